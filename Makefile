@@ -1,0 +1,61 @@
+# `make train` and `make test` are all that a newcomer needs; `make help` lists the rest.
+
+PYTHON ?= python3
+VENV ?= .venv
+# Passed on to the command: make train ARGS="--recipe scenes_hard"
+ARGS ?=
+# Set to 1 to run the slow tests too, after the fast ones: make test SLOW=1
+SLOW ?=
+
+BIN := $(VENV)/bin
+RUN_STAMP := $(VENV)/.installed
+DEV_STAMP := $(VENV)/.installed-dev
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
+
+# Keeps TensorFlow's start-up notices off the console.
+TF_CPP_MIN_LOG_LEVEL ?= 2
+export TF_CPP_MIN_LOG_LEVEL
+
+CHECK_PYTHON := import sys; v = sys.version_info[:2]; \
+	sys.exit(0 if (3, 11) <= v <= (3, 13) else \
+	"sat_tf needs Python 3.11, 3.12 or 3.13; $(PYTHON) is %d.%d. " % v + \
+	"Name another one: make PYTHON=python3.12 ...")
+
+.PHONY: help train test lint format install clean
+.DEFAULT_GOAL := help
+
+help: ## List these commands.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+train: $(RUN_STAMP) ## Train a captioner on the built-in scenes (ARGS="--recipe ...").
+	$(BIN)/python -m training.train $(ARGS)
+
+test: $(DEV_STAMP) ## Run the tests (SLOW=1 for all of them, ARGS="tests/sat_tf -x").
+	$(BIN)/python -m pytest $(if $(filter 1,$(SLOW)),-m "") $(ARGS)
+
+lint: $(DEV_STAMP) ## Check style and formatting.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(DEV_STAMP) ## Format the code and mend what ruff can mend by itself.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+install: $(DEV_STAMP) ## Only make the virtual environment, with everything in it.
+
+clean: ## Remove the virtual environment and the caches; runs stay.
+	rm -rf $(VENV) .pytest_cache .ruff_cache build *.egg-info
+	find sat_tf training serving tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps are written last, so that an interrupted installation is taken up again, and a
+# change of the requirements is installed once.
+$(RUN_STAMP): requirements.txt
+	@command -v $(PYTHON) >/dev/null || { echo "No $(PYTHON) here. Name another one: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c '$(CHECK_PYTHON)'
+	$(PYTHON) -m venv $(VENV) || { echo "Making $(VENV) failed. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	$(PIP_INSTALL) -r requirements.txt
+	@touch $@
+
+$(DEV_STAMP): requirements-dev.txt $(RUN_STAMP)
+	$(PIP_INSTALL) -r requirements-dev.txt
+	@touch $@

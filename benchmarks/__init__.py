@@ -1,0 +1,1 @@
+"""Figures measured on demand, out of the test run."""

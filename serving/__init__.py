@@ -1,0 +1,1 @@
+"""How a model is used: export, client, local server. Imports `sat_tf`, never `training`."""

@@ -1,0 +1,57 @@
+"""Packaging of the three packages; the dependencies are those of `requirements.txt`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+ROOT = Path(__file__).resolve().parent
+GPU_TENSORFLOW = "tensorflow[and-cuda]"
+
+
+def read_requirements(name: str) -> list[str]:
+    """Returns the requirements of a file, without comments and `-r` lines."""
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    bare = (line.split("#", 1)[0].strip() for line in lines)
+    return [line for line in bare if line and not line.startswith("-")]
+
+
+def read_text(name: str) -> str:
+    """Returns the text of a file of the repository, empty when there is none."""
+    path = ROOT / name
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+setup(
+    name="sat-tf",
+    version="0.1.0",
+    description="Show, Attend and Tell in TensorFlow 2 and Keras 3: captions that show where they "
+    "looked, with soft and hard attention",
+    long_description=read_text("README.md"),
+    long_description_content_type="text/markdown",
+    author="The sat_tf authors",
+    license="MIT",
+    keywords="image-captioning visual-attention tensorflow keras reinforce",
+    python_requires=">=3.11,<3.14",
+    packages=find_packages(
+        include=["sat_tf", "sat_tf.*", "training", "training.*", "serving", "serving.*"]
+    ),
+    install_requires=read_requirements("requirements.txt"),
+    extras_require={
+        "dev": read_requirements("requirements-dev.txt"),
+        "gpu": [GPU_TENSORFLOW],
+    },
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: OS Independent",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    ],
+)

@@ -1,0 +1,64 @@
+"""What every test shares: two logical CPU devices, fixed seeds, a cache of its own, real data."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+# TensorFlow reads these when it is first imported.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+os.environ["KERAS_BACKEND"] = "tensorflow"
+if os.environ.get("SAT_TF_TEST_GPU") != "1":
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+
+import keras
+import pytest
+import tensorflow as tf
+
+DATA_VARIABLE = "SAT_TF_TEST_DATA"
+
+
+def _split_cpu(count: int) -> None:
+    """Makes `count` logical devices of the CPU, for `MirroredStrategy`.
+
+    TensorFlow allows this only before its first operation, hence at import.
+    """
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(
+        cpu, [tf.config.LogicalDeviceConfiguration()] * count
+    )
+
+
+_split_cpu(2)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the slow tests last, so that what fails fast is seen first."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+
+
+@pytest.fixture(autouse=True)
+def _fixed_seeds():
+    """Starts every test from the same random state, and undoes a policy that one has set."""
+    keras.utils.set_random_seed(0)
+    yield
+    if keras.config.dtype_policy().name != "float32":
+        keras.config.set_dtype_policy("float32")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps features computed by tests out of the user's cache."""
+    monkeypatch.setenv("SAT_TF_CACHE", str(tmp_path_factory.getbasetemp() / "sat_tf_cache"))
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real photographs and weights; the test is skipped where there is none."""
+    folder = os.environ.get(DATA_VARIABLE)
+    if not folder:
+        pytest.skip(f"needs real photographs: {DATA_VARIABLE} names no folder")
+    path = Path(folder)
+    if not (path / "data").is_dir():
+        pytest.fail(f"{DATA_VARIABLE} is {folder!r}, which has no folder named data", pytrace=False)
+    return path
