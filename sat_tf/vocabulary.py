@@ -1,0 +1,227 @@
+"""Words to ids and back: Unicode tokens, four special tokens with fixed ids, one JSON file."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
+
+PAD, START, END, UNK = 0, 1, 2, 3
+SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
+
+Unit = Literal["words", "characters"]
+
+_APOSTROPHES = "'\u2019\u02bc\uff07"
+_HYPHENS = "-\u2010\u2011"
+# Persian and Indic scripts spell with these two inside a word.
+_JOINERS = "\u200c\u200d"
+
+
+class _Clean(dict):
+    """Table for `str.translate`, filled as characters turn up.
+
+    Letters, marks and numbers stay; apostrophes and hyphens take their ASCII form, for
+    `_WORD` to judge; invisible format characters and variation selectors vanish; white
+    space becomes a space and everything else becomes `other`.
+    """
+
+    def __init__(self, other: str):
+        super().__init__()
+        self._other = other
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        self[code] = result = self._replacement(char)
+        return result
+
+    def _replacement(self, char: str) -> str:
+        category = unicodedata.category(char)
+        if char in _APOSTROPHES:
+            return "'"
+        if char in _HYPHENS:
+            return "-"
+        if char in _JOINERS:
+            return char
+        if category == "Cf" or "\ufe00" <= char <= "\ufe0f":
+            return ""
+        if category[0] in "LMN":
+            return char
+        return " " if char.isspace() else self._other
+
+
+_CLEAN = {"words": _Clean(other=" "), "characters": _Clean(other="")}
+# A clitic which the data set has already detached ("man 's"), or runs of letters, marks and
+# numbers that single hyphens, apostrophes or joiners tie together. No run starts with a mark.
+_WORD = re.compile(
+    r"(?<!\S)'[^\W\d_]{1,2}(?!\S)"
+    r"|[^\W_][^\s'\-\u200c\u200d]*(?:['\-\u200c\u200d][^\s'\-\u200c\u200d]+)*"
+)
+
+
+def tokenize(caption: str, unit: Unit = "words") -> list[str]:
+    """Splits a caption into lower-case tokens without punctuation, in Unicode's NFC form.
+
+    Letters, marks and numbers are kept. A hyphen or an apostrophe stays inside a word
+    ("t-shirt", "man's") and at the head of a detached clitic ("man 's"), so that captions
+    read as English and meet their references again in the metrics; elsewhere it goes. Any
+    other character (punctuation, symbols) separates words.
+
+    Characters are code points with the marks that follow them. Words stay apart by one
+    space, which is a token; punctuation vanishes, since in languages without spaces a
+    space in its place would be wrong.
+
+    Args:
+        caption: Any text.
+        unit: "words" or "characters".
+
+    Returns:
+        The tokens, none of them empty; an empty list when nothing is left.
+    """
+    if unit not in _CLEAN:
+        raise ValueError(_invalid("unit", 'expected "words" or "characters"', unit))
+    # Lower-casing can decompose (capital I with a dot), hence the order.
+    text = unicodedata.normalize("NFC", caption.lower())
+    words = _WORD.findall(unicodedata.normalize("NFC", text.translate(_CLEAN[unit])))
+    return words if unit == "words" else _clusters(" ".join(words))
+
+
+def _clusters(text: str) -> list[str]:
+    clusters: list[str] = []
+    for char in text:
+        if clusters and unicodedata.category(char)[0] == "M":
+            clusters[-1] += char
+        else:
+            clusters.append(char)
+    return clusters
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """An immutable list of words; a word's place is its id.
+
+    Args:
+        words: The words in the order of their ids; the first four are `SPECIAL_TOKENS`.
+        unit: What a token is: "words" or "characters".
+    """
+
+    words: tuple[str, ...]
+    unit: Unit = "words"
+    _ids: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self):
+        words = tuple(self.words)
+        if self.unit not in get_args(Unit):
+            raise ValueError(_invalid("unit", 'expected "words" or "characters"', self.unit))
+        if words[: len(SPECIAL_TOKENS)] != SPECIAL_TOKENS:
+            expected = f"expected the first words to be {SPECIAL_TOKENS}"
+            raise ValueError(_invalid("words", expected, words[: len(SPECIAL_TOKENS)]))
+        ids = {word: index for index, word in enumerate(words)}
+        if len(ids) != len(words):
+            twice = [word for word, count in Counter(words).items() if count > 1]
+            raise ValueError(_invalid("words", "expected no word twice", twice[:5]))
+        object.__setattr__(self, "words", words)
+        object.__setattr__(self, "_ids", ids)
+
+    @classmethod
+    def from_captions(
+        cls,
+        captions: Iterable[str],
+        min_count: int = 5,
+        max_size: int | None = None,
+        unit: Unit = "words",
+    ) -> Vocabulary:
+        """Collects the words of the training captions, most frequent first, ties by code point.
+
+        Args:
+            captions: Captions as written. Pass those of the training split alone.
+            min_count: Words seen less often become `<unk>`.
+            max_size: The most words to keep; the special tokens come on top. None keeps all.
+            unit: "words" or "characters".
+        """
+        if min_count < 1:
+            raise ValueError(_invalid("min_count", "expected at least 1", min_count))
+        if max_size is not None and max_size < 1:
+            raise ValueError(_invalid("max_size", "expected None or at least 1", max_size))
+        counts: Counter[str] = Counter()
+        for caption in captions:
+            counts.update(tokenize(caption, unit))
+        kept = [item for item in counts.items() if item[1] >= min_count]
+        kept.sort(key=lambda item: (-item[1], item[0]))
+        return cls(SPECIAL_TOKENS + tuple(word for word, _ in kept[:max_size]), unit)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def id(self, word: str) -> int:
+        """The id of a word; `UNK` for a word that is not listed."""
+        return self._ids.get(word, UNK)
+
+    def encode(self, caption: str) -> list[int]:
+        """The ids of a caption's tokens, without `<start>` and `<end>`."""
+        return [self._ids.get(token, UNK) for token in tokenize(caption, self.unit)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The caption of a row of ids: ends at `<end>`, leaves out `<pad>` and `<start>`."""
+        words = []
+        for index in ids:
+            if index == END:
+                break
+            if not 0 <= index < len(self.words):
+                raise ValueError(_invalid("ids", f"expected ids in [0, {len(self)})", int(index)))
+            if index not in (PAD, START):
+                words.append(self.words[index])
+        return (" " if self.unit == "words" else "").join(words)
+
+    def to_json(self) -> str:
+        """A JSON object with `unit` and `words`."""
+        return json.dumps({"unit": self.unit, "words": self.words}, ensure_ascii=False, indent=0)
+
+    @classmethod
+    def from_json(cls, text: str) -> Vocabulary:
+        """The inverse of `to_json`.
+
+        Raises:
+            ValueError: The text is no vocabulary.
+        """
+        value = json.loads(text)
+        words = value.get("words") if isinstance(value, dict) else None
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise ValueError(_invalid("text", "expected an object with a list `words`", text[:80]))
+        return cls(tuple(words), value.get("unit", "words"))
+
+    def save(self, path: str | Path) -> None:
+        """Writes the vocabulary as UTF-8 JSON; readers see the old file or the whole new one."""
+        path = Path(path)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(self.to_json() + "\n")
+            # mkstemp's file is private to its owner; a run folder may be shared.
+            os.chmod(name, 0o644)
+            os.replace(name, path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+    @classmethod
+    def load(cls, path: str | Path) -> Vocabulary:
+        """Reads what `save` wrote.
+
+        Raises:
+            ValueError: The file is no vocabulary; the message names it.
+        """
+        try:
+            return cls.from_json(Path(path).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{path} is no vocabulary: {error}") from error
+
+
+def _invalid(argument: str, expected: str, got: object) -> str:
+    return f"Received an invalid value for argument `{argument}`: {expected}, got {got!r}."

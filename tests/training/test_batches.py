@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from sat_tf.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNK, Vocabulary
+from training.datasets.base import DataError, Example, Split
+from training.datasets.batches import caption_table, pad_tokens, padding_share, plan_epoch
+
+# Shaped like Flickr8k's: a hump around 13 tokens and a long thin tail.
+LENGTHS = np.clip(np.random.default_rng(1).gamma(9.0, 1.5, 30_000) + 1, 3, 42).astype(np.int32)
+
+
+def split_of(*captions: tuple[str, ...]) -> Split:
+    image = np.zeros((1, 1, 3), np.uint8)
+    return Split("train", tuple(Example(str(i), image, texts) for i, texts in enumerate(captions)))
+
+
+def sizes_and_lengths(lengths, plan):
+    return sorted((len(batch), int(lengths[batch].max())) for batch in plan)
+
+
+@pytest.mark.parametrize("batch_size", [64, 128])
+def test_every_caption_is_in_one_batch_of_an_epoch(batch_size):
+    plan = plan_epoch(LENGTHS, batch_size, seed=0, epoch=0)
+    np.testing.assert_array_equal(np.sort(np.concatenate(plan)), np.arange(len(LENGTHS)))
+
+
+@pytest.mark.parametrize("batch_size", [64, 128])
+def test_batches_are_full_and_hold_little_padding(batch_size):
+    plan = plan_epoch(LENGTHS, batch_size, seed=0, epoch=0)
+    sizes = sorted(map(len, plan))
+    assert len(plan) == -(-len(LENGTHS) // batch_size)
+    assert sizes[-1] == sizes[2] == batch_size and sizes[0] >= batch_size // 2
+    assert padding_share(LENGTHS, plan) < 0.02
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 50, 129, 200])
+@pytest.mark.parametrize("max_padding", [0.0, 0.01, 0.05, 1.0])
+def test_padding_stays_below_the_bound_with_few_captions(count, max_padding):
+    lengths = LENGTHS[:count]
+    plan = plan_epoch(lengths, 64, seed=0, epoch=0, max_padding=max_padding)
+    np.testing.assert_array_equal(np.sort(np.concatenate(plan)), np.arange(count))
+    share = padding_share(lengths, plan)
+    assert share < max_padding or share == 0
+    if max_padding == 1.0:
+        assert len(plan) == -(-count // 64)
+
+
+def test_a_bound_costs_no_more_cuts_than_it_needs():
+    lengths = np.repeat([10, 11, 30], [20, 20, 20])
+    plan = plan_epoch(lengths, 64, seed=0, epoch=0)
+    assert sizes_and_lengths(lengths, plan) == [(20, 30), (40, 11)]
+
+
+def test_leftovers_join_the_neighbouring_length():
+    lengths = np.array([5] * 6 + [6] * 3 + [7] * 3)
+    plan = plan_epoch(lengths, 4, seed=0, epoch=0, max_padding=0.2)
+    assert sizes_and_lengths(lengths, plan) == [(4, 5), (4, 6), (4, 7)]
+
+
+def test_every_epoch_has_the_same_batch_shapes():
+    lengths = LENGTHS[:3_001]
+    shapes = [sizes_and_lengths(lengths, plan_epoch(lengths, 64, 0, epoch)) for epoch in range(4)]
+    assert all(shape == shapes[0] for shape in shapes)
+    assert len({length for _, length in shapes[0]}) <= len(np.unique(lengths))
+
+
+def test_the_plan_depends_on_seed_and_epoch_alone():
+    first = plan_epoch(LENGTHS, 64, seed=3, epoch=2)
+    np.random.seed(0)
+    again = plan_epoch(LENGTHS.tolist(), 64, seed=3, epoch=2)
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    for seed, epoch in ((3, 3), (4, 2), (2, 3)):
+        other = plan_epoch(LENGTHS, 64, seed=seed, epoch=epoch)
+        assert not np.array_equal(np.concatenate(first), np.concatenate(other))
+
+
+def test_company_and_order_change_with_the_epoch():
+    plans = [plan_epoch(LENGTHS, 64, seed=0, epoch=epoch) for epoch in (0, 1)]
+    companies = [{frozenset(batch.tolist()) for batch in plan} for plan in plans]
+    assert len(companies[0] & companies[1]) < 5
+    orders = [[LENGTHS[batch].max() for batch in plan] for plan in plans]
+    assert orders[0] != orders[1] and orders[0] != sorted(orders[0])
+
+
+def test_a_plan_of_thirty_thousand_captions_is_fast():
+    start = time.perf_counter()
+    plan_epoch(LENGTHS, 64, seed=0, epoch=0)
+    assert time.perf_counter() - start < 1.0
+
+
+@pytest.mark.parametrize(
+    ("argument", "changes"),
+    [
+        ("lengths", {"lengths": np.array([], np.int32)}),
+        ("lengths", {"lengths": np.array([3, 0])}),
+        ("batch_size", {"batch_size": 0}),
+        ("max_padding", {"max_padding": -0.1}),
+    ],
+)
+def test_a_plan_that_cannot_be_made_is_an_error(argument, changes):
+    arguments = {"lengths": LENGTHS, "batch_size": 64, "seed": 0, "epoch": 0} | changes
+    with pytest.raises(ValueError, match=f"`{argument}`"):
+        plan_epoch(**arguments)
+
+
+def test_padding_share_counts_the_tokens_past_each_end():
+    lengths = np.array([2, 4, 3])
+    assert padding_share(lengths, [np.array([0, 1]), np.array([2])]) == pytest.approx(2 / 11)
+
+
+def test_captions_become_ids_between_start_and_end():
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "dog"))
+    table = caption_table(split_of(("A dog .", " . "), ("a cat dog a",)), vocabulary, max_length=3)
+    assert [row.tolist() for row in table.tokens] == [[START, 4, 5, END], [START, 4, UNK, 5, END]]
+    assert all(row.dtype == np.int32 for row in table.tokens)
+    assert table.image_index.tolist() == [0, 1] and table.image_index.dtype == np.int32
+    assert table.caption_index.tolist() == [0, 0] and table.caption_index.dtype == np.int32
+    assert table.lengths.tolist() == [4, 5]
+    assert (len(table), table.dropped, table.truncated) == (2, 1, 1)
+
+
+def test_a_split_without_words_is_an_error():
+    with pytest.raises(DataError, match="No caption of the train split"):
+        caption_table(split_of((".",)), Vocabulary(SPECIAL_TOKENS), max_length=3)
+    with pytest.raises(ValueError, match="`max_length`"):
+        caption_table(split_of(("a",)), Vocabulary(SPECIAL_TOKENS), max_length=0)
+
+
+def test_rows_are_padded_to_the_longest():
+    padded = pad_tokens([np.array([1, 4, 2], np.int32), np.array([1, 2], np.int32)])
+    assert padded.dtype == np.int32
+    np.testing.assert_array_equal(padded, [[1, 4, 2], [1, 2, PAD]])
+    assert pad_tokens([]).shape == (0, 0)

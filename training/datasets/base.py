@@ -1,0 +1,124 @@
+"""What every data set yields: examples with captions, gathered in a named split."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+SPLITS = ("train", "dev", "test")
+_ALIASES = {"val": "dev", "valid": "dev", "validation": "dev"}
+
+
+class DataError(ValueError):
+    """The user's data cannot be used as it is; the message says where and why."""
+
+
+def canonical_split(name: str) -> str:
+    """The name of a split among `SPLITS`: `val` means `dev`.
+
+    Raises:
+        DataError: `name` is no split.
+    """
+    canonical = _ALIASES.get(name, name)
+    if canonical not in SPLITS:
+        raise DataError(
+            f"Received an invalid value for argument `split`: expected one of "
+            f"{', '.join(SPLITS)} (or val, which is dev), got {name!r}."
+        )
+    return canonical
+
+
+@dataclass(frozen=True)
+class Phrase:
+    """A noun phrase of a caption and the place of what it names.
+
+    Attributes:
+        caption: Index of the caption among the example's captions.
+        word: Index of the head noun in `tokenize(caption)`.
+        box: `(top, left, bottom, right)` as shares of the picture's sides, in [0, 1].
+        text: The phrase as written, for example "small red circle".
+        seen: False when the phrase's attributes never occur together in training.
+    """
+
+    caption: int
+    word: int
+    box: tuple[float, float, float, float]
+    text: str
+    seen: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """One image with its captions.
+
+    Attributes:
+        image_id: Unique within the split.
+        image: A file, an encoded image, or a uint8 array `[height, width, 3]`.
+        captions: The captions as written.
+        phrases: Noun phrases with boxes, where the data set knows them.
+    """
+
+    image_id: str
+    image: Path | bytes | np.ndarray
+    captions: tuple[str, ...]
+    phrases: tuple[Phrase, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The examples of one split, in a fixed order.
+
+    Attributes:
+        name: One of `SPLITS`.
+        examples: What can be used.
+        set_aside: `(image_id, reason)` of everything that cannot.
+    """
+
+    name: str
+    examples: tuple[Example, ...] = field(repr=False)
+    set_aside: tuple[tuple[str, str], ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def first(self, count: int | None) -> Split:
+        """The same split with its first `count` examples only (all when None)."""
+        if count is None or count >= len(self.examples):
+            return self
+        if count < 1:
+            raise DataError(
+                f"Received an invalid value for argument `limit`: expected at least 1, got {count}."
+            )
+        return replace(self, examples=self.examples[:count])
+
+    def fingerprint(self) -> str:
+        """SHA-256, in hexadecimal, of ids, captions, phrases and in-memory images, in order.
+
+        Images that are files count by their id alone: reading them all to name a split
+        would cost minutes, and the feature store notices changed files.
+        """
+        digest = hashlib.sha256()
+        _update(digest, self.name)
+        for example in self.examples:
+            phrases = [
+                [p.caption, p.word, [float(x).hex() for x in p.box], p.text, p.seen]
+                for p in example.phrases
+            ]
+            _update(digest, [example.image_id, example.captions, phrases])
+            if isinstance(example.image, np.ndarray):
+                image = np.ascontiguousarray(example.image)
+                _update(digest, [image.shape, image.dtype.str])
+                digest.update(image.data)
+            elif isinstance(example.image, bytes):
+                _update(digest, len(example.image))
+                digest.update(example.image)
+        return digest.hexdigest()
+
+
+def _update(digest, value) -> None:
+    # JSON, with a line end which it never holds itself, keeps neighbouring fields apart.
+    digest.update(json.dumps(value, ensure_ascii=True).encode("ascii") + b"\n")
