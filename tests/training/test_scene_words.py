@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from training.datasets import scenes
+from training.datasets.base import Example, Split
+from training.datasets.scene_captions import describe
+from training.datasets.scene_drawing import SceneObject
+from training.metrics.scene_words import NounPhrase, parse, word_accuracy
+
+RED_CIRCLE = SceneObject("small", "red", "circle", 12.0, 30.0, 12.0)
+BLUE_SQUARE = SceneObject("large", "blue", "square", 45.0, 32.0, 20.0)
+RED_STAR = SceneObject("small", "red", "star", 30.0, 30.0, 12.0)  # held out
+
+
+def split_of(*objects):
+    captions, phrases = describe(objects)
+    example = Example("a", np.zeros((64, 64, 3), np.uint8), captions, phrases)
+    return Split("dev", (example,))
+
+
+def score(caption, *objects):
+    return word_accuracy({"a": caption}, split_of(*objects))
+
+
+@pytest.mark.parametrize("which", range(5))
+def test_reference_captions_are_all_right(which):
+    split = scenes.load("dev", count=200)
+    captions = {e.image_id: e.captions[which] for e in split.examples}
+    scores = word_accuracy(captions, split)
+    assert set(scores.values()) == {100.0}
+    assert set(scores) == {
+        "colour_seen", "colour_held_out", "shape_seen", "shape_held_out",
+        "pair_seen", "pair_held_out", "size", "relation", "objects",
+    }  # fmt: skip
+
+
+def test_captions_of_other_pictures_are_mostly_wrong():
+    split = scenes.load("dev", count=200)
+    captions = [e.captions[0] for e in split.examples]
+    shifted = dict(
+        zip((e.image_id for e in split.examples), captions[1:] + captions[:1], strict=True)
+    )
+    scores = word_accuracy(shifted, split)
+    assert scores["pair_seen"] < 15
+    assert scores["relation"] < 10
+
+
+def test_parse_reads_phrases_and_relations():
+    phrases, relations = parse("There is a small red circle left of the blue square, and a star")
+    assert phrases == [
+        NounPhrase("small", "red", "circle"),
+        NounPhrase(None, "blue", "square"),
+        NounPhrase(None, None, "star"),
+    ]
+    assert relations == [(0, "left of", 1)]
+
+
+def test_parse_takes_no_relation_without_two_phrases():
+    assert parse("above a red circle below")[1] == []
+    assert parse("a red circle and above a blue square")[1] == []
+    assert parse("")[0] == []
+
+
+def test_phrases_match_whatever_their_order():
+    scores = score("a large blue square right of a small red circle", RED_CIRCLE, BLUE_SQUARE)
+    assert set(scores.values()) == {100.0}
+
+
+def test_swapped_attributes_spoil_the_pairs():
+    scores = score("a small blue circle left of a large red square", RED_CIRCLE, BLUE_SQUARE)
+    assert scores["pair_seen"] == 0
+    assert scores["colour_seen"] + scores["shape_seen"] == 100
+    assert scores["relation"] == 0
+    assert scores["objects"] == 100
+
+
+def test_wrong_relation_of_right_objects():
+    scores = score("a small red circle above a large blue square", RED_CIRCLE, BLUE_SQUARE)
+    assert scores["pair_seen"] == 100
+    assert scores["relation"] == 0
+
+
+def test_missing_object_counts_as_wrong_and_needs_no_relation():
+    scores = score("a small red circle alone", RED_CIRCLE, BLUE_SQUARE)
+    assert scores["colour_seen"] == scores["shape_seen"] == 50
+    assert scores["objects"] == 0
+    assert "relation" not in scores
+
+
+def test_a_phrase_said_twice_is_matched_once():
+    caption = "a small red circle left of a small red circle"
+    scores = score(caption, RED_CIRCLE, BLUE_SQUARE)
+    assert scores["pair_seen"] == 50
+    assert scores["relation"] == 0
+
+
+def test_size_decides_between_equal_matches():
+    assert score("a small red circle right of a large red circle", RED_CIRCLE)["size"] == 100
+    assert score("a large red circle right of a small red circle", RED_CIRCLE)["size"] == 100
+
+
+def test_held_out_objects_are_counted_apart():
+    scores = score("a small red cross left of a large blue square", RED_STAR, BLUE_SQUARE)
+    assert scores["colour_held_out"] == 100
+    assert scores["shape_held_out"] == scores["pair_held_out"] == 0
+    assert scores["pair_seen"] == 100
+
+
+def test_an_image_of_another_split_is_an_error():
+    with pytest.raises(ValueError, match="scenes-dev"):
+        word_accuracy({"scenes-dev-000001": "a red circle"}, split_of(RED_CIRCLE))

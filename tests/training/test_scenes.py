@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from sat_tf.vocabulary import tokenize
+from training.datasets import scene_captions, scene_drawing, scenes
+from training.datasets.base import DataError
+
+
+@pytest.fixture(scope="module")
+def train():
+    return scenes.load("train", count=300)
+
+
+@pytest.fixture(scope="module")
+def dev():
+    return scenes.load("dev", count=300)
+
+
+def boxes(example):
+    return sorted({phrase.box for phrase in example.phrases})
+
+
+def pairs(split):
+    return [tuple(p.text.split()[1:]) for e in split.examples for p in e.phrases if p.caption == 0]
+
+
+def test_same_seed_draws_the_same_split(dev):
+    assert scenes.load("val", count=300).fingerprint() == dev.fingerprint()
+
+
+def test_an_example_does_not_depend_on_the_count(dev):
+    for short, long in zip(scenes.load("dev", count=3).examples, dev.examples, strict=False):
+        assert short.captions == long.captions
+        assert short.phrases == long.phrases
+        np.testing.assert_array_equal(short.image, long.image)
+
+
+def test_seeds_and_splits_draw_different_pictures():
+    pictures = [
+        scenes.load(split, seed=seed, count=1).examples[0].image.tobytes()
+        for split in ("train", "dev", "test")
+        for seed in (0, 1)
+    ]
+    assert len(set(pictures)) == len(pictures)
+
+
+def test_names_shapes_and_types(dev):
+    example = dev.examples[12]
+    assert example.image_id == "scenes-dev-000012"
+    assert example.image.shape == (64, 64, 3)
+    assert example.image.dtype == np.uint8
+    assert len(set(e.image_id for e in dev.examples)) == len(dev.examples)
+
+
+def test_captions_do_not_depend_on_the_image_size(dev):
+    large = scenes.load("dev", count=4, image_size=96)
+    for a, b in zip(large.examples, dev.examples, strict=False):
+        assert a.image.shape == (96, 96, 3)
+        assert (a.captions, a.phrases) == (b.captions, b.phrases)
+
+
+@pytest.mark.parametrize("argument", ["seed", "count", "image_size"])
+def test_numbers_out_of_range_are_named(argument):
+    with pytest.raises(DataError, match=argument):
+        scenes.load("dev", **{argument: -1})
+
+
+def test_unknown_split_is_an_error():
+    with pytest.raises(DataError, match="split"):
+        scenes.load("exam", count=1)
+
+
+@pytest.mark.parametrize("shape", scenes.SHAPES)
+@pytest.mark.parametrize("side", [12.3, 20.7])
+def test_boxes_are_tight_around_the_drawn_pixels(shape, side):
+    item = scene_drawing.SceneObject("small", "white", shape, 27.4, 35.8, side)
+    empty, full = (
+        scene_drawing.draw(objects, (), np.random.default_rng(3), 64).astype(int)
+        for objects in ((), (item,))
+    )
+    # The same generator draws the same tint; noise aside only the object differs.
+    rows, columns = np.nonzero(np.abs(full - empty).max(axis=-1) > 40)
+    drawn = (rows.min(), columns.min(), rows.max() + 1, columns.max() + 1)
+    np.testing.assert_allclose(drawn, np.array(item.box) * 64, atol=1.5)
+    middle = full[34:38, 26:29].min()
+    assert middle > 200
+
+
+def test_every_shape_looks_different():
+    masks = []
+    for shape in scenes.SHAPES:
+        item = scene_drawing.SceneObject("small", "white", shape, 32.0, 32.0, 13.0)
+        picture = scene_drawing.draw((item,), (), np.random.default_rng(0), 64)
+        masks.append(picture[25:39, 25:39].mean(axis=-1) > 150)
+    for a, b in itertools.combinations(masks, 2):
+        assert np.sum(a != b) >= 20
+
+
+def test_marks_stay_off_the_objects_and_within_their_radius():
+    for index in range(100):
+        rng = np.random.default_rng(index)
+        objects = scenes._place_objects(rng, scenes._PAIRS)
+        marks = scenes._place_marks(rng, objects)
+        assert marks
+        for mark, item in itertools.product(marks, objects):
+            apart = max(abs(mark.x - item.x), abs(mark.y - item.y))
+            assert apart >= item.side / 2 + scene_drawing.MARK_RADIUS
+    for kind in scene_drawing.MARKS:
+        y, x = np.mgrid[-9.0:9.1:0.2, -9.0:9.1:0.2]
+        mark = scene_drawing.Mark(kind, "red", 0.0, 0.0, 0.7)
+        inside = scene_drawing._mark_distances((mark,), x[None], y[None])[0] < 0
+        assert 0 < np.hypot(x, y)[inside].max() <= scene_drawing.MARK_RADIUS
+
+
+def test_marks_share_the_objects_colours():
+    shared = 0
+    for index in range(100):
+        rng = np.random.default_rng(index)
+        objects = scenes._place_objects(rng, scenes._PAIRS)
+        colours = {mark.colour for mark in scenes._place_marks(rng, objects)}
+        shared += bool(colours & {item.colour for item in objects})
+    assert shared > 40
+
+
+def test_boxes_lie_in_the_picture_and_do_not_overlap(train, dev):
+    for example in (*train.examples, *dev.examples):
+        found = boxes(example)
+        assert 1 <= len(found) <= 3
+        assert all(0 <= t < b <= 1 and 0 <= le < r <= 1 for t, le, b, r in found)
+        for a, b in itertools.combinations(found, 2):
+            assert a[2] < b[0] or b[2] < a[0] or a[3] < b[1] or b[3] < a[1]
+
+
+def test_median_box_covers_at_most_a_tenth(train):
+    shares = [(b[2] - b[0]) * (b[3] - b[1]) for e in train.examples for b in boxes(e)]
+    assert 0.03 < np.median(shares) <= 0.1
+
+
+def test_one_two_and_three_objects_all_occur(train):
+    assert {len(boxes(e)) for e in train.examples} == {1, 2, 3}
+
+
+def test_colours_within_a_picture_differ(dev):
+    for example in dev.examples:
+        colours = [p.text.split()[1] for p in example.phrases if p.caption == 0]
+        assert len(set(colours)) == len(colours)
+
+
+def test_held_out_pairs_never_occur_in_training(train):
+    assert not set(pairs(train)) & set(scenes.HELD_OUT)
+    assert all(p.seen for e in train.examples for p in e.phrases)
+
+
+def test_held_out_pairs_occur_at_their_rate_in_dev(dev):
+    found = [pair in scenes.HELD_OUT for pair in pairs(dev)]
+    natural = len(scenes.HELD_OUT) / (len(scenes.COLOURS) * len(scenes.SHAPES))
+    assert 0.08 < natural < 0.12
+    assert abs(np.mean(found) - natural) < 0.05
+    for phrase in (p for e in dev.examples for p in e.phrases):
+        assert phrase.seen == (tuple(phrase.text.split()[1:]) not in scenes.HELD_OUT)
+
+
+def test_every_colour_and_shape_occurs_in_training(train):
+    assert {colour for colour, _ in pairs(train)} == set(scenes.COLOURS)
+    assert {shape for _, shape in pairs(train)} == set(scenes.SHAPES)
+
+
+def test_five_different_captions_of_four_to_twenty_words(train):
+    for example in train.examples:
+        assert len(set(example.captions)) == 5
+        assert all(4 <= len(tokenize(c)) <= 20 for c in example.captions)
+        assert all(" ".join(tokenize(c)) == c for c in example.captions)
+
+
+def test_head_noun_is_the_shape_and_every_object_is_named_in_every_caption(dev):
+    for example in dev.examples:
+        for index, caption in enumerate(example.captions):
+            words = tokenize(caption)
+            found = [p for p in example.phrases if p.caption == index]
+            assert sorted(p.box for p in found) == boxes(example)
+            for phrase in found:
+                assert words[phrase.word] in scenes.SHAPES
+                assert " ".join(words[phrase.word - 2 : phrase.word + 1]) == phrase.text
+
+
+def test_relations_hold_with_a_margin(dev):
+    axis = {"left of": (1, -1), "right of": (1, 1), "above": (0, -1), "below": (0, 1)}
+    checked = set()
+    for example in dev.examples:
+        for index, caption in enumerate(example.captions):
+            words = tokenize(caption)
+            found = [p for p in example.phrases if p.caption == index]
+            for a, b in itertools.pairwise(found):
+                name = " ".join(words[a.word + 1 : b.word - 3])
+                which, sign = axis[name]
+                apart = [(a.box[k] + a.box[k + 2] - b.box[k] - b.box[k + 2]) / 2 for k in (0, 1)]
+                assert apart[which] * sign > abs(apart[1 - which]) + 4.9 / 64
+                checked.add(name)
+    assert checked == set(scenes.RELATIONS)
+
+
+def test_order_of_objects_can_be_seen():
+    def item(colour, x, y):
+        return scene_drawing.SceneObject("small", colour, "circle", x, y, 12.0)
+
+    upper, lower = item("red", 30.0, 10.0), item("blue", 20.0, 50.0)
+    right = item("green", 55.0, 30.0)
+    assert scene_captions.describe((lower, upper))[0] == (
+        "a small red circle above a small blue circle",
+        "a small blue circle below a small red circle",
+        "there is a small red circle above a small blue circle",
+        "there is a small blue circle below a small red circle",
+        "the picture shows a small red circle above a small blue circle",
+    )
+    assert scene_captions.describe((right, upper, lower))[0][1] == (
+        "a small green circle right of a small red circle above a small blue circle"
+    )

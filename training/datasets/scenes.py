@@ -1,0 +1,145 @@
+"""The built-in data set: drawn scenes of one to three coloured shapes among distractors.
+
+Needs no file and no network. Example `i` of a split depends on `(seed, split, i)` alone, and
+its layout and captions do not depend on the size of the picture. The marks scattered around
+the objects take their colours from the same list, so that which colours occur in a picture
+does not tell what its objects are; and the colour-shape pairs of `HELD_OUT` occur in `dev`
+and `test` only, as often as any other pair.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from training.datasets.base import SPLITS, DataError, Example, Split, canonical_split
+from training.datasets.scene_captions import HELD_OUT, RELATIONS, SIZES, describe
+from training.datasets.scene_drawing import (
+    COLOURS,
+    MARK_RADIUS,
+    MARKS,
+    SHAPES,
+    UNITS,
+    Mark,
+    SceneObject,
+    draw,
+)
+
+__all__ = ["COLOURS", "COUNTS", "HELD_OUT", "RELATIONS", "SHAPES", "SIZES", "load"]
+
+COUNTS = {"train": 8000, "dev": 500, "test": 500}
+SIDES = {"small": (12.0, 14.5), "large": (18.0, 21.0)}
+OBJECT_SHARES = (0.2, 0.4, 0.4)  # of pictures with one, two, three objects
+
+_MARK_COUNT = (4, 8)
+_EDGE = 1.0  # least distance of an object from the picture's edge
+_GAP = 2.0  # least distance between two objects' boxes
+_CLEAR = 5.0  # by how much one axis must dominate for a relation to be named
+_STEP = 6.0  # least distance from left to right in a row of three
+_COLOUR_NAMES = tuple(COLOURS)
+_PAIRS = tuple((colour, shape) for colour in COLOURS for shape in SHAPES)
+_TRAINING_PAIRS = tuple(pair for pair in _PAIRS if pair not in HELD_OUT)
+
+
+def load(split: str, *, seed: int = 0, count: int | None = None, image_size: int = 64) -> Split:
+    """Draws a split.
+
+    Args:
+        split: `train`, `dev` (or `val`) or `test`.
+        seed: Not negative; another seed draws other pictures.
+        count: How many examples; by default that of `COUNTS`.
+        image_size: Side of the pictures, pixels.
+
+    Returns:
+        The split; images are uint8 `[image_size, image_size, 3]`.
+
+    Raises:
+        DataError: No such split, or a number out of range.
+    """
+    name = canonical_split(split)
+    count = COUNTS[name] if count is None else count
+    for argument, value, least in (
+        ("seed", seed, 0),
+        ("count", count, 1),
+        ("image_size", image_size, 32),
+    ):
+        if value < least:
+            raise DataError(
+                f"Received an invalid value for argument `{argument}`: "
+                f"expected at least {least}, got {value}."
+            )
+    return Split(name, tuple(_example(name, seed, i, image_size) for i in range(count)))
+
+
+def _example(split: str, seed: int, index: int, image_size: int) -> Example:
+    rng = np.random.default_rng((seed, SPLITS.index(split), index))
+    objects = _place_objects(rng, _TRAINING_PAIRS if split == "train" else _PAIRS)
+    marks = _place_marks(rng, objects)
+    image = draw(objects, marks, rng, image_size)
+    captions, phrases = describe(objects)
+    return Example(f"scenes-{split}-{index:06d}", image, captions, phrases)
+
+
+def _choose_pairs(rng: np.random.Generator, pairs, number: int) -> list[tuple[str, str]]:
+    """Pairs of different colours: a caption's "red" then means one object of the picture."""
+    while True:
+        chosen = [pairs[k] for k in rng.integers(len(pairs), size=number)]
+        if len({colour for colour, _ in chosen}) == number:
+            return chosen
+
+
+def _place_objects(rng: np.random.Generator, pairs) -> tuple[SceneObject, ...]:
+    number = int(np.searchsorted(np.cumsum(OBJECT_SHARES)[:-1], rng.random(), side="right")) + 1
+    chosen = _choose_pairs(rng, pairs, number)
+    sizes = [SIZES[k] for k in rng.integers(len(SIZES), size=number)]
+    sides = [float(rng.uniform(*SIDES[size])) for size in sizes]
+    while True:
+        places = rng.random((number, 2)).tolist()
+        centres = [
+            tuple(_EDGE + side / 2 + share * (UNITS - side - 2 * _EDGE) for share in place)
+            for place, side in zip(places, sides, strict=True)
+        ]
+        if _is_clear(centres, sides):
+            return tuple(
+                SceneObject(size, colour, shape, x, y, side)
+                for size, (colour, shape), (x, y), side in zip(
+                    sizes, chosen, centres, sides, strict=True
+                )
+            )
+
+
+def _is_clear(centres: list[tuple[float, float]], sides: list[float]) -> bool:
+    """Whether no boxes touch and each relation that captions name is beyond doubt."""
+    for i, (x, y) in enumerate(centres):
+        for j in range(i):
+            reach = (sides[i] + sides[j]) / 2 + _GAP
+            if max(abs(x - centres[j][0]), abs(y - centres[j][1])) < reach:
+                return False
+    row = sorted(centres)
+    for (x, y), (next_x, next_y) in zip(row, row[1:], strict=False):
+        if abs(abs(next_x - x) - abs(next_y - y)) < _CLEAR:
+            return False
+        if len(row) == 3 and next_x - x < _STEP:
+            return False
+    return True
+
+
+def _place_marks(rng: np.random.Generator, objects: tuple[SceneObject, ...]) -> tuple[Mark, ...]:
+    """Marks which touch neither an object's box nor each other; fewer where there is no room."""
+    wanted = int(rng.integers(_MARK_COUNT[0], _MARK_COUNT[1] + 1))
+    kinds = rng.integers(len(MARKS), size=wanted)
+    colours = rng.integers(len(_COLOUR_NAMES), size=wanted)
+    angles = rng.uniform(0.0, 2 * np.pi, wanted)
+    room = rng.uniform(MARK_RADIUS, UNITS - MARK_RADIUS, (6 * wanted, 2)).tolist()
+    free = []
+    for x, y in room:
+        if len(free) == wanted:
+            break
+        if all(
+            max(abs(x - item.x), abs(y - item.y)) > item.side / 2 + MARK_RADIUS + 0.5
+            for item in objects
+        ) and all((x - a) ** 2 + (y - b) ** 2 > 4 * MARK_RADIUS**2 for a, b in free):
+            free.append((x, y))
+    return tuple(
+        Mark(MARKS[kind], _COLOUR_NAMES[colour], x, y, float(angle))
+        for (x, y), kind, colour, angle in zip(free, kinds, colours, angles, strict=False)
+    )

@@ -1,0 +1,1 @@
+"""Scores of captions and of attention maps, and their bootstrap intervals."""

@@ -1,0 +1,191 @@
+"""Whether captions of drawn scenes name the right colours, shapes and relations.
+
+A caption is read as statements: noun phrases (size, colour, shape) and, between neighbouring
+phrases, relations. The statements are then held against the objects of the picture, whatever
+order or sentence the caption chose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from sat_tf.vocabulary import tokenize
+from training.datasets.base import Example, Split
+from training.datasets.scene_captions import RELATIONS, SIZES, relation
+from training.datasets.scene_drawing import COLOURS, SHAPES
+
+_RELATION_WORDS = tuple(tuple(name.split()) for name in RELATIONS)
+_BETWEEN = ("a", "an", "the", "one")
+
+
+@dataclass(frozen=True)
+class NounPhrase:
+    """Attributes that a caption gives to one thing; None where it gives none."""
+
+    size: str | None
+    colour: str | None
+    shape: str | None
+
+
+@dataclass(frozen=True)
+class _Reference:
+    size: str
+    colour: str
+    shape: str
+    box: tuple[float, float, float, float]
+    seen: bool
+
+
+def parse(caption: str) -> tuple[list[NounPhrase], list[tuple[int, str, int]]]:
+    """Reads the statements of a caption.
+
+    A noun phrase is a run of attribute words, in the order size, colour, shape, with at least
+    a colour or a shape. A relation is a statement when a phrase ends right before it and the
+    next begins right after it, articles aside.
+
+    Returns:
+        The phrases in order, and `(phrase index, relation, phrase index)` of each relation.
+    """
+    words = tokenize(caption)
+    phrases: list[NounPhrase] = []
+    relations = []
+    pending = None  # the relation read since the last phrase, while nothing else came between
+    adjoins = False  # whether the last phrase ended right here
+    at = 0
+    while at < len(words):
+        phrase, length = _read_phrase(words, at)
+        if phrase is not None:
+            phrases.append(phrase)
+            if pending is not None:
+                relations.append((len(phrases) - 2, pending, len(phrases) - 1))
+            pending, adjoins = None, True
+        else:
+            name, length = _read_relation(words, at)
+            if name is not None:
+                pending = name if adjoins else None
+            elif words[at] not in _BETWEEN:
+                pending = None
+            adjoins = False
+        at += length
+    return phrases, relations
+
+
+def _read_phrase(words: list[str], at: int) -> tuple[NounPhrase | None, int]:
+    found: list[str | None] = []
+    end = at
+    for choices in (SIZES, COLOURS, SHAPES):
+        if end < len(words) and words[end] in choices:
+            found.append(words[end])
+            end += 1
+        else:
+            found.append(None)
+    if found[1] is None and found[2] is None:
+        return None, 1
+    return NounPhrase(*found), end - at
+
+
+def _read_relation(words: list[str], at: int) -> tuple[str | None, int]:
+    for name, parts in zip(RELATIONS, _RELATION_WORDS, strict=True):
+        if tuple(words[at : at + len(parts)]) == parts:
+            return name, len(parts)
+    return None, 1
+
+
+def _references(example: Example) -> list[_Reference]:
+    """The objects which the example's captions name, each once."""
+    by_box = {phrase.box: phrase for phrase in example.phrases}
+    return [_Reference(*p.text.split(), p.box, p.seen) for p in by_box.values()]
+
+
+def _agreement(item: _Reference, phrase: NounPhrase) -> int:
+    # Colour and shape count alike; size only decides between matches that are otherwise equal.
+    return (
+        8 * (phrase.colour == item.colour)
+        + 8 * (phrase.shape == item.shape)
+        + (phrase.size == item.size)
+    )
+
+
+def _match(objects: list[_Reference], phrases: list[NounPhrase]) -> list[int | None]:
+    """The phrase of each object, or None: one to one, with the most right attributes in all.
+
+    Among equal matches the one which gives earlier objects the earlier phrases is taken.
+    """
+
+    @cache
+    def best(index: int, taken: frozenset[int]) -> tuple[int, tuple[int | None, ...]]:
+        if index == len(objects):
+            return 0, ()
+        top: tuple[int, tuple[int | None, ...]] = (-1, ())
+        for k in [*(k for k in range(len(phrases)) if k not in taken), None]:
+            gain = 0 if k is None else _agreement(objects[index], phrases[k])
+            value, rest = best(index + 1, taken if k is None else taken | {k})
+            if gain + value > top[0]:
+                top = (gain + value, (k, *rest))
+        return top
+
+    return list(best(0, frozenset())[1])
+
+
+def _relation_holds(statement, objects: list[_Reference], owner: dict[int, int]) -> bool:
+    first, name, second = statement
+    if first not in owner or second not in owner:
+        return False
+    return relation(objects[owner[first]].box, objects[owner[second]].box) == name
+
+
+def word_accuracy(captions: Mapping[str, str], split: Split) -> dict[str, float]:
+    """Accuracy of the colour, shape and relation words of generated captions.
+
+    Each phrase of a caption is matched to at most one object of the picture so that the most
+    colours and shapes are right. An object counts as wrong where no phrase is left for it.
+    Missing captions are not counted.
+
+    Args:
+        captions: A generated caption for each image id.
+        split: A split of `scenes`, whose phrases tell the objects of each picture.
+
+    Returns:
+        Percentages, each left out where there was nothing to count:
+        `colour_seen`, `shape_seen`, `pair_seen`: share of the objects with a colour-shape
+        pair that occurs in training whose phrase has the right colour, shape, both;
+        `colour_held_out`, `shape_held_out`, `pair_held_out`: the same for held-out pairs;
+        `size`: share of the objects whose phrase has the right size;
+        `relation`: share of the generated relation statements of which both phrases have
+        colour and shape of an object and the relation holds between the two boxes;
+        `objects`: share of the captions with as many phrases as the picture has objects.
+
+    Raises:
+        ValueError: A caption's image is not in the split.
+    """
+    examples = {example.image_id: example for example in split.examples}
+    marks: dict[str, list[bool]] = {}
+
+    def count(key: str, right: bool) -> None:
+        marks.setdefault(key, []).append(bool(right))
+
+    for image_id, caption in captions.items():
+        if image_id not in examples:
+            raise ValueError(
+                f"Received an invalid value for argument `captions`: expected images of the "
+                f"split {split.name!r}, got {image_id!r}."
+            )
+        objects = _references(examples[image_id])
+        phrases, relations = parse(caption)
+        count("objects", len(phrases) == len(objects))
+        owner: dict[int, int] = {}
+        for index, (item, chosen) in enumerate(zip(objects, _match(objects, phrases), strict=True)):
+            phrase = NounPhrase(None, None, None) if chosen is None else phrases[chosen]
+            colour, shape = phrase.colour == item.colour, phrase.shape == item.shape
+            group = "seen" if item.seen else "held_out"
+            count(f"colour_{group}", colour)
+            count(f"shape_{group}", shape)
+            count(f"pair_{group}", colour and shape)
+            count("size", phrase.size == item.size)
+            if chosen is not None and colour and shape:
+                owner[chosen] = index
+        for statement in relations:
+            count("relation", _relation_holds(statement, objects, owner))
+    return {key: 100.0 * sum(right) / len(right) for key, right in sorted(marks.items())}
