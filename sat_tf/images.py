@@ -1,0 +1,143 @@
+"""From an image file to pixels: the one preprocessing, in training and in the exported graph.
+
+`decode`, `resize` and `load` are plain TensorFlow operations, so they run eagerly, in a
+`tf.data` pipeline and inside a SavedModel alike. `upright` and `is_rotated` are for the
+Python side, which has Pillow: the graph ignores EXIF orientation.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+
+import tensorflow as tf
+
+# Part of the feature store's fingerprint: raise it when the pixels `load` gives change.
+VERSION = 1
+POLICIES = ("crop", "squash")
+_EXIF_ORIENTATION = 0x0112
+
+
+def decode(image_bytes: tf.Tensor | bytes) -> tf.Tensor:
+    """Decodes an encoded image to RGB.
+
+    Reads JPEG (grey and CMYK too), PNG (palette and 16 bit too), GIF (first frame), BMP
+    and WebP. An alpha channel is dropped, and EXIF orientation is ignored.
+
+    Args:
+        image_bytes: Scalar string, the content of an image file.
+
+    Returns:
+        uint8 `[height, width, 3]`.
+
+    Raises:
+        tf.errors.InvalidArgumentError: The bytes are no image that can be read.
+    """
+    image_bytes = tf.convert_to_tensor(image_bytes, tf.string)
+    start = tf.strings.substr(image_bytes, 0, 2)
+    image = tf.cond(
+        start == b"\xff\xd8",
+        lambda: _decode_jpeg(image_bytes),
+        lambda: tf.cond(
+            start == b"BM",
+            lambda: _decode_bmp(image_bytes),
+            lambda: tf.io.decode_image(image_bytes, channels=3, expand_animations=False),
+        ),
+    )
+    return tf.ensure_shape(image, [None, None, 3])
+
+
+def _decode_jpeg(image_bytes: tf.Tensor) -> tf.Tensor:
+    # The default transform is a little quicker and off by up to six grey levels, which moved
+    # MobileNetV2's annotations by 6.5 % of their mean; this one gives the pixels Pillow gives.
+    return tf.io.decode_jpeg(image_bytes, channels=3, dct_method="INTEGER_ACCURATE")
+
+
+def _decode_bmp(image_bytes: tf.Tensor) -> tf.Tensor:
+    # decode_image refuses a BMP whose number of channels is not the one asked for.
+    image = tf.io.decode_bmp(image_bytes)
+    grey = tf.shape(image)[-1] == 1
+    return tf.cond(grey, lambda: tf.repeat(image, 3, axis=-1), lambda: image[..., :3])
+
+
+def resize(image: tf.Tensor, size: int, policy: str) -> tf.Tensor:
+    """Scales an image to a square (bilinear, antialiased).
+
+    Args:
+        image: `[height, width, 3]`, values 0 to 255.
+        size: Side of the result, pixels.
+        policy: "crop" scales the centred square whose side is the image's short side;
+            "squash" scales the whole image and so changes its proportions.
+
+    Returns:
+        float32 `[size, size, 3]`, values 0 to 255.
+
+    Raises:
+        ValueError: `size` or `policy` is invalid.
+    """
+    if policy not in POLICIES:
+        raise ValueError(
+            f"Received an invalid value for argument `resize`: expected one of "
+            f"{', '.join(POLICIES)}, got {policy!r}."
+        )
+    if size < 1:
+        raise ValueError(
+            f"Received an invalid value for argument `size`: expected at least 1, got {size}."
+        )
+    image = tf.cast(image, tf.float32)
+    if policy == "crop":
+        # Cropped before scaling: a strip of 1 x 5000 pixels would become 224 x 1120000.
+        shape = tf.shape(image)
+        side = tf.minimum(shape[0], shape[1])
+        top, left = (shape[0] - side) // 2, (shape[1] - side) // 2
+        image = image[top : top + side, left : left + side]
+    image = tf.image.resize(image, (size, size), "bilinear", antialias=True)
+    return tf.ensure_shape(tf.clip_by_value(image, 0.0, 255.0), [size, size, 3])
+
+
+def load(image_bytes: tf.Tensor | bytes, size: int, policy: str) -> tf.Tensor:
+    """Decodes and resizes: float32 `[size, size, 3]`, values 0 to 255."""
+    return resize(decode(image_bytes), size, policy)
+
+
+def read_error(error: Exception) -> str:
+    """What was wrong with an image, in one line, from the exception `load` raised."""
+    message = getattr(error, "message", None) or str(error)
+    message = re.sub(r"\{\{.*?\}\}|\[Op:.*|name: ?$", "", message)
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:200]
+
+
+def is_rotated(image_bytes: bytes) -> bool:
+    """Whether EXIF asks for the image to be turned or mirrored before it is shown.
+
+    False for what Pillow cannot read; `decode` then says what is wrong with it.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(image_bytes)) as image:
+            return image.getexif().get(_EXIF_ORIENTATION, 1) in range(2, 9)
+    except Exception:  # Pillow's readers raise almost anything on broken files
+        return False
+
+
+def upright(image_bytes: bytes) -> bytes:
+    """The image turned as EXIF asks; the very same bytes when it already is upright.
+
+    A turned JPEG is encoded again as JPEG of quality 95 and full colour, everything else as PNG.
+    """
+    from PIL import Image, ImageOps
+
+    if not is_rotated(image_bytes):
+        return image_bytes
+    turned = io.BytesIO()
+    try:
+        with Image.open(io.BytesIO(image_bytes)) as image:
+            kind = "JPEG" if image.format in ("JPEG", "MPO") else "PNG"
+            ImageOps.exif_transpose(image).convert("RGB").save(
+                turned, kind, quality=95, subsampling=0
+            )
+    except (OSError, ValueError, SyntaxError):
+        return image_bytes
+    return turned.getvalue()

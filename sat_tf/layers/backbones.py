@@ -1,0 +1,224 @@
+"""Convolutional networks an encoder can stand on: by name, cut at a layer, weights loaded."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import socket
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+
+import keras
+
+SCENES_CNN = "scenes_cnn"
+
+# Layers worth attending over; any other network is tapped at its last 4-D layer.
+DEFAULT_TAPS = {
+    "vgg19": "block5_conv4",  # the paper's: 14 x 14 x 512 from 224 x 224 pixels
+    "vgg16": "block5_conv3",
+    "resnet50": "conv5_block3_out",
+    "mobilenet_v2": "out_relu",
+    **{f"efficientnet_v2{size}": "top_activation" for size in ("b0", "b1", "b2", "b3")},
+    **{f"efficientnet_v2{size}": "top_activation" for size in ("s", "m", "l")},
+}
+
+_DOWNLOAD_TIMEOUT = 30.0  # seconds without an answer
+
+
+def scenes_cnn(image_size: int) -> keras.Model:
+    """A small network for drawn scenes: 64 x 64 pixels give 8 x 8 x 128, 22 M multiply-adds.
+
+    An annotation sees 30 x 30 pixels, centred on its own 8 x 8 cell, so that it describes
+    its own place and little else. Even kernels at the strided layers keep it centred.
+    """
+    if image_size < 8 or image_size % 8:
+        raise ValueError(
+            f"Received an invalid value for argument `image_size`: {SCENES_CNN} expects a "
+            f"multiple of 8, got {image_size}."
+        )
+    conv = keras.layers.Conv2D
+    options = {"padding": "same", "activation": "relu", "kernel_initializer": "he_normal"}
+    return keras.Sequential(
+        [
+            keras.Input((image_size, image_size, 3)),
+            conv(32, 4, strides=2, name="conv1", **options),
+            conv(64, 4, strides=2, name="conv2", **options),
+            conv(128, 2, strides=2, name="conv3", **options),
+            conv(128, 3, name="conv4", **options),
+            conv(128, 1, name="conv5", **options),
+        ],
+        name=SCENES_CNN,
+    )
+
+
+def backbone_names() -> list[str]:
+    """Every name `build` knows, sorted."""
+    return sorted([SCENES_CNN, *_factories()])
+
+
+def canonical_name(name: str) -> str:
+    """The snake-case name of a backbone, from it or from Keras' own spelling.
+
+    Raises:
+        ValueError: There is no such backbone.
+    """
+    plain = str(name).replace("_", "").lower()
+    for known in backbone_names():
+        if known.replace("_", "") == plain:
+            return known
+    raise ValueError(
+        f"Received an invalid value for argument `backbone` (`--encoder.name`): expected one of "
+        f"{', '.join(backbone_names())}, got {name!r}."
+    )
+
+
+def build(
+    name: str, image_size: int, tap: str | None, weights: str | None, policy: keras.DTypePolicy
+) -> tuple[keras.Model, str]:
+    """Builds a backbone up to the layer tapped.
+
+    Args:
+        name: A canonical name.
+        image_size: Side of the square input, pixels.
+        tap: Name of the layer to tap, or None for the default.
+        weights: "imagenet", the path of a weights file, or None for random weights.
+        policy: Data types the network computes and keeps its weights in.
+
+    Returns:
+        The model, from normalised pixels to the tapped layer's output, and that layer's name.
+
+    Raises:
+        ValueError: An argument is invalid, or the weights cannot be had or do not fit.
+    """
+    with _dtype_policy(policy):
+        if name == SCENES_CNN:
+            if weights == "imagenet":
+                raise _weights_error(weights, f"{SCENES_CNN} has no ImageNet weights")
+            network = scenes_cnn(image_size)
+        elif weights == "imagenet":
+            network = _download(name, image_size)
+        else:
+            network = _application(name, image_size, None)
+        if weights not in (None, "imagenet"):
+            load_weights(network, weights, name)
+        layer = _tapped_layer(network, name, tap)
+        return keras.Model(network.inputs, layer.output, name=name), layer.name
+
+
+def preprocessor(name: str) -> Callable:
+    """The function that normalises pixels, 0 to 255, for a backbone."""
+    if name == SCENES_CNN:
+        return lambda images: images / 127.5 - 1.0
+    return _factories()[name][1].preprocess_input
+
+
+def load_weights(network: keras.Model, path: str | Path, name: str) -> None:
+    """Loads a weights file of Keras, new or legacy, and says clearly when it does not fit."""
+    path = Path(path)
+    if not path.is_file():
+        raise _weights_error(path, "there is no such file")
+    if path.suffix not in (".h5", ".hdf5", ".keras"):
+        raise _weights_error(path, "the file's name does not end in .weights.h5 or .h5")
+    try:
+        with warnings.catch_warnings():
+            # One a container for a file that does not fit, before the error that matters.
+            warnings.filterwarnings("ignore", message="Skipping nested container")
+            network.load_weights(path)
+    except Exception as error:  # h5py and Keras raise OSError, KeyError, ValueError and others
+        reason = str(error).strip().splitlines()[0][:300] if str(error).strip() else repr(error)
+        raise _weights_error(
+            path,
+            f"the file does not fit {name} without its classifier (`no_top`). Keras says: {reason}",
+        ) from error
+
+
+def _weights_error(weights: object, why: str) -> ValueError:
+    return ValueError(
+        f"Received an invalid value for argument `weights` (`--encoder.weights`): expected "
+        f"imagenet, none or the path of a weights file, got {str(weights)!r}: {why}."
+    )
+
+
+def _application(name: str, image_size: int, weights: str | None) -> keras.Model:
+    try:
+        return _factories()[name][0](
+            include_top=False, weights=weights, input_shape=(image_size, image_size, 3)
+        )
+    except ValueError as error:
+        if weights is None:
+            raise ValueError(
+                f"Received an invalid value for argument `image_size`: {name} cannot be built "
+                f"for {image_size} x {image_size} pixels. Keras says: {error}"
+            ) from error
+        raise
+
+
+def _download(name: str, image_size: int) -> keras.Model:
+    # Keras sets no time limit of its own, so a network that drops packets would hang for ever.
+    previous = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(_DOWNLOAD_TIMEOUT)
+    try:
+        return _application(name, image_size, "imagenet")
+    except Exception as error:  # get_file raises a bare Exception
+        reason = str(error).strip().rstrip(".") or repr(error)
+        raise _weights_error(
+            "imagenet",
+            f"the ImageNet weights of {name} could not be downloaded ({reason}). Give the path "
+            f"of a weights file instead: --encoder.weights PATH",
+        ) from error
+    finally:
+        socket.setdefaulttimeout(previous)
+
+
+def _tapped_layer(network: keras.Model, name: str, tap: str | None) -> keras.Layer:
+    candidates = {layer.name: layer for layer in network.layers if _is_spatial(layer)}
+    if tap is None:
+        tap = DEFAULT_TAPS.get(name) or next(reversed(candidates))
+    if tap not in candidates:
+        names = list(candidates)
+        listed = list(dict.fromkeys(difflib.get_close_matches(tap, names, 4) + names[-12:]))
+        known = any(layer.name == tap for layer in network.layers)
+        why = "whose output is not 4-D" if known else "which it does not have"
+        raise ValueError(
+            f"Received an invalid value for argument `tap` (`--encoder.layer`): expected a layer "
+            f"of {name} with a grid of annotations, for example {', '.join(listed)}; "
+            f"got {tap!r}, {why}."
+        )
+    return candidates[tap]
+
+
+def _is_spatial(layer: keras.Layer) -> bool:
+    if isinstance(layer, keras.layers.InputLayer):
+        return False
+    shape = getattr(layer.output, "shape", ())
+    return len(shape) == 4 and None not in shape[1:]
+
+
+def _factories() -> dict[str, tuple[Callable, ModuleType]]:
+    found = {}
+    for keras_name, factory in vars(keras.applications).items():
+        if not callable(factory) or isinstance(factory, ModuleType):
+            continue
+        module = getattr(keras.applications, factory.__module__.rpartition(".")[2], None)
+        if hasattr(module, "preprocess_input"):
+            found[_snake_case(keras_name)] = (factory, module)
+    return found
+
+
+def _snake_case(keras_name: str) -> str:
+    parts = r"(?<=.)(V\d|(?<=[a-z])B\d|(?:XLarge|Large|Base|Small|Tiny|Mobile)$)|(?<=n)(?=ResNet)"
+    return re.sub(parts, lambda match: "_" + match.group(0), keras_name).lower()
+
+
+@contextmanager
+def _dtype_policy(policy: keras.DTypePolicy) -> Iterator[None]:
+    # The factories of keras.applications take no dtype.
+    previous = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(previous)

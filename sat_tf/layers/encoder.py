@@ -1,0 +1,141 @@
+"""CNN -> annotation vectors: a lower convolutional layer read as a set of places."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import keras
+from keras import ops
+
+from sat_tf.layers import backbones
+
+if TYPE_CHECKING:
+    from sat_tf.config import EncoderConfig
+
+
+@keras.saving.register_keras_serializable(package="sat_tf")
+class Encoder(keras.layers.Layer):
+    """Annotation vectors `a = {a_1 ... a_L}` of an image.
+
+    The output of one convolutional layer, its grid flattened row by row. The normalisation
+    the backbone wants is inside. A frozen encoder always runs in inference mode (batch
+    normalisation included) and passes no gradient on.
+
+    Weights are loaded once, here. An encoder made by `from_config` starts from random
+    weights and expects its own back (`load_weights`): a saved model carries them, and the
+    file they first came from may be gone.
+
+    Args:
+        backbone: "scenes_cnn", or a network of `keras.applications` in snake case, such as
+            vgg19, resnet50, efficientnet_v2b0, mobilenet_v2.
+        image_size: Side of the square images, pixels.
+        tap: Name of the layer to read, or None for the backbone's default (VGG19:
+            block5_conv4, the paper's).
+        weights: "imagenet" (downloaded), the path of a `.weights.h5` or `.h5` file of the
+            backbone without its classifier, or None for random weights.
+        trainable: Whether the encoder is trained too.
+
+    Call arguments:
+        images: `[B, image_size, image_size, 3]`, RGB, 0 to 255.
+        training: Whether this is a training step; ignored while frozen.
+
+    Output:
+        `[B, L, D]` annotations, `L = h * w` of `grid`, `D = annotation_dim`.
+
+    Raises:
+        ValueError: An argument is invalid, or the weights cannot be had or do not fit.
+
+    Example:
+        >>> encoder = Encoder("scenes_cnn", image_size=64)
+        >>> encoder(np.zeros([2, 64, 64, 3])).shape
+        TensorShape([2, 64, 128])
+
+    References:
+        Xu et al. (2015), Sec. 3.1.1, arXiv:1502.03044.
+    """
+
+    def __init__(
+        self,
+        backbone: str,
+        image_size: int,
+        tap: str | None = None,
+        weights: str | None = None,
+        trainable: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        # No autocast: pixels are normalised in float32, whatever the network computes in.
+        super().__init__(trainable=trainable, autocast=False, **kwargs)
+        if image_size < 1:
+            raise ValueError(
+                f"Received an invalid value for argument `image_size`: expected at least 1, "
+                f"got {image_size}."
+            )
+        if weights is not None and str(weights).lower() in ("none", ""):
+            weights = None
+        self.backbone = backbones.canonical_name(backbone)
+        self.image_size = int(image_size)
+        self.weights_source = None if weights is None else str(weights)
+        self.network, self.tap = backbones.build(
+            self.backbone, self.image_size, tap, self.weights_source, self.dtype_policy
+        )
+        self.network.trainable = trainable
+        self.built = True
+
+    @classmethod
+    def from_config_dataclass(cls, config: EncoderConfig, **kwargs: Any) -> Encoder:
+        """The encoder a configuration describes, its weights loaded."""
+        return cls(
+            config.name,
+            config.image_size,
+            tap=config.layer,
+            weights=config.weights,
+            trainable=config.trainable,
+            **kwargs,
+        )
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """`(h, w)`, the places annotated."""
+        _, height, width, _ = self.network.output_shape
+        return height, width
+
+    @property
+    def annotation_dim(self) -> int:
+        """`D`, the width of an annotation."""
+        return self.network.output_shape[-1]
+
+    def call(self, images: Any, training: bool = False) -> Any:
+        side = self.image_size
+        if tuple(images.shape[1:]) != (side, side, 3):
+            raise ValueError(
+                f"Received an invalid value for argument `images`: expected shape "
+                f"[B, {side}, {side}, 3], got {tuple(images.shape)}."
+            )
+        images = backbones.preprocessor(self.backbone)(ops.cast(images, "float32"))
+        maps = self.network(images, training=bool(training) and self.trainable)
+        if not self.trainable:
+            maps = ops.stop_gradient(maps)
+        height, width = self.grid
+        return ops.reshape(maps, (-1, height * width, self.annotation_dim))
+
+    def compute_output_shape(self, input_shape: tuple) -> tuple:
+        height, width = self.grid
+        return (input_shape[0], height * width, self.annotation_dim)
+
+    def get_config(self) -> dict[str, Any]:
+        return {
+            **super().get_config(),
+            "backbone": self.backbone,
+            "image_size": self.image_size,
+            "tap": self.tap,
+            "weights": self.weights_source,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Encoder:
+        """An encoder with random weights; `weights_source` still names where they came from."""
+        config = dict(config)
+        source = config.pop("weights", None)
+        encoder = cls(**config)
+        encoder.weights_source = source
+        return encoder

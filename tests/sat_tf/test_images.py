@@ -1,0 +1,151 @@
+"""Decoding and resizing: every format, against Pillow; rotation; broken files."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from sat_tf import images
+
+ORANGE = (250, 120, 20)
+
+
+def encode(picture: Image.Image, kind: str, **options) -> bytes:
+    file = io.BytesIO()
+    picture.save(file, kind, **options)
+    return file.getvalue()
+
+
+def photograph(height: int = 37, width: int = 53) -> Image.Image:
+    rng = np.random.default_rng(0)
+    small = rng.integers(0, 256, [6, 8, 3], dtype=np.uint8)
+    return Image.fromarray(small).resize((width, height), Image.Resampling.BICUBIC)
+
+
+def turned(picture: Image.Image, orientation: int, kind: str = "JPEG", **options) -> bytes:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return encode(picture, kind, exif=exif, **options)
+
+
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"subsampling": 2, "quality": 60}])
+def test_a_jpeg_decodes_to_the_pixels_pillow_gives(options):
+    content = encode(photograph(), "JPEG", **options)
+    expected = np.asarray(Image.open(io.BytesIO(content)))
+    np.testing.assert_array_equal(images.decode(content), expected)
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind"),
+    [
+        ("RGB", "PNG"),
+        ("P", "PNG"),
+        ("RGBA", "PNG"),
+        ("LA", "PNG"),
+        ("L", "JPEG"),
+        ("CMYK", "JPEG"),
+        ("RGB", "GIF"),
+        ("RGB", "BMP"),
+        ("RGBA", "BMP"),
+        ("L", "BMP"),
+        ("RGB", "WEBP"),
+        ("RGBA", "WEBP"),
+    ],
+)
+def test_every_format_decodes_to_rgb(mode, kind):
+    picture = Image.new("RGB", (20, 12), ORANGE).convert(mode)
+    expected = np.asarray(picture.convert("RGB"))
+    decoded = images.decode(encode(picture, kind)).numpy()
+    assert decoded.shape == (12, 20, 3) and decoded.dtype == np.uint8
+    np.testing.assert_allclose(decoded.astype(int), expected.astype(int), atol=6)
+
+
+def test_a_16_bit_png_decodes_to_its_high_byte():
+    values = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
+    decoded = images.decode(encode(Image.fromarray(values), "PNG")).numpy()
+    np.testing.assert_allclose(decoded[..., 0].astype(int), values // 256, atol=1)
+
+
+def test_an_animation_gives_its_first_frame():
+    frames = [Image.new("RGB", (9, 7), colour) for colour in (ORANGE, (0, 0, 255))]
+    content = encode(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    decoded = images.decode(content).numpy()
+    assert decoded.shape == (7, 9, 3)
+    np.testing.assert_allclose(decoded[3, 3].astype(int), ORANGE, atol=6)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"not an image at all", encode(photograph(), "JPEG")[:40], b"BM", b"\x89PNG\r\n\x1a\n"],
+)
+def test_what_is_no_image_is_an_error_of_one_readable_line(content):
+    with pytest.raises(tf.errors.InvalidArgumentError) as error:
+        images.load(content, 8, "crop")
+    message = images.read_error(error.value)
+    assert message and "\n" not in message and "{{" not in message
+
+
+def test_crop_keeps_the_centre_and_squash_keeps_everything():
+    pixels = np.zeros([10, 30, 3], np.uint8)
+    pixels[:, :10, 0] = pixels[:, 10:20, 1] = pixels[:, 20:, 2] = 200
+    cropped = images.resize(pixels, 6, "crop").numpy()
+    np.testing.assert_allclose(cropped, np.broadcast_to([0, 200, 0], [6, 6, 3]), atol=1e-3)
+    squashed = images.resize(pixels, 6, "squash").numpy()
+    np.testing.assert_allclose(squashed[:, [0, -1]].max(axis=(0, 1)), [200, 0, 200], atol=1e-3)
+
+
+def test_resizing_agrees_with_pillow():
+    picture = photograph(90, 60)
+    ours = images.resize(np.asarray(picture), 24, "squash").numpy()
+    theirs = np.asarray(picture.resize((24, 24), Image.Resampling.BILINEAR))
+    np.testing.assert_allclose(ours, theirs, atol=1.0)
+
+
+def test_an_image_of_the_right_size_keeps_its_pixels():
+    pixels = np.asarray(photograph(16, 16))
+    np.testing.assert_allclose(images.resize(pixels, 16, "crop"), pixels, atol=1e-3)
+
+
+@pytest.mark.parametrize("policy", images.POLICIES)
+@pytest.mark.parametrize("shape", [(1, 1), (1, 4000), (4000, 1), (3, 5)])
+def test_odd_shapes_resize(policy, shape):
+    resized = images.resize(np.full([*shape, 3], 255, np.uint8), 32, policy).numpy()
+    np.testing.assert_allclose(resized, 255.0, atol=1e-3)
+
+
+def test_unknown_policy_is_an_error_that_names_the_argument():
+    with pytest.raises(ValueError, match=r"`resize`: expected one of crop, squash, got 'stretch'"):
+        images.resize(np.zeros([4, 4, 3], np.uint8), 4, "stretch")
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "GIF", "WEBP"])
+def test_a_graph_gives_the_pixels_eager_gives(kind):
+    content = encode(photograph(), kind)
+    data = tf.data.Dataset.from_tensors(content).map(lambda x: images.load(x, 24, "crop"))
+    assert data.element_spec.shape == (24, 24, 3)
+    eager = images.load(content, 24, "crop")
+    np.testing.assert_allclose(next(iter(data)), eager, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_a_rotated_photograph_is_turned_upright(kind):
+    content = turned(photograph(20, 40), 6, kind)
+    assert images.is_rotated(content)
+    upright = images.upright(content)
+    assert not images.is_rotated(upright)
+    expected = np.rot90(images.decode(content).numpy(), k=-1)
+    decoded = images.decode(upright).numpy()
+    assert decoded.shape == (40, 20, 3)
+    assert np.abs(decoded.astype(int) - expected.astype(int)).mean() < 3
+
+
+@pytest.mark.parametrize(
+    "content", [encode(photograph(), "JPEG"), turned(photograph(), 1), b"", b"no image"]
+)
+def test_what_needs_no_turn_or_cannot_be_read_is_left_alone(content):
+    assert not images.is_rotated(content)
+    assert images.upright(content) is content
