@@ -1,0 +1,484 @@
+"""Searches against brute force and a NumPy beam search, on random models of tiny vocabularies.
+
+The models' state is a number of the whole prefix, which indexes a random table, so no two prefixes
+share probabilities and a wrong parent anywhere changes the answer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sat_tf import decoding
+from sat_tf.vocabulary import END, PAD, START
+
+VOCABULARY = 6
+MAX_LENGTH = 4
+WORDS = tuple(set(range(VOCABULARY)) - {PAD, START, END})
+LEAVES = sum(len(WORDS) ** n for n in range(1, MAX_LENGTH + 1))
+
+
+class TreeModel:
+    """Random log-probabilities for every prefix of every image of a batch."""
+
+    def __init__(self, seed: int, images: int = 3, spread: float = 2.0):
+        prefixes = sum(VOCABULARY**n for n in range(MAX_LENGTH + 1))
+        rng = np.random.default_rng(seed)
+        logits = rng.normal(size=(images, prefixes, VOCABULARY)) * spread
+        self.set_logits(logits)
+
+    def set_logits(self, logits: np.ndarray):
+        log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        self.log_probs = log_probs.astype(np.float32)
+
+    @property
+    def images(self) -> int:
+        return len(self.log_probs)
+
+    @staticmethod
+    def node(prefix) -> int:
+        number = 0
+        for token in prefix:
+            number = number * VOCABULARY + token + 1
+        return number
+
+    def step(self, tokens, state):
+        node = state["node"] * VOCABULARY + tokens + 1
+        node = tf.where(state["first"], 0, node)
+        # Rows not in use may run past the table.
+        row = tf.minimum(node, self.log_probs.shape[1] - 1)
+        log_probs = tf.gather_nd(self.log_probs, tf.stack([state["image"], row], axis=1))
+        auxiliary = {"node": node, "pair": tf.cast(tf.stack([node, -node], 1), tf.float32)}
+        state = {"node": node, "image": state["image"], "first": tf.zeros_like(state["first"])}
+        return log_probs, state, auxiliary
+
+    def state(self, images=None):
+        images = np.arange(self.images) if images is None else np.asarray(images)
+        return {
+            "node": np.zeros(len(images), np.int32),
+            "image": images.astype(np.int32),
+            "first": np.ones(len(images), bool),
+        }
+
+    def search(self, beam, images=None, **options):
+        state = self.state(images)
+        options = {"max_length": MAX_LENGTH, **options}
+        size = len(state["image"])
+        return numpy(decoding.beam_search(self.step, state, batch_size=size, beam=beam, **options))
+
+    def log_prob(self, image: int, words) -> float:
+        """The sum over the words, and over `END` for all but the longest."""
+        tokens = [*words, END][:MAX_LENGTH]
+        return sum(
+            float(self.log_probs[image, self.node(words[:n]), token])
+            for n, token in enumerate(tokens)
+        )
+
+
+def numpy(hypotheses):
+    return tf.nest.map_structure(lambda x: x.numpy(), hypotheses)
+
+
+def captions(hypotheses, image: int) -> list[tuple[int, ...]]:
+    ids, lengths = hypotheses.token_ids[image], hypotheses.lengths[image]
+    return [tuple(row[:n].tolist()) for row, n in zip(ids, lengths, strict=True)]
+
+
+def ranked(model: TreeModel, image: int, sequences, power: float):
+    scored = [(model.log_prob(image, w) / max(len(w), 1) ** power, w) for w in sequences]
+    return sorted(scored, key=lambda pair: -pair[0])
+
+
+def brute_force(model, image, power, words=WORDS, shortest=1):
+    sequences = itertools.chain.from_iterable(
+        itertools.product(words, repeat=n) for n in range(shortest, MAX_LENGTH + 1)
+    )
+    return ranked(model, image, sequences, power)
+
+
+def reference_beam(model: TreeModel, image: int, beam: int, power: float):
+    """The shrinking beam in plain Python."""
+    live, finished = [(0.0, ())], []
+    for length in range(MAX_LENGTH):
+        table = model.log_probs[image]
+        candidates = [
+            (total + float(table[model.node(prefix), token]), prefix, token)
+            for total, prefix in live
+            for token in (*WORDS, END)
+            if length > 0 or token != END
+        ]
+        candidates.sort(key=lambda candidate: -candidate[0])
+        kept = candidates[: beam - len(finished)]
+        finished += [prefix for _, prefix, token in kept if token == END]
+        live = [(total, (*prefix, token)) for total, prefix, token in kept if token != END]
+    return ranked(model, image, finished + [prefix for _, prefix in live], power)
+
+
+def assert_same(hypotheses, image: int, expected):
+    assert captions(hypotheses, image)[: len(expected)] == [words for _, words in expected]
+    scores = [score for score, _ in expected]
+    np.testing.assert_allclose(hypotheses.scores[image][: len(scores)], scores, rtol=1e-5)
+
+
+@pytest.mark.parametrize("power", [0.0, 0.6, 1.0])
+def test_beam_as_wide_as_the_tree_is_brute_force(power):
+    model = TreeModel(seed=1)
+    hypotheses = model.search(LEAVES, length_power=power)
+    for image in range(model.images):
+        assert_same(hypotheses, image, brute_force(model, image, power))
+
+
+def test_empty_captions_compete_where_they_are_allowed():
+    model = TreeModel(seed=2)
+    hypotheses = model.search(LEAVES + 1, never_empty=False, length_power=0.5)
+    for image in range(model.images):
+        expected = brute_force(model, image, 0.5, shortest=0)
+        assert () in [words for _, words in expected]
+        assert_same(hypotheses, image, expected)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 3, 7])
+@pytest.mark.parametrize("power", [0.0, 0.8])
+def test_beam_search_is_the_shrinking_beam_of_the_reference(beam, power):
+    for seed in range(4):
+        model = TreeModel(seed=10 + seed, images=8)
+        hypotheses = model.search(beam, length_power=power)
+        for image in range(model.images):
+            assert_same(hypotheses, image, reference_beam(model, image, beam, power))
+
+
+def test_beam_of_one_is_greedy_token_for_token():
+    model = TreeModel(seed=3, images=20)
+    by_beam = model.search(1)
+    by_greedy = numpy(
+        decoding.greedy(model.step, model.state(), batch_size=20, max_length=MAX_LENGTH)
+    )
+    for image in range(model.images):
+        words: tuple[int, ...] = ()
+        while len(words) < MAX_LENGTH:
+            allowed = [*WORDS, END] if words else [*WORDS]
+            row = model.log_probs[image, model.node(words)]
+            token = max(allowed, key=lambda token, row=row: row[token])
+            if token == END:
+                break
+            words += (token,)
+        assert captions(by_beam, image) == captions(by_greedy, image) == [words]
+    assert len(set(by_greedy.lengths.flat)) > 2
+
+
+def test_no_beam_scores_above_an_exhaustive_one():
+    model = TreeModel(seed=4, images=6)
+    best = model.search(LEAVES).scores[:, 0]
+    narrow = np.stack([model.search(beam).scores[:, 0] for beam in (1, 2, 3, 5)])
+    assert (narrow <= best + 1e-5).all()
+    assert (narrow[0] < best - 1e-3).any()
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_log_probs_are_those_of_the_tokens_fed_again(beam):
+    model = TreeModel(seed=5, images=6)
+    hypotheses = model.search(beam, length_power=0.7)
+    for image in range(model.images):
+        for k, words in enumerate(captions(hypotheses, image)):
+            log_prob = model.log_prob(image, words)
+            assert hypotheses.log_probs[image, k] == pytest.approx(log_prob, rel=1e-5)
+            score = log_prob / len(words) ** 0.7
+            assert hypotheses.scores[image, k] == pytest.approx(score, rel=1e-5)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5, LEAVES])
+def test_auxiliary_follows_the_ancestry_and_is_zero_past_the_length(beam):
+    model = TreeModel(seed=6, images=5)
+    hypotheses = model.search(beam)
+    assert hypotheses.auxiliary["pair"].shape == (5, beam, MAX_LENGTH + 1, 2)
+    for image in range(model.images):
+        for k, words in enumerate(captions(hypotheses, image)):
+            nodes = [model.node(words[:n]) for n in range(len(words))]
+            nodes += [0] * (MAX_LENGTH + 1 - len(words))
+            assert hypotheses.auxiliary["node"][image, k].tolist() == nodes
+            assert hypotheses.auxiliary["pair"][image, k, :, 1].tolist() == [-n for n in nodes]
+
+
+def test_hypotheses_are_distinct_sorted_and_closed_by_end_and_padding():
+    model = TreeModel(seed=7, images=5)
+    hypotheses = model.search(6, length_power=1.0)
+    assert hypotheses.token_ids.shape == (5, 6, MAX_LENGTH + 1)
+    assert (np.diff(hypotheses.scores, axis=1) <= 0).all()
+    for image in range(model.images):
+        assert len(set(captions(hypotheses, image))) == 6
+        for row, length in zip(hypotheses.token_ids[image], hypotheses.lengths[image], strict=True):
+            assert row[length] == END
+            assert (row[length + 1 :] == PAD).all()
+            assert set(row[:length]) <= set(WORDS)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_answers_do_not_depend_on_the_neighbours(beam):
+    model = TreeModel(seed=8, images=12)
+    together = model.search(beam)
+    assert len(set(together.lengths[:, 0])) > 2  # Some finish early while others go on.
+    for image in range(model.images):
+        alone = model.search(beam, images=[image])
+        among = tf.nest.map_structure(lambda x, image=image: x[image : image + 1], together)
+        tf.nest.map_structure(np.testing.assert_array_equal, alone, among)
+
+
+@pytest.mark.parametrize("beam", [1, 3, 5])
+def test_never_empty_even_when_end_dominates(beam):
+    model = TreeModel(seed=9)
+    logits = model.log_probs.copy()
+    logits[:, :, END] += 50.0
+    model.set_logits(logits)
+    hypotheses = model.search(beam)
+    assert (hypotheses.lengths[:, 0] == 1).all()
+    assert (hypotheses.lengths >= 1).all()
+    assert model.search(1, never_empty=False).lengths.tolist() == [[0]] * 3
+
+
+def test_a_model_that_never_ends_is_cut_at_the_maximum_length():
+    model = TreeModel(seed=10)
+    logits = model.log_probs.copy()
+    logits[:, :, END] = -np.inf
+    model.set_logits(logits)
+    for beam in (1, 4):
+        hypotheses = model.search(beam)
+        assert (hypotheses.lengths == MAX_LENGTH).all()
+        assert (hypotheses.token_ids[..., MAX_LENGTH] == END).all()
+        expected = [model.log_prob(i, captions(hypotheses, i)[0]) for i in range(3)]
+        np.testing.assert_allclose(hypotheses.log_probs[:, 0], expected, rtol=1e-5)
+
+
+def test_forbidden_tokens_are_never_generated():
+    model = TreeModel(seed=11)
+    logits = model.log_probs.copy()
+    logits[:, :, 3] += 20.0
+    model.set_logits(logits)
+    forbidden = (PAD, START, 3)
+    hypotheses = model.search(LEAVES, forbidden=forbidden)
+    for image in range(model.images):
+        expected = brute_force(model, image, 0.0, words=(4, 5))
+        assert_same(hypotheses, image, expected)
+    drawn = decoding.sample(
+        model.step,
+        model.state(),
+        batch_size=3,
+        max_length=MAX_LENGTH,
+        seed=[0, 1],
+        forbidden=forbidden,
+    )
+    assert not np.isin(captions(numpy(drawn), 0), forbidden).any()
+    assert 3 in captions(model.search(1), 0)[0]
+
+
+def test_places_without_a_caption_are_finite_and_empty():
+    model = TreeModel(seed=12)
+    hypotheses = model.search(LEAVES + 5)
+    for image in range(model.images):
+        assert_same(hypotheses, image, brute_force(model, image, 0.0))
+    assert (hypotheses.token_ids[:, LEAVES:] == PAD).all()
+    assert (hypotheses.lengths[:, LEAVES:] == 0).all()
+    assert (hypotheses.scores[:, LEAVES:] == decoding.FLOOR).all()
+    assert (hypotheses.log_probs[:, LEAVES:] == decoding.FLOOR).all()
+    assert (hypotheses.auxiliary["node"][:, LEAVES:] == 0).all()
+
+
+def test_an_image_of_nan_log_probs_is_finite_and_leaves_the_others_alone():
+    model = TreeModel(seed=13)
+    clean = model.search(3)
+    model.log_probs[1] = np.nan
+    step = model.step
+
+    def step_of_nan(tokens, state):
+        log_probs, state, _ = step(tokens, state)
+        return log_probs, state, log_probs
+
+    model.step = step_of_nan
+    hypotheses = model.search(3)
+    assert all(np.isfinite(x).all() for x in hypotheses)
+    assert (hypotheses.scores[1] == decoding.FLOOR).all()
+    for image in (0, 2):
+        assert captions(hypotheses, image) == captions(clean, image)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_token_without_a_finite_log_prob_is_never_taken(value):
+    model = TreeModel(seed=24)
+    model.log_probs[:, :, 3] = value
+    hypotheses = model.search(LEAVES)
+    drawn = draws(model, 20, [7, 8], forbidden=(PAD, START))
+    assert np.isfinite(drawn.log_probs).all() and 3 not in drawn.token_ids
+    for image in range(model.images):
+        assert_same(hypotheses, image, brute_force(model, image, 0.0, words=(4, 5)))
+
+
+def test_ties_go_to_the_lower_token():
+    model = TreeModel(seed=14, spread=0.0)
+    assert captions(model.search(2), 0) == captions(model.search(2), 2)
+    logits = model.log_probs.copy()
+    logits[:, :, END] = -np.inf
+    model.set_logits(logits)
+    first = WORDS[0]
+    assert captions(model.search(3), 0) == [(first, first, first, word) for word in WORDS]
+
+
+def test_the_search_stops_when_every_image_is_done():
+    model = TreeModel(seed=15)
+    logits = model.log_probs.copy()
+    logits[:, 1:, END] = 50.0
+    model.set_logits(logits)
+    calls = []
+
+    def counted(tokens, state):
+        calls.append(len(tokens))
+        return model.step(tokens, state)
+
+    decoding.beam_search(counted, model.state(), batch_size=3, beam=2, max_length=MAX_LENGTH)
+    assert calls == [6, 6]
+
+
+def test_one_step_is_enough_for_captions_of_one_word():
+    hypotheses = TreeModel(seed=16).search(2, max_length=1)
+    assert (hypotheses.lengths == 1).all()
+    assert (hypotheses.token_ids[..., 1] == END).all()
+
+
+def draws(model, count: int, seed, **options):
+    images = np.zeros(count, np.int32)
+    options = {"max_length": MAX_LENGTH, "never_empty": False, "forbidden": (), **options}
+    return numpy(
+        decoding.sample(model.step, model.state(images), batch_size=count, seed=seed, **options)
+    )
+
+
+def test_samples_are_reproducible_with_their_seed():
+    model = TreeModel(seed=17, spread=0.5)
+    first, again, other = (draws(model, 50, seed) for seed in ([1, 2], [1, 2], [1, 3]))
+    np.testing.assert_array_equal(first.token_ids, again.token_ids)
+    assert (first.token_ids != other.token_ids).any()
+    # Neither the images nor the steps share their noise.
+    assert len(set(captions_of_draws(first))) > 25
+
+
+def captions_of_draws(drawn) -> list[tuple[int, ...]]:
+    return [captions(drawn, image)[0] for image in range(len(drawn.lengths))]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_sample_frequencies_are_the_probabilities(temperature):
+    model = TreeModel(seed=18, spread=1.0)
+    count = 20000
+    drawn = captions_of_draws(draws(model, count, [3, 4], temperature=temperature, max_length=2))
+    tempered = np.exp(model.log_probs[0] / temperature)
+    tempered /= tempered.sum(-1, keepdims=True)
+    words = [token for token in range(VOCABULARY) if token != END]
+    for word in words:
+        first = tempered[0, word]
+        second = tempered[model.node((word,))]
+        expected = {(word,): first * second[END]}
+        expected |= {(word, other): first * second[other] for other in words}
+        for caption, probability in expected.items():
+            deviation = math.sqrt(probability * (1 - probability) / count)
+            assert drawn.count(caption) / count == pytest.approx(probability, abs=5 * deviation)
+    assert drawn.count(()) / count == pytest.approx(tempered[0, END], abs=0.02)
+
+
+def test_sampled_log_probs_are_the_models_whatever_the_temperature():
+    model = TreeModel(seed=19)
+    drawn = draws(model, 30, [5, 6], temperature=3.0, forbidden=(PAD, START), never_empty=True)
+    assert (drawn.lengths >= 1).all()
+    for k, words in enumerate(captions_of_draws(drawn)):
+        assert drawn.log_probs[k, 0] == pytest.approx(model.log_prob(0, words), rel=1e-5)
+        assert drawn.auxiliary["node"][k, 0, len(words) - 1] == model.node(words[:-1])
+
+
+def search_module(model: TreeModel) -> tf.Module:
+    module = tf.Module()
+    module.calls = 0
+
+    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.int32)])
+    def search(images):
+        module.calls += 1
+        state = {
+            "node": tf.zeros_like(images),
+            "image": images,
+            "first": tf.ones_like(images, tf.bool),
+        }
+        size = tf.shape(images)[0]
+        options = {"batch_size": size, "max_length": MAX_LENGTH, "length_power": 0.5}
+        found = decoding.beam_search(model.step, state, beam=3, **options)
+        drawn = decoding.sample(model.step, state, seed=[1, 2], **options)
+        return {**found._asdict(), "drawn": drawn.token_ids}
+
+    module.search = search
+    return module
+
+
+def test_a_graph_serves_every_batch_size_from_one_trace():
+    model = TreeModel(seed=20, images=4)
+    module = search_module(model)
+    for images in ([0], [0, 1, 2, 3], [2, 1]):
+        found = module.search(tf.constant(images))
+        expected = model.search(3, images, length_power=0.5)
+        np.testing.assert_array_equal(found["token_ids"], expected.token_ids)
+        np.testing.assert_allclose(found["scores"], expected.scores, rtol=1e-6)
+    assert module.calls == 1
+    assert found["token_ids"].shape[1:] == (3, MAX_LENGTH + 1)
+    shapes = module.search.get_concrete_function().structured_outputs
+    assert shapes["token_ids"].shape.as_list() == [None, 3, MAX_LENGTH + 1]
+    assert shapes["auxiliary"]["pair"].shape.as_list() == [None, 3, MAX_LENGTH + 1, 2]
+
+
+def test_an_export_gives_the_same_captions_through_the_runtime(tmp_path):
+    model = TreeModel(seed=21, images=4)
+    module = search_module(model)
+    signature = tf.function(
+        lambda images: {"token_ids": module.search(images)["token_ids"]},
+        input_signature=[tf.TensorSpec([None], tf.int32, name="images")],
+        autograph=False,
+    )
+    tf.saved_model.save(module, tmp_path, signatures={"serving_default": signature})
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        loaded = tf.compat.v1.saved_model.load(session, ["serve"], str(tmp_path))
+        names = loaded.signature_def["serving_default"]
+        feed = {names.inputs["images"].name: [3, 0]}
+        token_ids = session.run(names.outputs["token_ids"].name, feed)
+    expected = model.search(3, [3, 0], length_power=0.5)
+    np.testing.assert_array_equal(token_ids, expected.token_ids)
+
+
+def test_half_precision_log_probs_and_a_step_without_state_or_auxiliary():
+    def step(tokens, state):
+        row = tf.constant([[0.0, 0.0, -1.25, -0.5, -3.0]], tf.bfloat16)
+        return tf.repeat(row, len(tokens), axis=0), state, None
+
+    hypotheses = decoding.beam_search(step, (), batch_size=2, beam=2, max_length=3)
+    assert hypotheses.log_probs.dtype == tf.float32
+    assert hypotheses.auxiliary == ()
+    assert captions(numpy(hypotheses._replace(auxiliary=())), 0) == [(3, 3, 3), (3,)]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("beam", 0), ("max_length", 0), ("beam", 2.5), ("length_power", -1.0)],
+)
+def test_arguments_out_of_range_are_named(name, value):
+    options = {"beam": 2, name: value}
+    with pytest.raises(ValueError, match=f"invalid value for argument `{name}`"):
+        TreeModel(seed=22).search(**options)
+
+
+def test_a_temperature_of_zero_is_an_error_that_names_it():
+    with pytest.raises(ValueError, match="invalid value for argument `temperature`"):
+        draws(TreeModel(seed=23), 2, [0, 0], temperature=0.0)
+
+
+def test_a_step_that_drops_state_is_an_error():
+    def step(tokens, state):
+        return tf.zeros([len(tokens), VOCABULARY]), state[:1], ()
+
+    with pytest.raises(ValueError, match="invalid value for argument `step`"):
+        decoding.greedy(step, (tf.zeros([2]), tf.zeros([2])), batch_size=2, max_length=3)
