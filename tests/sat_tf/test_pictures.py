@@ -1,0 +1,110 @@
+"""The attention picture: its size, where the light falls, and words of every kind."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sat_tf.pictures import attention_picture
+
+GREY = np.full((64, 64, 3), 120, np.uint8)
+
+
+def tile(sheet, number, columns, cell, label):
+    """The pixels of a tile of a sheet without a title; 0 is the picture itself."""
+    left = 10 + number % columns * (cell + 10)
+    top = 10 + number // columns * (cell + label)
+    return sheet[top : top + cell, left : left + cell].astype(int)
+
+
+def test_tiles_wrap_in_rows_of_six():
+    for words, rows, columns in ((1, 1, 2), (5, 1, 6), (6, 2, 4), (20, 4, 6)):
+        sheet = attention_picture(GREY, ["w"] * words, np.ones((words, 4, 4)), cell=80)
+        assert sheet.dtype == np.uint8
+        assert sheet.shape == (rows * (80 + 20) + 20, columns * 90 + 10, 3)
+
+
+def test_light_falls_where_the_map_is_high():
+    alpha = np.zeros((2, 4, 4))
+    alpha[0, 0, 3] = 1.0  # top right
+    alpha[1, 3, 0] = 0.01  # bottom left; scaled by its own maximum
+    sheet = attention_picture(GREY, ["one", "two"], alpha, cell=80)
+    first, second = (tile(sheet, n, 3, 80, 20) for n in (1, 2))
+    for lit, dark in ((first[10, 70], first[70, 10]), (second[70, 10], second[10, 70])):
+        assert lit[0] > 120
+        assert (dark < 80).all()
+        assert np.ptp(dark) == 0  # grey
+    np.testing.assert_array_equal(first, second[::-1, ::-1])
+
+
+def test_first_tile_is_the_picture_untouched():
+    image = np.random.default_rng(0).integers(0, 255, (80, 80, 3), np.uint8)
+    sheet = attention_picture(image, ["w"], np.ones((1, 2, 2)), cell=80)
+    np.testing.assert_array_equal(tile(sheet, 0, 2, 80, 20), image)
+
+
+def test_small_pictures_keep_hard_edges():
+    image = np.zeros((16, 16, 3), np.uint8)
+    image[:, 8:] = 255
+    sheet = attention_picture(image, ["w"], np.ones((1, 2, 2)), cell=64)
+    assert set(np.unique(tile(sheet, 0, 2, 64, 20))) == {0, 255}
+
+
+def test_long_words_stay_inside_their_tile():
+    alpha = np.ones((2, 2, 2))
+    long = attention_picture(GREY, ["a", "m" * 200], alpha, cell=80)
+    short = attention_picture(GREY, ["a", "m"], alpha, cell=80)
+    assert long.shape == short.shape
+    left_of_it = slice(0, 10 + 2 * 90 - 10)
+    np.testing.assert_array_equal(long[:, left_of_it], short[:, left_of_it])
+    assert (long[:, -9:] == 255).all()
+
+
+def test_words_differ_and_every_script_draws():
+    pictures = [
+        attention_picture(GREY, [word], np.ones((1, 2, 2)))
+        for word in ("dog", "caf\u00e9", "\u72ac", "\u0436\u0443\u043a", "", " ", "<unk>")
+    ]
+    assert (pictures[0] != pictures[1]).any()
+    assert all(picture.shape == pictures[0].shape for picture in pictures)
+
+
+def test_beta_and_title_are_drawn():
+    alpha = np.ones((3, 2, 2))
+    words = ["a", "b", "c"]
+    plain = attention_picture(GREY, words, alpha)
+    low = attention_picture(GREY, words, alpha, beta=np.zeros(3))
+    high = attention_picture(GREY, words, alpha, beta=np.ones(3))
+    assert low.shape[0] > plain.shape[0]
+    assert (low != high).any()
+    titled = attention_picture(GREY, words, alpha, title="a title " * 40)
+    assert titled.shape[0] > plain.shape[0] + 32
+    assert titled.shape[1] == plain.shape[1]
+
+
+def test_pictures_that_are_not_square_keep_their_shape():
+    wide = attention_picture(np.zeros((50, 100, 3), np.uint8), ["w"], np.ones((1, 2, 4)), cell=80)
+    assert wide.shape == (40 + 20 + 20, 2 * 90 + 10, 3)
+
+
+def test_grey_pictures_and_empty_maps_and_no_words():
+    grey = attention_picture(GREY[..., 0], ["w"], np.zeros((1, 2, 2)), cell=80)
+    assert (tile(grey, 1, 2, 80, 20) < 80).all()
+    assert attention_picture(GREY, [], np.zeros((0, 2, 2)), cell=80).shape[1] == 100
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("image", {"image": GREY.astype(np.float32)}),
+        ("image", {"image": GREY[..., :2]}),
+        ("alpha", {"alpha": np.ones((3, 2, 2))}),
+        ("alpha", {"alpha": np.ones((2, 4))}),
+        ("beta", {"beta": np.ones(3)}),
+        ("cell", {"cell": 3}),
+    ],
+)
+def test_shapes_that_do_not_fit_are_errors(name, change):
+    arguments = {"image": GREY, "words": ["a", "b"], "alpha": np.ones((2, 2, 2))} | change
+    with pytest.raises(ValueError, match=f"argument `{name}`"):
+        attention_picture(**arguments)

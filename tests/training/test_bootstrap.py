@@ -1,0 +1,102 @@
+"""Intervals: the estimate, its spread, pairing, and speed."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from training.metrics.bootstrap import bootstrap, paired_bootstrap
+from training.metrics.captions import BleuStatistics, CaptionScores, bleu_scores
+
+
+def made_up(count=200, seed=0, quality=0.5, tokeniser="simple", ids=None):
+    """Scores of a system which finds each n-gram with probability `quality ** n`."""
+    rng = np.random.default_rng(seed)
+    length = rng.integers(5, 15, count)
+    guess = np.maximum(0, length[:, None] - np.arange(4))
+    correct = rng.binomial(guess, quality ** np.arange(1, 5))
+    statistics = BleuStatistics(correct, guess, length, rng.integers(6, 16, count))
+    per_image = bleu_scores(statistics.matrix()) | {"cider": rng.normal(50, 20, count)}
+    scores = {name: float(v) for name, v in bleu_scores(statistics.matrix().sum(0)).items()}
+    scores["cider"] = float(per_image["cider"].mean())
+    ids = tuple(ids or (str(i) for i in range(count)))
+    return CaptionScores(scores, ids, per_image, statistics, tokeniser)
+
+
+@pytest.mark.parametrize("metric", ["bleu_1", "bleu_4", "bleu_4_no_bp", "brevity_ratio", "cider"])
+def test_estimate_is_the_score_and_lies_inside(metric):
+    scores = made_up()
+    interval = bootstrap(scores, metric, samples=300)
+    assert interval.difference == pytest.approx(scores.scores[metric])
+    assert interval.low < interval.difference < interval.high
+
+
+def test_interval_of_a_mean_has_the_width_of_theory():
+    scores = made_up(count=400)
+    interval = bootstrap(scores, "cider", samples=2000)
+    theory = 2 * 1.96 * scores.per_image["cider"].std() / np.sqrt(400)
+    assert interval.high - interval.low == pytest.approx(theory, rel=0.1)
+
+
+def test_bleu_is_resampled_as_a_corpus():
+    scores = made_up(count=30)
+    rng = np.random.default_rng(5)
+    drawn = rng.integers(30, size=(7, 30))
+    rows = scores.bleu.matrix()
+    expected = [float(bleu_scores(rows[chosen].sum(0))["bleu_4"]) for chosen in drawn]
+    low, high = np.quantile(expected, [0.025, 0.975])
+    interval = bootstrap(scores, "bleu_4", samples=7, seed=5)
+    assert (interval.low, interval.high) == pytest.approx((low, high))
+
+
+def test_a_system_does_not_differ_from_itself():
+    assert paired_bootstrap(made_up(), made_up(), "bleu_4", samples=50) == (0.0, 0.0, 0.0)
+
+
+def test_the_sign_is_that_of_a_minus_b():
+    better, worse = made_up(quality=0.6), made_up(quality=0.4)
+    interval = paired_bootstrap(better, worse, "bleu_4", samples=200)
+    assert 0 < interval.low < interval.difference < interval.high
+    expected = better.scores["bleu_4"] - worse.scores["bleu_4"]
+    assert interval.difference == pytest.approx(expected)
+
+
+def test_pairing_follows_the_images_not_their_order():
+    a = made_up()
+    reverse = np.arange(200)[::-1]
+    statistics = BleuStatistics(
+        *(getattr(a.bleu, name)[reverse] for name in BleuStatistics.__dataclass_fields__)
+    )
+    per_image = {name: values[reverse] for name, values in a.per_image.items()}
+    b = CaptionScores(a.scores, a.image_ids[::-1], per_image, statistics, a.tokeniser)
+    for metric in ("bleu_4", "cider"):
+        assert paired_bootstrap(a, b, metric, samples=20) == pytest.approx((0, 0, 0), abs=1e-9)
+
+
+def test_the_seed_decides_the_draws():
+    scores = made_up()
+    assert bootstrap(scores, "cider", 50, seed=1) == bootstrap(scores, "cider", 50, seed=1)
+    assert bootstrap(scores, "cider", 50, seed=1) != bootstrap(scores, "cider", 50, seed=2)
+
+
+def test_a_thousand_draws_of_a_thousand_images_are_quick():
+    a, b = made_up(1000), made_up(1000, seed=1)
+    start = time.process_time()
+    paired_bootstrap(a, b, "bleu_4", samples=1000)
+    assert time.process_time() - start < 2
+
+
+def test_bad_arguments_are_errors():
+    scores = made_up()
+    with pytest.raises(ValueError, match="`metric`.*'meteor'"):
+        bootstrap(scores, "meteor")
+    with pytest.raises(ValueError, match="`samples`"):
+        bootstrap(scores, "cider", samples=0)
+    with pytest.raises(ValueError, match="`level`"):
+        bootstrap(scores, "cider", level=95)
+    with pytest.raises(ValueError, match="tokeniser"):
+        paired_bootstrap(scores, made_up(tokeniser="ptb"), "cider")
+    with pytest.raises(ValueError, match="2 images"):
+        paired_bootstrap(scores, made_up(ids=["x", *map(str, range(1, 200))]), "cider")

@@ -1,0 +1,229 @@
+"""Caption scores against pycocoevalcap itself, and what happens without a working Java."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+from training.metrics import captions
+from training.metrics.captions import (
+    JavaError,
+    bleu_scores,
+    quick_bleu,
+    quick_cider,
+    score_captions,
+)
+
+REFERENCES = {
+    "a": ["A dog runs across the green grass .", "The brown dog is running outside ."],
+    "b": ["Two children play in the sand .", "Kids build a castle on the beach ."],
+    "c": ["A man in a red shirt climbs a rock .", "A climber on a steep cliff ."],
+    "d": ["A black bird sits on a wire .", "A bird rests , alone ."],
+}
+CANDIDATES = {
+    "a": "a dog runs across the grass",
+    "b": "two children play on the beach",
+    "c": "a man is climbing a steep rock",
+    "d": "a bird sits on a wire fence near the house",
+}
+needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="needs Java")
+
+
+@pytest.fixture
+def no_java(monkeypatch):
+    monkeypatch.setattr(captions.shutil, "which", lambda name: None)
+
+
+def fake_java(monkeypatch, tmp_path, script):
+    program = tmp_path / "java"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(captions, "find_java", lambda: str(program))
+
+
+def reference_bleu(words, references):
+    from pycocoevalcap.bleu.bleu import Bleu
+
+    ids = range(len(words))
+    return Bleu(4).compute_score(
+        {i: references[i] for i in ids}, {i: [words[i]] for i in ids}, verbose=0
+    )
+
+
+def random_captions(count, seed=0, low=1, high=15):
+    rng = np.random.default_rng(seed)
+    vocabulary = [f"word{n}" for n in range(30)]
+
+    def caption():
+        return " ".join(rng.choice(vocabulary, rng.integers(low, high)))
+
+    return {str(i): caption() for i in range(count)}, {
+        str(i): [caption() for _ in range(3)] for i in range(count)
+    }
+
+
+def test_corpus_bleu_from_statistics_equals_pycocoevalcap(no_java):
+    # Three random corpora: shorter than, as long as, and longer than their references.
+    for high in (8, 15, 25):
+        candidates, _ = random_captions(40, seed=high, high=high)
+        _, references = random_captions(40, seed=1)
+        scores = score_captions(candidates, references)
+        expected, per_image = reference_bleu(list(candidates.values()), list(references.values()))
+        recomputed = bleu_scores(scores.bleu.matrix().sum(0))
+        for n in range(4):
+            assert recomputed[f"bleu_{n + 1}"] == pytest.approx(100 * expected[n], abs=1e-6)
+            assert scores.scores[f"bleu_{n + 1}"] == pytest.approx(100 * expected[n], abs=1e-6)
+            np.testing.assert_allclose(
+                scores.per_image[f"bleu_{n + 1}"], 100 * np.array(per_image[n]), atol=1e-6
+            )
+
+
+def test_bleu_of_a_subset_comes_from_the_same_statistics(no_java):
+    candidates, references = random_captions(20)
+    scores = score_captions(candidates, references)
+    chosen = [3, 3, 7, 11]
+    expected, _ = reference_bleu(
+        [candidates[str(i)] for i in chosen], [references[str(i)] for i in chosen]
+    )
+    recomputed = bleu_scores(scores.bleu.matrix()[chosen].sum(0))
+    assert recomputed["bleu_4"] == pytest.approx(100 * expected[3], abs=1e-6)
+
+
+def test_brevity_penalty_is_all_that_the_two_bleus_differ_in(no_java):
+    scores = score_captions({"a": "a dog runs"}, {"a": ["a dog runs on grass", "x y z u v w q"]})
+    ratio = 3 / 5  # the closest reference has five words
+    assert scores.scores["brevity_ratio"] == pytest.approx(ratio)
+    assert scores.scores["bleu_1_no_bp"] == pytest.approx(100)
+    assert scores.scores["bleu_1"] == pytest.approx(100 * np.exp(1 - 1 / ratio))
+
+
+def test_long_captions_are_not_penalised_for_brevity(no_java):
+    scores = score_captions({"a": "a dog runs on the grass"}, {"a": ["a dog runs"]}).scores
+    assert scores["brevity_ratio"] == pytest.approx(2.0)
+    assert scores["bleu_2"] == scores["bleu_2_no_bp"]
+
+
+def test_without_java_meteor_is_left_out_and_said_so(no_java):
+    scores = score_captions(CANDIDATES, REFERENCES)
+    assert scores.tokeniser == "simple"
+    assert "meteor" not in scores.scores
+    assert any("METEOR is left out" in note for note in scores.notes)
+    assert {"bleu_4", "cider", "rouge_l"} <= set(scores.scores)
+    assert scores.scores["bleu_1"] > 50
+
+
+def test_meteor_asked_for_without_java_is_an_error(no_java):
+    with pytest.raises(JavaError, match="Java was not found"):
+        score_captions(CANDIDATES, REFERENCES, meteor=True)
+
+
+def test_a_java_that_fails_falls_back_and_says_why(monkeypatch, tmp_path):
+    fake_java(monkeypatch, tmp_path, "echo no memory >&2; exit 3")
+    scores = score_captions(CANDIDATES, REFERENCES)
+    assert scores.tokeniser == "simple"
+    assert "meteor" not in scores.scores
+    assert "no memory" in " ".join(scores.notes)
+
+
+def test_a_java_that_cannot_be_started_falls_back(monkeypatch, tmp_path):
+    monkeypatch.setattr(captions, "find_java", lambda: str(tmp_path / "missing"))
+    assert score_captions(CANDIDATES, REFERENCES).tokeniser == "simple"
+
+
+def test_a_java_that_hangs_is_an_error_after_its_time(monkeypatch, tmp_path):
+    fake_java(monkeypatch, tmp_path, "exec sleep 60")
+    monkeypatch.setattr(captions, "_JAVA_SECONDS", 0.3)
+    monkeypatch.setattr(captions, "_METEOR_SECONDS_PER_IMAGE", 0.0)
+    with pytest.raises(JavaError, match="no answer within"):
+        score_captions(CANDIDATES, REFERENCES, meteor=True)
+
+
+def test_a_tokeniser_that_loses_lines_is_not_believed(monkeypatch, tmp_path):
+    fake_java(monkeypatch, tmp_path, "cat > /dev/null; echo one line")
+    scores = score_captions(CANDIDATES, REFERENCES, meteor=False)
+    assert scores.tokeniser == "simple"
+    assert any("1 lines to 12 captions" in note for note in scores.notes)
+
+
+def test_empty_captions_score_zero(no_java):
+    for candidate in ("", "  \n", "..."):
+        scores = score_captions({"a": candidate}, {"a": ["a dog", ""]})
+        assert all(value == 0 for value in scores.scores.values())
+        assert any("1 of 1 captions are empty" in note for note in scores.notes)
+
+
+def test_references_without_a_word_do_not_crash(no_java):
+    scores = score_captions({"a": "a dog", "b": "a cat"}, {"a": ["..."], "b": [""]})
+    assert scores.scores["cider"] == 0
+    assert scores.scores["rouge_l"] == 0
+
+
+def test_nothing_is_printed(no_java, capfd):
+    score_captions(CANDIDATES, REFERENCES)
+    quick_bleu(CANDIDATES, REFERENCES)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_quick_scores_are_those_of_the_simple_tokeniser(no_java):
+    scores = score_captions(CANDIDATES, REFERENCES).scores
+    quick = quick_bleu(CANDIDATES, REFERENCES)
+    assert set(quick) == {"bleu_1", "bleu_2", "bleu_3", "bleu_4"}
+    assert quick["bleu_4"] == pytest.approx(scores["bleu_4"])
+    assert quick_cider(CANDIDATES, REFERENCES) == pytest.approx(scores["cider"])
+
+
+def test_a_caption_equal_to_its_reference_scores_a_hundred(no_java):
+    references = {key: [value] for key, value in CANDIDATES.items()}
+    scores = score_captions(CANDIDATES, references).scores
+    for metric in ("bleu_1", "bleu_4", "rouge_l"):
+        assert scores[metric] == pytest.approx(100, abs=1e-5)
+    assert scores["cider"] > 100  # CIDEr's own scale ends at 10
+
+
+@pytest.mark.parametrize(
+    ("candidates", "references", "message"),
+    [
+        ({}, {}, "at least one image"),
+        ({"a": "x"}, {"b": ["x"]}, "found in one only"),
+        ({"a": "x"}, {"a": []}, "none for 'a'"),
+    ],
+)
+def test_sets_that_cannot_be_scored_are_errors(candidates, references, message):
+    for function in (score_captions, quick_bleu, quick_cider):
+        with pytest.raises(ValueError, match=message):
+            function(candidates, references)
+
+
+@needs_java
+def test_meteor_equals_that_of_pycocoevalcap_even_for_awkward_captions(capfd):
+    candidates = CANDIDATES | {"e": "", "f": "a ||| dog\nruns\u2028 caf\u00e9", "g": "|||"}
+    references = REFERENCES | {
+        "e": ["A cat ."],
+        "f": ["A dog\nruns ||| caf\u00e9 .", "..."],
+        "g": ["A house ."],
+    }
+    scores = score_captions(candidates, references)
+    assert capfd.readouterr() == ("", "")
+    assert (scores.tokeniser, scores.notes[1:]) == ("ptb", [])
+    meteor = scores.per_image["meteor"]
+    assert meteor[4] == meteor[6] == 0
+    assert meteor[5] == pytest.approx(100)  # the bars and line breaks are not words
+
+    # What `pycocoevalcap.meteor.meteor.Meteor` 1.2 answers to the same tokens without the bars.
+    expected = [0.4384876665, 0.3484981911, 0.2957709076, 0.3875551872, 0.0, 1.0, 0.0]
+    np.testing.assert_allclose(meteor, 100 * np.array(expected), atol=1e-6)
+    assert scores.scores["meteor"] == pytest.approx(36.073283754, abs=1e-6)
+
+
+@needs_java
+def test_ptb_tokens_equal_those_of_pycocoevalcap(monkeypatch, tmp_path):
+    from pycocoevalcap.tokenizer import ptbtokenizer
+
+    lines = ["A dog's ball, isn't it?", 'Red-and-white (striped) "shirt" ...', "It costs $5 -- !"]
+    try:
+        expected = ptbtokenizer.PTBTokenizer().tokenize({0: [{"caption": line} for line in lines]})
+    except OSError:
+        pytest.skip("pycocoevalcap's tokeniser writes into its own folder, which is read-only")
+    assert captions._ptb_tokens(captions.find_java(), lines) == expected[0]

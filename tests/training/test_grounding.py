@@ -1,0 +1,119 @@
+"""Grounding scores of maps and boxes made by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from training.metrics.grounding import attention_correctness, grounding_scores, pointing_game
+
+CORNER = (0.0, 0.0, 0.5, 0.5)  # top left quarter: four of the sixteen cells of a 4 x 4 grid
+
+
+def one_hot(row, column, size=4):
+    alpha = np.zeros((size, size))
+    alpha[row, column] = 1.0
+    return alpha
+
+
+def test_all_mass_inside_scores_a_hundred():
+    scores = grounding_scores([one_hot(1, 1)], [CORNER])
+    assert scores["pointing_game"] == 100
+    assert scores["attention_correctness"] == pytest.approx(100)
+    assert scores["correctness_ratio"] == pytest.approx(4)
+    assert scores["box_share"] == pytest.approx(25)
+    assert scores["pointing_game_ceiling"] == 100
+
+
+def test_all_mass_outside_scores_zero():
+    scores = grounding_scores([one_hot(2, 1)], [CORNER])
+    assert scores["pointing_game"] == 0
+    assert scores["attention_correctness"] == 0
+
+
+def test_rows_are_top_to_bottom_and_columns_left_to_right():
+    bottom_left = (0.75, 0.0, 1.0, 0.25)
+    assert pointing_game(one_hot(3, 0), bottom_left) == 1
+    assert pointing_game(one_hot(0, 3), bottom_left) == 0
+    wide = np.zeros((2, 6))
+    wide[1, 0] = 1.0
+    assert attention_correctness(wide, (0.5, 0.0, 1.0, 1 / 6)) == pytest.approx(1)
+
+
+def test_a_cell_cut_by_the_box_counts_by_area():
+    # The box holds half of the cell's height and a quarter of its width.
+    assert attention_correctness(one_hot(0, 0, 2), (0.25, 0.0, 0.5, 0.125)) == pytest.approx(1 / 8)
+
+
+def test_uniform_maps_score_the_share_of_the_box():
+    box = (0.1, 0.2, 0.4, 0.9)
+    scores = grounding_scores([np.full((7, 5), 3.0)], [box])
+    assert scores["attention_correctness"] == pytest.approx(21)
+    assert scores["attention_correctness_uniform"] == pytest.approx(21)
+    assert scores["correctness_ratio"] == pytest.approx(1)
+    # Centres: rows at 3/14 and 5/14 of 7, columns at 0.3 ... 0.9 of 5 (edges included).
+    assert scores["pointing_game_uniform"] == pytest.approx(100 * 2 * 4 / 35)
+    assert scores["pointing_game"] == scores["pointing_game_uniform"]
+
+
+def test_tied_maxima_share_the_hit():
+    assert pointing_game(one_hot(0, 0) + one_hot(3, 3), CORNER) == 0.5
+
+
+def test_centre_control_looks_at_the_middle():
+    middle, corner = (0.25, 0.25, 0.75, 0.75), (0.0, 0.0, 0.2, 0.2)
+    for size in (4, 5):
+        scores = grounding_scores([one_hot(0, 0, size)] * 2, [middle, corner])
+        assert scores["pointing_game_centre"] == pytest.approx(50)
+        assert scores["attention_correctness_centre"] == pytest.approx(50)
+
+
+def test_shuffled_maps_come_from_another_phrase():
+    maps = [one_hot(0, 0), one_hot(3, 3)]
+    boxes = [CORNER, (0.5, 0.5, 1.0, 1.0)]
+    scores = grounding_scores(maps, boxes)
+    assert scores["pointing_game"] == 100
+    assert scores["pointing_game_shuffled"] == 0
+    assert scores["attention_correctness_shuffled"] == 0
+
+
+def test_shuffled_maps_come_from_another_picture_when_groups_are_given():
+    rows = [0] * 3 + [1] * 2 + [2] * 3 + [3] * 2
+    maps = [one_hot(row, 0) for row in rows]
+    boxes = [(row / 4, 0.0, row / 4 + 0.25, 1.0) for row in rows]
+    for seed in range(5):
+        scores = grounding_scores(maps, boxes, rng_seed=seed, groups=[f"p{row}" for row in rows])
+        assert scores["pointing_game_shuffled"] == 0
+
+
+def test_a_single_phrase_has_no_shuffled_control():
+    assert "pointing_game_shuffled" not in grounding_scores([one_hot(0, 0)], [CORNER])
+
+
+def test_scale_of_a_map_does_not_matter():
+    alpha = np.random.default_rng(0).random((4, 4))
+    one = grounding_scores([alpha, alpha], [CORNER] * 2)
+    assert grounding_scores([7 * alpha, alpha], [CORNER] * 2) == pytest.approx(one)
+
+
+def test_boxes_between_cell_centres_lower_the_ceiling():
+    scores = grounding_scores([one_hot(0, 0)] * 2, [CORNER, (0.2, 0.2, 0.3, 0.3)])
+    assert scores["pointing_game_ceiling"] == 50
+
+
+@pytest.mark.parametrize(
+    ("maps", "boxes", "name"),
+    [
+        ([], [], "maps"),
+        ([one_hot(0, 0)], [CORNER] * 2, "maps"),
+        ([np.zeros((4, 4))], [CORNER], "maps"),
+        ([np.full((4, 4), np.nan)], [CORNER], "maps"),
+        ([-one_hot(0, 0)], [CORNER], "maps"),
+        ([one_hot(0, 0).ravel()], [CORNER], "maps"),
+        ([one_hot(0, 0)], [(0.5, 0.0, 0.5, 0.5)], "boxes"),
+        ([one_hot(0, 0)], [(0.0, 0.0, 40.0, 50.0)], "boxes"),
+    ],
+)
+def test_bad_maps_and_boxes_are_errors(maps, boxes, name):
+    with pytest.raises(ValueError, match=f"argument `{name}`"):
+        grounding_scores(maps, boxes)

@@ -1,0 +1,152 @@
+"""Reports on disk, the console table, and the page of pictures."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from training.pages import write_atomically
+from training.reports import PageEntry, format_scores, package_versions, write_page, write_report
+
+REPORT = {
+    "versions": {"numpy": "2.0"},
+    "extra": 1,
+    "split": "dev",
+    "seed": np.int64(3),
+    "recipe": "scenes_soft",
+    "times": {"search": 1.5},
+    "notes": ["METEOR is left out: a | b"],
+    "scores": {"cider": np.float32(47.5), "bleu_4": 21.3, "bleu_1": 63.0, "brevity_ratio": 0.95},
+    "intervals": {"bleu_4": (21.3, 20.1, 22.6)},
+}
+
+
+def test_json_begins_with_the_scores_and_ends_with_the_versions(tmp_path):
+    write_report(tmp_path / "deep" / "er", REPORT)
+    report = json.loads((tmp_path / "deep" / "er" / "report.json").read_text("utf-8"))
+    assert list(report)[0] == "scores"
+    assert list(report)[-1] == "versions"
+    assert list(report["scores"]) == ["bleu_1", "bleu_4", "brevity_ratio", "cider"]
+    assert report["seed"] == 3
+    assert report["scores"]["cider"] == 47.5
+
+
+def test_json_is_valid_whatever_the_values(tmp_path):
+    odd = {"scores": {"bleu_1": float("nan")}, "path": Path("a/b"), "array": np.arange(2), 5: {1}}
+    path, _ = write_report(tmp_path, odd)
+    report = json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(name))
+    assert report["scores"]["bleu_1"] is None
+    assert report["path"] == "a/b"
+    assert report["array"] == [0, 1]
+    assert report["5"] == [1]
+
+
+def test_markdown_has_scores_with_intervals_and_one_cell_a_column(tmp_path):
+    _, path = write_report(tmp_path, REPORT)
+    text = path.read_text("utf-8")
+    assert "# Evaluation: scenes_soft dev" in text
+    assert "| bleu_4 | 21.30 | [20.10, 22.60] |" in text
+    assert "| brevity_ratio | 0.950 |  |" in text
+    assert "a \\| b" in text
+    assert "| search | 1.5 |" in text
+
+
+def test_writing_leaves_no_temporary_files_and_replaces(tmp_path):
+    write_report(tmp_path, REPORT)
+    write_report(tmp_path, {"scores": {}})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.json", "report.md"]
+    assert json.loads((tmp_path / "report.json").read_text()) == {"scores": {}}
+
+
+def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "file"
+    write_atomically(path, "old")
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("training.pages.os.replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_atomically(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_console_table_has_two_decimals_and_intervals():
+    lines = format_scores(
+        {"cider": 47.123, "bleu_4": 21.3, "brevity_ratio": 0.9512, "meteor": None},
+        {"bleu_4": (21.3, 20.1, 22.6)},
+    ).splitlines()
+    assert [line.split()[:2] for line in lines] == [
+        ["bleu_4", "21.30"],
+        ["brevity_ratio", "0.951"],
+        ["meteor", "-"],
+        ["cider", "47.12"],
+    ]
+    assert lines[0].endswith("[20.10, 22.60]")
+
+
+def test_console_table_of_nothing_is_empty():
+    assert format_scores({}) == ""
+
+
+def test_console_table_flattens_groups():
+    assert format_scores({"words": {"seen": {"colour": 91.0}}}).split() == [
+        "words.seen.colour",
+        "91.00",
+    ]
+
+
+def test_versions_name_the_packages():
+    versions = package_versions()
+    assert {"python", "tensorflow", "keras", "numpy", "pillow"} <= set(versions)
+
+
+class Links(html.parser.HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.sources, self.tags, self.text = [], [], ""
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.sources += [value for name, value in attrs if name in ("src", "href")]
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def entry(caption="a <dog>", **kwargs):
+    picture = np.full((4, 6, 3), 77, np.uint8)
+    return PageEntry("a&b.jpg", caption, ("one <i>", "two"), picture, **kwargs)
+
+
+def test_page_shows_escaped_text_and_pictures_that_exist(tmp_path):
+    path = write_page(tmp_path, "Dev & co", [entry(score=-8.314), entry('<script>"x"</script>')])
+    page = Links()
+    page.feed(path.read_text("utf-8"))
+    assert page.sources == ["pictures/000.png", "pictures/001.png"]
+    assert "script" not in page.tags and "i" not in page.tags
+    for text in ("Dev & co", "a&b.jpg", "a <dog>", "-8.31", "one <i>", "two"):
+        assert text in page.text
+    picture = np.asarray(Image.open(tmp_path / page.sources[0]))
+    np.testing.assert_array_equal(picture, entry().picture)
+
+
+def test_page_of_a_shorter_run_leaves_no_old_pictures(tmp_path):
+    write_page(tmp_path, "x", [entry(), entry(), entry()])
+    (tmp_path / "pictures" / "mine.png").write_bytes(b"")
+    write_page(tmp_path, "x", [entry()])
+    names = sorted(path.name for path in (tmp_path / "pictures").iterdir())
+    assert names == ["000.png", "mine.png"]
+
+
+def test_page_without_pictures_or_entries(tmp_path):
+    page = Links()
+    page.feed(write_page(tmp_path, "x", [PageEntry("a", "words")]).read_text())
+    assert page.sources == []
+    assert write_page(tmp_path, "x", [], notes=["nothing <here>"]).read_text().count("&lt;here")

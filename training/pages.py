@@ -1,0 +1,117 @@
+"""A page of captions with their attention pictures: a folder that opens in any browser."""
+
+from __future__ import annotations
+
+import html
+import io
+import os
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+_STYLE = """
+body { max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff;
+       font: 16px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.6rem; }
+article { margin: 2.5rem 0; padding-top: 1rem; border-top: 1px solid #ddd; }
+h2 { margin: 0; font-size: 1.25rem; }
+.id { color: #767676; font-size: .85rem; overflow-wrap: anywhere; }
+.score { color: #767676; font-size: .85rem; font-weight: normal; }
+img { display: block; max-width: 100%; height: auto; margin: .75rem 0; }
+ul { margin: .25rem 0; padding-left: 1.25rem; color: #444; }
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class PageEntry:
+    """One image of a page.
+
+    Attributes:
+        image_id: Shown above the caption.
+        caption: The generated caption.
+        references: Reference captions, none or more.
+        picture: `[H, W, 3]` uint8 attention picture, or None.
+        score: Shown beside the caption, or None.
+    """
+
+    image_id: str
+    caption: str
+    references: tuple[str, ...] = ()
+    picture: np.ndarray | None = None
+    score: float | None = None
+
+
+def write_page(
+    directory: Path | str, title: str, entries: Iterable[PageEntry], notes: Iterable[str] = ()
+) -> Path:
+    """Writes `index.html` and `pictures/NNN.png`; every text is escaped.
+
+    The page names its pictures by relative paths and nothing else, so the folder can be moved or
+    opened from disk. Pictures of an earlier, longer page are removed.
+
+    Args:
+        directory: Made if it is missing.
+        title: Heading of the page.
+        entries: Taken one at a time, so that a generator keeps one picture in memory.
+        notes: Paragraphs under the heading.
+
+    Returns:
+        The path of `index.html`.
+    """
+    directory = Path(directory)
+    pictures = directory / "pictures"
+    pictures.mkdir(parents=True, exist_ok=True)
+    articles, written = [], set()
+    for number, entry in enumerate(entries):
+        name = None
+        if entry.picture is not None:
+            name = f"{number:03d}.png"
+            buffer = io.BytesIO()
+            Image.fromarray(entry.picture).save(buffer, format="PNG", optimize=True)
+            write_atomically(pictures / name, buffer.getvalue())
+            written.add(name)
+        articles.append(_article(entry, name))
+    paragraphs = "".join(f"<p>{html.escape(note)}</p>\n" for note in notes)
+    heading = html.escape(title)
+    page = (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{heading}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
+        f"<h1>{heading}</h1>\n{paragraphs}{''.join(articles)}</body>\n</html>\n"
+    )
+    write_atomically(directory / "index.html", page)
+    for path in pictures.glob("*.png"):
+        if path.stem.isdecimal() and path.name not in written:
+            path.unlink()
+    return directory / "index.html"
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Writes a whole file or leaves what was there: a temporary file beside it, then a rename."""
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, 0o644)  # mkstemp's 0600 would hide the file from a web server
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _article(entry: PageEntry, picture: str | None) -> str:
+    caption = html.escape(entry.caption)
+    score = "" if entry.score is None else f' <span class="score">{entry.score:.2f}</span>'
+    image = f'<img src="pictures/{picture}" alt="{caption}" loading="lazy">\n' if picture else ""
+    references = "".join(f"<li>{html.escape(text)}</li>\n" for text in entry.references)
+    return (
+        f'<article>\n<div class="id">{html.escape(entry.image_id)}</div>\n'
+        f"<h2>{caption}{score}</h2>\n{image}"
+        + (f"<ul>\n{references}</ul>\n" if references else "")
+        + "</article>\n"
+    )
