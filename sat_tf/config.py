@@ -1,0 +1,173 @@
+"""Frozen dataclasses that say what a captioner is, to and from plain dictionaries.
+
+They hold everything needed to build the model again and nothing about how it was trained.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """The convolutional network whose lower layer gives the annotations `a_1 ... a_L`."""
+
+    name: str = "scenes_cnn"
+    """`scenes_cnn` or a keras.applications model: vgg19, resnet50, mobilenet_v2, ..."""
+    layer: str | None = None
+    """Layer to tap; None takes the backbone's default (vgg19: block5_conv4)."""
+    weights: str | None = None
+    """`imagenet`, the path of a weights file, or None for random weights."""
+    trainable: bool = False
+    """Fine-tune the encoder with the decoder; a frozen one is computed once and stored."""
+    image_size: int = 224
+    """Side of the square picture the encoder sees, pixels."""
+    resize: Literal["crop", "squash"] = "crop"
+    """`crop`: short side to image_size, then the centre; `squash`: both sides at once."""
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """The attention LSTM, its initial state and the deep output."""
+
+    embedding_dim: int = 512
+    """Width m of the word embeddings."""
+    attention_dim: int = 512
+    """Width of the hidden layer of the attention MLP (eq. 4)."""
+    hidden_dim: int = 512
+    """Width N of the LSTM."""
+    initial_layers: int = 1
+    """Layers of the MLPs that give c_0 and h_0."""
+    gate: bool = True
+    """Multiply the context by the gating scalar beta (Sec. 4.2.1)."""
+    output_previous_word: bool = True
+    """Deep output (eq. 7) sees the previous word."""
+    output_context: bool = True
+    """Deep output (eq. 7) sees the context."""
+    output_tanh: bool = True
+    """tanh inside the deep output, as in the released code; eq. 7 has none."""
+    annotation_dropout: float = 0.0
+    """Dropout on the annotations."""
+    initial_dropout: float = 0.0
+    """Dropout inside the MLPs of the initial state (needs initial_layers > 1)."""
+    embedding_dropout: float = 0.0
+    """Dropout on the embeddings of the previous words."""
+    hidden_dropout: float = 0.0
+    """Dropout on h_t before the deep output."""
+    output_dropout: float = 0.0
+    """Dropout on the hidden layer of the deep output."""
+
+
+@dataclass(frozen=True)
+class AttentionConfig:
+    """How the decoder attends, and the terms attention adds to the loss."""
+
+    kind: Literal["soft", "hard", "none"] = "soft"
+    """soft: eq. 13; hard: eq. 8-12; none: the mean annotation at every step (the baseline)."""
+    penalty_weight: float = 1.0
+    """lambda of the doubly stochastic penalty (eq. 14), per caption; hard presets turn it off."""
+    preset: Literal["paper", "arctic"] = "paper"
+    """Hard attention's constants: the paper's text, or the released code's behaviour."""
+    reward_weight: float | None = None
+    """lambda_r of the score-function term; None takes the preset's."""
+    entropy_weight: float | None = None
+    """lambda_e of the entropy term; None takes the preset's."""
+    baseline_decay: float = 0.9
+    """Decay of the moving-average baseline."""
+    expectation_probability: float = 0.5
+    """Probability with which the expectation replaces the sample."""
+    inference: Literal["expectation", "sample", "argmax"] = "expectation"
+    """What hard attention does when it captions."""
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """Beam search at inference."""
+
+    beam: int = 5
+    """Hypotheses kept; 1 is greedy."""
+    length_power: float = 0.0
+    """Scores are log p / length^p; 0 ranks by log p, as the released code does."""
+    max_length: int = 30
+    """Most words of a caption."""
+    suppress_unknown: bool = True
+    """Never generate <unk>."""
+
+
+@dataclass(frozen=True)
+class CaptionerConfig:
+    """A whole captioner."""
+
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    decoder: DecoderConfig = field(default_factory=DecoderConfig)
+    attention: AttentionConfig = field(default_factory=AttentionConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """The dataclass as nested dictionaries that `json` can write."""
+    return dataclasses.asdict(config)
+
+
+def from_dict(cls: type[T], values: dict[str, Any], where: str = "") -> T:
+    """Build dataclass `cls` from nested dictionaries.
+
+    Args:
+        cls: A dataclass type.
+        values: Its fields; missing ones take their defaults.
+        where: Dotted name of `cls` inside the whole configuration, for messages.
+
+    Returns:
+        An instance of `cls`.
+
+    Raises:
+        ValueError: A key is unknown or a value has the wrong type; the message names it.
+    """
+    hints = typing.get_type_hints(cls)
+    unknown = sorted(set(values) - set(hints))
+    if unknown:
+        raise ValueError(
+            f"Received an unknown configuration key `{where}{unknown[0]}`: "
+            f"expected one of {', '.join(sorted(hints))}."
+        )
+    made = {name: _convert(hints[name], value, f"{where}{name}") for name, value in values.items()}
+    return cls(**made)
+
+
+def _convert(hint: Any, value: Any, name: str) -> Any:
+    """`value` as the annotated type, or an error that names the key."""
+    if dataclasses.is_dataclass(hint) and isinstance(value, dict):
+        return from_dict(hint, value, f"{name}.")
+    if not _matches(hint, value):
+        raise ValueError(
+            f"Received an invalid value for key `{name}`: expected {_describe(hint)}, "
+            f"got {value!r}."
+        )
+    return float(value) if hint is float else value
+
+
+def _matches(hint: Any, value: Any) -> bool:
+    origin = typing.get_origin(hint)
+    if origin is Literal:
+        return value in typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(_matches(option, value) for option in typing.get_args(hint))
+    if hint is type(None):
+        return value is None
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def _describe(hint: Any) -> str:
+    if typing.get_origin(hint) is Literal:
+        return f"one of {', '.join(map(str, typing.get_args(hint)))}"
+    return getattr(hint, "__name__", str(hint).replace("NoneType", "None"))

@@ -1,0 +1,165 @@
+"""Additive attention and the two ways of using it: soft and hard `phi`.
+
+Shapes: B batch, L locations, D annotation width, A attention width, N LSTM width.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import keras
+import tensorflow as tf
+
+Selection = Literal["expectation", "sample", "argmax"]
+
+
+@keras.saving.register_keras_serializable(package="sat_tf")
+class BahdanauAttention(keras.layers.Layer):
+    """Alignment scores of every location for the present state (eq. 4).
+
+    `e[t,i] = v . tanh(W_a a_i + W_h h[t-1] + b)`
+
+    The hidden state is inside the tanh, so the weights over locations change with it; added
+    outside, it would cancel in the softmax.
+
+    Args:
+        attention_dim: Width A of the hidden layer.
+
+    Call arguments:
+        hidden: `[B, N]`, h[t-1]; or `[B * G, N]`, G rows a picture side by side, as beam search
+            has them.
+        keys: `[B, L, A]`, from `keys(annotations)`; they do not depend on the state, so they are
+            computed once.
+
+    Output:
+        `alignment_scores`, float32 `[B, L]` or `[B * G, L]`.
+
+    References:
+        Bahdanau et al. (2014), arXiv:1409.0473; Xu et al. (2015), eq. 4, arXiv:1502.03044.
+    """
+
+    def __init__(self, attention_dim: int, **kwargs) -> None:
+        super().__init__(**kwargs)
+        if attention_dim < 1:
+            raise ValueError(
+                "Received an invalid value for argument `attention_dim`: expected a positive "
+                f"integer, got {attention_dim}."
+            )
+        self.attention_dim = attention_dim
+        self.key_projection = keras.layers.Dense(attention_dim, name="key_projection")
+        self.query_projection = keras.layers.Dense(
+            attention_dim, use_bias=False, name="query_projection"
+        )
+
+    def build(self, hidden_shape, keys_shape=None) -> None:
+        """Make `v` and the query's weights; `keys` makes its own on first use."""
+        self.query_projection.build(hidden_shape)
+        self.score_vector = self.add_weight(
+            name="score_vector", shape=(self.attention_dim,), initializer=_fan_in_uniform
+        )
+        self.built = True
+
+    def keys(self, annotations: tf.Tensor) -> tf.Tensor:
+        """`W_a a_i + b` for annotations `[B, L, D]`: `[B, L, A]`."""
+        return self.key_projection(annotations)
+
+    def call(self, hidden: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
+        """Equation 4; the dot product with `v` is summed in float32."""
+        query = by_picture(self.query_projection(hidden), keys)
+        activation = tf.tanh(keys[:, tf.newaxis] + query[:, :, tf.newaxis])
+        vector = tf.cast(self.score_vector, activation.dtype)
+        scores = tf.cast(tf.linalg.matvec(activation, vector), tf.float32)
+        return tf.reshape(scores, [-1, tf.shape(keys)[1]])
+
+    def get_config(self) -> dict:
+        """Constructor arguments."""
+        return {**super().get_config(), "attention_dim": self.attention_dim}
+
+
+def _fan_in_uniform(shape, dtype=None):
+    """Uniform with the variance of a fan-in of `shape[0]`: `v` has no second axis."""
+    limit = (3.0 / shape[0]) ** 0.5
+    return keras.random.uniform(shape, -limit, limit, dtype=dtype)
+
+
+class Glance(NamedTuple):
+    """What one step of attention did."""
+
+    alpha: tf.Tensor
+    """float32 `[B, L]`, eq. 5."""
+    weights: tf.Tensor
+    """float32 `[B, L]` the context is taken with: alpha, or a one-hot location."""
+    log_prob: tf.Tensor
+    """float32 `[B]`, log p of the location drawn; differentiable; 0 where none was drawn."""
+
+
+def glance(
+    alignment_scores: tf.Tensor,
+    selection: Selection = "expectation",
+    seed: tf.Tensor | None = None,
+    use_expectation: tf.Tensor | None = None,
+) -> Glance:
+    """Turn alignment scores into the weights of a context (eq. 5, 8, 13).
+
+    Args:
+        alignment_scores: float32 `[B, L]`.
+        selection: `expectation` (soft attention, and hard attention read as its mean),
+            `sample` (one location a row from the multinoulli) or `argmax`.
+        seed: int32 `[2]`, stateless; needed by `sample`.
+        use_expectation: bool `[B]`, rows which take the expectation although `selection` is
+            `sample` (the paper's 0.5 switch); None for none.
+
+    Returns:
+        A `Glance`. No gradient flows through a one-hot choice.
+    """
+    alpha = tf.nn.softmax(alignment_scores)
+    if selection == "expectation":
+        return Glance(alpha, alpha, tf.zeros_like(alpha[:, 0]))
+    if selection == "argmax":
+        best = tf.one_hot(tf.argmax(alignment_scores, axis=-1), tf.shape(alpha)[-1])
+        return Glance(alpha, best, tf.zeros_like(alpha[:, 0]))
+    distribution = multinoulli(alignment_scores)
+    drawn = tf.stop_gradient(distribution.sample(seed=seed))
+    log_prob = distribution.log_prob(drawn)
+    if use_expectation is None:
+        return Glance(alpha, drawn, log_prob)
+    return Glance(
+        alpha,
+        tf.where(use_expectation[:, tf.newaxis], alpha, drawn),
+        tf.where(use_expectation, tf.zeros_like(log_prob), log_prob),
+    )
+
+
+def multinoulli(alignment_scores: tf.Tensor):
+    """The distribution of the location `s_t` (eq. 8): `tfp.distributions.OneHotCategorical`."""
+    # Imported here: TensorFlow Probability takes over a second to load and only hard
+    # attention needs it.
+    import tensorflow_probability as tfp
+
+    return tfp.distributions.OneHotCategorical(logits=alignment_scores, dtype=tf.float32)
+
+
+def context_vector(annotations: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+    """`phi`: `z = sum_i weights_i a_i` (eq. 9 with a one-hot, eq. 13 with alpha).
+
+    Args:
+        annotations: `[B, L, D]`.
+        weights: `[B, L]`, or `[B * G, L]` for G rows a picture.
+
+    Returns:
+        `[B, D]` or `[B * G, D]`, in the dtype of the annotations.
+    """
+    weights = by_picture(tf.cast(weights, annotations.dtype), annotations)
+    context = tf.matmul(weights, annotations)
+    return tf.reshape(context, [-1, annotations.shape[-1]])
+
+
+def by_picture(rows: tf.Tensor, pictures: tf.Tensor) -> tf.Tensor:
+    """Group rows by the picture they belong to: `[B * G, X] -> [B, G, X]`, B from `pictures`."""
+    return tf.reshape(rows, [tf.shape(pictures)[0], -1, rows.shape[-1]])
+
+
+def attention_entropy(alignment_scores: tf.Tensor) -> tf.Tensor:
+    """Entropy of alpha, nats: `[..., L] -> [...]`; differentiable and safe at zero."""
+    log_alpha = tf.nn.log_softmax(alignment_scores)
+    return -tf.reduce_sum(tf.exp(log_alpha) * log_alpha, axis=-1)

@@ -1,0 +1,266 @@
+"""The RNN decoder: words and annotations in, distributions over the next word out.
+
+Shapes: B batch, T words, L locations, D annotation width, N LSTM width, m embedding width,
+K vocabulary.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from sat_tf.config import DecoderConfig
+from sat_tf.layers.attention import BahdanauAttention, Selection, context_vector, glance
+from sat_tf.layers.decoder import AttentionLSTMCell, DeepOutput, InitialState, State
+from sat_tf.layers.dropout import dropout
+from sat_tf.layers.unroll import step_seeds, unroll
+
+
+class Picture(NamedTuple):
+    """What the decoder reads of a picture at every step."""
+
+    annotations: tf.Tensor
+    """`[B, L, D]`."""
+    keys: tf.Tensor
+    """`[B, L, A]`; the annotations themselves without attention."""
+
+
+class Look(NamedTuple):
+    """What attention did at one step, or at all of them (time second)."""
+
+    context: tf.Tensor
+    """`[B, D]`, beta phi(a, alpha)."""
+    alignment_scores: tf.Tensor
+    """float32 `[B, L]`."""
+    beta: tf.Tensor
+    """float32 `[B]`; ones without a gate."""
+    log_prob: tf.Tensor
+    """float32 `[B]`, of the location drawn; zero where none was."""
+
+
+class Taught(NamedTuple):
+    """The decoder's answer to a caption it was shown, time second."""
+
+    logits: tf.Tensor
+    """float32 `[B, T, K]`."""
+    alignment_scores: tf.Tensor
+    """float32 `[B, T, L]`."""
+    beta: tf.Tensor
+    """float32 `[B, T]`."""
+    log_prob: tf.Tensor
+    """float32 `[B, T]`, of the locations drawn; zero where none was."""
+
+
+@keras.saving.register_keras_serializable(package="sat_tf")
+class RNNDecoder(keras.layers.Layer):
+    """LSTM that attends to the annotations before each word (Sec. 3.1.2).
+
+    Soft and hard attention are the same layer: they differ in the `selection` it is called with.
+
+    Args:
+        vocabulary_size: K.
+        annotation_dim: D.
+        attends: False reads the mean annotation at every step, the baseline.
+        config: `DecoderConfig`, or its dictionary.
+
+    References:
+        Xu et al. (2015), arXiv:1502.03044.
+    """
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        annotation_dim: int,
+        attends: bool = True,
+        config: DecoderConfig | dict | None = None,
+        **kwargs,
+    ) -> None:
+        super().__init__(autocast=False, **kwargs)
+        config = DecoderConfig(**config) if isinstance(config, dict) else config or DecoderConfig()
+        self.vocabulary_size, self.annotation_dim = vocabulary_size, annotation_dim
+        self.attends, self.config = attends, config
+        self._make_parts(config)
+        self._build_parts(config)
+        self.built = True
+
+    def _make_parts(self, config: DecoderConfig) -> None:
+        policy = self.dtype_policy
+        self.embedding = keras.layers.Embedding(
+            self.vocabulary_size,
+            config.embedding_dim,
+            embeddings_initializer=keras.initializers.RandomUniform(-0.1, 0.1),
+            dtype=policy,
+            name="embedding",
+        )
+        self.initial_state = InitialState(
+            config.hidden_dim, config.initial_layers, config.initial_dropout, dtype=policy
+        )
+        self.cell = AttentionLSTMCell(config.hidden_dim, autocast=False, dtype=policy)
+        self.deep_output = DeepOutput(
+            self.vocabulary_size,
+            config.embedding_dim,
+            config.output_previous_word,
+            config.output_context,
+            config.output_tanh,
+            config.hidden_dropout,
+            config.output_dropout,
+            dtype=policy,
+        )
+        self.attention = (
+            BahdanauAttention(config.attention_dim, dtype=policy) if self.attends else None
+        )
+        # f_beta of the gating scalar, beta = sigmoid(f_beta(h[t-1])).
+        self.gate = keras.layers.Dense(1, dtype=policy, name="gate") if config.gate else None
+
+    def _build_parts(self, config: DecoderConfig) -> None:
+        hidden_shape = (None, config.hidden_dim)
+        self.embedding.build((None, None))
+        self.initial_state.build((None, self.annotation_dim))
+        self.cell.build(config.embedding_dim, self.annotation_dim)
+        self.deep_output.build(config.hidden_dim, self.annotation_dim)
+        if self.attention is not None:
+            self.attention.build(hidden_shape)
+            self.attention.key_projection.build((None, None, self.annotation_dim))
+        if self.gate is not None:
+            self.gate.build(hidden_shape)
+
+    def look_once(
+        self, annotations: tf.Tensor, seed: tf.Tensor | None = None
+    ) -> tuple[Picture, State]:
+        """What needs computing once a picture: keys and the initial state.
+
+        Args:
+            annotations: `[B, L, D]`.
+            seed: int32 `[2]` for dropout; None at inference.
+
+        Returns:
+            The `Picture` and the `State` before the first word.
+        """
+        annotations = tf.cast(annotations, self.compute_dtype)
+        annotations = dropout(annotations, self.config.annotation_dropout, seed, 1)
+        mean = tf.reduce_mean(annotations, axis=1)
+        state = self.initial_state(mean, seed=seed)
+        if self.attention is None:
+            # One location, the mean, stands for the whole picture.
+            return Picture(mean[:, tf.newaxis], mean[:, tf.newaxis]), state
+        return Picture(annotations, self.attention.keys(annotations)), state
+
+    def attend(
+        self,
+        picture: Picture,
+        state: State,
+        selection: Selection,
+        seed: tf.Tensor | None = None,
+        use_expectation: tf.Tensor | None = None,
+    ) -> Look:
+        """One step of attention: eq. 4-6 and the gating scalar."""
+        if self.attention is None:
+            scores = tf.zeros([tf.shape(state.hidden)[0], 1])
+            chosen = glance(scores)
+        else:
+            scores = self.attention(state.hidden, picture.keys)
+            chosen = glance(scores, selection, seed, use_expectation)
+        context = context_vector(picture.annotations, chosen.weights)
+        if self.gate is None:
+            beta = tf.ones_like(chosen.log_prob)
+        else:
+            beta = tf.sigmoid(tf.cast(self.gate(state.hidden), tf.float32))[:, 0]
+            context *= tf.cast(beta[:, tf.newaxis], context.dtype)
+        return Look(context, scores, beta, chosen.log_prob)
+
+    def call(
+        self,
+        annotations: tf.Tensor,
+        words: tf.Tensor,
+        selection: Literal["expectation", "sample", "argmax"] = "expectation",
+        seed: tf.Tensor | None = None,
+        use_expectation: tf.Tensor | None = None,
+        training: bool = False,
+    ) -> Taught:
+        """Teacher forcing: read the true previous words and predict every next one.
+
+        Args:
+            annotations: `[B, L, D]`.
+            words: int32 `[B, T]`, y[0] = <start> and the words before each prediction.
+            selection: See `sat_tf.layers.attention.glance`.
+            seed: int32 `[2]`; needed by dropout and by `selection="sample"`.
+            use_expectation: bool `[B]`; see `glance`.
+            training: Apply dropout.
+
+        Returns:
+            A `Taught`.
+        """
+        noise = seed if training else None
+        picture, state = self.look_once(annotations, noise)
+        embeddings = dropout(self.embedding(words), self.config.embedding_dropout, noise, 2)
+        seed = tf.zeros([2], tf.int32) if seed is None else seed
+        inputs = (
+            tf.transpose(self.cell.project_words(embeddings), [1, 0, 2]),
+            step_seeds(seed, tf.shape(words)[1]),
+        )
+
+        def step(inputs, state):
+            words_t, seed_t = inputs
+            look = self.attend(picture, state, selection, seed_t, use_expectation)
+            state = self.cell(words_t, look.context, state)
+            return (look, state.hidden), state
+
+        (looks, hidden), _ = unroll(step, state, inputs, self._step_spec(picture))
+        looks, hidden = tf.nest.map_structure(_batch_first, (looks, hidden))
+        logits = self.deep_output(hidden, looks.context, embeddings, seed=noise)
+        return Taught(logits, looks.alignment_scores, looks.beta, looks.log_prob)
+
+    def step(
+        self,
+        picture: Picture,
+        words: tf.Tensor,
+        state: State,
+        selection: Selection,
+        seed: tf.Tensor | None = None,
+    ) -> tuple[tf.Tensor, State, Look]:
+        """One free-running step, for search.
+
+        Args:
+            picture: Of B pictures.
+            words: int32 `[B * G]`, the previous words of G hypotheses a picture.
+            state: `State` of the hypotheses.
+            selection: See `glance`.
+            seed: int32 `[2]`, for `selection="sample"`.
+
+        Returns:
+            Logits `[B * G, K]`, the next state, the `Look`.
+        """
+        embeddings = self.embedding(words)
+        look = self.attend(picture, state, selection, seed)
+        state = self.cell(self.cell.project_words(embeddings), look.context, state)
+        return self.deep_output(state.hidden, look.context, embeddings), state, look
+
+    def _step_spec(self, picture: Picture) -> tuple[Look, tf.TensorSpec]:
+        locations = picture.annotations.shape[1]
+        return (
+            Look(
+                tf.TensorSpec([None, self.annotation_dim], self.compute_dtype),
+                tf.TensorSpec([None, locations], tf.float32),
+                tf.TensorSpec([None], tf.float32),
+                tf.TensorSpec([None], tf.float32),
+            ),
+            tf.TensorSpec([None, self.config.hidden_dim], self.compute_dtype),
+        )
+
+    def get_config(self) -> dict:
+        """Constructor arguments."""
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "annotation_dim": self.annotation_dim,
+            "attends": self.attends,
+            "config": dataclasses.asdict(self.config),
+        }
+
+
+def _batch_first(outputs: tf.Tensor) -> tf.Tensor:
+    """`[T, B, ...] -> [B, T, ...]`."""
+    return tf.transpose(outputs, [1, 0, *range(2, len(outputs.shape))])

@@ -1,0 +1,61 @@
+"""The one unroll over time that every recurrent model here shares.
+
+`keras.layers.RNN` takes no constants in Keras 3 and returns one tensor a step; attention needs
+the annotations at every step and gives alpha, beta and log-probabilities beside the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+Nest = Any
+
+
+def unroll(
+    step: Callable[[Nest, Nest], tuple[Nest, Nest]], state: Nest, inputs: Nest, outputs: Nest
+) -> tuple[Nest, Nest]:
+    """Run `step` over time in one graph loop; differentiable.
+
+    Args:
+        step: `(inputs_t, state) -> (outputs_t, state)`; shapes of the state do not change.
+        state: Nest of `[B, ...]`, the state before the first step.
+        inputs: Nest of `[T, ...]`, time first.
+        outputs: Nest of `tf.TensorSpec`: dtype and shape `[B, ...]` of one step's outputs.
+
+    Returns:
+        The outputs stacked over time, nest of `[T, B, ...]`, and the last state.
+    """
+    leaves = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(inputs)]
+    steps = tf.shape(leaves[0])[0]
+    arrays = [tf.TensorArray(leaf.dtype, steps).unstack(leaf) for leaf in leaves]
+    written = [
+        tf.TensorArray(spec.dtype, steps, element_shape=spec.shape)
+        for spec in tf.nest.flatten(outputs)
+    ]
+
+    def body(time, state, written):
+        inputs_t = tf.nest.pack_sequence_as(inputs, [array.read(time) for array in arrays])
+        outputs_t, state = step(inputs_t, state)
+        tf.nest.assert_same_structure(outputs, outputs_t)
+        flat = tf.nest.flatten(outputs_t)
+        return time + 1, state, [a.write(time, o) for a, o in zip(written, flat, strict=True)]
+
+    _, state, written = tf.while_loop(
+        lambda time, *_: time < steps,
+        body,
+        (tf.constant(0), state, written),
+        maximum_iterations=steps,
+    )
+    return tf.nest.pack_sequence_as(outputs, [array.stack() for array in written]), state
+
+
+def step_seeds(seed: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
+    """One stateless seed a step, `[T, 2]`, from one seed `[2]`.
+
+    Drawn outside the loop so that a step's random numbers depend on its time alone.
+    """
+    counter = tf.range(steps, dtype=tf.int32)
+    return tf.map_fn(lambda index: tf.random.experimental.stateless_fold_in(seed, index), counter)

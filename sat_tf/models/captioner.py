@@ -1,0 +1,285 @@
+"""Show, Attend and Tell: encoder, decoder, the losses that train them and the search.
+
+Shapes: B batch, T words, L locations, D annotation width, K hypotheses kept by the search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import keras
+import tensorflow as tf
+
+from sat_tf import config as configs
+from sat_tf.decoding import Hypotheses, beam_search
+from sat_tf.estimators import MovingAverageBaseline
+from sat_tf.layers.attention import Selection
+from sat_tf.layers.encoder import Encoder
+from sat_tf.layers.rnn_decoder import RNNDecoder, Taught
+from sat_tf.losses import word_log_likelihood
+from sat_tf.models.objective import CaptionObjective, Terms, word_mask
+from sat_tf.vocabulary import PAD, START, UNK
+
+Batch = Mapping[str, tf.Tensor]
+
+
+@keras.saving.register_keras_serializable(package="sat_tf")
+class Captioner(keras.Model):
+    """A picture in, words and attention maps out.
+
+    Args:
+        config: `CaptionerConfig`, or its dictionary.
+        vocabulary_size: Words, the four special tokens included.
+        load_encoder_weights: False when the weights are restored from a run.
+
+    Call arguments:
+        batch: `tokens` int32 `[B, T + 1]` from <start> to <end>, padded with 0, and either
+            `annotations` `[B, L, D]` or `images` `[B, H, W, 3]`, 0..255.
+
+    Output:
+        `Taught`: logits, alignment scores and beta of each step, teacher-forced.
+
+    References:
+        Xu et al. (2015), arXiv:1502.03044.
+    """
+
+    def __init__(
+        self,
+        config: configs.CaptionerConfig | dict,
+        vocabulary_size: int,
+        load_encoder_weights: bool = True,
+        **kwargs,
+    ) -> None:
+        super().__init__(**kwargs)
+        if isinstance(config, dict):
+            config = configs.from_dict(configs.CaptionerConfig, config)
+        self.config, self.vocabulary_size = config, vocabulary_size
+        self.encoder = _make_encoder(config.encoder, load_encoder_weights)
+        attention = config.attention
+        self.decoder = RNNDecoder(
+            vocabulary_size,
+            self.encoder.annotation_dim,
+            attends=attention.kind != "none",
+            config=config.decoder,
+            name="decoder",
+        )
+        self.baseline = (
+            MovingAverageBaseline(attention.baseline_decay) if attention.kind == "hard" else None
+        )
+        self.objective = CaptionObjective(attention)
+        self._trackers = _Untracked({})
+        self.built = True
+
+    @property
+    def selection(self) -> Selection:
+        """How a location is chosen at inference."""
+        attention = self.config.attention
+        return attention.inference if attention.kind == "hard" else "expectation"
+
+    def compile(
+        self, *args, label_smoothing: float = 0.0, clip_norm: float = 0.0, seed: int = 0, **kwargs
+    ) -> None:
+        """As `keras.Model.compile`, and what the custom train step needs.
+
+        Args:
+            *args: For Keras.
+            label_smoothing: Share of the target spread over the vocabulary.
+            clip_norm: Largest global norm of a gradient; 0 does not clip.
+            seed: Of every random draw in training.
+            **kwargs: For Keras.
+        """
+        super().compile(*args, **kwargs)
+        self.objective = CaptionObjective(self.config.attention, label_smoothing)
+        self.clip_norm, self.seed = clip_norm, seed
+        names = ("gradient_norm", *self.objective.log_names)
+        self._trackers = _Untracked({name: keras.metrics.Mean(name=name) for name in names})
+
+    def annotate(self, batch: Batch, training: bool = False) -> tf.Tensor:
+        """Annotations of a batch: those it holds, or the encoder's for its images."""
+        if "annotations" in batch:
+            return batch["annotations"]
+        return self.encoder(tf.cast(batch["images"], tf.float32), training=training)
+
+    def call(
+        self,
+        batch: Batch,
+        selection: Selection | None = None,
+        seed: tf.Tensor | None = None,
+        use_expectation: tf.Tensor | None = None,
+        training: bool = False,
+    ) -> Taught:
+        """Teacher-forced answer; arguments as those of `RNNDecoder`."""
+        return self.decoder(
+            self.annotate(batch, training),
+            batch["tokens"][:, :-1],
+            selection=selection or self.selection,
+            seed=seed,
+            use_expectation=use_expectation,
+            training=training,
+        )
+
+    def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """One step of gradient descent; Keras compiles it and runs it on every replica."""
+        seed = self._step_seed()
+        draw, switch = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
+        expectation = self.objective.draw_expectation(switch, tf.shape(batch["tokens"])[0])
+        with tf.GradientTape() as tape:
+            taught = self(
+                batch,
+                training=True,
+                selection=self.objective.selection,
+                seed=draw,
+                use_expectation=expectation,
+            )
+            terms = self.objective(taught, batch["tokens"][:, 1:], expectation, self.baseline)
+            # Replicas' gradients are added up: each counts by its share of the captions.
+            loss = terms.loss * _batch_share(tf.shape(batch["tokens"])[0])
+            scaled_loss = self.optimizer.scale_loss(loss)
+        gradients = tape.gradient(scaled_loss, self.trainable_variables)
+        self._apply_gradients(gradients)
+        if self.baseline is not None:
+            self.baseline.update(_global_mean(terms.returns))
+        return self._track(terms, tf.shape(batch["tokens"])[0])
+
+    def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
+        """Negative log-likelihood of the captions, teacher-forced, nats a token."""
+        taught = self(batch, training=False, seed=self._step_seed())
+        targets = batch["tokens"][:, 1:]
+        mask = word_mask(targets)
+        nll = -tf.reduce_sum(word_log_likelihood(taught.logits, targets, mask))
+        words = tf.reduce_sum(mask)
+        tracker = self._trackers.values["nll"]
+        tracker.update_state(nll / words, words)
+        return {"nll": tracker.result()}
+
+    def search(
+        self,
+        annotations: tf.Tensor,
+        search: configs.SearchConfig | None = None,
+        seed: tf.Tensor | None = None,
+        selection: Selection | None = None,
+    ) -> Hypotheses:
+        """Free-running captions by beam search; beam 1 is greedy.
+
+        Args:
+            annotations: `[B, L, D]`.
+            search: Settings; None takes the configuration's.
+            seed: int32 `[2]`, for hard attention which samples.
+            selection: How hard attention chooses; None takes the configuration's.
+
+        Returns:
+            `Hypotheses`, with `(alpha [B, K, T, L], beta [B, K, T])` as auxiliary.
+        """
+        search = search or self.config.search
+        step, state = self.search_step(annotations, selection or self.selection, seed)
+        return beam_search(
+            step,
+            state,
+            batch_size=tf.shape(annotations)[0],
+            beam=search.beam,
+            max_length=search.max_length,
+            length_power=search.length_power,
+            forbidden=(PAD, START, UNK) if search.suppress_unknown else (PAD, START),
+        )
+
+    def search_step(
+        self, annotations: tf.Tensor, selection: Selection, seed: tf.Tensor | None = None
+    ):
+        """The step function and first state that `sat_tf.decoding` searches over."""
+        picture, state = self.decoder.look_once(annotations)
+        seed = tf.zeros([2], tf.int32) if seed is None else seed
+        time = tf.zeros([tf.shape(annotations)[0]], tf.int32)
+
+        def step(tokens, state):
+            state, time = state
+            seed_t = tf.random.experimental.stateless_fold_in(seed, time[0])
+            logits, state, look = self.decoder.step(picture, tokens, state, selection, seed_t)
+            alpha = tf.nn.softmax(look.alignment_scores)
+            return tf.nn.log_softmax(logits), (state, time + 1), (alpha, look.beta)
+
+        return step, (state, time)
+
+    def _step_seed(self) -> tf.Tensor:
+        """Seed `[2]` from (seed, step, replica): state that needs no saving."""
+        fold = tf.random.experimental.stateless_fold_in
+        seed = tf.constant([getattr(self, "seed", 0), 0], tf.int32)
+        if self.optimizer is not None:
+            seed = fold(seed, tf.cast(self.optimizer.iterations, tf.int32))
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+        return fold(seed, tf.cast(replica, tf.int32))
+
+    def _apply_gradients(self, gradients: list[tf.Tensor | None]) -> None:
+        """Clip the gradient of the whole batch and hand it to the optimiser."""
+        # The embedding's gradient comes as slices.
+        known = [tf.convert_to_tensor(g) for g in gradients if g is not None]
+        variables = [
+            v for g, v in zip(gradients, self.trainable_variables, strict=True) if g is not None
+        ]
+        context = tf.distribute.get_replica_context()
+        replicas = context.num_replicas_in_sync
+        if replicas > 1:
+            known = context.all_reduce(tf.distribute.ReduceOp.SUM, known)
+        if self.clip_norm:
+            known, norm = tf.clip_by_global_norm(known, self.clip_norm)
+        else:
+            norm = tf.linalg.global_norm(known)
+        self._trackers.values["gradient_norm"].update_state(norm)
+        # Keras adds the replicas' gradients once more.
+        known = [g / replicas for g in known]
+        self.optimizer.apply_gradients(zip(known, variables, strict=True))
+
+    def _track(self, terms: Terms, size: tf.Tensor) -> dict[str, tf.Tensor]:
+        trackers = self._trackers.values
+        for name, (value, weight) in terms.logs(tf.cast(size, tf.float32)).items():
+            trackers[name].update_state(value, weight)
+        return {name: tracker.result() for name, tracker in trackers.items()}
+
+    @property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        """Running means over the epoch, reset by Keras at its start."""
+        return list(self._trackers.values.values())
+
+    def get_config(self) -> dict:
+        """Constructor arguments."""
+        return {
+            "config": configs.to_dict(self.config),
+            "vocabulary_size": self.vocabulary_size,
+            "load_encoder_weights": False,
+        }
+
+
+@dataclass(frozen=True)
+class _Untracked:
+    """Keeps Keras from saving the running means among the weights."""
+
+    values: dict[str, keras.metrics.Mean]
+
+
+def _make_encoder(config: configs.EncoderConfig, load_weights: bool) -> Encoder:
+    return Encoder(
+        config.name,
+        config.image_size,
+        tap=config.layer,
+        weights=config.weights if load_weights else None,
+        trainable=config.trainable,
+        name="encoder",
+    )
+
+
+def _batch_share(size: tf.Tensor) -> tf.Tensor:
+    """This replica's share of the captions of the global batch; holds for uneven batches."""
+    context = tf.distribute.get_replica_context()
+    size = tf.cast(size, tf.float32)
+    if context.num_replicas_in_sync == 1:
+        return tf.ones([])
+    return size / context.all_reduce(tf.distribute.ReduceOp.SUM, size)
+
+
+def _global_mean(values: tf.Tensor) -> tf.Tensor:
+    """Mean over the captions of all replicas."""
+    context = tf.distribute.get_replica_context()
+    total, size = tf.reduce_sum(values), tf.cast(tf.size(values), tf.float32)
+    if context.num_replicas_in_sync > 1:
+        total, size = context.all_reduce(tf.distribute.ReduceOp.SUM, [total, size])
+    return total / size
