@@ -1,0 +1,189 @@
+"""What happens after each epoch: dev captions, checkpoints, early stopping, pictures, alarms."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from sat_tf import runs
+from sat_tf.config import SearchConfig
+from sat_tf.pictures import attention_picture
+from sat_tf.runs import TrainedCaptioner
+from training.checkpoints import Checkpoints, Progress
+from training.datasets.base import Split
+from training.datasets.sources import Source
+from training.evaluation import annotations_of, caption_split
+from training.metrics.captions import quick_bleu, quick_cider
+
+UNIFORM_ENTROPY = 0.98
+"""Attention is called uniform when its entropy is over this share of log L."""
+CONSTANT_VARIATION = 0.005
+"""Attention is called constant when `alpha_variation` is under this."""
+
+
+class Validate(keras.callbacks.Callback):
+    """Free-running captions of the dev split, scored: `val_bleu_4`, `val_cider`, `val_nll`.
+
+    Args:
+        captioner: The model being trained, with its vocabulary.
+        split: The dev split.
+        source: Its pictures or annotations.
+        search: How captions are generated.
+        images: The most pictures captioned; None for all.
+        nll: Gives the teacher-forced dev NLL, nats a token.
+    """
+
+    def __init__(
+        self,
+        captioner: TrainedCaptioner,
+        split: Split,
+        source: Source,
+        search: SearchConfig,
+        images: int | None,
+        nll: Callable[[], float],
+    ) -> None:
+        super().__init__()
+        self._captioner, self._split, self._source = captioner, split, source
+        self._search, self._images, self._nll = search, images, nll
+        self._references = {e.image_id: list(e.captions) for e in split.examples}
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        captions = caption_split(
+            self._captioner, self._split, self._source, self._search, count=self._images
+        )
+        texts = {image_id: caption.text for image_id, caption in captions.items()}
+        references = {image_id: self._references[image_id] for image_id in texts}
+        logs["val_bleu_4"] = quick_bleu(texts, references)["bleu_4"]
+        logs["val_cider"] = quick_cider(texts, references)
+        logs["val_nll"] = self._nll()
+        logs["val_distinct"] = 100.0 * len(set(texts.values())) / len(texts)
+
+
+class Keep(keras.callbacks.Callback):
+    """Best weights, last checkpoint and early stopping, by the monitored dev score.
+
+    Args:
+        checkpoints: Where the last state goes.
+        progress: Of the run, as restored.
+        monitor: `bleu_4`, `cider` or `nll`.
+        patience: Epochs without a better score before training stops.
+        run_dir: Where the best weights go.
+    """
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        progress: Progress,
+        monitor: str,
+        patience: int,
+        run_dir: Path,
+    ) -> None:
+        super().__init__()
+        self._checkpoints, self._progress = checkpoints, progress
+        self._monitor, self._patience = f"val_{monitor}", patience
+        self._sign = -1.0 if monitor == "nll" else 1.0
+        self._weights = run_dir / runs.WEIGHTS_FILE
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        self._begun = time.monotonic()
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        progress, score = self._progress, self._sign * float(logs[self._monitor])
+        progress.epoch = epoch + 1
+        progress.waited += 1
+        if progress.better(score):
+            progress.best_score, progress.best_epoch, progress.waited = score, epoch + 1, 0
+            runs.save_weights(self.model, self._weights)
+        progress.stopped = progress.waited >= self._patience
+        progress.seconds += time.monotonic() - self._begun
+        self._checkpoints.save(progress)
+        if progress.stopped:
+            self.model.stop_training = True
+
+
+class LearningRate(keras.callbacks.Callback):
+    """Adds the learning rate of the epoch's last step to the logs."""
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        logs["learning_rate"] = float(np.asarray(self.model.optimizer.learning_rate))
+
+
+class CollapseAlarm(keras.callbacks.Callback):
+    """Warns when attention looks everywhere alike, or never moves.
+
+    Uniform: entropy of alpha over `UNIFORM_ENTROPY` of log L. Constant: `alpha_variation` under
+    `CONSTANT_VARIATION`. Means over the epoch's training captions.
+    """
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        entropy, variation = logs.get("alpha_entropy"), logs.get("alpha_variation")
+        if entropy is None:
+            return
+        if entropy > UNIFORM_ENTROPY:
+            self._warn(epoch, "uniform", f"entropy is {entropy:.3f} of log L")
+        elif variation < CONSTANT_VARIATION:
+            self._warn(epoch, "constant over time", f"alpha_variation is {variation:.4f}")
+
+    def _warn(self, epoch: int, what: str, figure: str) -> None:
+        warnings.warn(
+            f"Epoch {epoch + 1}: attention has collapsed, it is {what} ({figure}).", stacklevel=2
+        )
+
+
+class AttentionPictures(keras.callbacks.Callback):
+    """Attention under each word of a few dev pictures, in TensorBoard, each epoch.
+
+    Args:
+        captioner: The model being trained, with its vocabulary.
+        split: The dev split.
+        source: Its pictures or annotations.
+        count: Pictures shown.
+        log_dir: TensorBoard's folder.
+    """
+
+    def __init__(
+        self,
+        captioner: TrainedCaptioner,
+        split: Split,
+        source: Source,
+        count: int,
+        log_dir: Path,
+    ) -> None:
+        super().__init__()
+        self._captioner, self._source = captioner, source
+        self._indices = np.setdiff1d(np.arange(len(split)), list(source.set_aside))[:count]
+        self._examples = [split.examples[index] for index in self._indices]
+        self._log_dir = str(log_dir / "pictures")
+
+    def on_train_begin(self, logs: dict | None = None) -> None:
+        self._writer = tf.summary.create_file_writer(self._log_dir)
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        if not self._examples:
+            return
+        annotations = annotations_of(self._captioner, self._source, self._indices)
+        found = self._captioner.describe(annotations)
+        with self._writer.as_default(step=epoch):
+            for example, caption in zip(self._examples, found, strict=True):
+                picture = picture_of(self._captioner, example.image, caption)
+                tf.summary.image(f"attention/{example.image_id}", picture[None])
+                tf.summary.text(f"caption/{example.image_id}", caption.text)
+        self._writer.flush()
+
+    def on_train_end(self, logs: dict | None = None) -> None:
+        self._writer.close()
+
+
+def picture_of(captioner: TrainedCaptioner, image: runs.Image, caption: runs.Caption) -> np.ndarray:
+    """Attention under each word of a caption; the picture alone without attention."""
+    pixels = np.round(captioner.pixels(image).numpy()).astype(np.uint8)
+    if caption.alpha is None:
+        nothing = np.zeros([0, *captioner.grid])
+        return attention_picture(pixels, [], nothing, title=caption.text)
+    return attention_picture(pixels, caption.words, caption.alpha, caption.beta, title=caption.text)

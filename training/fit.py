@@ -1,0 +1,275 @@
+"""A run, from its configuration to its report: data, strategy, model, callbacks, evaluation."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+
+from sat_tf import runs
+from sat_tf.config import CaptionerConfig, from_dict, to_dict
+from sat_tf.models.captioner import Captioner
+from sat_tf.runs import TrainedCaptioner
+from sat_tf.vocabulary import Vocabulary
+from training.callbacks import AttentionPictures, CollapseAlarm, Keep, LearningRate, Validate
+from training.checkpoints import Checkpoints, Progress
+from training.datasets import Split, load_split
+from training.datasets.batches import CaptionTable, caption_table
+from training.datasets.sources import Source, open_source, scoring_batches, training_batches
+from training.pages import write_atomically
+from training.recipes import OptimizerConfig, RunConfig
+
+
+@dataclass(frozen=True)
+class Places:
+    """Folders a run reads and writes; no part of what the run is.
+
+    Attributes:
+        run_dir: Everything the run leaves behind.
+        cache_dir: Feature stores, shared by runs.
+        data_dir: The user's copy of the data set; None for drawn ones.
+    """
+
+    run_dir: Path
+    cache_dir: Path
+    data_dir: Path | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """The data of a run: splits with their sources, and the training captions' words."""
+
+    train: Split
+    dev: Split
+    vocabulary: Vocabulary
+    table: CaptionTable
+
+
+def fit(
+    config: RunConfig,
+    places: Places,
+    strategy: tf.distribute.Strategy | None = None,
+    say: Callable[[str], None] = print,
+) -> TrainedCaptioner:
+    """Train, going on from the run's last checkpoint if it has one.
+
+    Args:
+        config: What to train.
+        places: Where.
+        strategy: None for one device.
+        say: Where messages go.
+
+    Returns:
+        The best captioner of the run.
+    """
+    claim(config, places.run_dir)
+    keras.utils.set_random_seed(config.seed)
+    keras.config.set_dtype_policy(
+        "mixed_bfloat16" if config.fit.precision == "bfloat16" else "float32"
+    )
+    data = load_data(config, places, say)
+    data.vocabulary.save(places.run_dir / runs.VOCABULARY_FILE)
+    strategy = strategy or tf.distribute.get_strategy()
+    with strategy.scope():
+        model = Captioner(captioner_config(config), len(data.vocabulary))
+    encoder, resize = model.encoder, config.encoder.resize
+    train = open_source(encoder, resize, data.train, places.cache_dir, config.data.mirror)
+    dev = open_source(encoder, resize, data.dev, places.cache_dir)
+    report_set_aside(data.train, train, places.run_dir, say)
+    report_set_aside(data.dev, dev, places.run_dir, say)
+    batch_size = config.fit.batch_size
+    probe, steps = training_batches(train, data.table, batch_size, config.seed, 0)
+    del probe
+    with strategy.scope():
+        compile_model(model, config, steps)
+    checkpoints = Checkpoints(places.run_dir / "checkpoints", model)
+    progress = checkpoints.restore() or Progress()
+    describe(config, model, data, steps, progress, say)
+    if progress.epoch < config.fit.epochs and not progress.stopped:
+        batches, _ = training_batches(train, data.table, batch_size, config.seed, progress.epoch)
+        model.fit(
+            batches,
+            epochs=config.fit.epochs,
+            initial_epoch=progress.epoch,
+            steps_per_epoch=steps,
+            callbacks=callbacks(config, places, model, data, dev, checkpoints, progress),
+            shuffle=False,
+            verbose=1 if sys.stdout.isatty() else 2,
+        )
+    say(
+        f"Best epoch {progress.best_epoch} of {progress.epoch}: "
+        f"{config.fit.monitor} {abs(progress.best_score):.2f}; "
+        f"{progress.seconds / 60:.1f} minutes of training."
+    )
+    return runs.load(places.run_dir)
+
+
+def claim(config: RunConfig, run_dir: Path) -> None:
+    """Make the run's folder, or see that it belongs to this configuration.
+
+    Raises:
+        RunError: It belongs to another one; the message names the first key that differs.
+    """
+    path = run_dir / runs.CONFIG_FILE
+    if path.exists():
+        try:
+            existing = from_dict(RunConfig, json.loads(path.read_text("utf-8")))
+        except ValueError as error:
+            raise runs.RunError(
+                f"{path} is not a configuration of this version: {error}"
+            ) from error
+        if existing != config:
+            raise runs.RunError(
+                f"{run_dir} belongs to a run with another configuration: "
+                f"{_first_difference(to_dict(existing), to_dict(config))}. "
+                "Choose another folder with `--run-dir`, or remove this one."
+            )
+        return
+    if run_dir.exists() and any(run_dir.iterdir()):
+        raise runs.RunError(
+            f"{run_dir} is not empty and not a run: it has no {runs.CONFIG_FILE}. "
+            "Choose another folder with `--run-dir`."
+        )
+    run_dir.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, json.dumps(to_dict(config), indent=2) + "\n")
+
+
+def _first_difference(existing: dict, wanted: dict, prefix: str = "") -> str:
+    for key, value in existing.items():
+        if value == wanted[key]:
+            continue
+        if isinstance(value, dict):
+            return _first_difference(value, wanted[key], f"{prefix}{key}.")
+        return f"`{prefix}{key}` is {value!r} there and {wanted[key]!r} here"
+    return "nothing differs"
+
+
+def captioner_config(config: RunConfig) -> CaptionerConfig:
+    """The part of the configuration that is the model."""
+    names = [field.name for field in dataclasses.fields(CaptionerConfig)]
+    return CaptionerConfig(**{name: getattr(config, name) for name in names})
+
+
+def load_data(config: RunConfig, places: Places, say: Callable[[str], None] = print) -> Data:
+    """Train and dev splits and the vocabulary, which sees training captions only."""
+    options = {"seed": config.data.seed, "limit": config.data.limit}
+    train = load_split(config.data.name, "train", places.data_dir, **options)
+    dev = load_split(config.data.name, "dev", places.data_dir, **options)
+    vocabulary = Vocabulary.from_captions(
+        (caption for example in train.examples for caption in example.captions),
+        min_count=config.data.min_count,
+        max_size=config.data.vocabulary_size,
+    )
+    table = caption_table(train, vocabulary, config.data.max_length)
+    return Data(train, dev, vocabulary, table)
+
+
+def report_set_aside(
+    split: Split, source: Source, run_dir: Path, say: Callable[[str], None]
+) -> None:
+    """Name the pictures that cannot be used in a file, and count them."""
+    reasons = dict(split.set_aside)
+    reasons |= {split.examples[i].image_id: why for i, why in source.set_aside.items()}
+    if not reasons:
+        return
+    path = run_dir / f"set_aside_{split.name}.json"
+    write_atomically(path, json.dumps(reasons, indent=1, ensure_ascii=False) + "\n")
+    say(f"Warning: {len(reasons)} pictures of the {split.name} split set aside, see {path}.")
+
+
+def compile_model(model: Captioner, config: RunConfig, steps: int) -> None:
+    """Give the model its optimiser and the constants of its train step."""
+    model.compile(
+        optimizer=make_optimizer(config.optimizer, steps, config.fit.epochs),
+        label_smoothing=config.fit.label_smoothing,
+        clip_norm=config.optimizer.clip_norm,
+        seed=config.seed,
+        jit_compile=config.fit.jit_compile,
+        steps_per_execution=config.fit.steps_per_execution,
+    )
+
+
+def make_optimizer(config: OptimizerConfig, steps: int, epochs: int) -> keras.optimizers.Optimizer:
+    """The optimiser with its schedule over `steps * epochs` steps."""
+    warmup = round(config.warmup_epochs * steps)
+    rate = config.learning_rate
+    if config.schedule == "cosine":
+        rate = keras.optimizers.schedules.CosineDecay(
+            0.0 if warmup else rate,
+            max(steps * epochs - warmup, 1),
+            warmup_target=rate if warmup else None,
+            warmup_steps=warmup,
+        )
+    elif warmup:
+        rate = keras.optimizers.schedules.PolynomialDecay(0.0, warmup, rate)
+    if config.name == "adamw":
+        return keras.optimizers.AdamW(rate, weight_decay=config.weight_decay)
+    if config.name == "rmsprop":
+        return keras.optimizers.RMSprop(rate)
+    return keras.optimizers.Adam(rate)
+
+
+def callbacks(
+    config: RunConfig,
+    places: Places,
+    model: Captioner,
+    data: Data,
+    dev: Source,
+    checkpoints: Checkpoints,
+    progress: Progress,
+) -> list[keras.callbacks.Callback]:
+    """In the order they run: scores first, so that all others find them in the logs."""
+    captioner = TrainedCaptioner(model, data.vocabulary)
+    fit_config, log_dir = config.fit, places.run_dir / "logs"
+    table = caption_table(data.dev, data.vocabulary, config.data.max_length)
+    scored, count = scoring_batches(dev, table, fit_config.batch_size)
+
+    def nll() -> float:
+        return model.evaluate(scored, steps=count, verbose=0, return_dict=True)["nll"]
+
+    search = dataclasses.replace(config.search, beam=fit_config.validation_beam)
+    return [
+        Validate(captioner, data.dev, dev, search, fit_config.validation_images, nll),
+        LearningRate(),
+        CollapseAlarm(),
+        keras.callbacks.TensorBoard(str(log_dir), write_graph=False),
+        AttentionPictures(captioner, data.dev, dev, fit_config.pictures, log_dir),
+        Keep(checkpoints, progress, fit_config.monitor, fit_config.patience, places.run_dir),
+    ]
+
+
+def describe(
+    config: RunConfig,
+    model: Captioner,
+    data: Data,
+    steps: int,
+    progress: Progress,
+    say: Callable[[str], None],
+) -> None:
+    """What is about to happen, the effective lambdas among it."""
+    decoder = sum(int(tf.size(v)) for v in model.decoder.trainable_variables)
+    encoder = config.encoder
+    say(f"Recipe {config.recipe}, seed {config.seed}.")
+    say(
+        f"Data: {config.data.name}, {len(data.train)} pictures with {len(data.table)} captions "
+        f"to train on, {len(data.dev)} dev pictures, {len(data.vocabulary)} words."
+    )
+    height, width = model.encoder.grid
+    say(
+        f"Encoder: {encoder.name}, {model.encoder.tap}, {height} x {width} x "
+        f"{model.encoder.annotation_dim}, {'trained' if encoder.trainable else 'frozen'}. "
+        f"Decoder: {config.attention.kind} attention, {decoder / 1e6:.2f} M weights."
+    )
+    for name, value in model.objective.describe(config.fit.batch_size).items():
+        say(f"  {name}: {value}")
+    if progress.epoch:
+        say(f"Going on after epoch {progress.epoch}.")
+    else:
+        say(f"{config.fit.epochs} epochs of {steps} steps; {time.strftime('%H:%M:%S')}.")

@@ -1,0 +1,159 @@
+"""Named configurations, and everything a run can be told."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sat_tf.config import AttentionConfig, DecoderConfig, EncoderConfig, SearchConfig
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """The data set and how its captions become words."""
+
+    name: Literal["scenes", "flickr8k"] = "scenes"
+    """Which data set."""
+    min_count: int = 5
+    """Words seen fewer times in the training captions become <unk>."""
+    vocabulary_size: int | None = None
+    """Most words kept, by frequency; None keeps all that pass min_count."""
+    max_length: int = 30
+    """Training captions are cut to so many words."""
+    mirror: bool = False
+    """Use the mirrored picture half of the time."""
+    seed: int = 0
+    """Of drawn data sets."""
+    limit: int | None = None
+    """Use only the first examples of each split, to try something out."""
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """The optimiser and its schedule."""
+
+    name: Literal["adam", "adamw", "rmsprop"] = "adam"
+    """adam, adamw (decoupled weight decay) or rmsprop (the paper's for Flickr8k)."""
+    learning_rate: float = 1e-3
+    """Peak learning rate."""
+    schedule: Literal["constant", "cosine"] = "constant"
+    """cosine falls to zero at the last step."""
+    warmup_epochs: float = 0.0
+    """Epochs over which the learning rate rises linearly from zero."""
+    weight_decay: float = 0.0
+    """adamw's."""
+    clip_norm: float = 5.0
+    """Largest global norm of a gradient; 0 does not clip."""
+
+
+@dataclass(frozen=True)
+class FitConfig:
+    """The training loop."""
+
+    epochs: int = 10
+    """Most epochs."""
+    batch_size: int = 64
+    """Captions a batch, over all devices."""
+    label_smoothing: float = 0.0
+    """Share of each target spread over the vocabulary."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the matrix products; softmax and loss are float32 always."""
+    monitor: Literal["bleu_4", "cider", "nll"] = "bleu_4"
+    """Free-running dev score (or teacher-forced nll) for early stopping and the best weights."""
+    patience: int = 5
+    """Epochs without a better score before training stops."""
+    validation_beam: int = 1
+    """Beam of the captions scored after each epoch."""
+    validation_images: int | None = None
+    """Dev images captioned after each epoch; None for all."""
+    pictures: int = 4
+    """Dev images whose attention TensorBoard shows after each epoch."""
+    steps_per_execution: int = 1
+    """Steps run in one call of the compiled train step."""
+    jit_compile: bool = False
+    """Compile the train step with XLA."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that makes a run what it is; two runs with equal ones are the same."""
+
+    recipe: str = "scenes_soft"
+    """Name of the recipe these settings started from."""
+    seed: int = 0
+    """Of the weights, the order of the data and every random draw."""
+    data: DataConfig = field(default_factory=DataConfig)
+    encoder: EncoderConfig = field(default_factory=EncoderConfig)
+    decoder: DecoderConfig = field(default_factory=DecoderConfig)
+    attention: AttentionConfig = field(default_factory=AttentionConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    fit: FitConfig = field(default_factory=FitConfig)
+
+
+_SCENES = RunConfig(
+    recipe="scenes_soft",
+    data=DataConfig(name="scenes", min_count=1),
+    encoder=EncoderConfig(name="scenes_cnn", trainable=True, image_size=64),
+    decoder=DecoderConfig(embedding_dim=128, attention_dim=128, hidden_dim=256),
+    attention=AttentionConfig(kind="soft", penalty_weight=0.0),
+    search=SearchConfig(beam=5, max_length=25),
+    optimizer=OptimizerConfig(
+        name="adam", learning_rate=2e-3, schedule="cosine", warmup_epochs=0.2
+    ),
+    fit=FitConfig(epochs=4, batch_size=64, patience=4),
+)
+
+_FLICKR8K = RunConfig(
+    recipe="flickr8k_soft",
+    data=DataConfig(name="flickr8k", min_count=5, mirror=True),
+    encoder=EncoderConfig(name="vgg19", weights="imagenet", image_size=224, resize="crop"),
+    decoder=DecoderConfig(
+        embedding_dim=256,
+        attention_dim=256,
+        hidden_dim=512,
+        annotation_dropout=0.3,
+        embedding_dropout=0.5,
+        output_dropout=0.5,
+    ),
+    attention=AttentionConfig(kind="soft", penalty_weight=1.0),
+    search=SearchConfig(beam=5, max_length=30),
+    optimizer=OptimizerConfig(
+        name="adamw",
+        learning_rate=1e-3,
+        schedule="cosine",
+        warmup_epochs=0.5,
+        weight_decay=0.02,
+    ),
+    fit=FitConfig(epochs=12, batch_size=128, label_smoothing=0.1, patience=4, validation_beam=3),
+)
+
+
+def _with_attention(base: RunConfig, data: str, kind: str) -> RunConfig:
+    """The same run with another kind of attention."""
+    attention = dataclasses.replace(base.attention, kind=kind)
+    return dataclasses.replace(base, recipe=f"{data}_{kind}", attention=attention)
+
+
+RECIPES: dict[str, RunConfig] = {
+    config.recipe: config
+    for config in (
+        *(_with_attention(_SCENES, "scenes", kind) for kind in ("soft", "hard", "none")),
+        *(_with_attention(_FLICKR8K, "flickr8k", kind) for kind in ("soft", "hard", "none")),
+    )
+}
+
+
+def recipe(name: str) -> RunConfig:
+    """The configuration of this name.
+
+    Raises:
+        ValueError: There is no such recipe; the message lists them.
+    """
+    if name not in RECIPES:
+        raise ValueError(
+            f"Received an invalid value for argument `--recipe`: expected one of "
+            f"{', '.join(RECIPES)}, got {name!r}."
+        )
+    return RECIPES[name]

@@ -1,0 +1,82 @@
+"""Train a captioner: `python -m training.train --recipe scenes_soft`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from training.recipes import RECIPES, RunConfig, recipe
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Train a captioner; any key of the configuration is a flag."""
+
+    config: Annotated[RunConfig, tyro.conf.arg(name="")]
+    """The recipe's settings."""
+    data_dir: Path | None = None
+    """Your copy of the data set; drawn data needs none."""
+    run_dir: Path | None = None
+    """Where the run goes, and goes on from; runs/RECIPE by default."""
+    cache_dir: Path | None = None
+    """Feature stores; $SAT_TF_CACHE or ~/.cache/sat_tf by default."""
+    strategy: Literal["auto", "none", "mirrored"] = "auto"
+    """auto mirrors the model over the GPUs when there is more than one."""
+
+
+def default_cache_dir() -> Path:
+    """`$SAT_TF_CACHE`, or `~/.cache/sat_tf`."""
+    return Path(os.environ.get("SAT_TF_CACHE") or Path.home() / ".cache" / "sat_tf")
+
+
+def parse(argv: list[str]) -> Arguments:
+    """Read the command line: the recipe first, then its keys, which it gives their defaults."""
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--recipe", default="scenes_soft")
+    known, _ = first.parse_known_args(argv)
+    default = Arguments(recipe(known.recipe))
+    return tyro.cli(
+        Arguments,
+        args=argv,
+        default=default,
+        prog="python -m training.train",
+        description=f"Train a captioner. Recipes: {', '.join(RECIPES)}.",
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    try:
+        arguments = parse(sys.argv[1:] if argv is None else argv)
+        return run(arguments)
+    except (ValueError, OSError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 2
+
+
+def run(arguments: Arguments) -> int:
+    """Train, then evaluate the best checkpoint on dev."""
+    # TensorFlow takes seconds to load: a wrong flag is answered before.
+    from training.evaluate import evaluate_run
+    from training.fit import Places, fit
+    from training.strategies import make_strategy
+
+    config = arguments.config
+    places = Places(
+        arguments.run_dir or Path("runs") / config.recipe,
+        arguments.cache_dir or default_cache_dir(),
+        arguments.data_dir,
+    )
+    captioner = fit(config, places, make_strategy(arguments.strategy))
+    evaluate_run(captioner, config, places)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
