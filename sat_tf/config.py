@@ -13,6 +13,9 @@ from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
 
+CONFIG_FILE = "config.json"
+"""Name of a run's configuration, in its folder."""
+
 
 @dataclass(frozen=True)
 class EncoderConfig:
@@ -71,7 +74,7 @@ class AttentionConfig:
     kind: Literal["soft", "hard", "none"] = "soft"
     """soft: eq. 13; hard: eq. 8-12; none: the mean annotation at every step (the baseline)."""
     penalty_weight: float = 1.0
-    """lambda of the doubly stochastic penalty (eq. 14), per caption; hard presets turn it off."""
+    """lambda of the doubly stochastic penalty (eq. 14), per caption; of soft attention only."""
     preset: Literal["paper", "arctic"] = "paper"
     """Hard attention's constants: the paper's text, or the released code's behaviour."""
     reward_weight: float | None = None

@@ -157,7 +157,7 @@ class MovingAverageBaseline(keras.layers.Layer):
     """
 
     def __init__(self, decay: float = 0.9, **kwargs) -> None:
-        super().__init__(dtype="float32", **kwargs)
+        super().__init__(**{**kwargs, "dtype": "float32"})
         self.decay = decay
         self.average = self._scalar("average")
         self.started = self._scalar("started")

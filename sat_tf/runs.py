@@ -16,12 +16,11 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf import images
-from sat_tf.config import CaptionerConfig, SearchConfig, from_dict
+from sat_tf.config import CONFIG_FILE, CaptionerConfig, SearchConfig, from_dict
 from sat_tf.decoding import Hypotheses
 from sat_tf.models.captioner import Captioner
 from sat_tf.vocabulary import Vocabulary
 
-CONFIG_FILE = "config.json"
 VOCABULARY_FILE = "vocabulary.json"
 WEIGHTS_FILE = "best.weights.h5"
 
@@ -113,10 +112,10 @@ class TrainedCaptioner:
         pixels = tf.stack([self.pixels(picture) for picture in pictures])
         return self.describe(self.annotate(pixels), search)
 
-    def pixels(self, image: Image) -> tf.Tensor:
-        """What the encoder sees of a picture: float32 `[S, S, 3]`, 0..255."""
+    def pixels(self, image: Image, upright: bool = True) -> tf.Tensor:
+        """What the encoder sees of a picture: float32 `[S, S, 3]`, 0..255; see `read_pixels`."""
         encoder = self.config.encoder
-        return read_pixels(image, encoder.image_size, encoder.resize)
+        return read_pixels(image, encoder.image_size, encoder.resize, upright)
 
     def annotate(self, pixels: tf.Tensor) -> tf.Tensor:
         """Annotations `[B, L, D]` of pictures `[B, S, S, 3]`, 0..255."""
@@ -164,13 +163,14 @@ class TrainedCaptioner:
         )
 
 
-def read_pixels(image: Image, size: int, resize: str) -> tf.Tensor:
+def read_pixels(image: Image, size: int, resize: str, upright: bool = True) -> tf.Tensor:
     """A picture as the encoder sees it: float32 `[size, size, 3]`, 0..255.
 
     Args:
-        image: Path, bytes, or uint8 pixels `[H, W, 3]`; turned upright by its EXIF.
+        image: Path, bytes, or uint8 pixels `[H, W, 3]`.
         size: Side, pixels.
         resize: `crop` or `squash`.
+        upright: Turn a photograph as its EXIF asks; data sets are read as they are stored.
 
     Raises:
         ValueError: The image is missing or cannot be read; the message names it.
@@ -180,7 +180,7 @@ def read_pixels(image: Image, size: int, resize: str) -> tf.Tensor:
     name = "the image" if isinstance(image, bytes) else f"the image {str(image)!r}"
     try:
         content = image if isinstance(image, bytes) else Path(image).read_bytes()
-        return images.load(images.upright(content), size, resize)
+        return images.load(images.upright(content) if upright else content, size, resize)
     except OSError as error:
         raise ValueError(f"Cannot read {name}: {error.strerror or error}.") from error
     except tf.errors.OpError as error:

@@ -13,11 +13,11 @@ import tensorflow as tf
 
 from sat_tf import runs
 from sat_tf.config import SearchConfig
-from sat_tf.pictures import attention_picture
 from sat_tf.runs import TrainedCaptioner
 from training.checkpoints import Checkpoints, Progress
 from training.datasets.base import Split
 from training.datasets.sources import Source
+from training.drawing import picture_of
 from training.evaluation import annotations_of, caption_split
 from training.metrics.captions import quick_bleu, quick_cider
 
@@ -178,12 +178,3 @@ class AttentionPictures(keras.callbacks.Callback):
 
     def on_train_end(self, logs: dict | None = None) -> None:
         self._writer.close()
-
-
-def picture_of(captioner: TrainedCaptioner, image: runs.Image, caption: runs.Caption) -> np.ndarray:
-    """Attention under each word of a caption; the picture alone without attention."""
-    pixels = np.round(captioner.pixels(image).numpy()).astype(np.uint8)
-    if caption.alpha is None:
-        nothing = np.zeros([0, *captioner.grid])
-        return attention_picture(pixels, [], nothing, title=caption.text)
-    return attention_picture(pixels, caption.words, caption.alpha, caption.beta, title=caption.text)

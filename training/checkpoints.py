@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from sat_tf.models.captioner import Captioner
+from sat_tf.runs import RunError
 
 _STATE_FILE = "state.json"
 _PREFIX = "variables"
@@ -37,8 +40,10 @@ class Progress:
     seconds: float = 0.0
 
     def better(self, score: float) -> bool:
-        """Whether this score beats the best so far."""
-        return self.best_score is None or score > self.best_score
+        """Whether this score beats the best so far; one that is no number never does."""
+        if self.best_score is None:
+            return not math.isnan(score)
+        return score > self.best_score
 
 
 class Checkpoints:
@@ -54,7 +59,9 @@ class Checkpoints:
 
     def __init__(self, directory: Path, model: Captioner) -> None:
         self._directory = directory
-        model.optimizer.build(model.trainable_variables)
+        # The optimiser's variables are made where the model's are: on every replica.
+        with model.distribute_strategy.scope():
+            model.optimizer.build(model.trainable_variables)
         variables = [*model.variables, *model.optimizer.variables]
         # Keyed by position: the paths of Keras' variables are not unique.
         self._checkpoint = tf.train.Checkpoint(
@@ -76,11 +83,26 @@ class Checkpoints:
                 shutil.rmtree(other, ignore_errors=True)
 
     def restore(self) -> Progress | None:
-        """Take up the last state; None where there is none."""
-        finished = sorted(self._directory.glob("epoch-*"), key=lambda path: path.name)
-        if not finished:
+        """Take up the last state; None where there is none.
+
+        Raises:
+            RunError: It is damaged, or of another model.
+        """
+        last = max(self._directory.glob("epoch-*"), key=_number, default=None)
+        if last is None:
             return None
-        state = json.loads((finished[-1] / _STATE_FILE).read_text("utf-8"))
-        status = self._checkpoint.read(str(finished[-1] / _PREFIX))
-        status.assert_existing_objects_matched()
-        return Progress(**state)
+        try:
+            state = json.loads((last / _STATE_FILE).read_text("utf-8"))
+            progress = Progress(**state)
+            status = self._checkpoint.read(str(last / _PREFIX))
+            status.assert_existing_objects_matched()
+        except (OSError, ValueError, TypeError, AssertionError, tf.errors.OpError) as error:
+            reason = str(error).strip().partition("\n")[0]
+            raise RunError(
+                f"The checkpoint {last} is damaged or of another model: {reason}"
+            ) from error
+        return progress
+
+
+def _number(checkpoint: Path) -> int:
+    return int(re.sub(r"\D", "", checkpoint.name))

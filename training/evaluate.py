@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from training.recipes import RunConfig
+from training.recipes import RunConfig, read_run_config
 
 if TYPE_CHECKING:
     from sat_tf.runs import TrainedCaptioner
@@ -58,13 +58,11 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: Arguments) -> int:
     """Load the run, evaluate, write the report."""
     from sat_tf import runs
-    from sat_tf.config import from_dict
     from training.fit import Places
     from training.train import default_cache_dir
 
     captioner = runs.load(arguments.run_dir)
-    text = (arguments.run_dir / runs.CONFIG_FILE).read_text("utf-8")
-    config = from_dict(RunConfig, json.loads(text))
+    config = read_run_config(arguments.run_dir)
     places = Places(
         arguments.run_dir, arguments.cache_dir or default_cache_dir(), arguments.data_dir
     )
@@ -184,7 +182,7 @@ def write_captions(out: Path, found: Evaluation) -> None:
 
 def page_entries(captioner: TrainedCaptioner, split: Split, found: Evaluation, count: int):
     """The first pictures of the split with their attention, one at a time."""
-    from training.callbacks import picture_of
+    from training.drawing import picture_of
     from training.pages import PageEntry
 
     shown = [example for example in split.examples if example.image_id in found.captions]

@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from sat_tf import runs
-from sat_tf.config import CaptionerConfig, from_dict, to_dict
+from sat_tf.config import CONFIG_FILE, CaptionerConfig, to_dict
 from sat_tf.models.captioner import Captioner
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.vocabulary import Vocabulary
@@ -24,7 +24,7 @@ from training.datasets import Split, load_split
 from training.datasets.batches import CaptionTable, caption_table
 from training.datasets.sources import Source, open_source, scoring_batches, training_batches
 from training.pages import write_atomically
-from training.recipes import OptimizerConfig, RunConfig
+from training.recipes import OptimizerConfig, RunConfig, read_run_config
 
 
 @dataclass(frozen=True)
@@ -69,21 +69,19 @@ def fit(
     Returns:
         The best captioner of the run.
     """
-    claim(config, places.run_dir)
+    check_run_dir(config, places.run_dir)
     keras.utils.set_random_seed(config.seed)
-    keras.config.set_dtype_policy(
-        "mixed_bfloat16" if config.fit.precision == "bfloat16" else "float32"
-    )
-    data = load_data(config, places, say)
-    data.vocabulary.save(places.run_dir / runs.VOCABULARY_FILE)
+    data = load_data(config, places)
     strategy = strategy or tf.distribute.get_strategy()
+    policy = "mixed_bfloat16" if config.fit.precision == "bfloat16" else "float32"
     with strategy.scope():
-        model = Captioner(captioner_config(config), len(data.vocabulary))
+        model = Captioner(captioner_config(config), len(data.vocabulary), dtype=policy)
     encoder, resize = model.encoder, config.encoder.resize
     train = open_source(encoder, resize, data.train, places.cache_dir, config.data.mirror)
     dev = open_source(encoder, resize, data.dev, places.cache_dir)
-    report_set_aside(data.train, train, places.run_dir, say)
-    report_set_aside(data.dev, dev, places.run_dir, say)
+    claim(config, data.vocabulary, places.run_dir)
+    report_pictures(data.train, train, places.run_dir, say)
+    report_pictures(data.dev, dev, places.run_dir, say)
     batch_size = config.fit.batch_size
     probe, steps = training_batches(train, data.table, batch_size, config.seed, 0)
     del probe
@@ -103,42 +101,52 @@ def fit(
             shuffle=False,
             verbose=1 if sys.stdout.isatty() else 2,
         )
-    say(
-        f"Best epoch {progress.best_epoch} of {progress.epoch}: "
-        f"{config.fit.monitor} {abs(progress.best_score):.2f}; "
-        f"{progress.seconds / 60:.1f} minutes of training."
-    )
+    if progress.best_score is not None:
+        say(
+            f"Best epoch {progress.best_epoch} of {progress.epoch}: "
+            f"{config.fit.monitor} {abs(progress.best_score):.2f}; "
+            f"{progress.seconds / 60:.1f} minutes of training."
+        )
     return runs.load(places.run_dir)
 
 
-def claim(config: RunConfig, run_dir: Path) -> None:
-    """Make the run's folder, or see that it belongs to this configuration.
+def check_run_dir(config: RunConfig, run_dir: Path) -> None:
+    """See that the run's folder is free, or belongs to this configuration.
 
     Raises:
-        RunError: It belongs to another one; the message names the first key that differs.
+        RunError: It belongs to another one, and the message names the first key that differs; or
+            it is no run.
     """
-    path = run_dir / runs.CONFIG_FILE
-    if path.exists():
-        try:
-            existing = from_dict(RunConfig, json.loads(path.read_text("utf-8")))
-        except ValueError as error:
-            raise runs.RunError(
-                f"{path} is not a configuration of this version: {error}"
-            ) from error
+    if (run_dir / CONFIG_FILE).exists():
+        existing = read_run_config(run_dir)
         if existing != config:
             raise runs.RunError(
                 f"{run_dir} belongs to a run with another configuration: "
                 f"{_first_difference(to_dict(existing), to_dict(config))}. "
                 "Choose another folder with `--run-dir`, or remove this one."
             )
-        return
-    if run_dir.exists() and any(run_dir.iterdir()):
+    elif run_dir.exists() and any(run_dir.iterdir()):
         raise runs.RunError(
-            f"{run_dir} is not empty and not a run: it has no {runs.CONFIG_FILE}. "
+            f"{run_dir} is not empty and not a run: it has no {CONFIG_FILE}. "
             "Choose another folder with `--run-dir`."
         )
+
+
+def claim(config: RunConfig, vocabulary: Vocabulary, run_dir: Path) -> None:
+    """Make the run's folder its own; only now, when data and encoder are known to load.
+
+    Raises:
+        RunError: The run was started with other data: its vocabulary differs.
+    """
     run_dir.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps(to_dict(config), indent=2) + "\n")
+    path = run_dir / runs.VOCABULARY_FILE
+    if path.exists() and runs.read_vocabulary(run_dir) != vocabulary:
+        raise runs.RunError(
+            f"{run_dir} belongs to a run on other data: the words of the training captions differ "
+            f"from {path}. Give it its own `--data-dir`, or choose another `--run-dir`."
+        )
+    vocabulary.save(path)
+    write_atomically(run_dir / CONFIG_FILE, json.dumps(to_dict(config), indent=2) + "\n")
 
 
 def _first_difference(existing: dict, wanted: dict, prefix: str = "") -> str:
@@ -157,7 +165,7 @@ def captioner_config(config: RunConfig) -> CaptionerConfig:
     return CaptionerConfig(**{name: getattr(config, name) for name in names})
 
 
-def load_data(config: RunConfig, places: Places, say: Callable[[str], None] = print) -> Data:
+def load_data(config: RunConfig, places: Places) -> Data:
     """Train and dev splits and the vocabulary, which sees training captions only."""
     options = {"seed": config.data.seed, "limit": config.data.limit}
     train = load_split(config.data.name, "train", places.data_dir, **options)
@@ -171,17 +179,21 @@ def load_data(config: RunConfig, places: Places, say: Callable[[str], None] = pr
     return Data(train, dev, vocabulary, table)
 
 
-def report_set_aside(
+def report_pictures(
     split: Split, source: Source, run_dir: Path, say: Callable[[str], None]
 ) -> None:
-    """Name the pictures that cannot be used in a file, and count them."""
+    """Name the pictures that cannot be used in a file, and count them; count the rotated ones."""
     reasons = dict(split.set_aside)
     reasons |= {split.examples[i].image_id: why for i, why in source.set_aside.items()}
-    if not reasons:
-        return
-    path = run_dir / f"set_aside_{split.name}.json"
-    write_atomically(path, json.dumps(reasons, indent=1, ensure_ascii=False) + "\n")
-    say(f"Warning: {len(reasons)} pictures of the {split.name} split set aside, see {path}.")
+    if reasons:
+        path = run_dir / f"set_aside_{split.name}.json"
+        write_atomically(path, json.dumps(reasons, indent=1, ensure_ascii=False) + "\n")
+        say(f"Warning: {len(reasons)} pictures of the {split.name} split set aside, see {path}.")
+    if source.rotated:
+        say(
+            f"Warning: {len(source.rotated)} pictures of the {split.name} split ask by EXIF to be "
+            "turned; they are read as they are stored."
+        )
 
 
 def compile_model(model: Captioner, config: RunConfig, steps: int) -> None:
@@ -192,7 +204,6 @@ def compile_model(model: Captioner, config: RunConfig, steps: int) -> None:
         clip_norm=config.optimizer.clip_norm,
         seed=config.seed,
         jit_compile=config.fit.jit_compile,
-        steps_per_execution=config.fit.steps_per_execution,
     )
 
 
@@ -261,6 +272,11 @@ def describe(
         f"Data: {config.data.name}, {len(data.train)} pictures with {len(data.table)} captions "
         f"to train on, {len(data.dev)} dev pictures, {len(data.vocabulary)} words."
     )
+    if data.table.dropped or data.table.truncated:
+        say(
+            f"Warning: {data.table.dropped} captions without a word left out, "
+            f"{data.table.truncated} cut to {config.data.max_length} words."
+        )
     height, width = model.encoder.grid
     say(
         f"Encoder: {encoder.name}, {model.encoder.tap}, {height} x {width} x "

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
-from sat_tf.config import AttentionConfig, DecoderConfig, EncoderConfig, SearchConfig
+from sat_tf.config import (
+    CONFIG_FILE,
+    AttentionConfig,
+    DecoderConfig,
+    EncoderConfig,
+    SearchConfig,
+    from_dict,
+)
 
 
 @dataclass(frozen=True)
@@ -69,8 +78,6 @@ class FitConfig:
     """Dev images captioned after each epoch; None for all."""
     pictures: int = 4
     """Dev images whose attention TensorBoard shows after each epoch."""
-    steps_per_execution: int = 1
-    """Steps run in one call of the compiled train step."""
     jit_compile: bool = False
     """Compile the train step with XLA."""
 
@@ -96,13 +103,13 @@ _SCENES = RunConfig(
     recipe="scenes_soft",
     data=DataConfig(name="scenes", min_count=1),
     encoder=EncoderConfig(name="scenes_cnn", trainable=True, image_size=64),
-    decoder=DecoderConfig(embedding_dim=128, attention_dim=128, hidden_dim=256),
+    decoder=DecoderConfig(embedding_dim=128, attention_dim=64, hidden_dim=256),
     attention=AttentionConfig(kind="soft", penalty_weight=0.0),
     search=SearchConfig(beam=5, max_length=25),
     optimizer=OptimizerConfig(
         name="adam", learning_rate=2e-3, schedule="cosine", warmup_epochs=0.2
     ),
-    fit=FitConfig(epochs=4, batch_size=64, patience=4),
+    fit=FitConfig(epochs=3, batch_size=32, patience=3),
 )
 
 _FLICKR8K = RunConfig(
@@ -157,3 +164,18 @@ def recipe(name: str) -> RunConfig:
             f"{', '.join(RECIPES)}, got {name!r}."
         )
     return RECIPES[name]
+
+
+def read_run_config(run_dir: Path) -> RunConfig:
+    """The configuration a run was trained with.
+
+    Raises:
+        ValueError: The folder is not a run, or one of another version.
+    """
+    path = run_dir / CONFIG_FILE
+    if not path.is_file():
+        raise ValueError(f"{run_dir} is not a run: it has no {CONFIG_FILE}.")
+    try:
+        return from_dict(RunConfig, json.loads(path.read_text("utf-8")))
+    except ValueError as error:
+        raise ValueError(f"{path} is not a configuration of this version: {error}") from error

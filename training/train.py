@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -47,6 +48,7 @@ def parse(argv: list[str]) -> Arguments:
         default=default,
         prog="python -m training.train",
         description=f"Train a captioner. Recipes: {', '.join(RECIPES)}.",
+        config=(tyro.conf.FlagConversionOff,),  # --data.mirror True, like every other key
     )
 
 
@@ -63,6 +65,8 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: Arguments) -> int:
     """Train, then evaluate the best checkpoint on dev."""
     # TensorFlow takes seconds to load: a wrong flag is answered before.
+    import tensorflow as tf
+
     from training.evaluate import evaluate_run
     from training.fit import Places, fit
     from training.strategies import make_strategy
@@ -73,7 +77,12 @@ def run(arguments: Arguments) -> int:
         arguments.cache_dir or default_cache_dir(),
         arguments.data_dir,
     )
-    captioner = fit(config, places, make_strategy(arguments.strategy))
+    warnings.formatwarning = lambda message, *_: f"Warning: {message}\n"
+    try:
+        captioner = fit(config, places, make_strategy(arguments.strategy))
+    except tf.errors.OpError as error:
+        # A file that vanished, say: the reader's own words are in the middle of TensorFlow's.
+        raise OSError(f"training stopped: {error.message}") from error
     evaluate_run(captioner, config, places)
     return 0
 

@@ -46,14 +46,16 @@ class BahdanauAttention(keras.layers.Layer):
                 f"integer, got {attention_dim}."
             )
         self.attention_dim = attention_dim
-        self.key_projection = keras.layers.Dense(attention_dim, name="key_projection")
+        policy = self.dtype_policy
+        self.key_projection = keras.layers.Dense(attention_dim, dtype=policy, name="key_projection")
         self.query_projection = keras.layers.Dense(
-            attention_dim, use_bias=False, name="query_projection"
+            attention_dim, use_bias=False, dtype=policy, name="query_projection"
         )
 
-    def build(self, hidden_shape, keys_shape=None) -> None:
-        """Make `v` and the query's weights; `keys` makes its own on first use."""
-        self.query_projection.build(hidden_shape)
+    def build(self, hidden_dim: int, annotation_dim: int) -> None:
+        """Make the weights for states of width N and annotations of width D."""
+        self.query_projection.build((None, hidden_dim))
+        self.key_projection.build((None, annotation_dim))
         self.score_vector = self.add_weight(
             name="score_vector", shape=(self.attention_dim,), initializer=_fan_in_uniform
         )
@@ -67,8 +69,8 @@ class BahdanauAttention(keras.layers.Layer):
         """Equation 4; the dot product with `v` is summed in float32."""
         query = by_picture(self.query_projection(hidden), keys)
         activation = tf.tanh(keys[:, tf.newaxis] + query[:, :, tf.newaxis])
-        vector = tf.cast(self.score_vector, activation.dtype)
-        scores = tf.cast(tf.linalg.matvec(activation, vector), tf.float32)
+        vector = tf.cast(self.score_vector, tf.float32)
+        scores = tf.linalg.matvec(tf.cast(activation, tf.float32), vector)
         return tf.reshape(scores, [-1, tf.shape(keys)[1]])
 
     def get_config(self) -> dict:

@@ -49,15 +49,18 @@ class AttentionLSTMCell(keras.layers.Layer):
 
     def __init__(self, hidden_dim: int, **kwargs) -> None:
         super().__init__(**kwargs)
-        self.hidden_dim = hidden_dim
-        self.word_projection = keras.layers.Dense(4 * hidden_dim, name="word_projection")
+        self.hidden_dim, policy = hidden_dim, self.dtype_policy
+        self.word_projection = keras.layers.Dense(
+            4 * hidden_dim, dtype=policy, name="word_projection"
+        )
         self.context_projection = keras.layers.Dense(
-            4 * hidden_dim, use_bias=False, name="context_projection"
+            4 * hidden_dim, use_bias=False, dtype=policy, name="context_projection"
         )
         self.recurrent_projection = keras.layers.Dense(
             4 * hidden_dim,
             use_bias=False,
             kernel_initializer=_OrthogonalGates(),
+            dtype=policy,
             name="recurrent_projection",
         )
 
@@ -125,8 +128,12 @@ class InitialState(keras.layers.Layer):
 
     def _mlp(self, name: str) -> list[keras.layers.Layer]:
         # The widths of the ReLU layers are known at build: they are those of the annotations.
-        relu = [_SquareDense(name=f"{name}_{index}") for index in range(self.layers - 1)]
-        return [*relu, keras.layers.Dense(self.hidden_dim, "tanh", name=f"{name}_out")]
+        policy = self.dtype_policy
+        relu = [
+            _SquareDense(dtype=policy, name=f"{name}_{index}") for index in range(self.layers - 1)
+        ]
+        out = keras.layers.Dense(self.hidden_dim, "tanh", dtype=policy, name=f"{name}_out")
+        return [*relu, out]
 
     def build(self, shape) -> None:
         """Make the weights for annotations of width `shape[-1]`."""
@@ -136,7 +143,7 @@ class InitialState(keras.layers.Layer):
 
     def call(self, mean_annotation: tf.Tensor, seed: tf.Tensor | None = None) -> State:
         """Both MLPs."""
-        hidden = self._apply(self.hidden_mlp, mean_annotation, seed, salt=0)
+        hidden = self._apply(self.hidden_mlp, mean_annotation, seed, salt=200)
         memory = self._apply(self.memory_mlp, mean_annotation, seed, salt=100)
         return State(hidden, tf.cast(memory, tf.float32))
 
@@ -161,7 +168,7 @@ class _SquareDense(keras.layers.Layer):
     """ReLU layer as wide as its input."""
 
     def build(self, shape) -> None:
-        self.dense = keras.layers.Dense(shape[-1], "relu")
+        self.dense = keras.layers.Dense(shape[-1], "relu", dtype=self.dtype_policy)
         self.dense.build(shape)
         self.built = True
 
@@ -212,11 +219,16 @@ class DeepOutput(keras.layers.Layer):
         self.vocabulary_size, self.embedding_dim = vocabulary_size, embedding_dim
         self.previous_word, self.context, self.tanh = previous_word, context, tanh
         self.hidden_dropout, self.dropout = hidden_dropout, dropout
-        self.hidden_projection = keras.layers.Dense(embedding_dim, name="hidden_projection")
-        self.context_projection = keras.layers.Dense(
-            embedding_dim, use_bias=False, name="context_projection"
+        policy = self.dtype_policy
+        self.hidden_projection = keras.layers.Dense(
+            embedding_dim, dtype=policy, name="hidden_projection"
         )
-        self.word_projection = keras.layers.Dense(vocabulary_size, name="word_projection")
+        self.context_projection = keras.layers.Dense(
+            embedding_dim, use_bias=False, dtype=policy, name="context_projection"
+        )
+        self.word_projection = keras.layers.Dense(
+            vocabulary_size, dtype=policy, name="word_projection"
+        )
 
     def build(self, hidden_dim: int, annotation_dim: int) -> None:
         """Make the weights for states of width N and contexts of width D."""
@@ -234,14 +246,14 @@ class DeepOutput(keras.layers.Layer):
         seed: tf.Tensor | None = None,
     ) -> tf.Tensor:
         """Equation 7 with the switches of the constructor."""
-        outputs = self.hidden_projection(dropout(hidden, self.hidden_dropout, seed, 0))
+        outputs = self.hidden_projection(dropout(hidden, self.hidden_dropout, seed, 3))
         if self.context:
             outputs += self.context_projection(context)
         if self.previous_word:
             outputs += tf.cast(embeddings, outputs.dtype)
         if self.tanh:
             outputs = tf.tanh(outputs)
-        outputs = dropout(outputs, self.dropout, seed, 1)
+        outputs = dropout(outputs, self.dropout, seed, 4)
         return tf.cast(self.word_projection(outputs), tf.float32)
 
     def get_config(self) -> dict:

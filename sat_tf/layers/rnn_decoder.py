@@ -116,16 +116,14 @@ class RNNDecoder(keras.layers.Layer):
         self.gate = keras.layers.Dense(1, dtype=policy, name="gate") if config.gate else None
 
     def _build_parts(self, config: DecoderConfig) -> None:
-        hidden_shape = (None, config.hidden_dim)
         self.embedding.build((None, None))
         self.initial_state.build((None, self.annotation_dim))
         self.cell.build(config.embedding_dim, self.annotation_dim)
         self.deep_output.build(config.hidden_dim, self.annotation_dim)
         if self.attention is not None:
-            self.attention.build(hidden_shape)
-            self.attention.key_projection.build((None, None, self.annotation_dim))
+            self.attention.build(config.hidden_dim, self.annotation_dim)
         if self.gate is not None:
-            self.gate.build(hidden_shape)
+            self.gate.build((None, config.hidden_dim))
 
     def look_once(
         self, annotations: tf.Tensor, seed: tf.Tensor | None = None
@@ -193,7 +191,10 @@ class RNNDecoder(keras.layers.Layer):
         Returns:
             A `Taught`.
         """
-        noise = seed if training else None
+        noise = None
+        if training and seed is not None:
+            # Steps fold their time, 0 or more, into the seed: dropout shares no draw with them.
+            noise = tf.random.experimental.stateless_fold_in(seed, -1)
         picture, state = self.look_once(annotations, noise)
         embeddings = dropout(self.embedding(words), self.config.embedding_dropout, noise, 2)
         seed = tf.zeros([2], tf.int32) if seed is None else seed

@@ -55,7 +55,8 @@ def unroll(
 def step_seeds(seed: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
     """One stateless seed a step, `[T, 2]`, from one seed `[2]`.
 
-    Drawn outside the loop so that a step's random numbers depend on its time alone.
+    Drawn outside the loop so that a step's random numbers depend on its time alone: the seeds of
+    the first steps are the same however many follow.
     """
-    counter = tf.range(steps, dtype=tf.int32)
-    return tf.map_fn(lambda index: tf.random.experimental.stateless_fold_in(seed, index), counter)
+    limits = {"minval": None, "maxval": None}
+    return tf.random.stateless_uniform([steps, 2], seed, dtype=tf.int32, **limits, alg="philox")

@@ -32,6 +32,8 @@ class Captioner(keras.Model):
         config: `CaptionerConfig`, or its dictionary.
         vocabulary_size: Words, the four special tokens included.
         load_encoder_weights: False when the weights are restored from a run.
+        **kwargs: For Keras; a `dtype` policy is the decoder's and that of an encoder which is
+            trained. A frozen encoder stays in float32: its annotations are computed once.
 
     Call arguments:
         batch: `tokens` int32 `[B, T + 1]` from <start> to <end>, padded with 0, and either
@@ -55,13 +57,23 @@ class Captioner(keras.Model):
         if isinstance(config, dict):
             config = configs.from_dict(configs.CaptionerConfig, config)
         self.config, self.vocabulary_size = config, vocabulary_size
-        self.encoder = _make_encoder(config.encoder, load_encoder_weights)
+        policy = self.dtype_policy
+        self.encoder = Encoder(
+            config.encoder.name,
+            config.encoder.image_size,
+            tap=config.encoder.layer,
+            weights=config.encoder.weights if load_encoder_weights else None,
+            trainable=config.encoder.trainable,
+            dtype=policy if config.encoder.trainable else "float32",
+            name="encoder",
+        )
         attention = config.attention
         self.decoder = RNNDecoder(
             vocabulary_size,
             self.encoder.annotation_dim,
             attends=attention.kind != "none",
             config=config.decoder,
+            dtype=policy,
             name="decoder",
         )
         self.baseline = (
@@ -123,7 +135,9 @@ class Captioner(keras.Model):
         """One step of gradient descent; Keras compiles it and runs it on every replica."""
         seed = self._step_seed()
         draw, switch = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
-        expectation = self.objective.draw_expectation(switch, tf.shape(batch["tokens"])[0])
+        size = tf.shape(batch["tokens"])[0]
+        captions = _global_captions(size)
+        expectation = self.objective.draw_expectation(switch, size)
         with tf.GradientTape() as tape:
             taught = self(
                 batch,
@@ -132,15 +146,19 @@ class Captioner(keras.Model):
                 seed=draw,
                 use_expectation=expectation,
             )
-            terms = self.objective(taught, batch["tokens"][:, 1:], expectation, self.baseline)
-            # Replicas' gradients are added up: each counts by its share of the captions.
-            loss = terms.loss * _batch_share(tf.shape(batch["tokens"])[0])
+            terms = self.objective(
+                taught, batch["tokens"][:, 1:], expectation, self.baseline, captions
+            )
+            # Replicas' gradients are added up: each counts by its share of the captions. A
+            # replica without any has a mean over nothing, NaN, and counts for nothing.
+            share = tf.cast(size, tf.float32) / captions
+            loss = tf.math.multiply_no_nan(terms.loss, share)
             scaled_loss = self.optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled_loss, self.trainable_variables)
         self._apply_gradients(gradients)
         if self.baseline is not None:
             self.baseline.update(_global_mean(terms.returns))
-        return self._track(terms, tf.shape(batch["tokens"])[0])
+        return self._track(terms, size)
 
     def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         """Negative log-likelihood of the captions, teacher-forced, nats a token."""
@@ -150,7 +168,7 @@ class Captioner(keras.Model):
         nll = -tf.reduce_sum(word_log_likelihood(taught.logits, targets, mask))
         words = tf.reduce_sum(mask)
         tracker = self._trackers.values["nll"]
-        tracker.update_state(nll / words, words)
+        tracker.update_state(tf.math.divide_no_nan(nll, words), words)
         return {"nll": tracker.result()}
 
     def search(
@@ -232,7 +250,7 @@ class Captioner(keras.Model):
     def _track(self, terms: Terms, size: tf.Tensor) -> dict[str, tf.Tensor]:
         trackers = self._trackers.values
         for name, (value, weight) in terms.logs(tf.cast(size, tf.float32)).items():
-            trackers[name].update_state(value, weight)
+            trackers[name].update_state(tf.where(weight > 0.0, value, 0.0), weight)
         return {name: tracker.result() for name, tracker in trackers.items()}
 
     @property
@@ -256,24 +274,13 @@ class _Untracked:
     values: dict[str, keras.metrics.Mean]
 
 
-def _make_encoder(config: configs.EncoderConfig, load_weights: bool) -> Encoder:
-    return Encoder(
-        config.name,
-        config.image_size,
-        tap=config.layer,
-        weights=config.weights if load_weights else None,
-        trainable=config.trainable,
-        name="encoder",
-    )
-
-
-def _batch_share(size: tf.Tensor) -> tf.Tensor:
-    """This replica's share of the captions of the global batch; holds for uneven batches."""
+def _global_captions(size: tf.Tensor) -> tf.Tensor:
+    """Captions of the batches of all replicas, which may be uneven; float32."""
     context = tf.distribute.get_replica_context()
     size = tf.cast(size, tf.float32)
     if context.num_replicas_in_sync == 1:
-        return tf.ones([])
-    return size / context.all_reduce(tf.distribute.ReduceOp.SUM, size)
+        return size
+    return context.all_reduce(tf.distribute.ReduceOp.SUM, size)
 
 
 def _global_mean(values: tf.Tensor) -> tf.Tensor:

@@ -115,6 +115,8 @@ class CaptionObjective:
 
     def describe(self, batch_size: int) -> dict[str, float | str]:
         """The effective lambdas, for the start of a run."""
+        if self.attention.kind == "none":
+            return {}
         if not self.hard:
             return {"doubly stochastic lambda a caption": self.penalty_weight}
         weights = self.weights(float(batch_size))
@@ -136,6 +138,7 @@ class CaptionObjective:
         targets: tf.Tensor,
         expectation: tf.Tensor | None = None,
         baseline: MovingAverageBaseline | None = None,
+        captions: tf.Tensor | None = None,
     ) -> Terms:
         """Loss and logs of one batch.
 
@@ -144,6 +147,7 @@ class CaptionObjective:
             targets: int32 `[B, T]`, the words to predict, ending with <end>, padded with 0.
             expectation: bool `[B]`, from `draw_expectation`.
             baseline: Hard attention's.
+            captions: Captions of the whole batch, other replicas' included; None for B.
 
         Returns:
             `Terms`.
@@ -160,7 +164,11 @@ class CaptionObjective:
         }
         caption_means = {}
         if self.hard:
-            loss = self._stochastic(taught, task, log_lik, mask, expectation, returns, baseline)
+            size = tf.cast(tf.shape(mask)[0], tf.float32) if captions is None else captions
+            rollout = _rollout(taught, task, log_lik, mask, expectation)
+            loss = stochastic_loss(
+                rollout, returns[tf.newaxis, :, tf.newaxis], baseline.value, self.weights(size)
+            )
             caption_means |= _reward_logs(returns, baseline)
         else:
             loss = -tf.reduce_mean(tf.reduce_sum(task, axis=-1))
@@ -179,17 +187,17 @@ class CaptionObjective:
         returns = whole_return(log_lik)[:, 0]
         return returns / tf.reduce_sum(mask, axis=-1) if self.preset.reward_per_word else returns
 
-    def _stochastic(self, taught, task, log_lik, mask, expectation, returns, baseline):
-        drawn = mask * tf.cast(~expectation, tf.float32)[:, tf.newaxis]
-        rollout = Rollout(
-            log_prob=taught.log_prob[tf.newaxis],
-            entropy=(mask * attention_entropy(taught.alignment_scores))[tf.newaxis],
-            log_lik=task[tf.newaxis],
-            reward=tf.stop_gradient(log_lik)[tf.newaxis],
-            mask=drawn[tf.newaxis],
-        )
-        weights = self.weights(tf.cast(tf.shape(mask)[0], tf.float32))
-        return stochastic_loss(rollout, returns[tf.newaxis, :, tf.newaxis], baseline.value, weights)
+
+def _rollout(taught, task, log_lik, mask, expectation) -> Rollout:
+    """One sample a caption, as the estimators take it."""
+    drawn = mask * tf.cast(~expectation, tf.float32)[:, tf.newaxis]
+    return Rollout(
+        log_prob=taught.log_prob[tf.newaxis],
+        entropy=(mask * attention_entropy(taught.alignment_scores))[tf.newaxis],
+        log_lik=task[tf.newaxis],
+        reward=tf.stop_gradient(log_lik)[tf.newaxis],
+        mask=drawn[tf.newaxis],
+    )
 
 
 def word_mask(targets: tf.Tensor) -> tf.Tensor:

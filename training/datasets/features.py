@@ -92,7 +92,7 @@ class FeatureStore:
         if encoder.trainable:
             raise ValueError(
                 "Received an invalid value for argument `encoder`: the feature store expects a "
-                "frozen encoder (`--encoder.trainable false`), got one that is trained."
+                "frozen encoder (`--encoder.trainable False`), got one that is trained."
             )
         identity = fingerprint(encoder, examples, resize, mirrored, shard_size)
         path = Path(cache_dir) / "features" / identity[:16]

@@ -29,6 +29,8 @@ class Source(Protocol):
     """Whether it has mirrored views."""
     set_aside: dict[int, str]
     """Examples that cannot be read, index -> reason."""
+    rotated: list[int]
+    """Files whose EXIF asks for a turn; they are read as they are stored."""
     spec: tf.TensorSpec
     """Of a batch."""
 
@@ -45,6 +47,7 @@ class AnnotationSource:
     def __init__(self, store: FeatureStore) -> None:
         self._store = store
         self.mirrored, self.set_aside = store.mirrored, store.set_aside
+        self.rotated = store.rotated
         height, width = store.grid
         self.spec = tf.TensorSpec([None, height * width, store.annotation_dim], tf.float16)
 
@@ -68,6 +71,7 @@ class ImageSource:
         self._examples, self._size, self._resize = examples, size, resize
         self.mirrored = mirrored
         self.set_aside: dict[int, str] = {}
+        self.rotated: list[int] = []
         self.spec = tf.TensorSpec([None, size, size, 3], tf.uint8)
         self._pool = ThreadPoolExecutor(_READERS)
         self._drawn = _drawn_pictures(examples, size)
@@ -89,17 +93,23 @@ class ImageSource:
         if isinstance(picture, np.ndarray):
             pixels = images.resize(picture, self._size, self._resize)
         else:
-            content = picture if isinstance(picture, bytes) else Path(picture).read_bytes()
-            pixels = images.load(content, self._size, self._resize)
+            pixels = images.load(_content(picture), self._size, self._resize)
         return np.round(pixels.numpy()).astype(np.uint8)
 
     def _check(self, index: int) -> None:
         try:
             self._load(index)
+            picture = self._examples[index].image
+            if not isinstance(picture, np.ndarray) and images.is_rotated(_content(picture)):
+                self.rotated.append(index)
         except OSError as error:
             self.set_aside[index] = f"cannot be read: {error.strerror or error}"
         except (tf.errors.OpError, ValueError) as error:
             self.set_aside[index] = images.read_error(error)
+
+
+def _content(picture: Path | bytes) -> bytes:
+    return picture if isinstance(picture, bytes) else Path(picture).read_bytes()
 
 
 def _drawn_pictures(examples: tuple[Example, ...], size: int) -> np.ndarray | None:

@@ -1,0 +1,224 @@
+"""Alignment scores, alpha and the two ways of choosing a location, against plain NumPy."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sat_tf.layers.attention import (
+    BahdanauAttention,
+    attention_entropy,
+    context_vector,
+    glance,
+    multinoulli,
+)
+
+B, G, L, D, A, N = 3, 2, 5, 4, 6, 7
+SEED = tf.constant([1, 2])
+
+
+def softmax(scores):
+    scores = np.exp(scores - scores.max(-1, keepdims=True))
+    return scores / scores.sum(-1, keepdims=True)
+
+
+def random(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+@pytest.fixture
+def attention():
+    layer = BahdanauAttention(A)
+    layer.build(N, D)
+    layer.set_weights([random(*w.shape, seed=i) for i, w in enumerate(layer.weights)])
+    return layer
+
+
+def equation_4(layer, annotations, hidden):
+    """`v . tanh(W_a a_i + W_h h + b)`, location by location."""
+    key, bias = (w.numpy() for w in layer.key_projection.weights)
+    (query,) = (w.numpy() for w in layer.query_projection.weights)
+    scores = np.zeros([len(annotations), L])
+    for b, i in np.ndindex(scores.shape):
+        inside = annotations[b, i] @ key + hidden[b] @ query + bias
+        scores[b, i] = np.tanh(inside) @ layer.score_vector.numpy()
+    return scores
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "graph"])
+def test_alignment_scores_are_equation_4(attention, wrap):
+    annotations, hidden = random(B, L, D), random(B, N, seed=9)
+    got = wrap(lambda a, h: attention(h, attention.keys(a)))(annotations, hidden)
+    np.testing.assert_allclose(got, equation_4(attention, annotations, hidden), rtol=1e-4)
+    assert got.dtype == tf.float32
+
+
+def test_rows_of_one_picture_share_its_keys(attention):
+    annotations, hidden = random(B, L, D), random(B * G, N, seed=9)
+    got = attention(hidden, attention.keys(annotations))
+    expected = equation_4(attention, np.repeat(annotations, G, axis=0), hidden)
+    np.testing.assert_allclose(got, expected, rtol=1e-4)
+
+
+def test_alpha_depends_on_the_hidden_state(attention):
+    annotations = np.repeat(random(1, L, D), 2, axis=0)
+    hidden = random(2, N, seed=9)
+    keys = attention.keys(annotations)
+    alpha = glance(attention(hidden, keys)).alpha.numpy()
+    assert np.abs(alpha[0] - alpha[1]).max() > 1e-2
+    # The known mistake, the hidden term outside the tanh: it cancels in the softmax.
+    query = hidden @ attention.query_projection.kernel.numpy()
+    vector = attention.score_vector.numpy()
+    wrong = softmax(np.tanh(keys) @ vector + (query @ vector)[:, None])
+    np.testing.assert_allclose(wrong[0], wrong[1], rtol=1e-5)
+
+
+def test_the_hidden_state_gets_a_gradient_through_alpha(attention):
+    hidden = tf.constant(random(B, N, seed=9))
+    with tf.GradientTape() as tape:
+        tape.watch(hidden)
+        chosen = glance(attention(hidden, attention.keys(random(B, L, D))))
+        loss = tf.reduce_sum(chosen.alpha * random(B, L, seed=3))
+    assert np.abs(tape.gradient(loss, hidden)).max() > 1e-3
+
+
+def test_an_attention_dim_below_one_is_an_error():
+    with pytest.raises(ValueError, match="`attention_dim`: expected a positive integer, got 0"):
+        BahdanauAttention(0)
+
+
+def test_attention_comes_back_from_its_configuration(attention):
+    name = keras.saving.get_registered_name(BahdanauAttention)
+    copy = keras.saving.get_registered_object(name).from_config(attention.get_config())
+    annotations, hidden = random(B, L, D), random(B, N, seed=9)
+    copy.build(N, D)
+    copy.set_weights(attention.get_weights())
+    expected = attention(hidden, attention.keys(annotations))
+    np.testing.assert_array_equal(copy(hidden, copy.keys(annotations)), expected)
+
+
+@pytest.mark.parametrize("selection", ["expectation", "sample", "argmax"])
+def test_alpha_is_equation_5_and_sums_to_one(selection):
+    scores = 5.0 * random(B, L)
+    alpha = tf.function(lambda s: glance(s, selection, SEED).alpha)(scores)
+    np.testing.assert_allclose(alpha, softmax(scores), rtol=1e-5)
+    np.testing.assert_allclose(np.sum(alpha, axis=-1), np.ones(B), rtol=1e-6)
+
+
+def test_the_expectation_is_weighted_by_alpha_and_draws_nothing():
+    chosen = glance(random(B, L))
+    np.testing.assert_array_equal(chosen.weights, chosen.alpha)
+    np.testing.assert_array_equal(chosen.log_prob, np.zeros(B))
+
+
+def test_the_arg_max_is_a_one_hot_of_the_greatest_alpha():
+    scores = random(B, L)
+    chosen = glance(scores, "argmax")
+    np.testing.assert_array_equal(chosen.weights, np.eye(L)[scores.argmax(-1)])
+    np.testing.assert_array_equal(chosen.log_prob, np.zeros(B))
+
+
+def test_the_context_is_equation_13_with_alpha_and_equation_9_with_a_one_hot():
+    annotations, alpha = random(B, L, D), softmax(random(B, L, seed=1))
+    expected = np.zeros([B, D])
+    for b, i in np.ndindex(B, L):
+        expected[b] += alpha[b, i] * annotations[b, i]
+    np.testing.assert_allclose(context_vector(annotations, alpha), expected, rtol=1e-4, atol=1e-6)
+    locations = np.array([4, 0, 2])
+    one_hot = np.eye(L, dtype=np.float32)[locations]
+    np.testing.assert_array_equal(
+        context_vector(annotations, one_hot), annotations[np.arange(B), locations]
+    )
+
+
+def test_the_context_of_rows_of_one_picture_reads_that_picture():
+    annotations, weights = random(B, L, D), random(B * G, L, seed=1)
+    expected = np.einsum("bl,bld->bd", weights, np.repeat(annotations, G, axis=0))
+    np.testing.assert_allclose(context_vector(annotations, weights), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_samples_come_from_a_one_hot_categorical():
+    import tensorflow_probability as tfp
+
+    distribution = multinoulli(tf.constant(random(B, L)))
+    assert isinstance(distribution, tfp.distributions.OneHotCategorical)
+    assert distribution.dtype == tf.float32
+    chosen = glance(random(B, L), "sample", SEED)
+    assert chosen.weights.dtype == tf.float32
+    np.testing.assert_array_equal(np.sort(chosen.weights, axis=-1)[:, :-1], 0.0)
+    np.testing.assert_array_equal(np.max(chosen.weights, axis=-1), 1.0)
+    drawn = np.argmax(chosen.weights, axis=-1)
+    expected = np.log(softmax(random(B, L)))[np.arange(B), drawn]
+    np.testing.assert_allclose(chosen.log_prob, expected, rtol=1e-5)
+
+
+def test_frequencies_of_samples_match_alpha():
+    scores, rows = random(1, L), 20_000
+    chosen = glance(np.repeat(scores, rows, axis=0), "sample", SEED)
+    alpha = softmax(scores)[0]
+    error = np.abs(np.mean(chosen.weights, axis=0) - alpha)
+    assert np.all(error < 4.0 * np.sqrt(alpha * (1 - alpha) / rows)), (error, alpha)
+
+
+def test_samples_are_fixed_by_the_seed():
+    scores = np.zeros([50, L], np.float32)
+    draw = tf.function(lambda seed: glance(scores, "sample", seed).weights)
+    once, again = glance(scores, "sample", SEED).weights, draw(SEED)
+    np.testing.assert_array_equal(once, again)
+    assert np.any(draw(tf.constant([1, 3])).numpy() != once.numpy())
+
+
+@pytest.mark.parametrize("selection", ["sample", "argmax"])
+def test_no_gradient_flows_through_a_one_hot(selection):
+    scores = tf.constant(random(B, L))
+    with tf.GradientTape() as tape:
+        tape.watch(scores)
+        loss = tf.reduce_sum(glance(scores, selection, SEED).weights * random(B, L, seed=3))
+    assert tape.gradient(loss, scores) is None
+
+
+def test_the_score_is_the_sample_less_alpha():
+    scores = tf.constant(random(B, L))
+    with tf.GradientTape() as tape:
+        tape.watch(scores)
+        chosen = glance(scores, "sample", SEED)
+        total = tf.reduce_sum(chosen.log_prob)
+    expected = chosen.weights.numpy() - softmax(scores.numpy())
+    np.testing.assert_allclose(tape.gradient(total, scores), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_rows_switched_to_the_expectation_take_alpha_and_draw_nothing():
+    scores = tf.constant(random(4, L))
+    switch = tf.constant([True, False, True, False])
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(scores)
+        chosen = glance(scores, "sample", SEED, switch)
+        context = tf.reduce_sum(chosen.weights * random(4, L, seed=3))
+        log_prob = tf.reduce_sum(chosen.log_prob)
+    drawn = glance(scores, "sample", SEED)
+    expected = np.where(switch.numpy()[:, None], softmax(scores.numpy()), drawn.weights)
+    np.testing.assert_allclose(chosen.weights, expected, rtol=1e-5)
+    np.testing.assert_array_equal(chosen.log_prob, np.where(switch, 0.0, drawn.log_prob))
+    # The context teaches alpha where it is used, the score where a location was drawn.
+    through_context = np.abs(tape.gradient(context, scores)).sum(-1)
+    through_score = np.abs(tape.gradient(log_prob, scores)).sum(-1)
+    np.testing.assert_array_equal(through_context > 0, switch)
+    np.testing.assert_array_equal(through_score > 0, ~switch.numpy())
+
+
+def test_entropy_of_alpha():
+    scores = random(B, 2, L)
+    alpha = softmax(scores)
+    expected = -(alpha * np.log(alpha)).sum(-1)
+    np.testing.assert_allclose(attention_entropy(scores), expected, rtol=1e-5)
+
+
+def test_entropy_and_its_gradient_are_finite_when_alpha_vanishes():
+    scores = tf.constant([[0.0, 300.0, -300.0]])
+    with tf.GradientTape() as tape:
+        tape.watch(scores)
+        entropy = attention_entropy(scores)
+    np.testing.assert_allclose(entropy, [0.0], atol=1e-6)
+    assert np.all(np.isfinite(tape.gradient(entropy, scores)))

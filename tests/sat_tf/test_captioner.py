@@ -1,0 +1,426 @@
+"""The captioner: one step of training, search against teacher forcing, replicas, precision."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sat_tf.config import (
+    AttentionConfig,
+    CaptionerConfig,
+    DecoderConfig,
+    EncoderConfig,
+    SearchConfig,
+)
+from sat_tf.models.captioner import Captioner
+from sat_tf.vocabulary import END, PAD, START, UNK
+
+SIDE, L, D, VOCABULARY = 16, 4, 128, 9
+SIZES = {"embedding_dim": 6, "attention_dim": 7, "hidden_dim": 8}
+KINDS = ("soft", "hard", "none")
+
+
+def make_config(kind="soft", trainable=False, decoder=None, **attention):
+    return CaptionerConfig(
+        EncoderConfig("scenes_cnn", image_size=SIDE, trainable=trainable),
+        DecoderConfig(**SIZES, **(decoder or {})),
+        AttentionConfig(kind, **attention),
+        SearchConfig(beam=3, max_length=5),
+    )
+
+
+def make_model(kind="soft", seed=0, **options):
+    keras.utils.set_random_seed(seed)
+    return Captioner(make_config(kind, **options), VOCABULARY)
+
+
+def randomise(model, scale=0.5):
+    """A decoder whose captions differ: wide weights, biases too."""
+    rng = np.random.default_rng(5)
+    decoder = model.decoder
+    decoder.set_weights([scale * rng.normal(size=w.shape) for w in decoder.weights])
+    return model
+
+
+def make_batch(captions=4, inputs="annotations", seed=0):
+    """Captions of 1 to 4 words, a word or two of them its picture's own."""
+    rng = np.random.default_rng(seed)
+    tokens = np.full([captions, 6], PAD, np.int32)
+    for row, length in enumerate(rng.integers(1, 5, captions)):
+        words = rng.integers(UNK + 1, VOCABULARY, length)
+        tokens[row, : length + 2] = [START, *words, END]
+    shape = {"annotations": [L, D], "images": [SIDE, SIDE, 3]}[inputs]
+    values = rng.uniform(0, 2 if inputs == "annotations" else 255, [captions, *shape])
+    return {"tokens": tokens, inputs: values.astype(np.float32)}
+
+
+def as_dataset(batch, size):
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 1
+    return tf.data.Dataset.from_tensor_slices(batch).batch(size).with_options(options)
+
+
+def compile_model(model, rate=1e-2, **options):
+    model.compile(optimizer=keras.optimizers.Adam(rate), jit_compile=False, **options)
+    return model
+
+
+class Losses(keras.callbacks.Callback):
+    """The running means after every batch."""
+
+    def on_train_begin(self, logs=None):
+        self.logs = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.logs.append({name: float(value) for name, value in logs.items()})
+
+
+def fit(model, batch, size=None, epochs=1):
+    losses = Losses()
+    data = as_dataset(batch, size or len(batch["tokens"]))
+    model.fit(data, epochs=epochs, verbose=0, shuffle=False, callbacks=[losses])
+    return losses.logs
+
+
+# --- training ---
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_few_captions_are_learned_by_heart(kind):
+    model = compile_model(make_model(kind), 2e-2, clip_norm=5.0, label_smoothing=0.01)
+    before = model.get_weights()
+    logs = fit(model, make_batch(), epochs=40)
+    assert set(logs[0]) == {"gradient_norm", *model.objective.log_names}
+    assert all(np.isfinite(list(entry.values())).all() for entry in logs)
+    assert logs[-1]["nll"] < 0.5 * logs[0]["nll"]
+    assert logs[-1]["loss"] < logs[0]["loss"]
+    moved = [np.any(a != b) for a, b in zip(before, model.get_weights(), strict=True)]
+    names = [w.path for w in model.weights]
+    still = {name for name, change in zip(names, moved, strict=True) if not change}
+    assert all("scenes_cnn" in name or "conv" in name for name in still), still
+    if kind == "hard":
+        # It has followed the returns, which rise from one batch to the next.
+        assert logs[-1]["reward"] > logs[1]["baseline"]
+        assert logs[1]["baseline"] < float(model.baseline.value) < 0.0
+
+
+def test_evaluation_gives_the_likelihood_a_token():
+    model = compile_model(randomise(make_model(decoder={"output_dropout": 0.5})))
+    batch = make_batch(5)
+    got = model.evaluate(as_dataset(batch, 2), verbose=0, return_dict=True)["nll"]
+    log_prob = tf.nn.log_softmax(model(batch).logits).numpy()
+    targets = batch["tokens"][:, 1:]
+    picked = np.take_along_axis(log_prob, targets[..., None], -1)[..., 0]
+    np.testing.assert_allclose(got, -picked[targets != PAD].mean(), rtol=1e-5)
+
+
+def test_training_is_fixed_by_its_seed():
+    def losses(seed):
+        model = make_model("hard", decoder={"output_dropout": 0.5})
+        model.compile(optimizer="adam", jit_compile=False, run_eagerly=True, seed=seed)
+        return fit(model, make_batch(2))
+
+    once = losses(1)
+    assert once == losses(1)
+    assert once != losses(2)
+
+
+def test_a_gradient_longer_than_clip_norm_is_cut_to_it():
+    def moved(clip_norm):
+        model = randomise(make_model())
+        before = model.get_weights()
+        model.compile(
+            optimizer=keras.optimizers.SGD(1.0),
+            jit_compile=False,
+            run_eagerly=True,
+            clip_norm=clip_norm,
+        )
+        (logs,) = fit(model, make_batch())
+        change = [a - b for a, b in zip(before, model.get_weights(), strict=True)]
+        return np.sqrt(sum((part**2).sum() for part in change)), logs["gradient_norm"]
+
+    free, norm = moved(0.0)
+    np.testing.assert_allclose(free, norm, rtol=1e-3)
+    assert free > 0.1
+    clipped, reported = moved(0.1)
+    np.testing.assert_allclose(clipped, 0.1, rtol=1e-3)
+    np.testing.assert_allclose(reported, norm, rtol=1e-4)
+
+
+@pytest.mark.parametrize("trainable", [False, True])
+def test_only_a_trainable_encoder_learns_from_images(trainable):
+    model = make_model(trainable=trainable)
+    model.compile(optimizer="adam", jit_compile=False, run_eagerly=True)
+    encoder = [w.numpy() for w in model.encoder.weights]
+    decoder = [w.numpy() for w in model.decoder.weights]
+    fit(model, make_batch(inputs="images"))
+    changed = [np.any(a != b.numpy()) for a, b in zip(encoder, model.encoder.weights, strict=True)]
+    assert len(changed) == 10
+    assert changed == [trainable] * len(changed)
+    assert any(np.any(a != b.numpy()) for a, b in zip(decoder, model.decoder.weights, strict=True))
+    assert bool(model.encoder.trainable_variables) == trainable
+
+
+def test_images_and_their_annotations_give_the_same_answer():
+    model = randomise(make_model())
+    images = make_batch(inputs="images")
+    stored = {"tokens": images["tokens"], "annotations": model.encoder(images["images"])}
+    np.testing.assert_allclose(model(images).logits, model(stored).logits, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_mixed_precision_trains_with_float32_losses(kind):
+    keras.config.set_dtype_policy("mixed_bfloat16")
+    model = make_model(kind, trainable=True)
+    batch = make_batch(inputs="images")
+    taught = model(batch)
+    assert {part.dtype for part in taught} == {tf.float32}
+    terms = model.objective(
+        taught, batch["tokens"][:, 1:], tf.zeros([len(batch["tokens"])], tf.bool), model.baseline
+    )
+    assert terms.loss.dtype == tf.float32
+    assert model.annotate(batch).dtype == tf.bfloat16
+    assert {w.dtype for w in model.weights} == {"float32"}
+    before = model.get_weights()
+    model.compile(optimizer="adam", jit_compile=False, run_eagerly=True)
+    (logs,) = fit(model, batch)
+    assert np.isfinite(list(logs.values())).all()
+    assert any(np.any(a != b) for a, b in zip(before, model.get_weights(), strict=True))
+    alpha, _ = model.search(model.annotate(batch)).auxiliary if kind != "none" else (None, None)
+    if alpha is not None:
+        assert alpha.dtype == tf.float32
+
+
+# --- search ---
+
+
+def greedy_by_hand(model, annotations, max_length, forbidden):
+    """The most probable next word of a growing prefix, by teacher forcing."""
+    words = [START]
+    while len(words) <= max_length:
+        tokens = np.array([[*words, PAD]], np.int32)
+        logits = model({"annotations": annotations[None], "tokens": tokens}).logits[0, -1].numpy()
+        logits[list(forbidden) + ([END] if len(words) == 1 else [])] = -np.inf
+        words.append(int(logits.argmax()))
+        if words[-1] == END:
+            break
+    return [word for word in words[1:] if word != END]
+
+
+@pytest.mark.parametrize(
+    ("kind", "inference"),
+    [("soft", "expectation"), ("hard", "argmax"), ("none", "expectation")],
+)
+def test_a_beam_of_one_is_a_greedy_loop(kind, inference, suppress=True):
+    model = randomise(make_model(kind, inference=inference))
+    # Centred, so that their means differ enough for other captions.
+    annotations = 3.0 * (make_batch(4)["annotations"] - 1.0)
+    search = SearchConfig(beam=1, max_length=4, suppress_unknown=suppress)
+    found = model.search(annotations, search)
+    forbidden = (PAD, START, UNK) if suppress else (PAD, START)
+    captions = set()
+    for row, picture in enumerate(annotations):
+        expected = greedy_by_hand(model, picture, 4, forbidden)
+        length = int(found.lengths[row, 0])
+        assert found.token_ids[row, 0, :length].numpy().tolist() == expected
+        captions.add(tuple(expected))
+    assert len(captions) > 1
+
+
+@pytest.mark.parametrize("inference", ["expectation", "argmax"])
+def test_the_search_reports_what_teacher_forcing_sees(inference):
+    model = randomise(make_model("hard", inference=inference))
+    annotations = make_batch(3)["annotations"]
+    found = tf.function(model.search)(annotations)
+    alpha, beta = (part.numpy() for part in found.auxiliary)
+    assert alpha.shape == (3, 3, 6, L)
+    words = found.token_ids.numpy()
+    tokens = np.pad(words.reshape(9, -1), [(0, 0), (1, 0)], constant_values=START)
+    taught = model({"annotations": np.repeat(annotations, 3, axis=0), "tokens": tokens})
+    every_alpha = tf.nn.softmax(taught.alignment_scores).numpy()
+    every_log_prob = tf.nn.log_softmax(taught.logits).numpy()
+    for row, k in np.ndindex(3, 3):
+        length, words = int(found.lengths[row, k]), found.token_ids[row, k].numpy()
+        expected = every_alpha[3 * row + k, :length]
+        np.testing.assert_allclose(alpha[row, k, :length], expected, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(alpha[row, k, :length].sum(-1), np.ones(length), rtol=1e-5)
+        expected = taught.beta[3 * row + k, :length]
+        np.testing.assert_allclose(beta[row, k, :length], expected, rtol=1e-4)
+        # A caption cut at the horizon was never asked for its end.
+        count = length + (length < 5)
+        assert length == 5 or words[length] == END
+        total = every_log_prob[3 * row + k, np.arange(count), words[:count]].sum()
+        np.testing.assert_allclose(found.log_probs[row, k], total, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_answer_does_not_depend_on_its_neighbours(kind):
+    model = randomise(make_model(kind))
+    annotations = make_batch(5)["annotations"]
+    together = model.search(annotations)
+    backwards = model.search(annotations[::-1])
+    alone = [model.search(annotations[row : row + 1]) for row in range(5)]
+    for field in ("token_ids", "lengths"):
+        parts = np.concatenate([getattr(one, field) for one in alone])
+        np.testing.assert_array_equal(parts, getattr(together, field))
+        np.testing.assert_array_equal(getattr(backwards, field)[::-1], parts)
+    scores = np.concatenate([one.scores for one in alone])
+    np.testing.assert_allclose(scores, together.scores, rtol=1e-4)
+
+
+def test_captions_from_samples_are_fixed_by_the_seed():
+    model = randomise(make_model("hard", inference="sample"), 2.0)
+    annotations = np.repeat(make_batch(1)["annotations"], 30, axis=0)
+    search = SearchConfig(beam=1, max_length=5)
+    draw = tf.function(lambda seed: model.search(annotations, search, seed).log_probs)
+    once = draw(tf.constant([1, 2])).numpy()
+    np.testing.assert_array_equal(once, draw(tf.constant([1, 2])))
+    assert np.any(once != draw(tf.constant([1, 3])))
+    assert len(np.unique(once)) > 1  # The rows draw each for itself.
+
+
+def test_the_unknown_word_is_searched_where_it_is_allowed():
+    test_a_beam_of_one_is_a_greedy_loop("hard", "expectation", suppress=False)
+
+
+# --- configuration ---
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_captioner_comes_back_from_its_configuration(kind):
+    model = randomise(make_model(kind, decoder={"initial_layers": 2}))
+    assert keras.saving.get_registered_object("sat_tf>Captioner") is Captioner
+    copy = Captioner.from_config(model.get_config())
+    copy.set_weights(model.get_weights())
+    assert copy.config == model.config
+    batch = make_batch(inputs="images")
+    for one, other in zip(model(batch), copy(batch), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_weights_saved_after_training_load_into_a_fresh_captioner(tmp_path):
+    model = make_model("hard")
+    model.compile(optimizer="adam", jit_compile=False, run_eagerly=True)
+    fit(model, make_batch())
+    path = tmp_path / "captioner.weights.h5"
+    model.save_weights(path)
+    copy = make_model("hard", seed=1)
+    copy.load_weights(path)
+    batch = make_batch(inputs="images")
+    np.testing.assert_array_equal(model(batch).logits, copy(batch).logits)
+    np.testing.assert_array_equal(model.baseline.value, copy.baseline.value)
+
+
+# --- replicas ---
+
+
+@functools.cache
+def mirrored():
+    strategy = tf.distribute.MirroredStrategy
+    base = strategy._collective_key_base
+    # Two strategies of one process would take the same keys for collectives of other shapes.
+    strategy._collective_key_base = base + 1000
+    try:
+        return strategy(["CPU:0", "CPU:1"])
+    finally:
+        strategy._collective_key_base = base
+
+
+class Epochs(keras.callbacks.Callback):
+    """What Keras reports at the end of every epoch."""
+
+    def on_train_begin(self, logs=None):
+        self.logs = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.logs.append({name: float(value) for name, value in logs.items()})
+
+
+def trained(strategy, config, weights, batch):
+    """A step an epoch: within one, Keras reports means over the replicas' own means."""
+    with strategy.scope():
+        model = Captioner(config, VOCABULARY)
+        model.set_weights(weights)
+        compile_model(model, clip_norm=1.0)
+    epochs = Epochs()
+    # Two captions on each replica; two on one and one on the other; one and none.
+    data = as_dataset(batch, 4)
+    data = data.take(1).concatenate(as_dataset(batch, 3).skip(1).take(1)).concatenate(data.skip(2))
+    model.fit(
+        data,
+        epochs=3,
+        steps_per_epoch=1,
+        shuffle=False,
+        verbose=0,
+        callbacks=[epochs],
+    )
+    return model, epochs.logs
+
+
+# Hard attention without its draws: the terms that remain do not depend on the replica.
+ALL_EXPECTED = {"expectation_probability": 1.0, "entropy_weight": 0.2}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "options"), [("soft", {}), ("hard", {"preset": "arctic", **ALL_EXPECTED})]
+)
+def test_two_replicas_train_as_one_device_does(kind, options):
+    config = make_config(kind, **options)
+    weights = randomise(make_model(kind, **options), 0.3).get_weights()
+    batch = make_batch(9)
+    one, expected = trained(tf.distribute.get_strategy(), config, weights, batch)
+    two, logs = trained(mirrored(), config, weights, batch)
+    assert len(logs) == len(expected) == 3
+    for step, (got, wanted) in enumerate(zip(logs, expected, strict=True)):
+        for name in set(wanted) - {"advantage_variance"}:
+            np.testing.assert_allclose(
+                got[name], wanted[name], rtol=1e-4, atol=1e-6, err_msg=f"{name}, step {step}"
+            )
+    assert min(logs["gradient_norm"] for logs in expected) > 1.0  # Clipping is at work.
+    for variable, other in zip(one.weights, two.weights, strict=True):
+        np.testing.assert_allclose(
+            other.numpy(), variable.numpy(), rtol=1e-3, atol=2e-5, err_msg=variable.path
+        )
+
+
+def test_replicas_draw_different_masks_and_samples():
+    strategy = mirrored()
+    options = {"decoder": {"output_dropout": 0.5}, "expectation_probability": 0.0}
+    with strategy.scope():
+        model = compile_model(make_model("hard", **options))
+    batch = make_batch(1)
+
+    @tf.function
+    def run():
+        seed = model._step_seed()
+        return model(batch, training=True, selection="sample", seed=seed), seed
+
+    taught, seeds = strategy.run(run)
+    first, second = strategy.experimental_local_results(seeds)
+    assert np.any(first.numpy() != second.numpy())
+    first, second = strategy.experimental_local_results(taught.logits)
+    assert np.abs(first - second).max() > 1e-3
+
+
+def test_every_step_draws_from_another_seed():
+    model = make_model("soft")
+    model.compile(optimizer="adam", seed=3)
+    first = model._step_seed().numpy()
+    np.testing.assert_array_equal(first, model._step_seed())
+    model.optimizer.iterations.assign_add(1)
+    assert np.any(first != model._step_seed())
+
+
+def test_the_search_configuration_is_the_default():
+    model = randomise(make_model())
+    annotations = make_batch(2)["annotations"]
+    found = model.search(annotations)
+    assert found.token_ids.shape == (2, 3, 6)
+    given = model.search(annotations, dataclasses.replace(model.config.search, beam=2))
+    assert given.token_ids.shape == (2, 2, 6)

@@ -1,0 +1,116 @@
+"""Losses against plain NumPy; padding adds nothing to them nor to their gradients."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sat_tf import losses
+
+B, T, L, K = 3, 4, 5, 6
+LENGTHS = np.array([4, 2, 1])
+
+
+def log_softmax(logits):
+    logits = logits - logits.max(-1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+
+
+@pytest.fixture
+def batch():
+    rng = np.random.default_rng(0)
+    return {
+        "logits": rng.normal(size=[B, T, K]).astype(np.float32),
+        "targets": rng.integers(0, K, [B, T]).astype(np.int32),
+        "mask": (np.arange(T) < LENGTHS[:, None]).astype(np.float32),
+        "alpha": rng.dirichlet(np.ones(L), [B, T]).astype(np.float32),
+    }
+
+
+def padded(array, steps=2):
+    """More steps at the end, filled with values that would be seen if they counted."""
+    widths = [(0, 0), (0, steps)] + [(0, 0)] * (array.ndim - 2)
+    return np.pad(array, widths, constant_values=3)
+
+
+def with_padding(batch):
+    more = {name: padded(value) for name, value in batch.items()}
+    more["mask"][:, T:] = 0.0
+    return more
+
+
+def nll(batch):
+    return losses.word_log_likelihood(batch["logits"], batch["targets"], batch["mask"])
+
+
+def smoothed(batch, smoothing=0.1):
+    return losses.smoothed_log_likelihood(
+        batch["logits"], batch["targets"], batch["mask"], smoothing
+    )
+
+
+def test_word_log_likelihood_is_the_log_softmax_of_the_target(batch):
+    expected = np.take_along_axis(log_softmax(batch["logits"]), batch["targets"][..., None], -1)
+    expected = expected[..., 0] * batch["mask"]
+    np.testing.assert_allclose(nll(batch), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(tf.function(nll)(batch), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_word_log_likelihood_takes_any_leading_axes(batch):
+    stacked = {name: np.stack([value, value]) for name, value in batch.items()}
+    np.testing.assert_allclose(nll(stacked)[1], nll(batch), rtol=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
+def test_label_smoothing_is_the_cross_entropy_with_smoothed_targets(batch, smoothing):
+    soft = (1 - smoothing) * np.eye(K)[batch["targets"]] + smoothing / K
+    expected = (soft * log_softmax(batch["logits"])).sum(-1) * batch["mask"]
+    np.testing.assert_allclose(smoothed(batch, smoothing), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_doubly_stochastic_penalty_is_equation_14(batch):
+    expected = np.zeros(B)
+    for b in range(B):
+        for i in range(L):
+            attended = sum(batch["alpha"][b, t, i] for t in range(LENGTHS[b]))
+            expected[b] += (1.0 - attended) ** 2
+    penalty = losses.doubly_stochastic_penalty(batch["alpha"], batch["mask"])
+    np.testing.assert_allclose(penalty, expected, rtol=1e-5)
+
+
+def test_doubly_stochastic_penalty_vanishes_when_every_location_is_attended_once():
+    alpha = np.eye(L, dtype=np.float32)[None]
+    penalty = losses.doubly_stochastic_penalty(alpha, np.ones([1, L], np.float32))
+    np.testing.assert_allclose(penalty, [0.0], atol=1e-6)
+
+
+LOSSES = {
+    "nll": ("logits", lambda batch: -tf.reduce_sum(nll(batch), axis=-1)),
+    "smoothed": ("logits", lambda batch: -tf.reduce_sum(smoothed(batch), axis=-1)),
+    "penalty": (
+        "alpha",
+        lambda batch: losses.doubly_stochastic_penalty(batch["alpha"], batch["mask"]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_padded_steps_add_nothing_to_a_loss_nor_its_gradient(batch, name):
+    inputs, loss = LOSSES[name]
+
+    def value_and_gradient(batch):
+        watched = tf.constant(batch[inputs])
+        with tf.GradientTape() as tape:
+            tape.watch(watched)
+            value = loss(batch | {inputs: watched})
+        return value.numpy(), tape.gradient(value, watched).numpy()
+
+    value, gradient = value_and_gradient(batch)
+    more_value, more_gradient = value_and_gradient(with_padding(batch))
+    np.testing.assert_allclose(more_value, value, rtol=1e-6)
+    np.testing.assert_allclose(more_gradient[:, :T], gradient, rtol=1e-6)
+    np.testing.assert_array_equal(more_gradient[:, T:], 0.0)
+    # The shorter captions' own padding is as silent, and words are not.
+    np.testing.assert_array_equal(gradient[batch["mask"] == 0.0], 0.0)
+    assert np.all(np.abs(gradient[batch["mask"] == 1.0]).sum(-1) > 0.0)

@@ -1,0 +1,122 @@
+"""Tiny runs, each trained once and read by many tests, and a tiny folder of photographs."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from sat_tf.layers.encoder import Encoder
+from training.metrics import captions as caption_metrics
+from training.train import main
+
+TINY = (
+    *("--data.limit", "12", "--fit.epochs", "1", "--fit.batch_size", "16"),
+    *("--decoder.embedding_dim", "8", "--decoder.attention_dim", "8"),
+    *("--decoder.hidden_dim", "16", "--search.beam", "2", "--search.max_length", "8"),
+    *("--fit.pictures", "2"),
+)
+NAMES = {
+    "train": [f"train{n}.jpg" for n in range(6)],
+    "dev": [f"dev{n}.jpg" for n in range(3)],
+    "test": [f"test{n}.jpg" for n in range(3)],
+}
+CORRUPT = "train4.jpg"
+
+
+@dataclass(frozen=True)
+class TinyPhotographs:
+    """A run on photographs, with what it was made from."""
+
+    run_dir: Path
+    data_dir: Path
+    cache_dir: Path
+    output: str
+
+
+@pytest.fixture(scope="session")
+def tiny() -> tuple[str, ...]:
+    """Flags of a run of seconds."""
+    return TINY
+
+
+@pytest.fixture(scope="session")
+def without_java():
+    """Java hidden: starting it costs more than a tiny run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(caption_metrics, "find_java", lambda: None)
+        yield
+
+
+def trained(folder: Path, *flags: str) -> Path:
+    run_dir = folder / "run"
+    places = ("--run-dir", str(run_dir), "--cache-dir", str(folder / "cache"))
+    assert main([*TINY, *places, *flags]) == 0
+    return run_dir
+
+
+@pytest.fixture(scope="session")
+def soft_run(tmp_path_factory, without_java) -> Path:
+    """Two epochs of soft attention."""
+    return trained(tmp_path_factory.mktemp("soft"), "--fit.epochs", "2")
+
+
+@pytest.fixture(scope="session")
+def hard_run(tmp_path_factory, without_java) -> Path:
+    """Two epochs of hard attention with dropout, a schedule and a baseline."""
+    flags = ("--recipe", "scenes_hard", "--fit.epochs", "2", "--decoder.output_dropout", "0.3")
+    return trained(tmp_path_factory.mktemp("hard"), *flags)
+
+
+@pytest.fixture(scope="session")
+def none_run(tmp_path_factory, without_java) -> Path:
+    """An epoch without attention."""
+    return trained(tmp_path_factory.mktemp("none"), "--recipe", "scenes_none")
+
+
+def write_photographs(folder: Path, splits: tuple[str, ...] = ("train", "dev", "test")) -> Path:
+    """A folder laid out like Flickr8k with six, three and three pictures."""
+    images = folder / "Flicker8k_Dataset"
+    images.mkdir(parents=True)
+    rng = np.random.default_rng(0)
+    lines = []
+    for split in splits:
+        for name in NAMES[split]:
+            pixels = rng.integers(0, 256, [60, 80, 3], np.uint8)
+            Image.fromarray(pixels).save(images / name)
+            # A word that only this split has.
+            lines += [f"{name}#{k}\tA {split}word dog runs {'fast ' * k}." for k in range(2)]
+        names = "".join(f"{name}\n" for name in NAMES[split])
+        (folder / f"Flickr_8k.{split}Images.txt").write_text(names)
+    (folder / "Flickr8k.token.txt").write_text("".join(f"{line}\n" for line in lines))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def make_photographs():
+    """`write_photographs`, for tests that spoil the folder."""
+    return write_photographs
+
+
+@pytest.fixture(scope="session")
+def photographs(tmp_path_factory, without_java) -> TinyPhotographs:
+    """An epoch on stored annotations of photographs, one of which is no picture."""
+    folder = tmp_path_factory.mktemp("photographs")
+    data_dir = write_photographs(folder / "flickr8k")
+    (data_dir / "Flicker8k_Dataset" / CORRUPT).write_bytes(b"\xff\xd8\xff no picture")
+    weights = folder / "encoder.weights.h5"
+    Encoder("scenes_cnn", 64).network.save_weights(weights)
+    flags = [*TINY, "--recipe", "flickr8k_soft", "--data.min_count", "1"]
+    flags += ["--encoder.name", "scenes_cnn", "--encoder.image_size", "64"]
+    flags += ["--encoder.weights", str(weights), "--data-dir", str(data_dir)]
+    flags += ["--run-dir", str(folder / "run"), "--cache-dir", str(folder / "cache")]
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        assert main(flags) == 0
+    weights.unlink()
+    return TinyPhotographs(folder / "run", data_dir, folder / "cache", said.getvalue())

@@ -1,0 +1,235 @@
+"""What an epoch ends with: scalars and pictures in TensorBoard, alarms, early stopping."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
+from tensorboard.util import tensor_util
+
+from sat_tf.config import from_dict
+from sat_tf.models.captioner import Captioner, configs
+from training.callbacks import CONSTANT_VARIATION, UNIFORM_ENTROPY, CollapseAlarm, Keep
+from training.checkpoints import Progress
+
+EVERY_RUN = {
+    "train": ("loss", "nll", "learning_rate", "beta", "gradient_norm"),
+    "validation": ("bleu_4", "cider", "nll", "distinct"),
+}
+ATTENTION = ("alpha_entropy", "alpha_variation", "penalty")
+HARD = ("baseline", "reward", "advantage_variance")
+
+
+def opened(run: Path) -> EventMultiplexer:
+    """The run as TensorBoard reads it."""
+    return EventMultiplexer().AddRunsFromDirectory(str(run / "logs")).Reload()
+
+
+def scalars(events: EventMultiplexer, part: str, name: str) -> dict[int, float]:
+    found = events.Tensors(part, f"epoch_{name}")
+    return {event.step: float(tensor_util.make_ndarray(event.tensor_proto)) for event in found}
+
+
+def pictures(events: EventMultiplexer) -> dict[str, dict[int, np.ndarray]]:
+    """Tag -> step -> decoded picture."""
+    tags = [tag for tag in events.Runs()["pictures"]["tensors"] if tag.startswith("attention/")]
+    found = {}
+    for tag in tags:
+        of_tag = found.setdefault(tag, {})
+        for event in events.Tensors("pictures", tag):
+            # Width, height, then one encoded picture each.
+            for content in event.tensor_proto.string_val[2:]:
+                of_tag[event.step] = np.asarray(Image.open(io.BytesIO(content)))
+    return found
+
+
+@pytest.mark.parametrize(("kind", "epochs"), [("soft", 2), ("hard", 2), ("none", 1)])
+def test_tensorboard_finds_the_scalars_of_every_epoch(request, kind, epochs):
+    events = opened(request.getfixturevalue(f"{kind}_run"))
+    wanted = {part: list(names) for part, names in EVERY_RUN.items()}
+    wanted["train"] += ATTENTION if kind != "none" else ()
+    wanted["train"] += HARD if kind == "hard" else ()
+    for part, names in wanted.items():
+        for name in names:
+            values = scalars(events, part, name)
+            assert list(values) == list(range(epochs)), (part, name)
+            assert np.isfinite(list(values.values())).all(), (part, name)
+    assert all(0 < value < 1 for value in scalars(events, "train", "beta").values())
+
+
+@pytest.mark.parametrize(("kind", "epochs"), [("soft", 2), ("hard", 2), ("none", 1)])
+def test_tensorboard_finds_the_attention_pictures_of_every_epoch(request, kind, epochs):
+    found = pictures(opened(request.getfixturevalue(f"{kind}_run")))
+    assert len(found) == 2
+    for of_tag in found.values():
+        assert list(of_tag) == list(range(epochs))
+        assert all(p.ndim == 3 and min(p.shape[:2]) >= 64 and p.std() > 0 for p in of_tag.values())
+
+
+def make_model(kind: str = "soft") -> Captioner:
+    values = {
+        "encoder": {"name": "scenes_cnn", "image_size": 32},
+        "decoder": {"embedding_dim": 8, "attention_dim": 16, "hidden_dim": 16},
+        "attention": {"kind": kind},
+    }
+    model = Captioner(from_dict(configs.CaptionerConfig, values), 9)
+    model.compile(optimizer=keras.optimizers.SGD(0.0), run_eagerly=True)
+    return model
+
+
+def spread(variable, scale: float) -> None:
+    """Weights so large that the attention they give is peaked."""
+    rng = np.random.default_rng(1)
+    variable.assign(scale * rng.standard_normal(variable.shape).astype(np.float32))
+
+
+def healthy(model: Captioner) -> None:
+    spread(model.decoder.attention.score_vector, 4.0)
+    spread(model.decoder.attention.query_projection.kernel, 8.0)
+
+
+def uniform(model: Captioner) -> None:
+    healthy(model)
+    vector = model.decoder.attention.score_vector
+    vector.assign(np.zeros(vector.shape))
+
+
+def constant(model: Captioner) -> None:
+    healthy(model)
+    kernel = model.decoder.attention.query_projection.kernel
+    kernel.assign(np.zeros(kernel.shape))
+
+
+def alarms(model: Captioner) -> list[str]:
+    """What the alarm says while the model is fitted for an epoch, with a learning rate of 0."""
+    rng = np.random.default_rng(0)
+    annotations = rng.standard_normal([4, 16, 128]).astype(np.float32)
+    tokens = np.array([[1, *rng.integers(4, 9, 8), 2] for _ in range(4)], np.int32)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(
+            {"annotations": annotations, "tokens": tokens},
+            callbacks=[CollapseAlarm()],
+            verbose=0,
+        )
+    return [str(w.message) for w in caught if "collapsed" in str(w.message)]
+
+
+@pytest.mark.parametrize("kind", ["soft", "hard"])
+def test_the_alarm_is_silent_while_attention_is_peaked_and_moves(kind):
+    model = make_model(kind)
+    healthy(model)
+    assert alarms(model) == []
+
+
+@pytest.mark.parametrize("kind", ["soft", "hard"])
+def test_the_alarm_fires_on_uniform_attention(kind):
+    model = make_model(kind)
+    uniform(model)
+    (message,) = alarms(model)
+    assert "Epoch 1" in message and "uniform" in message and "1.000" in message
+
+
+@pytest.mark.parametrize("kind", ["soft", "hard"])
+def test_the_alarm_fires_on_attention_that_never_moves(kind):
+    model = make_model(kind)
+    constant(model)
+    (message,) = alarms(model)
+    assert "Epoch 1" in message and "constant over time" in message
+
+
+def test_the_alarm_has_nothing_to_say_without_attention():
+    assert alarms(make_model("none")) == []
+
+
+@pytest.mark.parametrize(
+    ("entropy", "variation", "word"),
+    [
+        (UNIFORM_ENTROPY + 1e-3, 0.5, "uniform"),
+        (UNIFORM_ENTROPY - 1e-3, 0.5, None),
+        (0.5, CONSTANT_VARIATION - 1e-4, "constant"),
+        (0.5, CONSTANT_VARIATION + 1e-4, None),
+    ],
+)
+def test_the_alarm_goes_by_its_thresholds(entropy, variation, word):
+    logs = {"alpha_entropy": entropy, "alpha_variation": variation}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        CollapseAlarm().on_epoch_end(0, logs)
+    assert [word in str(w.message) for w in caught] == ([True] if word else [])
+
+
+class Model:
+    """As much of a captioner as `Keep` needs."""
+
+    stop_training = False
+    epoch = 0
+
+
+class Kept:
+    """Checkpoints that remember what was saved."""
+
+    def __init__(self):
+        self.states = []
+
+    def save(self, progress: Progress) -> None:
+        self.states.append(Progress(**vars(progress)))
+
+
+def keep(monkeypatch, scores, monitor="bleu_4", patience=2, progress=None):
+    """Epochs with these scores: those that were the best, the states kept, the model."""
+    from sat_tf import runs
+
+    best, model, kept = [], Model(), Kept()
+    monkeypatch.setattr(runs, "save_weights", lambda model, path: best.append(model.epoch))
+    progress = progress or Progress()
+    callback = Keep(kept, progress, monitor, patience, Path())
+    callback.set_model(model)
+    for epoch, score in enumerate(scores, start=progress.epoch):
+        model.epoch = epoch + 1
+        callback.on_epoch_begin(epoch)
+        callback.on_epoch_end(epoch, {f"val_{monitor}": score})
+        if model.stop_training:
+            break
+    return best, kept.states, model
+
+
+def test_training_stops_after_patience_epochs_without_a_better_score(monkeypatch):
+    best, states, model = keep(monkeypatch, [1.0, 3.0, 2.0, 3.0, 9.0])
+    assert best == [1, 2] and model.stop_training and states[-1].stopped
+    assert (states[-1].epoch, states[-1].best_epoch, states[-1].best_score) == (4, 2, 3.0)
+
+
+def test_a_better_score_starts_the_patience_anew(monkeypatch):
+    best, states, model = keep(monkeypatch, [1.0, 0.0, 2.0, 0.0, 3.0])
+    assert best == [1, 3, 5] and not model.stop_training and states[-1].waited == 0
+
+
+def test_a_lower_nll_is_better(monkeypatch):
+    best, states, model = keep(monkeypatch, [3.0, 2.0, 2.5, 2.0], monitor="nll")
+    assert best == [1, 2] and model.stop_training and abs(states[-1].best_score) == 2.0
+
+
+def test_patience_goes_on_where_a_checkpoint_left_it(monkeypatch):
+    progress = Progress(epoch=3, best_epoch=2, best_score=5.0, waited=1)
+    best, states, model = keep(monkeypatch, [4.0], progress=progress)
+    assert best == [] and model.stop_training and states[-1].epoch == 4
+
+
+def test_a_score_that_is_no_number_never_becomes_the_best(monkeypatch):
+    best, states, _ = keep(monkeypatch, [float("nan"), 1.0], monitor="nll", patience=5)
+    assert best == [2] and states[-1].best_score == -1.0
+
+
+def test_the_time_of_all_epochs_adds_up(monkeypatch):
+    from training import callbacks
+
+    times = iter([0.0, 2.0, 10.0, 13.0])
+    monkeypatch.setattr(callbacks.time, "monotonic", lambda: next(times))
+    assert keep(monkeypatch, [1.0, 2.0])[1][-1].seconds == 5.0

@@ -1,0 +1,113 @@
+"""Captions of the user's own pictures."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from training import caption as caption_module
+from training.caption import main
+
+
+@pytest.fixture
+def picture(tmp_path):
+    """A photograph, wider than high."""
+    pixels = np.random.default_rng(0).integers(0, 256, [40, 90, 3], np.uint8)
+    path = tmp_path / "bird.jpg"
+    Image.fromarray(pixels).save(path, quality=100)
+    return path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _loaded_once(soft_run):
+    """Every command loads the run; here they share one that is."""
+    import sat_tf
+
+    loaded = sat_tf.load(soft_run)
+    real = sat_tf.load
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sat_tf, "load", lambda path: loaded if path == soft_run else real(path))
+        yield
+
+
+def test_it_prints_the_caption_and_writes_the_picture(soft_run, picture, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert main([str(picture), "--run-dir", str(soft_run), "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"{picture}: ") and str(out / "bird.png") in said
+    assert np.asarray(Image.open(out / "bird.png")).std() > 0
+
+
+def test_a_file_that_cannot_be_read_is_told_and_the_others_are_done(
+    soft_run, picture, tmp_path, capsys
+):
+    broken, missing = tmp_path / "broken.png", tmp_path / "missing.jpg"
+    broken.write_bytes(b"no picture")
+    argv = [broken, missing, tmp_path, picture]
+    argv = [*map(str, argv), "--run-dir", str(soft_run), "--out", str(tmp_path / "out")]
+    assert main(argv) == 1
+    said = capsys.readouterr()
+    lines = said.err.splitlines()
+    assert len(said.out.splitlines()) == 1 and str(picture) in said.out
+    for path in (broken, missing, tmp_path):
+        assert sum(line.startswith(f"{path}: ") for line in lines) == 1
+    assert "Traceback" not in said.err
+
+
+def test_lines_of_json_parse(soft_run, picture, tmp_path, capsys):
+    twin = tmp_path / "twin" / picture.name
+    twin.parent.mkdir()
+    twin.write_bytes(picture.read_bytes())
+    argv = [str(picture), str(twin), "--run-dir", str(soft_run), "--as-json"]
+    assert main([*argv, "--beam", "3", "--out", str(tmp_path / "out")]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["image"] for row in rows] == [str(picture), str(twin)]
+    assert rows[0]["caption"] == rows[1]["caption"] != ""
+    assert len(rows[0]["alternatives"]) == 2
+    assert rows[0]["score"] >= rows[0]["alternatives"][0]["score"]
+    # Pictures of the same name do not overwrite each other.
+    assert rows[0]["picture"] != rows[1]["picture"]
+    assert all((tmp_path / "out" / name).exists() for name in ("bird.png", "bird-2.png"))
+
+
+def test_a_photograph_is_turned_upright_before_it_is_captioned_and_drawn(
+    soft_run, picture, tmp_path, monkeypatch
+):
+    turned = tmp_path / "turned.png"
+    exif = Image.Exif()
+    exif[0x0112] = 6  # the camera was turned: show it rotated by 90 degrees clockwise
+    upright = Image.open(picture)
+    upright.transpose(Image.Transpose.ROTATE_90).save(turned, exif=exif)
+    plain = tmp_path / "plain.png"
+    upright.save(plain)
+    argv = [str(plain), str(turned), "--run-dir", str(soft_run), "--out", str(tmp_path / "out")]
+    assert main(argv) == 0
+    drawn = [np.asarray(Image.open(tmp_path / "out" / f"{n}.png")) for n in ("plain", "turned")]
+    np.testing.assert_array_equal(*drawn)
+
+
+@pytest.mark.parametrize("argv", [["x.jpg", "--run-dir", "RUN"], ["--run-dir", "RUN"]])
+def test_a_folder_that_is_no_run_or_no_picture_is_an_error(tmp_path, capsys, argv):
+    try:
+        status = main([word.replace("RUN", str(tmp_path)) for word in argv])
+    except SystemExit as stop:
+        status = stop.code
+    said = capsys.readouterr().err
+    assert status == 2 and said and "Traceback" not in said
+
+
+@pytest.mark.parametrize("beam", ["0", "-1"])
+def test_a_beam_that_cannot_be_is_one_error(soft_run, picture, tmp_path, capsys, beam):
+    argv = [str(picture), "--run-dir", str(soft_run), "--out", str(tmp_path / "out")]
+    assert main([*argv, "--beam", beam]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("Error: ") and "beam" in said
+
+
+def test_a_run_without_attention_draws_the_picture_alone(none_run, picture, tmp_path):
+    argv = [str(picture), "--run-dir", str(none_run), "--out", str(tmp_path / "out")]
+    assert caption_module.main(argv) == 0
+    assert (tmp_path / "out" / "bird.png").exists()

@@ -1,0 +1,123 @@
+"""Checkpoints come back whole, or not at all."""
+
+from __future__ import annotations
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from sat_tf import runs
+from sat_tf.config import from_dict
+from sat_tf.models.captioner import Captioner, configs
+from training.checkpoints import Checkpoints, Progress
+
+
+def make_model(kind: str = "hard", hidden_dim: int = 6) -> Captioner:
+    values = {
+        "encoder": {"name": "scenes_cnn", "image_size": 16, "trainable": True},
+        "decoder": {"embedding_dim": 4, "attention_dim": 5, "hidden_dim": hidden_dim},
+        "attention": {"kind": kind},
+    }
+    model = Captioner(from_dict(configs.CaptionerConfig, values), 7)
+    model.compile(optimizer=keras.optimizers.AdamW(1e-2), run_eagerly=True)
+    return model
+
+
+def everything(model: Captioner) -> list[np.ndarray]:
+    return [np.asarray(v) for v in (*model.variables, *model.optimizer.variables)]
+
+
+def step(model: Captioner) -> None:
+    """One step, so that slots, counter and baseline are not what they were made as."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, [2, 16, 16, 3], np.uint8)
+    tokens = np.array([[1, 4, 5, 2], [1, 6, 2, 0]], np.int32)
+    model.fit({"images": images, "tokens": tokens}, epochs=1, verbose=0)
+
+
+def test_a_new_run_has_nothing_to_restore(tmp_path):
+    assert Checkpoints(tmp_path / "checkpoints", make_model()).restore() is None
+
+
+def test_weights_optimiser_and_baseline_come_back(tmp_path):
+    model = make_model()
+    checkpoints = Checkpoints(tmp_path, model)
+    step(model)
+    progress = Progress(3, 2, 41.5, 1, False, 12.0)
+    checkpoints.save(progress)
+    other = make_model()
+    restored = Checkpoints(tmp_path, other).restore()
+    assert restored == progress
+    assert float(other.baseline.value) == float(model.baseline.value) != 0.0
+    assert int(other.optimizer.iterations) == 1
+    for mine, theirs in zip(everything(model), everything(other), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_only_the_last_is_kept(tmp_path):
+    checkpoints = Checkpoints(tmp_path, make_model("none"))
+    for epoch in (1, 2, 3):
+        checkpoints.save(Progress(epoch))
+    assert [path.name for path in tmp_path.iterdir()] == ["epoch-003"]
+
+
+def test_two_left_behind_by_a_kill_give_the_later(tmp_path):
+    checkpoints = Checkpoints(tmp_path / "a", make_model("none"))
+    checkpoints.save(Progress(999))
+    (tmp_path / "a" / "epoch-999").rename(tmp_path / "older")
+    checkpoints.save(Progress(1000))
+    (tmp_path / "older").rename(tmp_path / "a" / "epoch-999")
+    assert checkpoints.restore().epoch == 1000
+
+
+def test_a_half_written_one_is_ignored_and_removed_by_the_next(tmp_path):
+    checkpoints = Checkpoints(tmp_path, make_model("none"))
+    checkpoints.save(Progress(1))
+    half = tmp_path / ".writing-epoch-002"
+    half.mkdir()
+    (half / "variables.index").write_bytes(b"half")
+    assert checkpoints.restore().epoch == 1
+    checkpoints.save(Progress(2))
+    assert [path.name for path in tmp_path.iterdir()] == ["epoch-002"]
+
+
+def test_a_kill_while_writing_leaves_the_one_before(tmp_path, monkeypatch):
+    checkpoints = Checkpoints(tmp_path, make_model("none"))
+    checkpoints.save(Progress(1))
+    monkeypatch.setattr(json, "dumps", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        checkpoints.save(Progress(2))
+    assert checkpoints.restore().epoch == 1
+
+
+def test_one_of_another_model_is_a_clear_error(tmp_path):
+    Checkpoints(tmp_path, make_model(hidden_dim=6)).save(Progress(1))
+    with pytest.raises(runs.RunError, match="epoch-001"):
+        Checkpoints(tmp_path, make_model(hidden_dim=9)).restore()
+
+
+def test_one_without_the_variables_of_this_model_is_a_clear_error(tmp_path):
+    Checkpoints(tmp_path, make_model("none")).save(Progress(1))
+    with pytest.raises(runs.RunError, match="epoch-001"):
+        Checkpoints(tmp_path, make_model("soft")).restore()
+
+
+@pytest.mark.parametrize("text", ["{", '{"epoch": 1, "colour": 2}', "[]"])
+def test_a_damaged_state_is_a_clear_error(tmp_path, text):
+    checkpoints = Checkpoints(tmp_path, make_model("none"))
+    checkpoints.save(Progress(1))
+    (tmp_path / "epoch-001" / "state.json").write_text(text)
+    with pytest.raises(runs.RunError, match="epoch-001"):
+        checkpoints.restore()
+
+
+@pytest.mark.parametrize(("score", "best", "better"), [(2.0, 1.0, True), (1.0, 1.0, False)])
+def test_a_score_is_better_only_when_it_is_higher(score, best, better):
+    assert Progress(best_score=best).better(score) is better
+
+
+def test_the_first_score_is_the_best_and_nan_is_never_better():
+    assert Progress().better(-5.0)
+    assert not Progress(best_score=1.0).better(float("nan"))

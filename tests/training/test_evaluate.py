@@ -1,0 +1,81 @@
+"""The evaluation command: another split, another search, the user's own folder."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from training.evaluate import main
+
+
+@pytest.fixture(autouse=True)
+def _no_java(without_java):
+    """Java takes longer to start than these runs to evaluate."""
+
+
+def report_of(folder) -> dict:
+    return json.loads((folder / "report.json").read_text())
+
+
+def evaluated(run_dir, out, *flags: str) -> dict:
+    assert main(["--run-dir", str(run_dir), "--out", str(out), *flags]) == 0
+    return report_of(out)
+
+
+def test_it_finds_the_scores_the_training_ended_with(soft_run, tmp_path, capsys):
+    again = evaluated(soft_run, tmp_path / "out", "--pictures", "1")
+    first = report_of(soft_run / "evaluation" / "dev")
+    assert again["scores"] == pytest.approx(first["scores"], abs=1e-4)
+    assert again["split_fingerprint"] == first["split_fingerprint"]
+    assert len(list((tmp_path / "out" / "pictures").iterdir())) == 1
+    said = capsys.readouterr().out
+    assert "bleu_4" in said and "Note: METEOR is left out" in said and str(tmp_path) in said
+
+
+def test_beam_length_power_and_split_are_the_command_line_s(hard_run, tmp_path):
+    flags = ("--split", "test", "--beam", "1", "--length-power", "0.5", "--inference", "argmax")
+    report = evaluated(hard_run, tmp_path, *flags, "--pictures", "0")
+    assert (report["split"], report["search"]["beam"]) == ("test", 1)
+    assert (report["search"]["length_power"], report["search"]["attention"]) == (0.5, "argmax")
+    assert (hard_run / "evaluation" / "dev" / "report.json").exists()
+    assert not (hard_run / "evaluation" / "test").exists()
+
+
+def test_a_folder_with_a_test_list_only_can_be_evaluated_on_without_weights_file_and_cache(
+    photographs, tmp_path, make_photographs
+):
+    data_dir = make_photographs(tmp_path / "flickr8k", ("test",))
+    (data_dir / "Flicker8k_Dataset" / "test1.jpg").write_bytes(b"no picture")
+    run = shutil.copytree(photographs.run_dir, tmp_path / "run")
+    flags = ["--run-dir", str(run), "--data-dir", str(data_dir), "--split", "test"]
+    assert main([*flags, "--cache-dir", str(tmp_path / "cache")]) == 0
+    report = report_of(run / "evaluation" / "test")
+    assert report["images"] == 2 and list(report["set_aside"]) == ["test1.jpg"]
+    assert report["scores"]["nll"] > 0
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--split", "dev"), "--data-dir"),
+        (("--split", "middle", "--data-dir", "DIR"), "`split`"),
+        (("--split", "dev", "--data-dir", "DIR", "--beam", "0"), "beam"),
+        (("--split", "dev", "--data-dir", "DIR", "--inference", "guess"), "guess"),
+    ],
+)
+def test_wrong_arguments_are_errors_that_name_them(photographs, capsys, flags, message):
+    flags = [flag.replace("DIR", str(photographs.data_dir)) for flag in flags]
+    places = ["--run-dir", str(photographs.run_dir), "--cache-dir", str(photographs.cache_dir)]
+    try:
+        status = main([*places, *flags])
+    except SystemExit as stop:
+        status = stop.code
+    said = capsys.readouterr().err
+    assert status == 2 and message in said and "Traceback" not in said
+
+
+def test_a_folder_that_is_no_run_is_an_error(tmp_path, capsys):
+    assert main(["--run-dir", str(tmp_path)]) == 2
+    assert "is not a run" in capsys.readouterr().err

@@ -1,0 +1,150 @@
+"""What an evaluation measures, on a model whose answers are known."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import sat_tf
+from sat_tf.runs import Caption
+from sat_tf.vocabulary import tokenize
+from training.datasets.base import Example, Phrase, Split
+from training.datasets.scenes import load as load_scenes
+from training.datasets.sources import ImageSource
+from training.evaluation import (
+    _TeacherForcing,
+    annotations_of,
+    caption_split,
+    generated_grounding,
+    grounding,
+    likelihood,
+)
+
+
+@pytest.fixture(scope="module")
+def captioner(soft_run):
+    return sat_tf.load(soft_run)
+
+
+@pytest.fixture(scope="module")
+def split() -> Split:
+    return load_scenes("dev", count=5)
+
+
+@pytest.fixture
+def source(split) -> ImageSource:
+    return ImageSource(split.examples, 64, "crop")
+
+
+def test_every_readable_picture_gets_the_caption_it_gets_alone(captioner, split, source):
+    search = captioner.config.search
+    source.set_aside = {2: "no picture"}
+    found = caption_split(captioner, split, source, search, batch_size=3)
+    assert list(found) == [e.image_id for i, e in enumerate(split.examples) if i != 2]
+    for index in (0, 4):
+        example = split.examples[index]
+        assert found[example.image_id].text == captioner.caption(example.image).text
+    first = caption_split(captioner, split, source, search, count=2)
+    assert list(first) == list(found)[:2]
+
+
+def test_annotations_of_pictures_are_the_encoder_s(captioner, split, source):
+    found = annotations_of(captioner, source, np.array([3]))
+    wanted = captioner.annotate(np.stack([split.examples[3].image]))
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+def test_likelihood_is_that_of_each_caption_by_itself(captioner, split):
+    split = split.first(2)
+    source = ImageSource(split.examples, 64, "crop")
+    model, vocabulary = captioner.model, captioner.vocabulary
+    log_lik, words = 0.0, 0
+    for example in split.examples:
+        annotations = captioner.annotate(example.image[None])
+        for caption in example.captions:
+            ids = [1, *vocabulary.encode(caption)[: captioner.config.search.max_length], 2]
+            batch = {"annotations": annotations, "tokens": np.array([ids], np.int32)}
+            logits = np.asarray(model(batch).logits, np.float64)[0]
+            log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+            log_lik += log_probs[np.arange(len(ids) - 1), ids[1:]].sum()
+            words += len(ids) - 1
+    found = likelihood(captioner, split, source)
+    assert found["nll"] == pytest.approx(-log_lik / words, rel=1e-4)
+    assert found["perplexity"] == pytest.approx(np.exp(-log_lik / words), rel=1e-3)
+
+
+class Oracle(_TeacherForcing):
+    """Attention that lies on the box of the phrase whose head noun comes next."""
+
+    split: Split
+
+    def alphas(self, inputs, tokens):
+        maps = []
+        pictures = {e.image.tobytes(): e for e in self.split.examples}
+        for pixels, ids in zip(inputs["images"], tokens, strict=True):
+            example = pictures[pixels.tobytes()]
+            length = len(ids) - 1
+            alpha = np.full([length, 8, 8], 1e-3)
+            numbers = [n for n, c in enumerate(example.captions) if len(tokenize(c)) + 1 == length]
+            for phrase in example.phrases:
+                if phrase.caption in numbers and phrase.word < length:
+                    top, left, bottom, right = phrase.box
+                    row, column = int(4 * (top + bottom)), int(4 * (left + right))
+                    alpha[phrase.word, row, column] = 1.0
+            maps.append((alpha / alpha.sum((1, 2), keepdims=True)).reshape(length, 64))
+        return maps
+
+
+def test_the_map_of_a_phrase_is_the_one_that_predicted_its_head_noun(
+    captioner, source, split, monkeypatch
+):
+    from training import evaluation
+
+    # One caption a picture, so that a map has one caption it can belong to.
+    examples = tuple(
+        Example(e.image_id, e.image, e.captions[:1], tuple(p for p in e.phrases if not p.caption))
+        for e in split.examples
+    )
+    Oracle.split = Split("dev", examples)
+    monkeypatch.setattr(evaluation, "_TeacherForcing", Oracle)
+    scores = grounding(captioner, Oracle.split, source)
+    assert scores["pointing_game"] > 90 > 40 > scores["pointing_game_uniform"]
+    assert scores["pointing_game"] > scores["pointing_game_shuffled"] + 20
+
+
+def test_long_captions_are_grounded_to_their_end(captioner, source, split):
+    # Longer than any the search gives, and the phrases at the end count too.
+    longest = max(phrase.word for example in split.examples for phrase in example.phrases)
+    assert longest >= captioner.config.search.max_length
+    scores = grounding(captioner, split, source)
+    assert 0 <= scores["pointing_game"] <= 100
+
+
+def caption_of(words: str, maps) -> Caption:
+    words = tuple(words.split())
+    return Caption(" ".join(words), words, 0.0, np.asarray(maps, float), np.ones(len(words)))
+
+
+def test_generated_phrases_are_matched_word_for_word_and_take_the_head_noun_s_map():
+    corner = np.zeros([2, 2])
+    corner[0, 1] = 1.0
+    away = np.zeros([2, 2])
+    away[1, 0] = 1.0
+    box = (0.0, 0.5, 0.5, 1.0)
+    phrases = (Phrase(0, 2, box, "a red dot"), Phrase(0, 5, box, "a blue dot"))
+    split = Split("dev", (Example("x", np.zeros([4, 4, 3], np.uint8), ("c",), phrases),))
+    hit = generated_grounding({"x": caption_of("see a red dot", [away] * 3 + [corner])}, split)
+    assert hit["generated_match_rate"] == 50.0 and hit["generated_pointing_game"] == 100.0
+    miss = generated_grounding({"x": caption_of("see a red dot", [corner] * 3 + [away])}, split)
+    assert miss["generated_pointing_game"] == 0.0
+    none = generated_grounding({"x": caption_of("red a dot", [corner] * 3)}, split)
+    assert none == {"generated_match_rate": 0.0}
+
+
+def test_sampled_attention_is_read_by_its_expectation():
+    model = SimpleNamespace(selection="sample")
+    assert _TeacherForcing(SimpleNamespace(model=model))._selection == "expectation"
+    model.selection = "argmax"
+    assert _TeacherForcing(SimpleNamespace(model=model))._selection == "argmax"

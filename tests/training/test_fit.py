@@ -1,0 +1,320 @@
+"""A run goes on where it stopped, is the same on two devices, and is refused another's folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import h5py
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sat_tf
+from sat_tf import runs
+from sat_tf.vocabulary import Vocabulary
+from training import fit as fit_module
+from training.callbacks import Keep
+from training.datasets.scenes import load as load_scenes
+from training.fit import Places, check_run_dir, claim, fit, load_data, make_optimizer
+from training.recipes import OptimizerConfig, recipe
+from training.strategies import make_strategy
+from training.train import parse
+
+HARD = ("--recipe", "scenes_hard", "--fit.epochs", "2", "--decoder.output_dropout", "0.3")
+
+
+class Killed(BaseException):
+    """Stands for a signal."""
+
+
+def quiet(_: str) -> None:
+    """Says nothing."""
+
+
+def config_of(*flags: str):
+    return parse(list(flags)).config
+
+
+def weights_of(path: Path) -> dict[str, np.ndarray]:
+    found = {}
+
+    def add(name, item):
+        if isinstance(item, h5py.Dataset):
+            found[name] = item[()]
+
+    with h5py.File(path / runs.WEIGHTS_FILE) as file:
+        file.visititems(add)
+    return found
+
+
+def last_checkpoint(run: Path) -> tuple[dict[str, np.ndarray], dict]:
+    (folder,) = (run / "checkpoints").glob("epoch-*")
+    reader = tf.train.load_checkpoint(str(folder / "variables"))
+    names = reader.get_variable_to_shape_map()
+    values = {name: reader.get_tensor(name) for name in names if "OBJECT_GRAPH" not in name}
+    return values, json.loads((folder / "state.json").read_text())
+
+
+def assert_same(one: dict, other: dict, equal=np.testing.assert_array_equal) -> None:
+    assert one.keys() == other.keys() and one
+    for name in one:
+        equal(one[name], other[name], err_msg=name)
+
+
+def stop_after(monkeypatch, epoch: int) -> None:
+    """Training dies as soon as this epoch, from 1, has been kept."""
+    on_epoch_end = Keep.on_epoch_end
+
+    def die(self, index, logs=None):
+        on_epoch_end(self, index, logs)
+        if index + 1 == epoch:
+            raise Killed
+
+    monkeypatch.setattr(Keep, "on_epoch_end", die)
+
+
+def test_a_resumed_run_ends_like_an_unbroken_one_bit_for_bit(hard_run, tmp_path, tiny, monkeypatch):
+    config, places = config_of(*tiny, *HARD), Places(tmp_path / "run", tmp_path / "cache")
+    with monkeypatch.context() as patch:
+        stop_after(patch, 1)
+        with pytest.raises(Killed):
+            fit(config, places, say=quiet)
+    half = places.run_dir / "checkpoints" / ".writing-epoch-002"
+    half.mkdir()
+    (half / "variables.index").write_bytes(b"half")
+    said = []
+    fit(config, places, say=said.append)
+    assert "Going on after epoch 1." in said
+    (mine, my_state), (theirs, their_state) = (
+        last_checkpoint(run) for run in (places.run_dir, hard_run)
+    )
+    assert_same(mine, theirs)
+    assert my_state.pop("seconds") > 0 and their_state.pop("seconds") > 0
+    assert my_state == their_state and my_state["epoch"] == 2
+    assert_same(weights_of(places.run_dir), weights_of(hard_run))
+
+
+def test_a_finished_run_is_not_trained_again(soft_run, tmp_path, tiny, monkeypatch):
+    monkeypatch.setattr(keras.Model, "fit", lambda *_, **__: pytest.fail("trained"))
+    before = (soft_run / runs.WEIGHTS_FILE).stat().st_mtime_ns
+    config = config_of(*tiny, "--fit.epochs", "2")
+    found = fit(config, Places(soft_run, tmp_path), say=quiet)
+    assert found.caption(np.zeros([64, 64, 3], np.uint8)).words
+    assert (soft_run / runs.WEIGHTS_FILE).stat().st_mtime_ns == before
+
+
+def test_early_stopping_leaves_the_best_epoch_and_is_not_gone_on_from(tmp_path, tiny, monkeypatch):
+    # A learning rate this high makes every later epoch worse, or as good at most.
+    flags = ("--fit.epochs", "9", "--fit.patience", "1", "--fit.monitor", "nll")
+    flags += ("--recipe", "scenes_none", "--optimizer.learning_rate", "0")
+    config, places = config_of(*tiny, *flags), Places(tmp_path / "run", tmp_path / "cache")
+    fit(config, places, say=quiet)
+    _, state = last_checkpoint(places.run_dir)
+    assert (state["epoch"], state["best_epoch"], state["stopped"]) == (2, 1, True)
+    monkeypatch.setattr(keras.Model, "fit", lambda *_, **__: pytest.fail("trained"))
+    said = []
+    fit(config, places, say=said.append)
+    assert any("Best epoch 1 of 2" in line for line in said)
+
+
+def test_the_best_weights_are_those_of_the_best_epoch(tmp_path, tiny, monkeypatch):
+    scores = iter([2.0, 1.0])
+
+    def validate(self, epoch, logs=None):
+        logs["val_bleu_4"] = next(scores)
+
+    monkeypatch.setattr(fit_module.Validate, "on_epoch_end", validate)
+    saved = []
+    save_weights = runs.save_weights
+    monkeypatch.setattr(
+        runs, "save_weights", lambda m, path: (saved.append(kernel(m)), save_weights(m, path))
+    )
+    flags = (*tiny, "--recipe", "scenes_none", "--fit.epochs", "2", "--fit.pictures", "0")
+    found = fit(config_of(*flags), Places(tmp_path / "run", tmp_path / "cache"), say=quiet)
+    assert len(saved) == 1
+    np.testing.assert_array_equal(kernel(found.model), saved[0])
+    state = last_checkpoint(tmp_path / "run")[1]
+    assert (state["epoch"], state["best_epoch"], state["best_score"]) == (2, 1, 2.0)
+
+
+def kernel(model) -> np.ndarray:
+    return np.asarray(model.decoder.deep_output.word_projection.kernel)
+
+
+@pytest.mark.slow
+def test_a_killed_process_goes_on_with_the_same_command(hard_run, tmp_path, tiny):
+    command = [sys.executable, "-m", "training.train", *tiny, *HARD, "--run-dir"]
+    command += [str(tmp_path / "run"), "--cache-dir", str(tmp_path / "cache")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    first = tmp_path / "run" / "checkpoints" / "epoch-001"
+    deadline = time.monotonic() + 300
+    while not first.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ))
+    assert done.returncode == 0, done.stderr
+    assert "Going on after epoch 1." in done.stdout or "Going on after epoch 2." in done.stdout
+    mine, theirs = weights_of(tmp_path / "run"), weights_of(hard_run)
+    close = lambda a, b, err_msg: np.testing.assert_allclose(a, b, atol=1e-4, err_msg=err_msg)  # noqa: E731
+    assert_same(mine, theirs, close)
+
+
+def losses(run_dir: Path, config, strategy) -> list[float]:
+    """The loss and dev NLL of every epoch."""
+    found = []
+
+    class Record(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, logs=None):
+            found.extend((logs["loss"], logs["gradient_norm"], logs["val_nll"]))
+
+    original = fit_module.callbacks
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fit_module, "callbacks", lambda *a: [*original(*a), Record()])
+        fit(config, Places(run_dir, run_dir.parent / "cache"), strategy, say=quiet)
+    return found
+
+
+@pytest.mark.slow
+def test_two_devices_give_the_losses_of_one_and_resume(tmp_path, tiny):
+    config = config_of(*tiny, "--data.limit", "40", "--fit.pictures", "0")
+    one = losses(tmp_path / "one", config, None)
+    strategy = make_strategy("mirrored")
+    two = losses(tmp_path / "two", config, strategy)
+    np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4)
+    close = lambda a, b, err_msg: np.testing.assert_allclose(a, b, atol=2e-3, err_msg=err_msg)  # noqa: E731
+    assert_same(weights_of(tmp_path / "one"), weights_of(tmp_path / "two"), close)
+    said = []
+    fit(config, Places(tmp_path / "two", tmp_path / "cache"), strategy, say=said.append)
+    assert "Going on after epoch 1." in said
+
+
+@pytest.mark.slow
+def test_bfloat16_trains_and_its_run_loads_in_float32(tmp_path, tiny, monkeypatch):
+    flags = (*tiny, "--fit.precision", "bfloat16", "--fit.pictures", "0", "--data.limit", "4")
+    config, places = config_of(*flags), Places(tmp_path / "run", tmp_path / "cache")
+    models = []
+    compile_model = fit_module.compile_model
+    monkeypatch.setattr(
+        fit_module, "compile_model", lambda m, *a: (models.append(m), compile_model(m, *a))
+    )
+    found = fit(config, places, say=quiet)
+    picture = np.full([64, 64, 3], 99, np.uint8)
+    assert models[0].decoder.embedding.compute_dtype == "bfloat16"
+    said = []
+    fit(config, places, say=said.append)
+    assert "Going on after epoch 1." in said
+    loaded = sat_tf.load(places.run_dir)
+    np.testing.assert_array_equal(kernel(found.model), kernel(loaded.model))
+    assert kernel(loaded.model).dtype == np.float32
+    assert loaded.caption(picture).words
+
+
+WORDS = Vocabulary.from_captions(["a dot"], min_count=1)
+
+
+def test_a_folder_of_another_configuration_is_refused_naming_the_key(tmp_path):
+    config, run_dir = recipe("scenes_soft"), tmp_path / "run"
+    claim(config, WORDS, run_dir)
+    check_run_dir(config, run_dir)
+    decoder = dataclasses.replace(config.decoder, hidden_dim=99)
+    other = dataclasses.replace(config, decoder=decoder)
+    with pytest.raises(runs.RunError, match=r"`decoder.hidden_dim` is 256 there and 99 here"):
+        check_run_dir(other, run_dir)
+    with pytest.raises(runs.RunError, match=r"`decoder.hidden_dim`"):
+        fit(other, Places(run_dir, tmp_path / "cache"), say=quiet)
+    assert json.loads((run_dir / "config.json").read_text())["decoder"]["hidden_dim"] == 256
+
+
+def test_a_folder_that_is_no_run_is_refused_and_an_empty_one_taken(tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("mine")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(runs.RunError, match="not empty and not a run.*`--run-dir`"):
+        fit(recipe("scenes_soft"), Places(tmp_path / "full", tmp_path), say=quiet)
+    assert [p.name for p in (tmp_path / "full").iterdir()] == ["thesis.txt"]
+    check_run_dir(recipe("scenes_soft"), tmp_path / "empty")
+
+
+@pytest.mark.parametrize("text", ["{", '{"colour": "red"}', '{"seed": "one"}'])
+def test_a_folder_with_a_damaged_configuration_is_refused(tmp_path, text):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(ValueError, match="config.json"):
+        check_run_dir(recipe("scenes_soft"), tmp_path)
+
+
+def test_a_run_that_could_not_start_leaves_its_folder_free(tmp_path):
+    places = Places(tmp_path / "run", tmp_path / "cache")
+    flags = ("--encoder.weights", "missing.h5", "--data.limit", "4")
+    for config in (config_of("--recipe", "flickr8k_soft"), config_of(*flags)):
+        with pytest.raises(ValueError, match="--data-dir|--encoder.weights"):
+            fit(config, places, say=quiet)
+        check_run_dir(recipe("scenes_none"), places.run_dir)
+
+
+def test_the_vocabulary_sees_training_captions_only(tmp_path, make_photographs):
+    folder = make_photographs(tmp_path / "flickr8k")
+    config = config_of("--recipe", "flickr8k_soft", "--data.min_count", "1")
+    words = load_data(config, Places(tmp_path, tmp_path, folder)).vocabulary.words
+    assert "trainword" in words and not {"devword", "testword"} & set(words)
+
+
+def test_the_drawn_dev_pictures_are_not_trained_on():
+    train, dev = load_scenes("train", count=50), load_scenes("dev", count=50)
+    known = {example.image.tobytes() for example in train.examples}
+    assert not any(example.image.tobytes() in known for example in dev.examples)
+
+
+def test_an_unreadable_picture_is_set_aside_named_and_counted(photographs):
+    reasons = json.loads((photographs.run_dir / "set_aside_train.json").read_text())
+    assert list(reasons) == ["train4.jpg"] and reasons["train4.jpg"]
+    assert "Warning: 1 pictures of the train split set aside" in photographs.output
+    assert not (photographs.run_dir / "set_aside_dev.json").exists()
+    assert not any(photographs.data_dir.glob("features*"))
+    assert len(list((photographs.cache_dir / "features").iterdir())) == 2
+
+
+def test_the_start_of_a_run_tells_the_effective_lambda(photographs):
+    assert "doubly stochastic lambda a caption: 1.0" in photographs.output
+
+
+def rates(config: OptimizerConfig, steps: int, epochs: int) -> list[float]:
+    rate = make_optimizer(config, steps, epochs)._learning_rate
+    if not callable(rate):
+        return [float(rate)] * (steps * epochs + 1)
+    return [float(rate(step)) for step in range(steps * epochs + 1)]
+
+
+def test_cosine_rises_over_the_warmup_and_ends_at_zero():
+    found = rates(OptimizerConfig(learning_rate=0.5, schedule="cosine", warmup_epochs=0.5), 10, 4)
+    assert found[0] == 0.0 and found[5] == pytest.approx(0.5) == max(found)
+    assert found[-1] == pytest.approx(0.0, abs=1e-7)
+    assert all(a > b for a, b in zip(found[5:], found[6:], strict=False))
+
+
+def test_constant_stays_after_its_warmup():
+    found = rates(OptimizerConfig(learning_rate=0.5, warmup_epochs=1.0), 4, 3)
+    assert found[0] == 0.0 and found[2] == pytest.approx(0.25)
+    assert found[4:] == pytest.approx([0.5] * 9)
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "rmsprop"])
+def test_the_optimiser_is_the_one_asked_for(name):
+    optimizer = make_optimizer(OptimizerConfig(name=name, weight_decay=0.1), 1, 1)
+    assert type(optimizer).__name__.lower() == name
+    assert (optimizer.weight_decay == 0.1) is (name == "adamw")
+
+
+def test_a_run_folder_can_be_moved(soft_run, tmp_path):
+    moved = shutil.copytree(soft_run, tmp_path / "elsewhere")
+    picture = np.full([64, 64, 3], 99, np.uint8)
+    assert sat_tf.load(moved).caption(picture).text == sat_tf.load(soft_run).caption(picture).text

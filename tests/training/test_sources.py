@@ -1,0 +1,175 @@
+"""What training is fed: only pictures that can be read, the same batches for the same seed."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from sat_tf.layers.encoder import Encoder
+from sat_tf.vocabulary import Vocabulary
+from training.datasets.base import DataError, Example, Split
+from training.datasets.batches import caption_table
+from training.datasets.sources import (
+    AnnotationSource,
+    ImageSource,
+    open_source,
+    rows_with_pictures,
+    scoring_batches,
+    training_batches,
+)
+
+SIZE = 16
+
+
+def drawn(count: int, side: int = SIZE) -> tuple[Example, ...]:
+    """Pictures whose every pixel is their index, but for a bright left column."""
+    examples = []
+    for index in range(count):
+        pixels = np.full([side, side, 3], index, np.uint8)
+        pixels[:, 0] = 200
+        captions = (f"w{index} a", f"w{index} a b", f"w{index}")
+        examples.append(Example(f"i{index}", pixels, captions))
+    return tuple(examples)
+
+
+def files(folder: Path, corrupt: tuple[int, ...] = ()) -> tuple[Example, ...]:
+    folder.mkdir(exist_ok=True)
+    examples = []
+    for index, example in enumerate(drawn(4)):
+        path = folder / f"{index}.png"
+        Image.fromarray(example.image).save(path)
+        if index in corrupt:
+            path.write_bytes(b"no picture")
+        examples.append(Example(example.image_id, path, example.captions))
+    return tuple(examples)
+
+
+def table_of(examples: tuple[Example, ...]):
+    split = Split("train", examples)
+    captions = (caption for example in examples for caption in example.captions)
+    vocabulary = Vocabulary.from_captions(captions, min_count=1)
+    return caption_table(split, vocabulary, 10), vocabulary
+
+
+def epochs(source, table, first: int, count: int, seed: int = 0, size: int = 4):
+    dataset, steps = training_batches(source, table, size, seed, first)
+    taken = list(itertools.islice(dataset.as_numpy_iterator(), steps * count))
+    return [taken[start : start + steps] for start in range(0, steps * count, steps)]
+
+
+def same(one, other) -> bool:
+    return len(one) == len(other) and all(
+        all(np.array_equal(a[key], b[key]) for key in a) for a, b in zip(one, other, strict=True)
+    )
+
+
+def test_every_caption_of_an_epoch_comes_once_with_its_own_picture():
+    examples = drawn(5)
+    table, vocabulary = table_of(examples)
+    (epoch,) = epochs(ImageSource(examples, SIZE, "crop"), table, 0, 1)
+    seen = []
+    for batch in epoch:
+        for pixels, tokens in zip(batch["images"], batch["tokens"], strict=True):
+            assert vocabulary.words[tokens[1]] == f"w{pixels[0, 1, 0]}"
+            seen.append(vocabulary.decode(tokens[1:]))
+    assert sorted(seen) == sorted(c for example in examples for c in example.captions)
+
+
+def test_batches_depend_on_seed_and_epoch_alone():
+    examples = drawn(6)
+    table, _ = table_of(examples)
+    source = ImageSource(examples, SIZE, "crop", mirrored=True)
+    straight = epochs(source, table, 0, 3)
+    resumed = epochs(source, table, 2, 1)
+    assert same(straight[2], resumed[0])
+    assert not same(straight[0], straight[1])
+    assert not same(straight[0], epochs(source, table, 0, 1, seed=1)[0])
+
+
+def test_half_of_the_views_are_mirrored_and_they_are_flipped():
+    examples = drawn(8)
+    table, _ = table_of(examples)
+    source = ImageSource(examples, SIZE, "crop", mirrored=True)
+    flipped = plain = 0
+    for batch in itertools.chain(*epochs(source, table, 0, 20)):
+        left, right = batch["images"][:, 0, 0, 0] == 200, batch["images"][:, 0, -1, 0] == 200
+        assert (left ^ right).all()
+        flipped, plain = flipped + right.sum(), plain + left.sum()
+    assert 0.4 < flipped / (flipped + plain) < 0.6
+
+
+def test_views_are_plain_unless_asked_for_and_when_scoring():
+    examples = drawn(4)
+    table, _ = table_of(examples)
+    (epoch,) = epochs(ImageSource(examples, SIZE, "crop"), table, 0, 1)
+    scored, count = scoring_batches(ImageSource(examples, SIZE, "crop", mirrored=True), table, 4)
+    scored = list(scored.as_numpy_iterator())
+    assert len(scored) == count and sum(len(batch["tokens"]) for batch in scored) == len(table)
+    for batch in (*epoch, *scored):
+        assert (batch["images"][:, 0, 0] == 200).all()
+
+
+def test_a_file_that_is_no_picture_is_set_aside_and_never_in_a_batch(tmp_path):
+    examples = files(tmp_path, corrupt=(1,))
+    table, vocabulary = table_of(examples)
+    source = ImageSource(examples, SIZE, "crop")
+    assert list(source.set_aside) == [1] and source.set_aside[1]
+    batches = [*itertools.chain(*epochs(source, table, 0, 2))]
+    words = {vocabulary.words[t[1]] for batch in batches for t in batch["tokens"]}
+    assert words == {"w0", "w2", "w3"}
+
+
+def test_a_missing_file_is_set_aside_with_the_reason(tmp_path):
+    examples = files(tmp_path)
+    examples[2].image.unlink()
+    source = ImageSource(examples, SIZE, "crop")
+    assert source.set_aside == {2: "cannot be read: No such file or directory"}
+
+
+def test_files_and_arrays_of_the_same_pictures_read_alike(tmp_path):
+    rows = np.array([3, 0])
+    from_files = ImageSource(files(tmp_path), SIZE, "crop").read(rows)
+    np.testing.assert_array_equal(from_files, ImageSource(drawn(4), SIZE, "crop").read(rows))
+
+
+def test_drawn_pictures_of_another_size_are_resized():
+    pixels = ImageSource(drawn(2, side=2 * SIZE), SIZE, "squash").read(np.array([1]))
+    assert pixels.shape == (1, SIZE, SIZE, 3) and (pixels[:, :, 2:] == 1).all()
+
+
+def test_a_frozen_encoder_is_read_from_the_store_and_a_trained_one_from_pictures(tmp_path):
+    split = Split("train", drawn(3))
+    frozen = open_source(Encoder("scenes_cnn", SIZE), "crop", split, tmp_path, mirrored=True)
+    assert isinstance(frozen, AnnotationSource) and frozen.mirrored
+    assert frozen.read(np.array([0, 2]), np.array([True, False])).shape == (2, 4, 128)
+    moving = open_source(Encoder("scenes_cnn", SIZE, trainable=True), "crop", split, tmp_path)
+    assert isinstance(moving, ImageSource) and not moving.mirrored
+
+
+def test_stored_and_encoded_annotations_are_the_same_pictures(tmp_path):
+    encoder, split = Encoder("scenes_cnn", SIZE), Split("train", drawn(3))
+    stored = open_source(encoder, "crop", split, tmp_path, mirrored=True)
+    pictures = ImageSource(split.examples, SIZE, "crop", mirrored=True)
+    rows, views = np.array([2, 1]), np.array([False, True])
+    wanted = np.asarray(encoder(pictures.read(rows, views).astype(np.float32)))
+    np.testing.assert_allclose(stored.read(rows, views), wanted, atol=1e-2, rtol=1e-2)
+
+
+@pytest.mark.parametrize("trainable", [False, True])
+def test_a_split_without_a_readable_picture_is_an_error(tmp_path, trainable):
+    split = Split("dev", files(tmp_path / "files", corrupt=(0, 1, 2, 3)))
+    encoder = Encoder("scenes_cnn", SIZE, trainable=trainable)
+    with pytest.raises(DataError, match="No picture of the dev split can be read"):
+        open_source(encoder, "crop", split, tmp_path / "cache")
+
+
+def test_rows_of_set_aside_pictures_are_left_out():
+    table, _ = table_of(drawn(3))
+    source = ImageSource(drawn(3), SIZE, "crop")
+    assert list(rows_with_pictures(table, source)) == list(range(9))
+    source.set_aside = {0: "why", 2: "why"}
+    assert list(table.image_index[rows_with_pictures(table, source)]) == [1, 1, 1]

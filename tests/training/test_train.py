@@ -1,0 +1,254 @@
+"""The training command: flags, errors, and everything a run leaves behind."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+from training import train
+from training.datasets.base import DataError
+from training.train import main, parse
+
+
+def exit_of(capsys, *argv: str) -> tuple[int, str]:
+    """Exit status and standard error of a command line that ends early."""
+    try:
+        status = main(list(argv))
+    except SystemExit as stop:
+        status = stop.code
+    return status, capsys.readouterr().err
+
+
+def test_any_key_is_a_flag_nested_ones_with_dots():
+    flags = "--seed 7 --encoder.name mobilenet_v2 --encoder.weights a.h5 --data.min_count 3"
+    flags += " --optimizer.learning-rate 0.5 --encoder.trainable False --data.mirror True"
+    config = parse(flags.split()).config
+    assert (config.seed, config.data.min_count, config.optimizer.learning_rate) == (7, 3, 0.5)
+    assert (config.encoder.name, config.encoder.weights) == ("mobilenet_v2", "a.h5")
+    assert (config.encoder.trainable, config.data.mirror) == (False, True)
+
+
+def test_none_is_spelled_none():
+    flags = ["--recipe", "flickr8k_soft", "--encoder.weights", "None"]
+    assert parse(flags).config.encoder.weights is None
+
+
+def test_a_flag_changes_its_key_alone():
+    assert parse(["--recipe=scenes_hard", "--seed", "0"]) == parse(["--recipe", "scenes_hard"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "named"),
+    [
+        (["--fit.epohcs", "3"], "--fit.epohcs"),
+        (["--decoder.hidden_dim", "wide"], "--decoder.hidden"),
+        (["--attention.kind", "medium"], "--attention.kind"),
+        (["--strategy", "many"], "--strategy"),
+        (["--data.name", "mnist"], "--data.name"),
+        (["extra"], "extra"),
+    ],
+)
+def test_an_unknown_key_or_a_wrong_value_is_an_error_that_names_it(capsys, argv, named):
+    status, message = exit_of(capsys, *argv)
+    assert status == 2 and named in message and "Traceback" not in message
+
+
+def test_an_unknown_recipe_is_an_error_that_names_it(capsys):
+    status, message = exit_of(capsys, "--recipe", "coco_loud")
+    assert status == 2 and message.startswith("Error: ")
+    assert "`--recipe`" in message and "scenes_soft" in message and "'coco_loud'" in message
+
+
+def test_help_lists_the_recipes_and_the_keys(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert stop.value.code == 0
+    assert "flickr8k_hard" in text and "--encoder.name" in text and "--run-dir" in text
+
+
+def test_a_wrong_flag_is_answered_without_loading_tensorflow():
+    code = "import sys, training.train as t; s = t.main(['--recipe', 'x'])\n"
+    code += "sys.exit(9 if 'tensorflow' in sys.modules else s)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 2
+
+
+@pytest.fixture
+def places_of(monkeypatch):
+    """Where a command line would train, without training."""
+    from training import evaluate, fit
+
+    found = []
+    monkeypatch.setattr(fit, "fit", lambda config, places, strategy: found.append(places))
+    monkeypatch.setattr(evaluate, "evaluate_run", lambda *_: None)
+
+    def run(*argv: str):
+        assert main(list(argv)) == 0
+        return found.pop()
+
+    return run
+
+
+def test_a_run_goes_to_runs_and_the_recipe_s_name(places_of):
+    assert places_of("--recipe", "scenes_none").run_dir == Path("runs/scenes_none")
+    assert places_of("--run-dir", "elsewhere").run_dir == Path("elsewhere")
+
+
+def test_the_cache_is_a_flag_or_the_environment_or_the_user_s(places_of, monkeypatch):
+    assert places_of("--cache-dir", "here").cache_dir == Path("here")
+    monkeypatch.setenv("SAT_TF_CACHE", "there")
+    assert places_of().cache_dir == Path("there")
+    monkeypatch.delenv("SAT_TF_CACHE")
+    assert train.default_cache_dir() == Path.home() / ".cache" / "sat_tf"
+
+
+@pytest.mark.parametrize("error", [DataError("line 3"), OSError(28, "No space left"), ValueError()])
+def test_bad_input_is_an_error_without_a_traceback(capsys, monkeypatch, error):
+    from training import fit
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(fit, "fit", fail)
+    status, message = exit_of(capsys)
+    assert status == 2 and message == f"Error: {error}\n"
+
+
+def spoil_nothing(folder: Path) -> None:
+    """Leaves the folder as it is."""
+
+
+def spoil_line(folder: Path) -> None:
+    with (folder / "Flickr8k.token.txt").open("a") as file:
+        file.write("a line without its parts\n")
+
+
+def spoil_images(folder: Path) -> None:
+    for path in (folder / "Flicker8k_Dataset").iterdir():
+        path.unlink()
+
+
+def spoil_pictures(folder: Path) -> None:
+    for path in (folder / "Flicker8k_Dataset").iterdir():
+        path.write_bytes(b"no picture")
+
+
+def spoil_split(folder: Path) -> None:
+    (folder / "Flickr_8k.trainImages.txt").write_text("\n")
+
+
+def spoil_dev(folder: Path) -> None:
+    (folder / "Flickr_8k.devImages.txt").unlink()
+
+
+def spoil_shape(folder: Path) -> None:
+    (folder / "Flickr8k.token.txt").unlink()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "flags", "message"),
+    [
+        (spoil_nothing, (), "--data-dir"),
+        (spoil_nothing, ("--data-dir", "DIR/nowhere"), "--data-dir DIR/nowhere"),
+        (spoil_line, ("--data-dir", "DIR"), "line 25: expected NAME.jpg#K<TAB>caption"),
+        (spoil_images, ("--data-dir", "DIR"), "6 with no image file"),
+        (spoil_pictures, ("--data-dir", "DIR"), "No picture of the train split can be read"),
+        (spoil_split, ("--data-dir", "DIR"), "Flickr_8k.trainImages.txt is empty"),
+        (spoil_dev, ("--data-dir", "DIR"), "has no dev split"),
+        (spoil_shape, ("--data-dir", "DIR"), "Missing: Flickr8k.token.txt"),
+        (
+            spoil_nothing,
+            ("--data-dir", "DIR", "--encoder.weights", "none.h5"),
+            "`--encoder.weights`): expected imagenet, none or the path",
+        ),
+        (spoil_nothing, ("--data-dir", "DIR", "--encoder.name", "vgg99"), "`--encoder.name`"),
+        (spoil_nothing, ("--data-dir", "DIR", "--encoder.layer", "convX"), "`--encoder.layer`"),
+        (spoil_nothing, ("--data-dir", "DIR", "--data.limit", "0"), "`limit`"),
+    ],
+)
+def test_bad_data_is_told_apart(capsys, tmp_path, make_photographs, spoil, flags, message):
+    folder = make_photographs(tmp_path / "flickr8k")
+    spoil(folder)
+    flags = [flag.replace("DIR", str(folder)) for flag in flags]
+    settings = ["--recipe", "flickr8k_soft", "--data.min_count", "1", "--encoder.weights", "None"]
+    settings += ["--encoder.name", "scenes_cnn", "--encoder.image_size", "64"]
+    status, said = exit_of(capsys, *settings, "--run-dir", str(tmp_path / "run"), *flags)
+    assert status == 2 and message.replace("DIR", str(folder)) in said and "Traceback" not in said
+
+
+def test_weights_that_do_not_fit_are_an_error_that_names_the_flag(
+    capsys, tmp_path, make_photographs
+):
+    folder, weights = make_photographs(tmp_path / "flickr8k"), tmp_path / "other.weights.h5"
+    keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)]).save_weights(weights)
+    flags = ["--recipe", "flickr8k_soft", "--data-dir", str(folder), "--run-dir"]
+    flags += [str(tmp_path / "run"), "--encoder.name", "scenes_cnn", "--encoder.image_size", "64"]
+    status, said = exit_of(capsys, *flags, "--encoder.weights", str(weights))
+    assert status == 2 and "`--encoder.weights`" in said and "does not fit scenes_cnn" in said
+
+
+def test_weights_that_cannot_be_downloaded_are_an_error_that_names_the_flag(
+    capsys, tmp_path, make_photographs, monkeypatch
+):
+    def no_network(*_, **__):
+        raise Exception("URL fetch failure: no route to host")
+
+    for module in (keras.applications.vgg19, keras.applications.VGG19):
+        scope = getattr(module, "__globals__", vars(module))
+        if "file_utils" in scope:
+            monkeypatch.setattr(scope["file_utils"], "get_file", no_network)
+    folder = make_photographs(tmp_path / "flickr8k")
+    flags = ["--recipe", "flickr8k_soft", "--data-dir", str(folder)]
+    flags += ["--run-dir", str(tmp_path / "run"), "--encoder.image_size", "32"]
+    status, said = exit_of(capsys, *flags)
+    assert status == 2 and "--encoder.weights PATH" in said and "no route to host" in said
+
+
+@pytest.mark.parametrize("kind", ["soft", "hard", "none"])
+def test_a_run_leaves_its_files(request, kind):
+    run = request.getfixturevalue(f"{kind}_run")
+    evaluation = run / "evaluation" / "dev"
+    for path in ("config.json", "vocabulary.json", "best.weights.h5", "logs/train"):
+        assert (run / path).exists(), path
+    for path in ("report.json", "report.md", "captions.json", "index.html"):
+        assert (evaluation / path).stat().st_size > 100, path
+    assert len(list((run / "checkpoints").iterdir())) == 1
+    pictures = sorted((evaluation / "pictures").iterdir())
+    assert len(pictures) == 12
+    assert np.asarray(Image.open(pictures[0])).std() > 0
+    assert json.loads((run / "config.json").read_text())["attention"]["kind"] == kind
+
+
+@pytest.mark.parametrize("kind", ["soft", "hard", "none"])
+def test_a_run_leaves_a_report(request, kind):
+    run = request.getfixturevalue(f"{kind}_run")
+    report = json.loads((run / "evaluation" / "dev" / "report.json").read_text())
+    assert report["recipe"] == f"scenes_{kind}" and report["seed"] == 0
+    assert report["split"] == "dev" and len(report["split_fingerprint"]) == 64
+    assert report["search"]["beam"] == 2 and report["images"] == 12
+    assert report["tokeniser"] == "simple" and report["metric_versions"]
+    assert all(seconds >= 0 for seconds in report["seconds"].values())
+    assert {"tensorflow", "keras", "numpy", "python"} <= set(report["versions"])
+    scores = report["scores"]
+    wanted = {f"bleu_{n}{form}" for n in (1, 2, 3, 4) for form in ("", "_no_bp")}
+    wanted |= {"brevity_ratio", "cider", "rouge_l", "nll", "perplexity"}
+    grounded = {"pointing_game", "attention_correctness", "pointing_game_uniform"}
+    assert wanted <= set(scores)
+    assert (grounded <= set(scores)) is (kind != "none")
+    assert all(np.isfinite(value) for value in scores.values())
+    captions = json.loads((run / "evaluation" / "dev" / "captions.json").read_text())
+    assert len(captions) == 12 and all(row["caption"] for row in captions)
+
+
+def test_without_java_meteor_is_left_out_and_the_report_says_so(soft_run):
+    report = json.loads((soft_run / "evaluation" / "dev" / "report.json").read_text())
+    assert "meteor" not in report["scores"]
+    assert any("METEOR" in note and "Java" in note for note in report["notes"])
+    assert "METEOR" in (soft_run / "evaluation" / "dev" / "report.md").read_text()

@@ -1,0 +1,104 @@
+"""Caption pictures: `python -m training.caption --run-dir RUN photo.jpg`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Caption pictures and draw where each word looked."""
+
+    images: tyro.conf.Positional[tuple[Path, ...]]
+    """Files: JPEG, PNG, GIF, BMP or WebP."""
+    run_dir: Path
+    """The run, as `python -m training.train` left it."""
+    out: Path = Path("captions")
+    """Where the attention pictures go."""
+    beam: int | None = None
+    """Hypotheses kept; the run's own by default."""
+    length_power: float | None = None
+    """Scores are log p / length^p; the run's own by default."""
+    as_json: bool = False
+    """Print a line of JSON for each picture: caption, score, picture, other hypotheses."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command; returns 0 when every picture was captioned, 1 when some were not."""
+    arguments = tyro.cli(Arguments, args=argv, prog="python -m training.caption")
+    try:
+        return run(arguments)
+    except (ValueError, OSError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 2
+
+
+def run(arguments: Arguments) -> int:
+    """Caption each picture; one that cannot be read is reported and passed over."""
+    if not arguments.images:
+        raise ValueError("Received no value for argument `images`: name at least one file.")
+    import sat_tf
+    from sat_tf.config import SearchConfig
+
+    captioner = sat_tf.load(arguments.run_dir)
+    given = {"beam": arguments.beam, "length_power": arguments.length_power}
+    search: SearchConfig = dataclasses.replace(
+        captioner.config.search, **{key: value for key, value in given.items() if value is not None}
+    )
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    failed, taken = 0, set()
+    for path in arguments.images:
+        try:
+            content = path.read_bytes()
+            pixels = captioner.pixels(content)
+        except (OSError, ValueError) as error:
+            print(f"{path}: {error}", file=sys.stderr)
+            failed += 1
+            continue
+        (caption,) = captioner.describe(captioner.annotate(pixels[None]), search)
+        picture = _picture_path(arguments.out, path, taken)
+        _draw(captioner, content, caption, picture)
+        print(_line(path, caption, picture, arguments.as_json))
+    return 1 if failed else 0
+
+
+def _picture_path(out: Path, image: Path, taken: set[Path]) -> Path:
+    """`OUT/NAME.png`, numbered where two images have the same name."""
+    picture, number = out / f"{image.stem}.png", 2
+    while picture in taken:
+        picture, number = out / f"{image.stem}-{number}.png", number + 1
+    taken.add(picture)
+    return picture
+
+
+def _draw(captioner, content: bytes, caption, path: Path) -> None:
+    from PIL import Image
+
+    from training.drawing import picture_of
+
+    Image.fromarray(picture_of(captioner, content, caption, upright=True)).save(path)
+
+
+def _line(path: Path, caption, picture: Path, as_json: bool) -> str:
+    if not as_json:
+        return f"{path}: {caption.text}  ({caption.score:.2f}, {picture})"
+    return json.dumps(
+        {
+            "image": str(path),
+            "caption": caption.text,
+            "score": caption.score,
+            "picture": str(picture),
+            "alternatives": [{"caption": t, "score": s} for t, s in caption.alternatives],
+        },
+        ensure_ascii=False,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+"""The attention picture of a caption, as TensorBoard, reports and the command line show it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sat_tf.pictures import attention_picture
+from sat_tf.runs import Caption, Image, TrainedCaptioner
+
+
+def picture_of(
+    captioner: TrainedCaptioner, image: Image, caption: Caption, upright: bool = False
+) -> np.ndarray:
+    """Attention under each word, laid over what the encoder saw; the picture alone without it.
+
+    Args:
+        captioner: The model.
+        image: What it captioned.
+        caption: Its caption.
+        upright: It was turned as its EXIF asks, which pictures of a data set are not.
+
+    Returns:
+        uint8 `[H, W, 3]`.
+    """
+    pixels = np.round(captioner.pixels(image, upright).numpy()).astype(np.uint8)
+    if caption.alpha is None:
+        nothing = np.zeros([0, *captioner.grid])
+        return attention_picture(pixels, [], nothing, title=caption.text)
+    return attention_picture(pixels, caption.words, caption.alpha, caption.beta, title=caption.text)
