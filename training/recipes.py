@@ -109,7 +109,7 @@ _SCENES = RunConfig(
     optimizer=OptimizerConfig(
         name="adam", learning_rate=2e-3, schedule="cosine", warmup_epochs=0.2
     ),
-    fit=FitConfig(epochs=3, batch_size=32, patience=3),
+    fit=FitConfig(epochs=3, batch_size=32, patience=3, validation_images=200),
 )
 
 _FLICKR8K = RunConfig(
@@ -120,20 +120,20 @@ _FLICKR8K = RunConfig(
         embedding_dim=256,
         attention_dim=256,
         hidden_dim=512,
-        annotation_dropout=0.3,
-        embedding_dropout=0.5,
+        annotation_dropout=0.2,
+        embedding_dropout=0.3,
         output_dropout=0.5,
     ),
-    attention=AttentionConfig(kind="soft", penalty_weight=1.0),
+    attention=AttentionConfig(kind="soft", penalty_weight=0.3),
     search=SearchConfig(beam=5, max_length=30),
     optimizer=OptimizerConfig(
         name="adamw",
-        learning_rate=1e-3,
+        learning_rate=8e-4,
         schedule="cosine",
         warmup_epochs=0.5,
         weight_decay=0.02,
     ),
-    fit=FitConfig(epochs=12, batch_size=128, label_smoothing=0.1, patience=4, validation_beam=3),
+    fit=FitConfig(epochs=7, batch_size=64, label_smoothing=0.1, patience=4),
 )
 
 

@@ -27,13 +27,13 @@ from training.datasets.scene_drawing import (
 __all__ = ["COLOURS", "COUNTS", "HELD_OUT", "RELATIONS", "SHAPES", "SIZES", "load"]
 
 COUNTS = {"train": 8000, "dev": 500, "test": 500}
-SIDES = {"small": (12.0, 14.5), "large": (18.0, 21.0)}
-OBJECT_SHARES = (0.2, 0.4, 0.4)  # of pictures with one, two, three objects
+SIDES = {"small": (14.0, 16.0), "large": (19.5, 22.0)}
+OBJECT_SHARES = (0.25, 0.45, 0.3)  # of pictures with one, two, three objects
 
-_MARK_COUNT = (4, 8)
+_MARK_COUNT = (3, 6)
 _EDGE = 1.0  # least distance of an object from the picture's edge
 _GAP = 2.0  # least distance between two objects' boxes
-_CLEAR = 5.0  # by how much one axis must dominate for a relation to be named
+_CLEAR = 8.0  # by how much one axis must dominate for a relation to be named
 _STEP = 6.0  # least distance from left to right in a row of three
 _COLOUR_NAMES = tuple(COLOURS)
 _PAIRS = tuple((colour, shape) for colour in COLOURS for shape in SHAPES)
