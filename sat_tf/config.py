@@ -46,7 +46,7 @@ class DecoderConfig:
     hidden_dim: int = 512
     """Width N of the LSTM."""
     initial_layers: int = 1
-    """Layers of the MLPs that give c_0 and h_0."""
+    """Layers of the MLPs that give c_0 and h_0; 0 starts from zeros."""
     gate: bool = True
     """Multiply the context by the gating scalar beta (Sec. 4.2.1)."""
     output_previous_word: bool = True

@@ -31,7 +31,7 @@ _DOWNLOAD_TIMEOUT = 30.0  # seconds without an answer
 def scenes_cnn(image_size: int) -> keras.Model:
     """A small network for drawn scenes: 64 x 64 pixels give 8 x 8 x 128, 13 M multiply-adds.
 
-    An annotation sees 30 x 30 pixels, centred on its own 8 x 8 cell, so that it describes
+    An annotation sees 22 x 22 pixels, centred on its own 8 x 8 cell, so that it describes
     its own place and little else, and is told where that is. Even kernels at the
     strided layers keep it centred.
     """
@@ -47,8 +47,8 @@ def scenes_cnn(image_size: int) -> keras.Model:
             keras.Input((image_size, image_size, 3)),
             conv(24, 4, strides=2, name="conv1", **options),
             conv(48, 4, strides=2, name="conv2", **options),
-            conv(96, 2, strides=2, name="conv3", **options),
-            conv(96, 3, name="conv4", **options),
+            conv(48, 3, name="conv3", **options),
+            conv(96, 2, strides=2, name="conv4", **options),
             AppendPlace(name="place"),
             conv(128, 1, name="conv5", **options),
         ],

@@ -109,7 +109,8 @@ class InitialState(keras.layers.Layer):
     Args:
         hidden_dim: Width N.
         layers: Layers of each MLP; those before the last are ReLU layers of the annotations'
-            width, the last is a tanh.
+            width, the last is a tanh. 0 starts from zeros: what is said of a picture then has to
+            come through the context.
         dropout: Share dropped of the hidden layers.
 
     Call arguments:
@@ -127,6 +128,8 @@ class InitialState(keras.layers.Layer):
         self.memory_mlp = self._mlp("memory")
 
     def _mlp(self, name: str) -> list[keras.layers.Layer]:
+        if self.layers == 0:
+            return []
         # The widths of the ReLU layers are known at build: they are those of the annotations.
         policy = self.dtype_policy
         relu = [
@@ -143,6 +146,9 @@ class InitialState(keras.layers.Layer):
 
     def call(self, mean_annotation: tf.Tensor, seed: tf.Tensor | None = None) -> State:
         """Both MLPs."""
+        if self.layers == 0:
+            zeros = tf.zeros([tf.shape(mean_annotation)[0], self.hidden_dim])
+            return State(tf.cast(zeros, mean_annotation.dtype), zeros)
         hidden = self._apply(self.hidden_mlp, mean_annotation, seed, salt=200)
         memory = self._apply(self.memory_mlp, mean_annotation, seed, salt=100)
         return State(hidden, tf.cast(memory, tf.float32))

@@ -44,7 +44,7 @@ def test_appended_places_are_the_centres_of_the_cells():
     np.testing.assert_allclose(maps[1, 0, :, 4], [-0.75, -0.25, 0.25, 0.75])
 
 
-def test_a_scenes_annotation_sees_30_pixels_around_its_own_cell():
+def test_a_scenes_annotation_sees_22_pixels_around_its_own_cell():
     encoder = Encoder("scenes_cnn", 64, trainable=True)
     images = tf.Variable(pictures(1))
     with tf.GradientTape() as tape:
@@ -52,7 +52,7 @@ def test_a_scenes_annotation_sees_30_pixels_around_its_own_cell():
     rows, columns = np.nonzero(np.abs(tape.gradient(one, images)[0]).sum(-1))
     centre = [(rows.min() + rows.max() + 1) / 2, (columns.min() + columns.max() + 1) / 2]
     assert centre == [3.5 * 8, 4.5 * 8]
-    assert rows.max() - rows.min() + 1 == columns.max() - columns.min() + 1 == 30
+    assert rows.max() - rows.min() + 1 == columns.max() - columns.min() + 1 == 22
 
 
 @pytest.mark.parametrize(

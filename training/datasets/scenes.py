@@ -30,7 +30,7 @@ COUNTS = {"train": 8000, "dev": 500, "test": 500}
 SIDES = {"small": (14.0, 16.0), "large": (19.5, 22.0)}
 OBJECT_SHARES = (0.25, 0.45, 0.3)  # of pictures with one, two, three objects
 
-_MARK_COUNT = (3, 6)
+_MARK_COUNT = (4, 8)
 _EDGE = 1.0  # least distance of an object from the picture's edge
 _GAP = 2.0  # least distance between two objects' boxes
 _CLEAR = 8.0  # by how much one axis must dominate for a relation to be named
