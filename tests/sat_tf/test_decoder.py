@@ -147,6 +147,15 @@ def test_each_recurrent_gate_starts_orthogonal_and_different():
         assert np.abs(one - other).max() > 0.1
 
 
+def test_without_layers_the_initial_state_is_zero_whatever_the_picture():
+    layer = InitialState(N, 0)
+    layer.build((None, D))
+    state = layer(random(B, D, seed=30))
+    assert layer.weights == []
+    np.testing.assert_array_equal(state.hidden, np.zeros([B, N]))
+    np.testing.assert_array_equal(state.memory, np.zeros([B, N]))
+
+
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_the_initial_state_is_two_mlps_of_the_mean_annotation(layers):
     layer = InitialState(N, layers)
