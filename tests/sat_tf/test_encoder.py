@@ -126,7 +126,7 @@ def test_images_of_another_size_are_an_error():
 
 def test_an_earlier_layer_can_be_tapped():
     encoder = Encoder("scenes_cnn", 64, tap="conv2")
-    assert encoder.grid == (16, 16) and encoder.annotation_dim == 64
+    assert encoder.grid == (16, 16) and encoder.annotation_dim == 48
     assert len(encoder.weights) == 4
 
 
