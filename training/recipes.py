@@ -105,7 +105,7 @@ _SCENES = RunConfig(
     recipe="scenes_soft",
     data=DataConfig(name="scenes", min_count=1),
     encoder=EncoderConfig(name="scenes_cnn", trainable=True, image_size=64),
-    decoder=DecoderConfig(embedding_dim=128, attention_dim=128, hidden_dim=256, initial_layers=0),
+    decoder=DecoderConfig(embedding_dim=128, attention_dim=64, hidden_dim=256, initial_layers=0),
     attention=AttentionConfig(kind="soft", penalty_weight=0.0),
     search=SearchConfig(beam=5, max_length=25),
     optimizer=OptimizerConfig(

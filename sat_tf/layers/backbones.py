@@ -29,7 +29,7 @@ _DOWNLOAD_TIMEOUT = 30.0  # seconds without an answer
 
 
 def scenes_cnn(image_size: int) -> keras.Model:
-    """A small network for drawn scenes: 64 x 64 pixels give 8 x 8 x 128, 13 M multiply-adds.
+    """A small network for drawn scenes: 64 x 64 pixels give 8 x 8 x 32, 13 M multiply-adds.
 
     An annotation sees 22 x 22 pixels, centred on its own 8 x 8 cell, so that it describes
     its own place and little else, and is told where that is. Even kernels at the
@@ -48,9 +48,11 @@ def scenes_cnn(image_size: int) -> keras.Model:
             conv(24, 4, strides=2, name="conv1", **options),
             conv(48, 4, strides=2, name="conv2", **options),
             conv(48, 3, name="conv3", **options),
-            conv(96, 2, strides=2, name="conv4", **options),
+            conv(64, 2, strides=2, name="conv4", **options),
             AppendPlace(name="place"),
-            conv(128, 1, name="conv5", **options),
+            conv(32, 1, name="conv5", **options),
+            # Annotations of one size: attention would flee those that vary most.
+            keras.layers.LayerNormalization(name="norm"),
         ],
         name=SCENES_CNN,
     )

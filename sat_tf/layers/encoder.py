@@ -48,7 +48,7 @@ class Encoder(keras.layers.Layer):
     Example:
         >>> encoder = Encoder("scenes_cnn", image_size=64)
         >>> encoder(np.zeros([2, 64, 64, 3])).shape
-        TensorShape([2, 64, 128])
+        TensorShape([2, 64, 32])
 
     References:
         Xu et al. (2015), Sec. 3.1.1, arXiv:1502.03044.

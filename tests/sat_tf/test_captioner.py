@@ -20,7 +20,7 @@ from sat_tf.config import (
 from sat_tf.models.captioner import Captioner
 from sat_tf.vocabulary import END, PAD, START, UNK
 
-SIDE, L, D, VOCABULARY = 16, 4, 128, 9
+SIDE, L, D, VOCABULARY = 16, 4, 32, 9
 SIZES = {"embedding_dim": 6, "attention_dim": 7, "hidden_dim": 8}
 KINDS = ("soft", "hard", "none")
 

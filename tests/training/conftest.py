@@ -45,36 +45,44 @@ def tiny() -> tuple[str, ...]:
     return TINY
 
 
-@pytest.fixture(scope="session")
-def without_java():
-    """Java hidden: starting it costs more than a tiny run."""
+@contextlib.contextmanager
+def java_hidden():
+    """No Java inside: starting it costs more than a tiny run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(caption_metrics, "find_java", lambda: None)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _without_java(request):
+    """Hides Java from every test, unless its file sets `USES_JAVA`."""
+    with contextlib.nullcontext() if getattr(request.module, "USES_JAVA", False) else java_hidden():
         yield
 
 
 def trained(folder: Path, *flags: str) -> Path:
     run_dir = folder / "run"
     places = ("--run-dir", str(run_dir), "--cache-dir", str(folder / "cache"))
-    assert main([*TINY, *places, *flags]) == 0
+    with java_hidden():
+        assert main([*TINY, *places, *flags]) == 0
     return run_dir
 
 
 @pytest.fixture(scope="session")
-def soft_run(tmp_path_factory, without_java) -> Path:
+def soft_run(tmp_path_factory) -> Path:
     """Two epochs of soft attention."""
     return trained(tmp_path_factory.mktemp("soft"), "--fit.epochs", "2")
 
 
 @pytest.fixture(scope="session")
-def hard_run(tmp_path_factory, without_java) -> Path:
+def hard_run(tmp_path_factory) -> Path:
     """Two epochs of hard attention with dropout, a schedule and a baseline."""
     flags = ("--recipe", "scenes_hard", "--fit.epochs", "2", "--decoder.output_dropout", "0.3")
     return trained(tmp_path_factory.mktemp("hard"), *flags)
 
 
 @pytest.fixture(scope="session")
-def none_run(tmp_path_factory, without_java) -> Path:
+def none_run(tmp_path_factory) -> Path:
     """An epoch without attention."""
     return trained(tmp_path_factory.mktemp("none"), "--recipe", "scenes_none")
 
@@ -104,7 +112,7 @@ def make_photographs():
 
 
 @pytest.fixture(scope="session")
-def photographs(tmp_path_factory, without_java) -> TinyPhotographs:
+def photographs(tmp_path_factory) -> TinyPhotographs:
     """An epoch on stored annotations of photographs, one of which is no picture."""
     folder = tmp_path_factory.mktemp("photographs")
     data_dir = write_photographs(folder / "flickr8k")
@@ -116,7 +124,7 @@ def photographs(tmp_path_factory, without_java) -> TinyPhotographs:
     flags += ["--encoder.weights", str(weights), "--data-dir", str(data_dir)]
     flags += ["--run-dir", str(folder / "run"), "--cache-dir", str(folder / "cache")]
     said = io.StringIO()
-    with contextlib.redirect_stdout(said):
+    with contextlib.redirect_stdout(said), java_hidden():
         assert main(flags) == 0
     weights.unlink()
     return TinyPhotographs(folder / "run", data_dir, folder / "cache", said.getvalue())

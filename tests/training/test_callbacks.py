@@ -109,7 +109,7 @@ def constant(model: Captioner) -> None:
 def alarms(model: Captioner) -> list[str]:
     """What the alarm says while the model is fitted for an epoch, with a learning rate of 0."""
     rng = np.random.default_rng(0)
-    annotations = rng.standard_normal([4, 16, 128]).astype(np.float32)
+    annotations = rng.standard_normal([4, 16, 32]).astype(np.float32)
     tokens = np.array([[1, *rng.integers(4, 9, 8), 2] for _ in range(4)], np.int32)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

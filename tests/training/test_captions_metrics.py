@@ -16,6 +16,8 @@ from training.metrics.captions import (
     score_captions,
 )
 
+USES_JAVA = True  # see tests/training/conftest.py
+
 REFERENCES = {
     "a": ["A dog runs across the green grass .", "The brown dog is running outside ."],
     "b": ["Two children play in the sand .", "Kids build a castle on the beach ."],

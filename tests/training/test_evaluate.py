@@ -10,11 +10,6 @@ import pytest
 from training.evaluate import main
 
 
-@pytest.fixture(autouse=True)
-def _no_java(without_java):
-    """Java takes longer to start than these runs to evaluate."""
-
-
 def report_of(folder) -> dict:
     return json.loads((folder / "report.json").read_text())
 

@@ -79,12 +79,12 @@ def contents(store: FeatureStore) -> dict[str, bytes]:
 
 def test_annotations_are_those_of_the_encoder_in_any_order(tmp_path, encoder):
     store = FeatureStore.open(tmp_path, encoder, drawn(10), **OPTIONS)
-    assert len(store) == 10 and store.grid == (2, 2) and store.annotation_dim == 128
+    assert len(store) == 10 and store.grid == (2, 2) and store.annotation_dim == 32
     order = np.array([9, 0, 4, 3, 4, 7])
     read = store.read(order)
-    assert read.dtype == np.float16 and read.shape == (6, 4, 128)
+    assert read.dtype == np.float16 and read.shape == (6, 4, 32)
     close(read, expected(encoder, np.stack(arrays(10))[order]))
-    assert store.read(np.array([], int)).shape == (0, 4, 128)
+    assert store.read(np.array([], int)).shape == (0, 4, 32)
 
 
 def test_mirrored_views_are_annotations_of_the_flipped_picture(tmp_path, encoder):
@@ -99,7 +99,7 @@ def test_mirrored_views_are_annotations_of_the_flipped_picture(tmp_path, encoder
 def test_bytes_on_disk_are_what_nbytes_says(tmp_path, encoder):
     store = FeatureStore.open(tmp_path, encoder, drawn(6), mirrored=True, **OPTIONS)
     on_disk = sum(path.stat().st_size for path in store.path.glob("*.f16"))
-    assert store.nbytes == on_disk == 6 * 2 * 4 * 128 * 2
+    assert store.nbytes == on_disk == 6 * 2 * 4 * 32 * 2
     assert store.path.parent == tmp_path / "features"
 
 
@@ -305,7 +305,7 @@ def test_a_disk_that_fills_up_is_a_clear_error_and_keeps_finished_shards(
     with pytest.raises(DataError, match=r"No room.*No space left.*--cache-dir"):
         FeatureStore.open(tmp_path, encoder, drawn(10), **OPTIONS)
     (folder,) = (tmp_path / "features").iterdir()
-    assert (folder / "00000.f16").stat().st_size == 4 * 4 * 128 * 2
+    assert (folder / "00000.f16").stat().st_size == 4 * 4 * 32 * 2
     assert not list(folder.glob("*.tmp"))
 
 

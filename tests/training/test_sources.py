@@ -145,7 +145,7 @@ def test_a_frozen_encoder_is_read_from_the_store_and_a_trained_one_from_pictures
     split = Split("train", drawn(3))
     frozen = open_source(Encoder("scenes_cnn", SIZE), "crop", split, tmp_path, mirrored=True)
     assert isinstance(frozen, AnnotationSource) and frozen.mirrored
-    assert frozen.read(np.array([0, 2]), np.array([True, False])).shape == (2, 4, 128)
+    assert frozen.read(np.array([0, 2]), np.array([True, False])).shape == (2, 4, 32)
     moving = open_source(Encoder("scenes_cnn", SIZE, trainable=True), "crop", split, tmp_path)
     assert isinstance(moving, ImageSource) and not moving.mirrored
 
