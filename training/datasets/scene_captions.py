@@ -19,6 +19,10 @@ HELD_OUT = (("red", "star"), ("green", "triangle"), ("blue", "cross"), ("yellow"
 CAPTIONS_PER_PICTURE = 5
 
 
+# What stands before and after the objects in the first four captions.
+_FRAMES = (("", ""), ("there is", ""), ("the picture shows", ""), ("a picture of", ""))
+
+
 def relation(first: Box, second: Box) -> str:
     """The word of `RELATIONS` for the place of box `first` seen from box `second`.
 
@@ -32,13 +36,11 @@ def relation(first: Box, second: Box) -> str:
 
 
 def reading_order(objects: Sequence[SceneObject]) -> tuple[SceneObject, ...]:
-    """The order in which captions name the objects.
+    """The order in which captions name the objects: from left to right.
 
-    Two objects: the left or the upper one first, whichever way they lie apart. Three: from
-    left to right.
+    One order for all captions: which object comes next is then to be seen in the picture, and a
+    captioner learns early to look for it.
     """
-    if len(objects) == 2 and relation(objects[0].box, objects[1].box) in ("above", "below"):
-        return tuple(sorted(objects, key=lambda item: item.y))
     return tuple(sorted(objects, key=lambda item: item.x))
 
 
@@ -78,26 +80,10 @@ def describe(objects: Sequence[SceneObject]) -> tuple[tuple[str, ...], tuple[Phr
         The captions, and for each noun phrase of each caption its place.
     """
     there = reading_order(objects)
-    back = there[::-1]
-    if len(there) == 1:
-        plan = [
-            ("", there, ""),
-            ("there is", there, ""),
-            ("the picture shows", there, ""),
-            ("a picture of", there, ""),
-            ("", there, "alone"),
-        ]
-    else:
-        plan = [
-            ("", there, ""),
-            ("", back, ""),
-            ("there is", there, ""),
-            ("there is", back, ""),
-            ("the picture shows", there, ""),
-        ]
+    frames = [*_FRAMES, ("", "alone") if len(there) == 1 else ("we see", "")]
     captions, phrases = [], []
-    for index, (before, order, after) in enumerate(plan):
-        caption, found = _sentence(before, order, after, index)
+    for index, (before, after) in enumerate(frames):
+        caption, found = _sentence(before, there, after, index)
         captions.append(caption)
         phrases += found
     return tuple(captions), tuple(phrases)

@@ -34,7 +34,7 @@ _MARK_COUNT = (4, 8)
 _EDGE = 1.0  # least distance of an object from the picture's edge
 _GAP = 2.0  # least distance between two objects' boxes
 _CLEAR = 8.0  # by how much one axis must dominate for a relation to be named
-_STEP = 6.0  # least distance from left to right in a row of three
+_STEP = 6.0  # least distance of neighbours from left to right
 _COLOUR_NAMES = tuple(COLOURS)
 _PAIRS = tuple((colour, shape) for colour in COLOURS for shape in SHAPES)
 _TRAINING_PAIRS = tuple(pair for pair in _PAIRS if pair not in HELD_OUT)
@@ -118,7 +118,7 @@ def _is_clear(centres: list[tuple[float, float]], sides: list[float]) -> bool:
     for (x, y), (next_x, next_y) in zip(row, row[1:], strict=False):
         if abs(abs(next_x - x) - abs(next_y - y)) < _CLEAR:
             return False
-        if len(row) == 3 and next_x - x < _STEP:
+        if next_x - x < _STEP:
             return False
     return True
 
