@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
+
+from training.recipes import with_search
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,10 @@ def run(arguments: Arguments) -> int:
     if not arguments.images:
         raise ValueError("Received no value for argument `images`: name at least one file.")
     import sat_tf
-    from sat_tf.config import SearchConfig
 
     captioner = sat_tf.load(arguments.run_dir)
-    given = {"beam": arguments.beam, "length_power": arguments.length_power}
-    search: SearchConfig = dataclasses.replace(
-        captioner.config.search, **{key: value for key, value in given.items() if value is not None}
+    search = with_search(
+        captioner.config.search, beam=arguments.beam, length_power=arguments.length_power
     )
     arguments.out.mkdir(parents=True, exist_ok=True)
     failed, taken = 0, set()

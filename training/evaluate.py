@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from training.recipes import RunConfig, read_run_config
+from training.recipes import RunConfig, read_run_config, with_search
 
 if TYPE_CHECKING:
     from sat_tf.runs import TrainedCaptioner
@@ -66,10 +66,7 @@ def run(arguments: Arguments) -> int:
     places = Places(
         arguments.run_dir, arguments.cache_dir or default_cache_dir(), arguments.data_dir
     )
-    given = {"beam": arguments.beam, "length_power": arguments.length_power}
-    search = dataclasses.replace(
-        config.search, **{name: value for name, value in given.items() if value is not None}
-    )
+    search = with_search(config.search, beam=arguments.beam, length_power=arguments.length_power)
     if arguments.inference:
         captioner.choose(arguments.inference)
     config = dataclasses.replace(config, search=search)

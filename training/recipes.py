@@ -168,6 +168,12 @@ def recipe(name: str) -> RunConfig:
     return RECIPES[name]
 
 
+def with_search(search: SearchConfig, **given: int | float | None) -> SearchConfig:
+    """The search with the settings given on the command line; None keeps the run's own."""
+    changed = {name: value for name, value in given.items() if value is not None}
+    return dataclasses.replace(search, **changed)
+
+
 def read_run_config(run_dir: Path) -> RunConfig:
     """The configuration a run was trained with.
 
