@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from training.metrics import captions
+from training.metrics import captions, meteor
 from training.metrics.captions import (
     JavaError,
     bleu_scores,
@@ -35,7 +35,7 @@ needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="needs Java
 
 @pytest.fixture
 def no_java(monkeypatch):
-    monkeypatch.setattr(captions.shutil, "which", lambda name: None)
+    monkeypatch.setattr(captions, "find_java", lambda: None)
 
 
 def fake_java(monkeypatch, tmp_path, script):
@@ -136,8 +136,9 @@ def test_a_java_that_cannot_be_started_falls_back(monkeypatch, tmp_path):
 
 def test_a_java_that_hangs_is_an_error_after_its_time(monkeypatch, tmp_path):
     fake_java(monkeypatch, tmp_path, "exec sleep 60")
-    monkeypatch.setattr(captions, "_JAVA_SECONDS", 0.3)
-    monkeypatch.setattr(captions, "_METEOR_SECONDS_PER_IMAGE", 0.0)
+    monkeypatch.setattr(captions, "_TOKENISER_SECONDS", 0.3)
+    monkeypatch.setattr(meteor, "_SECONDS", 0.3)
+    monkeypatch.setattr(meteor, "_SECONDS_PER_IMAGE", 0.0)
     with pytest.raises(JavaError, match="no answer within"):
         score_captions(CANDIDATES, REFERENCES, meteor=True)
 
@@ -146,7 +147,7 @@ def test_a_tokeniser_that_loses_lines_is_not_believed(monkeypatch, tmp_path):
     fake_java(monkeypatch, tmp_path, "cat > /dev/null; echo one line")
     scores = score_captions(CANDIDATES, REFERENCES, meteor=False)
     assert scores.tokeniser == "simple"
-    assert any("1 lines to 12 captions" in note for note in scores.notes)
+    assert any("1 lines to 12" in note for note in scores.notes)
 
 
 def test_empty_captions_score_zero(no_java):
@@ -209,13 +210,13 @@ def test_meteor_equals_that_of_pycocoevalcap_even_for_awkward_captions(capfd):
     scores = score_captions(candidates, references)
     assert capfd.readouterr() == ("", "")
     assert (scores.tokeniser, scores.notes[1:]) == ("ptb", [])
-    meteor = scores.per_image["meteor"]
-    assert meteor[4] == meteor[6] == 0
-    assert meteor[5] == pytest.approx(100)  # the bars and line breaks are not words
+    found = scores.per_image["meteor"]
+    assert found[4] == found[6] == 0
+    assert found[5] == pytest.approx(100)  # the bars and line breaks are not words
 
     # What `pycocoevalcap.meteor.meteor.Meteor` 1.2 answers to the same tokens without the bars.
     expected = [0.4384876665, 0.3484981911, 0.2957709076, 0.3875551872, 0.0, 1.0, 0.0]
-    np.testing.assert_allclose(meteor, 100 * np.array(expected), atol=1e-6)
+    np.testing.assert_allclose(found, 100 * np.array(expected), atol=1e-6)
     assert scores.scores["meteor"] == pytest.approx(36.073283754, abs=1e-6)
 
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from training.metrics.captions import CaptionScores, bleu_scores
+from training.metrics.meteor import meteor_scores
 
 _CHUNK = 100  # resamples held at once: 100 x N weights, whatever the number asked for
 
@@ -31,10 +32,9 @@ def bootstrap(
 ) -> Interval:
     """Interval of one system's score.
 
-    Images are drawn with replacement and the score is computed again on each draw: BLEU from the
-    summed n-gram counts, the others as means over images. The mean of the images' METEOR stands
-    in for the corpus METEOR, from which it differs by a point or so. CIDEr's document
-    frequencies stay those of the whole set.
+    Images are drawn with replacement and the score is computed again on each draw: BLEU and METEOR
+    from summed statistics, the others as means over images. CIDEr's document frequencies stay those
+    of the whole set.
 
     Args:
         a: Scores with their statistics.
@@ -102,6 +102,8 @@ def _resampled(
     order = np.arange(len(scores.image_ids)) if order is None else order
     if metric.startswith("bleu") or metric == "brevity_ratio":
         return bleu_scores(weights @ scores.bleu.matrix()[order])[metric]
+    if metric == "meteor":
+        return meteor_scores(weights @ scores.meteor[order])
     return weights @ scores.per_image[metric][order] / weights.sum(axis=1)
 
 

@@ -1,19 +1,15 @@
 """BLEU, METEOR, CIDEr and ROUGE-L of free-running captions, by pycocoevalcap, on the 0-100 scale.
 
 What each image contributes is kept, so that every corpus score can be computed again for any
-resample of the images. Java programs (PTB tokeniser, METEOR) are driven here rather than by
+resample of the images. Java programs (PTB tokeniser, METEOR) are driven by `java.py` rather than by
 pycocoevalcap, whose wrappers write into the installed package and wait for ever on a dead process.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import re
-import shutil
 import subprocess
-import tempfile
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,16 +17,13 @@ from pathlib import Path
 import numpy as np
 
 from sat_tf.vocabulary import tokenize
+from training.metrics.java import JavaError, ask_java, find_java
+from training.metrics.meteor import meteor_scores, meteor_statistics
 
 BLEU_ORDERS = 4
 # pycocoevalcap's guards against division by zero, kept so that the scores agree to the last digit.
 _TINY, _SMALL = 1e-15, 1e-9
-_JAVA_SECONDS = 120.0
-_METEOR_SECONDS_PER_IMAGE = 0.5
-
-
-class JavaError(RuntimeError):
-    """A Java program did not start, stopped early, or did not answer in time."""
+_TOKENISER_SECONDS = 300.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +58,10 @@ class CaptionScores:
             (absent when it could not run), `cider`, `rouge_l`. 0-100, except `brevity_ratio`.
         image_ids: The images, in the order of every array.
         per_image: Metric -> `[N]`, the score of each image by itself, same scales. `cider` and
-            `rouge_l` are the means of theirs. `meteor` is not: the corpus METEOR is computed from
-            summed statistics, the mean of the images' METEOR is what intervals use.
+            `rouge_l` are the means of theirs; BLEU and METEOR of the corpus are not.
         bleu: Statistics from which corpus BLEU follows.
         tokeniser: "ptb" (Stanford PTB tokeniser, punctuation dropped) or "simple".
+        meteor: `[N, 23]` statistics from which corpus METEOR follows (`meteor_scores`), or None.
         notes: Sentences for the report: what was left out, and why.
         versions: Versions of the programs behind the scores.
     """
@@ -78,6 +71,7 @@ class CaptionScores:
     per_image: dict[str, np.ndarray]
     bleu: BleuStatistics
     tokeniser: str
+    meteor: np.ndarray | None = None
     notes: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
 
@@ -145,17 +139,22 @@ def score_captions(
     per_image["cider"] = _cider(words, reference_words)
     per_image["rouge_l"] = _rouge(words, reference_words)
     scores = {name: float(v) for name, v in bleu_scores(statistics.matrix().sum(0)).items()}
+    meteor_rows = None
     if meteor or (meteor is None and java is not None):
         try:
-            scores["meteor"], per_image["meteor"] = _meteor(java, words, reference_words)
+            meteor_rows = meteor_statistics(java, words, reference_words)
+            per_image["meteor"] = meteor_scores(meteor_rows)
+            scores["meteor"] = float(meteor_scores(meteor_rows.sum(axis=0)))
         except JavaError as error:
             if meteor:
                 raise
             notes.append(f"METEOR is left out: {error}")
     scores |= {name: float(np.mean(per_image[name])) for name in ("cider", "rouge_l")}
-    versions = _versions(java, tokeniser, "meteor" in scores)
+    versions = _versions(java, tokeniser, meteor_rows is not None)
     ids = tuple(candidates)
-    return CaptionScores(scores, ids, per_image, statistics, tokeniser, notes, versions)
+    return CaptionScores(
+        scores, ids, per_image, statistics, tokeniser, meteor_rows, notes, versions
+    )
 
 
 def quick_bleu(
@@ -172,11 +171,6 @@ def quick_cider(candidates: Mapping[str, str], references: Mapping[str, Sequence
     """CIDEr (0-100) with the simple tokeniser: no Java, for every epoch."""
     _check(candidates, references)
     return float(np.mean(_cider(*_simple_tokens(candidates, references))))
-
-
-def find_java() -> str | None:
-    """The path of the `java` program, or None."""
-    return shutil.which("java")
 
 
 def _check(candidates: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> None:
@@ -226,21 +220,10 @@ def _ptb_tokens(java: str, lines: Sequence[str]) -> list[str]:
     command = [java, "-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer"]
     command += ["-preserveLines", "-lowerCase", "-encoding", "UTF-8"]
     # Blanks of every kind become one space: a line break inside a caption would shift the rest.
-    text = "".join(" ".join(line.split()) + "\n" for line in lines).encode(errors="replace")
-    try:
-        done = subprocess.run(
-            command, input=text, capture_output=True, timeout=_JAVA_SECONDS, check=True
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        told = (getattr(error, "stderr", None) or b"").decode(errors="replace").strip()
-        raise JavaError(f"the PTB tokeniser did not run ({told[-300:] or error}).") from error
-    answer = done.stdout.decode(errors="replace").split("\n")
-    if len(answer) != len(lines) + 1:
-        raise JavaError(
-            f"the PTB tokeniser answered {len(answer) - 1} lines to {len(lines)} captions."
-        )
+    lines = [" ".join(line.split()) for line in lines]
+    answers = ask_java(command, lines, _TOKENISER_SECONDS, "the PTB tokeniser")
     punctuation = set(ptbtokenizer.PUNCTUATIONS)
-    return [" ".join(w for w in line.split() if w not in punctuation) for line in answer[:-1]]
+    return [" ".join(w for w in line.split() if w not in punctuation) for line in answers]
 
 
 def _bleu_statistics(words: Sequence[str], references: Sequence[Sequence[str]]) -> BleuStatistics:
@@ -280,69 +263,6 @@ def _rouge(words: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndar
         for caption, captions in zip(words, references, strict=True)
     ]
     return 100.0 * np.asarray(values, np.float64)
-
-
-def _meteor(java, words, references) -> tuple[float, np.ndarray]:
-    """METEOR 1.5 (Denkowski and Lavie, 2014): of the corpus, and of each image `[N]`, 0-100."""
-    from pycocoevalcap.meteor import meteor
-
-    if java is None:
-        raise JavaError("Java was not found.")
-    jar = Path(meteor.__file__).with_name(meteor.METEOR_JAR)
-    command = [java, "-Xmx2G", "-Dfile.encoding=UTF-8", "-jar", str(jar)]
-    command += ["-", "-", "-stdio", "-l", "en", "-norm"]
-    # The bar is METEOR's separator; the blanks were made single by the tokeniser.
-    pairs = zip(words, references, strict=True)
-    plain = [[line.replace("|", " ") for line in (*r, w)] for w, r in pairs]
-    seconds = _JAVA_SECONDS + _METEOR_SECONDS_PER_IMAGE * len(words)
-    try:
-        values = 100.0 * np.asarray(_meteor_dialogue(command, plain, seconds))
-    except (OSError, ValueError) as error:
-        raise JavaError(f"METEOR did not run ({error}).") from error
-    values = np.nan_to_num(values)
-    return float(values[-1]), np.where([bool(w) for w in words], values[:-1], 0.0)
-
-
-def _meteor_dialogue(command, segments, seconds: float) -> list[float]:
-    """Scores of the segments and of all together, from a METEOR process that ends with the call."""
-    with (
-        tempfile.TemporaryFile() as errors,
-        subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
-        ) as process,
-    ):
-
-        def ask(line: str) -> None:
-            # A process that has ended is noticed, and explained, where its answer is missing.
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.write((line + "\n").encode(errors="replace"))
-                process.stdin.flush()
-
-        def answer() -> str:
-            line = process.stdout.readline().decode().strip()
-            if line:
-                return line
-            if not watchdog.is_alive():
-                raise ValueError(f"no answer within {seconds:.0f} s")
-            errors.seek(0)
-            raise ValueError(f"it stopped: {errors.read().decode(errors='replace').strip()[-300:]}")
-
-        # Killing the process closes its pipe, so a reader wakes up instead of waiting for ever.
-        watchdog = threading.Timer(seconds, process.kill)
-        watchdog.daemon = True
-        watchdog.start()
-        try:
-            statistics = []
-            for segment in segments:
-                ask(" ||| ".join(["SCORE", *segment]))
-                statistics.append(answer())
-            ask(" ||| ".join(["EVAL", *statistics]))
-            return [float(answer()) for _ in range(len(segments) + 1)]
-        finally:
-            watchdog.cancel()
-            process.kill()
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.close()
 
 
 def _versions(java: str | None, tokeniser: str, with_meteor: bool) -> dict[str, str]:

@@ -1,0 +1,145 @@
+"""METEOR computed from its statistics against METEOR itself, and answers that are none."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from training.metrics.bootstrap import bootstrap, paired_bootstrap
+from training.metrics.captions import score_captions
+from training.metrics.java import JavaError, ask_java, find_java
+from training.metrics.meteor import (
+    meteor_command,
+    meteor_scores,
+    meteor_statistics,
+    parse_statistics,
+    score_line,
+)
+
+USES_JAVA = True  # see tests/training/conftest.py
+
+# Caption, references: one thing that METEOR treats apart in each.
+PAIRS = [
+    ("a dog runs across the grass", ["a dog runs across the grass", "a cat"]),  # one chunk
+    ("the cat sat on the mat", ["on the mat sat the cat"]),  # all matched, several chunks
+    ("dogs running and jumped", ["a dog runs and jumps", "dogs jump"]),  # stems
+    ("a kid builds a fortress at the seaside", ["the child builds a castle at the beach"]),
+    ("a large automobile near a house", ["a big car close to a home", "a car in front of it"]),
+    ("the man is looking at the picture", ["the man takes a look at the photo"]),  # paraphrases
+    ("a bird", ["a small black bird sits all alone on a wire", "birds"]),  # much too short
+    ("a a a a bird bird of of the", ["a bird"]),  # much too long
+    ("xyz", ["a house"]),  # nothing matches
+    ("", ["a cat", "two cats"]),
+    ("a cat", [""]),
+    ("", [""]),
+    ("a ||| caf\u00e9", ["a caf\u00e9", "|||"]),
+]
+REFERENCE_WORDS, CONTENT, CHUNKS = 1, slice(4, 20, 4), 20
+
+
+@pytest.fixture(scope="module")
+def java() -> str:
+    found = shutil.which("java")
+    return found or pytest.skip("needs Java")
+
+
+@pytest.fixture(scope="module")
+def answers(java) -> list[str]:
+    """METEOR's statistics of each pair, as it writes them."""
+    lines = [score_line(caption, references) for caption, references in PAIRS]
+    return ask_java(meteor_command(java), lines, 60, "METEOR")
+
+
+def evaluate(java, corpora: list[list[str]]) -> list[list[float]]:
+    """What METEOR says of each corpus of statistics, 0-100: a score a segment, then the corpus'."""
+    text = "".join(" ||| ".join(["EVAL", *corpus]) + "\n" for corpus in corpora)
+    done = subprocess.run(meteor_command(java), input=text, capture_output=True, text=True)
+    values = iter(100 * float(line) for line in done.stdout.split())
+    return [[next(values) for _ in range(len(corpus) + 1)] for corpus in corpora]
+
+
+def test_scores_of_images_and_corpora_are_those_of_the_jar(java, answers):
+    rows = parse_statistics(answers)
+    assert (rows[:, CONTENT].sum(axis=0) > 0).all()  # every module has found something
+    draws = np.random.default_rng(0).integers(len(PAIRS), size=(20, len(PAIRS)))
+    draws = [np.arange(len(PAIRS)), *draws, np.array([0]), np.array([0, 0]), np.array([8, 9, 11])]
+    told = evaluate(java, [[answers[i] for i in drawn] for drawn in draws])
+    for drawn, (*segments, corpus) in zip(draws, told, strict=True):
+        np.testing.assert_allclose(meteor_scores(rows[drawn]), segments, atol=1e-9)
+        assert meteor_scores(rows[drawn].sum(axis=0)) == pytest.approx(corpus, abs=1e-9)
+    weights = np.stack([np.bincount(drawn, minlength=len(PAIRS)) for drawn in draws])
+    np.testing.assert_allclose(
+        meteor_scores(weights @ rows), [corpus for *_, corpus in told], atol=1e-9
+    )
+
+
+def test_the_best_reference_is_the_one_that_counts(java, answers):
+    rows = meteor_statistics(java, *zip(*PAIRS, strict=True))
+    np.testing.assert_array_equal(rows, parse_statistics(answers))
+    assert rows[0, REFERENCE_WORDS] == 6
+    assert meteor_scores(rows[0]) == 100
+    single = [(caption, [r]) for caption, references in PAIRS for r in references]
+    each = iter(meteor_scores(meteor_statistics(java, *zip(*single, strict=True))))
+    best = [max(next(each) for _ in references) for _, references in PAIRS]
+    np.testing.assert_allclose(meteor_scores(rows), best)
+
+
+def test_the_interval_is_that_of_the_score(java):
+    rng = np.random.default_rng(0)
+    words = ["a", "red", "blue", "small", "large", "circle", "square", "near", "the", "left", "of"]
+    ids = [str(i) for i in range(60)]
+    references = {i: [" ".join(rng.choice(words, 8)) for _ in range(2)] for i in ids}
+    better = {i: r[0] if int(i) % 2 else "a circle" for i, r in references.items()}
+    worse = {i: "a red circle near the left" for i in ids}
+    a, b = (score_captions(captions, references) for captions in (better, worse))
+    interval = bootstrap(a, "meteor", samples=200)
+    assert interval.difference == pytest.approx(a.scores["meteor"], abs=1e-9)
+    assert interval.low < interval.difference < interval.high
+    # The mean over images is another figure altogether.
+    assert abs(a.per_image["meteor"].mean() - interval.difference) > 1
+    paired = paired_bootstrap(a, b, "meteor", samples=200)
+    assert paired.difference == pytest.approx(a.scores["meteor"] - b.scores["meteor"])
+    assert 0 < paired.low < paired.difference < paired.high
+
+
+def row(**counts) -> np.ndarray:
+    """A row of statistics: eight words of which four functional on either side, as told."""
+    values = np.zeros(23)
+    values[:4] = 8, 8, 4, 4
+    for name, count in counts.items():
+        values[int(name[1:])] = count
+    return values
+
+
+def test_the_formula_by_hand():
+    # Two content words matched exactly, one by its stem, in one chunk: weights 1 and 0.6, 0.75.
+    values = row(_4=2, _5=2, _8=1, _9=1, _20=1, _21=3, _22=3)
+    share = 0.75 * 2.6 / (0.75 * 4 + 0.25 * 4)
+    expected = 100 * share * (1 - 0.6 * (1 / 3) ** 0.2)
+    assert meteor_scores(values) == pytest.approx(expected)
+    assert meteor_scores(np.stack([values, row()])) == pytest.approx([expected, 0])
+    assert meteor_scores(5 * values) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("answer", ["Error: no memory", "1.0 2.0", ""])
+def test_answers_that_are_no_statistics_are_errors(answer):
+    with pytest.raises(JavaError, match="METEOR answered"):
+        parse_statistics([answer])
+
+
+def test_a_missing_java_is_an_error():
+    with pytest.raises(JavaError, match="Java was not found"):
+        meteor_statistics(None, ["a"], [["a"]])
+
+
+def test_find_java_asks_the_path(monkeypatch, tmp_path):
+    program = tmp_path / "java"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_java() == str(program)
+    program.unlink()
+    assert find_java() is None
