@@ -1,91 +1,27 @@
-"""The captioner: one step of training, search against teacher forcing, replicas, precision."""
+"""The captioner: training, search against teacher forcing, precision, configuration."""
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.config import (
-    AttentionConfig,
-    CaptionerConfig,
-    DecoderConfig,
-    EncoderConfig,
-    SearchConfig,
-)
+from sat_tf.config import SearchConfig
 from sat_tf.models.captioner import Captioner
 from sat_tf.vocabulary import END, PAD, START, UNK
-
-SIDE, L, D, VOCABULARY = 16, 4, 32, 9
-SIZES = {"embedding_dim": 6, "attention_dim": 7, "hidden_dim": 8}
-KINDS = ("soft", "hard", "none")
-
-
-def make_config(kind="soft", trainable=False, decoder=None, **attention):
-    return CaptionerConfig(
-        EncoderConfig("scenes_cnn", image_size=SIDE, trainable=trainable),
-        DecoderConfig(**SIZES, **(decoder or {})),
-        AttentionConfig(kind, **attention),
-        SearchConfig(beam=3, max_length=5),
-    )
-
-
-def make_model(kind="soft", seed=0, **options):
-    keras.utils.set_random_seed(seed)
-    return Captioner(make_config(kind, **options), VOCABULARY)
-
-
-def randomise(model, scale=0.5):
-    """A decoder whose captions differ: wide weights, biases too."""
-    rng = np.random.default_rng(5)
-    decoder = model.decoder
-    decoder.set_weights([scale * rng.normal(size=w.shape) for w in decoder.weights])
-    return model
-
-
-def make_batch(captions=4, inputs="annotations", seed=0):
-    """Captions of 1 to 4 words, a word or two of them its picture's own."""
-    rng = np.random.default_rng(seed)
-    tokens = np.full([captions, 6], PAD, np.int32)
-    for row, length in enumerate(rng.integers(1, 5, captions)):
-        words = rng.integers(UNK + 1, VOCABULARY, length)
-        tokens[row, : length + 2] = [START, *words, END]
-    shape = {"annotations": [L, D], "images": [SIDE, SIDE, 3]}[inputs]
-    values = rng.uniform(0, 2 if inputs == "annotations" else 255, [captions, *shape])
-    return {"tokens": tokens, inputs: values.astype(np.float32)}
-
-
-def as_dataset(batch, size):
-    options = tf.data.Options()
-    options.threading.private_threadpool_size = 1
-    return tf.data.Dataset.from_tensor_slices(batch).batch(size).with_options(options)
-
-
-def compile_model(model, rate=1e-2, **options):
-    model.compile(optimizer=keras.optimizers.Adam(rate), jit_compile=False, **options)
-    return model
-
-
-class Losses(keras.callbacks.Callback):
-    """The running means after every batch."""
-
-    def on_train_begin(self, logs=None):
-        self.logs = []
-
-    def on_train_batch_end(self, batch, logs=None):
-        self.logs.append({name: float(value) for name, value in logs.items()})
-
-
-def fit(model, batch, size=None, epochs=1):
-    losses = Losses()
-    data = as_dataset(batch, size or len(batch["tokens"]))
-    model.fit(data, epochs=epochs, verbose=0, shuffle=False, callbacks=[losses])
-    return losses.logs
-
+from tests.sat_tf.captioner_models import (
+    KINDS,
+    L,
+    as_dataset,
+    compile_model,
+    fit,
+    make_batch,
+    make_model,
+    randomise,
+)
 
 # --- training ---
 
@@ -288,6 +224,15 @@ def test_the_unknown_word_is_searched_where_it_is_allowed():
     test_a_beam_of_one_is_a_greedy_loop("hard", "expectation", suppress=False)
 
 
+def test_the_search_configuration_is_the_default():
+    model = randomise(make_model())
+    annotations = make_batch(2)["annotations"]
+    found = model.search(annotations)
+    assert found.token_ids.shape == (2, 3, 6)
+    given = model.search(annotations, dataclasses.replace(model.config.search, beam=2))
+    assert given.token_ids.shape == (2, 2, 6)
+
+
 # --- configuration ---
 
 
@@ -314,113 +259,3 @@ def test_weights_saved_after_training_load_into_a_fresh_captioner(tmp_path):
     batch = make_batch(inputs="images")
     np.testing.assert_array_equal(model(batch).logits, copy(batch).logits)
     np.testing.assert_array_equal(model.baseline.value, copy.baseline.value)
-
-
-# --- replicas ---
-
-
-@functools.cache
-def mirrored():
-    strategy = tf.distribute.MirroredStrategy
-    base = strategy._collective_key_base
-    # Two strategies of one process would take the same keys for collectives of other shapes.
-    strategy._collective_key_base = base + 1000
-    try:
-        return strategy(["CPU:0", "CPU:1"])
-    finally:
-        strategy._collective_key_base = base
-
-
-class Epochs(keras.callbacks.Callback):
-    """What Keras reports at the end of every epoch."""
-
-    def on_train_begin(self, logs=None):
-        self.logs = []
-
-    def on_epoch_end(self, epoch, logs=None):
-        self.logs.append({name: float(value) for name, value in logs.items()})
-
-
-def trained(strategy, config, weights, batch):
-    """A step an epoch: within one, Keras reports means over the replicas' own means."""
-    with strategy.scope():
-        model = Captioner(config, VOCABULARY)
-        model.set_weights(weights)
-        compile_model(model, clip_norm=1.0)
-    epochs = Epochs()
-    # Two captions on each replica; two on one and one on the other; one and none.
-    data = as_dataset(batch, 4)
-    data = data.take(1).concatenate(as_dataset(batch, 3).skip(1).take(1)).concatenate(data.skip(2))
-    model.fit(
-        data,
-        epochs=3,
-        steps_per_epoch=1,
-        shuffle=False,
-        verbose=0,
-        callbacks=[epochs],
-    )
-    return model, epochs.logs
-
-
-# Hard attention without its draws: the terms that remain do not depend on the replica.
-ALL_EXPECTED = {"expectation_probability": 1.0, "entropy_weight": 0.2}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "options"), [("soft", {}), ("hard", {"preset": "arctic", **ALL_EXPECTED})]
-)
-def test_two_replicas_train_as_one_device_does(kind, options):
-    config = make_config(kind, **options)
-    weights = randomise(make_model(kind, **options), 0.3).get_weights()
-    batch = make_batch(9)
-    one, expected = trained(tf.distribute.get_strategy(), config, weights, batch)
-    two, logs = trained(mirrored(), config, weights, batch)
-    assert len(logs) == len(expected) == 3
-    for step, (got, wanted) in enumerate(zip(logs, expected, strict=True)):
-        for name in set(wanted) - {"advantage_variance"}:
-            np.testing.assert_allclose(
-                got[name], wanted[name], rtol=1e-4, atol=1e-6, err_msg=f"{name}, step {step}"
-            )
-    assert min(logs["gradient_norm"] for logs in expected) > 1.0  # Clipping is at work.
-    for variable, other in zip(one.weights, two.weights, strict=True):
-        np.testing.assert_allclose(
-            other.numpy(), variable.numpy(), rtol=1e-3, atol=2e-5, err_msg=variable.path
-        )
-
-
-def test_replicas_draw_different_masks_and_samples():
-    strategy = mirrored()
-    options = {"decoder": {"output_dropout": 0.5}, "expectation_probability": 0.0}
-    with strategy.scope():
-        model = compile_model(make_model("hard", **options))
-    batch = make_batch(1)
-
-    @tf.function
-    def run():
-        seed = model._step_seed()
-        return model(batch, training=True, selection="sample", seed=seed), seed
-
-    taught, seeds = strategy.run(run)
-    first, second = strategy.experimental_local_results(seeds)
-    assert np.any(first.numpy() != second.numpy())
-    first, second = strategy.experimental_local_results(taught.logits)
-    assert np.abs(first - second).max() > 1e-3
-
-
-def test_every_step_draws_from_another_seed():
-    model = make_model("soft")
-    model.compile(optimizer="adam", seed=3)
-    first = model._step_seed().numpy()
-    np.testing.assert_array_equal(first, model._step_seed())
-    model.optimizer.iterations.assign_add(1)
-    assert np.any(first != model._step_seed())
-
-
-def test_the_search_configuration_is_the_default():
-    model = randomise(make_model())
-    annotations = make_batch(2)["annotations"]
-    found = model.search(annotations)
-    assert found.token_ids.shape == (2, 3, 6)
-    given = model.search(annotations, dataclasses.replace(model.config.search, beam=2))
-    assert given.token_ids.shape == (2, 2, 6)

@@ -1,13 +1,6 @@
-"""Searches against brute force and a NumPy beam search, on random models of tiny vocabularies.
-
-The models' state is a number of the whole prefix, which indexes a random table, so no two prefixes
-share probabilities and a wrong parent anywhere changes the answer.
-"""
+"""Searches against brute force and a NumPy beam search, on random models of tiny vocabularies."""
 
 from __future__ import annotations
-
-import itertools
-import math
 
 import numpy as np
 import pytest
@@ -15,113 +8,19 @@ import tensorflow as tf
 
 from sat_tf import decoding
 from sat_tf.vocabulary import END, PAD, START
-
-VOCABULARY = 6
-MAX_LENGTH = 4
-WORDS = tuple(set(range(VOCABULARY)) - {PAD, START, END})
-LEAVES = sum(len(WORDS) ** n for n in range(1, MAX_LENGTH + 1))
-
-
-class TreeModel:
-    """Random log-probabilities for every prefix of every image of a batch."""
-
-    def __init__(self, seed: int, images: int = 3, spread: float = 2.0):
-        prefixes = sum(VOCABULARY**n for n in range(MAX_LENGTH + 1))
-        rng = np.random.default_rng(seed)
-        logits = rng.normal(size=(images, prefixes, VOCABULARY)) * spread
-        self.set_logits(logits)
-
-    def set_logits(self, logits: np.ndarray):
-        log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-        self.log_probs = log_probs.astype(np.float32)
-
-    @property
-    def images(self) -> int:
-        return len(self.log_probs)
-
-    @staticmethod
-    def node(prefix) -> int:
-        number = 0
-        for token in prefix:
-            number = number * VOCABULARY + token + 1
-        return number
-
-    def step(self, tokens, state):
-        node = state["node"] * VOCABULARY + tokens + 1
-        node = tf.where(state["first"], 0, node)
-        # Rows not in use may run past the table.
-        row = tf.minimum(node, self.log_probs.shape[1] - 1)
-        log_probs = tf.gather_nd(self.log_probs, tf.stack([state["image"], row], axis=1))
-        auxiliary = {"node": node, "pair": tf.cast(tf.stack([node, -node], 1), tf.float32)}
-        state = {"node": node, "image": state["image"], "first": tf.zeros_like(state["first"])}
-        return log_probs, state, auxiliary
-
-    def state(self, images=None):
-        images = np.arange(self.images) if images is None else np.asarray(images)
-        return {
-            "node": np.zeros(len(images), np.int32),
-            "image": images.astype(np.int32),
-            "first": np.ones(len(images), bool),
-        }
-
-    def search(self, beam, images=None, **options):
-        state = self.state(images)
-        options = {"max_length": MAX_LENGTH, **options}
-        size = len(state["image"])
-        return numpy(decoding.beam_search(self.step, state, batch_size=size, beam=beam, **options))
-
-    def log_prob(self, image: int, words) -> float:
-        """The sum over the words, and over `END` for all but the longest."""
-        tokens = [*words, END][:MAX_LENGTH]
-        return sum(
-            float(self.log_probs[image, self.node(words[:n]), token])
-            for n, token in enumerate(tokens)
-        )
-
-
-def numpy(hypotheses):
-    return tf.nest.map_structure(lambda x: x.numpy(), hypotheses)
-
-
-def captions(hypotheses, image: int) -> list[tuple[int, ...]]:
-    ids, lengths = hypotheses.token_ids[image], hypotheses.lengths[image]
-    return [tuple(row[:n].tolist()) for row, n in zip(ids, lengths, strict=True)]
-
-
-def ranked(model: TreeModel, image: int, sequences, power: float):
-    scored = [(model.log_prob(image, w) / max(len(w), 1) ** power, w) for w in sequences]
-    return sorted(scored, key=lambda pair: -pair[0])
-
-
-def brute_force(model, image, power, words=WORDS, shortest=1):
-    sequences = itertools.chain.from_iterable(
-        itertools.product(words, repeat=n) for n in range(shortest, MAX_LENGTH + 1)
-    )
-    return ranked(model, image, sequences, power)
-
-
-def reference_beam(model: TreeModel, image: int, beam: int, power: float):
-    """The shrinking beam in plain Python."""
-    live, finished = [(0.0, ())], []
-    for length in range(MAX_LENGTH):
-        table = model.log_probs[image]
-        candidates = [
-            (total + float(table[model.node(prefix), token]), prefix, token)
-            for total, prefix in live
-            for token in (*WORDS, END)
-            if length > 0 or token != END
-        ]
-        candidates.sort(key=lambda candidate: -candidate[0])
-        kept = candidates[: beam - len(finished)]
-        finished += [prefix for _, prefix, token in kept if token == END]
-        live = [(total, (*prefix, token)) for total, prefix, token in kept if token != END]
-    return ranked(model, image, finished + [prefix for _, prefix in live], power)
-
-
-def assert_same(hypotheses, image: int, expected):
-    assert captions(hypotheses, image)[: len(expected)] == [words for _, words in expected]
-    scores = [score for score, _ in expected]
-    np.testing.assert_allclose(hypotheses.scores[image][: len(scores)], scores, rtol=1e-5)
+from tests.sat_tf.decoding_models import (
+    LEAVES,
+    MAX_LENGTH,
+    VOCABULARY,
+    WORDS,
+    TreeModel,
+    assert_same,
+    brute_force,
+    captions,
+    draws,
+    numpy,
+    reference_beam,
+)
 
 
 @pytest.mark.parametrize("power", [0.0, 0.6, 1.0])
@@ -346,110 +245,6 @@ def test_one_step_is_enough_for_captions_of_one_word():
     assert (hypotheses.token_ids[..., 1] == END).all()
 
 
-def draws(model, count: int, seed, **options):
-    images = np.zeros(count, np.int32)
-    options = {"max_length": MAX_LENGTH, "never_empty": False, "forbidden": (), **options}
-    return numpy(
-        decoding.sample(model.step, model.state(images), batch_size=count, seed=seed, **options)
-    )
-
-
-def test_samples_are_reproducible_with_their_seed():
-    model = TreeModel(seed=17, spread=0.5)
-    first, again, other = (draws(model, 50, seed) for seed in ([1, 2], [1, 2], [1, 3]))
-    np.testing.assert_array_equal(first.token_ids, again.token_ids)
-    assert (first.token_ids != other.token_ids).any()
-    # Neither the images nor the steps share their noise.
-    assert len(set(captions_of_draws(first))) > 25
-
-
-def captions_of_draws(drawn) -> list[tuple[int, ...]]:
-    return [captions(drawn, image)[0] for image in range(len(drawn.lengths))]
-
-
-@pytest.mark.parametrize("temperature", [1.0, 0.5])
-def test_sample_frequencies_are_the_probabilities(temperature):
-    model = TreeModel(seed=18, spread=1.0)
-    count = 20000
-    drawn = captions_of_draws(draws(model, count, [3, 4], temperature=temperature, max_length=2))
-    tempered = np.exp(model.log_probs[0] / temperature)
-    tempered /= tempered.sum(-1, keepdims=True)
-    words = [token for token in range(VOCABULARY) if token != END]
-    for word in words:
-        first = tempered[0, word]
-        second = tempered[model.node((word,))]
-        expected = {(word,): first * second[END]}
-        expected |= {(word, other): first * second[other] for other in words}
-        for caption, probability in expected.items():
-            deviation = math.sqrt(probability * (1 - probability) / count)
-            assert drawn.count(caption) / count == pytest.approx(probability, abs=5 * deviation)
-    assert drawn.count(()) / count == pytest.approx(tempered[0, END], abs=0.02)
-
-
-def test_sampled_log_probs_are_the_models_whatever_the_temperature():
-    model = TreeModel(seed=19)
-    drawn = draws(model, 30, [5, 6], temperature=3.0, forbidden=(PAD, START), never_empty=True)
-    assert (drawn.lengths >= 1).all()
-    for k, words in enumerate(captions_of_draws(drawn)):
-        assert drawn.log_probs[k, 0] == pytest.approx(model.log_prob(0, words), rel=1e-5)
-        assert drawn.auxiliary["node"][k, 0, len(words) - 1] == model.node(words[:-1])
-
-
-def search_module(model: TreeModel) -> tf.Module:
-    module = tf.Module()
-    module.calls = 0
-
-    @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.int32)])
-    def search(images):
-        module.calls += 1
-        state = {
-            "node": tf.zeros_like(images),
-            "image": images,
-            "first": tf.ones_like(images, tf.bool),
-        }
-        size = tf.shape(images)[0]
-        options = {"batch_size": size, "max_length": MAX_LENGTH, "length_power": 0.5}
-        found = decoding.beam_search(model.step, state, beam=3, **options)
-        drawn = decoding.sample(model.step, state, seed=[1, 2], **options)
-        return {**found._asdict(), "drawn": drawn.token_ids}
-
-    module.search = search
-    return module
-
-
-def test_a_graph_serves_every_batch_size_from_one_trace():
-    model = TreeModel(seed=20, images=4)
-    module = search_module(model)
-    for images in ([0], [0, 1, 2, 3], [2, 1]):
-        found = module.search(tf.constant(images))
-        expected = model.search(3, images, length_power=0.5)
-        np.testing.assert_array_equal(found["token_ids"], expected.token_ids)
-        np.testing.assert_allclose(found["scores"], expected.scores, rtol=1e-6)
-    assert module.calls == 1
-    assert found["token_ids"].shape[1:] == (3, MAX_LENGTH + 1)
-    shapes = module.search.get_concrete_function().structured_outputs
-    assert shapes["token_ids"].shape.as_list() == [None, 3, MAX_LENGTH + 1]
-    assert shapes["auxiliary"]["pair"].shape.as_list() == [None, 3, MAX_LENGTH + 1, 2]
-
-
-def test_an_export_gives_the_same_captions_through_the_runtime(tmp_path):
-    model = TreeModel(seed=21, images=4)
-    module = search_module(model)
-    signature = tf.function(
-        lambda images: {"token_ids": module.search(images)["token_ids"]},
-        input_signature=[tf.TensorSpec([None], tf.int32, name="images")],
-        autograph=False,
-    )
-    tf.saved_model.save(module, tmp_path, signatures={"serving_default": signature})
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        loaded = tf.compat.v1.saved_model.load(session, ["serve"], str(tmp_path))
-        names = loaded.signature_def["serving_default"]
-        feed = {names.inputs["images"].name: [3, 0]}
-        token_ids = session.run(names.outputs["token_ids"].name, feed)
-    expected = model.search(3, [3, 0], length_power=0.5)
-    np.testing.assert_array_equal(token_ids, expected.token_ids)
-
-
 def test_half_precision_log_probs_and_a_step_without_state_or_auxiliary():
     def step(tokens, state):
         row = tf.constant([[0.0, 0.0, -1.25, -0.5, -3.0]], tf.bfloat16)
@@ -469,11 +264,6 @@ def test_arguments_out_of_range_are_named(name, value):
     options = {"beam": 2, name: value}
     with pytest.raises(ValueError, match=f"invalid value for argument `{name}`"):
         TreeModel(seed=22).search(**options)
-
-
-def test_a_temperature_of_zero_is_an_error_that_names_it():
-    with pytest.raises(ValueError, match="invalid value for argument `temperature`"):
-        draws(TreeModel(seed=23), 2, [0, 0], temperature=0.0)
 
 
 def test_a_step_that_drops_state_is_an_error():

@@ -1,0 +1,119 @@
+"""The captioner on several devices: the same training, different draws."""
+
+from __future__ import annotations
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sat_tf.models.captioner import Captioner
+from tests.sat_tf.captioner_models import (
+    VOCABULARY,
+    as_dataset,
+    compile_model,
+    make_batch,
+    make_config,
+    make_model,
+    randomise,
+)
+
+
+@functools.cache
+def mirrored():
+    strategy = tf.distribute.MirroredStrategy
+    base = strategy._collective_key_base
+    # Two strategies of one process would take the same keys for collectives of other shapes.
+    strategy._collective_key_base = base + 1000
+    try:
+        return strategy(["CPU:0", "CPU:1"])
+    finally:
+        strategy._collective_key_base = base
+
+
+class Epochs(keras.callbacks.Callback):
+    """What Keras reports at the end of every epoch."""
+
+    def on_train_begin(self, logs=None):
+        self.logs = []
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.logs.append({name: float(value) for name, value in logs.items()})
+
+
+def trained(strategy, config, weights, batch):
+    """A step an epoch: within one, Keras reports means over the replicas' own means."""
+    with strategy.scope():
+        model = Captioner(config, VOCABULARY)
+        model.set_weights(weights)
+        compile_model(model, clip_norm=1.0)
+    epochs = Epochs()
+    # Two captions on each replica; two on one and one on the other; one and none.
+    data = as_dataset(batch, 4)
+    data = data.take(1).concatenate(as_dataset(batch, 3).skip(1).take(1)).concatenate(data.skip(2))
+    model.fit(
+        data,
+        epochs=3,
+        steps_per_epoch=1,
+        shuffle=False,
+        verbose=0,
+        callbacks=[epochs],
+    )
+    return model, epochs.logs
+
+
+# Hard attention without its draws: the terms that remain do not depend on the replica.
+ALL_EXPECTED = {"expectation_probability": 1.0, "entropy_weight": 0.2}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "options"), [("soft", {}), ("hard", {"preset": "arctic", **ALL_EXPECTED})]
+)
+def test_two_replicas_train_as_one_device_does(kind, options):
+    config = make_config(kind, **options)
+    weights = randomise(make_model(kind, **options), 0.3).get_weights()
+    batch = make_batch(9)
+    one, expected = trained(tf.distribute.get_strategy(), config, weights, batch)
+    two, logs = trained(mirrored(), config, weights, batch)
+    assert len(logs) == len(expected) == 3
+    for step, (got, wanted) in enumerate(zip(logs, expected, strict=True)):
+        for name in set(wanted) - {"advantage_variance"}:
+            np.testing.assert_allclose(
+                got[name], wanted[name], rtol=1e-4, atol=1e-6, err_msg=f"{name}, step {step}"
+            )
+    assert min(logs["gradient_norm"] for logs in expected) > 1.0  # Clipping is at work.
+    for variable, other in zip(one.weights, two.weights, strict=True):
+        np.testing.assert_allclose(
+            other.numpy(), variable.numpy(), rtol=1e-3, atol=2e-5, err_msg=variable.path
+        )
+
+
+def test_replicas_draw_different_masks_and_samples():
+    strategy = mirrored()
+    options = {"decoder": {"output_dropout": 0.5}, "expectation_probability": 0.0}
+    with strategy.scope():
+        model = compile_model(make_model("hard", **options))
+    batch = make_batch(1)
+
+    @tf.function
+    def run():
+        seed = model._step_seed()
+        return model(batch, training=True, selection="sample", seed=seed), seed
+
+    taught, seeds = strategy.run(run)
+    first, second = strategy.experimental_local_results(seeds)
+    assert np.any(first.numpy() != second.numpy())
+    first, second = strategy.experimental_local_results(taught.logits)
+    assert np.abs(first - second).max() > 1e-3
+
+
+def test_every_step_draws_from_another_seed():
+    model = make_model("soft")
+    model.compile(optimizer="adam", seed=3)
+    first = model._step_seed().numpy()
+    np.testing.assert_array_equal(first, model._step_seed())
+    model.optimizer.iterations.assign_add(1)
+    assert np.any(first != model._step_seed())

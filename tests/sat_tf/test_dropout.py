@@ -1,0 +1,74 @@
+"""Dropout by seeds: its share, its masks, and where the decoder applies it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sat_tf.layers.dropout import dropout
+from sat_tf.layers.unroll import step_seeds
+from tests.sat_tf.decoder_numpy import SEED, make_batch, make_decoder
+
+
+def test_dropout_zeroes_its_share_and_scales_the_rest():
+    outputs = dropout(tf.ones([100, 100]), 0.25, SEED, 0).numpy()
+    assert set(np.unique(outputs.round(4))) == {0.0, np.float32(1.3333)}
+    assert abs((outputs == 0.0).mean() - 0.25) < 0.02
+
+
+def test_dropout_leaves_inputs_alone_without_a_seed_or_a_rate():
+    inputs = tf.ones([3])
+    assert dropout(inputs, 0.5, None, 0) is inputs
+    assert dropout(inputs, 0.0, SEED, 0) is inputs
+
+
+def test_dropout_masks_are_fixed_by_seed_and_salt():
+    def mask(seed, salt):
+        return dropout(tf.ones([200]), 0.5, tf.constant(seed), salt).numpy()
+
+    np.testing.assert_array_equal(mask([1, 2], 0), mask([1, 2], 0))
+    assert np.any(mask([1, 2], 0) != mask([1, 3], 0))
+    assert np.any(mask([1, 2], 0) != mask([1, 2], 1))
+
+
+DROPOUTS = (
+    "annotation_dropout",
+    "initial_dropout",
+    "embedding_dropout",
+    "hidden_dropout",
+    "output_dropout",
+)
+
+
+@pytest.mark.parametrize("name", DROPOUTS)
+def test_every_dropout_acts_in_training_only(name):
+    decoder = make_decoder(initial_layers=2, **{name: 0.5})
+    plain = make_decoder(initial_layers=2)
+    annotations, words = make_batch()
+    without = plain(annotations, words).logits
+    np.testing.assert_allclose(decoder(annotations, words, seed=SEED).logits, without, rtol=1e-6)
+    trained = decoder(annotations, words, seed=SEED, training=True).logits
+    assert np.abs(trained - without).max() > 1e-3
+    again = decoder(annotations, words, seed=SEED, training=True).logits
+    np.testing.assert_array_equal(trained, again)
+    other = decoder(annotations, words, seed=SEED + 1, training=True).logits
+    assert np.abs(trained - other).max() > 1e-3
+
+
+def test_no_two_dropouts_share_random_numbers_nor_do_the_samples(monkeypatch):
+    """Whatever is drawn from one seed begins with the same random numbers."""
+    seeds = []
+
+    def spy(inputs, rate, seed, salt):
+        if rate:
+            seeds.append(tf.random.experimental.stateless_fold_in(seed, salt))
+        return inputs
+
+    monkeypatch.setattr("sat_tf.layers.rnn_decoder.dropout", spy)
+    monkeypatch.setattr("sat_tf.layers.decoder.dropout", spy)
+    decoder = make_decoder(initial_layers=3, **dict.fromkeys(DROPOUTS, 0.5))
+    decoder(*make_batch(), seed=SEED, training=True)
+    assert len(seeds) == 2 * 2 + 4
+    seeds += list(step_seeds(SEED, 50))
+    assert len({tuple(seed.numpy()) for seed in seeds}) == len(seeds)

@@ -1,0 +1,201 @@
+"""The teacher-forced RNN decoder against plain NumPy; configurations and precision."""
+
+from __future__ import annotations
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sat_tf.config import DecoderConfig
+from sat_tf.layers.attention import BahdanauAttention
+from sat_tf.layers.decoder import AttentionLSTMCell, DeepOutput, InitialState
+from sat_tf.layers.rnn_decoder import RNNDecoder
+from tests.sat_tf.decoder_numpy import (
+    SEED,
+    SIZES,
+    SWITCHES,
+    A,
+    B,
+    D,
+    G,
+    K,
+    L,
+    M,
+    N,
+    T,
+    by_hand,
+    make_batch,
+    make_decoder,
+    random,
+    run_both_ways,
+    softmax,
+)
+
+KINDS = {
+    "soft": {"attends": True, "selection": "expectation"},
+    "hard argmax": {"attends": True, "selection": "argmax"},
+    "none": {"attends": False, "selection": "expectation"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("layers", [1, 2])
+def test_teacher_forcing_equals_a_loop_in_numpy(kind, layers):
+    attends, selection = KINDS[kind]["attends"], KINDS[kind]["selection"]
+    decoder = make_decoder(attends, initial_layers=layers)
+    annotations, words = make_batch()
+    taught = run_both_ways(lambda a, w: decoder(a, w, selection=selection), annotations, words)
+    logits, alpha, beta = by_hand(decoder, annotations, words, selection)
+    np.testing.assert_allclose(taught.logits, logits, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(softmax(taught.alignment_scores.numpy()), alpha, rtol=1e-3)
+    np.testing.assert_allclose(taught.beta, beta, rtol=1e-3)
+    np.testing.assert_array_equal(taught.log_prob, np.zeros([B, T]))
+
+
+@pytest.mark.parametrize("switches", itertools.product([False, True], repeat=4))
+def test_teacher_forcing_equals_numpy_with_every_switch(switches):
+    decoder = make_decoder(**dict(zip(SWITCHES, switches, strict=True)))
+    annotations, words = make_batch()
+    taught = decoder(annotations, words)
+    logits, _, beta = by_hand(decoder, annotations, words)
+    np.testing.assert_allclose(taught.logits, logits, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(taught.beta, beta, rtol=1e-3)
+    assert np.all(beta == 1.0) != switches[0]
+
+
+def test_alpha_changes_with_the_words_read():
+    """The state is inside the attention: it would be the same at every step otherwise."""
+    annotations, words = make_batch()
+    decoder = make_decoder()
+    alpha = softmax(decoder(annotations, words).alignment_scores.numpy())
+    np.testing.assert_allclose(alpha.sum(-1), np.ones([B, T]), rtol=1e-5)
+    assert np.abs(alpha[:, 1:] - alpha[:, :-1]).max(axis=-1).min() > 1e-3
+    changed = words.copy()
+    changed[:, 0] = (words[:, 0] + 1) % K
+    other = softmax(decoder(annotations, changed).alignment_scores.numpy())
+    # The first glance comes before the first word is read.
+    np.testing.assert_allclose(other[:, 0], alpha[:, 0], rtol=1e-6)
+    assert np.abs(other[:, 1:] - alpha[:, 1:]).max() > 1e-3
+
+
+def test_words_to_come_change_nothing():
+    annotations, words = make_batch()
+    decoder = make_decoder()
+    changed = words.copy()
+    changed[:, -1] = (words[:, -1] + 1) % K
+    np.testing.assert_array_equal(
+        decoder(annotations, changed).logits[:, :-1], decoder(annotations, words).logits[:, :-1]
+    )
+
+
+def test_samples_are_fixed_by_the_seed_and_differ_between_steps():
+    annotations, words = np.zeros([200, L, D], np.float32), np.zeros([200, T], np.int32)
+    decoder = make_decoder()
+
+    def log_prob(seed):
+        return decoder(annotations, words, selection="sample", seed=seed).log_prob.numpy()
+
+    # With equal annotations alpha is uniform, whatever is drawn.
+    np.testing.assert_allclose(log_prob(SEED), np.full([200, T], -np.log(L)), rtol=1e-5)
+    annotations[:] = random(L, D)
+    once = log_prob(SEED)
+    np.testing.assert_array_equal(once, log_prob(SEED))
+    assert np.any(once != log_prob(SEED + 1))
+    assert np.any(once[:, 0] != once[0, 0])
+
+
+def test_rows_switched_to_the_expectation_are_soft_attention():
+    annotations, words = make_batch()
+    decoder = make_decoder()
+    switch = tf.constant([True, False])
+    taught = decoder(annotations, words, selection="sample", seed=SEED, use_expectation=switch)
+    soft = decoder(annotations, words)
+    hard = decoder(annotations, words, selection="sample", seed=SEED)
+    np.testing.assert_allclose(taught.logits[0], soft.logits[0], rtol=1e-5)
+    np.testing.assert_allclose(taught.logits[1], hard.logits[1], rtol=1e-5)
+    assert np.abs(soft.logits[1] - hard.logits[1]).max() > 1e-3
+    np.testing.assert_array_equal(taught.log_prob[0], np.zeros(T))
+    np.testing.assert_array_equal(taught.log_prob[1], hard.log_prob[1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_free_running_steps_equal_teacher_forcing_for_several_rows_a_picture(kind):
+    attends, selection = KINDS[kind]["attends"], KINDS[kind]["selection"]
+    decoder = make_decoder(attends, initial_layers=2)
+    annotations, _ = make_batch()
+    words = np.random.default_rng(2).integers(0, K, [B * G, T]).astype(np.int32)
+    taught = decoder(np.repeat(annotations, G, axis=0), words, selection=selection)
+    picture, state = decoder.look_once(annotations)
+    state = tf.nest.map_structure(lambda x: tf.repeat(x, G, axis=0), state)
+    for time in range(T):
+        logits, state, look = decoder.step(picture, words[:, time], state, selection)
+        np.testing.assert_allclose(logits, taught.logits[:, time], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            look.alignment_scores, taught.alignment_scores[:, time], rtol=1e-4, atol=1e-5
+        )
+        np.testing.assert_allclose(look.beta, taught.beta[:, time], rtol=1e-4)
+
+
+def test_every_weight_gets_a_gradient():
+    decoder = make_decoder(initial_layers=2)
+    annotations, words = make_batch()
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(tf.square(decoder(annotations, words).logits))
+    variables = decoder.trainable_variables
+    for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
+        assert gradient is not None, variable.path
+        assert np.abs(tf.convert_to_tensor(gradient)).max() > 0.0, variable.path
+
+
+# --- configurations and precision ---
+
+LAYERS = {
+    "BahdanauAttention": (BahdanauAttention(A), (N, D)),
+    "AttentionLSTMCell": (AttentionLSTMCell(N), (M, D)),
+    "InitialState": (InitialState(N, 3, 0.1), ((None, D),)),
+    "DeepOutput": (DeepOutput(K, M, False, True, False, 0.1, 0.2), (N, D)),
+    "RNNDecoder": (RNNDecoder(K, D, False, DecoderConfig(**SIZES, gate=False)), ()),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_are_registered_and_come_back_from_their_configuration(name):
+    layer, _ = LAYERS[name]
+    registered = keras.saving.get_registered_object(f"sat_tf>{name}")
+    assert registered is type(layer)
+    copy = registered.from_config(layer.get_config())
+    assert copy.get_config() == layer.get_config()
+
+
+@pytest.mark.parametrize("attends", [True, False])
+def test_a_decoder_copied_by_configuration_and_weights_answers_the_same(attends):
+    decoder = make_decoder(attends, initial_layers=2, output_tanh=False)
+    copy = RNNDecoder.from_config(decoder.get_config())
+    copy.set_weights(decoder.get_weights())
+    annotations, words = make_batch()
+    for one, other in zip(decoder(annotations, words), copy(annotations, words), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("attends", [True, False])
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_mixed_precision_keeps_distributions_in_float32(attends, everywhere):
+    plain = make_decoder(attends)
+    policy = "mixed_bfloat16"
+    if everywhere:
+        keras.config.set_dtype_policy(policy)
+    decoder = RNNDecoder(K, D, attends, DecoderConfig(**SIZES), dtype=policy)
+    decoder.set_weights(plain.get_weights())
+    annotations, words = make_batch()
+    taught = decoder(annotations, words)
+    assert {part.dtype for part in taught} == {tf.float32}
+    assert {w.dtype for w in decoder.weights} == {"float32"}
+    picture, state = decoder.look_once(annotations)
+    assert picture.keys.dtype == state.hidden.dtype == tf.bfloat16
+    assert state.memory.dtype == tf.float32
+    # It computes the same thing, roughly.
+    expected = plain(annotations, words)
+    np.testing.assert_allclose(taught.logits, expected.logits, atol=0.15)
