@@ -16,6 +16,9 @@ T = TypeVar("T")
 CONFIG_FILE = "config.json"
 """Name of a run's configuration, in its folder."""
 
+Inference = Literal["expectation", "sample", "argmax"]
+"""How hard attention chooses a location when it captions."""
+
 
 @dataclass(frozen=True)
 class EncoderConfig:
@@ -85,7 +88,7 @@ class AttentionConfig:
     """Decay of the moving-average baseline."""
     expectation_probability: float = 0.5
     """Probability with which the expectation replaces the sample."""
-    inference: Literal["expectation", "sample", "argmax"] = "expectation"
+    inference: Inference = "expectation"
     """What hard attention does when it captions."""
 
 

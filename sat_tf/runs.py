@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf import images
-from sat_tf.config import CONFIG_FILE, CaptionerConfig, SearchConfig, from_dict
+from sat_tf.config import CONFIG_FILE, CaptionerConfig, Inference, SearchConfig, from_dict
 from sat_tf.decoding import Hypotheses
 from sat_tf.models.captioner import Captioner
 from sat_tf.vocabulary import Vocabulary
@@ -78,7 +78,7 @@ class TrainedCaptioner:
         """`(h, w)` of the attention maps."""
         return self.model.encoder.grid
 
-    def choose(self, inference: str) -> None:
+    def choose(self, inference: Inference) -> None:
         """Let hard attention choose a location by `expectation`, `sample` or `argmax`.
 
         Raises:

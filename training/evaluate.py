@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from sat_tf.config import Inference
 from training.recipes import RunConfig, read_run_config, with_search
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ class Arguments:
     """Hypotheses kept; the run's own by default."""
     length_power: float | None = None
     """Scores are log p / length^p; the run's own by default."""
-    inference: str | None = None
-    """expectation, sample or argmax, for hard attention; the run's own by default."""
+    inference: Inference | None = None
+    """For hard attention; the run's own by default."""
     out: Path | None = None
     """Where the report goes; RUN/evaluation/SPLIT by default."""
     cache_dir: Path | None = None

@@ -57,7 +57,7 @@ def test_a_folder_with_a_test_list_only_can_be_evaluated_on_without_weights_file
         (("--split", "dev"), "--data-dir"),
         (("--split", "middle", "--data-dir", "DIR"), "`split`"),
         (("--split", "dev", "--data-dir", "DIR", "--beam", "0"), "beam"),
-        (("--split", "dev", "--data-dir", "DIR", "--inference", "guess"), "guess"),
+        (("--split", "dev", "--data-dir", "DIR", "--inference", "guess"), "argument '--inference'"),
     ],
 )
 def test_wrong_arguments_are_errors_that_name_them(photographs, capsys, flags, message):
@@ -74,3 +74,9 @@ def test_wrong_arguments_are_errors_that_name_them(photographs, capsys, flags, m
 def test_a_folder_that_is_no_run_is_an_error(tmp_path, capsys):
     assert main(["--run-dir", str(tmp_path)]) == 2
     assert "is not a run" in capsys.readouterr().err
+
+
+def test_help_lists_the_ways_to_choose_a_location(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "expectation,sample,argmax" in capsys.readouterr().out
