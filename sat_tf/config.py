@@ -11,6 +11,8 @@ import typing
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
+from sat_tf.ranges import Count, Probability, Share, Size, Weight, check_ranges
+
 T = TypeVar("T")
 
 CONFIG_FILE = "config.json"
@@ -32,23 +34,26 @@ class EncoderConfig:
     """`imagenet`, the path of a weights file, or None for random weights."""
     trainable: bool = False
     """Fine-tune the encoder with the decoder; a frozen one is computed once and stored."""
-    image_size: int = 224
+    image_size: Size = 224
     """Side of the square picture the encoder sees, pixels."""
     resize: Literal["crop", "squash"] = "crop"
     """`crop`: short side to image_size, then the centre; `squash`: both sides at once."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "encoder")
 
 
 @dataclass(frozen=True)
 class DecoderConfig:
     """The attention LSTM, its initial state and the deep output."""
 
-    embedding_dim: int = 512
+    embedding_dim: Size = 512
     """Width m of the word embeddings."""
-    attention_dim: int = 512
+    attention_dim: Size = 512
     """Width of the hidden layer of the attention MLP (eq. 4)."""
-    hidden_dim: int = 512
+    hidden_dim: Size = 512
     """Width N of the LSTM."""
-    initial_layers: int = 1
+    initial_layers: Count = 1
     """Layers of the MLPs that give c_0 and h_0; 0 starts from zeros."""
     gate: bool = True
     """Multiply the context by the gating scalar beta (Sec. 4.2.1)."""
@@ -58,16 +63,19 @@ class DecoderConfig:
     """Deep output (eq. 7) sees the context."""
     output_tanh: bool = True
     """tanh inside the deep output, as in the released code; eq. 7 has none."""
-    annotation_dropout: float = 0.0
+    annotation_dropout: Share = 0.0
     """Dropout on the annotations."""
-    initial_dropout: float = 0.0
+    initial_dropout: Share = 0.0
     """Dropout inside the MLPs of the initial state (needs initial_layers > 1)."""
-    embedding_dropout: float = 0.0
+    embedding_dropout: Share = 0.0
     """Dropout on the embeddings of the previous words."""
-    hidden_dropout: float = 0.0
+    hidden_dropout: Share = 0.0
     """Dropout on h_t before the deep output."""
-    output_dropout: float = 0.0
+    output_dropout: Share = 0.0
     """Dropout on the hidden layer of the deep output."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "decoder")
 
 
 @dataclass(frozen=True)
@@ -76,34 +84,40 @@ class AttentionConfig:
 
     kind: Literal["soft", "hard", "none"] = "soft"
     """soft: eq. 13; hard: eq. 8-12; none: the mean annotation at every step (the baseline)."""
-    penalty_weight: float = 1.0
+    penalty_weight: Weight = 1.0
     """lambda of the doubly stochastic penalty (eq. 14), per caption; of soft attention only."""
     preset: Literal["paper", "arctic"] = "paper"
     """Hard attention's constants: the paper's text, or the released code's behaviour."""
-    reward_weight: float | None = None
+    reward_weight: Weight | None = None
     """lambda_r of the score-function term; None takes the preset's."""
-    entropy_weight: float | None = None
+    entropy_weight: Weight | None = None
     """lambda_e of the entropy term; None takes the preset's."""
-    baseline_decay: float = 0.9
+    baseline_decay: Probability = 0.9
     """Decay of the moving-average baseline."""
-    expectation_probability: float = 0.5
+    expectation_probability: Probability = 0.5
     """Probability with which the expectation replaces the sample."""
     inference: Inference = "expectation"
     """What hard attention does when it captions."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "attention")
 
 
 @dataclass(frozen=True)
 class SearchConfig:
     """Beam search at inference."""
 
-    beam: int = 5
+    beam: Size = 5
     """Hypotheses kept; 1 is greedy."""
-    length_power: float = 0.0
+    length_power: Weight = 0.0
     """Scores are log p / length^p; 0 ranks by log p, as the released code does."""
-    max_length: int = 30
+    max_length: Size = 30
     """Most words of a caption."""
     suppress_unknown: bool = True
     """Never generate <unk>."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "search")
 
 
 @dataclass(frozen=True)
@@ -133,7 +147,8 @@ def from_dict(cls: type[T], values: dict[str, Any], where: str = "") -> T:
         An instance of `cls`.
 
     Raises:
-        ValueError: A key is unknown or a value has the wrong type; the message names it.
+        ValueError: A key is unknown, or a value has the wrong type or is out of its range; the
+            message names it.
     """
     hints = typing.get_type_hints(cls)
     unknown = sorted(set(values) - set(hints))

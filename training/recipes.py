@@ -16,6 +16,7 @@ from sat_tf.config import (
     SearchConfig,
     from_dict,
 )
+from sat_tf.ranges import Count, Rate, Share, Size, Weight, check_ranges
 
 
 @dataclass(frozen=True)
@@ -24,18 +25,21 @@ class DataConfig:
 
     name: Literal["scenes", "flickr8k"] = "scenes"
     """Which data set."""
-    min_count: int = 5
+    min_count: Size = 5
     """Words seen fewer times in the training captions become <unk>."""
-    vocabulary_size: int | None = None
+    vocabulary_size: Size | None = None
     """Most words kept, by frequency; None keeps all that pass min_count."""
-    max_length: int = 30
+    max_length: Size = 30
     """Training captions are cut to so many words."""
     mirror: bool = False
     """Use the mirrored picture half of the time."""
-    seed: int = 0
+    seed: Count = 0
     """Of drawn data sets."""
-    limit: int | None = None
+    limit: Size | None = None
     """Use only the first examples of each split, to try something out."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "data")
 
 
 @dataclass(frozen=True)
@@ -44,42 +48,48 @@ class OptimizerConfig:
 
     name: Literal["adam", "adamw", "rmsprop"] = "adam"
     """adam, adamw (decoupled weight decay) or rmsprop (the paper's for Flickr8k)."""
-    learning_rate: float = 1e-3
+    learning_rate: Rate = 1e-3
     """Peak learning rate."""
     schedule: Literal["constant", "cosine"] = "constant"
     """cosine falls to zero at the last step."""
-    warmup_epochs: float = 0.0
+    warmup_epochs: Weight = 0.0
     """Epochs over which the learning rate rises linearly from zero."""
-    weight_decay: float = 0.0
+    weight_decay: Weight = 0.0
     """adamw's."""
-    clip_norm: float = 5.0
+    clip_norm: Weight = 5.0
     """Largest global norm of a gradient; 0 does not clip."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "optimizer")
 
 
 @dataclass(frozen=True)
 class FitConfig:
     """The training loop."""
 
-    epochs: int = 10
+    epochs: Size = 10
     """Most epochs."""
-    batch_size: int = 64
+    batch_size: Size = 64
     """Captions a batch, over all devices."""
-    label_smoothing: float = 0.0
+    label_smoothing: Share = 0.0
     """Share of each target spread over the vocabulary."""
     precision: Literal["float32", "bfloat16"] = "float32"
     """Of the matrix products; softmax and loss are float32 always."""
     monitor: Literal["bleu_4", "cider", "nll"] = "bleu_4"
     """Free-running dev score (or teacher-forced nll) for early stopping and the best weights."""
-    patience: int = 5
+    patience: Size = 5
     """Epochs without a better score before training stops."""
-    validation_beam: int = 1
+    validation_beam: Size = 1
     """Beam of the captions scored after each epoch."""
-    validation_images: int | None = None
+    validation_images: Size | None = None
     """Dev images captioned after each epoch; None for all."""
-    pictures: int = 4
+    pictures: Count = 4
     """Dev images whose attention TensorBoard shows after each epoch."""
     jit_compile: bool = False
     """Compile the train step with XLA."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "fit")
 
 
 @dataclass(frozen=True)
@@ -88,7 +98,7 @@ class RunConfig:
 
     recipe: str = "scenes_soft"
     """Name of the recipe these settings started from."""
-    seed: int = 0
+    seed: Count = 0
     """Of the weights, the order of the data and every random draw."""
     data: DataConfig = field(default_factory=DataConfig)
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
@@ -97,6 +107,9 @@ class RunConfig:
     search: SearchConfig = field(default_factory=SearchConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     fit: FitConfig = field(default_factory=FitConfig)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 # The state starts from zeros: an encoder trained from scratch would learn to tell the whole picture

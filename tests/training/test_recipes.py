@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sat_tf.config import from_dict, to_dict
-from training.recipes import RECIPES, RunConfig, recipe
+from training.recipes import RECIPES, DataConfig, FitConfig, OptimizerConfig, RunConfig, recipe
 from training.train import parse
 
 NAMES = [f"{data}_{kind}" for data in ("scenes", "flickr8k") for kind in ("soft", "hard", "none")]
@@ -47,3 +47,35 @@ def test_kinds_of_attention_get_the_same_data_budget_and_search(data):
 def test_an_unknown_recipe_is_an_error_that_lists_the_known_ones():
     with pytest.raises(ValueError, match=r"`--recipe`: expected one of scenes_soft.*'nothing'"):
         recipe("nothing")
+
+
+@pytest.mark.parametrize(
+    ("group", "cls", "values"),
+    [
+        ("data", DataConfig, {"min_count": 0}),
+        ("data", DataConfig, {"vocabulary_size": 0}),
+        ("data", DataConfig, {"max_length": 0}),
+        ("data", DataConfig, {"seed": -1}),
+        ("data", DataConfig, {"limit": 0}),
+        ("optimizer", OptimizerConfig, {"learning_rate": 0.0}),
+        ("optimizer", OptimizerConfig, {"warmup_epochs": -1.0}),
+        ("optimizer", OptimizerConfig, {"weight_decay": -0.1}),
+        ("optimizer", OptimizerConfig, {"clip_norm": -5.0}),
+        ("fit", FitConfig, {"epochs": 0}),
+        ("fit", FitConfig, {"batch_size": 0}),
+        ("fit", FitConfig, {"label_smoothing": 1.0}),
+        ("fit", FitConfig, {"patience": 0}),
+        ("fit", FitConfig, {"validation_beam": 0}),
+        ("fit", FitConfig, {"validation_images": 0}),
+        ("fit", FitConfig, {"pictures": -1}),
+    ],
+)
+def test_a_run_that_cannot_be_is_never_described(group, cls, values):
+    (name,) = values
+    with pytest.raises(ValueError, match=f"`--{group}.{name}`"):
+        cls(**values)
+
+
+def test_a_seed_below_zero_is_an_error():
+    with pytest.raises(ValueError, match="`--seed`"):
+        RunConfig(seed=-1)

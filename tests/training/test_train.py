@@ -52,6 +52,9 @@ def test_a_flag_changes_its_key_alone():
         (["--attention.kind", "medium"], "--attention.kind"),
         (["--strategy", "many"], "--strategy"),
         (["--data.name", "mnist"], "--data.name"),
+        (["--decoder.output_dropout", "1.5"], "`--decoder.output_dropout`"),
+        (["--fit.epochs", "0"], "`--fit.epochs`"),
+        (["--seed", "-1"], "`--seed`"),
         (["extra"], "extra"),
     ],
 )
@@ -170,7 +173,7 @@ def spoil_shape(folder: Path) -> None:
         ),
         (spoil_nothing, ("--data-dir", "DIR", "--encoder.name", "vgg99"), "`--encoder.name`"),
         (spoil_nothing, ("--data-dir", "DIR", "--encoder.layer", "convX"), "`--encoder.layer`"),
-        (spoil_nothing, ("--data-dir", "DIR", "--data.limit", "0"), "`limit`"),
+        (spoil_nothing, ("--data-dir", "DIR", "--data.limit", "0"), "`--data.limit`"),
     ],
 )
 def test_bad_data_is_told_apart(capsys, tmp_path, make_photographs, spoil, flags, message):

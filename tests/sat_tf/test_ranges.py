@@ -1,0 +1,103 @@
+"""Ranges in annotations, and the errors that name the key."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated
+
+import pytest
+
+from sat_tf.config import (
+    AttentionConfig,
+    CaptionerConfig,
+    DecoderConfig,
+    EncoderConfig,
+    SearchConfig,
+    from_dict,
+)
+from sat_tf.ranges import Count, Probability, Range, Rate, Share, Size, Weight, check_ranges
+
+
+@dataclass(frozen=True)
+class Model:
+    size: Size = 1
+    count: Count = 0
+    weight: Weight | None = None
+    rate: Rate = 1.0
+    probability: Probability = 0.5
+    share: Share = 0.5
+    tilt: Annotated[float, Range(-1, 1, without_low=True)] = 0.0
+    name: str = "-7"
+    free: float = -7.0
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("size", (1, 10**9)),
+        ("count", (0,)),
+        ("weight", (None, 0.0, 1e9)),
+        ("rate", (1e-9,)),
+        ("probability", (0.0, 1.0, 0, 1)),
+        ("share", (0.0, 0.999)),
+        ("tilt", (-0.999, 1.0)),
+    ],
+)
+def test_values_up_to_the_ends_of_a_range_are_taken(name, values):
+    for value in values:
+        check_ranges(Model(**{name: value}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("size", 0, "a number of at least 1"),
+        ("count", -1, "a number of at least 0"),
+        ("weight", -1e-9, "a number of at least 0"),
+        ("weight", math.inf, "a number of at least 0"),
+        ("rate", 0.0, "a number above 0"),
+        ("rate", math.nan, "a number above 0"),
+        ("probability", 1.001, "a number in [0, 1]"),
+        ("share", 1.0, "a number in [0, 1)"),
+        ("share", -0.1, "a number in [0, 1)"),
+        ("tilt", -1.0, "a number in (-1, 1]"),
+    ],
+)
+def test_a_value_outside_is_an_error_that_names_key_range_and_value(name, value, expected):
+    for group, key in (("", f"--{name}"), ("model", f"--model.{name}")):
+        with pytest.raises(ValueError) as error:
+            check_ranges(Model(**{name: value}), group)
+        message = f"invalid value for key `{key}`: expected {expected}, got {value!r}."
+        assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("group", "cls", "values"),
+    [
+        ("encoder", EncoderConfig, {"image_size": 0}),
+        ("decoder", DecoderConfig, {"embedding_dim": 0}),
+        ("decoder", DecoderConfig, {"attention_dim": -3}),
+        ("decoder", DecoderConfig, {"hidden_dim": 0}),
+        ("decoder", DecoderConfig, {"initial_layers": -1}),
+        ("decoder", DecoderConfig, {"annotation_dropout": 1.0}),
+        ("decoder", DecoderConfig, {"initial_dropout": 1.0}),
+        ("decoder", DecoderConfig, {"embedding_dropout": 2.0}),
+        ("decoder", DecoderConfig, {"hidden_dropout": -0.5}),
+        ("decoder", DecoderConfig, {"output_dropout": 1.0}),
+        ("attention", AttentionConfig, {"penalty_weight": -1.0}),
+        ("attention", AttentionConfig, {"reward_weight": -1.0}),
+        ("attention", AttentionConfig, {"entropy_weight": -1.0}),
+        ("attention", AttentionConfig, {"baseline_decay": 1.1}),
+        ("attention", AttentionConfig, {"expectation_probability": 1.5}),
+        ("search", SearchConfig, {"beam": 0}),
+        ("search", SearchConfig, {"length_power": -0.1}),
+        ("search", SearchConfig, {"max_length": 0}),
+    ],
+)
+def test_a_model_that_cannot_be_is_never_described(group, cls, values):
+    (name,) = values
+    with pytest.raises(ValueError, match=f"`--{group}.{name}`"):
+        cls(**values)
+    with pytest.raises(ValueError, match=f"`--{group}.{name}`"):
+        from_dict(CaptionerConfig, {group: values})
