@@ -1,29 +1,46 @@
-"""Compare two evaluated runs: `python -m training.compare RUN_A RUN_B --data-dir DIR`."""
+"""Compare evaluated runs: `python -m training.compare RUN RUN ... --data-dir DIR`."""
 
 from __future__ import annotations
 
 import json
+import string
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import tyro
 
+if TYPE_CHECKING:
+    from training.datasets import Split
+    from training.metrics.captions import CaptionScores
+
 _METRICS = ("bleu_4", "meteor", "cider", "rouge_l")
+_LABELS = string.ascii_uppercase
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Score two runs on the same pictures and give the differences with paired intervals."""
+    """Score runs on the same pictures; differences from the first, with paired intervals."""
 
-    runs: tyro.conf.Positional[tuple[Path, Path]]
-    """Two runs evaluated on the split, A and B; differences are A - B."""
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Two or more: runs evaluated on the split, or folders with the report of an evaluation."""
     data_dir: Path | None = None
     """Your copy of the data set; drawn data needs none."""
     split: str = "dev"
     """train, dev or test."""
     samples: int = 1000
     """Bootstrap resamples."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """What an evaluation left: its folder, its report, image id -> caption."""
+
+    folder: Path
+    report: Mapping
+    captions: Mapping[str, str]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -38,51 +55,133 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(arguments: Arguments) -> str:
-    """The comparison as a table."""
-    from training.datasets import canonical_split, load_split
-    from training.metrics.bootstrap import paired_bootstrap
+    """The comparison as text."""
+    from training.datasets import canonical_split
     from training.metrics.captions import score_captions
-    from training.recipes import read_run_config
 
-    configs = [read_run_config(path) for path in arguments.runs]
-    if configs[0].data != configs[1].data:
+    if not 2 <= len(arguments.runs) <= len(_LABELS):
         raise ValueError(
-            "Received runs on different data: expected the same `data` configuration, got "
-            f"{configs[0].data} and {configs[1].data}."
+            f"Received an invalid value for argument `runs`: expected 2 to {len(_LABELS)} folders, "
+            f"got {len(arguments.runs)}."
         )
-    data = configs[0].data
-    split = load_split(
-        data.name, arguments.split, arguments.data_dir, seed=data.seed, limit=data.limit
-    )
-    found = [_captions(path, canonical_split(arguments.split)) for path in arguments.runs]
-    references = {e.image_id: list(e.captions) for e in split.examples if e.image_id in found[0]}
-    first, second = (score_captions(captions, references) for captions in found)
-    lines = [
-        f"A: {arguments.runs[0]}",
-        f"B: {arguments.runs[1]}",
-        f"{split.name}, {len(references)} pictures, {arguments.samples} resamples",
-        f"{'':<8}  {'A':>7}  {'B':>7}  {'A - B':>7}  95 % interval",
-    ]
-    for metric in _METRICS:
-        if metric in first.scores and metric in second.scores:
-            interval = paired_bootstrap(first, second, metric, arguments.samples)
-            a, b = first.scores[metric], second.scores[metric]
-            lines.append(
-                f"{metric:<8}  {a:7.2f}  {b:7.2f}  {interval.difference:+7.2f}  "
-                f"[{interval.low:+.2f}, {interval.high:+.2f}]"
+    found = [read_evaluation(path, canonical_split(arguments.split)) for path in arguments.runs]
+    split = common_split(found, arguments.data_dir)
+    shared = [e for e in split.examples if all(e.image_id in one.captions for one in found)]
+    references = {e.image_id: list(e.captions) for e in shared}
+    scores = {
+        label: score_captions({i: one.captions[i] for i in references}, references)
+        for label, one in zip(_LABELS, found, strict=False)
+    }
+    lines = [f"{label}: {path}" for label, path in zip(_LABELS, arguments.runs, strict=False)]
+    lines.append(f"{split.name}, {len(shared)} pictures, {arguments.samples} resamples")
+    lines += ["", *score_table(scores), "", *difference_table(scores, arguments.samples), ""]
+    lines += notes(scores)
+    left_out = {image_id for one in found for image_id in one.captions} - set(references)
+    if left_out:
+        lines.append(
+            f"Note: pictures that only some have captioned are left out: {len(left_out)}, such as "
+            f"{min(left_out)!r}."
+        )
+    return "\n".join(lines).rstrip()
+
+
+def read_evaluation(path: Path, split: str) -> Evaluated:
+    """Read `RUN/evaluation/SPLIT`, or the folder itself where it holds a report.
+
+    Args:
+        path: A run, or the folder of a report.
+        split: `train`, `dev` or `test`.
+
+    Raises:
+        ValueError: There is no evaluation on that split.
+    """
+    from training.captions_file import CAPTIONS_FILE, parse_captions
+    from training.reports import REPORT_FILE
+
+    folder = path if (path / REPORT_FILE).is_file() else path / "evaluation" / split
+    for name in (REPORT_FILE, CAPTIONS_FILE):
+        if not (folder / name).is_file():
+            raise ValueError(
+                f"{folder / name} is missing: first run `python -m training.evaluate --run-dir "
+                f"{path} --split {split}`."
             )
-    return "\n".join([*lines, *(f"Note: {note}" for note in first.notes)])
+    try:
+        report = json.loads((folder / REPORT_FILE).read_text("utf-8"))
+        found = report["split"], report["split_fingerprint"], report["configuration"]["data"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{folder / REPORT_FILE} is no report of an evaluation.") from error
+    if found[0] != split:
+        raise ValueError(f"{folder} is an evaluation on {found[0]}: expected one on {split}.")
+    captions_path = folder / CAPTIONS_FILE
+    return Evaluated(folder, report, parse_captions(captions_path.read_bytes(), captions_path))
 
 
-def _captions(run_dir: Path, split: str) -> dict[str, str]:
-    """Image id -> caption, as the run's evaluation left them."""
-    path = run_dir / "evaluation" / split / "captions.json"
-    if not path.is_file():
-        raise ValueError(
-            f"{path} is missing: first run `python -m training.evaluate --run-dir {run_dir} "
-            f"--split {split}`."
-        )
-    return {row["image_id"]: row["caption"] for row in json.loads(path.read_text("utf-8"))}
+def common_split(found: Sequence[Evaluated], data_dir: Path | None) -> Split:
+    """The split all were evaluated on.
+
+    Raises:
+        ValueError: One was evaluated on other images or captions.
+    """
+    from sat_tf.config import from_dict
+    from training.datasets import load_split
+    from training.recipes import DataConfig
+
+    first = found[0].report
+    data = from_dict(DataConfig, first["configuration"]["data"])
+    split = load_split(data.name, first["split"], data_dir, seed=data.seed, limit=data.limit)
+    fingerprint = split.fingerprint()
+    for one in found:
+        if one.report["split_fingerprint"] != fingerprint:
+            raise ValueError(
+                f"{one.folder} was evaluated on other images or captions than the {split.name} "
+                f"split of {data.name} that is read now (seed {data.seed}, limit {data.limit}): "
+                f"expected the fingerprint {fingerprint[:12]}..., got "
+                f"{one.report['split_fingerprint'][:12]}..."
+            )
+    return split
+
+
+def score_table(scores: Mapping[str, CaptionScores]) -> list[str]:
+    """A line a metric, a column a run."""
+    lines = [f"{'':<8}" + "".join(f"  {label:>7}" for label in scores)]
+    for metric in _common_metrics(scores):
+        columns = (f"  {one.scores[metric]:7.2f}" for one in scores.values())
+        lines.append(f"{metric:<8}" + "".join(columns))
+    return lines
+
+
+def difference_table(scores: Mapping[str, CaptionScores], samples: int) -> list[str]:
+    """A line a metric; of each run but the first, the difference and its 95 % interval."""
+    from training.metrics.bootstrap import paired_bootstrap
+
+    first, *others = scores
+    lines = [
+        f"{'':<8}" + "".join(f"  {f'{o} - {first}':>7}  {'95 % interval':<18}" for o in others)
+    ]
+    for metric in _common_metrics(scores):
+        line = f"{metric:<8}"
+        for other in others:
+            found = paired_bootstrap(scores[other], scores[first], metric, samples)
+            interval = f"[{found.low:+.2f}, {found.high:+.2f}]"
+            line += f"  {found.difference:+7.2f}  {interval:<18}"
+        lines.append(line)
+    return [line.rstrip() for line in lines]
+
+
+def notes(scores: Mapping[str, CaptionScores]) -> list[str]:
+    """Each note once, with the runs it is about where it is not about all."""
+    labels: dict[str, list[str]] = {}
+    for label, one in scores.items():
+        for note in one.notes:
+            labels.setdefault(note, []).append(label)
+    return [
+        f"Note: {note}" if len(about) == len(scores) else f"Note on {', '.join(about)}: {note}"
+        for note, about in labels.items()
+    ]
+
+
+def _common_metrics(scores: Mapping[str, CaptionScores]) -> list[str]:
+    return [metric for metric in _METRICS if all(metric in one.scores for one in scores.values())]
 
 
 if __name__ == "__main__":

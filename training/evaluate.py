@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 import time
 from dataclasses import dataclass
@@ -96,6 +95,7 @@ def evaluate_run(
     Returns:
         The report.
     """
+    from training.captions_file import write_captions
     from training.datasets import load_split
     from training.datasets.sources import open_source
     from training.evaluation import evaluate
@@ -123,7 +123,7 @@ def evaluate_run(
     report = make_report(captioner, config, split, source, found, seconds, intervals)
     out = out or places.run_dir / "evaluation" / split.name
     write_report(out, report)
-    write_captions(out, found)
+    write_captions(out, caption_rows(found))
     title = f"{config.recipe}: {config.data.name} {split.name}"
     write_page(out, title, page_entries(captioner, split, found, pictures))
     print(f"\n{title}, {len(found.captions)} pictures, beam {config.search.beam}")
@@ -162,11 +162,9 @@ def make_report(captioner, config, split, source, found: Evaluation, seconds, in
     }
 
 
-def write_captions(out: Path, found: Evaluation) -> None:
-    """`captions.json`: image id, caption, score, and the other hypotheses."""
-    from training.pages import write_atomically
-
-    rows = [
+def caption_rows(found: Evaluation) -> list[dict]:
+    """What `captions.json` holds: image id, caption, score, and the other hypotheses."""
+    return [
         {
             "image_id": image_id,
             "caption": caption.text,
@@ -175,7 +173,6 @@ def write_captions(out: Path, found: Evaluation) -> None:
         }
         for image_id, caption in found.captions.items()
     ]
-    write_atomically(out / "captions.json", json.dumps(rows, indent=1, ensure_ascii=False) + "\n")
 
 
 def page_entries(captioner: TrainedCaptioner, split: Split, found: Evaluation, count: int):

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from training.pages import PageEntry, write_atomically, write_page
+from training.pages import write_atomically
 
-__all__ = ["PageEntry", "format_scores", "package_versions", "write_page", "write_report"]
+REPORT_FILE = "report.json"
 
 # What a reader looks for first; keys that are not here follow in alphabetical order.
 _SECTIONS = ("scores", "intervals", "notes", "recipe", "seed", "data", "split", "images")
@@ -49,7 +49,7 @@ def write_report(directory: Path | str, report: Mapping[str, Any]) -> tuple[Path
     for section in ("scores", "intervals"):
         if isinstance(plain.get(section), dict):
             plain[section] = _ordered(plain[section], _SCORES)
-    paths = directory / "report.json", directory / "report.md"
+    paths = directory / REPORT_FILE, directory / "report.md"
     text = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
     write_atomically(paths[0], text + "\n")
     write_atomically(paths[1], _markdown(plain))

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from training.pages import write_atomically
-from training.reports import PageEntry, format_scores, package_versions, write_page, write_report
+from training.pages import PageEntry, write_atomically, write_page
+from training.reports import format_scores, package_versions, write_report
 
 REPORT = {
     "versions": {"numpy": "2.0"},

@@ -1,0 +1,139 @@
+"""Evaluated runs side by side: scores, paired differences, notes, and what cannot be compared."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from training.compare import main
+from training.metrics import bootstrap
+
+FAST = ("--samples", "20")
+
+
+def compared(capsys, *runs: Path) -> str:
+    assert main([*map(str, runs), *FAST]) == 0
+    return capsys.readouterr().out
+
+
+def refused(capsys, *argv) -> str:
+    assert main([*map(str, argv)]) == 2
+    return capsys.readouterr().err
+
+
+def numbers(text: str, metric: str) -> list[list[float]]:
+    """The figures of each line of a metric: of the scores, of the differences."""
+    lines = [line for line in text.splitlines() if line.startswith(metric)]
+    return [[float(n) for n in re.findall(r"[-+]?\d+\.\d+", line)] for line in lines]
+
+
+def score_of(run: Path, metric: str) -> float:
+    return json.loads((run / "evaluation" / "dev" / "report.json").read_text())["scores"][metric]
+
+
+@pytest.fixture
+def copy(soft_run, tmp_path) -> Path:
+    """A run whose evaluation may be spoilt."""
+    run = tmp_path / "copy"
+    shutil.copytree(soft_run / "evaluation", run / "evaluation")
+    return run
+
+
+def rewrite(run: Path, name: str, change) -> None:
+    path = run / "evaluation" / "dev" / name
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps(change(content) or content))
+
+
+def test_three_runs_stand_side_by_side_each_against_the_first(capsys, soft_run, hard_run, none_run):
+    runs = (soft_run, hard_run, none_run)
+    said = compared(capsys, *runs)
+    for label, run in zip("ABC", runs, strict=True):
+        assert f"{label}: {run}\n" in said
+    assert "dev, 12 pictures, 20 resamples" in said
+    assert re.search(r"^ +A +B +C$", said, re.M) and "B - A" in said and "C - A" in said
+    for metric in ("bleu_4", "cider", "rouge_l"):
+        scores, differences = numbers(said, metric)
+        assert scores == pytest.approx([score_of(run, metric) for run in runs], abs=0.006)
+        for place, score in enumerate(scores[1:]):
+            difference, low, high = differences[3 * place : 3 * place + 3]
+            assert difference == pytest.approx(score - scores[0], abs=0.02)
+            assert low <= difference <= high or metric == "bleu_4"
+    assert not numbers(said, "meteor")  # there is no Java here
+
+
+def test_the_interval_is_that_of_the_paired_bootstrap(capsys, soft_run, none_run, monkeypatch):
+    asked = []
+
+    def paired(a, b, metric, samples):
+        asked.append((a.scores[metric], b.scores[metric], samples))
+        return bootstrap.Interval(1.0, -2.0, 3.0)
+
+    monkeypatch.setattr(bootstrap, "paired_bootstrap", paired)
+    said = compared(capsys, soft_run, none_run)
+    assert numbers(said, "cider")[1] == [1.0, -2.0, 3.0]
+    expected = [score_of(run, "cider") for run in (none_run, soft_run)]
+    assert asked[1] == (*map(pytest.approx, expected), 20)
+
+
+def test_a_run_does_not_differ_from_itself(capsys, soft_run, copy):
+    said = compared(capsys, soft_run, copy)
+    assert numbers(said, "bleu_4")[1] == [0, 0, 0]
+
+
+def test_the_folder_of_a_report_is_as_good_as_its_run(capsys, soft_run, copy):
+    moved = copy.rename(copy.with_name("moved")) / "evaluation" / "dev"
+    assert numbers(compared(capsys, soft_run, moved), "cider")[1] == [0, 0, 0]
+
+
+def test_notes_are_told_once_with_the_runs_they_are_about(capsys, soft_run, none_run, copy):
+    def empty(rows):
+        rows[0]["caption"] = ""
+
+    rewrite(copy, "captions.json", empty)
+    said = compared(capsys, soft_run, none_run, copy)
+    assert said.count("METEOR is left out") == 1
+    assert "Note on C: 1 of 12 captions are empty" in said
+
+
+def test_pictures_that_only_some_have_captioned_are_left_out_and_named(capsys, soft_run, copy):
+    gone = []
+    rewrite(copy, "captions.json", lambda rows: gone.append(rows.pop()["image_id"]))
+    said = compared(capsys, soft_run, copy)
+    assert "dev, 11 pictures" in said
+    assert f"only some have captioned are left out: 1, such as '{gone[0]}'" in said
+
+
+def test_evaluations_on_other_data_are_not_compared(capsys, soft_run, copy):
+    rewrite(copy, "report.json", lambda report: report.update(split_fingerprint="0" * 64))
+    said = refused(capsys, soft_run, copy)
+    assert str(copy) in said and "other images or captions" in said
+
+
+def test_a_report_of_another_split_is_an_error(capsys, soft_run, copy):
+    moved = copy / "evaluation" / "dev"
+    said = refused(capsys, soft_run, moved, "--split", "test")
+    assert f"{soft_run}" in said and "is missing" in said
+    said = refused(capsys, moved, soft_run, "--split", "test")
+    assert "is an evaluation on dev: expected one on test" in said
+
+
+@pytest.mark.parametrize("content", ["no JSON", "[]", "{}"])
+def test_a_file_that_is_no_report_is_an_error(capsys, soft_run, copy, content):
+    (copy / "evaluation" / "dev" / "report.json").write_text(content)
+    assert "report.json is no report of an evaluation" in refused(capsys, soft_run, copy)
+
+
+@pytest.mark.parametrize("name", ["report.json", "captions.json"])
+def test_a_run_that_was_not_evaluated_is_an_error_that_says_how(capsys, soft_run, copy, name):
+    (copy / "evaluation" / "dev" / name).unlink()
+    said = refused(capsys, soft_run, copy)
+    assert name in said and f"training.evaluate --run-dir {copy} --split dev" in said
+
+
+def test_one_run_is_nothing_to_compare(capsys, soft_run):
+    assert "expected 2 to 26 folders, got 1" in refused(capsys, soft_run)

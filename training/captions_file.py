@@ -1,0 +1,83 @@
+"""`captions.json`: a caption an image, as an evaluation leaves them and as others hand them in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from training.datasets.base import DataError, Split
+from training.pages import write_atomically
+
+CAPTIONS_FILE = "captions.json"
+
+
+def write_captions(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Writes `captions.json`: a list of `image_id`, `caption` and whatever else a row has."""
+    text = json.dumps(list(rows), indent=1, ensure_ascii=False)
+    write_atomically(folder / CAPTIONS_FILE, text + "\n")
+
+
+def parse_captions(content: bytes, path: Path) -> dict[str, str]:
+    """Reads a JSON list of `{"image_id": ..., "caption": ...}`, COCO's format of results.
+
+    Args:
+        content: The file. An id may be a number; other keys than the two are passed over.
+        path: What messages call it.
+
+    Returns:
+        Image id -> caption, in the order of the file.
+
+    Raises:
+        DataError: It is something else, or captions an image twice.
+    """
+    try:
+        rows = json.loads(content)
+    except ValueError as error:
+        raise DataError(f"{path} is not JSON: {error}.") from error
+    if not isinstance(rows, list):
+        raise DataError(f"{path}: expected a list of captions, got a JSON {type(rows).__name__}.")
+    captions: dict[str, str] = {}
+    for number, row in enumerate(rows, start=1):
+        image_id, caption = _fields(row, f"{path}, caption {number}")
+        if image_id in captions:
+            raise DataError(f"{path}, caption {number}: image {image_id!r} has one already.")
+        captions[image_id] = caption
+    return captions
+
+
+def captions_of(split: Split, captions: Mapping[str, str], path: Path) -> dict[str, str]:
+    """The caption of each example of a split, in its order.
+
+    Captions of images that the data set has set aside are left out.
+
+    Raises:
+        DataError: Images without a caption, or captions of images the split does not have.
+    """
+    aside = {image_id for image_id, _ in split.set_aside}
+    known = [example.image_id for example in split.examples]
+    unknown = [image_id for image_id in captions if image_id not in aside | set(known)]
+    if unknown:
+        raise DataError(
+            f"{path}: {len(unknown)} of {len(captions)} captions are of no image of the "
+            f"{split.name} split, such as {unknown[0]!r}; its images are called {known[0]!r}, ..."
+        )
+    missing = [image_id for image_id in known if image_id not in captions]
+    if missing:
+        raise DataError(
+            f"{path}: {len(missing)} of {len(known)} images of the {split.name} split have no "
+            f"caption, such as {missing[0]!r}."
+        )
+    return {image_id: captions[image_id] for image_id in known}
+
+
+def _fields(row: Any, where: str) -> tuple[str, str]:
+    if not isinstance(row, dict) or not {"image_id", "caption"} <= set(row):
+        raise DataError(f"{where}: expected an object with `image_id` and `caption`, got {row!r}.")
+    image_id, caption = row["image_id"], row["caption"]
+    if isinstance(image_id, bool) or not isinstance(image_id, (int, str)):
+        raise DataError(f"{where}: expected a text or a whole number as `image_id`: {image_id!r}.")
+    if not isinstance(caption, str):
+        raise DataError(f"{where}: expected a text as `caption`, got {caption!r}.")
+    return str(image_id), caption
