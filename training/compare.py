@@ -25,7 +25,7 @@ class Arguments:
     """Score runs on the same pictures; differences from the first, with paired intervals."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Two or more: runs evaluated on the split, or folders with the report of an evaluation."""
+    """Two or more evaluated on the split: runs, folders of given captions, or of a report."""
     data_dir: Path | None = None
     """Your copy of the data set; drawn data needs none."""
     split: str = "dev"

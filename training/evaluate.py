@@ -1,18 +1,22 @@
-"""Evaluate a run: `python -m training.evaluate --run-dir RUN --data-dir DIR --split dev`."""
+"""Evaluate a run: `python -m training.evaluate --run-dir RUN --data-dir DIR --split dev`.
+
+Or captions from elsewhere: `--captions FILE --data.name flickr8k` in place of `--run-dir RUN`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from sat_tf.config import Inference
-from training.recipes import RunConfig, read_run_config, with_search
+from sat_tf.ranges import Count, Size, check_ranges
+from training.recipes import DataConfig, DataName, RunConfig, read_run_config, with_search
 
 if TYPE_CHECKING:
     from sat_tf.runs import TrainedCaptioner
@@ -22,11 +26,30 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Arguments:
-    """Caption a split and score the captions."""
+class GivenData:
+    """The data set of the captions given; a run knows its own."""
 
-    run_dir: Path
+    name: DataName | None = None
+    """Which data set; needed with --captions."""
+    seed: Count | None = None
+    """Of drawn data sets; 0 by default."""
+    limit: Size | None = None
+    """Only the first examples of the split; all by default."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "data")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Caption a split and score the captions, or score captions from elsewhere."""
+
+    run_dir: Path | None = None
     """The run, as `python -m training.train` left it."""
+    captions: Path | None = None
+    """In place of a run: a JSON list of `image_id` and `caption`, one an image of the split."""
+    data: GivenData = field(default_factory=GivenData)
+    """With --captions."""
     data_dir: Path | None = None
     """Your copy of the data set; drawn data needs none."""
     split: str = "dev"
@@ -38,7 +61,7 @@ class Arguments:
     inference: Inference | None = None
     """For hard attention; the run's own by default."""
     out: Path | None = None
-    """Where the report goes; RUN/evaluation/SPLIT by default."""
+    """Where the report goes; evaluation/SPLIT in RUN, or in a folder like FILE, by default."""
     cache_dir: Path | None = None
     """Feature stores; $SAT_TF_CACHE or ~/.cache/sat_tf by default."""
     pictures: int = 12
@@ -56,6 +79,42 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(arguments: Arguments) -> int:
+    """Evaluate the run or the captions that are given."""
+    check_source(arguments)
+    if arguments.captions is None:
+        return caption_and_evaluate(arguments)
+    from training.given_captions import evaluate_captions
+
+    chosen = {name: value for name, value in vars(arguments.data).items() if value is not None}
+    places = arguments.data_dir, arguments.split, arguments.out
+    evaluate_captions(arguments.captions, DataConfig(**chosen), *places)
+    return 0
+
+
+def check_source(arguments: Arguments) -> None:
+    """Either a run or captions, and with them nothing that is about the other.
+
+    Raises:
+        ValueError: Otherwise; the message names the flag.
+    """
+    if (arguments.run_dir is None) == (arguments.captions is None):
+        got = "neither" if arguments.run_dir is None else "both"
+        raise ValueError(f"Expected either `--run-dir RUN` or `--captions FILE`, got {got}.")
+    if arguments.captions is None:
+        flags = {f"--data.{name}": value for name, value in vars(arguments.data).items()}
+        owner = "--captions"
+    else:
+        names = ("beam", "length_power", "inference", "cache_dir")
+        flags = {f"--{name.replace('_', '-')}": getattr(arguments, name) for name in names}
+        owner = "--run-dir"
+        if arguments.data.name is None:
+            raise ValueError("`--captions` needs the data set they are of: `--data.name`.")
+    for flag, value in flags.items():
+        if value is not None:
+            raise ValueError(f"Received a value for `{flag}`, which goes with `{owner}` only.")
+
+
+def caption_and_evaluate(arguments: Arguments) -> int:
     """Load the run, evaluate, write the report."""
     from sat_tf import runs
     from training.fit import Places
@@ -99,7 +158,6 @@ def evaluate_run(
     from training.datasets import load_split
     from training.datasets.sources import open_source
     from training.evaluation import evaluate
-    from training.metrics.bootstrap import bootstrap
     from training.pages import write_page
     from training.reports import format_scores, write_report
 
@@ -115,49 +173,34 @@ def evaluate_run(
     start = time.monotonic()
     found = evaluate(captioner, split, source, config.search)
     seconds = {**found.seconds, "evaluation": time.monotonic() - start}
-    intervals = {
-        name: bootstrap(found.caption_scores, name)
-        for name in ("bleu_4", "meteor", "cider")
-        if name in found.scores
-    }
-    report = make_report(captioner, config, split, source, found, seconds, intervals)
+    report = make_report(captioner, config, split, source, found) | {"seconds": seconds}
     out = out or places.run_dir / "evaluation" / split.name
     write_report(out, report)
     write_captions(out, caption_rows(found))
     title = f"{config.recipe}: {config.data.name} {split.name}"
     write_page(out, title, page_entries(captioner, split, found, pictures))
     print(f"\n{title}, {len(found.captions)} pictures, beam {config.search.beam}")
-    print(format_scores(found.scores, intervals))
+    print(format_scores(found.scores, report["intervals"]))
     for note in report["notes"]:
         print(f"Note: {note}")
     print(f"Report, captions and pictures: {out}")
     return report
 
 
-def make_report(captioner, config, split, source, found: Evaluation, seconds, intervals) -> dict:
+def make_report(captioner, config, split, source, found: Evaluation) -> dict:
     """Everything someone needs to compare these figures with others."""
     from sat_tf.config import to_dict
-    from training.reports import package_versions
+    from training.metrics.bootstrap import intervals
+    from training.reports import caption_report
 
-    model = captioner.model
-    reasons = dict(split.set_aside)
-    reasons |= {split.examples[i].image_id: why for i, why in source.set_aside.items()}
-    return {
+    scores = found.caption_scores
+    report = caption_report(split, scores, found.scores, intervals(scores))
+    report["set_aside"] |= {split.examples[i].image_id: why for i, why in source.set_aside.items()}
+    return report | {
         "recipe": config.recipe,
         "seed": config.seed,
         "data": config.data.name,
-        "split": split.name,
-        "split_fingerprint": split.fingerprint(),
-        "images": len(found.captions),
-        "set_aside": reasons,
-        "tokeniser": found.caption_scores.tokeniser,
-        "search": {**to_dict(config.search), "attention": model.selection},
-        "scores": found.scores,
-        "intervals": intervals,
-        "metric_versions": found.caption_scores.versions,
-        "seconds": seconds,
-        "versions": package_versions(),
-        "notes": list(found.caption_scores.notes),
+        "search": {**to_dict(config.search), "attention": captioner.model.selection},
         "configuration": to_dict(config),
     }
 

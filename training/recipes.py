@@ -18,12 +18,14 @@ from sat_tf.config import (
 )
 from sat_tf.ranges import Count, Rate, Share, Size, Weight, check_ranges
 
+DataName = Literal["scenes", "flickr8k"]
+
 
 @dataclass(frozen=True)
 class DataConfig:
     """The data set and how its captions become words."""
 
-    name: Literal["scenes", "flickr8k"] = "scenes"
+    name: DataName = "scenes"
     """Which data set."""
     min_count: Size = 5
     """Words seen fewer times in the training captions become <unk>."""

@@ -8,15 +8,21 @@ import math
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from training.pages import write_atomically
+
+if TYPE_CHECKING:
+    from training.datasets import Split
+    from training.metrics.bootstrap import Interval
+    from training.metrics.captions import CaptionScores
 
 REPORT_FILE = "report.json"
 
 # What a reader looks for first; keys that are not here follow in alphabetical order.
-_SECTIONS = ("scores", "intervals", "notes", "recipe", "seed", "data", "split", "images")
-_SECTIONS += ("split_fingerprint", "tokeniser", "beam", "search", "metric_versions", "times")
+_SECTIONS = ("scores", "intervals", "notes", "recipe", "seed", "captions", "data", "split")
+_SECTIONS += ("images", "split_fingerprint", "tokeniser", "beam", "search", "metric_versions")
+_SECTIONS += ("times",)
 _SCORES = tuple(f"bleu_{n}" for n in range(1, 5)) + tuple(f"bleu_{n}_no_bp" for n in range(1, 5))
 _SCORES += ("brevity_ratio", "meteor", "cider", "rouge_l")
 _SCORES += tuple(
@@ -29,6 +35,37 @@ _LAST = ("versions", "package_versions")
 _RATIOS = ("_ratio",)
 _PACKAGES = ("sat_tf", "tensorflow", "keras", "tensorflow-probability", "numpy", "pillow")
 _PACKAGES += ("pycocoevalcap", "tensorflow-datasets")
+
+
+def caption_report(
+    split: Split,
+    found: CaptionScores,
+    scores: Mapping[str, float],
+    intervals: Mapping[str, Interval],
+) -> dict[str, Any]:
+    """What a report says of any captions, wherever they came from.
+
+    Args:
+        split: The references.
+        found: The scores of the captions, and how they were computed.
+        scores: Every figure of the report, by name.
+        intervals: Of some of them.
+
+    Returns:
+        A report for `write_report`, to be added to.
+    """
+    return {
+        "split": split.name,
+        "split_fingerprint": split.fingerprint(),
+        "images": len(found.image_ids),
+        "set_aside": dict(split.set_aside),
+        "tokeniser": found.tokeniser,
+        "scores": dict(scores),
+        "intervals": dict(intervals),
+        "metric_versions": found.versions,
+        "versions": package_versions(),
+        "notes": list(found.notes),
+    }
 
 
 def write_report(directory: Path | str, report: Mapping[str, Any]) -> tuple[Path, Path]:

@@ -10,6 +10,7 @@ import numpy as np
 from training.metrics.captions import CaptionScores, bleu_scores
 from training.metrics.meteor import meteor_scores
 
+_REPORTED = ("bleu_4", "meteor", "cider")
 _CHUNK = 100  # resamples held at once: 100 x N weights, whatever the number asked for
 
 
@@ -53,6 +54,11 @@ def bootstrap(
         Koehn (2004), "Statistical Significance Tests for Machine Translation Evaluation".
     """
     return _interval(lambda weights: _resampled(a, metric, None, weights), a, samples, seed, level)
+
+
+def intervals(a: CaptionScores) -> dict[str, Interval]:
+    """What reports give: the intervals of BLEU-4, METEOR and CIDEr, of those that were scored."""
+    return {metric: bootstrap(a, metric) for metric in _REPORTED if metric in a.scores}
 
 
 def paired_bootstrap(
