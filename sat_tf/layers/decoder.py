@@ -29,16 +29,18 @@ class AttentionLSTMCell(keras.layers.Layer):
 
     `(i, f, o, g) = T (E y[t-1], h[t-1], z[t]); c = f c[t-1] + i g; h = o tanh(c)`
 
-    The word's product does not depend on the state: `project_words` takes it for all steps at
-    once, outside the loop.
+    The products with the word and the context are the caller's to take (`project_words`,
+    `project_context`): what does not depend on the state is projected outside the loop.
 
     Args:
         hidden_dim: Width N.
 
     Call arguments:
         words: `[B, 4 N]`, one step of `project_words`.
-        context: `[B, D]`, z[t].
+        context: `[B, 4 N]`, `project_context` of z[t].
         state: `State`, of t-1.
+        recurrent_kernel: `[N, 4 N]` to use instead of the layer's own, in a loop which takes its
+            gradient elsewhere.
 
     Output:
         `State` of t.
@@ -75,9 +77,28 @@ class AttentionLSTMCell(keras.layers.Layer):
         """`[..., m] -> [..., 4 N]`: the words' share of the gates, with the bias."""
         return self.word_projection(embeddings)
 
-    def call(self, words: tf.Tensor, context: tf.Tensor, state: State) -> State:
+    def project_context(self, context: tf.Tensor, kernel: tf.Tensor | None = None) -> tf.Tensor:
+        """`[..., D] -> [..., 4 N]`: the context's share of the gates; linear, without a bias."""
+        return self.context_projection(context) if kernel is None else tf.matmul(context, kernel)
+
+    def kernels(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Those of context `[D, 4 N]` and state `[N, 4 N]`, in the dtype of the products."""
+        layers = (self.context_projection, self.recurrent_projection)
+        return tuple(tf.cast(layer.kernel, self.compute_dtype) for layer in layers)
+
+    def call(
+        self,
+        words: tf.Tensor,
+        context: tf.Tensor,
+        state: State,
+        recurrent_kernel: tf.Tensor | None = None,
+    ) -> State:
         """Equations 1-3; the memory is kept in float32."""
-        gates = words + self.context_projection(context) + self.recurrent_projection(state.hidden)
+        if recurrent_kernel is None:
+            recurrent = self.recurrent_projection(state.hidden)
+        else:
+            recurrent = tf.matmul(state.hidden, recurrent_kernel)
+        gates = words + context + recurrent
         input_gate, forget_gate, output_gate, candidate = tf.split(
             tf.cast(gates, tf.float32), 4, axis=-1
         )

@@ -15,6 +15,7 @@ import tensorflow as tf
 from sat_tf.config import DecoderConfig
 from sat_tf.layers.attention import BahdanauAttention, Selection, context_vector, glance
 from sat_tf.layers.decoder import AttentionLSTMCell, DeepOutput, InitialState, State
+from sat_tf.layers.deferred import DeferredKernels
 from sat_tf.layers.dropout import dropout
 from sat_tf.layers.unroll import step_seeds, unroll
 
@@ -24,8 +25,10 @@ class Picture(NamedTuple):
 
     annotations: tf.Tensor
     """`[B, L, D]`."""
-    keys: tf.Tensor
-    """`[B, L, A]`; the annotations themselves without attention."""
+    keys: tf.Tensor | None
+    """`[B, L, A]`; None without attention."""
+    projected: tf.Tensor | None = None
+    """`[B, 4 N]`, without attention: the one annotation's share of the gates, before beta."""
 
 
 class Look(NamedTuple):
@@ -142,8 +145,8 @@ class RNNDecoder(keras.layers.Layer):
         mean = tf.reduce_mean(annotations, axis=1)
         state = self.initial_state(mean, seed=seed)
         if self.attention is None:
-            # One location, the mean, stands for the whole picture.
-            return Picture(mean[:, tf.newaxis], mean[:, tf.newaxis]), state
+            # One location, the mean, stands for the whole picture: projected once, not every step.
+            return Picture(mean[:, tf.newaxis], None, self.cell.project_context(mean)), state
         return Picture(annotations, self.attention.keys(annotations)), state
 
     def attend(
@@ -198,18 +201,23 @@ class RNNDecoder(keras.layers.Layer):
         picture, state = self.look_once(annotations, noise)
         embeddings = dropout(self.embedding(words), self.config.embedding_dropout, noise, 2)
         seed = tf.zeros([2], tf.int32) if seed is None else seed
-        inputs = (
-            tf.transpose(self.cell.project_words(embeddings), [1, 0, 2]),
-            step_seeds(seed, tf.shape(words)[1]),
-        )
+        context_kernel, recurrent_kernel = self.cell.kernels()
+        reads_context = picture.projected is None
+        deferred = DeferredKernels([recurrent_kernel, *[context_kernel] * reads_context])
+        word_gates = tf.transpose(self.cell.project_words(embeddings), [1, 0, 2])
+        inputs = (deferred.tap(word_gates), step_seeds(seed, tf.shape(words)[1]))
 
         def step(inputs, state):
             words_t, seed_t = inputs
             look = self.attend(picture, state, selection, seed_t, use_expectation)
-            state = self.cell(words_t, look.context, state)
+            context = self._context_gates(picture, look, *deferred.inside[1:])
+            state = self.cell(words_t, context, state, deferred.inside[0])
             return (look, state.hidden), state
 
+        first = state.hidden
         (looks, hidden), _ = unroll(step, state, inputs, self._step_spec(picture))
+        before = tf.concat([first[tf.newaxis], hidden[:-1]], axis=0)
+        deferred.record(before, *[looks.context] * reads_context)
         looks, hidden = tf.nest.map_structure(_batch_first, (looks, hidden))
         logits = self.deep_output(hidden, looks.context, embeddings, seed=noise)
         return Taught(logits, looks.alignment_scores, looks.beta, looks.log_prob)
@@ -236,8 +244,20 @@ class RNNDecoder(keras.layers.Layer):
         """
         embeddings = self.embedding(words)
         look = self.attend(picture, state, selection, seed)
-        state = self.cell(self.cell.project_words(embeddings), look.context, state)
+        context = self._context_gates(picture, look)
+        state = self.cell(self.cell.project_words(embeddings), context, state)
         return self.deep_output(state.hidden, look.context, embeddings), state, look
+
+    def _context_gates(
+        self, picture: Picture, look: Look, kernel: tf.Tensor | None = None
+    ) -> tf.Tensor:
+        """`[B, 4 N]`, the share of `look.context` in the LSTM's gates."""
+        if picture.projected is None:
+            return self.cell.project_context(look.context, kernel)
+        # The projection is linear, so the gate may come after it. G rows a picture, as in `attend`.
+        beta = tf.reshape(look.beta, [tf.shape(picture.projected)[0], -1, 1])
+        gates = tf.cast(beta, picture.projected.dtype) * picture.projected[:, tf.newaxis]
+        return tf.reshape(gates, [-1, picture.projected.shape[-1]])
 
     def _step_spec(self, picture: Picture) -> tuple[Look, tf.TensorSpec]:
         locations = picture.annotations.shape[1]

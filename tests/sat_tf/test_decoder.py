@@ -32,7 +32,7 @@ def test_the_cell_is_equations_1_to_3():
     embeddings, context = random(B, M, seed=30), random(B, D, seed=31)
     hidden, memory = random(B, N, seed=32), random(B, N, seed=33)
     got = run_both_ways(
-        lambda e, z, h, c: cell(cell.project_words(e), z, State(h, c)),
+        lambda e, z, h, c: cell(cell.project_words(e), cell.project_context(z), State(h, c)),
         *(tf.constant(x) for x in (embeddings, context, hidden, memory)),
     )
     expected = lstm(cell, embeddings, context, hidden, memory)

@@ -139,6 +139,34 @@ def test_free_running_steps_equal_teacher_forcing_for_several_rows_a_picture(kin
         np.testing.assert_allclose(look.beta, taught.beta[:, time], rtol=1e-4)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_of_teacher_forcing_are_those_of_its_steps(kind):
+    attends, selection = KINDS[kind]["attends"], KINDS[kind]["selection"]
+    decoder = make_decoder(attends)
+    annotations, words = make_batch()
+    target = random(B, T, K, seed=30)
+
+    def gradients(logits_of):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(target * logits_of())
+        return tape.gradient(loss, decoder.trainable_variables)
+
+    def by_steps():
+        picture, state = decoder.look_once(annotations)
+        logits = []
+        for time in range(T):
+            now, state, _ = decoder.step(picture, words[:, time], state, selection)
+            logits.append(now)
+        return tf.stack(logits, axis=1)
+
+    taught = gradients(lambda: decoder(annotations, words, selection=selection).logits)
+    for one, other in zip(taught, gradients(by_steps), strict=True):
+        if one is None or other is None:
+            assert one is other  # arg max gives the attention MLP no gradient
+        else:
+            np.testing.assert_allclose(*map(tf.convert_to_tensor, (one, other)), 2e-4, 1e-4)
+
+
 def test_every_weight_gets_a_gradient():
     decoder = make_decoder(initial_layers=2)
     annotations, words = make_batch()
@@ -194,7 +222,7 @@ def test_mixed_precision_keeps_distributions_in_float32(attends, everywhere):
     assert {part.dtype for part in taught} == {tf.float32}
     assert {w.dtype for w in decoder.weights} == {"float32"}
     picture, state = decoder.look_once(annotations)
-    assert picture.keys.dtype == state.hidden.dtype == tf.bfloat16
+    assert picture.annotations.dtype == state.hidden.dtype == tf.bfloat16
     assert state.memory.dtype == tf.float32
     # It computes the same thing, roughly.
     expected = plain(annotations, words)
