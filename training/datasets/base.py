@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -52,18 +55,38 @@ class Phrase:
 
 
 @dataclass(frozen=True, eq=False)
+class StoredImage:
+    """An encoded image among the records of a data source; read anew each time, never kept.
+
+    Attributes:
+        source: Gives records by their number; `image` of a record is the encoded image.
+        index: Which record.
+        stamp: Stands for the content in fingerprints: data set, version and name.
+    """
+
+    source: Sequence[Mapping[str, Any]] = field(repr=False)
+    index: int
+    stamp: str
+
+    def read_bytes(self) -> bytes:
+        """The encoded image."""
+        return self.source[self.index]["image"]
+
+
+@dataclass(frozen=True, eq=False)
 class Example:
     """One image with its captions.
 
     Attributes:
         image_id: Unique within the split.
-        image: A file, an encoded image, or a uint8 array `[height, width, 3]`.
+        image: A file, a record of a data source, an encoded image, or a uint8 array
+            `[height, width, 3]`.
         captions: The captions as written.
         phrases: Noun phrases with boxes, where the data set knows them.
     """
 
     image_id: str
-    image: Path | bytes | np.ndarray
+    image: Path | StoredImage | bytes | np.ndarray
     captions: tuple[str, ...]
     phrases: tuple[Phrase, ...] = ()
 
@@ -98,8 +121,8 @@ class Split:
     def fingerprint(self) -> str:
         """SHA-256, in hexadecimal, of ids, captions, phrases and in-memory images, in order.
 
-        Images that are files count by their id alone: reading them all to name a split
-        would cost minutes, and the feature store notices changed files.
+        Images that are files or records count by their id alone: reading them all to name a
+        split would cost minutes, and the feature store notices changed files.
         """
         digest = hashlib.sha256()
         _update(digest, self.name)
@@ -117,6 +140,23 @@ class Split:
                 _update(digest, len(example.image))
                 digest.update(example.image)
         return digest.hexdigest()
+
+
+def usable_split(
+    name: str, examples: list[Example], set_aside: list[tuple[str, str]], listed: str
+) -> Split:
+    """The split, once it is known to hold an example.
+
+    Raises:
+        DataError: All images were set aside; the message counts the reasons.
+    """
+    if not examples:
+        reasons = Counter(reason for _, reason in set_aside)
+        counted = "; ".join(f"{count} with {reason}" for reason, count in reasons.items())
+        raise DataError(
+            f"No image of {listed} can be used: of the {len(set_aside)} listed, {counted}."
+        )
+    return Split(name, tuple(examples), tuple(set_aside))
 
 
 def _update(digest, value) -> None:

@@ -1,0 +1,171 @@
+"""Every form of caption file gives the same records, and says where it is broken."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from training.datasets import DataError, caption_files
+from training.datasets.caption_files import Record, read_captions
+
+WANTED = [
+    ("tiere/Hündin 1.jpg", ("Ein Hund, müde", 'Sie sagt "nein" 🐕'), "train"),
+    ("b.png", ("两只狗在跑",), "dev"),
+]
+CSV = (
+    "image,caption,split\r\n"
+    'tiere/Hündin 1.jpg,"Ein Hund,\r\nmüde",train\r\n'
+    "\r\n"
+    ",,\r\n"
+    'b.png,"两只狗在跑",val\r\n'
+    'tiere/Hündin 1.jpg,"Sie\tsagt ""nein""  🐕",Train\r\n'
+)
+JSONL = [
+    {
+        "image": WANTED[0][0],
+        "captions": ["Ein Hund,\nmüde", 'Sie sagt\t"nein" 🐕', " "],
+        "split": "train",
+    },
+    {"image": "b.png", "captions": ["两只狗在跑"], "split": "val", "source": "anything"},
+]
+COCO = {
+    "info": {},
+    "images": [
+        {"id": 7, "file_name": WANTED[0][0], "width": 3},
+        {"id": "b", "file_name": "b.png"},
+    ],
+    "annotations": [
+        {"id": 1, "image_id": 7, "caption": "Ein Hund, müde"},
+        {"id": 2, "image_id": "b", "caption": "两只狗在跑"},
+        {"id": 3, "image_id": 7, "caption": 'Sie sagt "nein" 🐕'},
+    ],
+}
+KARPATHY = {
+    "dataset": "own",
+    "images": [
+        {
+            "filepath": "tiere",
+            "filename": "Hündin 1.jpg",
+            "sentences": [{"raw": "Ein Hund, müde", "tokens": []}, {"raw": 'Sie sagt "nein" 🐕'}],
+            "split": "restval",
+        },
+        {"filename": "b.png", "sentences": [{"raw": "两只狗在跑"}], "split": "val"},
+    ],
+}
+
+
+def write(folder: Path, name: str, content) -> Path:
+    """Text as it is; a list as JSON lines; anything else as JSON."""
+    if isinstance(content, list):
+        content = "\n".join(json.dumps(line, ensure_ascii=False) for line in content)
+    elif not isinstance(content, (str, bytes)):
+        content = json.dumps(content)
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def gathered(records: tuple[Record, ...]) -> list[tuple]:
+    """Image, captions and split, one an image."""
+    captions: dict[str, tuple[str, ...]] = {}
+    for record in records:
+        captions[record.image] = captions.get(record.image, ()) + record.captions
+    splits = {record.image: record.split for record in records}
+    return [(image, texts, splits[image]) for image, texts in captions.items()]
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("c.csv", CSV),
+        ("c.CSV", CSV.replace("\r\n", "\n")),
+        ("c.jsonl", JSONL),
+        ("c.json", KARPATHY),
+    ],
+)
+def test_every_form_gives_the_same_records(tmp_path, name, content, mark):
+    path = write(tmp_path, name, content)
+    path.write_text(mark + path.read_text("utf-8"), "utf-8")
+    assert gathered(read_captions(path)) == WANTED
+
+
+def test_coco_names_no_splits(tmp_path):
+    records = read_captions(write(tmp_path, "c.json", COCO))
+    assert gathered(records) == [(image, texts, None) for image, texts, _ in WANTED]
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t"])
+def test_a_spreadsheet_may_write_other_separators(tmp_path, delimiter):
+    text = f'Image {delimiter}"Caption"\na.jpg{delimiter}one, two\n'
+    assert gathered(read_captions(write(tmp_path, "c.csv", text))) == [
+        ("a.jpg", ("one, two",), None)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("c.csv", "picture,caption\na,b\n", r"line 1: expected the header image,caption.*picture"),
+        ("c.csv", "image,caption,spilt\na,b,c\n", r"line 1: expected the header.*'spilt'"),
+        ("c.csv", "image,caption,image\na,b,c\n", "line 1: expected the header"),
+        ("c.csv", "", r"line 1: expected the header.*got \[\]"),
+        ("c.csv", "image,caption\n", "holds no image"),
+        ("c.csv", 'image,caption\na,"b\nc"\nd,e,f\n', r"line 4: expected 2 fields, got 3 .*quotes"),
+        ("c.csv", 'image,caption\na,b\nc,"d\ne\n', "line 3: not CSV .*quote"),
+        ("c.csv", 'image,caption\na,"b" c\n', "line 2: not CSV"),
+        ("c.csv", "image,caption\n ,b\n", "line 2: the name of the image is empty"),
+        ("c.csv", "image,caption,split\na,b,both\n", "line 2: expected the split train.*'both'"),
+        ("c.csv", b"image,caption\na,b\nc,M\xfcnchen\n", "line 3: not UTF-8.*save the file as"),
+        ("c.jsonl", '{"image": "a", "captions": []}\n\n{"image"\n', "line 3: not JSON .*column 9"),
+        ("c.jsonl", '{"image": "a", "caption": "b"}', 'line 1: expected {"image"'),
+        ("c.jsonl", '["a"]', 'line 1: expected {"image"'),
+        ("c.jsonl", '{"image": 3, "captions": []}', "line 1: expected 'image', a text, got 3"),
+        ("c.jsonl", '{"image": "a", "captions": [1]}', "line 1: expected 'caption', a text, got 1"),
+        ("c.jsonl", r'{"image": "a", "captions": ["\ud83d"]}', "line 1: half a character"),
+        ("c.json", '{"images": [\n1,\n}', "line 3: not JSON"),
+        ("c.json", "[]", "the whole file: expected 'images', a list"),
+        ("c.json", {"images": [{"filename": "a"}]}, r"images\[0\]: expected 'sentences', a list"),
+        (
+            "c.json",
+            {"images": [{"filename": "a", "sentences": [{"raw": "b"}, {}]}]},
+            r"images\[0\].sentences\[1\]: expected 'raw', a text, got None",
+        ),
+        (
+            "c.json",
+            {"images": [], "annotations": [{"image_id": 1, "caption": "a"}]},
+            r"annotations\[0\]: no image has the id 1",
+        ),
+        (
+            "c.json",
+            {"images": [{"id": 1}, {"id": 1}], "annotations": []},
+            r"images\[1\]: a second image with the id 1",
+        ),
+        (
+            "c.json",
+            {"images": [{"id": 1, "file_name": "a"}], "annotations": [{"image_id": 1}]},
+            r"annotations\[0\]: expected 'caption', a text, got None",
+        ),
+        ("c.txt", "", r"expected a file named \*.csv, \*.jsonl, \*.json"),
+    ],
+)
+def test_what_does_not_parse_is_an_error_with_file_and_place(tmp_path, name, content, message):
+    with pytest.raises(DataError, match=f"{name}.*{message}"):
+        read_captions(write(tmp_path, name, content))
+
+
+def test_a_missing_file_is_an_error(tmp_path):
+    with pytest.raises(DataError, match="none.csv cannot be read"):
+        read_captions(tmp_path / "none.csv")
+
+
+def test_a_file_is_parsed_once_until_it_changes(tmp_path, monkeypatch):
+    path = write(tmp_path, "c.csv", "image,caption\na.jpg,one\n")
+    first = read_captions(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(caption_files, "csv", None)
+        assert read_captions(path) is first
+    write(tmp_path, "c.csv", "image,caption\na.jpg,another\n")
+    assert read_captions(path)[0].captions == ("another",)
