@@ -1,51 +1,118 @@
-"""Flickr8k in its own folder layout: the user's copy, read as it was published.
+"""Flickr8k and Flickr30k in their own folder layouts: the user's copy, read as it was published.
 
-    Flicker8k_Dataset/*.jpg                           (or Flickr8k_Dataset)
-    Flickr8k.token.txt                                NAME.jpg#K<TAB>caption
-    Flickr_8k.{trainImages,devImages,testImages}.txt  one NAME.jpg a line, any of the three
+    Flickr8k
+        Flicker8k_Dataset/*.jpg                           (or Flickr8k_Dataset)
+        Flickr8k.token.txt                                NAME.jpg#K<TAB>caption
+        Flickr_8k.{trainImages,devImages,testImages}.txt  one NAME.jpg a line, any of the three
+        dataset_flickr8k.json                             instead of the lists: Karpathy's splits
+    Flickr30k
+        flickr30k-images/*.jpg                            (or flickr30k_images)
+        results_20130124.token                            NAME.jpg#K<TAB>caption
+        dataset_flickr30k.json                            Karpathy's splits
+
+Karpathy's files hold the captions too: beside one, the file of captions may be missing.
 
 References:
-    Hodosh, Young and Hockenmaier (2013), "Framing Image Description as a Ranking Task".
+    Hodosh, Young and Hockenmaier (2013), "Framing Image Description as a Ranking Task"; Young et
+    al. (2014), "From Image Descriptions to Visual Denotations"; Karpathy and Li (2015),
+    arXiv:1412.2306.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
-from training.datasets.base import SPLITS, DataError, Example, Split, canonical_split
+from training.datasets.base import (
+    SPLITS,
+    DataError,
+    Example,
+    Split,
+    canonical_split,
+    usable_split,
+)
+from training.datasets.caption_files import lines, read_captions
 
-IMAGE_FOLDERS = ("Flicker8k_Dataset", "Flickr8k_Dataset")
-CAPTION_FILE = "Flickr8k.token.txt"
-LIST_FILES = {split: f"Flickr_8k.{split}Images.txt" for split in SPLITS}
+Captions = dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the folder of a data set holds.
+
+    Attributes:
+        title: The data set's name.
+        image_folders: Names of the folder of images, any of them.
+        caption_file: Captions as published.
+        karpathy_file: Karpathy's splits, and captions.
+        list_files: Split -> list of its images; empty where no splits were published.
+    """
+
+    title: str
+    image_folders: tuple[str, ...]
+    caption_file: str
+    karpathy_file: str
+    list_files: dict[str, str] = field(default_factory=dict)
+
+
+FLICKR8K = Layout(
+    "Flickr8k",
+    ("Flicker8k_Dataset", "Flickr8k_Dataset"),
+    "Flickr8k.token.txt",
+    "dataset_flickr8k.json",
+    {split: f"Flickr_8k.{split}Images.txt" for split in SPLITS},
+)
+FLICKR30K = Layout(
+    "Flickr30k",
+    ("flickr30k-images", "flickr30k_images"),
+    "results_20130124.token",
+    "dataset_flickr30k.json",
+)
 
 _CAPTION_LINE = re.compile(r"(?P<name>[^\t]*[^\t\s])\s*#(?P<number>[0-9]+) *\t(?P<caption>.*)")
 
 
-def load(split: str, data_dir: Path) -> Split:
-    """Reads one split of Flickr8k.
+def load(
+    split: str,
+    data_dir: Path,
+    layout: Layout = FLICKR8K,
+    splits: Literal["official", "karpathy"] = "official",
+) -> Split:
+    """Reads one split.
 
-    Images of the list which have no file or no caption are set aside; images are not opened.
+    Images of the split which have no file or no caption are set aside; images are not opened.
 
     Args:
         split: "train", "dev" (or "val") or "test".
         data_dir: The folder which holds the layout above.
+        layout: `FLICKR8K` or `FLICKR30K`.
+        splits: The published lists, or Karpathy's file.
 
     Returns:
         The split in the order of its list, each image once.
 
     Raises:
-        DataError: The folder has another shape, the split's list is missing or empty, a line
-            of the captions does not parse, or no image of the split can be used.
+        DataError: There are no such splits, the folder has another shape, the split's list is
+            missing or empty, a line of the captions does not parse, or no image of the split can
+            be used.
     """
     split = canonical_split(split)
     data_dir = Path(data_dir)
-    image_dir = _image_folder(data_dir)
-    list_file = _list_file(split, data_dir)
-    names = _read_list(list_file)
-    captions = _read_captions(data_dir / CAPTION_FILE)
+    if splits == "official" and not layout.list_files:
+        raise DataError(
+            f"Received an invalid value for argument `--data.splits`: {layout.title} has no "
+            f"official splits, expected karpathy, got {splits!r}."
+        )
+    image_dir = _image_folder(data_dir, layout, splits)
+    if splits == "official":
+        list_file = _list_file(split, data_dir, layout)
+        names, listed = _read_list(list_file), str(list_file)
+        caption_file, captions = layout.caption_file, _read_captions(data_dir / layout.caption_file)
+    else:
+        names, caption_file, captions = _read_karpathy(split, data_dir, layout)
+        listed = f"the {split} split of {data_dir / layout.karpathy_file}"
     # One listing instead of thousands of look-ups; a name with a path in it is never found.
     present = {entry.name for entry in image_dir.iterdir()}
 
@@ -54,32 +121,28 @@ def load(split: str, data_dir: Path) -> Split:
         if name not in present:
             set_aside.append((name, f"no image file in {image_dir.name}"))
         elif name not in captions:
-            set_aside.append((name, f"no captions in {CAPTION_FILE}"))
+            set_aside.append((name, f"no captions in {caption_file}"))
         else:
             examples.append(Example(name, image_dir / name, captions[name]))
-    if not examples:
-        reasons = Counter(reason for _, reason in set_aside)
-        counted = "; ".join(f"{count} with {reason}" for reason, count in reasons.items())
-        raise DataError(
-            f"No image of {list_file} can be used: of the {len(names)} listed, {counted}."
-        )
-    return Split(split, tuple(examples), tuple(set_aside))
+    return usable_split(split, examples, set_aside, listed)
 
 
-def _image_folder(data_dir: Path) -> Path:
+def _image_folder(data_dir: Path, layout: Layout, splits: str) -> Path:
     """The folder of the images, once the whole layout has been seen to be there."""
-    wanted = {
-        f"{IMAGE_FOLDERS[0]}/": any((data_dir / name).is_dir() for name in IMAGE_FOLDERS),
-        CAPTION_FILE: (data_dir / CAPTION_FILE).is_file(),
-        "one of " + ", ".join(LIST_FILES.values()): bool(_lists_present(data_dir)),
-    }
+    folders, lists = layout.image_folders, layout.list_files.values()
+    wanted = {f"{folders[0]}/": any((data_dir / name).is_dir() for name in folders)}
+    if splits == "official":
+        wanted[layout.caption_file] = (data_dir / layout.caption_file).is_file()
+        wanted["one of " + ", ".join(lists)] = bool(_present(data_dir, layout))
+    else:
+        wanted[layout.karpathy_file] = (data_dir / layout.karpathy_file).is_file()
     missing = [name for name, found in wanted.items() if not found]
     if missing:
         raise DataError(
-            f"{data_dir} is no Flickr8k folder. Looked for: {'; '.join(wanted)}. "
+            f"{data_dir} is no {layout.title} folder. Looked for: {'; '.join(wanted)}. "
             f"Missing: {'; '.join(missing)}. Found: {_contents(data_dir)}."
         )
-    return next(data_dir / name for name in IMAGE_FOLDERS if (data_dir / name).is_dir())
+    return next(data_dir / name for name in folders if (data_dir / name).is_dir())
 
 
 def _contents(folder: Path, most: int = 10) -> str:
@@ -90,32 +153,43 @@ def _contents(folder: Path, most: int = 10) -> str:
     return ", ".join(names[:most]) + more if names else "an empty folder"
 
 
-def _lists_present(data_dir: Path) -> list[str]:
-    return [name for name in LIST_FILES.values() if (data_dir / name).is_file()]
+def _present(data_dir: Path, layout: Layout) -> list[str]:
+    return [name for name in layout.list_files.values() if (data_dir / name).is_file()]
 
 
-def _list_file(split: str, data_dir: Path) -> Path:
-    path = data_dir / LIST_FILES[split]
+def _list_file(split: str, data_dir: Path, layout: Layout) -> Path:
+    path = data_dir / layout.list_files[split]
     if not path.is_file():
         raise DataError(
             f"{data_dir} has no {split} split: {path.name} is missing. "
-            f"Lists there: {', '.join(_lists_present(data_dir))}."
+            f"Lists there: {', '.join(_present(data_dir, layout))}."
         )
     return path
 
 
 def _read_list(path: Path) -> list[str]:
     # A dictionary keeps the order and drops what is listed twice.
-    names = list(dict.fromkeys(line.strip() for _, line in _lines(path)))
+    names = list(dict.fromkeys(line.strip() for _, line in lines(path)))
     if not names:
         raise DataError(f"{path} is empty: expected the name of an image on each line.")
     return names
 
 
-def _read_captions(path: Path) -> dict[str, tuple[str, ...]]:
+def _read_karpathy(split: str, data_dir: Path, layout: Layout) -> tuple[list[str], str, Captions]:
+    """Names of the split's images, the file the captions are from, and the captions."""
+    path, published = data_dir / layout.karpathy_file, data_dir / layout.caption_file
+    chosen = {r.image: r.captions for r in read_captions(path) if r.split == split}
+    if not chosen:
+        raise DataError(f"{path} names no image of the {split} split.")
+    if published.is_file():
+        return list(chosen), published.name, _read_captions(published)
+    return list(chosen), path.name, {name: texts for name, texts in chosen.items() if texts}
+
+
+def _read_captions(path: Path) -> Captions:
     """The captions of every image, in the order of their numbers."""
     captions: dict[str, dict[int, str]] = {}
-    for number, line in _lines(path):
+    for number, line in lines(path):
         match = _CAPTION_LINE.fullmatch(line)
         if match is None:
             raise DataError(
@@ -131,16 +205,3 @@ def _read_captions(path: Path) -> dict[str, tuple[str, ...]]:
     numbered = ((name, sorted(of_image.items())) for name, of_image in captions.items())
     kept = ((name, tuple(text for _, text in pairs if text)) for name, pairs in numbered)
     return {name: texts for name, texts in kept if texts}
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file that hold anything, with their numbers from 1."""
-    content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
-    # Split at line feeds alone: `str.splitlines` also cuts at characters captions may hold.
-    for number, raw in enumerate(content.split(b"\n"), start=1):
-        try:
-            line = raw.decode("utf-8").rstrip("\r")
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path}, line {number}: not UTF-8 ({error.reason}).") from error
-        if line.strip():
-            yield number, line

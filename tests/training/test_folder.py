@@ -1,0 +1,164 @@
+"""A folder of one's own: splits, names in every spelling, and what is set aside."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from training.datasets import DataError, load_split
+from training.datasets.folder import hashed_split, load
+
+NAMES = ("a.jpg", "sub folder/b c.png", "Tür.jpg", "gone.jpg", "bare.jpg")
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """Five images in train, of which one has no file and one no caption; one in dev."""
+    for name in (*NAMES, "dev.jpg"):
+        if name != "gone.jpg":
+            touch(tmp_path / name)
+    rows = [f"{name},{'' if name == 'bare.jpg' else 'One of ' + name},train" for name in NAMES]
+    rows += ["dev.jpg,One of dev,dev", "a.jpg,Two of a,train"]
+    (tmp_path / "captions.csv").write_text("image,caption,split\n" + "\n".join(rows), "utf-8")
+    return tmp_path
+
+
+def touch(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"never opened")
+
+
+def write_jsonl(folder: Path, *images: str) -> None:
+    rows = [json.dumps({"image": image, "captions": ["a dog"]}) for image in images]
+    (folder / "c.jsonl").write_text("\n".join(rows), "utf-8")
+
+
+def test_a_split_holds_its_images_in_order_with_all_their_captions(folder):
+    split = load("train", folder)
+    assert [example.image_id for example in split.examples] == list(NAMES[:3])
+    assert split.examples[0].captions == ("One of a.jpg", "Two of a")
+    assert split.examples[1].image == folder / "sub folder" / "b c.png"
+    assert [example.image_id for example in load("val", folder).examples] == ["dev.jpg"]
+
+
+def test_images_without_file_or_caption_are_set_aside_with_the_reason(folder):
+    assert load("train", folder).set_aside == (
+        ("gone.jpg", "no image file in the data folder"),
+        ("bare.jpg", "no captions in captions.csv"),
+    )
+    assert load("dev", folder).set_aside == ()
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize("on_disk", ["NFC", "NFD"])
+def test_composed_and_decomposed_names_are_the_same(tmp_path, form, on_disk):
+    name = "Äpfel/Hündin é.jpg"
+    touch(tmp_path / unicodedata.normalize(on_disk, name))
+    write_jsonl(tmp_path, unicodedata.normalize(form, name))
+    split = load(hashed_split(unicodedata.normalize("NFC", name)), tmp_path)
+    assert [example.image_id for example in split.examples] == [unicodedata.normalize("NFC", name)]
+    assert split.examples[0].image.is_file()
+
+
+@pytest.mark.parametrize("name", ["./sub//a.jpg", "sub\\a.jpg", "x/../sub/a.jpg", " sub/a.jpg "])
+def test_spellings_of_one_path_are_one_image(tmp_path, name):
+    touch(tmp_path / "sub" / "a.jpg")
+    write_jsonl(tmp_path, "sub/a.jpg", name)
+    (example,) = load(hashed_split("sub/a.jpg"), tmp_path).examples
+    assert example.image_id == "sub/a.jpg" and len(example.captions) == 2
+
+
+@pytest.mark.parametrize(
+    "name", ["../a.jpg", "sub/../../a.jpg", "..\\a.jpg", "/etc/a.jpg", "C:\\a.jpg", ".", ".."]
+)
+def test_a_path_that_leaves_the_folder_is_an_error_with_its_line(tmp_path, name):
+    touch(tmp_path.parent / "a.jpg")
+    write_jsonl(tmp_path, "b.jpg", name)
+    with pytest.raises(DataError, match="c.jsonl, line 2: expected the path .* inside it, got"):
+        load("train", tmp_path)
+
+
+def test_images_may_be_in_another_folder(folder, tmp_path_factory):
+    (folder / "images").mkdir()
+    (folder / "a.jpg").rename(folder / "images" / "a.jpg")
+    split = load_split("folder", "train", folder, image_dir="images")
+    assert [example.image for example in split.examples] == [folder / "images" / "a.jpg"]
+    assert split.set_aside[0] == (NAMES[1], "no image file in images")
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    touch(elsewhere / "dev.jpg")
+    split = load("dev", folder, image_dir=str(elsewhere))
+    assert split.examples[0].image == elsewhere / "dev.jpg"
+    with pytest.raises(DataError, match="`--data.image_dir`: there is no folder .*nowhere"):
+        load("train", folder, image_dir="nowhere")
+
+
+def test_without_splits_names_decide_and_new_images_move_none(tmp_path):
+    names = [f"{n}.jpg" for n in range(300)]
+    for name in names:
+        touch(tmp_path / name)
+
+    def splits():
+        return {
+            split: {e.image_id for e in load(split, tmp_path).examples}
+            for split in ("train", "dev", "test")
+        }
+
+    write_jsonl(tmp_path, *names[:200])
+    before = splits()
+    assert sum(map(len, before.values())) == 200
+    assert 140 <= len(before["train"]) <= 180 and 8 <= len(before["dev"]) <= 35
+    write_jsonl(tmp_path, *reversed(names))
+    assert all(before[split] <= after for split, after in splits().items())
+
+
+def test_the_hash_of_a_name_is_for_ever():
+    wanted = "dev train train train train test train train train train train test"
+    assert [hashed_split(f"{n}.jpg") for n in range(12)] == wanted.split()
+
+
+def test_the_caption_file_is_found_or_named(folder):
+    (folder / "other.jsonl").write_text('{"image": "dev.jpg", "captions": ["x"], "split": "dev"}')
+    (folder / ".hidden.json").write_text("no JSON")
+    with pytest.raises(DataError, match="found captions.csv, other.jsonl.*`--data.captions FILE`"):
+        load_split("folder", "train", folder)
+    split = load_split("folder", "dev", folder, captions="other.jsonl")
+    assert split.examples[0].captions == ("x",)
+    with pytest.raises(DataError, match="`--data.captions`.*got 'x.csv'. Found: captions.csv, oth"):
+        load("train", folder, captions="x.csv")
+    for name in ("captions.csv", "other.jsonl"):
+        (folder / name).unlink()
+    with pytest.raises(DataError, match=r"expected one caption file \(\*.csv.*found none"):
+        load("train", folder)
+
+
+def test_a_split_for_some_images_only_is_an_error(folder):
+    with (folder / "captions.csv").open("a") as file:
+        file.write("\ndev.jpg,more,\n")
+    with pytest.raises(DataError, match="captions.csv, line 9: 'dev.jpg' has no split"):
+        load("train", folder)
+
+
+def test_one_image_in_two_splits_is_an_error(folder):
+    with (folder / "captions.csv").open("a") as file:
+        file.write("\ndev.jpg,more,test\n")
+    with pytest.raises(DataError, match="line 9: 'dev.jpg' is in the test split here and in dev"):
+        load("train", folder)
+
+
+def test_an_empty_split_is_an_error_that_counts_the_others(folder):
+    with pytest.raises(DataError, match="no image of the test split: of its 6 .* train 5, dev 1"):
+        load("test", folder)
+    (folder / "dev.jpg").unlink()
+    with pytest.raises(DataError, match="No image of the dev split.*1 listed, 1 with no image fil"):
+        load("dev", folder)
+
+
+def test_keys_of_other_data_sets_are_errors(folder):
+    with pytest.raises(DataError, match="`--data.splits`.*flickr8k and flickr30k, got 'karpathy'"):
+        load_split("folder", "train", folder, splits="karpathy")
+    for key in ("captions", "image_dir"):
+        with pytest.raises(DataError, match=f"`--data.{key}`.*belongs to folder, got 'x' for sce"):
+            load_split("scenes", "train", None, **{key: "x"})
