@@ -6,10 +6,14 @@ import numpy as np
 
 from sat_tf.pictures import attention_picture
 from sat_tf.runs import Caption, Image, TrainedCaptioner
+from training.datasets.base import StoredImage
 
 
 def picture_of(
-    captioner: TrainedCaptioner, image: Image, caption: Caption, upright: bool = False
+    captioner: TrainedCaptioner,
+    image: Image | StoredImage,
+    caption: Caption,
+    upright: bool = False,
 ) -> np.ndarray:
     """Attention under each word, laid over what the encoder saw; the picture alone without it.
 
@@ -22,6 +26,8 @@ def picture_of(
     Returns:
         uint8 `[H, W, 3]`.
     """
+    if isinstance(image, StoredImage):
+        image = image.read_bytes()
     pixels = np.round(captioner.pixels(image, upright).numpy()).astype(np.uint8)
     if caption.alpha is None:
         nothing = np.zeros([0, *captioner.grid])

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from sat_tf import images
 from sat_tf.layers.encoder import Encoder
-from training.datasets.base import Example
+from training.datasets.base import Example, StoredImage
 
 FORMAT = 1  # of the feature store; part of its fingerprint
 READERS = 2  # threads that decode while the encoder works
@@ -91,7 +91,7 @@ class ImageLoader:
             with tf.device("/cpu:0"):
                 if isinstance(source, np.ndarray):
                     return self._resize(source).numpy()
-                content = source if isinstance(source, bytes) else Path(source).read_bytes()
+                content = source if isinstance(source, bytes) else source.read_bytes()
                 if not content:
                     raise ValueError("the file is empty")
                 pixels = self._resize(images.decode(content)).numpy()
@@ -148,7 +148,7 @@ def fingerprint(
     """SHA-256, in hexadecimal, of everything the content of a store depends on.
 
     The encoder's weights, its layer, the preprocessing, and the images: their ids, with size
-    and time of change of those that are files and the content of those that are not.
+    and time of change of those that are files, the stamp of records, the content of others.
     """
     digest = hashlib.sha256()
     policy = encoder.dtype_policy
@@ -168,6 +168,8 @@ def fingerprint(
             _update_array(digest, source)
         elif isinstance(source, bytes):
             digest.update(hashlib.sha256(source).digest())
+        elif isinstance(source, StoredImage):
+            digest.update(json.dumps(source.stamp).encode())
         else:
             digest.update(json.dumps(_file_stamp(source)).encode())
     return digest.hexdigest()

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from sat_tf import images
 from sat_tf.layers.encoder import Encoder
-from training.datasets.base import DataError, Example, Split
+from training.datasets.base import DataError, Example, Split, StoredImage
 from training.datasets.batches import CaptionTable, pad_tokens, plan_epoch
 from training.datasets.features import FeatureStore
 
@@ -108,8 +108,8 @@ class ImageSource:
             self.set_aside[index] = images.read_error(error)
 
 
-def _content(picture: Path | bytes) -> bytes:
-    return picture if isinstance(picture, bytes) else Path(picture).read_bytes()
+def _content(picture: Path | StoredImage | bytes) -> bytes:
+    return picture if isinstance(picture, bytes) else picture.read_bytes()
 
 
 def _drawn_pictures(examples: tuple[Example, ...], size: int) -> np.ndarray | None:

@@ -1,0 +1,144 @@
+"""COCO through TensorFlow Datasets: a small stand-in is prepared and read by number."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+from PIL import Image
+
+from sat_tf.layers.encoder import Encoder
+from training.datasets import DataError, StoredImage, coco, load_split
+from training.datasets.features import FeatureStore
+from training.datasets.sources import ImageSource
+
+COUNTS = {"train": 5, "val": 2, "test": 2, "restval": 3}
+GREY, CORRUPT = 1, 2  # of train
+
+
+def name_of(part: str, number: int) -> str:
+    return f"COCO_{part}_{number:012d}.jpg"
+
+
+def jpeg(part: str, number: int) -> bytes:
+    """A picture of its own for each; one of train is grey and one is no picture."""
+    rng = np.random.default_rng([len(part), number])
+    shape = [40, 50] if (part, number) == ("train", GREY) else [40, 50, 3]
+    file = io.BytesIO()
+    Image.fromarray(rng.integers(0, 256, shape, np.uint8)).save(file, "JPEG")
+    return b"\xff\xd8 no picture" if (part, number) == ("train", CORRUPT) else file.getvalue()
+
+
+class StandIn(tfds.core.GeneratorBasedBuilder):
+    """The features of `coco_captions` that are read, and its four parts."""
+
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self):
+        features = {
+            "image": tfds.features.Image(encoding_format="jpeg"),
+            "image/filename": tfds.features.Text(),
+            "image/id": np.int64,
+            "captions": tfds.features.Sequence({"text": np.str_, "id": np.int64}),
+        }
+        features = tfds.features.FeaturesDict(features)
+        return tfds.core.DatasetInfo(builder=self, features=features)
+
+    def _split_generators(self, dl_manager):
+        return {part: self._generate_examples(part) for part in COUNTS}
+
+    def _generate_examples(self, part):
+        for number in range(COUNTS[part]):
+            texts = [f"Träge\tdogs {number}.", "A dog 🐕"]
+            yield (
+                number,
+                {
+                    "image": io.BytesIO(jpeg(part, number)),
+                    "image/filename": name_of(part, number),
+                    "image/id": number,
+                    "captions": [{"text": text, "id": k} for k, text in enumerate(texts)],
+                },
+            )
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    """Where the stand-in is prepared, once."""
+    return tmp_path_factory.mktemp("tfds")
+
+
+@pytest.fixture(autouse=True)
+def _stand_in(monkeypatch):
+    def builder(name, data_dir):
+        assert name == "coco_captions/2014"
+        return StandIn(data_dir=data_dir)
+
+    monkeypatch.setattr(tfds, "builder", builder)
+
+
+def test_train_includes_restval_and_val_is_dev(data_dir):
+    names = {
+        split: {
+            example.image_id for example in load_split("coco_captions", split, data_dir).examples
+        }
+        for split in ("train", "dev", "test")
+    }
+    assert names["train"] == {name_of(p, n) for p in ("train", "restval") for n in range(COUNTS[p])}
+    assert names["dev"] == {name_of("val", n) for n in range(2)}
+    assert names["test"] == {name_of("test", n) for n in range(2)}
+
+
+def test_examples_hold_captions_and_read_their_own_image_when_asked(data_dir):
+    for example in coco.load("train", data_dir).examples:
+        part, number = example.image_id[5:-4].rsplit("_", 1)
+        assert isinstance(example.image, StoredImage)
+        assert example.image.read_bytes() == jpeg(part, int(number))
+        assert example.captions == (f"Träge\tdogs {int(number)}.", "A dog 🐕")
+
+
+def test_captions_are_gathered_once(data_dir, monkeypatch):
+    first = coco.load("test", data_dir)
+    records = type(first.examples[0].image.source)
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "__getitem__", lambda *_: pytest.fail("an image was read"))
+        assert coco.load("test", data_dir).fingerprint() == first.fingerprint()
+    path = next(data_dir.rglob("captions-test.json"))
+    path.write_text("[]")
+    assert coco.load("test", data_dir).fingerprint() == first.fingerprint()
+    assert path.read_text() != "[]"
+
+
+def test_pictures_come_one_at_a_time_through_source_and_store(data_dir, tmp_path):
+    examples = coco.load("train", data_dir).examples
+    corrupt = [example.image_id for example in examples].index(name_of("train", CORRUPT))
+    source = ImageSource(examples, 64, "crop")
+    assert list(source.set_aside) == [corrupt]
+    encoder = Encoder("scenes_cnn", 64)
+    store = FeatureStore.open(tmp_path, encoder, examples, resize="crop", verbose=False)
+    assert list(store.set_aside) == [corrupt]
+    rows = np.delete(np.arange(len(examples)), corrupt)
+    wanted = encoder(source.read(rows).astype(np.float32))
+    # The source rounds its pixels; annotations of other pictures differ by far more.
+    np.testing.assert_allclose(store.read(rows), wanted, atol=0.2)
+    assert np.abs(store.read(rows[::-1]) - wanted).max() > 0.5
+    again = coco.load("train", data_dir).examples
+    same = FeatureStore.open(tmp_path, encoder, again, resize="crop", verbose=False)
+    other = FeatureStore.open(tmp_path, encoder, again[1:], resize="crop", verbose=False)
+    assert same.path == store.path != other.path
+
+
+def test_a_copy_that_is_not_read_by_number_is_an_error_that_says_how_to_mend_it(tmp_path):
+    StandIn(data_dir=tmp_path, file_format="tfrecord").download_and_prepare()
+    with pytest.raises(DataError, match="cannot be read by number.*tfds convert_format"):
+        coco.load("dev", tmp_path)
+
+
+def test_no_network_is_an_error_that_says_what_is_needed(tmp_path, monkeypatch):
+    def fail(self, file_format):
+        raise tfds.download.DownloadError("no network")
+
+    monkeypatch.setattr(StandIn, "download_and_prepare", fail)
+    with pytest.raises(DataError, match="cannot be prepared.*no network.*`--data-dir`"):
+        coco.load("dev", tmp_path)

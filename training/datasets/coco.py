@@ -1,0 +1,101 @@
+"""COCO captions through TensorFlow Datasets, in the splits of Karpathy and Li.
+
+Preparing needs the network once; afterwards images are read by their number from array records, so
+that memory holds the captions and never the images. As is the custom, `train` includes what
+Karpathy and Li left of COCO's validation images (`restval`): 113,287 images, and 5,000 each in
+`dev` and `test`.
+
+References:
+    Chen et al. (2015), "Microsoft COCO Captions", arXiv:1504.00325; Karpathy and Li (2015), "Deep
+    Visual-Semantic Alignments for Generating Image Descriptions", arXiv:1412.2306.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from training.datasets.base import DataError, Example, Split, StoredImage, canonical_split
+from training.pages import write_atomically
+
+BUILDER = "coco_captions/2014"
+PARTS = {"train": ("train", "restval"), "dev": ("val",), "test": ("test",)}
+
+Captions = list[tuple[str, list[str]]]
+
+
+def load(split: str, data_dir: Path | None = None) -> Split:
+    """Reads one split; downloads and prepares the data set if that was not done yet.
+
+    Args:
+        split: "train", "dev" (or "val") or "test".
+        data_dir: The folder of TensorFlow Datasets; None for its own choice
+            (`$TFDS_DATA_DIR` or `~/tensorflow_datasets`).
+
+    Returns:
+        The split in the order of the prepared records. Ids are COCO's file names.
+
+    Raises:
+        DataError: It cannot be prepared, or was prepared in a form that is read from front to back
+            only.
+    """
+    import tensorflow_datasets as tfds
+
+    split = canonical_split(split)
+    builder = _prepared(data_dir)
+    examples: list[Example] = []
+    for part in PARTS[split]:
+        records = _records(builder, part, {"image": tfds.decode.SkipDecoding()})
+        stamp = f"{builder.info.full_name}/{part}"
+        for index, (name, captions) in enumerate(_captions(builder, part, records)):
+            image = StoredImage(records, index, f"{stamp}/{name}")
+            examples.append(Example(name, image, tuple(captions)))
+    return Split(split, tuple(examples))
+
+
+def _prepared(data_dir: Path | None) -> Any:
+    import tensorflow_datasets as tfds
+
+    builder = tfds.builder(BUILDER, data_dir=data_dir)
+    try:
+        builder.download_and_prepare(file_format="array_record")
+    except (tfds.download.DownloadError, ImportError, OSError) as error:
+        raise DataError(
+            f"COCO captions cannot be prepared in {builder.data_dir}: {error}. Preparing needs "
+            "the network and about 50 GB; `--data-dir` names another folder."
+        ) from error
+    return builder
+
+
+def _records(builder: Any, part: str, decoders: dict[str, Any]) -> Sequence[Mapping[str, Any]]:
+    try:
+        return builder.as_data_source(part, decoders=decoders)
+    except NotImplementedError as error:
+        raise DataError(
+            f"{builder.data_path} holds COCO captions in a form that cannot be read by number. "
+            "Choose another folder with `--data-dir`, or convert this one: `tfds convert_format "
+            f"--out_file_format=array_record --dataset_version_dir={builder.data_path}`."
+        ) from error
+
+
+def _captions(builder: Any, part: str, records: Sequence[Mapping[str, Any]]) -> Captions:
+    """File name and captions of every record.
+
+    They lie inside the records, beside the images: the first call reads all of them, minutes for
+    COCO, and leaves a file for the next.
+    """
+    path = Path(builder.data_path) / f"captions-{part}.json"
+    with contextlib.suppress(OSError, ValueError):
+        known = json.loads(path.read_text("utf-8"))
+        if len(known) == len(records):
+            return known
+    found = [
+        (record["image/filename"].decode(), [text.decode() for text in record["captions"]["text"]])
+        for record in records
+    ]
+    with contextlib.suppress(OSError):  # a folder shared by many may be read-only
+        write_atomically(path, json.dumps(found, ensure_ascii=False))
+    return found
