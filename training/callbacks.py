@@ -59,8 +59,9 @@ class Validate(keras.callbacks.Callback):
         )
         texts = {image_id: caption.text for image_id, caption in captions.items()}
         references = {image_id: self._references[image_id] for image_id in texts}
-        logs["val_bleu_4"] = quick_bleu(texts, references)["bleu_4"]
-        logs["val_cider"] = quick_cider(texts, references)
+        unit = self._captioner.vocabulary.unit
+        logs["val_bleu_4"] = quick_bleu(texts, references, unit)["bleu_4"]
+        logs["val_cider"] = quick_cider(texts, references, unit)
         logs["val_nll"] = self._nll()
         logs["val_distinct"] = 100.0 * len(set(texts.values())) / len(texts)
 

@@ -46,6 +46,7 @@ def evaluate(
     source: Source,
     search: SearchConfig,
     batch_size: int = 50,
+    language: str = "en",
 ) -> Evaluation:
     """Caption every picture of a split and score the captions against the raw references.
 
@@ -55,6 +56,7 @@ def evaluate(
         source: Its pictures or annotations.
         search: Beam and length normalisation.
         batch_size: Pictures searched at once.
+        language: Of the captions, a code such as "de".
 
     Returns:
         An `Evaluation`.
@@ -64,7 +66,8 @@ def evaluate(
     searched = time.monotonic()
     references = {e.image_id: list(e.captions) for e in split.examples if e.image_id in captions}
     texts = {image_id: caption.text for image_id, caption in captions.items()}
-    caption_scores = score_captions(texts, references)
+    unit = captioner.vocabulary.unit
+    caption_scores = score_captions(texts, references, language=language, unit=unit)
     scores = dict(caption_scores.scores)
     scored = time.monotonic()
     scores |= likelihood(captioner, split, source)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sat_tf.vocabulary import tokenize
+from sat_tf.vocabulary import Unit, tokenize
 from training.metrics.java import JavaError, ask_java, find_java
 from training.metrics.meteor import meteor_scores, meteor_statistics
 
@@ -60,7 +60,7 @@ class CaptionScores:
         per_image: Metric -> `[N]`, the score of each image by itself, same scales. `cider` and
             `rouge_l` are the means of theirs; BLEU and METEOR of the corpus are not.
         bleu: Statistics from which corpus BLEU follows.
-        tokeniser: "ptb" (Stanford PTB tokeniser, punctuation dropped) or "simple".
+        tokeniser: "ptb" (Stanford PTB tokeniser, punctuation dropped), "simple" or "characters".
         meteor: `[N, 23]` statistics from which corpus METEOR follows (`meteor_scores`), or None.
         notes: Sentences for the report: what was left out, and why.
         versions: Versions of the programs behind the scores.
@@ -108,6 +108,8 @@ def score_captions(
     references: Mapping[str, Sequence[str]],
     *,
     meteor: bool | None = None,
+    language: str = "en",
+    unit: Unit = "words",
 ) -> CaptionScores:
     """Scores one caption an image against that image's references.
 
@@ -115,21 +117,33 @@ def score_captions(
         candidates: Image id -> the caption. An empty caption scores 0.
         references: Image id -> raw reference captions, one or more; the same ids.
         meteor: True requires METEOR, False skips it, None computes it where Java runs.
+        language: Of the captions, a code such as "de". METEOR and the PTB tokeniser are for English
+            words; other captions go without.
+        unit: What n-grams are made of: "words" or "characters".
 
     Returns:
         The scores; `notes` names what is missing.
 
     Raises:
-        ValueError: Nothing to score, ids that differ, or an image without references.
+        ValueError: Nothing to score, ids that differ, an image without references, or METEOR
+            required of captions that are not English words.
         JavaError: `meteor=True` and METEOR did not run.
     """
     _check(candidates, references)
-    java, notes = find_java(), []
-    if java is None:
+    foreign = _foreign(language, unit)
+    if foreign and meteor:
+        raise ValueError(
+            "Received an invalid value for argument `meteor`: expected False or None, since "
+            f"{foreign}, got True."
+        )
+    java, notes = None if foreign else find_java(), []
+    if foreign:
+        notes.append(f"METEOR and the PTB tokeniser, which are English, are left out: {foreign}.")
+    elif java is None:
         notes.append("Java was not found: the simple tokeniser was used.")
         if meteor is None:
             notes.append("METEOR is left out: it needs Java.")
-    tokeniser, words, reference_words = _tokenise(candidates, references, java, notes)
+    tokeniser, words, reference_words = _tokenise(candidates, references, java, unit, notes)
     empty = sum(not caption for caption in words)
     if empty:
         notes.append(f"{empty} of {len(words)} captions are empty and score 0.")
@@ -158,19 +172,21 @@ def score_captions(
 
 
 def quick_bleu(
-    candidates: Mapping[str, str], references: Mapping[str, Sequence[str]]
+    candidates: Mapping[str, str], references: Mapping[str, Sequence[str]], unit: Unit = "words"
 ) -> dict[str, float]:
     """Corpus `bleu_1` ... `bleu_4` (0-100) with the simple tokeniser: no Java, for every epoch."""
     _check(candidates, references)
-    words, reference_words = _simple_tokens(candidates, references)
+    words, reference_words = _simple_tokens(candidates, references, unit)
     scores = bleu_scores(_bleu_statistics(words, reference_words).matrix().sum(0))
     return {f"bleu_{n}": float(scores[f"bleu_{n}"]) for n in range(1, BLEU_ORDERS + 1)}
 
 
-def quick_cider(candidates: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> float:
+def quick_cider(
+    candidates: Mapping[str, str], references: Mapping[str, Sequence[str]], unit: Unit = "words"
+) -> float:
     """CIDEr (0-100) with the simple tokeniser: no Java, for every epoch."""
     _check(candidates, references)
-    return float(np.mean(_cider(*_simple_tokens(candidates, references))))
+    return float(np.mean(_cider(*_simple_tokens(candidates, references, unit))))
 
 
 def _check(candidates: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> None:
@@ -193,7 +209,16 @@ def _check(candidates: Mapping[str, str], references: Mapping[str, Sequence[str]
         )
 
 
-def _tokenise(candidates, references, java, notes):
+def _foreign(language: str, unit: Unit) -> str | None:
+    """Why programs made for English words do not serve; None where they do."""
+    if unit == "characters":
+        return "the scores are over characters, set apart by blanks, as is the custom for Chinese"
+    if language.lower().split("-")[0] != "en":
+        return f"the language of the captions (`--data.language`) is {language!r}"
+    return None
+
+
+def _tokenise(candidates, references, java, unit, notes):
     """Name of the tokeniser, `[N]` candidates and `[N]` lists of references, words by blanks."""
     if java is not None:
         counts = [len(references[image]) for image in candidates]
@@ -204,12 +229,17 @@ def _tokenise(candidates, references, java, notes):
             return "ptb", words, [[next(tokens) for _ in range(count)] for count in counts]
         except JavaError as error:
             notes.append(f"The simple tokeniser was used instead of PTB's: {error}")
-    return "simple", *_simple_tokens(candidates, references)
+    name = "simple" if unit == "words" else "characters"
+    return name, *_simple_tokens(candidates, references, unit)
 
 
-def _simple_tokens(candidates, references):
-    words = [" ".join(tokenize(caption)) for caption in candidates.values()]
-    return words, [[" ".join(tokenize(r)) for r in references[image]] for image in candidates]
+def _simple_tokens(candidates, references, unit):
+    def tokens(caption: str) -> str:
+        # Between words, a space is a character among others; it would be none in a BLEU n-gram.
+        return " ".join(token for token in tokenize(caption, unit) if token != " ")
+
+    words = [tokens(caption) for caption in candidates.values()]
+    return words, [[tokens(r) for r in references[image]] for image in candidates]
 
 
 def _ptb_tokens(java: str, lines: Sequence[str]) -> list[str]:
