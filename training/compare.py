@@ -15,6 +15,7 @@ import tyro
 if TYPE_CHECKING:
     from training.datasets import Split
     from training.metrics.captions import CaptionScores
+    from training.recipes import DataConfig
 
 _METRICS = ("bleu_4", "meteor", "cider", "rouge_l")
 _LABELS = string.ascii_uppercase
@@ -42,6 +43,14 @@ class Evaluated:
     report: Mapping
     captions: Mapping[str, str]
 
+    @property
+    def data(self) -> DataConfig:
+        """The data set it was made on."""
+        from sat_tf.config import from_dict
+        from training.recipes import DataConfig
+
+        return from_dict(DataConfig, self.report["configuration"]["data"])
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command; returns the exit status."""
@@ -68,8 +77,14 @@ def run(arguments: Arguments) -> str:
     split = common_split(found, arguments.data_dir)
     shared = [e for e in split.examples if all(e.image_id in one.captions for one in found)]
     references = {e.image_id: list(e.captions) for e in shared}
+    data = found[0].data
     scores = {
-        label: score_captions({i: one.captions[i] for i in references}, references)
+        label: score_captions(
+            {i: one.captions[i] for i in references},
+            references,
+            language=data.language,
+            unit=data.tokens,
+        )
         for label, one in zip(_LABELS, found, strict=False)
     }
     lines = [f"{label}: {path}" for label, path in zip(_LABELS, arguments.runs, strict=False)]
@@ -122,13 +137,10 @@ def common_split(found: Sequence[Evaluated], data_dir: Path | None) -> Split:
     Raises:
         ValueError: One was evaluated on other images or captions.
     """
-    from sat_tf.config import from_dict
     from training.datasets import load_split
-    from training.recipes import DataConfig
 
-    first = found[0].report
-    data = from_dict(DataConfig, first["configuration"]["data"])
-    split = load_split(data.name, first["split"], data_dir, seed=data.seed, limit=data.limit)
+    first, data = found[0].report, found[0].data
+    split = load_split(data.name, first["split"], data_dir, **data.options())
     fingerprint = split.fingerprint()
     for one in found:
         if one.report["split_fingerprint"] != fingerprint:

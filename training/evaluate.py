@@ -16,7 +16,8 @@ import tyro
 
 from sat_tf.config import Inference
 from sat_tf.ranges import Count, Size, check_ranges
-from training.recipes import DataConfig, DataName, RunConfig, read_run_config, with_search
+from sat_tf.vocabulary import Unit
+from training.recipes import DataConfig, DataName, RunConfig, Splits, read_run_config, with_search
 
 if TYPE_CHECKING:
     from sat_tf.runs import TrainedCaptioner
@@ -35,6 +36,16 @@ class GivenData:
     """Of drawn data sets; 0 by default."""
     limit: Size | None = None
     """Only the first examples of the split; all by default."""
+    splits: Splits | None = None
+    """Of flickr8k and flickr30k: official or karpathy."""
+    captions: str | None = None
+    """Caption file of folder; the only one there by default."""
+    image_dir: str | None = None
+    """Where the images of folder are; the folder itself by default."""
+    tokens: Unit | None = None
+    """words (by default) or characters."""
+    language: str | None = None
+    """Code of the captions' language; en by default."""
 
     def __post_init__(self) -> None:
         check_ranges(self, "data")
@@ -161,17 +172,11 @@ def evaluate_run(
     from training.pages import write_page
     from training.reports import format_scores, write_report
 
-    split = load_split(
-        config.data.name,
-        split_name,
-        places.data_dir,
-        seed=config.data.seed,
-        limit=config.data.limit,
-    )
+    split = load_split(config.data.name, split_name, places.data_dir, **config.data.options())
     encoder = captioner.model.encoder
     source = open_source(encoder, config.encoder.resize, split, places.cache_dir)
     start = time.monotonic()
-    found = evaluate(captioner, split, source, config.search)
+    found = evaluate(captioner, split, source, config.search, language=config.data.language)
     seconds = {**found.seconds, "evaluation": time.monotonic() - start}
     report = make_report(captioner, config, split, source, found) | {"seconds": seconds}
     out = out or places.run_dir / "evaluation" / split.name

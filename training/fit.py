@@ -167,13 +167,14 @@ def captioner_config(config: RunConfig) -> CaptionerConfig:
 
 def load_data(config: RunConfig, places: Places) -> Data:
     """Train and dev splits and the vocabulary, which sees training captions only."""
-    options = {"seed": config.data.seed, "limit": config.data.limit}
+    options = config.data.options()
     train = load_split(config.data.name, "train", places.data_dir, **options)
     dev = load_split(config.data.name, "dev", places.data_dir, **options)
     vocabulary = Vocabulary.from_captions(
         (caption for example in train.examples for caption in example.captions),
         min_count=config.data.min_count,
         max_size=config.data.vocabulary_size,
+        unit=config.data.tokens,
     )
     table = caption_table(train, vocabulary, config.data.max_length)
     return Data(train, dev, vocabulary, table)
@@ -270,12 +271,12 @@ def describe(
     say(f"Recipe {config.recipe}, seed {config.seed}.")
     say(
         f"Data: {config.data.name}, {len(data.train)} pictures with {len(data.table)} captions "
-        f"to train on, {len(data.dev)} dev pictures, {len(data.vocabulary)} words."
+        f"to train on, {len(data.dev)} dev pictures, {len(data.vocabulary)} {config.data.tokens}."
     )
     if data.table.dropped or data.table.truncated:
         say(
             f"Warning: {data.table.dropped} captions without a word left out, "
-            f"{data.table.truncated} cut to {config.data.max_length} words."
+            f"{data.table.truncated} cut to {config.data.max_length} {config.data.tokens}."
         )
     height, width = model.encoder.grid
     say(

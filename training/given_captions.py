@@ -6,6 +6,7 @@ import hashlib
 import time
 from pathlib import Path
 
+from sat_tf.config import to_dict
 from training.captions_file import captions_of, parse_captions, write_captions
 from training.datasets import load_split
 from training.recipes import DataConfig
@@ -24,7 +25,7 @@ def evaluate_captions(
 
     Args:
         path: A JSON list of `image_id` and `caption`, one an image of the split.
-        data: The data set: `name`, and `seed` and `limit` as in training.
+        data: The data set: `name`, and what else says which captions, as in training.
         data_dir: The user's copy of it; None for drawn ones.
         split_name: `train`, `dev` or `test`.
         out: Where to write; `evaluation/SPLIT` in a folder named like the file when None.
@@ -38,7 +39,7 @@ def evaluate_captions(
     # TensorFlow, behind the words' scores, takes seconds to load: a bad file is answered before.
     content = path.read_bytes()
     given = parse_captions(content, path)
-    split = load_split(data.name, split_name, data_dir, seed=data.seed, limit=data.limit)
+    split = load_split(data.name, split_name, data_dir, **data.options())
     captions = captions_of(split, given, path)
 
     from training.evaluation import word_scores
@@ -47,14 +48,15 @@ def evaluate_captions(
     from training.reports import caption_report, format_scores, write_report
 
     start = time.monotonic()
-    found = score_captions(captions, {e.image_id: list(e.captions) for e in split.examples})
+    references = {e.image_id: list(e.captions) for e in split.examples}
+    found = score_captions(captions, references, language=data.language, unit=data.tokens)
     scores = dict(found.scores)
     if any(example.phrases for example in split.examples):
         scores |= word_scores(captions, split)
     report = caption_report(split, found, scores, intervals(found)) | {
         "captions": {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()},
         "data": data.name,
-        "configuration": {"data": {"name": data.name, "seed": data.seed, "limit": data.limit}},
+        "configuration": {"data": to_dict(data)},
         "seconds": {"caption metrics": time.monotonic() - start},
     }
     out = out or path.with_suffix("") / "evaluation" / split.name

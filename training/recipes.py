@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from sat_tf.config import (
     CONFIG_FILE,
@@ -17,8 +18,10 @@ from sat_tf.config import (
     from_dict,
 )
 from sat_tf.ranges import Count, Rate, Share, Size, Weight, check_ranges
+from sat_tf.vocabulary import Unit
 
-DataName = Literal["scenes", "flickr8k"]
+DataName = Literal["scenes", "flickr8k", "flickr30k", "coco_captions", "folder"]
+Splits = Literal["official", "karpathy"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,16 @@ class DataConfig:
 
     name: DataName = "scenes"
     """Which data set."""
+    splits: Splits | None = None
+    """Whose splits of flickr8k and flickr30k; None for official (flickr8k) or karpathy."""
+    captions: str | None = None
+    """Caption file of folder, by its path from there; None where it is the only one."""
+    image_dir: str | None = None
+    """Where the images of folder are, by its path from there; None for the folder itself."""
+    tokens: Unit = "words"
+    """What captions are made of: characters for languages without spaces."""
+    language: str = "en"
+    """Code of the captions' language; METEOR and the PTB tokeniser serve English only."""
     min_count: Size = 5
     """Words seen fewer times in the training captions become <unk>."""
     vocabulary_size: Size | None = None
@@ -42,6 +55,16 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         check_ranges(self, "data")
+        if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]+)*", self.language):
+            raise ValueError(
+                "Received an invalid value for key `--data.language`: expected a code such as en, "
+                f"de or zh-Hans, got {self.language!r}."
+            )
+
+    def options(self) -> dict[str, Any]:
+        """The keyword arguments of `training.datasets.load_split`."""
+        names = ("seed", "limit", "splits", "captions", "image_dir")
+        return {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
@@ -154,6 +177,39 @@ _FLICKR8K = RunConfig(
 )
 
 
+# The settings of the paper's own code for COCO (kelvinxu/arctic-captions); it has none for
+# Flickr30k, for which the paper names the same optimiser and vocabulary.
+_PAPER = RunConfig(
+    data=DataConfig(name="coco_captions", min_count=1, vocabulary_size=10_000, max_length=50),
+    encoder=EncoderConfig(name="vgg19", weights="imagenet", image_size=224, resize="crop"),
+    decoder=DecoderConfig(
+        embedding_dim=512,
+        attention_dim=512,
+        hidden_dim=1800,
+        initial_layers=2,
+        initial_dropout=0.5,
+        hidden_dropout=0.5,
+        output_dropout=0.5,
+    ),
+    # That code's weight of 1 counts a batch of 64 and the mean of 196 places: 64 / 196 a caption.
+    attention=AttentionConfig(kind="soft", penalty_weight=0.327),
+    search=SearchConfig(beam=5, max_length=30),
+    optimizer=OptimizerConfig(name="adam", learning_rate=2e-4, clip_norm=0.0),
+    fit=FitConfig(epochs=50, batch_size=64, patience=10),
+)
+
+_FLICKR30K = dataclasses.replace(_PAPER, data=dataclasses.replace(_PAPER.data, name="flickr30k"))
+
+# A small encoder, since one's own pictures may have to do without a GPU; no mirrored pictures,
+# since captions may say left and right.
+_FOLDER = dataclasses.replace(
+    _FLICKR8K,
+    data=DataConfig(name="folder", min_count=3),
+    encoder=EncoderConfig(name="mobilenet_v2", weights="imagenet", image_size=224, resize="crop"),
+    fit=FitConfig(epochs=20, batch_size=64, label_smoothing=0.1, patience=4),
+)
+
+
 def _with_attention(base: RunConfig, data: str, kind: str) -> RunConfig:
     """The same run with another kind of attention."""
     attention = dataclasses.replace(base.attention, kind=kind)
@@ -165,6 +221,9 @@ RECIPES: dict[str, RunConfig] = {
     for config in (
         *(_with_attention(_SCENES, "scenes", kind) for kind in ("soft", "hard", "none")),
         *(_with_attention(_FLICKR8K, "flickr8k", kind) for kind in ("soft", "hard", "none")),
+        *(_with_attention(_FLICKR30K, "flickr30k", kind) for kind in ("soft", "hard")),
+        *(_with_attention(_PAPER, "coco", kind) for kind in ("soft", "hard")),
+        *(_with_attention(_FOLDER, "folder", kind) for kind in ("soft", "hard")),
     )
 }
 

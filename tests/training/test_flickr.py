@@ -175,7 +175,9 @@ def test_a_missing_folder_is_an_error_that_names_the_flag(data_dir):
 
 
 def test_an_unknown_data_set_is_an_error_that_names_the_known(folder):
-    with pytest.raises(DataError, match="scenes, flickr8k, got 'flickr9k'"):
+    with pytest.raises(
+        DataError, match="scenes, flickr8k, flickr30k, coco_captions, folder, got 'flickr9k'"
+    ):
         load_split("flickr9k", "train", folder)
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 
 import pytest
 
 from sat_tf.config import from_dict, to_dict
+from training.datasets import load_split
 from training.recipes import RECIPES, DataConfig, FitConfig, OptimizerConfig, RunConfig, recipe
 from training.train import parse
 
 NAMES = [f"{data}_{kind}" for data in ("scenes", "flickr8k") for kind in ("soft", "hard", "none")]
+NAMES += [f"{data}_{kind}" for data in ("flickr30k", "coco", "folder") for kind in ("soft", "hard")]
 
 
 def test_the_recipes_are_those_promised():
@@ -20,6 +23,7 @@ def test_the_recipes_are_those_promised():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recipe_is_what_its_name_says(name):
     data, kind = name.split("_")
+    data = "coco_captions" if data == "coco" else data
     config = recipe(name)
     assert (config.recipe, config.data.name, config.attention.kind) == (name, data, kind)
 
@@ -35,13 +39,38 @@ def test_a_recipe_survives_json(name):
     assert from_dict(RunConfig, json.loads(text)) == RECIPES[name]
 
 
-@pytest.mark.parametrize("data", ["scenes", "flickr8k"])
+@pytest.mark.parametrize("data", ["scenes", "flickr8k", "flickr30k", "coco", "folder"])
 def test_kinds_of_attention_get_the_same_data_budget_and_search(data):
     parts = [
         (c.data, c.encoder, c.decoder, c.optimizer, c.fit, c.search, c.seed)
-        for c in (recipe(f"{data}_{kind}") for kind in ("soft", "hard", "none"))
+        for name, c in RECIPES.items()
+        if name.startswith(f"{data}_")
     ]
-    assert parts[0] == parts[1] == parts[2]
+    assert len(parts) > 1 and all(part == parts[0] for part in parts)
+
+
+@pytest.mark.parametrize("name", ["flickr30k_soft", "flickr30k_hard", "coco_soft", "coco_hard"])
+def test_the_larger_data_sets_have_the_papers_settings(name):
+    config = recipe(name)
+    assert (config.encoder.name, config.encoder.layer, config.encoder.trainable) == (
+        "vgg19",
+        None,
+        False,
+    )
+    assert config.data.vocabulary_size == 10_000 and config.data.min_count == 1
+    assert config.optimizer.name == "adam"
+
+
+@pytest.mark.parametrize("language", ["en", "de", "zh-Hans", "yue"])
+def test_a_language_is_a_code(language):
+    assert DataConfig(language=language).language == language
+    with pytest.raises(ValueError, match="`--data.language`: expected a code.*'German'"):
+        DataConfig(language="German")
+
+
+def test_the_keys_of_the_data_reach_the_loader():
+    wanted = set(inspect.signature(load_split).parameters) - {"name", "split", "data_dir"}
+    assert set(DataConfig().options()) == wanted
 
 
 def test_an_unknown_recipe_is_an_error_that_lists_the_known_ones():
