@@ -65,7 +65,7 @@ def _prepared(data_dir: Path | None) -> Any:
     except (tfds.download.DownloadError, ImportError, OSError) as error:
         raise DataError(
             f"COCO captions cannot be prepared in {builder.data_dir}: {error}. Preparing needs "
-            "the network and about 50 GB; `--data-dir` names another folder."
+            "the network and about 100 GB; `--data-dir` names another folder."
         ) from error
     return builder
 
