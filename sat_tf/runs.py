@@ -6,6 +6,7 @@ The one place that knows the names of these files.
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
@@ -18,6 +19,7 @@ import tensorflow as tf
 from sat_tf import images
 from sat_tf.config import CONFIG_FILE, CaptionerConfig, Inference, SearchConfig, from_dict
 from sat_tf.decoding import Hypotheses
+from sat_tf.files import write_atomically
 from sat_tf.models.captioner import Captioner
 from sat_tf.vocabulary import Vocabulary
 
@@ -246,10 +248,27 @@ class _Weights(keras.Model):
 
 
 def save_weights(captioner: Captioner, path: Path) -> None:
-    """Write the weights captioning needs, the encoder's included; whole or not at all."""
-    temporary = path.with_name(f".writing-{path.name}")
-    _Weights(captioner).save_weights(temporary)
-    temporary.replace(path)
+    """Write the weights captioning needs, the encoder's included; whole or not at all.
+
+    Raises:
+        RunError: They cannot be written; what was there is still there.
+    """
+    file = _MemoryFile()
+    _Weights(captioner).save_weights(file)
+    try:
+        write_atomically(path, file.getvalue())
+    except OSError as error:
+        raise RunError(
+            f"The weights cannot be written to {path}: {error.strerror}. What was there is still "
+            "there: make room and start the same command again."
+        ) from error
+
+
+class _MemoryFile(io.BytesIO):
+    """Takes the weights before the disk does: HDF5 ends the process when a disk is full."""
+
+    def __str__(self) -> str:
+        return WEIGHTS_FILE  # Keras goes by the end of the name
 
 
 def load_weights(captioner: Captioner, path: Path) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, get_args
+
+from sat_tf.files import write_atomically
 
 PAD, START, END, UNK = 0, 1, 2, 3
 SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
@@ -198,17 +198,7 @@ class Vocabulary:
 
     def save(self, path: str | Path) -> None:
         """Writes the vocabulary as UTF-8 JSON; readers see the old file or the whole new one."""
-        path = Path(path)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(self.to_json() + "\n")
-            # mkstemp's file is private to its owner; a run folder may be shared.
-            os.chmod(name, 0o644)
-            os.replace(name, path)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_atomically(Path(path), self.to_json() + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Vocabulary:

@@ -1,4 +1,4 @@
-"""What happens after each epoch: dev captions, checkpoints, early stopping, pictures, alarms."""
+"""What is done while a run is fitted: dev captions, checkpoints, early stopping, pictures."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from training.datasets.base import Split
 from training.datasets.sources import Source
 from training.drawing import picture_of
 from training.evaluation import annotations_of, caption_split
+from training.interrupts import Interrupts
 from training.metrics.captions import quick_bleu, quick_cider
+from training.recipes import FitConfig
 
 UNIFORM_ENTROPY = 0.98
 """Attention is called uniform when its entropy is over this share of log L."""
@@ -67,45 +69,75 @@ class Validate(keras.callbacks.Callback):
 
 
 class Keep(keras.callbacks.Callback):
-    """Best weights, last checkpoint and early stopping, by the monitored dev score.
+    """Best weights, checkpoints and early stopping, by the monitored dev score.
+
+    The state is kept every `every` steps, after the last step of an epoch and after its
+    validation. The best weights are written before that last one: a process killed between the
+    two validates again and writes them again.
 
     Args:
         checkpoints: Where the last state goes.
         progress: Of the run, as restored.
-        monitor: `bleu_4`, `cider` or `nll`.
-        patience: Epochs without a better score before training stops.
+        config: Says what is monitored, the patience and how often the state is kept.
+        steps: Steps of an epoch.
         run_dir: Where the best weights go.
+        interrupts: Signals to end the run, held back until the state is kept.
     """
 
     def __init__(
         self,
         checkpoints: Checkpoints,
         progress: Progress,
-        monitor: str,
-        patience: int,
+        config: FitConfig,
+        steps: int,
         run_dir: Path,
+        interrupts: Interrupts,
     ) -> None:
         super().__init__()
-        self._checkpoints, self._progress = checkpoints, progress
-        self._monitor, self._patience = f"val_{monitor}", patience
-        self._sign = -1.0 if monitor == "nll" else 1.0
+        self._checkpoints, self._progress, self._interrupts = checkpoints, progress, interrupts
+        self._monitor, self._patience = f"val_{config.monitor}", config.patience
+        self._sign = -1.0 if config.monitor == "nll" else 1.0
+        self._every, self._steps = config.checkpoint_steps, steps
         self._weights = run_dir / runs.WEIGHTS_FILE
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         self._begun = time.monotonic()
+        self._first = self._progress.step
+        if self._first:  # Keras has just set the running means to zero
+            for variable, value in zip(self._means(), self._progress.means, strict=True):
+                variable.assign(value)
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        self._interrupts.hold()
+        step = self._progress.step = self._first + batch + 1
+        if step % self._every == 0 or step == self._steps or self._interrupts.waiting:
+            self._progress.means = [float(np.asarray(variable)) for variable in self._means()]
+            self._save()
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        self._interrupts.hold()
         progress, score = self._progress, self._sign * float(logs[self._monitor])
-        progress.epoch = epoch + 1
+        progress.epoch, progress.step, progress.means = epoch + 1, 0, []
         progress.waited += 1
         if progress.better(score):
             progress.best_score, progress.best_epoch, progress.waited = score, epoch + 1, 0
             runs.save_weights(self.model, self._weights)
         progress.stopped = progress.waited >= self._patience
-        progress.seconds += time.monotonic() - self._begun
-        self._checkpoints.save(progress)
-        if progress.stopped:
+        # The rest of a broken epoch has a call of `fit` to itself: all epochs of a call have as
+        # many steps.
+        if progress.stopped or self._first:
             self.model.stop_training = True
+        self._save()
+
+    def _save(self) -> None:
+        now = time.monotonic()
+        self._progress.seconds += now - self._begun
+        self._begun = now
+        self._checkpoints.save(self._progress)
+        self._interrupts.release(f"The state {self._progress.where} is kept.")
+
+    def _means(self) -> list[keras.Variable]:
+        return [variable for metric in self.model.metrics for variable in metric.variables]
 
 
 class LearningRate(keras.callbacks.Callback):

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sat_tf.files import write_atomically
 from training.datasets.base import DataError, Split
-from training.pages import write_atomically
 
 CAPTIONS_FILE = "captions.json"
 

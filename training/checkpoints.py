@@ -1,4 +1,4 @@
-"""Going on where a run stopped: the last state, whole or not at all, and the best weights."""
+"""Going on where a run stopped: the last state, whole or not at all."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ import json
 import math
 import re
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import tensorflow as tf
 
+from sat_tf.files import sync
 from sat_tf.models.captioner import Captioner
 from sat_tf.runs import RunError
 
+VERSION = 1
+"""Of what a checkpoint holds, and in which order."""
 _STATE_FILE = "state.json"
 _PREFIX = "variables"
+_WRITING = ".writing-"
 
 
 @dataclass
@@ -30,6 +34,8 @@ class Progress:
         waited: Epochs since then.
         stopped: Early stopping ended the run.
         seconds: Time spent training so far, in all the processes the run took.
+        step: Steps done of the epoch under way; all of them while it is validated.
+        means: What Keras' running means over that epoch have summed up so far.
     """
 
     epoch: int = 0
@@ -38,6 +44,15 @@ class Progress:
     waited: int = 0
     stopped: bool = False
     seconds: float = 0.0
+    step: int = 0
+    means: list[float] = field(default_factory=list)
+
+    @property
+    def where(self) -> str:
+        """The place in words."""
+        if self.step:
+            return f"after step {self.step} of epoch {self.epoch + 1}"
+        return f"after epoch {self.epoch}"
 
     def better(self, score: float) -> bool:
         """Whether this score beats the best so far; one that is no number never does."""
@@ -49,8 +64,9 @@ class Progress:
 class Checkpoints:
     """Variables of model and optimiser with the run's progress, in `RUN/checkpoints/epoch-NNN`.
 
-    A checkpoint is written under another name and renamed, so that a killed process leaves the
-    one before it; only the last is kept.
+    Within an epoch the folder is called `epoch-NNN-step-NNNNNN`, for epochs finished and steps of
+    the next. A checkpoint is written under another name and renamed, so that a killed process
+    leaves the one before it; only the last is kept.
 
     Args:
         directory: `RUN/checkpoints`.
@@ -69,40 +85,76 @@ class Checkpoints:
         )
 
     def save(self, progress: Progress) -> None:
-        """Write the present state and remove older ones."""
-        final = self._directory / f"epoch-{progress.epoch:03d}"
-        temporary = self._directory / f".writing-{final.name}"
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        self._checkpoint.write(str(temporary / _PREFIX))
-        (temporary / _STATE_FILE).write_text(json.dumps(dataclasses.asdict(progress)), "utf-8")
-        shutil.rmtree(final, ignore_errors=True)
-        temporary.rename(final)
+        """Write the present state and remove older ones.
+
+        Raises:
+            RunError: It cannot be written: no room, for example. The one before is still there.
+        """
+        final = self._directory / _name(progress)
+        temporary = self._directory / f"{_WRITING}{final.name}"
+        try:
+            shutil.rmtree(temporary, ignore_errors=True)
+            temporary.mkdir(parents=True)
+            self._write(temporary, progress)
+            temporary.rename(final)
+            sync(self._directory)
+        except (OSError, tf.errors.OpError) as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise RunError(
+                f"The checkpoint {final} cannot be written: {_reason(error)}. What was kept before "
+                "is still there: make room and start the same command again to go on."
+            ) from error
         for other in self._directory.iterdir():
             if other != final:
                 shutil.rmtree(other, ignore_errors=True)
+
+    def _write(self, folder: Path, progress: Progress) -> None:
+        self._checkpoint.write(str(folder / _PREFIX))
+        state = {"version": VERSION, **dataclasses.asdict(progress)}
+        (folder / _STATE_FILE).write_text(json.dumps(state), "utf-8")
+        for path in (*folder.iterdir(), folder):
+            sync(path)
 
     def restore(self) -> Progress | None:
         """Take up the last state; None where there is none.
 
         Raises:
-            RunError: It is damaged, or of another model.
+            RunError: It is damaged, or of another model or version; nothing on disk is changed.
         """
-        last = max(self._directory.glob("epoch-*"), key=_number, default=None)
+        last = max(self._directory.glob("epoch-*"), key=_order, default=None)
         if last is None:
             return None
         try:
             state = json.loads((last / _STATE_FILE).read_text("utf-8"))
+            version = state.pop("version", VERSION)
+            if version != VERSION:
+                raise ValueError(f"expected version {VERSION}, got {version}")
             progress = Progress(**state)
             status = self._checkpoint.read(str(last / _PREFIX))
             status.assert_existing_objects_matched()
-        except (OSError, ValueError, TypeError, AssertionError, tf.errors.OpError) as error:
-            reason = str(error).strip().partition("\n")[0]
+        except _UNREADABLE as error:
             raise RunError(
-                f"The checkpoint {last} is damaged or of another model: {reason}"
+                f"The checkpoint {last} is damaged, or of another model or version: "
+                f"{_reason(error)}. Remove it to train from the start."
             ) from error
         return progress
 
 
-def _number(checkpoint: Path) -> int:
-    return int(re.sub(r"\D", "", checkpoint.name))
+_UNREADABLE = (OSError, ValueError, TypeError, AssertionError)
+_UNREADABLE += (tf.errors.OpError,)
+
+
+def _reason(error: Exception) -> str:
+    text = str(error)
+    if isinstance(error, tf.errors.OpError):  # {{node}} file; reason [operation]
+        text = re.sub(r"\{\{.*?\}\}|\[Op:\w+\]", "", error.message).rpartition("; ")[2]
+    return text.strip().partition("\n")[0].rstrip(".")
+
+
+def _name(progress: Progress) -> str:
+    epoch = f"epoch-{progress.epoch:03d}"
+    return f"{epoch}-step-{progress.step:06d}" if progress.step else epoch
+
+
+def _order(checkpoint: Path) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", checkpoint.name)]

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from sat_tf import runs
 from sat_tf.config import CONFIG_FILE, CaptionerConfig, to_dict
+from sat_tf.files import write_atomically
 from sat_tf.models.captioner import Captioner
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.vocabulary import Vocabulary
@@ -23,8 +24,11 @@ from training.checkpoints import Checkpoints, Progress
 from training.datasets import Split, load_split
 from training.datasets.batches import CaptionTable, caption_table
 from training.datasets.sources import Source, open_source, scoring_batches, training_batches
-from training.pages import write_atomically
+from training.event_files import Scalars, forget_from
+from training.interrupts import Interrupts
 from training.recipes import OptimizerConfig, RunConfig, read_run_config
+
+_UNFINISHED = ".*.tmp"  # what `write_atomically` leaves when it is killed
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,7 @@ def fit(
     places: Places,
     strategy: tf.distribute.Strategy | None = None,
     say: Callable[[str], None] = print,
+    interrupts: Interrupts | None = None,
 ) -> TrainedCaptioner:
     """Train, going on from the run's last checkpoint if it has one.
 
@@ -65,6 +70,7 @@ def fit(
         places: Where.
         strategy: None for one device.
         say: Where messages go.
+        interrupts: Signals that end the run once its state is kept; None for none.
 
     Returns:
         The best captioner of the run.
@@ -91,16 +97,11 @@ def fit(
     progress = checkpoints.restore() or Progress()
     describe(config, model, data, steps, progress, say)
     if progress.epoch < config.fit.epochs and not progress.stopped:
-        batches, _ = training_batches(train, data.table, batch_size, config.seed, progress.epoch)
-        model.fit(
-            batches,
-            epochs=config.fit.epochs,
-            initial_epoch=progress.epoch,
-            steps_per_epoch=steps,
-            callbacks=callbacks(config, places, model, data, dev, checkpoints, progress),
-            shuffle=False,
-            verbose=1 if sys.stdout.isatty() else 2,
-        )
+        forget_from(places.run_dir / "logs", progress.epoch)
+        hooks = callbacks(config, places, model, data, dev)
+        interrupts = interrupts or Interrupts()
+        hooks.append(Keep(checkpoints, progress, config.fit, steps, places.run_dir, interrupts))
+        train_model(model, config, train, data.table, steps, progress, hooks)
     if progress.best_score is not None:
         say(
             f"Best epoch {progress.best_epoch} of {progress.epoch}: "
@@ -108,6 +109,57 @@ def fit(
             f"{progress.seconds / 60:.1f} minutes of training."
         )
     return runs.load(places.run_dir)
+
+
+def train_model(
+    model: Captioner,
+    config: RunConfig,
+    source: Source,
+    table: CaptionTable,
+    steps: int,
+    progress: Progress,
+    hooks: list[keras.callbacks.Callback],
+) -> None:
+    """Fit what is left to do: the rest of a broken epoch by itself, then the whole ones.
+
+    Args:
+        model: Compiled, in the state that `progress` describes.
+        config: Of the run.
+        source: Training pictures or annotations.
+        table: Training captions.
+        steps: Batches of an epoch.
+        progress: Kept up to date by `Keep`, the last of the hooks.
+        hooks: Callbacks.
+    """
+    fit_config, verbose = config.fit, 1 if sys.stdout.isatty() else 2
+    while progress.epoch < fit_config.epochs and not progress.stopped:
+        epoch, left = progress.epoch, steps - progress.step
+        if not left:
+            end_epoch(model, hooks, epoch, verbose=verbose, epochs=fit_config.epochs, steps=steps)
+            continue
+        batches, _ = training_batches(
+            source, table, fit_config.batch_size, config.seed, epoch, progress.step
+        )
+        model.fit(
+            batches,
+            epochs=fit_config.epochs,
+            initial_epoch=epoch,
+            steps_per_epoch=left,
+            callbacks=hooks,
+            shuffle=False,
+            verbose=verbose,
+        )
+
+
+def end_epoch(
+    model: Captioner, hooks: list[keras.callbacks.Callback], epoch: int, **shown: int
+) -> None:
+    """What `fit` does after an epoch's last step: the run was stopped while it was validated."""
+    called = keras.callbacks.CallbackList(hooks, add_progbar=True, model=model, **shown)
+    called.on_train_begin()
+    called.on_epoch_begin(epoch)
+    called.on_epoch_end(epoch, model.get_metrics_result())
+    called.on_train_end()
 
 
 def check_run_dir(config: RunConfig, run_dir: Path) -> None:
@@ -119,13 +171,16 @@ def check_run_dir(config: RunConfig, run_dir: Path) -> None:
     """
     if (run_dir / CONFIG_FILE).exists():
         existing = read_run_config(run_dir)
+        # How often the state is kept does not change what is computed.
+        kept = dataclasses.replace(existing.fit, checkpoint_steps=config.fit.checkpoint_steps)
+        existing = dataclasses.replace(existing, fit=kept)
         if existing != config:
             raise runs.RunError(
                 f"{run_dir} belongs to a run with another configuration: "
                 f"{_first_difference(to_dict(existing), to_dict(config))}. "
                 "Choose another folder with `--run-dir`, or remove this one."
             )
-    elif run_dir.exists() and any(run_dir.iterdir()):
+    elif run_dir.exists() and any(not path.match(_UNFINISHED) for path in run_dir.iterdir()):
         raise runs.RunError(
             f"{run_dir} is not empty and not a run: it has no {CONFIG_FILE}. "
             "Choose another folder with `--run-dir`."
@@ -145,8 +200,11 @@ def claim(config: RunConfig, vocabulary: Vocabulary, run_dir: Path) -> None:
             f"{run_dir} belongs to a run on other data: the words of the training captions differ "
             f"from {path}. Give it its own `--data-dir`, or choose another `--run-dir`."
         )
-    vocabulary.save(path)
+    for unfinished in run_dir.rglob(_UNFINISHED):
+        unfinished.unlink()
+    # First what makes the folder a run: a process killed after this line finds its own.
     write_atomically(run_dir / CONFIG_FILE, json.dumps(to_dict(config), indent=2) + "\n")
+    vocabulary.save(path)
 
 
 def _first_difference(existing: dict, wanted: dict, prefix: str = "") -> str:
@@ -234,10 +292,8 @@ def callbacks(
     model: Captioner,
     data: Data,
     dev: Source,
-    checkpoints: Checkpoints,
-    progress: Progress,
 ) -> list[keras.callbacks.Callback]:
-    """In the order they run: scores first, so that all others find them in the logs."""
+    """All but `Keep`, in the order they run: scores first, so that the others find them."""
     captioner = TrainedCaptioner(model, data.vocabulary)
     fit_config, log_dir = config.fit, places.run_dir / "logs"
     table = caption_table(data.dev, data.vocabulary, config.data.max_length)
@@ -251,9 +307,8 @@ def callbacks(
         Validate(captioner, data.dev, dev, search, fit_config.validation_images, nll),
         LearningRate(),
         CollapseAlarm(),
-        keras.callbacks.TensorBoard(str(log_dir), write_graph=False),
+        Scalars(str(log_dir), write_graph=False),
         AttentionPictures(captioner, data.dev, dev, fit_config.pictures, log_dir),
-        Keep(checkpoints, progress, fit_config.monitor, fit_config.patience, places.run_dir),
     ]
 
 
@@ -286,7 +341,7 @@ def describe(
     )
     for name, value in model.objective.describe(config.fit.batch_size).items():
         say(f"  {name}: {value}")
-    if progress.epoch:
-        say(f"Going on after epoch {progress.epoch}.")
+    if progress.epoch or progress.step:
+        say(f"Going on {progress.where}.")
     else:
         say(f"{config.fit.epochs} epochs of {steps} steps; {time.strftime('%H:%M:%S')}.")

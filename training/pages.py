@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import html
 import io
-import os
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
+
+from sat_tf.files import write_atomically
 
 _STYLE = """
 body { max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff;
@@ -88,20 +88,6 @@ def write_page(
         if path.stem.isdecimal() and path.name not in written:
             path.unlink()
     return directory / "index.html"
-
-
-def write_atomically(path: Path, content: str | bytes) -> None:
-    """Writes a whole file or leaves what was there: a temporary file beside it, then a rename."""
-    data = content.encode("utf-8") if isinstance(content, str) else content
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, 0o644)  # mkstemp's 0600 would hide the file from a web server
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _article(entry: PageEntry, picture: str | None) -> str:

@@ -112,6 +112,8 @@ class FitConfig:
     """Dev images whose attention TensorBoard shows after each epoch."""
     jit_compile: bool = False
     """Compile the train step with XLA."""
+    checkpoint_steps: Size = 500
+    """Steps after which the state is kept; it is after each epoch too. May change in a run."""
 
     def __post_init__(self) -> None:
         check_ranges(self, "fit")

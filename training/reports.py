@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from training.pages import write_atomically
+from sat_tf.files import write_atomically
 
 if TYPE_CHECKING:
     from training.datasets import Split

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import warnings
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from training.interrupts import Interrupts
 from training.recipes import RECIPES, RunConfig, recipe
 
 
@@ -19,7 +21,8 @@ from training.recipes import RECIPES, RunConfig, recipe
 class Arguments:
     """Train a captioner; any key of the configuration is a flag."""
 
-    config: Annotated[RunConfig, tyro.conf.arg(name="")]
+    # --data.mirror True, like every other key.
+    config: Annotated[RunConfig, tyro.conf.arg(name=""), tyro.conf.FlagConversionOff]
     """The recipe's settings."""
     data_dir: Path | None = None
     """Your copy of the data set; drawn data needs none."""
@@ -29,6 +32,8 @@ class Arguments:
     """Feature stores; $SAT_TF_CACHE or ~/.cache/sat_tf by default."""
     strategy: Literal["auto", "none", "mirrored"] = "auto"
     """auto mirrors the model over the GPUs when there is more than one."""
+    deterministic: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """The same bits every time, stopped or not, on one device of one kind; slower on a GPU."""
 
 
 def default_cache_dir() -> Path:
@@ -48,7 +53,6 @@ def parse(argv: list[str]) -> Arguments:
         default=default,
         prog="python -m training.train",
         description=f"Train a captioner. Recipes: {', '.join(RECIPES)}.",
-        config=(tyro.conf.FlagConversionOff,),  # --data.mirror True, like every other key
     )
 
 
@@ -56,13 +60,17 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     try:
         arguments = parse(sys.argv[1:] if argv is None else argv)
-        return run(arguments)
+        with Interrupts() as interrupts:
+            return run(arguments, interrupts)
+    except KeyboardInterrupt as stop:
+        print(str(stop) or "Stopped.", file=sys.stderr)
+        return getattr(stop, "status", 128 + signal.SIGINT)
     except (ValueError, OSError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
 
 
-def run(arguments: Arguments) -> int:
+def run(arguments: Arguments, interrupts: Interrupts) -> int:
     """Train, then evaluate the best checkpoint on dev."""
     # TensorFlow takes seconds to load: a wrong flag is answered before.
     import tensorflow as tf
@@ -77,9 +85,12 @@ def run(arguments: Arguments) -> int:
         arguments.cache_dir or default_cache_dir(),
         arguments.data_dir,
     )
+    if arguments.deterministic:
+        tf.config.experimental.enable_op_determinism()
     warnings.formatwarning = lambda message, *_: f"Warning: {message}\n"
     try:
-        captioner = fit(config, places, make_strategy(arguments.strategy))
+        strategy = make_strategy(arguments.strategy)
+        captioner = fit(config, places, strategy, interrupts=interrupts)
     except tf.errors.OpError as error:
         # A file that vanished, say: the reader's own words are in the middle of TensorFlow's.
         raise OSError(f"training stopped: {error.message}") from error

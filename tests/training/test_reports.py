@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from training.pages import PageEntry, write_atomically, write_page
+from sat_tf.files import write_atomically
+from training.pages import PageEntry, write_page
 from training.reports import format_scores, package_versions, write_report
 
 REPORT = {
@@ -70,7 +71,7 @@ def test_a_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr("training.pages.os.replace", fail)
+    monkeypatch.setattr("sat_tf.files.os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         write_atomically(path, "new")
     assert path.read_text() == "old"

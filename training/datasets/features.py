@@ -22,6 +22,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from sat_tf.files import sync
 from sat_tf.layers.encoder import Encoder
 from training.datasets.annotate import FORMAT, READERS, ImageLoader, Progress, compiled, fingerprint
 from training.datasets.base import DataError, Example
@@ -265,6 +266,7 @@ def _renamed_when_whole(path: Path) -> Iterator[Path]:
     temporary = path.with_name(f"{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
     try:
         yield temporary
+        sync(temporary)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -152,9 +152,14 @@ def rows_with_pictures(table: CaptionTable, source: Source) -> np.ndarray:
 
 
 def training_batches(
-    source: Source, table: CaptionTable, batch_size: int, seed: int, first_epoch: int
+    source: Source,
+    table: CaptionTable,
+    batch_size: int,
+    seed: int,
+    first_epoch: int,
+    first_step: int = 0,
 ) -> tuple[tf.data.Dataset, int]:
-    """Epoch after epoch of shuffled, length-bucketed batches, starting with `first_epoch`.
+    """Epoch after epoch of shuffled, length-bucketed batches, starting within `first_epoch`.
 
     What an epoch holds depends on `(seed, epoch)` alone, so a resumed run sees the same batches.
 
@@ -176,7 +181,7 @@ def training_batches(
         plan, views = epoch_plan(epoch)
         return _batch(source, table, rows[plan[step]], views)
 
-    return _dataset(batch, source, first_epoch * steps, tf.int64.max), steps
+    return _dataset(batch, source, first_epoch * steps + first_step, tf.int64.max), steps
 
 
 def scoring_batches(
