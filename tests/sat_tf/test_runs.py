@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import resource
 import shutil
 from pathlib import Path
 
@@ -139,6 +140,19 @@ def test_saving_leaves_whole_files_only(copy, loaded):
         runs.CONFIG_FILE,
         runs.VOCABULARY_FILE,
     ]
+
+
+def test_a_full_disk_is_a_clear_error_and_leaves_the_old_weights(copy, loaded):
+    old = (copy / runs.WEIGHTS_FILE).read_bytes()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(runs.RunError, match="best.weights.h5: File too large.*make room"):
+            runs.save_weights(loaded["soft"].model, copy / runs.WEIGHTS_FILE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (copy / runs.WEIGHTS_FILE).read_bytes() == old
+    assert len(list(copy.iterdir())) == 3
 
 
 @pytest.mark.parametrize(

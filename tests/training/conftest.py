@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
-import tensorflow as tf
 from PIL import Image
-from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
 
 from sat_tf.layers.encoder import Encoder
 from training.metrics import captions as caption_metrics
@@ -47,44 +43,6 @@ class TinyPhotographs:
 def tiny() -> tuple[str, ...]:
     """Flags of a run of seconds."""
     return TINY
-
-
-@pytest.fixture(scope="session")
-def contents():
-    """Everything a run has computed, by name; not how long it took."""
-    return contents_of
-
-
-def contents_of(run: Path) -> dict[str, object]:
-    (checkpoint,) = (run / "checkpoints").iterdir()
-    reader = tf.train.load_checkpoint(str(checkpoint / "variables"))
-    names = [n for n in reader.get_variable_to_shape_map() if "OBJECT_GRAPH" not in n]
-    found = {f"checkpoint {name}": reader.get_tensor(name) for name in names}
-    found["checkpoint"] = checkpoint.name
-    found |= {f"state {k}": v for k, v in read_json(checkpoint / "state.json").items()}
-    with h5py.File(run / "best.weights.h5") as file:
-        file.visititems(lambda name, item: found.update(weights(name, item)))
-    events = EventMultiplexer().AddRunsFromDirectory(str(run / "logs")).Reload()
-    for part, kinds in events.Runs().items():
-        for tag in kinds["tensors"]:
-            values = [
-                (e.step, e.tensor_proto.SerializeToString()) for e in events.Tensors(part, tag)
-            ]
-            found[f"log {part} {tag}"] = values
-    for path in (run / "evaluation").rglob("*.json"):
-        found[path.name] = read_json(path)
-        if path.name == "report.json":
-            del found[path.name]["seconds"]
-    del found["state seconds"]
-    return found
-
-
-def weights(name: str, item: h5py.Dataset | h5py.Group) -> dict[str, np.ndarray]:
-    return {f"weights {name}": item[()]} if isinstance(item, h5py.Dataset) else {}
-
-
-def read_json(path: Path):
-    return json.loads(path.read_text("utf-8"))
 
 
 @contextlib.contextmanager

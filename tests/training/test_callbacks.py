@@ -17,6 +17,8 @@ from sat_tf.config import from_dict
 from sat_tf.models.captioner import Captioner, configs
 from training.callbacks import CONSTANT_VARIATION, UNIFORM_ENTROPY, CollapseAlarm, Keep
 from training.checkpoints import Progress
+from training.interrupts import Interrupts
+from training.recipes import FitConfig
 
 EVERY_RUN = {
     "train": ("loss", "nll", "learning_rate", "beta", "gradient_norm"),
@@ -189,7 +191,8 @@ def keep(monkeypatch, scores, monitor="bleu_4", patience=2, progress=None):
     best, model, kept = [], Model(), Kept()
     monkeypatch.setattr(runs, "save_weights", lambda model, path: best.append(model.epoch))
     progress = progress or Progress()
-    callback = Keep(kept, progress, monitor, patience, Path())
+    config = FitConfig(monitor=monitor, patience=patience)
+    callback = Keep(kept, progress, config, 1, Path(), Interrupts())
     callback.set_model(model)
     for epoch, score in enumerate(scores, start=progress.epoch):
         model.epoch = epoch + 1

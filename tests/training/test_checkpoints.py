@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import resource
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -63,6 +66,34 @@ def test_only_the_last_is_kept(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["epoch-003"]
 
 
+def test_one_within_an_epoch_replaces_the_one_before_and_is_replaced(tmp_path):
+    checkpoints = Checkpoints(tmp_path, make_model("none"))
+    for progress in (Progress(1), Progress(1, step=2), Progress(1, step=10), Progress(2)):
+        checkpoints.save(progress)
+        (path,) = tmp_path.iterdir()
+        assert checkpoints.restore() == progress
+        assert path.name.startswith(f"epoch-00{progress.epoch}")
+        assert path.name.endswith(f"-step-{progress.step:06d}") is bool(progress.step)
+
+
+def test_the_sums_of_running_means_come_back_to_the_bit(tmp_path):
+    means = [float(np.float32(x)) for x in (0.1, 1e-30, 12345.678, float("nan"))]
+    checkpoints = Checkpoints(tmp_path, make_model("none"))
+    checkpoints.save(Progress(step=1, means=means))
+    np.testing.assert_array_equal(checkpoints.restore().means, means)
+
+
+@pytest.mark.parametrize(
+    ("progress", "where"),
+    [(Progress(3), "after epoch 3")]
+    + [
+        (Progress(2, step=70), "after step 70 of epoch 3"),
+    ],
+)
+def test_a_place_is_told_in_words(progress, where):
+    assert progress.where == where
+
+
 def test_two_left_behind_by_a_kill_give_the_later(tmp_path):
     checkpoints = Checkpoints(tmp_path / "a", make_model("none"))
     checkpoints.save(Progress(999))
@@ -90,6 +121,61 @@ def test_a_kill_while_writing_leaves_the_one_before(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         checkpoints.save(Progress(2))
     assert checkpoints.restore().epoch == 1
+
+
+@contextlib.contextmanager
+def full_disk(size: int = 4096):
+    """No file can grow over so many bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_full_disk_is_a_clear_error_and_leaves_the_one_before(tmp_path):
+    checkpoints = Checkpoints(tmp_path, make_model("none"))
+    checkpoints.save(Progress(1))
+    with full_disk(), pytest.raises(runs.RunError, match="epoch-002.*cannot be written") as error:
+        checkpoints.save(Progress(2))
+    assert "make room and start the same command again" in str(error.value)
+    assert "[Op:" not in str(error.value) and "{{" not in str(error.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["epoch-001"]
+    assert checkpoints.restore().epoch == 1
+    checkpoints.save(Progress(2))
+
+
+def test_a_state_that_cannot_be_written_leaves_the_one_before(tmp_path, monkeypatch):
+    checkpoints = Checkpoints(tmp_path, make_model("none"))
+    checkpoints.save(Progress(1))
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", fail)
+    with pytest.raises(runs.RunError, match="No space left on device"):
+        checkpoints.save(Progress(1, step=5))
+    assert [path.name for path in tmp_path.iterdir()] == ["epoch-001"]
+
+
+def test_one_cut_short_is_a_clear_error_and_stays(tmp_path):
+    checkpoints = Checkpoints(tmp_path, make_model("none"))
+    checkpoints.save(Progress(1))
+    (data,) = (tmp_path / "epoch-001").glob("variables.data*")
+    data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
+    with pytest.raises(runs.RunError, match="epoch-001 is damaged.*Remove it to train from"):
+        checkpoints.restore()
+    assert data.exists()
+
+
+def test_one_of_another_version_is_a_clear_error(tmp_path):
+    checkpoints = Checkpoints(tmp_path, make_model("none"))
+    checkpoints.save(Progress(1))
+    state = tmp_path / "epoch-001" / "state.json"
+    state.write_text(json.dumps({**json.loads(state.read_text()), "version": 99}))
+    with pytest.raises(runs.RunError, match="epoch-001.*expected version 1, got 99"):
+        checkpoints.restore()
 
 
 def test_one_of_another_model_is_a_clear_error(tmp_path):

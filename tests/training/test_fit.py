@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
-import h5py
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import sat_tf
-from sat_tf import runs
+from sat_tf import files, runs
 from sat_tf.vocabulary import Vocabulary
+from tests.training.stopped_runs import Killed, assert_same, die_after, last_checkpoint, weights_of
 from training import fit as fit_module
 from training.callbacks import Keep
 from training.datasets.scenes import load as load_scenes
@@ -29,12 +23,6 @@ from training.recipes import OptimizerConfig, recipe
 from training.strategies import make_strategy
 from training.train import parse
 
-HARD = ("--recipe", "scenes_hard", "--fit.epochs", "2", "--decoder.output_dropout", "0.3")
-
-
-class Killed(BaseException):
-    """Stands for a signal."""
-
 
 def quiet(_: str) -> None:
     """Says nothing."""
@@ -42,65 +30,6 @@ def quiet(_: str) -> None:
 
 def config_of(*flags: str):
     return parse(list(flags)).config
-
-
-def weights_of(path: Path) -> dict[str, np.ndarray]:
-    found = {}
-
-    def add(name, item):
-        if isinstance(item, h5py.Dataset):
-            found[name] = item[()]
-
-    with h5py.File(path / runs.WEIGHTS_FILE) as file:
-        file.visititems(add)
-    return found
-
-
-def last_checkpoint(run: Path) -> tuple[dict[str, np.ndarray], dict]:
-    (folder,) = (run / "checkpoints").glob("epoch-*")
-    reader = tf.train.load_checkpoint(str(folder / "variables"))
-    names = reader.get_variable_to_shape_map()
-    values = {name: reader.get_tensor(name) for name in names if "OBJECT_GRAPH" not in name}
-    return values, json.loads((folder / "state.json").read_text())
-
-
-def assert_same(one: dict, other: dict, equal=np.testing.assert_array_equal) -> None:
-    assert one.keys() == other.keys() and one
-    for name in one:
-        equal(one[name], other[name], err_msg=name)
-
-
-def stop_after(monkeypatch, epoch: int) -> None:
-    """Training dies as soon as this epoch, from 1, has been kept."""
-    on_epoch_end = Keep.on_epoch_end
-
-    def die(self, index, logs=None):
-        on_epoch_end(self, index, logs)
-        if index + 1 == epoch:
-            raise Killed
-
-    monkeypatch.setattr(Keep, "on_epoch_end", die)
-
-
-def test_a_resumed_run_ends_like_an_unbroken_one_bit_for_bit(hard_run, tmp_path, tiny, monkeypatch):
-    config, places = config_of(*tiny, *HARD), Places(tmp_path / "run", tmp_path / "cache")
-    with monkeypatch.context() as patch:
-        stop_after(patch, 1)
-        with pytest.raises(Killed):
-            fit(config, places, say=quiet)
-    half = places.run_dir / "checkpoints" / ".writing-epoch-002"
-    half.mkdir()
-    (half / "variables.index").write_bytes(b"half")
-    said = []
-    fit(config, places, say=said.append)
-    assert "Going on after epoch 1." in said
-    (mine, my_state), (theirs, their_state) = (
-        last_checkpoint(run) for run in (places.run_dir, hard_run)
-    )
-    assert_same(mine, theirs)
-    assert my_state.pop("seconds") > 0 and their_state.pop("seconds") > 0
-    assert my_state == their_state and my_state["epoch"] == 2
-    assert_same(weights_of(places.run_dir), weights_of(hard_run))
 
 
 def test_a_finished_run_is_not_trained_again(soft_run, tmp_path, tiny, monkeypatch):
@@ -150,25 +79,6 @@ def kernel(model) -> np.ndarray:
     return np.asarray(model.decoder.deep_output.word_projection.kernel)
 
 
-@pytest.mark.slow
-def test_a_killed_process_goes_on_with_the_same_command(hard_run, tmp_path, tiny):
-    command = [sys.executable, "-m", "training.train", *tiny, *HARD, "--run-dir"]
-    command += [str(tmp_path / "run"), "--cache-dir", str(tmp_path / "cache")]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    first = tmp_path / "run" / "checkpoints" / "epoch-001"
-    deadline = time.monotonic() + 300
-    while not first.exists() and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    done = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ))
-    assert done.returncode == 0, done.stderr
-    assert "Going on after epoch 1." in done.stdout or "Going on after epoch 2." in done.stdout
-    mine, theirs = weights_of(tmp_path / "run"), weights_of(hard_run)
-    close = lambda a, b, err_msg: np.testing.assert_allclose(a, b, atol=1e-4, err_msg=err_msg)  # noqa: E731
-    assert_same(mine, theirs, close)
-
-
 def losses(run_dir: Path, config, strategy) -> list[float]:
     """The loss and dev NLL of every epoch."""
     found = []
@@ -185,7 +95,7 @@ def losses(run_dir: Path, config, strategy) -> list[float]:
 
 
 @pytest.mark.slow
-def test_two_devices_give_the_losses_of_one_and_resume(tmp_path, tiny):
+def test_two_devices_give_the_losses_of_one_and_resume(tmp_path, tiny, monkeypatch):
     config = config_of(*tiny, "--data.limit", "40", "--fit.pictures", "0")
     one = losses(tmp_path / "one", config, None)
     strategy = make_strategy("mirrored")
@@ -193,9 +103,14 @@ def test_two_devices_give_the_losses_of_one_and_resume(tmp_path, tiny):
     np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4)
     close = lambda a, b, err_msg: np.testing.assert_allclose(a, b, atol=2e-3, err_msg=err_msg)  # noqa: E731
     assert_same(weights_of(tmp_path / "one"), weights_of(tmp_path / "two"), close)
-    said = []
-    fit(config, Places(tmp_path / "two", tmp_path / "cache"), strategy, say=said.append)
-    assert "Going on after epoch 1." in said
+    often = config_of(
+        *tiny, "--data.limit", "40", "--fit.pictures", "0", "--fit.checkpoint_steps", "2"
+    )
+    with monkeypatch.context() as patch:
+        die_after(patch, Keep, "on_train_batch_end", 3)
+        with pytest.raises(Killed):
+            losses(tmp_path / "broken", often, strategy)
+    np.testing.assert_allclose(losses(tmp_path / "broken", often, strategy), two, rtol=1e-4)
 
 
 @pytest.mark.slow
@@ -233,6 +148,31 @@ def test_a_folder_of_another_configuration_is_refused_naming_the_key(tmp_path):
     with pytest.raises(runs.RunError, match=r"`decoder.hidden_dim`"):
         fit(other, Places(run_dir, tmp_path / "cache"), say=quiet)
     assert json.loads((run_dir / "config.json").read_text())["decoder"]["hidden_dim"] == 256
+
+
+def test_how_often_the_state_is_kept_may_change(tmp_path):
+    config = recipe("scenes_soft")
+    claim(config, WORDS, tmp_path)
+    rarely = dataclasses.replace(config.fit, checkpoint_steps=9999)
+    other = dataclasses.replace(config, fit=rarely)
+    check_run_dir(other, tmp_path)
+    claim(other, WORDS, tmp_path)
+    assert json.loads((tmp_path / "config.json").read_text())["fit"]["checkpoint_steps"] == 9999
+
+
+@pytest.mark.parametrize("call", [1, 2])
+def test_a_kill_while_the_folder_is_claimed_leaves_it_to_the_same_command(
+    tmp_path, monkeypatch, call
+):
+    with monkeypatch.context() as patch:
+        die_after(patch, files, "sync", call)
+        patch.setattr(Path, "unlink", lambda *_, **__: None)  # a killed process cleans nothing up
+        with pytest.raises(Killed):
+            claim(recipe("scenes_soft"), WORDS, tmp_path)
+    assert len(list(tmp_path.glob(".*.tmp"))) == 1
+    check_run_dir(recipe("scenes_soft"), tmp_path)
+    claim(recipe("scenes_soft"), WORDS, tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "vocabulary.json"]
 
 
 def test_a_folder_that_is_no_run_is_refused_and_an_empty_one_taken(tmp_path):

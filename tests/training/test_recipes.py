@@ -97,6 +97,7 @@ def test_an_unknown_recipe_is_an_error_that_lists_the_known_ones():
         ("fit", FitConfig, {"validation_beam": 0}),
         ("fit", FitConfig, {"validation_images": 0}),
         ("fit", FitConfig, {"pictures": -1}),
+        ("fit", FitConfig, {"checkpoint_steps": 0}),
     ],
 )
 def test_a_run_that_cannot_be_is_never_described(group, cls, values):

@@ -2,61 +2,168 @@
 
 from __future__ import annotations
 
-import numpy as np
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-from training import fit as fit_module
+from sat_tf import runs
+from tests.training.stopped_runs import (
+    Killed,
+    assert_same,
+    assert_same_runs,
+    die_after,
+    evaluation_of,
+    last_checkpoint,
+)
 from training.callbacks import Keep, Validate
 from training.checkpoints import Checkpoints
 from training.fit import Places, fit
-from training.train import main, parse
+from training.train import parse
 
-HARD = ("--recipe", "scenes_hard", "--fit.epochs", "2", "--decoder.output_dropout", "0.3")
-
-
-class Killed(BaseException):
-    """Stands for SIGKILL."""
+EVERY_OTHER = ("--fit.epochs", "2", "--fit.checkpoint_steps", "2")
+HARD = ("--recipe", "scenes_hard", "--decoder.output_dropout", "0.3")
+ROOT = Path(__file__).resolve().parents[2]
 
 
-def quiet(_: str) -> None:
-    """Says nothing."""
-
-
-def assert_same(one: dict, other: dict) -> None:
-    assert one.keys() == other.keys()
-    for name in one:
-        np.testing.assert_equal(one[name], other[name], err_msg=name)
-
-
-def die_after(patch, owner, name: str, call: int) -> None:
-    """The process ends as soon as this function has been called so often."""
-    original, calls = getattr(owner, name), iter(range(1, 1000))
-
-    def die(*args, **kwargs):
-        original(*args, **kwargs)
-        if next(calls) == call:
-            raise Killed
-
-    patch.setattr(owner, name, die)
-
-
-def test_a_run_killed_at_many_moments_ends_like_an_unbroken_one(
-    hard_run, contents, tmp_path, tiny, monkeypatch
-):
-    run_dir, said = tmp_path / "run", []
-    flags = (*tiny, *HARD, "--fit.checkpoint_steps", "2")
-    moments = [
-        (Keep, "on_train_batch_end", 3),
-        (Validate, "on_epoch_end", 1),
-        (fit_module.runs, "save_weights", 1),
-        (Keep, "on_train_batch_end", 3),
-        (Checkpoints, "save", 2),
-    ]
-    for moment in moments:
-        with monkeypatch.context() as patch:
+def fit_through(folder: Path, flags: tuple[str, ...], *moments: tuple) -> list[str]:
+    """A run that dies at each of the moments and is started again; what it says."""
+    config, said = parse([*flags]).config, []
+    for moment in (*moments, None):
+        with pytest.MonkeyPatch.context() as patch:
+            if moment is None:
+                fit(config, Places(folder / "run", folder / "cache"), say=said.append)
+                continue
             die_after(patch, *moment)
             with pytest.raises(Killed):
-                fit(parse([*flags]).config, Places(run_dir, tmp_path / "cache"), say=said.append)
-    assert main([*flags, "--run-dir", str(run_dir), "--cache-dir", str(tmp_path / "cache")]) == 0
-    print([line for line in said if "Going" in line])
-    assert_same(contents(run_dir), contents(hard_run))
+                fit(config, Places(folder / "run", folder / "cache"), say=said.append)
+    return [line for line in said if "Going on" in line]
+
+
+def test_a_run_killed_within_its_epochs_ends_like_an_unbroken_one(hard_run, tmp_path, tiny):
+    moments = [(Keep, "on_train_batch_end", 3), (runs, "save_weights", 1)]
+    said = fit_through(tmp_path, (*tiny, *HARD, *EVERY_OTHER), *moments)
+    assert said == ["Going on after step 2 of epoch 1.", "Going on after step 6 of epoch 1."]
+    assert_same_runs(tmp_path / "run", hard_run)
+
+
+@pytest.mark.slow
+def test_a_run_killed_at_every_turn_ends_like_an_unbroken_one(soft_run, tmp_path, tiny):
+    moments = [
+        (Keep, "on_epoch_begin", 1),
+        (Keep, "on_train_batch_end", 5),
+        (Validate, "on_epoch_end", 1),
+        (Checkpoints, "_write", 1),
+        (Checkpoints, "save", 1),
+        (Keep, "on_train_batch_end", 3),
+        (Validate, "on_epoch_end", 1),
+    ]
+    said = fit_through(tmp_path, (*tiny, *EVERY_OTHER), *moments)
+    assert said == [
+        "Going on after step 4 of epoch 1.",
+        *["Going on after step 6 of epoch 1."] * 2,
+        "Going on after epoch 1.",
+        "Going on after step 2 of epoch 2.",
+        "Going on after step 6 of epoch 2.",
+    ]
+    assert_same_runs(tmp_path / "run", soft_run)
+
+
+@pytest.mark.slow
+def test_early_stopping_counts_on_where_it_was(tmp_path, tiny):
+    # With a learning rate of 0 no later epoch is better.
+    flags = (*tiny, "--recipe", "scenes_none", "--optimizer.learning_rate", "0")
+    flags += ("--fit.epochs", "9", "--fit.patience", "2", "--fit.checkpoint_steps", "2")
+    said = fit_through(tmp_path, flags, (Keep, "on_train_batch_end", 15))
+    assert said == ["Going on after step 2 of epoch 3."]
+    state = last_checkpoint(tmp_path / "run")[1]
+    assert (state["epoch"], state["best_epoch"], state["waited"]) == (3, 1, 2) and state["stopped"]
+
+
+# Real processes. SAT_TF_KILLS=20 is the long version; see docs/training.md.
+
+FROZEN = ("--encoder.trainable", "False", "--fit.checkpoint_steps", "2", "--deterministic")
+MOMENTS = {  # moment of `killed_command.py` -> the longest wait after it, seconds
+    "store": 0.1,
+    "shard": 0.01,
+    "step": 0.05,
+    "checkpoint": 0.02,
+    "validate": 0.5,
+    "best": 0.01,
+    "log": 0.01,
+    "evaluate": 0.5,
+    "report": 0.02,
+}
+ORDER = ("store", "step", "checkpoint", "evaluate", "best", "shard", "validate", "report", "log")
+
+
+def command(folder: Path, *flags: str) -> list[str]:
+    return [*flags, "--run-dir", str(folder / "run"), "--cache-dir", str(folder / "cache")]
+
+
+def start(moment: str, call: int, wait: float, *flags: str) -> subprocess.Popen:
+    """The training command, in a process that ends itself at that moment."""
+    driver = [sys.executable, str(Path(__file__).with_name("killed_command.py"))]
+    environment = {**os.environ, "PATH": "", "JAVA_HOME": "", "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [*driver, moment, str(call), str(wait), *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+    )
+
+
+def plan(kills: int, seed: int) -> list[tuple[str, int, float]]:
+    """Moments, in the order a run comes to them; which call of each, and how long after it."""
+    draw = random.Random(seed)
+    early, late = ("store", "shard"), ("evaluate", "report")
+    moments = [ORDER[k % len(ORDER)] for k in range(kills)]
+    moments.sort(key=lambda m: 0 if m in early else 2 if m in late else 1)
+    often = ("step", "checkpoint")
+    return [
+        (m, draw.randint(1, 3) if m in often else 1, draw.uniform(0, MOMENTS[m])) for m in moments
+    ]
+
+
+@pytest.mark.slow
+def test_killed_processes_end_like_an_unbroken_one(tmp_path, tiny):
+    kills = int(os.environ.get("SAT_TF_KILLS", "4"))
+    seed = int(os.environ.get("SAT_TF_KILLS_SEED", "0"))
+    flags = (*tiny, *HARD, *FROZEN, "--fit.epochs", str(2 + kills // 3))
+    died = 0
+    for moment in plan(kills, seed):
+        process = start(*moment, *command(tmp_path / "killed", *flags))
+        said = process.communicate()[0]
+        assert process.returncode in (0, -signal.SIGKILL), (moment, said)
+        died += process.returncode != 0
+        print(f"{moment}: {process.returncode}, {said.strip().splitlines()[-1:]}")
+    assert died == kills
+    for folder in ("killed", "whole"):
+        process = start("never", 1, 0.0, *command(tmp_path / folder, *flags))
+        said = process.communicate()[0]
+        assert process.returncode == 0, said
+    one, other = tmp_path / "killed" / "run", tmp_path / "whole" / "run"
+    assert_same_runs(one, other)
+    assert_same(evaluation_of(one), evaluation_of(other))
+    assert not list(one.rglob(".*.tmp"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")]
+)
+def test_a_signal_keeps_the_state_and_says_how_to_go_on(tmp_path, tiny, number, name):
+    flags = (*tiny, "--fit.epochs", "50", "--fit.patience", "50")
+    process = start("signal", 9, int(number), *command(tmp_path, *flags))
+    said = process.communicate()[0]
+    assert process.returncode == 128 + number, said
+    (folder,) = (tmp_path / "run" / "checkpoints").iterdir()
+    assert folder.name == "epoch-001-step-000003"
+    where = "The state after step 3 of epoch 2 is kept."
+    assert f"Stopped by {name}. {where} Start the same command again to go on." in said
+    assert "Traceback" not in said

@@ -86,6 +86,8 @@ def test_batches_depend_on_seed_and_epoch_alone():
     straight = epochs(source, table, 0, 3)
     resumed = epochs(source, table, 2, 1)
     assert same(straight[2], resumed[0])
+    middle, steps = training_batches(source, table, 4, 0, 1, first_step=2)
+    assert same(straight[1][2:], list(middle.take(steps - 2).as_numpy_iterator()))
     assert not same(straight[0], straight[1])
     assert not same(straight[0], epochs(source, table, 0, 1, seed=1)[0])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from PIL import Image
 
 from training import train
 from training.datasets.base import DataError
+from training.interrupts import Interrupted
 from training.train import main, parse
 
 
@@ -89,7 +91,7 @@ def places_of(monkeypatch):
     from training import evaluate, fit
 
     found = []
-    monkeypatch.setattr(fit, "fit", lambda config, places, strategy: found.append(places))
+    monkeypatch.setattr(fit, "fit", lambda config, places, *_, **__: found.append(places))
     monkeypatch.setattr(evaluate, "evaluate_run", lambda *_: None)
 
     def run(*argv: str):
@@ -116,12 +118,37 @@ def test_the_cache_is_a_flag_or_the_environment_or_the_user_s(places_of, monkeyp
 def test_bad_input_is_an_error_without_a_traceback(capsys, monkeypatch, error):
     from training import fit
 
-    def fail(*_):
+    def fail(*_, **__):
         raise error
 
     monkeypatch.setattr(fit, "fit", fail)
     status, message = exit_of(capsys)
     assert status == 2 and message == f"Error: {error}\n"
+
+
+@pytest.mark.parametrize(
+    ("stop", "status", "message"),
+    [
+        (Interrupted(signal.SIGTERM, "All is kept. "), 143, "Stopped by SIGTERM. All is kept. "),
+        (Interrupted(signal.SIGINT, ""), 130, "Stopped by Ctrl-C. Start the same command again"),
+        (KeyboardInterrupt(), 130, "Stopped."),
+    ],
+)
+def test_a_stopped_run_says_how_to_go_on(capsys, monkeypatch, stop, status, message):
+    from training import fit
+
+    def fail(*_, **__):
+        raise stop
+
+    monkeypatch.setattr(fit, "fit", fail)
+    found, said = exit_of(capsys)
+    assert found == status and said.startswith(message) and "Traceback" not in said
+
+
+def test_deterministic_is_a_switch_and_no_key_of_the_configuration():
+    arguments = parse(["--deterministic", "--data.mirror", "True"])
+    assert arguments.deterministic and not parse([]).deterministic
+    assert arguments.config == parse(["--data.mirror", "True"]).config
 
 
 def spoil_nothing(folder: Path) -> None:

@@ -1,0 +1,57 @@
+"""`training.train` in a process that ends at a moment: MOMENT CALL SECONDS, then its flags.
+
+The process gets SIGKILL so many seconds after so many calls of what MOMENT names; `signal` sends
+it the signal whose number stands for the seconds, at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+
+from sat_tf import runs
+from training import evaluation, event_files, reports
+from training.callbacks import Keep, Validate
+from training.checkpoints import Checkpoints
+from training.datasets import features
+from training.train import main
+
+MOMENTS = {
+    "store": (features.FeatureStore, "_compute"),
+    "shard": (features.FeatureStore, "_write_shard"),
+    "step": (Keep, "on_train_batch_end"),
+    "signal": (Keep, "on_train_batch_end"),
+    "checkpoint": (Checkpoints, "save"),
+    "validate": (Validate, "on_epoch_end"),
+    "best": (runs, "save_weights"),
+    "log": (event_files.Scalars, "on_epoch_end"),
+    "evaluate": (evaluation, "evaluate"),
+    "report": (reports, "write_report"),
+}
+
+
+def at_call(owner: object, name: str, call: int, act: Callable[[], None]) -> None:
+    """Lets `act` happen when this function is called for that time."""
+    original, calls = getattr(owner, name), itertools.count(1)
+
+    def counted(*args, **kwargs):
+        if next(calls) == call:
+            act()
+        return original(*args, **kwargs)
+
+    setattr(owner, name, counted)
+
+
+if __name__ == "__main__":
+    moment, call, seconds, *flags = sys.argv[1:]
+    kill = threading.Timer(float(seconds), os.kill, (os.getpid(), signal.SIGKILL))
+    kill.daemon = True
+    if moment == "signal":
+        at_call(*MOMENTS[moment], int(call), lambda: os.kill(os.getpid(), int(seconds)))
+    elif moment in MOMENTS:
+        at_call(*MOMENTS[moment], int(call), kill.start)
+    sys.exit(main(flags))

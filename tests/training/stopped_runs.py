@@ -1,0 +1,86 @@
+"""Runs that are stopped: how to stop one, and what two of them have to agree in."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import h5py
+import numpy as np
+import tensorflow as tf
+from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL."""
+
+
+def die_after(patch, owner, name: str, call: int) -> None:
+    """Training ends as soon as this function has been called so often."""
+    original, calls = getattr(owner, name), itertools.count(1)
+
+    def die(*args, **kwargs):
+        original(*args, **kwargs)
+        if next(calls) == call:
+            raise Killed
+
+    patch.setattr(owner, name, die)
+
+
+def assert_same(one: dict, other: dict, equal=np.testing.assert_equal) -> None:
+    """Whether two dictionaries hold the same, arrays bit for bit."""
+    assert one.keys() == other.keys() and one
+    for name in one:
+        equal(one[name], other[name], err_msg=name)
+
+
+def last_checkpoint(run: Path) -> tuple[dict[str, np.ndarray], dict]:
+    """Variables and state of a run's only checkpoint."""
+    (folder,) = (run / "checkpoints").iterdir()
+    reader = tf.train.load_checkpoint(str(folder / "variables"))
+    names = reader.get_variable_to_shape_map()
+    values = {name: reader.get_tensor(name) for name in names if "OBJECT_GRAPH" not in name}
+    return values, json.loads((folder / "state.json").read_text("utf-8"))
+
+
+def weights_of(run: Path) -> dict[str, np.ndarray]:
+    """The best weights."""
+    found = {}
+
+    def add(name, item):
+        if isinstance(item, h5py.Dataset):
+            found[name] = item[()]
+
+    with h5py.File(run / "best.weights.h5") as file:
+        file.visititems(add)
+    return found
+
+
+def logs_of(run: Path) -> dict[str, list]:
+    """Every point of every curve, and the pictures, as TensorBoard reads them."""
+    found = {}
+    events = EventMultiplexer().AddRunsFromDirectory(str(run / "logs")).Reload()
+    for part, kinds in events.Runs().items():
+        for tag in kinds["tensors"]:
+            points = events.Tensors(part, tag)
+            found[f"{part} {tag}"] = [(p.step, p.tensor_proto.SerializeToString()) for p in points]
+    return found
+
+
+def assert_same_runs(run: Path, other: Path) -> None:
+    """Whether two runs ended alike: state, weights and logs; all but the time it took."""
+    (values, state), (other_values, other_state) = last_checkpoint(run), last_checkpoint(other)
+    assert state.pop("seconds") > 0 and other_state.pop("seconds") > 0
+    assert_same(state, other_state)
+    assert_same(values, other_values)
+    assert_same(weights_of(run), weights_of(other))
+    assert_same(logs_of(run), logs_of(other))
+
+
+def evaluation_of(run: Path) -> dict:
+    """Report and captions of a run on dev, but for what took how long."""
+    folder = run / "evaluation" / "dev"
+    report = json.loads((folder / "report.json").read_text("utf-8"))
+    del report["seconds"]
+    return report | {"captions": json.loads((folder / "captions.json").read_text("utf-8"))}
