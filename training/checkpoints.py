@@ -140,7 +140,8 @@ class Checkpoints:
         return progress
 
 
-_UNREADABLE = (OSError, ValueError, TypeError, AssertionError)
+# What TensorFlow raises for a file that is cut short, swapped or gone is all of these.
+_UNREADABLE = (OSError, ValueError, TypeError, LookupError, RuntimeError, AssertionError)
 _UNREADABLE += (tf.errors.OpError,)
 
 

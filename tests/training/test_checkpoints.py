@@ -159,14 +159,18 @@ def test_a_state_that_cannot_be_written_leaves_the_one_before(tmp_path, monkeypa
     assert [path.name for path in tmp_path.iterdir()] == ["epoch-001"]
 
 
-def test_one_cut_short_is_a_clear_error_and_stays(tmp_path):
+@pytest.mark.parametrize("spoil", [lambda b: b[: len(b) // 2], lambda b: bytes(len(b)), None])
+def test_one_whose_values_are_damaged_is_a_clear_error_and_stays(tmp_path, spoil):
     checkpoints = Checkpoints(tmp_path, make_model("none"))
     checkpoints.save(Progress(1))
     (data,) = (tmp_path / "epoch-001").glob("variables.data*")
-    data.write_bytes(data.read_bytes()[: data.stat().st_size // 2])
+    if spoil is None:
+        data.unlink()
+    else:
+        data.write_bytes(spoil(data.read_bytes()))
     with pytest.raises(runs.RunError, match="epoch-001 is damaged.*Remove it to train from"):
         checkpoints.restore()
-    assert data.exists()
+    assert (tmp_path / "epoch-001").exists()
 
 
 def test_one_of_another_version_is_a_clear_error(tmp_path):

@@ -39,7 +39,7 @@ def test_a_file_with_nothing_to_forget_is_left_alone(tmp_path):
     (path,) = (tmp_path / "logs").iterdir()
     before = path.stat()
     forget_from(tmp_path / "logs", 2)
-    assert path.stat() == before
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     forget_from(tmp_path / "nowhere", 0)
 
 
