@@ -7,10 +7,13 @@ Python side, which has Pillow: the graph ignores EXIF orientation.
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 
 import tensorflow as tf
+
+from sat_tf import image_headers as headers
 
 # Part of the feature store's fingerprint: raise it when the pixels `load` gives change.
 VERSION = 1
@@ -22,7 +25,7 @@ def decode(image_bytes: tf.Tensor | bytes) -> tf.Tensor:
     """Decodes an encoded image to RGB.
 
     Reads JPEG (grey and CMYK too), PNG (palette and 16 bit too), GIF (first frame), BMP
-    and WebP. An alpha channel is dropped, and EXIF orientation is ignored.
+    and WebP (first frame). An alpha channel is dropped, and EXIF orientation is ignored.
 
     Args:
         image_bytes: Scalar string, the content of an image file.
@@ -31,33 +34,70 @@ def decode(image_bytes: tf.Tensor | bytes) -> tf.Tensor:
         uint8 `[height, width, 3]`.
 
     Raises:
-        tf.errors.InvalidArgumentError: The bytes are no image that can be read.
+        tf.errors.InvalidArgumentError: The bytes are no image that can be read, or its header
+            asks for more pixels than `image_headers` allows.
     """
     image_bytes = tf.convert_to_tensor(image_bytes, tf.string)
-    start = tf.strings.substr(image_bytes, 0, 2)
-    image = tf.cond(
-        start == b"\xff\xd8",
-        lambda: _decode_jpeg(image_bytes),
-        lambda: tf.cond(
-            start == b"BM",
-            lambda: _decode_bmp(image_bytes),
-            lambda: tf.io.decode_image(image_bytes, channels=3, expand_animations=False),
-        ),
+    readers = {
+        headers.JPEG: _decode_jpeg,
+        headers.PNG: _decode_png,
+        headers.GIF: _decode_gif,
+        headers.BMP: _decode_bmp,
+        headers.WEBP: _decode_webp,
+        headers.UNKNOWN: _refuse,
+    }
+    image = tf.switch_case(
+        headers.read_format(image_bytes),
+        {kind: functools.partial(read, image_bytes) for kind, read in readers.items()},
     )
     return tf.ensure_shape(image, [None, None, 3])
 
 
 def _decode_jpeg(image_bytes: tf.Tensor) -> tf.Tensor:
-    # The default transform is a little quicker and off by up to six grey levels, which moved
-    # MobileNetV2's annotations by 6.5 % of their mean; this one gives the pixels Pillow gives.
-    return tf.io.decode_jpeg(image_bytes, channels=3, dct_method="INTEGER_ACCURATE")
+    with tf.control_dependencies(_checked(headers.jpeg_size(image_bytes))):
+        # The default transform is a little quicker and off by up to six grey levels, which moved
+        # MobileNetV2's annotations by 6.5 % of their mean; this one gives Pillow's pixels.
+        return tf.io.decode_jpeg(image_bytes, channels=3, dct_method="INTEGER_ACCURATE")
+
+
+def _decode_png(image_bytes: tf.Tensor) -> tf.Tensor:
+    with tf.control_dependencies(_checked(headers.png_size(image_bytes))):
+        return tf.io.decode_png(image_bytes, channels=3)
+
+
+def _decode_gif(image_bytes: tf.Tensor) -> tf.Tensor:
+    first_frame, size = headers.gif_first_frame(image_bytes)
+    with tf.control_dependencies(_checked(size)):
+        return tf.io.decode_image(first_frame, channels=3, expand_animations=False)
 
 
 def _decode_bmp(image_bytes: tf.Tensor) -> tf.Tensor:
-    # decode_image refuses a BMP whose number of channels is not the one asked for.
-    image = tf.io.decode_bmp(image_bytes)
+    with tf.control_dependencies(_checked(headers.bmp_size(image_bytes))):
+        # decode_image refuses a BMP whose number of channels is not the one asked for.
+        image = tf.io.decode_bmp(image_bytes)
     grey = tf.shape(image)[-1] == 1
     return tf.cond(grey, lambda: tf.repeat(image, 3, axis=-1), lambda: image[..., :3])
+
+
+def _decode_webp(image_bytes: tf.Tensor) -> tf.Tensor:
+    with tf.control_dependencies(_checked(headers.webp_size(image_bytes))):
+        # As with BMP: an image that has an alpha channel, as every animation, has to keep it.
+        return tf.io.decode_image(image_bytes, expand_animations=False)[..., :3]
+
+
+def _refuse(image_bytes: tf.Tensor) -> tf.Tensor:
+    known = headers.read_format(image_bytes) < headers.UNKNOWN
+    message = f"the bytes are no {', '.join(headers.FORMATS)} image"
+    with tf.control_dependencies(_listed(tf.debugging.assert_equal(known, True, message))):
+        return tf.zeros([0, 0, 3], tf.uint8)
+
+
+def _checked(size: tf.Tensor) -> list[tf.Operation]:
+    return _listed(headers.assert_decodable(size))
+
+
+def _listed(assertion: tf.Operation | None) -> list[tf.Operation]:
+    return [] if assertion is None else [assertion]  # None when run eagerly
 
 
 def resize(image: tf.Tensor, size: int, policy: str) -> tf.Tensor:
@@ -84,14 +124,14 @@ def resize(image: tf.Tensor, size: int, policy: str) -> tf.Tensor:
         raise ValueError(
             f"Received an invalid value for argument `size`: expected at least 1, got {size}."
         )
-    image = tf.cast(image, tf.float32)
     if policy == "crop":
         # Cropped before scaling: a strip of 1 x 5000 pixels would become 224 x 1120000.
         shape = tf.shape(image)
         side = tf.minimum(shape[0], shape[1])
         top, left = (shape[0] - side) // 2, (shape[1] - side) // 2
         image = image[top : top + side, left : left + side]
-    image = tf.image.resize(image, (size, size), "bilinear", antialias=True)
+    # uint8 goes in as it is: a float copy of a large photograph would take four times its memory.
+    image = tf.cast(tf.image.resize(image, (size, size), "bilinear", antialias=True), tf.float32)
     return tf.ensure_shape(tf.clip_by_value(image, 0.0, 255.0), [size, size, 3])
 
 

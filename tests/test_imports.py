@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("sat_tf", "training", "serving")
 
 # A module of `sat_tf` may import modules of its own rank and of lower ones.
-BASE = ("config", "files", "ranges", "vocabulary", "images", "estimators", "losses", "decoding")
+BASE = ("config", "files", "ranges", "vocabulary", "images", "image_headers")
+BASE += ("estimators", "losses", "decoding")
 BASE += ("pictures",)
 RANKS = dict.fromkeys(BASE, 0) | {"layers": 1, "models": 2, "runs": 3, "": 4}
 
@@ -30,7 +31,8 @@ FORBIDDEN = {
 
 CLIENT = "serving.client"
 CLIENT_MAY_REACH = ("sat_tf", "sat_tf.config", "sat_tf.files", "sat_tf.ranges")
-CLIENT_MAY_REACH += ("sat_tf.vocabulary", "sat_tf.images", "sat_tf.pictures", "serving")
+CLIENT_MAY_REACH += ("sat_tf.vocabulary", "sat_tf.images", "sat_tf.image_headers")
+CLIENT_MAY_REACH += ("sat_tf.pictures", "serving")
 MODEL_LIBRARIES = ("keras", "tf_keras", "tensorflow_probability", "tensorflow.keras")
 
 MOST_LINES = 400

@@ -78,6 +78,16 @@ def test_an_animation_gives_its_first_frame():
     np.testing.assert_allclose(decoded[3, 3].astype(int), ORANGE, atol=6)
 
 
+@pytest.mark.parametrize("animated", [False, True])
+def test_the_alpha_of_a_webp_is_dropped(animated):
+    first = Image.new("RGBA", (9, 7), (*ORANGE, 90))
+    frames = {"save_all": True, "append_images": [Image.new("RGBA", (9, 7))]} if animated else {}
+    decoded = images.decode(encode(first, "WEBP", lossless=True, exact=True, **frames)).numpy()
+    assert decoded.shape == (7, 9, 3)
+    if not animated:  # an animation is drawn over its background
+        np.testing.assert_array_equal(decoded[3, 3], ORANGE)
+
+
 @pytest.mark.parametrize(
     "content",
     [b"", b"not an image at all", encode(photograph(), "JPEG")[:40], b"BM", b"\x89PNG\r\n\x1a\n"],
