@@ -206,15 +206,18 @@ class Captioner(keras.Model):
     ):
         """The step function and first state that `sat_tf.decoding` searches over."""
         picture, state = self.decoder.look_once(annotations)
+        # Only a sample depends on which step it is; nothing else pays for counting.
+        samples = selection == "sample"
         seed = tf.zeros([2], tf.int32) if seed is None else seed
-        time = tf.zeros([tf.shape(annotations)[0]], tf.int32)
+        time = tf.zeros([tf.shape(annotations)[0]], tf.int32) if samples else ()
 
         def step(tokens, state):
             state, time = state
-            seed_t = tf.random.experimental.stateless_fold_in(seed, time[0])
+            seed_t = tf.random.experimental.stateless_fold_in(seed, time[0]) if samples else None
             logits, state, look = self.decoder.step(picture, tokens, state, selection, seed_t)
             alpha = tf.nn.softmax(look.alignment_scores)
-            return tf.nn.log_softmax(logits), (state, time + 1), (alpha, look.beta)
+            time = time + 1 if samples else ()
+            return tf.nn.log_softmax(logits), (state, time), (alpha, look.beta)
 
         return step, (state, time)
 

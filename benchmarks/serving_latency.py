@@ -1,0 +1,147 @@
+"""What a call of an export costs: `python -m benchmarks.serving_latency [--run-dir RUN]`.
+
+Median milliseconds of warm calls through the C++ session, as TF Serving makes them, split into
+decoding, encoder and search, and the whole as a multiple of the encoder's forward pass alone.
+Without a run: an untrained captioner over MobileNetV2, whose captions never end by themselves, so
+that `--max-length` is the number of steps.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+import tyro
+from keras.export import ExportArchive
+
+import sat_tf
+from sat_tf.config import AttentionConfig, CaptionerConfig, EncoderConfig, SearchConfig
+from sat_tf.models.captioner import Captioner
+from sat_tf.runs import TrainedCaptioner
+from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
+from serving.export import export
+from serving.signatures import SERVING_DEFAULT, read_images
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Measure one call of an export."""
+
+    run_dir: Path | None = None
+    """A run; an untrained captioner over MobileNetV2 by default."""
+    image: Path | None = None
+    """A picture; noise of 224 x 224 pixels as JPEG by default."""
+    beam: int = 5
+    """Hypotheses kept."""
+    max_length: int = 12
+    """Most words of a caption; Flickr8k's have 11 on average."""
+    words: int = 2540
+    """Vocabulary of the untrained captioner; Flickr8k's has 2,540 words."""
+    batches: tuple[int, ...] = (1, 8)
+    """Images a call."""
+    repeats: int = 30
+    """Calls that are timed, after three that are not."""
+
+
+def main(arguments: Arguments) -> None:
+    """Export, load, time, print."""
+    captioner = sat_tf.load(arguments.run_dir) if arguments.run_dir else untrained(arguments.words)
+    search = SearchConfig(beam=arguments.beam, max_length=arguments.max_length)
+    content = arguments.image.read_bytes() if arguments.image else noise_jpeg(224)
+    with tempfile.TemporaryDirectory() as folder:
+        whole = load(export(captioner, Path(folder), search))
+        stages = load(export_stages(captioner, Path(folder) / "stages"))
+    encoder = captioner.config.encoder
+    print(f"{encoder.name}, {encoder.image_size} pixels, beam {search.beam}, median of")
+    print(f"{arguments.repeats} calls, {tf.config.threading.get_intra_op_parallelism_threads() or 'all'} threads")
+    print("images  decode  encoder  search  whole (ms)  whole / encoder  words")
+    for size in arguments.batches:
+        batch = np.array([content] * size, object)
+        pixels = stages("decode", batch)["pixels"]
+        calls = {
+            "decode": lambda batch=batch: stages("decode", batch),
+            "encoder": lambda pixels=pixels: stages("encode", pixels),
+            "whole": lambda batch=batch: whole(SERVING_DEFAULT, batch),
+        }
+        took = medians(calls, arguments.repeats)
+        found = whole(SERVING_DEFAULT, batch)
+        rest = took["whole"] - took["decode"] - took["encoder"]
+        print(
+            f"{size:>6}  {took['decode']:>6.1f}  {took['encoder']:>7.1f}  {rest:>6.1f}  "
+            f"{took['whole']:>10.1f}  {took['whole'] / took['encoder']:>15.2f}  "
+            f"{found['lengths'][:, 0].mean():>5.1f}"
+        )
+
+
+def untrained(words: int) -> TrainedCaptioner:
+    """A captioner of Flickr8k's size over MobileNetV2, with random weights."""
+    config = CaptionerConfig(EncoderConfig("mobilenet_v2"), attention=AttentionConfig("soft"))
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, *(f"word{n}" for n in range(4, words))))
+    return TrainedCaptioner(Captioner(config, len(vocabulary)), vocabulary)
+
+
+def noise_jpeg(size: int) -> bytes:
+    """A picture of coarse noise as a JPEG."""
+    rng = np.random.default_rng(0)
+    pixels = tf.image.resize(rng.uniform(0, 255, [8, 8, 3]), [size, size], "bicubic")
+    return tf.io.encode_jpeg(tf.cast(tf.clip_by_value(pixels, 0, 255), tf.uint8)).numpy()
+
+
+def export_stages(captioner: TrainedCaptioner, folder: Path) -> Path:
+    """Decoding and encoder as signatures of their own."""
+    encoder = captioner.config.encoder
+    size, resize = encoder.image_size, encoder.resize
+    archive = ExportArchive()
+    archive.add_endpoint(
+        "decode",
+        lambda image_bytes: {"pixels": read_images(image_bytes, size, resize)[0]},
+        [tf.TensorSpec([None], tf.string, name="image_bytes")],
+    )
+    archive.add_endpoint(
+        "encode",
+        lambda pixels: {"annotations": captioner.model.encoder(pixels, training=False)},
+        [tf.TensorSpec([None, size, size, 3], name="pixels")],
+    )
+    archive.write_out(str(folder), verbose=False)
+    return folder
+
+
+def load(folder: Path) -> Callable[[str, np.ndarray], dict[str, np.ndarray]]:
+    """A SavedModel in a session of its own: `(signature, input) -> outputs`."""
+    session = tf.compat.v1.Session(graph=tf.Graph())
+    with session.graph.as_default():
+        meta_graph = tf.compat.v1.saved_model.load(session, ["serve"], str(folder))
+    made = {}
+    for name, signature in meta_graph.signature_def.items():
+        if not signature.inputs:
+            continue
+        (feed,) = (info.name for info in signature.inputs.values())
+        fetches = {key: info.name for key, info in signature.outputs.items()}
+        made[name] = session.make_callable(list(fetches.values()), [feed]), list(fetches)
+
+    def call(name: str, value: np.ndarray) -> dict[str, np.ndarray]:
+        function, names = made[name]
+        return dict(zip(names, function(value), strict=True))
+
+    return call
+
+
+def medians(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Median milliseconds of each call; they take turns, so that all meet the same load."""
+    took = {name: [] for name in calls}
+    for turn in range(-3, repeats):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            if turn >= 0:
+                took[name].append(1e3 * (time.perf_counter() - start))
+    return {name: float(np.median(times)) for name, times in took.items()}
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Arguments, prog="python -m benchmarks.serving_latency"))

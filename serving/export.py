@@ -1,0 +1,152 @@
+"""Export a run for TF Serving: `python -m serving.export --run-dir RUN [--out RUN/export]`."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import tyro
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from sat_tf.config import SearchConfig
+    from sat_tf.runs import TrainedCaptioner
+    from serving.signatures import Signature
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Write a run as the next version of a SavedModel for TF Serving."""
+
+    run_dir: Path
+    """The run, as `python -m training.train` left it."""
+    out: Path | None = None
+    """Where the versions 1, 2, ... are; RUN/export by default."""
+    beam: int | None = None
+    """Hypotheses kept; the run's own by default."""
+    length_power: float | None = None
+    """Scores are log p / length^p; the run's own by default."""
+    max_length: int | None = None
+    """Most words of a caption; the run's own by default."""
+    inference: Literal["expectation", "argmax"] | None = None
+    """How hard attention chooses a location; the run's own by default."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    arguments = tyro.cli(Arguments, args=argv, prog="python -m serving.export")
+    try:
+        run(arguments)
+    except (ValueError, OSError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def run(arguments: Arguments) -> Path:
+    """Load the run, export it, print what was baked in; returns the version's folder."""
+    import sat_tf
+    from serving.model_card import CARD, facts
+
+    captioner = sat_tf.load(arguments.run_dir)
+    if arguments.inference is not None:
+        _choose(captioner, arguments.inference)
+    given = {name: getattr(arguments, name) for name in ("beam", "length_power", "max_length")}
+    given = {name: value for name, value in given.items() if value is not None}
+    search = dataclasses.replace(captioner.config.search, **given)
+    version = export(captioner, arguments.out or arguments.run_dir / "export", search)
+    print(f"Exported {arguments.run_dir} to {version}")
+    for name, value in facts(captioner, search, version).items():
+        print(f"  {name:<20} {value}")
+    print(f"Signatures, options and how to call it: {version / CARD}")
+    return version
+
+
+def export(
+    captioner: TrainedCaptioner, out: Path, search: SearchConfig | None = None
+) -> Path:
+    """Write a captioner as the next version below a folder, whole or not at all.
+
+    Args:
+        captioner: The captioner, as `sat_tf.load` gives it.
+        out: The folder of the versions, made where there is none.
+        search: What the graph searches with; None takes the captioner's.
+
+    Returns:
+        The version's folder, `OUT/1` the first time.
+
+    Raises:
+        ValueError: The captioner draws its locations, or a setting of the search is invalid.
+        OSError: `out` cannot be written to.
+    """
+    from serving.model_card import write_card
+    from serving.signatures import make_signatures
+    from serving.warmup import write_warmup
+
+    if captioner.model.selection == "sample":
+        raise ValueError(
+            "Received an invalid value for argument `inference`: expected expectation or argmax, "
+            "got sample: what is served has to answer the same each time."
+        )
+    search = search or captioner.config.search
+    signatures = make_signatures(captioner, search)
+    out.mkdir(parents=True, exist_ok=True)
+    # A name that is no number: the server, which polls the folder, passes it over.
+    draft = Path(tempfile.mkdtemp(prefix=".writing-", dir=out))
+    try:
+        functions = _save(signatures, draft)
+        write_warmup(draft, signatures, captioner.config.encoder.image_size)
+        write_card(draft, captioner, search, functions)
+        draft.chmod(0o755)  # the server is often another user than the one who exports
+        return _publish(draft, out)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+
+
+def _choose(captioner: TrainedCaptioner, inference: str) -> None:
+    if captioner.config.attention.kind != "hard":
+        raise ValueError(
+            f"Received an invalid value for argument `inference`: expected none for "
+            f"{captioner.config.attention.kind} attention, got {inference}."
+        )
+    captioner.choose(inference)
+
+
+def _save(
+    signatures: list[Signature], folder: Path
+) -> dict[str, tf.types.experimental.ConcreteFunction]:
+    """Writes the SavedModel; returns each signature's traced function."""
+    from keras.export import ExportArchive
+
+    # No `track(model)`, which would store every weight twice: variables are found by their use.
+    archive = ExportArchive()
+    functions = {
+        signature.name: archive.add_endpoint(signature.name, signature.function, [signature.input])
+        for signature in signatures
+    }
+    archive.write_out(str(folder), verbose=False)
+    return {name: function.get_concrete_function() for name, function in functions.items()}
+
+
+def _publish(draft: Path, out: Path) -> Path:
+    """Gives a finished draft its number by one rename."""
+    while True:
+        numbers = [int(path.name) for path in out.iterdir() if path.name.isdecimal()]
+        version = out / str(max(numbers, default=0) + 1)
+        try:
+            return draft.rename(version)
+        except OSError:
+            if not version.exists():
+                raise
+            # Another export took the number in the meantime.
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""The model card of an export: what it is, how good, how to call it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+from sat_tf.config import SearchConfig, to_dict
+from sat_tf.runs import TrainedCaptioner
+from serving.warmup import MODEL_NAME
+
+CARD = Path("assets.extra") / "MODEL_CARD.md"
+
+_INTRODUCTION = """# Image captioner
+
+*Show, Attend and Tell* (Xu et al., 2015, arXiv:1502.03044): a picture in, captions and where each
+word looked out. A SavedModel for TensorFlow Serving 2.20 or later, Predict API, stock operations;
+preprocessing, vocabulary and beam search are inside."""
+
+_CALLING = """## How to call it
+
+```
+docker run -p 8500:8500 -p 8501:8501 -e MODEL_NAME={name} \\
+    -v FOLDER_OF_THE_VERSIONS:/models/{name} tensorflow/serving
+python -m serving.client photo.jpg --model {name}
+```
+
+REST: `POST http://HOST:8501/v1/models/{name}:predict` with
+`{{"instances": [{{"image_bytes": {{"b64": "..."}}}}]}}`.
+
+Photographs are read as they are stored: turn them by their EXIF before sending. `valid` is false
+and the caption empty for what is no JPEG, PNG, GIF, BMP or WebP; the other images of the request
+are answered. `scores` compare captions of one picture."""
+
+
+def facts(captioner: TrainedCaptioner, search: SearchConfig, version: Path) -> dict[str, str]:
+    """What is baked into an export, and its size, in words.
+
+    Args:
+        captioner: What was exported.
+        search: The search inside.
+        version: The export's folder.
+    """
+    config, (height, width) = captioner.config, captioner.grid
+    encoder = config.encoder
+    attention = config.attention.kind
+    if attention == "hard":
+        attention += f", location by {captioner.model.selection}"
+    model = captioner.model
+    weights = model.encoder.count_params() + model.decoder.count_params()
+    size = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
+    return {
+        "encoder": f"{encoder.name}, {height} x {width} places of {model.encoder.annotation_dim}",
+        "picture": f"{encoder.image_size} x {encoder.image_size} pixels, by {encoder.resize}",
+        "attention": attention,
+        "vocabulary": f"{len(captioner.vocabulary)} {captioner.vocabulary.unit}",
+        "beam": str(search.beam),
+        "longest caption": f"{search.max_length} {captioner.vocabulary.unit}",
+        "scores": f"log p / length^{search.length_power:g}",
+        "unknown word": "never written" if search.suppress_unknown else "written as <unk>",
+        "weights": f"{weights:,}, {4 * weights / 1e6:.1f} MB",
+        "on disk": f"{size / 1e6:.1f} MB",
+    }
+
+
+def write_card(
+    version: Path,
+    captioner: TrainedCaptioner,
+    search: SearchConfig,
+    functions: Mapping[str, tf.types.experimental.ConcreteFunction],
+) -> None:
+    """Writes the card into an export.
+
+    Args:
+        version: The export's folder, its SavedModel written.
+        captioner: What was exported; scores come from its run's evaluations.
+        search: The search inside.
+        functions: The traced function of each signature.
+    """
+    rows = facts(captioner, search, version).items()
+    parts = [
+        _INTRODUCTION,
+        "## What is inside",
+        "\n".join(["| option | value |", "| --- | --- |", *(f"| {k} | {v} |" for k, v in rows)]),
+        "## Scores",
+        *_scores(captioner, search),
+        "## Signatures",
+        *(_signature(name, function) for name, function in functions.items()),
+        _CALLING.format(name=MODEL_NAME),
+        "## Made with",
+        f"TensorFlow {tf.__version__}, Keras {keras.__version__}. Operations in the graph: "
+        f"{', '.join(operations(version))}.",
+    ]
+    path = version / CARD
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def operations(version: Path) -> list[str]:
+    """Names of all operations of a SavedModel's graph, those of its functions included."""
+    saved_model = saved_model_pb2.SavedModel()
+    saved_model.ParseFromString((version / "saved_model.pb").read_bytes())
+    graphs = [meta_graph.graph_def for meta_graph in saved_model.meta_graphs]
+    nodes = [node for graph in graphs for node in graph.node]
+    nodes += [node for graph in graphs for f in graph.library.function for node in f.node_def]
+    functions = {f.signature.name for graph in graphs for f in graph.library.function}
+    return sorted({node.op for node in nodes} - functions)
+
+
+def _signature(name: str, function: tf.types.experimental.ConcreteFunction) -> str:
+    (inputs,) = function.structured_input_signature[0] or (None,)
+    if inputs is None:
+        (inputs,) = function.structured_input_signature[1].values()
+    lines = [f"### `{name}`", "", "| tensor | dtype | shape |", "| --- | --- | --- |"]
+    lines.append(f"| in: `{inputs.name}` | {inputs.dtype.name} | {_shape(inputs.shape)} |")
+    for output, spec in function.structured_outputs.items():
+        lines.append(f"| `{output}` | {spec.dtype.name} | {_shape(spec.shape)} |")
+    return "\n".join(lines)
+
+
+def _shape(shape: tf.TensorShape) -> str:
+    sides = ["any" if side is None else str(side) for side in shape]
+    return f"[{', '.join(['B', *sides[1:]])}]"
+
+
+def _scores(captioner: TrainedCaptioner, search: SearchConfig) -> list[str]:
+    """The tables of the run's reports, and whether they speak of this search."""
+    folder = captioner.path / "evaluation" if captioner.path else Path("evaluation")
+    reports = sorted(folder.glob("*/report.json")) if captioner.path else []
+    parts = []
+    for path in reports:
+        report = json.loads(path.read_text("utf-8"))
+        text = path.with_suffix(".md").read_text("utf-8")
+        table = text.partition("## Scores")[2].partition("\n## ")[0].strip()
+        parts += [f"### {report['data']} {report['split']}, {report['images']} pictures", table]
+        baked = {**to_dict(search), "attention": captioner.model.selection}
+        measured = report["search"]
+        other = [f"{k} {measured.get(k)}, not {v}" for k, v in baked.items() if measured.get(k) != v]
+        if other:
+            parts.append(f"Measured with another search than the one inside: {'; '.join(other)}.")
+    return parts or ["This run has no evaluation: `python -m training.evaluate --run-dir RUN`."]
