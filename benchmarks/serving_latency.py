@@ -20,12 +20,15 @@ import tyro
 from keras.export import ExportArchive
 
 import sat_tf
-from sat_tf.config import AttentionConfig, CaptionerConfig, EncoderConfig, SearchConfig
+from sat_tf.config import CaptionerConfig, DecoderConfig, EncoderConfig, SearchConfig
 from sat_tf.models.captioner import Captioner
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from serving.export import export
 from serving.signatures import SERVING_DEFAULT, read_images
+
+# (signature, input) -> outputs by name
+Session = Callable[[str, np.ndarray], dict[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Arguments:
     """Most words of a caption; Flickr8k's have 11 on average."""
     words: int = 2540
     """Vocabulary of the untrained captioner; Flickr8k's has 2,540 words."""
+    width: int = 512
+    """Width of the untrained captioner's embeddings, attention and LSTM."""
     batches: tuple[int, ...] = (1, 8)
     """Images a call."""
     repeats: int = 30
@@ -50,37 +55,47 @@ class Arguments:
 
 def main(arguments: Arguments) -> None:
     """Export, load, time, print."""
-    captioner = sat_tf.load(arguments.run_dir) if arguments.run_dir else untrained(arguments.words)
+    if arguments.run_dir:
+        captioner = sat_tf.load(arguments.run_dir)
+    else:
+        captioner = untrained(arguments.words, arguments.width)
     search = SearchConfig(beam=arguments.beam, max_length=arguments.max_length)
     content = arguments.image.read_bytes() if arguments.image else noise_jpeg(224)
     with tempfile.TemporaryDirectory() as folder:
         whole = load(export(captioner, Path(folder), search))
         stages = load(export_stages(captioner, Path(folder) / "stages"))
     encoder = captioner.config.encoder
-    print(f"{encoder.name}, {encoder.image_size} pixels, beam {search.beam}, median of")
-    print(f"{arguments.repeats} calls, {tf.config.threading.get_intra_op_parallelism_threads() or 'all'} threads")
+    print(
+        f"{encoder.name}, {encoder.image_size} pixels, beam {search.beam}, "
+        f"median of {arguments.repeats} calls"
+    )
     print("images  decode  encoder  search  whole (ms)  whole / encoder  words")
     for size in arguments.batches:
-        batch = np.array([content] * size, object)
-        pixels = stages("decode", batch)["pixels"]
-        calls = {
-            "decode": lambda batch=batch: stages("decode", batch),
-            "encoder": lambda pixels=pixels: stages("encode", pixels),
-            "whole": lambda batch=batch: whole(SERVING_DEFAULT, batch),
-        }
-        took = medians(calls, arguments.repeats)
-        found = whole(SERVING_DEFAULT, batch)
-        rest = took["whole"] - took["decode"] - took["encoder"]
-        print(
-            f"{size:>6}  {took['decode']:>6.1f}  {took['encoder']:>7.1f}  {rest:>6.1f}  "
-            f"{took['whole']:>10.1f}  {took['whole'] / took['encoder']:>15.2f}  "
-            f"{found['lengths'][:, 0].mean():>5.1f}"
-        )
+        print(row(whole, stages, np.array([content] * size, object), arguments.repeats))
 
 
-def untrained(words: int) -> TrainedCaptioner:
-    """A captioner of Flickr8k's size over MobileNetV2, with random weights."""
-    config = CaptionerConfig(EncoderConfig("mobilenet_v2"), attention=AttentionConfig("soft"))
+def row(whole: Session, stages: Session, batch: np.ndarray, repeats: int) -> str:
+    """One line of the table: a batch of encoded images, timed."""
+    pixels = stages("decode", batch)["pixels"]
+    took = medians(
+        {
+            "decode": lambda: stages("decode", batch),
+            "encoder": lambda: stages("encode", pixels),
+            "whole": lambda: whole(SERVING_DEFAULT, batch),
+        },
+        repeats,
+    )
+    search = took["whole"] - took["decode"] - took["encoder"]
+    words = whole(SERVING_DEFAULT, batch)["lengths"][:, 0].mean()
+    return (
+        f"{len(batch):>6}  {took['decode']:>6.1f}  {took['encoder']:>7.1f}  {search:>6.1f}  "
+        f"{took['whole']:>10.1f}  {took['whole'] / took['encoder']:>15.2f}  {words:>5.1f}"
+    )
+
+
+def untrained(words: int, width: int) -> TrainedCaptioner:
+    """A captioner over MobileNetV2 with random weights."""
+    config = CaptionerConfig(EncoderConfig("mobilenet_v2"), DecoderConfig(width, width, width))
     vocabulary = Vocabulary((*SPECIAL_TOKENS, *(f"word{n}" for n in range(4, words))))
     return TrainedCaptioner(Captioner(config, len(vocabulary)), vocabulary)
 
@@ -111,7 +126,7 @@ def export_stages(captioner: TrainedCaptioner, folder: Path) -> Path:
     return folder
 
 
-def load(folder: Path) -> Callable[[str, np.ndarray], dict[str, np.ndarray]]:
+def load(folder: Path) -> Session:
     """A SavedModel in a session of its own: `(signature, input) -> outputs`."""
     session = tf.compat.v1.Session(graph=tf.Graph())
     with session.graph.as_default():

@@ -68,9 +68,7 @@ def run(arguments: Arguments) -> Path:
     return version
 
 
-def export(
-    captioner: TrainedCaptioner, out: Path, search: SearchConfig | None = None
-) -> Path:
+def export(captioner: TrainedCaptioner, out: Path, search: SearchConfig | None = None) -> Path:
     """Write a captioner as the next version below a folder, whole or not at all.
 
     Args:

@@ -113,9 +113,7 @@ def operations(version: Path) -> list[str]:
 
 
 def _signature(name: str, function: tf.types.experimental.ConcreteFunction) -> str:
-    (inputs,) = function.structured_input_signature[0] or (None,)
-    if inputs is None:
-        (inputs,) = function.structured_input_signature[1].values()
+    (inputs,), _ = function.structured_input_signature
     lines = [f"### `{name}`", "", "| tensor | dtype | shape |", "| --- | --- | --- |"]
     lines.append(f"| in: `{inputs.name}` | {inputs.dtype.name} | {_shape(inputs.shape)} |")
     for output, spec in function.structured_outputs.items():
@@ -130,17 +128,19 @@ def _shape(shape: tf.TensorShape) -> str:
 
 def _scores(captioner: TrainedCaptioner, search: SearchConfig) -> list[str]:
     """The tables of the run's reports, and whether they speak of this search."""
-    folder = captioner.path / "evaluation" if captioner.path else Path("evaluation")
-    reports = sorted(folder.glob("*/report.json")) if captioner.path else []
+    reports = captioner.path.glob("evaluation/*/report.json") if captioner.path else ()
     parts = []
-    for path in reports:
+    for path in sorted(reports):
         report = json.loads(path.read_text("utf-8"))
         text = path.with_suffix(".md").read_text("utf-8")
         table = text.partition("## Scores")[2].partition("\n## ")[0].strip()
         parts += [f"### {report['data']} {report['split']}, {report['images']} pictures", table]
         baked = {**to_dict(search), "attention": captioner.model.selection}
         measured = report["search"]
-        other = [f"{k} {measured.get(k)}, not {v}" for k, v in baked.items() if measured.get(k) != v]
+        other = [k for k, v in baked.items() if measured.get(k) != v]
         if other:
-            parts.append(f"Measured with another search than the one inside: {'; '.join(other)}.")
+            differences = (f"{k} {measured.get(k)}, not {baked[k]}" for k in other)
+            parts.append(
+                f"Measured with another search than the one inside: {'; '.join(differences)}."
+            )
     return parts or ["This run has no evaluation: `python -m training.evaluate --run-dir RUN`."]

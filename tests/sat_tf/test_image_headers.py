@@ -71,7 +71,9 @@ def test_format_and_size_are_those_of_the_file(kind, options):
     np.testing.assert_array_equal(SIZES[kind](tf.constant(content)), [37, 53])
 
 
-@pytest.mark.parametrize("content", [b"", b"B", b"RIFF", b"some text", b"GIF", b"\x89PNG\r\n\x1a\n"])
+@pytest.mark.parametrize(
+    "content", [b"", b"B", b"RIFF", b"some text", b"GIF", b"\x89PNG\r\n\x1a\n"]
+)
 def test_anything_else_is_unknown(content):
     assert int(headers.read_format(content)) == headers.UNKNOWN
 

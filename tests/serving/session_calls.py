@@ -1,0 +1,79 @@
+"""Calls exports as TF Serving does: through the C++ session, in a process without the project.
+
+Run as a script: `session_calls.py REQUESTS.json ANSWERS.json`. It imports TensorFlow and NumPy
+alone. Inputs are `{"bytes": [base64, ...]}` or `{"pixels": nested list}`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import op_def_registry
+
+
+def load(folder: str):
+    """A session with the SavedModel inside, and its meta graph."""
+    session = tf.compat.v1.Session(graph=tf.Graph())
+    with session.graph.as_default():
+        meta_graph = tf.compat.v1.saved_model.load(session, ["serve"], folder)
+    return session, meta_graph
+
+
+def unknown_operations(graph) -> list[str]:
+    """Operations that plain TensorFlow does not register."""
+    nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
+    functions = {f.signature.name for f in graph.library.function}
+    return sorted({n.op for n in nodes if not op_def_registry.get(n.op)} - functions)
+
+
+def call(session, meta_graph, request: dict):
+    """The outputs by name, or the error's name and message."""
+    signature = meta_graph.signature_def[request["signature"]]
+    (feed,) = (info.name for info in signature.inputs.values())
+    names = request["outputs"] or list(signature.outputs)
+    try:
+        outputs = session.run(
+            {name: signature.outputs[name].name for name in names}, {feed: _input(request)}
+        )
+    except tf.errors.OpError as error:
+        return {"error": type(error).__name__, "message": error.message}
+    return {name: _plain(value) for name, value in outputs.items()}
+
+
+def _input(request: dict):
+    value = request["input"]
+    if "pixels" in value:
+        return np.array(value["pixels"], np.uint8)
+    content = [base64.b64decode(text) for text in value["bytes"]]
+    return np.array(content, object).reshape(request.get("shape", [-1]))
+
+
+def _plain(value: np.ndarray):
+    if value.dtype == object:
+        return [[text.decode() for text in row] for row in value]
+    return value.tolist()
+
+
+def main(requests_path: str, answers_path: str) -> None:
+    """Answer all requests of all exports."""
+    with open(requests_path) as file:
+        exports = json.load(file)
+    answers = {}
+    for name, export in exports.items():
+        session, meta_graph = load(export["folder"])
+        answers[name] = {
+            "unknown_operations": unknown_operations(meta_graph.graph_def),
+            "calls": {key: call(session, meta_graph, r) for key, r in export["calls"].items()},
+        }
+    ours = {"sat_tf", "training", "serving", "keras", "tf_keras"}
+    answers["imported"] = sorted(ours & {name.split(".")[0] for name in sys.modules})
+    with open(answers_path, "w") as file:
+        json.dump(answers, file, allow_nan=False)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

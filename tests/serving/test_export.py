@@ -1,0 +1,161 @@
+"""Versions appear whole or not at all, hold one copy of the weights, and nothing that runs."""
+
+from __future__ import annotations
+
+import pickletools
+
+import pytest
+
+import sat_tf
+from serving import export as export_module
+from serving import warmup
+from serving.export import export, main
+
+FILES = {
+    "saved_model.pb",
+    "fingerprint.pb",
+    "variables/variables.index",
+    "variables/variables.data-00000-of-00001",
+    "assets.extra/MODEL_CARD.md",
+    "assets.extra/tf_serving_warmup_requests",
+}
+
+
+def files_of(version):
+    found = (path for path in version.rglob("*") if path.is_file())
+    return {path.relative_to(version).as_posix(): path for path in found}
+
+
+def test_the_first_version_is_1_and_others_may_read_it(exports):
+    version = exports["soft"].version
+    assert version.name == "1" and [path.name for path in version.parent.iterdir()] == ["1"]
+    assert version.stat().st_mode & 0o777 == 0o755
+
+
+@pytest.mark.parametrize("kind", ["soft", "hard", "none"])
+def test_weights_are_stored_once(exports, kind):
+    model = exports[kind].captioner.model
+    weights = model.encoder.count_params() + model.decoder.count_params()
+    stored = files_of(exports[kind].version)["variables/variables.data-00000-of-00001"]
+    # Beside the numbers, the names of the checkpoint's objects.
+    assert 4 * weights <= stored.stat().st_size < 4 * weights + 20_000
+
+
+def test_it_holds_known_files_and_no_pickle(exports):
+    found = files_of(exports["soft"].version)
+    assert set(found) == FILES
+    for name, path in found.items():
+        with pytest.raises(Exception, match=""):  # whatever is no pickle
+            list(pickletools.genops(path.read_bytes()))
+            pytest.fail(f"{name} is a pickle")
+
+
+def test_the_command_exports_the_next_version_and_prints_what_is_inside(make_run, tmp_path, capsys):
+    run_dir = make_run(tmp_path / "run", {"kind": "hard"})
+    (run_dir / "export" / "7").mkdir(parents=True)
+    (run_dir / "export" / "not_a_version").mkdir()
+    argv = ["--beam", "2", "--length-power", "0.5", "--max-length", "4", "--inference", "argmax"]
+    assert main(["--run-dir", str(run_dir), *argv]) == 0
+    said = capsys.readouterr().out
+    version = run_dir / "export" / "8"
+    assert set(files_of(version)) == FILES
+    card = (version / "assets.extra" / "MODEL_CARD.md").read_text()
+    for fact in ("hard, location by argmax", "4 words", "log p / length^0.5", "32 x 32 pixels"):
+        assert fact in said and fact in card
+    assert "[B, 2, 5]" in card and str(version) in said
+
+
+def test_an_export_that_fails_leaves_nothing(exports, tmp_path, monkeypatch):
+    def fail(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(warmup, "write_warmup", fail)
+    with pytest.raises(KeyboardInterrupt):
+        export(exports["none"].captioner, tmp_path / "out")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_an_export_that_is_killed_leaves_nothing_that_is_a_version(exports, tmp_path, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def kill(*_):
+        raise Killed
+
+    out = tmp_path / "out"
+    monkeypatch.setattr(warmup, "write_warmup", kill)
+    # Nothing is tidied up after a kill.
+    monkeypatch.setattr(export_module.shutil, "rmtree", lambda *_, **__: None)
+    with pytest.raises(Killed):
+        export(exports["none"].captioner, out)
+    (left,) = out.iterdir()
+    assert not left.name.isdecimal() and (left / "saved_model.pb").exists()
+    draft = out / ".writing-next"
+    draft.mkdir()
+    assert export_module._publish(draft, out) == out / "1"
+
+
+def test_two_exports_at_once_get_a_number_each(tmp_path, monkeypatch):
+    drafts = [tmp_path / ".writing-a", tmp_path / ".writing-b"]
+    for draft in drafts:
+        draft.mkdir()
+        (draft / "saved_model.pb").touch()
+    rename = export_module.Path.rename
+
+    def late(draft, version):
+        # The other export takes the number between the look and the rename.
+        monkeypatch.setattr(export_module.Path, "rename", rename)
+        rename(drafts[1], version)
+        return rename(draft, version)
+
+    monkeypatch.setattr(export_module.Path, "rename", late)
+    assert export_module._publish(drafts[0], tmp_path) == tmp_path / "2"
+
+
+@pytest.mark.parametrize(
+    ("attention", "argv", "says"),
+    [
+        ({"kind": "soft"}, ["--inference", "argmax"], "`inference`: expected none for soft"),
+        ({"kind": "none"}, ["--beam", "0"], "`beam`: expected an integer of at least 1"),
+        ({"kind": "none"}, ["--max-length", "0"], "`max_length`"),
+        ({"kind": "none"}, ["--length-power", "-1"], "`length_power`"),
+        (
+            {"kind": "hard", "inference": "sample"},
+            [],
+            "`inference`: expected expectation or argmax",
+        ),
+    ],
+)
+def test_a_setting_that_cannot_be_is_one_error_and_no_version(
+    make_run, tmp_path, capsys, attention, argv, says
+):
+    run_dir = make_run(tmp_path / "run", attention)
+    assert main(["--run-dir", str(run_dir), *argv]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("Error: ") and says in said and "Traceback" not in said
+    assert not any((run_dir / "export").glob("*"))
+
+
+def test_a_folder_that_is_no_run_is_an_error(tmp_path, capsys):
+    assert main(["--run-dir", str(tmp_path)]) == 2
+    assert "is not a run" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_network_of_keras_applications_is_exported_too(make_run, ask, tmp_path, images):
+    import base64
+
+    import numpy as np
+
+    encoder = {"name": "mobilenet_v2", "image_size": 64, "resize": "squash"}
+    captioner = sat_tf.load(make_run(tmp_path / "run", {"kind": "soft"}, encoder=encoder))
+    version = export(captioner, tmp_path / "out")
+    content = [base64.b64encode(file).decode() for file in images.files[:2]]
+    call = {"signature": "serving_default", "input": {"bytes": content}, "outputs": []}
+    answer = ask({"made": (version, {"call": call})})["made"]["calls"]["call"]
+    for row, file in enumerate(images.files[:2]):
+        alone = captioner.captions([file])[0]
+        assert answer["captions"][row][0] == alone.text
+        assert answer["scores"][row][0] == pytest.approx(alone.score, abs=1e-4)
+        attention = np.array(answer["attention"][row])[: len(alone.words)]
+        np.testing.assert_allclose(attention, alone.alpha, atol=1e-4)

@@ -1,0 +1,70 @@
+"""The card says what was exported, how good it is and how to call it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sat_tf.config import SearchConfig, to_dict
+from serving.model_card import CARD, facts, write_card
+
+
+def test_the_card_lists_signatures_with_their_shapes(exports):
+    card = (exports["soft"].version / CARD).read_text()
+    for line in (
+        "### `every_beam`",
+        "| in: `image_bytes` | string | [B] |",
+        "| in: `pixels` | uint8 | [B, any, any, 3] |",
+        "| `captions` | string | [B, 3] |",
+        "| `attention` | float32 | [B, 7, 4, 4] |",
+        "| `attention` | float32 | [B, 3, 7, 4, 4] |",
+    ):
+        assert line in card
+    assert "IgnoreErrorsDataset" in card and '"b64"' in card
+
+
+def test_a_card_without_attention_speaks_of_none(exports):
+    card = (exports["none"].version / CARD).read_text()
+    assert "| attention | none |" in card and "every_beam" not in card
+    assert "has no evaluation" in card
+
+
+def test_facts_count_weights_and_bytes(exports):
+    made = exports["soft"]
+    found = facts(made.captioner, made.captioner.config.search, made.version)
+    model = made.captioner.model
+    weights = model.encoder.count_params() + model.decoder.count_params()
+    assert found["weights"].startswith(f"{weights:,},")
+    assert found["vocabulary"].endswith(" words") and found["beam"] == "3"
+
+
+@pytest.fixture
+def evaluated(exports, tmp_path, monkeypatch):
+    """A captioner whose run has an evaluation, measured with its own search."""
+    captioner = exports["soft"].captioner
+    folder = tmp_path / "run" / "evaluation" / "dev"
+    folder.mkdir(parents=True)
+    search = {**to_dict(captioner.config.search), "attention": "expectation"}
+    report = {"data": "scenes", "split": "dev", "images": 12, "search": search}
+    (folder / "report.json").write_text(json.dumps(report))
+    (folder / "report.md").write_text(
+        "# Evaluation\n\n## Scores\n\n| metric | score |\n| --- | --- |\n| bleu_4 | 12.50 |\n\n"
+        "- A note\n\n## Run\n\n| key | value |\n| secret | 1 |\n"
+    )
+    monkeypatch.setattr(captioner, "path", tmp_path / "run")
+    return captioner
+
+
+def test_the_card_has_the_report_s_scores_and_nothing_else_of_it(evaluated, exports, tmp_path):
+    search = evaluated.config.search
+    (tmp_path / "saved_model.pb").write_bytes(
+        (exports["soft"].version / "saved_model.pb").read_bytes()
+    )
+    write_card(tmp_path, evaluated, search, {})
+    card = (tmp_path / CARD).read_text()
+    assert "### scenes dev, 12 pictures" in card and "| bleu_4 | 12.50 |" in card
+    assert "- A note" in card and "secret" not in card and "another search" not in card
+    write_card(tmp_path, evaluated, SearchConfig(beam=1, max_length=6, length_power=0.7), {})
+    card = (tmp_path / CARD).read_text()
+    assert "Measured with another search than the one inside: beam 3, not 1." in card

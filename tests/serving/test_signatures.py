@@ -1,0 +1,229 @@
+"""An export answers as the captioner in this process, in one that lacks the project."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sat_tf.decoding import FLOOR
+from serving import signatures
+from serving.model_card import operations
+
+KINDS = ("soft", "hard", "argmax", "none")
+BATCHES = (1, 2, 7)
+FORBIDDEN = ("PyFunc", "XlaLaunch", "XlaCallModule", "Iterator", "Random", ">")
+
+
+def reference(captioner, contents: list[bytes]) -> dict[str, np.ndarray]:
+    """The same outputs by `TrainedCaptioner`."""
+    pixels = tf.stack([captioner.pixels(content, upright=False) for content in contents])
+    found = tf.nest.map_structure(np.asarray, captioner.search(captioner.annotate(pixels)))
+    outputs = {
+        "captions": [
+            [captioner.vocabulary.decode(ids) for ids in beam] for beam in found.token_ids
+        ],
+        "scores": found.scores,
+        "token_ids": found.token_ids,
+        "lengths": found.lengths,
+        "valid": np.ones(len(contents), bool),
+    }
+    if captioner.config.attention.kind != "none":
+        alpha, beta = found.auxiliary
+        outputs |= {"attention": alpha.reshape(*alpha.shape[:3], *captioner.grid), "beta": beta}
+    return outputs
+
+
+def assert_same(found: dict, expected: dict, every_beam: bool = False) -> None:
+    assert set(found) == set(expected)
+    assert found["captions"] == expected["captions"]
+    for name, value in found.items():
+        if name == "captions":
+            continue
+        wanted = np.asarray(expected[name])
+        if name in ("attention", "beta") and not every_beam:
+            wanted = wanted[:, 0]
+        np.testing.assert_allclose(value, wanted, atol=1e-4, err_msg=name)
+
+
+def rows(answer: dict, chosen) -> dict:
+    return {name: [value[row] for row in chosen] for name, value in answer.items()}
+
+
+def assert_rows_agree(found: dict, expected: dict) -> None:
+    assert found["captions"] == expected["captions"]
+    for name in set(expected) - {"captions"}:
+        np.testing.assert_allclose(found[name], expected[name], atol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("size", BATCHES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_signature_answers_as_the_captioner_does(exports, answers, images, kind, size):
+    calls = answers[kind]["calls"]
+    expected = reference(exports[kind].captioner, images.files[:size])
+    assert_same(calls[f"serving_default_{size}"], expected)
+    assert_same(calls[f"pixels_{size}"], expected)
+    if kind != "none":
+        assert_same(calls[f"every_beam_{size}"], expected, every_beam=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_pictures_of_these_tests_get_different_captions(answers, kind):
+    captions = [beam[0] for beam in answers[kind]["calls"]["serving_default_7"]["captions"]]
+    assert len(set(captions)) > 1 and all(captions)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_process_that_answered_holds_nothing_of_the_project(answers, kind):
+    assert answers["imported"] == [] and answers[kind]["unknown_operations"] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_graph_holds_stock_operations_only(exports, kind):
+    found = operations(exports[kind].version)
+    assert "DecodeJpeg" in found  # those of functions are listed too
+    assert [op for op in found if any(part in op for part in FORBIDDEN)] == []
+    assert b"_XlaMustCompile" not in (exports[kind].version / "saved_model.pb").read_bytes()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_image_is_answered_the_same_whatever_its_neighbours(answers, images, kind):
+    calls = answers[kind]["calls"]
+    good = calls["serving_default_7"]
+    assert_rows_agree(rows(calls["serving_default_1"], [0]), rows(good, [0]))
+    mixed, count = calls["mixed"], len(images.bad)
+    assert_rows_agree(rows(mixed, range(0, 2 * count, 2)), rows(good, range(count)))
+
+
+@pytest.mark.parametrize("call", ["mixed", "all_bad"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_image_is_not_valid_and_has_no_caption(answers, kind, call):
+    answer = answers[kind]["calls"][call]
+    bad = [row for row, valid in enumerate(answer["valid"]) if not valid]
+    assert bad == list(range(1, 12, 2) if call == "mixed" else range(6))
+    answer = rows(answer, bad)
+    assert set(np.ravel(answer.pop("captions"))) == {""}
+    assert set(np.ravel(answer.pop("scores"))) == {FLOOR}
+    assert all(not np.any(value) for value in answer.values())
+
+
+def test_every_format_is_read(exports, answers, images):
+    expected = reference(exports["soft"].captioner, list(images.good.values()))
+    assert_same(answers["soft"]["calls"]["formats"], expected)
+
+
+def test_outputs_can_be_asked_for_alone(answers):
+    calls = answers["soft"]["calls"]
+    assert calls["captions_only"] == {"captions": calls["serving_default_2"]["captions"]}
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        ("no_images", "empty batch as `image_bytes`: expected at least one image"),
+        ("no_pixels", "empty batch as `pixels`"),
+        ("two_axes", "shape"),
+    ],
+)
+def test_a_batch_that_cannot_be_is_a_readable_error(answers, call, says):
+    answer = answers["soft"]["calls"][call]
+    assert answer["error"] == "InvalidArgumentError" and says in answer["message"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_is_zero_and_alpha_sums_to_one(answers, kind):
+    answer = answers[kind]["calls"]["serving_default_7"]
+    lengths = np.array(answer["lengths"])
+    ids = np.array(answer["token_ids"])
+    assert ids.shape == (7, 3, 7)
+    assert (ids[np.arange(7) > lengths[..., None]] == 0).all()
+    if kind == "none":
+        assert "attention" not in answer and "beta" not in answer
+        return
+    word = np.arange(7) < lengths[:, :1]
+    np.testing.assert_allclose(np.sum(answer["attention"], axis=(2, 3)), word, atol=1e-5)
+    assert ((np.array(answer["beta"]) > 0) == word).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_output_leads_with_the_batch_and_is_else_of_known_shape(exports, kind):
+    for signature in saved_signatures(exports[kind].version).values():
+        for info in signature.outputs.values():
+            batch, *others = [axis.size for axis in info.tensor_shape.dim]
+            assert batch == -1 and all(size > 0 for size in others)
+        # TF Serving writes outputs of such names as base64.
+        assert not [name for name in signature.outputs if name.endswith("_bytes")]
+
+
+def saved_signatures(version):
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    saved_model = saved_model_pb2.SavedModel()
+    saved_model.ParseFromString((version / "saved_model.pb").read_bytes())
+    (meta_graph,) = saved_model.meta_graphs
+    assert list(meta_graph.meta_info_def.tags) == ["serve"]
+    found = dict(meta_graph.signature_def.items())
+    found.pop("__saved_model_init_op")
+    assert all(s.method_name == "tensorflow/serving/predict" for s in found.values())
+    return found
+
+
+def from_rest(body: str, signature) -> np.ndarray:
+    """TF Serving's reading of `{"instances": [...]}`: values of the one input, b64 as bytes."""
+    ((name, info),) = signature.inputs.items()
+
+    def value(instance):
+        if isinstance(instance, dict) and set(instance) == {"b64"}:
+            return base64.b64decode(instance["b64"])
+        return value(instance[name]) if isinstance(instance, dict) else instance
+
+    values = [value(instance) for instance in json.loads(body)["instances"]]
+    dtype = tf.dtypes.as_dtype(info.dtype)
+    return np.array(values, object if dtype == tf.string else dtype.as_numpy_dtype)
+
+
+def to_rest(answer: dict) -> str:
+    """TF Serving's row form: an object an image, which needs outputs of one batch size."""
+    (size,) = {len(value) for value in answer.values()}
+    return json.dumps({"predictions": [rows_of(answer, n) for n in range(size)]}, allow_nan=False)
+
+
+def rows_of(answer: dict, row: int) -> dict:
+    return {name: value[row] for name, value in answer.items()}
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_rest_request_becomes_the_signature_s_input(exports, images, named):
+    found = saved_signatures(exports["soft"].version)
+    instances = [{"b64": base64.b64encode(file).decode()} for file in images.files[:2]]
+    instances = [{"image_bytes": i} for i in instances] if named else instances
+    body = json.dumps({"instances": instances})
+    assert from_rest(body, found["serving_default"]).tolist() == images.files[:2]
+    frames = np.random.default_rng(0).integers(0, 256, [2, 4, 5, 3], np.uint8)
+    frames_json = [{"pixels": f} if named else f for f in frames.tolist()]
+    read = from_rest(json.dumps({"instances": frames_json}), found["pixels"])
+    assert read.dtype == np.uint8 and (read == frames).all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_answer_can_be_written_as_rest_rows(answers, kind):
+    for name, answer in answers[kind]["calls"].items():
+        if "error" not in answer:
+            predictions = json.loads(to_rest(answer))["predictions"]
+            assert [row["captions"] for row in predictions] == answer["captions"], name
+
+
+@pytest.mark.parametrize("unit", ["words", "characters"])
+def test_captions_are_those_the_vocabulary_writes(unit):
+    from sat_tf.vocabulary import END, UNK, Vocabulary
+
+    vocabulary = Vocabulary.from_captions(["a bb ccc ü"], 1, unit=unit)
+    ids = [vocabulary.encode("a bb ü"), [UNK], []]
+    longest = max(len(row) for row in ids) + 1
+    padded = [[*row, END, *[0] * (longest - len(row) - 1)] for row in ids]
+    lengths = tf.constant([[len(row) for row in ids]])
+    written = signatures.write_captions(tf.constant([padded]), lengths, vocabulary)
+    assert [text.decode() for text in written.numpy()[0]] == ["a bb ü", "<unk>", ""]
