@@ -69,8 +69,11 @@ def make_signatures(captioner: TrainedCaptioner, search: SearchConfig) -> list[S
     describe = _describer(captioner, search)
     size, resize = captioner.config.encoder.image_size, captioner.config.encoder.resize
 
-    def from_bytes(image_bytes: tf.Tensor) -> Outputs:
+    def every_beam(image_bytes: tf.Tensor) -> Outputs:
         return describe(*read_images(_batch(image_bytes, "image_bytes", 1), size, resize))
+
+    def serving_default(image_bytes: tf.Tensor) -> Outputs:
+        return _best(every_beam(image_bytes))
 
     def from_pixels(pixels: tf.Tensor) -> Outputs:
         pixels = _batch(pixels, "pixels", 4)
@@ -79,16 +82,16 @@ def make_signatures(captioner: TrainedCaptioner, search: SearchConfig) -> list[S
             pixels,
             fn_output_signature=tf.TensorSpec([size, size, 3], tf.float32),
         )
-        return describe(scaled, tf.ones_like(scaled[:, 0, 0, 0], tf.bool))
+        return _best(describe(scaled, tf.ones_like(scaled[:, 0, 0, 0], tf.bool)))
 
     files = tf.TensorSpec([None], tf.string, name="image_bytes")
     frames = tf.TensorSpec([None, None, None, 3], tf.uint8, name="pixels")
     signatures = [
-        Signature(SERVING_DEFAULT, lambda image_bytes: _best(from_bytes(image_bytes)), files),
-        Signature(PIXELS, lambda pixels: _best(from_pixels(pixels)), frames),
+        Signature(SERVING_DEFAULT, serving_default, files),
+        Signature(PIXELS, from_pixels, frames),
     ]
     if captioner.config.attention.kind != "none":
-        signatures.append(Signature(EVERY_BEAM, from_bytes, files))
+        signatures.append(Signature(EVERY_BEAM, every_beam, files))
     return signatures
 
 
@@ -176,6 +179,6 @@ def _best(outputs: Outputs) -> Outputs:
 def _batch(inputs: tf.Tensor, name: str, rank: int) -> tf.Tensor:
     """`inputs`, or an error that says what is wrong with the batch."""
     inputs = tf.ensure_shape(inputs, [None] * rank)
-    message = f"Received an empty batch as `{name}`: expected at least one image."
+    message = f"Received an empty batch as `{name}`: expected at least one image"
     with tf.control_dependencies([tf.debugging.assert_positive(tf.shape(inputs)[0], message)]):
         return tf.identity(inputs)

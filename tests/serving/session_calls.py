@@ -1,7 +1,7 @@
 """Calls exports as TF Serving does: through the C++ session, in a process without the project.
 
 Run as a script: `session_calls.py REQUESTS.json ANSWERS.json`. It imports TensorFlow and NumPy
-alone. Inputs are `{"bytes": [base64, ...]}` or `{"pixels": nested list}`.
+alone. Inputs are `{"bytes": [base64, ...]}` or `{"pixels": nested list}`, of the shape beside them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.protobuf import config_pb2
 from tensorflow.python.framework import op_def_registry
 
 
@@ -35,21 +36,24 @@ def call(session, meta_graph, request: dict):
     signature = meta_graph.signature_def[request["signature"]]
     (feed,) = (info.name for info in signature.inputs.values())
     names = request["outputs"] or list(signature.outputs)
+    # Unlike `session.run`, and like TF Serving, this leaves it to the graph to judge the feed.
+    options = config_pb2.CallableOptions(
+        feed=[feed], fetch=[signature.outputs[name].name for name in names]
+    )
+    function = session._make_callable_from_options(options)
     try:
-        outputs = session.run(
-            {name: signature.outputs[name].name for name in names}, {feed: _input(request)}
-        )
+        outputs = function(_input(request))
     except tf.errors.OpError as error:
         return {"error": type(error).__name__, "message": error.message}
-    return {name: _plain(value) for name, value in outputs.items()}
+    return {name: _plain(value) for name, value in zip(names, outputs, strict=True)}
 
 
 def _input(request: dict):
-    value = request["input"]
+    value, shape = request["input"], request["shape"]
     if "pixels" in value:
-        return np.array(value["pixels"], np.uint8)
+        return np.array(value["pixels"], np.uint8).reshape(shape)
     content = [base64.b64decode(text) for text in value["bytes"]]
-    return np.array(content, object).reshape(request.get("shape", [-1]))
+    return np.array(content, object).reshape(shape)
 
 
 def _plain(value: np.ndarray):

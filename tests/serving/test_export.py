@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickletools
 
+import numpy as np
 import pytest
 
 import sat_tf
@@ -142,16 +143,13 @@ def test_a_folder_that_is_no_run_is_an_error(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_network_of_keras_applications_is_exported_too(make_run, ask, tmp_path, images):
-    import base64
-
-    import numpy as np
-
+def test_a_network_of_keras_applications_is_exported_too(
+    make_run, make_request, ask, tmp_path, images
+):
     encoder = {"name": "mobilenet_v2", "image_size": 64, "resize": "squash"}
     captioner = sat_tf.load(make_run(tmp_path / "run", {"kind": "soft"}, encoder=encoder))
     version = export(captioner, tmp_path / "out")
-    content = [base64.b64encode(file).decode() for file in images.files[:2]]
-    call = {"signature": "serving_default", "input": {"bytes": content}, "outputs": []}
+    call = make_request("serving_default", images.files[:2])
     answer = ask({"made": (version, {"call": call})})["made"]["calls"]["call"]
     for row, file in enumerate(images.files[:2]):
         alone = captioner.captions([file])[0]

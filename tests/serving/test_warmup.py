@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-
 import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import prediction_log_pb2
@@ -19,20 +17,16 @@ def requests_of(version):
     return [log.predict_log.request for log in logs]
 
 
-def as_call(request) -> dict:
-    ((name, proto),) = request.inputs.items()
-    value = tf.make_ndarray(proto)
-    if name == "image_bytes":
-        value = {"bytes": [base64.b64encode(content).decode() for content in value]}
-    else:
-        value = {"pixels": value.tolist()}
-    signature = request.model_spec.signature_name
-    return {"signature": signature, "input": value, "outputs": list(request.output_filter)}
-
-
 @pytest.fixture(scope="module")
-def replayed(exports, ask):
+def replayed(exports, ask, make_request):
     """(request, answer) pairs of each kind of export."""
+
+    def as_call(request) -> dict:
+        ((name, proto),) = request.inputs.items()
+        value = tf.make_ndarray(proto)
+        value = list(value) if name == "image_bytes" else value
+        return make_request(request.model_spec.signature_name, value, request.output_filter)
+
     calls = {
         kind: {str(n): as_call(r) for n, r in enumerate(requests_of(made.version))}
         for kind, made in exports.items()

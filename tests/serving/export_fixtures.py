@@ -1,0 +1,202 @@
+"""Tiny runs, exported once, and what a process without the project answers with them."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import struct
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+import sat_tf
+from sat_tf import runs
+from sat_tf.config import CaptionerConfig, from_dict, to_dict
+from sat_tf.models.captioner import Captioner
+from sat_tf.vocabulary import Vocabulary
+from serving import export as export_module
+
+CAPTIONS = ["a red dog über two blue dots", "the naïve cat sat near a box of green tea"]
+KINDS = {
+    "soft": {"kind": "soft"},
+    "hard": {"kind": "hard"},
+    "argmax": {"kind": "hard", "inference": "argmax"},
+    "none": {"kind": "none"},
+}
+BATCHES = (1, 2, 7)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A run and its export."""
+
+    run_dir: Path
+    version: Path
+    captioner: runs.TrainedCaptioner
+
+
+def write_run(folder: Path, attention: dict, unit: str = "words", encoder: dict | None = None):
+    """The folder of a finished run whose random weights tell pictures apart."""
+    values = {
+        "encoder": encoder or {"name": "scenes_cnn", "image_size": 32},
+        "decoder": {"embedding_dim": 8, "attention_dim": 8, "hidden_dim": 16},
+        "attention": attention,
+        "search": {"beam": 3, "max_length": 6, "length_power": 0.7},
+    }
+    config = from_dict(CaptionerConfig, values)
+    vocabulary = Vocabulary.from_captions(CAPTIONS, min_count=1, unit=unit)
+    folder.mkdir(parents=True)
+    (folder / runs.CONFIG_FILE).write_text(json.dumps(to_dict(config)))
+    vocabulary.save(folder / runs.VOCABULARY_FILE)
+    keras.utils.set_random_seed(1)
+    model = Captioner(config, len(vocabulary), load_encoder_weights=False)
+    for variable in model.decoder.trainable_variables:
+        if len(variable.shape) == 2:
+            variable.assign(variable * 4.0)
+    runs.save_weights(model, folder / runs.WEIGHTS_FILE)
+    return folder
+
+
+def picture(number: int, height: int = 40, width: int = 52) -> Image.Image:
+    """Coarse noise, another picture for another number."""
+    pixels = np.random.default_rng(number).integers(0, 256, [5, 6, 3], np.uint8)
+    return Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC)
+
+
+def encode(image: Image.Image, kind: str = "JPEG", **options) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def good_images() -> dict[str, bytes]:
+    """Every format that is read."""
+    colour = picture(0)
+    deep = np.asarray(colour.convert("L")).astype(np.uint16) * 257
+    return {
+        "jpeg": encode(colour),
+        "jpeg_grey": encode(colour.convert("L")),
+        "jpeg_cmyk": encode(colour.convert("CMYK")),
+        "jpeg_progressive": encode(colour, progressive=True),
+        "png": encode(colour, "PNG"),
+        "png_palette": encode(colour.convert("P"), "PNG"),
+        "png_alpha": encode(colour.convert("RGBA"), "PNG"),
+        "png_16_bit": encode(Image.fromarray(deep), "PNG"),
+        "gif": encode(colour, "GIF"),
+        "gif_animated": encode(colour, "GIF", save_all=True, append_images=[picture(1)]),
+        "bmp": encode(colour, "BMP"),
+        "webp": encode(colour, "WEBP"),
+    }
+
+
+def bad_images() -> dict[str, bytes]:
+    """What has to be refused without harm to others."""
+    png = encode(picture(0), "PNG")
+    return {
+        "empty": b"",
+        "text": b"no image at all",
+        "cut": encode(picture(0))[:200],
+        "flipped": png[:60] + bytes(255 - byte for byte in png[60:]),
+        "huge": png[:16] + struct.pack(">II", 50000, 50000) + png[24:],
+        "tiff": encode(picture(0), "TIFF"),
+    }
+
+
+def request(signature: str, images: list[bytes] | np.ndarray, outputs=(), shape=None) -> dict:
+    """A call for `session_calls`."""
+    if isinstance(images, np.ndarray):
+        value, shape = {"pixels": images.tolist()}, shape or images.shape
+    else:
+        value = {"bytes": [base64.b64encode(content).decode() for content in images]}
+        shape = shape or [len(images)]
+    return {"signature": signature, "input": value, "shape": shape, "outputs": list(outputs)}
+
+
+def calls_of(kind: str) -> dict[str, dict]:
+    """Everything an export is asked."""
+    files = [encode(picture(n), "PNG") for n in range(max(BATCHES))]
+    frames = np.stack([np.asarray(picture(n)) for n in range(max(BATCHES))])
+    signatures = ["serving_default", "pixels", *(["every_beam"] if kind != "none" else [])]
+    calls = {
+        f"{name}_{size}": request(name, frames[:size] if name == "pixels" else files[:size])
+        for name in signatures
+        for size in BATCHES
+    }
+    mixed = [
+        content for pair in zip(files, bad_images().values(), strict=False) for content in pair
+    ]
+    calls["mixed"] = request("serving_default", mixed)
+    calls["formats"] = request("serving_default", list(good_images().values()))
+    calls["captions_only"] = request("serving_default", files[:2], ["captions"])
+    calls["all_bad"] = request("serving_default", list(bad_images().values()))
+    calls["no_images"] = request("serving_default", [])
+    calls["no_pixels"] = request("pixels", np.zeros([0, 8, 8, 3], np.uint8))
+    calls["two_axes"] = request("serving_default", files[:2], shape=[1, 2])
+    return calls
+
+
+@pytest.fixture(scope="session")
+def make_run():
+    """`write_run`, for tests that need their own."""
+    return write_run
+
+
+@pytest.fixture(scope="session")
+def make_request():
+    """`request`, for tests with calls of their own."""
+    return request
+
+
+@pytest.fixture(scope="session")
+def exports(tmp_path_factory) -> dict[str, Exported]:
+    """A run of each kind, exported; the one without attention writes characters."""
+    folder, found = tmp_path_factory.mktemp("exports"), {}
+    for kind, attention in KINDS.items():
+        unit = "characters" if kind == "none" else "words"
+        run_dir = write_run(folder / kind, attention, unit)
+        captioner = sat_tf.load(run_dir)
+        version = export_module.export(captioner, folder / "out" / kind)
+        found[kind] = Exported(run_dir, version, captioner)
+    return found
+
+
+@pytest.fixture(scope="session")
+def ask(tmp_path_factory):
+    """Runs `session_calls` once: `{name: (folder, calls)} -> answers`."""
+
+    def ask(exports: dict[str, tuple[Path, dict]]) -> dict:
+        folder = tmp_path_factory.mktemp("calls")
+        asked = {k: {"folder": str(path), "calls": calls} for k, (path, calls) in exports.items()}
+        (folder / "requests.json").write_text(json.dumps(asked))
+        script = Path(__file__).with_name("session_calls.py")
+        environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": ""}
+        command = [sys.executable, script, "requests.json", "answers.json"]
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return json.loads((folder / "answers.json").read_text())
+
+    return ask
+
+
+@pytest.fixture(scope="session")
+def answers(exports, ask) -> dict:
+    """What a process without the project answers to `calls_of`, by kind."""
+    return ask({kind: (made.version, calls_of(kind)) for kind, made in exports.items()})
+
+
+@pytest.fixture(scope="session")
+def images():
+    """The pictures and files that `calls_of` sends."""
+    files = [encode(picture(n), "PNG") for n in range(max(BATCHES))]
+    return SimpleNamespace(files=files, good=good_images(), bad=bad_images())
