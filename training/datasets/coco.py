@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sat_tf.files import write_atomically
 from training.datasets.base import DataError, Example, Split, StoredImage, canonical_split
-from training.pages import write_atomically
 
 BUILDER = "coco_captions/2014"
 PARTS = {"train": ("train", "restval"), "dev": ("val",), "test": ("test",)}
