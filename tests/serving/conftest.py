@@ -10,3 +10,10 @@ from tests.serving.export_fixtures import (  # noqa: F401  (fixtures are found b
     make_request,
     make_run,
 )
+from tests.serving.server_fixtures import (  # noqa: F401
+    caller,
+    eventually,
+    exported,
+    place,
+    serving,
+)

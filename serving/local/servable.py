@@ -1,0 +1,223 @@
+"""One version of a model, loaded into a session of its own and asked through its signatures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import tensor_pb2, types_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
+from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
+
+from serving.local import statuses
+
+GRAPH_FILE = "saved_model.pb"
+WARM_UP_FILE = Path("assets.extra") / "tf_serving_warmup_requests"
+DEFAULT_SIGNATURE = "serving_default"
+
+_METHODS = tuple(f"tensorflow/serving/{name}" for name in ("predict", "classify", "regress"))
+_MOST_MILLISECONDS = 2**31 - 1
+_BYTES_PER_STRING = 24  # what the runtime keeps of a string beside its characters
+_NO_VALUES = (types_pb2.DT_INVALID, types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request may ask for.
+
+    Attributes:
+        rows: Images in a request, as `max_batch_size` is for the real server.
+        bytes: Memory that an input may take; a few bytes can claim to be a huge tensor.
+    """
+
+    rows: int = 32
+    bytes: int = 64 * 2**20
+
+
+class Servable:
+    """A SavedModel in a session of its own, warmed up.
+
+    Args:
+        path: The version's folder.
+        limits: What one request may ask for.
+
+    Raises:
+        Exception: The folder is no SavedModel with the tag `serve`, or a warm-up request
+            fails; TensorFlow raises several types.
+    """
+
+    def __init__(self, path: Path, limits: Limits) -> None:
+        self._limits = limits
+        config = tf.compat.v1.ConfigProto()
+        config.gpu_options.allow_growth = True
+        self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
+        try:
+            loaded = tf.compat.v1.saved_model.load(self._session, ["serve"], str(path))
+            self.signatures = dict(loaded.signature_def)
+            inputs = [i for s in self.signatures.values() for i in s.inputs.values()]
+            self._reader = _TensorReader(self._session, {i.dtype for i in inputs})
+            self._session.graph.finalize()
+            self._warm_up(path / WARM_UP_FILE)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Give back the memory; no call may be running."""
+        self._session.close()
+
+    def predict(
+        self, request: predict_pb2.PredictRequest, seconds: float | None = None
+    ) -> predict_pb2.PredictResponse:
+        """Run a signature.
+
+        Args:
+            request: `model_spec` says which signature; its name and version are not looked at.
+            seconds: Time left; None is unlimited.
+
+        Returns:
+            The outputs asked for, or all of them; of `model_spec` the signature is filled in.
+
+        Raises:
+            StatusError: The request does not fit the model.
+            tf.errors.OpError: The runtime's own errors, a passed deadline among them.
+        """
+        name = request.model_spec.signature_name or DEFAULT_SIGNATURE
+        signature = self._signature(name)
+        feeds = self._read_inputs(signature, request.inputs)
+        aliases = _chosen_outputs(signature, request.output_filter)
+        outputs = self._run([signature.outputs[alias].name for alias in aliases], feeds, seconds)
+        response = predict_pb2.PredictResponse()
+        response.model_spec.signature_name = name
+        for alias, value in zip(aliases, outputs, strict=True):
+            # Named, as the type of an array of no strings cannot be guessed.
+            proto = tf.make_tensor_proto(value, signature.outputs[alias].dtype)
+            response.outputs[alias].CopyFrom(proto)
+        return response
+
+    def _signature(self, name: str) -> meta_graph_pb2.SignatureDef:
+        signature = self.signatures.get(name)
+        if signature is None:
+            raise statuses.signature_not_found(name)
+        if signature.method_name not in _METHODS:
+            raise statuses.StatusError(
+                grpc.StatusCode.INTERNAL,
+                "Expected prediction signature method_name to be one of "
+                f"{{{', '.join(_METHODS)}}}. Was: {signature.method_name}",
+            )
+        return signature
+
+    def _read_inputs(self, signature, inputs) -> dict[str, np.ndarray]:
+        """The tensors sent, by the names they have in the graph."""
+        aliases = sorted(inputs)
+        _check_names(signature, aliases)
+        feeds = {}
+        for index, alias in enumerate(aliases):
+            proto, expected = inputs[alias], signature.inputs[alias]
+            _check_dtype(alias, index, expected.dtype, proto.dtype)
+            if _claimed_bytes(proto) > self._limits.bytes:
+                raise statuses.unreadable_tensor(alias)
+            try:
+                value = self._reader.read(proto)
+            except tf.errors.InvalidArgumentError:
+                raise statuses.unreadable_tensor(alias) from None
+            if value.ndim and len(value) > self._limits.rows:
+                raise statuses.too_many_rows(len(value), self._limits.rows)
+            feeds[expected.name] = value
+        return feeds
+
+    def _run(self, fetches: list[str], feeds: dict[str, np.ndarray], seconds: float | None):
+        options = None
+        if seconds is not None:
+            milliseconds = min(max(int(seconds * 1000), 1), _MOST_MILLISECONDS)
+            options = tf.compat.v1.RunOptions(timeout_in_ms=milliseconds)
+        try:
+            return self._session.run(fetches, feeds, options=options)
+        except (TypeError, ValueError) as error:  # shapes are compared before the runtime sees them
+            raise statuses.invalid(str(error)) from error
+
+    def _warm_up(self, path: Path) -> None:
+        """Replay the requests that come with the model, as the first of a kind is slow."""
+        if not path.is_file():
+            return
+        for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
+            log = prediction_log_pb2.PredictionLog.FromString(record)
+            if log.WhichOneof("log_type") != "predict_log":
+                raise statuses.StatusError(
+                    grpc.StatusCode.UNIMPLEMENTED,
+                    f"Unsupported log_type for warmup: {log.WhichOneof('log_type')}",
+                )
+            self.predict(log.predict_log.request)
+
+
+class _TensorReader:
+    """Reads tensors by the runtime's own code, so that what it takes the real server takes.
+
+    Inside the session, as every tensor that eager operations fail to read costs memory for good.
+
+    Args:
+        session: Where to read; its graph is added to.
+        dtypes: What may be read.
+    """
+
+    def __init__(self, session: tf.compat.v1.Session, dtypes: Iterable[int]) -> None:
+        self._session, self._parsed = session, {}
+        with session.graph.as_default(), tf.device("/CPU:0"):
+            self._content = tf.compat.v1.placeholder(tf.string, [])
+            for dtype in dtypes:
+                self._parsed[dtype] = tf.io.parse_tensor(self._content, dtype)
+
+    def read(self, proto: tensor_pb2.TensorProto) -> np.ndarray:
+        """The tensor's values; TensorFlow's own error where there is none."""
+        feeds = {self._content: proto.SerializeToString()}
+        value = self._session.run(self._parsed[proto.dtype], feeds)
+        # A single string comes as bytes, of which NumPy would drop trailing zeros.
+        return np.asarray(value, dtype=object if proto.dtype == types_pb2.DT_STRING else None)
+
+
+def _check_names(signature: meta_graph_pb2.SignatureDef, inputs: Sequence[str]) -> None:
+    if len(inputs) != len(signature.inputs):
+        raise statuses.wrong_inputs(inputs, signature.inputs)
+    for alias in inputs:
+        if alias not in signature.inputs:
+            raise statuses.unknown_input(alias, signature.inputs)
+
+
+def _check_dtype(alias: str, index: int, expected: int, sent: int) -> None:
+    if sent == expected:
+        return
+    if sent in _NO_VALUES or sent not in types_pb2.DataType.values():
+        raise statuses.unreadable_tensor(alias)
+    raise statuses.invalid(
+        f"Expects arg[{index}] to be {_type_name(expected)} but {_type_name(sent)} is provided"
+    )
+
+
+def _claimed_bytes(proto: tensor_pb2.TensorProto) -> int:
+    """Memory that the tensor takes once it is read: a last value stands for all that follow."""
+    count = math.prod(max(dim.size, 0) for dim in proto.tensor_shape.dim)
+    if proto.dtype != types_pb2.DT_STRING:
+        return count * tf.as_dtype(proto.dtype).size
+    repeated = max(count - len(proto.string_val), 0)
+    longest = len(proto.string_val[-1]) if proto.string_val else 0
+    return count * _BYTES_PER_STRING + repeated * longest
+
+
+def _chosen_outputs(signature, output_filter) -> list[str]:
+    chosen: list[str] = []
+    for alias in output_filter:
+        if alias not in signature.outputs:
+            raise statuses.unknown_output(alias, signature.outputs)
+        if alias in chosen:
+            raise statuses.invalid(f"duplicate output tensor alias: {alias}")
+        chosen.append(alias)
+    return chosen or sorted(signature.outputs)
+
+
+def _type_name(dtype: int) -> str:
+    return types_pb2.DataType.Name(dtype).removeprefix("DT_").lower()

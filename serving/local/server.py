@@ -1,0 +1,117 @@
+"""The local server as an object: the services, the health check and the model behind them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from concurrent import futures
+from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from serving.local.servable import Limits, Servable
+from serving.local.services import MODEL_SERVICE, PREDICTION_SERVICE, Services
+from serving.local.versions import Versions
+
+_LOG = logging.getLogger(__name__)
+_THREADS = 32  # calls that run at once; more wait for their turn
+
+
+class LocalServer:
+    """A server in this process, loaded and listening once it is constructed.
+
+    Args:
+        export_dir: Holds the version folders.
+        model: The name callers ask for.
+        host: Address to listen on.
+        port: 0 takes a free one; `address` says which.
+        labels: Versions by label.
+        limits: What one request may ask for.
+        poll_seconds: How often to look for new versions.
+
+    Raises:
+        ValueError: The folder has no version that can be served.
+        OSError: The folder cannot be read or the port cannot be had.
+    """
+
+    def __init__(
+        self,
+        export_dir: Path | str,
+        model: str = "captioner",
+        host: str = "127.0.0.1",
+        port: int = 8500,
+        labels: Mapping[str, int] | None = None,
+        limits: Limits | None = None,
+        poll_seconds: float = 1.0,
+    ) -> None:
+        limits = limits or Limits()
+        folder = Path(export_dir)
+        self.versions = Versions(folder, model, lambda path: Servable(path, limits), labels)
+        self.versions.refresh()
+        try:
+            if not self.versions.available():
+                raise ValueError(_nothing_to_serve(folder, self.versions))
+            self._health = health.HealthServicer()
+            self._server = self._make_server(limits)
+            self.port = _bind(self._server, host, port)
+        except BaseException:
+            self.versions.close()
+            raise
+        self.address = _join(host, self.port)
+        self._server.start()
+        self.versions.watch(poll_seconds)
+        _LOG.info("%s is served on %s", model, self.address)
+
+    def stop(self, grace_seconds: float = 30.0) -> None:
+        """Refuse new calls, finish those in flight, unload.
+
+        Args:
+            grace_seconds: After this time calls in flight are ended too.
+        """
+        self._health.enter_graceful_shutdown()
+        self._server.stop(grace_seconds).wait()
+        self.versions.close()
+
+    def __enter__(self) -> LocalServer:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.stop()
+
+    def _make_server(self, limits: Limits) -> grpc.Server:
+        options = [
+            ("grpc.max_receive_message_length", limits.bytes),
+            # Without it two servers can share a port, and callers meet either.
+            ("grpc.so_reuseport", 0),
+        ]
+        pool = futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="call")
+        server = grpc.server(pool, options=options)
+        server.add_generic_rpc_handlers(Services(self.versions).handlers())
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        for name in (PREDICTION_SERVICE, MODEL_SERVICE):
+            self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        return server
+
+
+def _bind(server: grpc.Server, host: str, port: int) -> int:
+    address = _join(host, port)
+    try:
+        return server.add_insecure_port(address)
+    except RuntimeError as error:
+        raise OSError(f"Cannot listen on {address}: is another server there?") from error
+
+
+def _join(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _nothing_to_serve(folder: Path, versions: Versions) -> str:
+    failed = versions.failures()
+    if failed:
+        number, message = max(failed.items())
+        return f"No version in {folder} can be served. Version {number}: {message}"
+    return (
+        "Received an invalid value for argument `export_dir`: expected a folder that holds "
+        f"version folders (1, 2, ...) with a saved_model.pb each, got {str(folder)!r}."
+    )

@@ -1,0 +1,109 @@
+"""What a call is answered when it is not answered: TF Serving's statuses, in its own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import grpc
+import tensorflow as tf
+
+# TF Serving's limit. gRPC sends a status as headers, which are limited to a few kilobytes.
+_MOST_BYTES = 1024
+_PYTHONS_HEADING = "Graph execution error:\n\n"  # in front of the runtime's own words
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+
+class StatusError(Exception):
+    """A call, or the load of a version, that ends with a status other than OK.
+
+    Args:
+        code: gRPC's code.
+        message: What the caller reads.
+    """
+
+    def __init__(self, code: grpc.StatusCode, message: str) -> None:
+        super().__init__(message)
+        self.code, self.message = code, message
+
+
+def invalid(message: str) -> StatusError:
+    """The request is wrong, whatever the server's state."""
+    return StatusError(grpc.StatusCode.INVALID_ARGUMENT, message)
+
+
+def missing_spec() -> StatusError:
+    """A request without `model_spec`."""
+    return invalid("Missing ModelSpec")
+
+
+def servable_not_found(model: str, version: int | None) -> StatusError:
+    """No such model or version is served; None stands for the latest version."""
+    wanted = f"Latest({model})" if version is None else f"Specific({model}, {version})"
+    return StatusError(grpc.StatusCode.NOT_FOUND, f"Servable not found for request: {wanted}")
+
+
+def signature_not_found(name: str) -> StatusError:
+    """The model has no such signature."""
+    return StatusError(
+        grpc.StatusCode.FAILED_PRECONDITION, f'Serving signature key "{name}" not found.'
+    )
+
+
+def wrong_inputs(sent: Iterable[str], expected: Iterable[str]) -> StatusError:
+    """The names of the inputs sent are not those of the signature."""
+    sent, expected = set(sent), set(expected)
+    return invalid(
+        f"input size does not match signature: {len(sent)}!={len(expected)} "
+        f"len({_listed(sent)}) != len({_listed(expected)}). "
+        f"Sent extra: {_listed(sent - expected)}. "
+        f"Missing but required: {_listed(expected - sent)}."
+    )
+
+
+def unknown_input(alias: str, expected: Iterable[str]) -> StatusError:
+    """As many inputs as the signature has, but one of another name."""
+    return invalid(
+        f"input tensor alias not found in signature: {alias}. "
+        f"Inputs expected to be in the set {_listed(expected)}."
+    )
+
+
+def unreadable_tensor(alias: str) -> StatusError:
+    """The message sent for an input is no tensor, or would be too large a one."""
+    return invalid(f"tensor parsing error: {alias}")
+
+
+def too_many_rows(rows: int, most: int) -> StatusError:
+    """A request of more images than are answered at once."""
+    return invalid(f"Task size {rows} is larger than maximum input batch size {most}")
+
+
+def unknown_output(alias: str, expected: Iterable[str]) -> StatusError:
+    """The output filter names something that is no output."""
+    return invalid(
+        f"output tensor alias not found in signature: {alias} "
+        f"Outputs expected to be in the set {_listed(expected)}."
+    )
+
+
+def of_exception(error: Exception) -> StatusError:
+    """The status of an exception: the runtime's own where it raised one, else INTERNAL."""
+    if isinstance(error, StatusError):
+        return error
+    if isinstance(error, tf.errors.OpError):
+        code = _CODES.get(error.error_code, grpc.StatusCode.UNKNOWN)
+        message = (error.message or type(error).__name__).removeprefix(_PYTHONS_HEADING)
+        return StatusError(code, message)
+    return StatusError(grpc.StatusCode.INTERNAL, f"{type(error).__name__}: {error}")
+
+
+def cut(message: str) -> str:
+    """The message as it is sent: at most 1,024 bytes of it, and a note where it was cut."""
+    content = message.encode("utf-8", "replace")
+    if len(content) <= _MOST_BYTES:
+        return message
+    return content[:_MOST_BYTES].decode("utf-8", "ignore") + "...TRUNCATED"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return "{" + ",".join(sorted(names)) + "}"

@@ -1,0 +1,246 @@
+"""The versions of one model: found in its folder, loaded, handed to calls, drained, unloaded."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+from tensorflow_serving.apis import get_model_status_pb2, model_pb2
+
+from serving.local import statuses
+from serving.local.servable import GRAPH_FILE, Servable
+
+_LOG = logging.getLogger(__name__)
+_MOST_VERSION = 2**63 - 1  # the protocol's versions are int64
+
+State = get_model_status_pb2.ModelVersionStatus.State
+
+
+@dataclass
+class _Version:
+    """A version that was found: what became of it, and how many calls it is answering."""
+
+    number: int
+    state: int = State.LOADING
+    servable: Servable | None = None
+    error: statuses.StatusError | None = None
+    calls: int = 0
+    files: frozenset = frozenset()
+
+
+class Versions:
+    """All versions of a model.
+
+    Served are the newest version that loads and those that have a label. A version that is no
+    longer wanted takes no new calls and is unloaded after its last one; the newest is loaded
+    before an older one goes.
+
+    Args:
+        folder: Holds a folder for each version, named by its number.
+        model: The name under which callers ask for it.
+        load: Loads one version from its folder, ready to answer.
+        labels: Versions by label.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        model: str,
+        load: Callable[[Path], Servable],
+        labels: Mapping[str, int] | None = None,
+    ) -> None:
+        self.model = model
+        self._folder, self._load, self._labels = folder, load, dict(labels or {})
+        self._versions: dict[int, _Version] = {}
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._watcher: threading.Thread | None = None
+
+    def available(self) -> list[int]:
+        """The versions that are served, oldest first."""
+        with self._lock:
+            return self._available()
+
+    def failures(self) -> dict[int, str]:
+        """The versions that do not load, and why."""
+        with self._lock:
+            return {n: v.error.message for n, v in self._versions.items() if v.error}
+
+    def refresh(self) -> None:
+        """Look at the folder once: load what is new, then let go of what is no longer wanted."""
+        found = find_versions(self._folder)
+        wanted = {number for number in self._labels.values() if number in found}
+        for number in sorted(wanted):
+            self._is_loaded(number, found[number])
+        newest = (n for n in sorted(found, reverse=True) if self._is_loaded(n, found[n]))
+        latest = next(newest, None)
+        with self._lock:
+            available = self._available()
+            kept = wanted | {latest if latest is not None else max(available, default=0)}
+            dropped = [self._versions[number] for number in available if number not in kept]
+            for version in dropped:
+                version.state = State.UNLOADING
+        for version in dropped:
+            _LOG.info("Version %d of %s takes no new calls", version.number, self.model)
+            self._unload_if_idle(version)
+
+    def watch(self, seconds: float) -> None:
+        """Go on looking at the folder, in a thread of its own, until `close`."""
+
+        def look() -> None:
+            while not self._stopped.wait(seconds):
+                try:
+                    self.refresh()
+                except Exception:  # a folder that cannot be read now may be readable later
+                    _LOG.exception("Looking for versions in %s failed", self._folder)
+
+        self._watcher = threading.Thread(target=look, name="versions", daemon=True)
+        self._watcher.start()
+
+    def close(self) -> None:
+        """Unload everything; a version in use goes when its last call ends."""
+        self._stopped.set()
+        if self._watcher:
+            self._watcher.join()
+        with self._lock:
+            dropped = [self._versions[number] for number in self._available()]
+            for version in dropped:
+                version.state = State.UNLOADING
+        for version in dropped:
+            self._unload_if_idle(version)
+
+    @contextlib.contextmanager
+    def use(self, spec: model_pb2.ModelSpec) -> Iterator[tuple[int, Servable]]:
+        """The version that a request asks for, kept loaded inside the `with`.
+
+        Args:
+            spec: Model, and version or label; the latest version without either.
+
+        Raises:
+            StatusError: There is no such model, version or label.
+        """
+        wanted = self._resolve(spec)
+        with self._lock:
+            number = max(self._available(), default=None) if wanted is None else wanted
+            version = self._versions.get(number)
+            if version is None or version.state != State.AVAILABLE:
+                raise statuses.servable_not_found(spec.name, wanted)
+            version.calls += 1
+        try:
+            yield version.number, version.servable
+        finally:
+            with self._lock:
+                version.calls -= 1
+            self._unload_if_idle(version)
+
+    def states(self, spec: model_pb2.ModelSpec) -> list[get_model_status_pb2.ModelVersionStatus]:
+        """What became of a version, or of all that were ever found, newest first.
+
+        Raises:
+            StatusError: There is no such model or version.
+        """
+        number = self._labelled(spec) if spec.version_label else spec.version.value
+        with self._lock:
+            found = dict(self._versions) if spec.name == self.model else {}
+            if spec.WhichOneof("version_choice"):
+                found = {number: found[number]} if number in found else {}
+                missing = f"Could not find version {number} of model {spec.name}"
+            else:
+                missing = f"Could not find any versions of model {spec.name}"
+            if not found:
+                raise statuses.StatusError(grpc.StatusCode.NOT_FOUND, missing)
+            return [_state_message(found[n]) for n in sorted(found, reverse=True)]
+
+    def _resolve(self, spec: model_pb2.ModelSpec) -> int | None:
+        """The version asked for by number or label; None for the latest."""
+        if not spec.name:
+            raise statuses.invalid("ModelSpec has no name specified.")
+        choice = spec.WhichOneof("version_choice")
+        if choice == "version_label":
+            return self._labelled(spec)
+        if spec.name != self.model:
+            raise statuses.servable_not_found(spec.name, spec.version.value if choice else None)
+        return spec.version.value if choice else None
+
+    def _labelled(self, spec: model_pb2.ModelSpec) -> int:
+        label = spec.version_label
+        if spec.name != self.model or label not in self._labels:
+            raise statuses.invalid(f"Unrecognized servable version label: {label}")
+        return self._labels[label]
+
+    def _available(self) -> list[int]:
+        return sorted(n for n, v in self._versions.items() if v.state == State.AVAILABLE)
+
+    def _is_loaded(self, number: int, path: Path) -> bool:
+        """Whether the version can be asked, after loading it where that was not done yet."""
+        known = self._versions.get(number)
+        if known and known.state == State.AVAILABLE:
+            return True
+        files = _describe_files(path)
+        if known and known.error and known.files == files:
+            return False  # it failed, and nothing has changed since
+        version = _Version(number, files=files)
+        with self._lock:
+            self._versions[number] = version
+        try:
+            servable = self._load(path)
+        except Exception as error:  # whatever is wrong with it, the others go on
+            _LOG.error("Version %d of %s does not load: %s", number, self.model, error)
+            with self._lock:
+                version.state, version.error = State.END, statuses.of_exception(error)
+            return False
+        with self._lock:
+            version.servable, version.state = servable, State.AVAILABLE
+        _LOG.info("Version %d of %s is served", number, self.model)
+        return True
+
+    def _unload_if_idle(self, version: _Version) -> None:
+        with self._lock:
+            if version.state != State.UNLOADING or version.calls:
+                return
+            version.state, servable, version.servable = State.END, version.servable, None
+        servable.close()
+        _LOG.info("Version %d of %s is unloaded", version.number, self.model)
+
+
+def find_versions(folder: Path) -> dict[int, Path]:
+    """The folders named by a number that hold a SavedModel's graph.
+
+    A folder of another name, or one that is still being copied and has no graph yet, is
+    passed over.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    found = {}
+    for path in sorted(folder.iterdir()):
+        name = path.name
+        numbered = name.isascii() and name.isdigit() and len(name) < 20
+        if numbered and int(name) <= _MOST_VERSION and (path / GRAPH_FILE).is_file():
+            found[int(name)] = path
+    return found
+
+
+def _describe_files(folder: Path) -> frozenset:
+    """Names, sizes and times of a version's files: equal when nothing was changed."""
+    described = set()
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):  # gone since it was listed
+            found = path.stat()
+            described.add((path, found.st_size, found.st_mtime_ns))
+    return frozenset(described)
+
+
+def _state_message(version: _Version) -> get_model_status_pb2.ModelVersionStatus:
+    message = get_model_status_pb2.ModelVersionStatus(version=version.number, state=version.state)
+    # Set in any case: the real server always sends a status, OK where nothing is wrong.
+    message.status.SetInParent()
+    if version.error:
+        message.status.error_code = version.error.code.value[0]
+        message.status.error_message = statuses.cut(version.error.message)
+    return message

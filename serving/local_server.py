@@ -1,0 +1,137 @@
+"""Serve an export on this machine without Docker: `python -m serving.local_server EXPORT_DIR`.
+
+A stand-in for TF Serving in development and tests: the same gRPC services and statuses, over
+TensorFlow's session. Batching of several callers' requests, TLS, metrics and REST are TF
+Serving's alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+_MOST_MB = 2047
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Serve an export as TF Serving would, for development and tests."""
+
+    export_dir: tyro.conf.Positional[Path]
+    """Holds the version folders: EXPORT_DIR/1, EXPORT_DIR/2, ..."""
+    port: int = 8500
+    """0 takes a free one."""
+    host: str = "127.0.0.1"
+    """0.0.0.0 lets other machines in; there is no TLS."""
+    model: str = "captioner"
+    """The name callers ask for."""
+    label: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """A name for a version, which is then served beside the newest: --label stable=3."""
+    max_request_mb: int = 64
+    """Larger requests are refused."""
+    max_batch_size: int = 32
+    """Images in a request, as in TF Serving's batching.config."""
+    poll_seconds: float = 1.0
+    """How often to look for new versions."""
+    grace_seconds: float = 30.0
+    """Time that calls in flight have once the server is told to stop."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    arguments = tyro.cli(Arguments, args=argv, prog="python -m serving.local_server")
+    try:
+        return run(arguments)
+    except (ValueError, OSError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 2
+
+
+def run(arguments: Arguments) -> int:
+    """Serve until SIGTERM or SIGINT; a second one ends the calls in flight too."""
+    labels = parse_labels(arguments.label)
+    _check(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    # TensorFlow takes seconds to load: a wrong flag is answered before.
+    import tensorflow as tf
+
+    from serving.local.servable import Limits
+    from serving.local.server import LocalServer
+
+    tf.get_logger().setLevel(logging.ERROR)  # the session's loader calls itself deprecated
+    told = _told_to_stop()
+    server = LocalServer(
+        arguments.export_dir,
+        model=arguments.model,
+        host=arguments.host,
+        port=arguments.port,
+        labels=labels,
+        limits=Limits(arguments.max_batch_size, arguments.max_request_mb * 2**20),
+        poll_seconds=arguments.poll_seconds,
+    )
+    print(f"Serving {arguments.model} on {server.address}", flush=True)
+    told.wait()
+    server.stop(arguments.grace_seconds)
+    return 0
+
+
+def parse_labels(labels: Sequence[str]) -> dict[str, int]:
+    """Versions by label, from `NAME=VERSION`.
+
+    Raises:
+        ValueError: One is not of this form, or a name comes twice.
+    """
+    versions: dict[str, int] = {}
+    for label in labels:
+        name, _, version = label.partition("=")
+        if not name or not version.isdecimal() or name in versions:
+            raise ValueError(
+                "Received an invalid value for argument `label`: expected NAME=VERSION, each "
+                f"name once, got {label!r}."
+            )
+        versions[name] = int(version)
+    return versions
+
+
+def _check(arguments: Arguments) -> None:
+    for name in ("max_request_mb", "max_batch_size", "poll_seconds"):
+        value = getattr(arguments, name)
+        if value <= 0:
+            raise ValueError(
+                f"Received an invalid value for argument `{name}`: expected a positive number, "
+                f"got {value}."
+            )
+    if arguments.max_request_mb > _MOST_MB:
+        raise ValueError(
+            "Received an invalid value for argument `max_request_mb`: expected at most "
+            f"{_MOST_MB}, which is gRPC's limit, got {arguments.max_request_mb}."
+        )
+    if not 0 <= arguments.port <= 65535:
+        raise ValueError(
+            "Received an invalid value for argument `port`: expected 0 to 65535, got "
+            f"{arguments.port}."
+        )
+
+
+def _told_to_stop() -> threading.Event:
+    """An event that the first SIGTERM or SIGINT sets; the second ends the process at once."""
+    told = threading.Event()
+
+    def stop(number: int, _) -> None:
+        told.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    return told
+
+
+if __name__ == "__main__":
+    sys.exit(main())

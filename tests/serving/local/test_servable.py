@@ -1,0 +1,124 @@
+"""One loaded version: its warm-up, tensors that claim to be huge, its own memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.framework import tensor_pb2, types_pb2
+from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
+
+from serving.local.servable import Limits, Servable
+from serving.local.statuses import StatusError
+from tests.serving.toys import caption_of, predict_request, write_warm_up
+
+
+@pytest.fixture(scope="module")
+def servable(exported):
+    found = Servable(exported / "1", Limits(rows=4, bytes=10_000))
+    yield found
+    found.close()
+
+
+def predict_tensor(servable, tensor: tensor_pb2.TensorProto):
+    request = predict_request()
+    request.inputs["image_bytes"].CopyFrom(tensor)
+    return servable.predict(request)
+
+
+def strings(*values: bytes, count: int) -> tensor_pb2.TensorProto:
+    tensor = tensor_pb2.TensorProto(dtype=types_pb2.DT_STRING, string_val=values)
+    tensor.tensor_shape.dim.add(size=count)
+    return tensor
+
+
+def test_warm_up_is_replayed(place, monkeypatch):
+    folder = place(1)
+    write_warm_up(folder / "1", predict_request(b"ok"), predict_request(b"", outputs=("valid",)))
+    replayed = []
+    real = Servable.predict
+    monkeypatch.setattr(
+        Servable, "predict", lambda self, request: replayed.append(real(self, request))
+    )
+    Servable(folder / "1", Limits()).close()
+    assert len(replayed) == 2 and set(replayed[1].outputs) == {"valid"}
+
+
+def test_a_failing_warm_up_fails_the_load(place):
+    folder = place(1)
+    write_warm_up(folder / "1", predict_request(b"explode"))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="assertion failed"):
+        Servable(folder / "1", Limits())
+
+
+def test_a_warm_up_that_is_no_prediction_fails_the_load(place):
+    folder = place(1)
+    write_warm_up(folder / "1")
+    log = prediction_log_pb2.PredictionLog()
+    log.classify_log.SetInParent()
+    with tf.io.TFRecordWriter(str(folder / "1/assets.extra/tf_serving_warmup_requests")) as out:
+        out.write(log.SerializeToString())
+    with pytest.raises(StatusError, match="Unsupported log_type for warmup: classify_log"):
+        Servable(folder / "1", Limits())
+
+
+def test_a_last_string_stands_for_those_that_follow(servable):
+    response = predict_tensor(servable, strings(b"no", b"ok", count=3))
+    assert tf.make_ndarray(response.outputs["valid"]).tolist() == [False, True, True]
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        strings(b"", count=2**40),
+        strings(b"x" * 4000, count=4),
+        strings(count=2**62),
+        tensor_pb2.TensorProto(dtype=types_pb2.DT_VARIANT),
+        tensor_pb2.TensorProto(dtype=types_pb2.DT_RESOURCE),
+        tensor_pb2.TensorProto(),
+        tensor_pb2.TensorProto(dtype=77),
+    ],
+)
+def test_a_tensor_that_cannot_be_held_is_no_tensor(servable, tensor):
+    with pytest.raises(StatusError, match="tensor parsing error: image_bytes"):
+        predict_tensor(servable, tensor)
+
+
+def numbers(count: int) -> predict_pb2.PredictRequest:
+    """A request whose single number stands for `count` small pictures."""
+    request = predict_pb2.PredictRequest()
+    request.model_spec.signature_name = "brightness"
+    request.inputs["pixels"].CopyFrom(tf.make_tensor_proto(np.full([1, 2, 2], 7, np.float32)))
+    request.inputs["pixels"].ClearField("tensor_content")
+    request.inputs["pixels"].float_val.append(7.0)
+    request.inputs["pixels"].tensor_shape.dim[0].size = count
+    return request
+
+
+def test_numbers_that_claim_to_be_many_are_no_tensor(servable):
+    response = servable.predict(numbers(3))
+    assert tf.make_ndarray(response.outputs["brightness"]).tolist() == [7.0] * 3
+    with pytest.raises(StatusError, match="tensor parsing error: pixels"):
+        servable.predict(numbers(10**9))
+
+
+def test_a_single_string_keeps_its_zeros(servable):
+    with pytest.raises(StatusError, match=r"shape \(\)"):
+        predict_tensor(servable, tf.make_tensor_proto(b"ok\0"))
+
+
+def test_more_images_than_allowed_are_refused(servable):
+    assert caption_of(servable.predict(predict_request(*[b"ok"] * 4))) == "a cat 1"
+    with pytest.raises(StatusError, match="Task size 5 is larger than .* 4"):
+        servable.predict(predict_request(*[b"ok"] * 5))
+
+
+def test_time_runs_out(servable):
+    with pytest.raises(tf.errors.DeadlineExceededError):
+        servable.predict(predict_request(b"sleep:5000"), 0.2)
+    assert caption_of(servable.predict(predict_request(b"ok"), 20.0)) == "a cat 1"
+
+
+def test_a_folder_that_is_no_model_is_an_error(tmp_path):
+    with pytest.raises(OSError, match="SavedModel file does not exist"):
+        Servable(tmp_path, Limits())

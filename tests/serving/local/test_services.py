@@ -1,0 +1,284 @@
+"""What calls are answered, over real gRPC, in TF Serving's own words."""
+
+from __future__ import annotations
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    inference_pb2,
+    model_management_pb2,
+    predict_pb2,
+    regression_pb2,
+)
+
+from tests.serving.toys import GRID, T, predict_request
+
+INVALID = grpc.StatusCode.INVALID_ARGUMENT
+NOT_FOUND = grpc.StatusCode.NOT_FOUND
+OUTPUTS = "{attention,beta,captions,lengths,scores,token_ids,valid}"
+AVAILABLE = get_model_status_pb2.ModelVersionStatus.AVAILABLE
+
+
+def refused(call, request) -> tuple[grpc.StatusCode, str]:
+    """The status that ends a call."""
+    with pytest.raises(grpc.RpcError) as caught:
+        call(request, timeout=20)
+    return caught.value.code(), caught.value.details()
+
+
+def with_input(value, alias: str = "image_bytes") -> predict_pb2.PredictRequest:
+    """A request whose only input is this tensor."""
+    request = predict_request()
+    request.inputs.clear()
+    request.inputs[alias].CopyFrom(tf.make_tensor_proto(value))
+    return request
+
+
+def unparsable() -> predict_pb2.PredictRequest:
+    request = predict_request(b"ok")
+    request.inputs["image_bytes"].tensor_shape.dim[0].size = -3
+    return request
+
+
+def without_inputs() -> predict_pb2.PredictRequest:
+    request = predict_request()
+    request.inputs.clear()
+    return request
+
+
+def with_extra_input() -> predict_pb2.PredictRequest:
+    request = predict_request(b"ok")
+    request.inputs["more"].CopyFrom(tf.make_tensor_proto(1.0))
+    return request
+
+
+PREDICT_STATUSES = {
+    "no model_spec": (predict_pb2.PredictRequest(), INVALID, "Missing ModelSpec"),
+    "empty name": (predict_request(b"", model=""), INVALID, "ModelSpec has no name specified."),
+    "unknown model": (
+        predict_request(b"", model="x"),
+        NOT_FOUND,
+        "Servable not found for request: Latest(x)",
+    ),
+    "unknown version": (
+        predict_request(b"", version=9),
+        NOT_FOUND,
+        "Servable not found for request: Specific(captioner, 9)",
+    ),
+    "unknown model and version": (
+        predict_request(b"", model="x", version=9),
+        NOT_FOUND,
+        "Servable not found for request: Specific(x, 9)",
+    ),
+    "version that is not served": (
+        predict_request(b"", version=2),
+        NOT_FOUND,
+        "Servable not found for request: Specific(captioner, 2)",
+    ),
+    "unknown label": (
+        predict_request(b"", label="x"),
+        INVALID,
+        "Unrecognized servable version label: x",
+    ),
+    "label of a version that is not there": (
+        predict_request(b"", label="gone"),
+        NOT_FOUND,
+        "Servable not found for request: Specific(captioner, 9)",
+    ),
+    "unknown signature": (
+        predict_request(b"", signature="x"),
+        grpc.StatusCode.FAILED_PRECONDITION,
+        'Serving signature key "x" not found.',
+    ),
+    "signature that is none to predict with": (
+        predict_request(b"", signature="__saved_model_init_op"),
+        grpc.StatusCode.INTERNAL,
+        "Expected prediction signature method_name to be one of {tensorflow/serving/predict, "
+        "tensorflow/serving/classify, tensorflow/serving/regress}. Was: ",
+    ),
+    "no input": (
+        without_inputs(),
+        INVALID,
+        "input size does not match signature: 0!=1 len({}) != len({image_bytes}). "
+        "Sent extra: {}. Missing but required: {image_bytes}.",
+    ),
+    "too many inputs": (
+        with_extra_input(),
+        INVALID,
+        "input size does not match signature: 2!=1 len({image_bytes,more}) != "
+        "len({image_bytes}). Sent extra: {more}. Missing but required: {}.",
+    ),
+    "input of another name": (
+        with_input([b"ok"], alias="image"),
+        INVALID,
+        "input tensor alias not found in signature: image. Inputs expected to be in the set "
+        "{image_bytes}.",
+    ),
+    "unparsable tensor": (unparsable(), INVALID, "tensor parsing error: image_bytes"),
+    "wrong dtype": (
+        with_input([1.0]),
+        INVALID,
+        "Expects arg[0] to be string but float is provided",
+    ),
+    "too many images": (
+        predict_request(*[b"ok"] * 33),
+        INVALID,
+        "Task size 33 is larger than maximum input batch size 32",
+    ),
+    "bad output filter": (
+        predict_request(b"", outputs=("captions", "x")),
+        INVALID,
+        f"output tensor alias not found in signature: x Outputs expected to be in the set "
+        f"{OUTPUTS}.",
+    ),
+    "duplicate output filter": (
+        predict_request(b"", outputs=("captions", "captions")),
+        INVALID,
+        "duplicate output tensor alias: captions",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", PREDICT_STATUSES)
+def test_predict_is_refused_as_the_real_server_does(caller, case):
+    request, code, message = PREDICT_STATUSES[case]
+    assert refused(caller.prediction.Predict, request) == (code, message)
+
+
+def test_a_wrong_rank_is_the_callers_mistake(caller):
+    for value in (b"ok", [[b"ok"]]):
+        code, message = refused(caller.prediction.Predict, with_input(value))
+        assert code == INVALID and "shape" in message
+
+
+def metadata_request(*fields: str, model: str = "captioner"):
+    request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=fields)
+    request.model_spec.name = model
+    return request
+
+
+@pytest.mark.parametrize(
+    ("request_", "code", "message"),
+    [
+        (get_model_metadata_pb2.GetModelMetadataRequest(), INVALID, "Missing ModelSpec"),
+        (metadata_request(), INVALID, "must specify at least one metadata_field"),
+        (metadata_request("x"), INVALID, "Metadata field x is not supported"),
+        (metadata_request("signature_def", "x"), INVALID, "Metadata field x is not supported"),
+        (metadata_request("signature_def", model="x"), NOT_FOUND, "Latest(x)"),
+    ],
+)
+def test_metadata_is_refused_as_the_real_server_does(caller, request_, code, message):
+    found, said = refused(caller.prediction.GetModelMetadata, request_)
+    assert found == code and message in said
+
+
+def status_request(model: str = "captioner", **spec):
+    request = get_model_status_pb2.GetModelStatusRequest()
+    request.model_spec.CopyFrom(predict_request(model=model, **spec).model_spec)
+    return request
+
+
+@pytest.mark.parametrize(
+    ("request_", "code", "message"),
+    [
+        (get_model_status_pb2.GetModelStatusRequest(), INVALID, "Missing ModelSpec"),
+        (status_request("x"), NOT_FOUND, "Could not find any versions of model x"),
+        (status_request(version=9), NOT_FOUND, "Could not find version 9 of model captioner"),
+        (status_request("x", version=9), NOT_FOUND, "Could not find version 9 of model x"),
+        (status_request(label="x"), INVALID, "Unrecognized servable version label: x"),
+    ],
+)
+def test_status_is_refused_as_the_real_server_does(caller, request_, code, message):
+    assert refused(caller.model.GetModelStatus, request_) == (code, message)
+
+
+@pytest.mark.parametrize(
+    ("method", "request_"),
+    [
+        ("Classify", classification_pb2.ClassificationRequest()),
+        ("Regress", regression_pb2.RegressionRequest()),
+        ("MultiInference", inference_pb2.MultiInferenceRequest()),
+    ],
+)
+def test_other_predictions_are_unimplemented(caller, method, request_):
+    code, _ = refused(getattr(caller.prediction, method), request_)
+    assert code == grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_reloading_the_configuration_is_unimplemented(caller):
+    request = model_management_pb2.ReloadConfigRequest()
+    code, _ = refused(caller.model.HandleReloadConfigRequest, request)
+    assert code == grpc.StatusCode.UNIMPLEMENTED
+
+
+def test_a_long_message_is_cut(caller):
+    code, message = refused(caller.prediction.Predict, predict_request(b"explode " + 5000 * b"x"))
+    assert code == INVALID and message.startswith("assertion failed")
+    assert len(message) == 1024 + len("...TRUNCATED") and message.endswith("...TRUNCATED")
+
+
+def test_an_error_in_the_graph_fails_that_call_alone(caller):
+    refused(caller.prediction.Predict, predict_request(b"explode"))
+    assert caller.caption() == "a cat 3"
+
+
+def test_every_output_comes_by_default(caller):
+    response = caller.predict(predict_request(b"ok", b"nonsense"))
+    values = {name: tf.make_ndarray(proto) for name, proto in response.outputs.items()}
+    assert set(values) == set(OUTPUTS[1:-1].split(","))
+    assert values["captions"].tolist() == [[b"a cat 3", b"a dog"], [b"", b""]]
+    assert values["valid"].dtype == bool and values["valid"].tolist() == [True, False]
+    assert values["lengths"].dtype == np.int32 and values["lengths"].tolist() == [[3, 2], [0, 0]]
+    assert values["attention"].shape == (2, T, GRID, GRID)
+    np.testing.assert_allclose(values["beta"], [[0.5, 0.5, 0.5, 0.0], [0.0] * 4])
+    np.testing.assert_allclose(values["scores"], [[-0.5, -1.5]] * 2)
+
+
+def test_the_output_filter_chooses(caller):
+    response = caller.predict(predict_request(b"ok", outputs=("valid", "captions")))
+    assert set(response.outputs) == {"valid", "captions"}
+
+
+def test_no_images_give_no_rows(caller):
+    response = caller.predict(predict_request())
+    assert tf.make_ndarray(response.outputs["captions"]).shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("spec", "version"), [({}, 3), ({"version": 1}, 1), ({"label": "stable"}, 1)]
+)
+def test_the_answer_says_what_answered(caller, spec, version):
+    response = caller.predict(predict_request(b"ok", **spec))
+    assert response.model_spec.name == "captioner"
+    assert response.model_spec.version.value == version
+    assert response.model_spec.signature_name == "serving_default"
+    assert caller.caption(**spec) == f"a cat {version}"
+
+
+def test_metadata_holds_the_signatures(caller):
+    response = caller.prediction.GetModelMetadata(metadata_request("signature_def"), timeout=20)
+    assert response.model_spec.name == "captioner" and response.model_spec.version.value == 3
+    signatures = get_model_metadata_pb2.SignatureDefMap()
+    assert response.metadata["signature_def"].Unpack(signatures)
+    signature = signatures.signature_def["serving_default"]
+    assert list(signature.inputs) == ["image_bytes"]
+    assert "captions" in signature.outputs
+
+
+def test_status_lists_versions_newest_first(caller):
+    response = caller.model.GetModelStatus(status_request(), timeout=20)
+    assert [s.version for s in response.model_version_status] == [3, 1]
+    assert {s.state for s in response.model_version_status} == {AVAILABLE}
+    assert all(s.HasField("status") for s in response.model_version_status)
+
+
+@pytest.mark.parametrize("spec", [{"version": 1}, {"label": "stable"}])
+def test_status_of_one_version(caller, spec):
+    (status,) = caller.model.GetModelStatus(status_request(**spec), timeout=20).model_version_status
+    assert (status.version, status.state) == (1, AVAILABLE)
+    assert status.status.error_code == 0

@@ -1,0 +1,184 @@
+"""Versions come, fail, are labelled, are drained and go, without a call that fails for it."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from tensorflow_serving.apis import get_model_status_pb2, model_pb2
+
+from serving.local.servable import Limits, Servable
+from serving.local.statuses import StatusError
+from serving.local.versions import Versions, find_versions
+from tests.serving import toys
+from tests.serving.toys import predict_request
+
+State = get_model_status_pb2.ModelVersionStatus.State
+SPEC = model_pb2.ModelSpec(name="captioner")
+
+
+@pytest.fixture
+def versions_of():
+    """Makes `Versions` of a folder, looked at once; unloaded after the test."""
+    made = []
+
+    def make(folder, labels=None, load=lambda path: Servable(path, Limits())) -> Versions:
+        made.append(Versions(folder, "captioner", load, labels))
+        made[-1].refresh()
+        return made[-1]
+
+    yield make
+    for versions in made:
+        versions.close()
+
+
+def states(versions) -> dict[int, int]:
+    return {status.version: status.state for status in versions.states(SPEC)}
+
+
+def test_only_numbered_folders_with_a_graph_are_versions(place):
+    folder = place(1, 2)
+    for name in ("3", "x4", "-5", "6.0", "٧", "9" * 19, "1" * 30):
+        (folder / name).mkdir()
+    (folder / "3" / "variables").mkdir()
+    for name in ("x4", "-5", "6.0", "٧", "9" * 19, "1" * 30):
+        shutil.copy(folder / "1" / "saved_model.pb", folder / name)
+    (folder / "8").write_text("no folder")
+    assert find_versions(folder) == {1: folder / "1", 2: folder / "2"}
+
+
+def test_the_newest_is_served(versions_of, place):
+    versions = versions_of(place(1, 2))
+    assert versions.available() == [2]
+    assert states(versions) == {2: State.AVAILABLE}
+
+
+def test_labelled_versions_are_served_beside_it(versions_of, place):
+    assert versions_of(place(1, 2, 3), {"stable": 1, "canary": 3}).available() == [1, 3]
+
+
+def test_a_new_version_takes_over(versions_of, place):
+    versions = versions_of(place(1))
+    place(2)
+    versions.refresh()
+    assert states(versions) == {2: State.AVAILABLE, 1: State.END}
+    with versions.use(SPEC) as (number, _):
+        assert number == 2
+
+
+def test_a_half_copied_version_is_taken_once_it_is_whole(versions_of, place, exported):
+    folder = place(1)
+    versions = versions_of(folder)
+    shutil.copytree(exported / "2", folder / "2", ignore=shutil.ignore_patterns("saved_model.pb"))
+    versions.refresh()
+    assert states(versions) == {1: State.AVAILABLE}
+    shutil.copy(exported / "2" / "saved_model.pb", folder / "2")
+    versions.refresh()
+    assert versions.available() == [2]
+
+
+def test_a_version_that_fails_leaves_the_old_one(versions_of, place, caplog):
+    folder = place(1)
+    versions = versions_of(folder)
+    place(2)
+    (folder / "2" / "saved_model.pb").write_bytes(b"no graph")
+    versions.refresh()
+    assert states(versions) == {2: State.END, 1: State.AVAILABLE}
+    failed = versions.states(SPEC)[0].status
+    assert failed.error_code != 0 and failed.error_message
+    assert "Version 2 of captioner does not load" in caplog.text
+
+
+def test_a_version_that_failed_is_tried_again_once_it_changes(versions_of, place, exported):
+    folder, tried = place(1), []
+
+    def load(path):
+        tried.append(path.name)
+        return Servable(path, Limits())
+
+    versions = versions_of(folder, load=load)
+    place(2)
+    (folder / "2" / "saved_model.pb").write_bytes(b"no graph")
+    versions.refresh()
+    versions.refresh()
+    assert tried == ["1", "2"]
+    shutil.copy(exported / "2" / "saved_model.pb", folder / "2")
+    versions.refresh()
+    assert versions.available() == [2]
+
+
+def test_without_variables_a_version_fails(versions_of, place):
+    folder = place(1, 2)
+    shutil.rmtree(folder / "2" / "variables")
+    assert versions_of(folder).available() == [1]
+
+
+def test_a_version_taken_away_gives_the_one_before_it(versions_of, place):
+    folder = place(1, 2)
+    versions = versions_of(folder)
+    shutil.rmtree(folder / "2")
+    versions.refresh()
+    assert versions.available() == [1]
+
+
+def test_the_last_version_stays_when_the_folder_is_emptied(versions_of, place):
+    folder = place(1)
+    versions = versions_of(folder)
+    shutil.rmtree(folder / "1")
+    versions.refresh()
+    assert versions.available() == [1]
+
+
+def test_a_version_in_use_goes_after_its_last_call(versions_of, place):
+    versions = versions_of(place(1))
+    with versions.use(SPEC) as (_, old):
+        with versions.use(SPEC):
+            place(2)
+            versions.refresh()
+        assert states(versions) == {2: State.AVAILABLE, 1: State.UNLOADING}
+        assert toys.caption_of(old.predict(predict_request(b"ok"))) == "a cat 1"
+        with (
+            pytest.raises(StatusError, match=r"Specific\(captioner, 1\)"),
+            versions.use(predict_request(version=1).model_spec),
+        ):
+            pass
+    assert states(versions) == {2: State.AVAILABLE, 1: State.END}
+
+
+def test_a_folder_that_vanishes_stops_neither_serving_nor_watching(
+    versions_of, place, tmp_path, eventually
+):
+    folder = place(1)
+    versions = versions_of(folder)
+    versions.watch(0.02)
+    folder.rename(tmp_path / "away")
+    with versions.use(SPEC) as (number, _):
+        assert number == 1
+    (tmp_path / "away").rename(folder)
+    place(2)
+    eventually(lambda: versions.available() == [2])
+
+
+def test_new_versions_fail_no_call(serving, place, eventually):
+    folder, stopped = place(1), threading.Event()
+
+    def ask(caller) -> list[str]:
+        said = []
+        while not stopped.is_set():
+            said.append(caller.caption())
+        return said
+
+    with serving(folder) as caller, ThreadPoolExecutor(8) as pool:
+        answers = [pool.submit(ask, caller) for _ in range(8)]
+        try:
+            for version in (2, 3):
+                place(version)
+                eventually(lambda v=version: caller.caption() == f"a cat {v}")
+        finally:
+            stopped.set()
+        for said in (answer.result() for answer in answers):
+            assert said == sorted(said), "an old version answered after a newer one"
+            assert {"a cat 1", "a cat 2", "a cat 3"} == set(said)
+    assert caller.server.versions.available() == []

@@ -1,0 +1,98 @@
+"""Toy models, exported once, and local servers over real gRPC."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2_grpc
+from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
+
+from serving.local.server import LocalServer
+from tests.serving import toys
+
+
+@dataclass
+class Caller:
+    """The stubs of one server."""
+
+    server: LocalServer
+    channel: grpc.Channel
+
+    def __post_init__(self) -> None:
+        self.prediction = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
+        self.model = model_service_pb2_grpc.ModelServiceStub(self.channel)
+        self.health = health_pb2_grpc.HealthStub(self.channel)
+
+    def predict(self, request, timeout: float = 20.0):
+        return self.prediction.Predict(request, timeout=timeout)
+
+    def caption(self, image: bytes = b"ok", timeout: float = 20.0, **spec) -> str:
+        return toys.caption_of(self.predict(toys.predict_request(image, **spec), timeout))
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory) -> Path:
+    """Versions 1, 2 and 3, never changed by a test."""
+    folder = tmp_path_factory.mktemp("exported")
+    for version in (1, 2, 3):
+        toys.export(folder, version)
+    return folder
+
+
+@pytest.fixture
+def place(exported, tmp_path) -> Callable[..., Path]:
+    """Copies versions into a folder of the test's own, each in one step; returns the folder."""
+    folder = tmp_path / "export"
+    folder.mkdir()
+
+    def put(*versions: int) -> Path:
+        for version in versions:
+            shutil.copytree(exported / str(version), folder / f"copying-{version}")
+            (folder / f"copying-{version}").rename(folder / str(version))
+        return folder
+
+    return put
+
+
+@contextlib.contextmanager
+def _serving(folder: Path, **options) -> Iterator[Caller]:
+    server = LocalServer(folder, port=0, **{"poll_seconds": 0.05, **options})
+    unlimited = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+    try:
+        with grpc.insecure_channel(server.address, unlimited) as channel:
+            yield Caller(server, channel)
+    finally:
+        server.stop(5.0)
+
+
+@pytest.fixture
+def serving() -> Callable[..., contextlib.AbstractContextManager[Caller]]:
+    """Starts a server on a free port, which stops at the end of the `with`."""
+    return _serving
+
+
+@pytest.fixture(scope="session")
+def caller(exported) -> Iterator[Caller]:
+    """One server of versions 1 (label `stable`) and 3, shared by tests that change nothing."""
+    with _serving(exported, labels={"stable": 1, "gone": 9}) as found:
+        yield found
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], bool]], None]:
+    """Waits for something that happens on another thread, and fails where it does not."""
+
+    def wait(happened: Callable[[], bool], seconds: float = 20.0) -> None:
+        end = time.monotonic() + seconds
+        while not happened():
+            assert time.monotonic() < end, "it did not happen in time"
+            time.sleep(0.05)
+
+    return wait

@@ -1,0 +1,106 @@
+"""SavedModels with the captioner's signature and nothing of the captioner, exported in a second."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tensorflow as tf
+from tensorflow.python.data.experimental.ops import testing
+from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
+
+T, GRID = 4, 3
+_IMAGES = (b"\xff\xd8", b"\x89P", b"ok", b"sl")
+
+
+class Toy(tf.Module):
+    """Says "a cat N", where N is its number, for JPEG, PNG, `ok...` and `sleep:MILLISECONDS`.
+
+    Any other image is invalid, and `explode...` fails the call with a long message.
+    """
+
+    def __init__(self, number: int, attention: bool) -> None:
+        super().__init__()
+        self.number, self.attention = tf.Variable(number), attention
+
+    def serve(self, image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
+        image_bytes = tf.ensure_shape(image_bytes, [None])
+        explodes = tf.strings.regex_full_match(image_bytes, b"explode.*")
+        checked = tf.debugging.Assert(~tf.reduce_any(explodes), [image_bytes], summarize=10)
+        with tf.control_dependencies([checked, _sleep(image_bytes)]):
+            start = tf.strings.substr(image_bytes, 0, 2)
+        valid = tf.reduce_any(start[:, None] == tf.constant(_IMAGES), axis=1)
+        best = tf.where(valid, tf.strings.join(["a cat ", tf.as_string(self.number)]), "")
+        rows = tf.shape(image_bytes)[0]
+        words = tf.where(valid, 3, 0)
+        outputs = {
+            "captions": tf.stack([best, tf.where(valid, "a dog", "")], axis=1),
+            "scores": tf.tile([[-0.5, -1.5]], [rows, 1]),
+            "token_ids": tf.tile([[[4, 5, 6, 2], [4, 7, 2, 0]]], [rows, 1, 1]),
+            "lengths": tf.stack([words, tf.where(valid, 2, 0)], axis=1),
+            "valid": valid,
+        }
+        if self.attention:
+            mask = tf.sequence_mask(words, T, tf.float32)
+            maps = tf.one_hot(tf.range(T), GRID * GRID)  # word t looks at cell t
+            maps = tf.reshape(mask[..., None] * maps, [-1, T, GRID, GRID])
+            outputs |= {"attention": maps, "beta": 0.5 * mask}
+        return outputs
+
+
+def _brightness(pixels: tf.Tensor) -> dict[str, tf.Tensor]:
+    """A second signature, of numbers."""
+    return {"brightness": tf.reduce_mean(pixels, axis=[1, 2])}
+
+
+def _sleep(image_bytes: tf.Tensor) -> tf.Tensor:
+    """Sleeps as long as the images say in all, in the runtime and without holding a core."""
+    asked = tf.strings.regex_full_match(image_bytes, b"sleep:[0-9]+")
+    number = tf.strings.regex_replace(image_bytes, b"(?s)^sleep:", b"")
+    number = tf.strings.to_number(tf.where(asked, number, "0"), tf.int64)
+    data = tf.data.Dataset.from_tensors(0).apply(testing.sleep(1000 * tf.reduce_sum(number)))
+    return data.get_single_element()
+
+
+def export(folder: Path, version: int, attention: bool = True, number: int | None = None) -> Path:
+    """Writes version `version` into the folder; it says `number`, or its version."""
+    toy = Toy(version if number is None else number, attention)
+    spec = tf.TensorSpec([None], tf.string, name="image_bytes")
+    function = tf.function(toy.serve, input_signature=[spec], autograph=False)
+    toy.function = function
+    spec = tf.TensorSpec([None, 2, 2], tf.float32, name="pixels")
+    brightness = tf.function(_brightness, input_signature=[spec], autograph=False)
+    path = folder / str(version)
+    signatures = {"serving_default": function, "brightness": brightness}
+    tf.saved_model.save(toy, str(path), signatures=signatures)
+    return path
+
+
+def predict_request(
+    *images: bytes, model: str = "captioner", outputs: tuple[str, ...] = (), **spec
+) -> predict_pb2.PredictRequest:
+    """A request for captions; `spec` is `label`, `version` or `signature`."""
+    request = predict_pb2.PredictRequest(output_filter=outputs)
+    request.model_spec.name = model
+    if "version" in spec:
+        request.model_spec.version.value = spec["version"]
+    if "label" in spec:
+        request.model_spec.version_label = spec["label"]
+    request.model_spec.signature_name = spec.get("signature", "")
+    request.inputs["image_bytes"].CopyFrom(tf.make_tensor_proto(list(images), tf.string))
+    return request
+
+
+def caption_of(response: predict_pb2.PredictResponse) -> str:
+    """The best caption of the first image."""
+    return tf.make_ndarray(response.outputs["captions"])[0, 0].decode()
+
+
+def write_warm_up(version: Path, *requests: predict_pb2.PredictRequest) -> None:
+    """Adds warm-up requests to an exported version."""
+    folder = version / "assets.extra"
+    folder.mkdir()
+    with tf.io.TFRecordWriter(str(folder / "tf_serving_warmup_requests")) as writer:
+        for request in requests:
+            log = prediction_log_pb2.PredictionLog()
+            log.predict_log.request.CopyFrom(request)
+            writer.write(log.SerializeToString())
