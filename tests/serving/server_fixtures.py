@@ -38,7 +38,7 @@ class Caller:
 
 
 @pytest.fixture(scope="session")
-def exported(tmp_path_factory) -> Path:
+def toy_exports(tmp_path_factory) -> Path:
     """Versions 1, 2 and 3, never changed by a test."""
     folder = tmp_path_factory.mktemp("exported")
     for version in (1, 2, 3):
@@ -47,14 +47,14 @@ def exported(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def place(exported, tmp_path) -> Callable[..., Path]:
+def place(toy_exports, tmp_path) -> Callable[..., Path]:
     """Copies versions into a folder of the test's own, each in one step; returns the folder."""
     folder = tmp_path / "export"
     folder.mkdir()
 
     def put(*versions: int) -> Path:
         for version in versions:
-            shutil.copytree(exported / str(version), folder / f"copying-{version}")
+            shutil.copytree(toy_exports / str(version), folder / f"copying-{version}")
             (folder / f"copying-{version}").rename(folder / str(version))
         return folder
 
@@ -79,9 +79,9 @@ def serving() -> Callable[..., contextlib.AbstractContextManager[Caller]]:
 
 
 @pytest.fixture(scope="session")
-def caller(exported) -> Iterator[Caller]:
+def caller(toy_exports) -> Iterator[Caller]:
     """One server of versions 1 (label `stable`) and 3, shared by tests that change nothing."""
-    with _serving(exported, labels={"stable": 1, "gone": 9}) as found:
+    with _serving(toy_exports, labels={"stable": 1, "gone": 9}) as found:
         yield found
 
 

@@ -18,9 +18,9 @@ class Toy(tf.Module):
     Any other image is invalid, and `explode...` fails the call with a long message.
     """
 
-    def __init__(self, number: int, attention: bool) -> None:
+    def __init__(self, number: int, attention: bool, grid: int) -> None:
         super().__init__()
-        self.number, self.attention = tf.Variable(number), attention
+        self.number, self.attention, self.grid = tf.Variable(number), attention, grid
 
     def serve(self, image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
         image_bytes = tf.ensure_shape(image_bytes, [None])
@@ -41,8 +41,8 @@ class Toy(tf.Module):
         }
         if self.attention:
             mask = tf.sequence_mask(words, T, tf.float32)
-            maps = tf.one_hot(tf.range(T), GRID * GRID)  # word t looks at cell t
-            maps = tf.reshape(mask[..., None] * maps, [-1, T, GRID, GRID])
+            maps = tf.one_hot(tf.range(T), self.grid**2)  # word t looks at cell t
+            maps = tf.reshape(mask[..., None] * maps, [-1, T, self.grid, self.grid])
             outputs |= {"attention": maps, "beta": 0.5 * mask}
         return outputs
 
@@ -61,9 +61,9 @@ def _sleep(image_bytes: tf.Tensor) -> tf.Tensor:
     return data.get_single_element()
 
 
-def export(folder: Path, version: int, attention: bool = True, number: int | None = None) -> Path:
-    """Writes version `version` into the folder; it says `number`, or its version."""
-    toy = Toy(version if number is None else number, attention)
+def export(folder: Path, version: int, attention: bool = True, grid: int = GRID) -> Path:
+    """Writes a toy as this version into the folder; its captions say its version."""
+    toy = Toy(version, attention, grid)
     spec = tf.TensorSpec([None], tf.string, name="image_bytes")
     function = tf.function(toy.serve, input_signature=[spec], autograph=False)
     toy.function = function

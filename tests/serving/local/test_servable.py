@@ -14,8 +14,8 @@ from tests.serving.toys import caption_of, predict_request, write_warm_up
 
 
 @pytest.fixture(scope="module")
-def servable(exported):
-    found = Servable(exported / "1", Limits(rows=4, bytes=10_000))
+def servable(toy_exports):
+    found = Servable(toy_exports / "1", Limits(rows=4, bytes=10_000))
     yield found
     found.close()
 

@@ -67,16 +67,16 @@ def test_calls_run_at_the_same_time(caller):
     assert time.monotonic() - started < 8 * 0.5
 
 
-def test_a_request_past_the_limit_is_refused(exported, serving):
-    with serving(exported, limits=Limits(bytes=100_000)) as caller:
+def test_a_request_past_the_limit_is_refused(toy_exports, serving):
+    with serving(toy_exports, limits=Limits(bytes=100_000)) as caller:
         with pytest.raises(grpc.RpcError) as caught:
             caller.caption(b"ok" + bytes(200_000))
         assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
         assert caller.caption(b"ok" + bytes(50_000)) == "a cat 3"
 
 
-def test_a_stop_finishes_what_is_in_flight(exported, serving):
-    with serving(exported) as caller, ThreadPoolExecutor(1) as pool:
+def test_a_stop_finishes_what_is_in_flight(toy_exports, serving):
+    with serving(toy_exports) as caller, ThreadPoolExecutor(1) as pool:
         slow = pool.submit(caller.caption, b"sleep:1000")
         time.sleep(0.3)
         caller.server.stop()
@@ -86,9 +86,9 @@ def test_a_stop_finishes_what_is_in_flight(exported, serving):
         assert caught.value.code() == grpc.StatusCode.UNAVAILABLE
 
 
-def test_a_taken_port_is_an_error(exported, caller):
+def test_a_taken_port_is_an_error(toy_exports, caller):
     with pytest.raises(OSError, match="Cannot listen on 127.0.0.1:.*another server"):
-        LocalServer(exported, port=caller.server.port)
+        LocalServer(toy_exports, port=caller.server.port)
 
 
 def test_a_folder_without_versions_is_an_error(tmp_path):

@@ -68,13 +68,15 @@ def test_a_new_version_takes_over(versions_of, place):
         assert number == 2
 
 
-def test_a_half_copied_version_is_taken_once_it_is_whole(versions_of, place, exported):
+def test_a_half_copied_version_is_taken_once_it_is_whole(versions_of, place, toy_exports):
     folder = place(1)
     versions = versions_of(folder)
-    shutil.copytree(exported / "2", folder / "2", ignore=shutil.ignore_patterns("saved_model.pb"))
+    shutil.copytree(
+        toy_exports / "2", folder / "2", ignore=shutil.ignore_patterns("saved_model.pb")
+    )
     versions.refresh()
     assert states(versions) == {1: State.AVAILABLE}
-    shutil.copy(exported / "2" / "saved_model.pb", folder / "2")
+    shutil.copy(toy_exports / "2" / "saved_model.pb", folder / "2")
     versions.refresh()
     assert versions.available() == [2]
 
@@ -91,7 +93,7 @@ def test_a_version_that_fails_leaves_the_old_one(versions_of, place, caplog):
     assert "Version 2 of captioner does not load" in caplog.text
 
 
-def test_a_version_that_failed_is_tried_again_once_it_changes(versions_of, place, exported):
+def test_a_version_that_failed_is_tried_again_once_it_changes(versions_of, place, toy_exports):
     folder, tried = place(1), []
 
     def load(path):
@@ -104,7 +106,7 @@ def test_a_version_that_failed_is_tried_again_once_it_changes(versions_of, place
     versions.refresh()
     versions.refresh()
     assert tried == ["1", "2"]
-    shutil.copy(exported / "2" / "saved_model.pb", folder / "2")
+    shutil.copy(toy_exports / "2" / "saved_model.pb", folder / "2")
     versions.refresh()
     assert versions.available() == [2]
 

@@ -1,0 +1,167 @@
+"""Captions by a server: requests, answers, words."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from serving.channel import Connection, ServingError
+from serving.client import CAPTION_OUTPUTS, CaptionClient, read_upright, split, split_words
+from tests.serving import toys
+
+
+@pytest.fixture
+def client_of(caller):
+    """Makes clients of the toy server."""
+    made = []
+
+    def make(**options) -> CaptionClient:
+        made.append(CaptionClient(Connection(port=caller.server.port), **options))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+def jpeg(width: int = 40, height: int = 20, orientation: int = 1) -> bytes:
+    """A photograph whose left half is red, with an EXIF orientation."""
+    image = Image.new("RGB", (width, height), "blue")
+    image.paste("red", (0, 0, width // 2, height))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    content = io.BytesIO()
+    image.save(content, "JPEG", quality=95, exif=exif)
+    return content.getvalue()
+
+
+def test_a_caption(client_of):
+    caption = client_of().caption(jpeg())
+    assert caption.valid and caption.text == "a cat 3" and caption.version == 3
+    assert caption.score == pytest.approx(-0.5)
+    assert caption.alternatives == (("a dog", -1.5),)
+    assert caption.alpha is None and caption.beta is None
+
+
+def test_attention_covers_the_words(client_of):
+    caption = client_of().caption(jpeg(), attention=True)
+    assert caption.words == ("a", "cat", "3")
+    assert caption.alpha.shape == (3, toys.GRID, toys.GRID)
+    assert [np.argmax(alpha) for alpha in caption.alpha] == [0, 1, 2]
+    np.testing.assert_allclose(caption.beta, [0.5, 0.5, 0.5])
+
+
+def test_a_model_without_attention_has_none(tmp_path, serving):
+    toys.export(tmp_path, 1, attention=False)
+    with (
+        serving(tmp_path) as caller,
+        CaptionClient(Connection(port=caller.server.port)) as client,
+    ):
+        caption = client.caption(jpeg(), attention=True)
+    assert caption.words == ("a", "cat", "1") and caption.alpha is None and caption.beta is None
+
+
+def test_captions_alone_are_asked_for_alone(client_of, monkeypatch):
+    asked = []
+    client = client_of()
+    real = Connection.call
+    monkeypatch.setattr(
+        Connection,
+        "call",
+        lambda self, method, request: asked.append(request) or real(self, method, request),
+    )
+    client.caption(jpeg())
+    client.caption(jpeg(), attention=True)
+    assert [tuple(request.output_filter) for request in asked] == [CAPTION_OUTPUTS, ()]
+
+
+def test_many_images_keep_their_order(client_of):
+    images = [jpeg() if number % 3 else b"nonsense" for number in range(20)]
+    captions = client_of(batch_size=8).captions(images)
+    assert [caption.valid for caption in captions] == [bool(n % 3) for n in range(20)]
+    assert captions[0].text == "" and captions[0].alternatives == ()
+
+
+def test_no_images_are_no_request(client_of):
+    assert client_of(model="nobody").captions([]) == []
+
+
+def test_a_file_is_read(client_of, tmp_path):
+    (tmp_path / "photo.jpg").write_bytes(jpeg())
+    assert client_of().caption(tmp_path / "photo.jpg").text == "a cat 3"
+    with pytest.raises(FileNotFoundError):
+        client_of().caption(tmp_path / "missing.jpg")
+
+
+@pytest.mark.parametrize(("spec", "number"), [({"version": 1}, 1), ({"label": "stable"}, 1)])
+def test_a_version_can_be_chosen(client_of, spec, number):
+    assert client_of(**spec).caption(jpeg()).text == f"a cat {number}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"model": "x"}, r"does not serve this model or version: .*Latest\(x\)"),
+        ({"version": 9}, r"does not serve .*Specific\(captioner, 9\)"),
+        ({"label": "x"}, "Unrecognized servable version label: x"),
+    ],
+)
+def test_an_unknown_model_is_a_clear_error(client_of, spec, message):
+    with pytest.raises(ServingError, match=message):
+        client_of(**spec).caption(jpeg())
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 0}, {"batch_bytes": 0}])
+def test_a_senseless_size_is_an_error(options):
+    with pytest.raises(ValueError, match=f"argument `{next(iter(options))}`"):
+        CaptionClient(**options)
+
+
+def test_version_and_label_exclude_each_other():
+    with pytest.raises(ValueError, match="both `version` and `label`"):
+        CaptionClient(version=1, label="stable")
+
+
+def test_an_answer_may_exceed_grpcs_default(tmp_path, serving):
+    toys.export(tmp_path, 1, grid=400)
+    with (
+        serving(tmp_path) as caller,
+        CaptionClient(Connection(port=caller.server.port)) as client,
+    ):
+        captions = client.captions([b"ok"] * 4, attention=True)
+    assert sum(caption.alpha.nbytes for caption in captions) > 4 * 2**20
+    assert captions[3].words == ("a", "cat", "1")
+
+
+def test_a_photograph_is_turned_upright():
+    turned = Image.open(io.BytesIO(read_upright(jpeg(40, 20, orientation=6))))
+    assert turned.size == (20, 40)
+    red, blue = turned.getpixel((10, 4)), turned.getpixel((10, 36))
+    assert red[0] > 200 and blue[2] > 200
+    assert read_upright(jpeg()) == jpeg()
+
+
+def test_batches_hold_so_many_images_and_bytes():
+    images = [b"x" * size for size in (3, 3, 3, 9, 1, 1)]
+    assert [list(map(len, b)) for b in split(images, 2, 100)] == [[3, 3], [3, 9], [1, 1]]
+    assert [list(map(len, b)) for b in split(images, 9, 6)] == [[3, 3], [3], [9], [1, 1]]
+    assert list(split([], 2, 6)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "count", "words"),
+    [
+        ("a red dog", 3, ("a", "red", "dog")),
+        ("", 0, ()),
+        ("eine", 4, ("e", "i", "n", "e")),
+        ("a b", 3, ("a", " ", "b")),
+        ("\u0915\u093f\u0924", 2, ("\u0915\u093f", "\u0924")),
+        ("a dog", 3, ("a", "dog", "")),
+        ("a red dog", 2, ("a", "red")),
+    ],
+)
+def test_words_are_found_in_a_caption(text, count, words):
+    assert split_words(text, count) == words

@@ -1,0 +1,125 @@
+"""The client's command: lines, JSON, pictures, clear errors."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from serving.client_command import main
+
+
+@pytest.fixture
+def photo(tmp_path):
+    """A photograph, wider than high."""
+    path = tmp_path / "bird.jpg"
+    pixels = np.random.default_rng(0).integers(0, 256, [40, 90, 3], np.uint8)
+    Image.fromarray(pixels).save(path)
+    return path
+
+
+@pytest.fixture
+def command(caller, capsys):
+    """Runs the command against the toy server: exit status, output, errors."""
+
+    def run(*argv) -> tuple[int, list[str], list[str]]:
+        status = main([*map(str, argv), "--port", str(caller.server.port)])
+        said = capsys.readouterr()
+        return status, said.out.splitlines(), said.err.splitlines()
+
+    return run
+
+
+def test_it_prints_a_caption_for_each_image(command, photo):
+    status, out, err = command(photo, photo)
+    assert (status, err) == (0, [])
+    assert out == [f"{photo}: a cat 3  (-0.50)"] * 2
+
+
+def test_it_draws_the_attention(command, photo, tmp_path):
+    status, out, _ = command(photo, photo, "--out", tmp_path / "out", "--resize", "squash")
+    assert status == 0 and out[1].endswith(f"{tmp_path / 'out' / 'bird-2.png'})")
+    picture = np.asarray(Image.open(tmp_path / "out" / "bird.png"))
+    assert picture.std() > 0 and picture.shape[-1] == 3
+
+
+def test_pictures_follow_the_models_square(command, photo, tmp_path):
+    pictures = {}
+    for resize in ("crop", "squash"):
+        command(photo, "--out", tmp_path / resize, "--resize", resize)
+        pictures[resize] = np.asarray(Image.open(tmp_path / resize / "bird.png"))
+    assert not np.array_equal(pictures["crop"], pictures["squash"])
+
+
+def test_scripts_get_a_line_of_json_for_each_image(command, photo, tmp_path):
+    (tmp_path / "broken.png").write_bytes(b"no picture")
+    status, out, err = command(
+        photo, tmp_path / "broken.png", tmp_path / "missing.jpg", "--json", "--label", "stable"
+    )
+    good, broken, missing = map(json.loads, out)
+    assert status == 1 and len(err) == 2
+    assert good == {
+        "image": str(photo),
+        "caption": "a cat 1",
+        "score": -0.5,
+        "version": 1,
+        "picture": None,
+        "alternatives": [{"caption": "a dog", "score": -1.5}],
+    }
+    assert broken == {
+        "image": str(tmp_path / "broken.png"),
+        "error": "the server cannot read it as an image",
+    }
+    assert missing["error"] == "No such file or directory"
+
+
+def test_more_images_than_a_request_holds(command, photo, tmp_path):
+    missing = tmp_path / "missing.jpg"
+    status, out, err = command(*[photo] * 5, missing, *[photo] * 5, "--batch-size", 4)
+    assert (status, len(out), len(err)) == (1, 10, 1)
+
+
+def test_what_is_missing_is_told_without_a_server(photo, tmp_path, capsys):
+    assert main([str(tmp_path / "missing.jpg"), str(tmp_path), "--port", "1"]) == 1
+    err = capsys.readouterr().err.splitlines()
+    assert err[0].endswith("missing.jpg: No such file or directory")
+    assert err[1].endswith(": Is a directory")
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--port", "1", "--retries", "0"], "Error: No server answers on 127.0.0.1:1"),
+        (["--version", "1", "--label", "x"], "Error: Received both `version` and `label`"),
+        (["--timeout", "0"], "Error: Received an invalid value for argument `timeout`"),
+        (["--ca-file", "missing.pem"], "Error: [Errno 2] No such file or directory: 'missing.pem'"),
+    ],
+)
+def test_errors_are_one_line(photo, capsys, argv, message):
+    assert main([str(photo), *argv]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(message) and err.count("\n") == 1
+
+
+def test_the_module_is_the_command(caller, photo):
+    command = [sys.executable, "-m", "serving.client", str(photo)]
+    done = subprocess.run(
+        [*command, "--port", str(caller.server.port)], capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (0, f"{photo}: a cat 3  (-0.50)\n"), done.stderr
+
+
+def test_a_missing_file_is_told_before_tensorflow_loads(tmp_path):
+    code = (
+        "import sys; from serving.client_command import main; status = main(sys.argv[1:]); "
+        "assert 'tensorflow' not in sys.modules; sys.exit(status)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "missing.jpg")], capture_output=True, text=True
+    )
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.endswith("missing.jpg: No such file or directory\n")
