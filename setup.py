@@ -37,6 +37,7 @@ setup(
     packages=find_packages(
         include=["sat_tf", "sat_tf.*", "training", "training.*", "serving", "serving.*"]
     ),
+    package_data={"serving": ["compose.yaml", "config/*"]},
     install_requires=read_requirements("requirements.txt"),
     extras_require={
         "dev": read_requirements("requirements-dev.txt"),

@@ -108,7 +108,7 @@ def test_errors_are_one_line(photo, capsys, argv, message):
 def test_the_module_is_the_command(caller, photo):
     command = [sys.executable, "-m", "serving.client", str(photo)]
     done = subprocess.run(
-        [*command, "--port", str(caller.server.port)], capture_output=True, text=True, timeout=120
+        [*command, "--port", str(caller.server.port)], capture_output=True, text=True, timeout=300
     )
     assert (done.returncode, done.stdout) == (0, f"{photo}: a cat 3  (-0.50)\n"), done.stderr
 

@@ -51,14 +51,6 @@ def test_a_deadline_ends_the_call(caller):
     assert caller.caption() == "a cat 3"
 
 
-def test_a_call_past_its_deadline_is_not_begun(place, serving, eventually):
-    with serving(place(1)) as caller, ThreadPoolExecutor(40) as pool:
-        # More calls than threads: the last ones wait until their time is over.
-        calls = [pool.submit(caller.caption, b"sleep:300", timeout=0.25) for _ in range(40)]
-        assert {type(call.exception()) for call in calls} != {type(None)}
-        assert caller.caption() == "a cat 1"
-
-
 def test_calls_run_at_the_same_time(caller):
     started = time.monotonic()
     with ThreadPoolExecutor(8) as pool:
@@ -77,8 +69,8 @@ def test_a_request_past_the_limit_is_refused(toy_exports, serving):
 
 def test_a_stop_finishes_what_is_in_flight(toy_exports, serving):
     with serving(toy_exports) as caller, ThreadPoolExecutor(1) as pool:
-        slow = pool.submit(caller.caption, b"sleep:1000")
-        time.sleep(0.3)
+        slow = pool.submit(caller.caption, b"sleep:2000")
+        time.sleep(1.0)
         caller.server.stop()
         assert slow.result() == "a cat 3"
         with pytest.raises(grpc.RpcError) as caught:

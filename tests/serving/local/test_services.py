@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import grpc
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
+from serving.local.services import Services
 from tests.serving.toys import GRID, T, predict_request
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
@@ -282,3 +285,27 @@ def test_status_of_one_version(caller, spec):
     (status,) = caller.model.GetModelStatus(status_request(**spec), timeout=20).model_version_status
     assert (status.version, status.state) == (1, AVAILABLE)
     assert status.status.error_code == 0
+
+
+class LateContext:
+    """A call that waited in the queue until its deadline had passed."""
+
+    def time_remaining(self) -> float:
+        return 0.0
+
+    def abort(self, code, details):
+        raise RuntimeError(code)
+
+
+def test_a_call_past_its_deadline_is_not_begun():
+    untouched = None  # there is no model: touching it would be another error
+    details = SimpleNamespace(method="/tensorflow.serving.PredictionService/Predict")
+    handler = Services(untouched).handlers()[0].service(details)
+    with pytest.raises(RuntimeError, match="DEADLINE_EXCEEDED"):
+        handler.unary_unary(predict_request(b"ok").SerializeToString(), LateContext())
+
+
+def test_bytes_that_are_no_request_are_told(caller):
+    call = caller.channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
+    code, message = refused(call, b"\xff\xff")
+    assert code == grpc.StatusCode.INTERNAL and message.startswith("No request: ")

@@ -1,0 +1,46 @@
+"""The load benchmark runs, and tells what was lost."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from benchmarks import serving_load
+from benchmarks.serving_load import Arguments, Load, describe, main, measure
+from tests.serving import toys
+
+
+@pytest.fixture(scope="module")
+def export_dir(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served")
+    toys.export(folder, 1)
+    return folder
+
+
+def test_it_measures_each_size_of_request(export_dir, capfd):
+    argv = [str(export_dir), "--clients", "4", "--seconds", "1", "--images", "1", "8"]
+    assert main([*argv, "--attention"]) == 0
+    rows = [line.split() for line in capfd.readouterr().out.splitlines()[2:]]
+    assert [row[0] for row in rows] == ["1", "8"]
+    for images, requests, p50, p99, rate, lost in rows:
+        assert int(requests) > 0 and int(lost) == 0
+        assert 0 < float(p50) <= float(p99)
+        assert float(rate) == pytest.approx(int(images) * int(requests), rel=0.7)
+
+
+def test_what_is_lost_is_counted(export_dir, monkeypatch, capfd):
+    monkeypatch.setattr(serving_load, "drawn_photograph", lambda: b"nonsense")
+    argv = [str(export_dir), "--clients", "2", "--seconds", "0.2", "--images", "1"]
+    assert main(argv) == 1
+    assert "an answer without a caption for each image" in capfd.readouterr().out
+
+
+def test_a_server_that_is_away_loses_everything():
+    arguments = Arguments(export_dir=None, clients=1, seconds=0.05)
+    load = measure(1, b"", 2, arguments)
+    assert load.lost and not load.latencies and "nan" in describe(load)
+
+
+def test_the_table_holds_percentiles_and_the_rate():
+    load = Load(8, 2.0, list(np.arange(1, 101) / 1000))
+    assert describe(load).split() == ["8", "100", "50.5", "99.0", "400.0", "0"]

@@ -1,0 +1,154 @@
+"""TF Serving's own files: parsed as it parses them, and fitting each other."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
+from tensorflow_serving.config import model_server_config_pb2
+
+from serving.local.servable import Limits
+from serving.local_server import Arguments
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = ROOT / "serving" / "config"
+COMPOSE = ROOT / "serving" / "compose.yaml"
+
+# Messages of tensorflow/serving that tensorflow-serving-api leaves out: (number, name, type).
+INT64, STRING, BOOL = "INT64", "STRING", "BOOL"
+WRAPPED = ".tensorflow.serving.Int64Value"
+MESSAGES = {
+    "Int64Value": [(1, "value", INT64)],  # google.protobuf.Int64Value, alike in text
+    "BatchingParameters": [
+        (1, "max_batch_size", WRAPPED),
+        (2, "batch_timeout_micros", WRAPPED),
+        (3, "max_enqueued_batches", WRAPPED),
+        (4, "num_batch_threads", WRAPPED),
+        (6, "allowed_batch_sizes", [INT64]),
+        (7, "pad_variable_length_inputs", BOOL),
+    ],
+    "PrometheusConfig": [(1, "enable", BOOL), (2, "path", STRING)],
+    "MonitoringConfig": [(1, "prometheus_config", ".tensorflow.serving.PrometheusConfig")],
+    "SSLConfig": [
+        (1, "server_key", STRING),
+        (2, "server_cert", STRING),
+        (3, "custom_ca", STRING),
+        (4, "client_verify", BOOL),
+    ],
+}
+
+
+def message_type(name: str):
+    """A message of `MESSAGES` as a class."""
+    file = descriptor_pb2.FileDescriptorProto(
+        name="serving.proto", package="tensorflow.serving", syntax="proto3"
+    )
+    field_type = descriptor_pb2.FieldDescriptorProto
+    for message, fields in MESSAGES.items():
+        described = file.message_type.add(name=message)
+        for number, field, kind in fields:
+            repeated = isinstance(kind, list)
+            (kind,) = kind if repeated else [kind]
+            added = described.field.add(name=field, number=number)
+            added.label = field_type.LABEL_REPEATED if repeated else field_type.LABEL_OPTIONAL
+            if kind.startswith("."):
+                added.type, added.type_name = field_type.TYPE_MESSAGE, kind
+            else:
+                added.type = getattr(field_type, f"TYPE_{kind}")
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"tensorflow.serving.{name}"))
+
+
+def parse(name: str, message):
+    return text_format.Parse((CONFIG / name).read_text("utf-8"), message)
+
+
+@pytest.fixture(scope="module")
+def batching():
+    return parse("batching.config", message_type("BatchingParameters")())
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, dict]:
+    return yaml.safe_load(COMPOSE.read_text("utf-8"))["services"]
+
+
+def test_the_model_is_the_one_that_clients_ask_for():
+    parsed = parse("models.config", model_server_config_pb2.ModelServerConfig())
+    (model,) = parsed.model_config_list.config
+    defaults = {field.name: field.default for field in dataclasses.fields(Arguments)}
+    assert model.name == defaults["model"] and model.model_platform == "tensorflow"
+    assert dict(model.version_labels) == {"stable": 1, "canary": 1}
+    assert model.model_version_policy.latest.num_versions == 2
+
+
+def test_the_last_allowed_batch_is_the_largest(batching):
+    sizes = list(batching.allowed_batch_sizes)
+    assert sizes == sorted(set(sizes)) and sizes[-1] == batching.max_batch_size.value
+    assert batching.num_batch_threads.value >= 1 and batching.max_enqueued_batches.value >= 1
+
+
+def test_the_local_server_takes_as_many_images_as_the_real_one(batching):
+    assert Limits().rows == batching.max_batch_size.value
+    defaults = {field.name: field.default for field in dataclasses.fields(Arguments)}
+    assert defaults["max_batch_size"] == batching.max_batch_size.value
+
+
+def test_metrics_are_on():
+    parsed = parse("monitoring.config", message_type("MonitoringConfig")())
+    assert parsed.prometheus_config.enable
+    assert parsed.prometheus_config.path.startswith("/monitoring/")
+
+
+def test_the_encryption_template_holds_pem_text_not_paths():
+    parsed = parse("ssl.config.template", message_type("SSLConfig")())
+    for text in (parsed.server_key, parsed.server_cert):
+        lines = text.splitlines()
+        assert lines[0].startswith("-----BEGIN ") and lines[-1].startswith("-----END ")
+
+
+def test_compose_mounts_what_it_names(services):
+    assert set(services) == {"cpu", "gpu"}
+    for service in services.values():
+        flags = dict(flag.removeprefix("--").split("=") for flag in service["command"])
+        files = [value for value in flags.values() if value.startswith("/config/")]
+        assert len(files) == 3
+        for file in files:
+            assert (CONFIG / Path(file).name).is_file()
+        mounts = [volume.rsplit(":", 2)[1:] for volume in service["volumes"]]
+        assert mounts == [["/models/captioner", "ro"], ["/config", "ro"]]
+        assert [port.split(":")[1:] for port in service["ports"]] == [
+            [flags["port"]] * 2,
+            [flags["rest_api_port"]] * 2,
+        ]
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+
+
+def test_compose_sets_the_flags_that_matter(services):
+    for service in services.values():
+        assert {
+            "--enable_batching=true",
+            "--enable_grpc_healthcheck_service=true",
+            "--enable_profiler=false",
+            "--allow_version_labels_for_unavailable_models=true",
+        } <= set(service["command"])
+
+
+def test_the_graphics_card_is_for_the_gpu_service_alone(services):
+    assert "deploy" not in services["cpu"]
+    assert services["gpu"]["image"] == services["cpu"]["image"] + "-gpu"
+    (device,) = services["gpu"]["deploy"]["resources"]["reservations"]["devices"]
+    assert device["driver"] == "nvidia" and device["capabilities"] == ["gpu"]
+    assert services["gpu"]["command"] == services["cpu"]["command"]
+
+
+def test_the_documented_command_is_that_of_compose(services):
+    text = (ROOT / "docs" / "serving_server.md").read_text("utf-8")
+    (block,) = re.findall(r"tensorflow_model_server \\\n(.*?)```", text, flags=re.S)
+    flags = [re.sub(r"=.*", "", flag) for flag in re.findall(r"--\S+", block)]
+    assert flags == [re.sub(r"=.*", "", flag) for flag in services["cpu"]["command"]]

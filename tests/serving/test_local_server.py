@@ -1,0 +1,87 @@
+"""The local server's command: flags, a process of its own, SIGTERM."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from serving.channel import Connection
+from serving.client import CaptionClient
+from serving.local_server import main, parse_labels
+
+CODE = """
+import sys
+from serving.local_server import main
+status = main(sys.argv[1:])
+print("project code:", sorted({"sat_tf", "training"} & set(sys.modules)))
+sys.exit(status)
+"""
+
+
+def test_labels_are_names_of_versions():
+    assert parse_labels(["stable=3", "canary=12"]) == {"stable": 3, "canary": 12}
+    assert parse_labels([]) == {}
+
+
+@pytest.mark.parametrize("label", ["stable", "stable=", "=3", "stable=x", "stable=-1", "s=1=2"])
+def test_another_label_is_an_error(label):
+    with pytest.raises(ValueError, match="argument `label`: expected NAME=VERSION"):
+        parse_labels([label])
+
+
+def test_a_label_comes_once():
+    with pytest.raises(ValueError, match="each name once"):
+        parse_labels(["stable=1", "stable=2"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--label", "x"], "argument `label`"),
+        (["--max-request-mb", "0"], "argument `max_request_mb`"),
+        (["--max-request-mb", "4000"], "argument `max_request_mb`: expected at most 2047"),
+        (["--max-batch-size", "-1"], "argument `max_batch_size`"),
+        (["--poll-seconds", "0"], "argument `poll_seconds`"),
+        (["--port", "70000"], "argument `port`: expected 0 to 65535, got 70000"),
+        ([], "expected a folder that holds version folders"),
+    ],
+)
+def test_a_wrong_flag_is_an_error(tmp_path, capsys, argv, message):
+    assert main([str(tmp_path), *argv]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_missing_folder_is_an_error(tmp_path, capsys):
+    assert main([str(tmp_path / "missing")]) == 2
+    assert "No such file or directory" in capsys.readouterr().err
+
+
+def test_sigterm_finishes_what_is_in_flight(toy_exports):
+    command = [sys.executable, "-c", CODE, str(toy_exports), "--port", "0", "--label", "old=1"]
+    environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        try:
+            line = process.stdout.readline()
+            port = int(re.fullmatch(r"Serving captioner on 127.0.0.1:(\d+)\n", line)[1])
+            connection = Connection(port=port, timeout=120)
+            with CaptionClient(connection, label="old") as client, ThreadPoolExecutor(1) as pool:
+                assert client.caption(b"ok").text == "a cat 1"
+                slow = pool.submit(client.caption, b"sleep:3000")
+                time.sleep(1.0)
+                process.send_signal(signal.SIGTERM)
+                assert slow.result().text == "a cat 1"
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 0, err
+    assert out == "project code: []\n"
+    assert "Version 3 of captioner is served" in err and "deprecated" not in err
