@@ -21,7 +21,7 @@ CHECK_PYTHON := import sys; v = sys.version_info[:2]; \
 	"sat_tf needs Python 3.11, 3.12 or 3.13; $(PYTHON) is %d.%d. " % v + \
 	"Name another one: make PYTHON=python3.12 ...")
 
-.PHONY: help train test lint format install clean
+.PHONY: help train serve test lint format install clean
 .DEFAULT_GOAL := help
 
 help: ## List these commands.
@@ -29,6 +29,13 @@ help: ## List these commands.
 
 train: $(RUN_STAMP) ## Train a captioner on the built-in scenes (ARGS="--recipe ...").
 	$(BIN)/python -m training.train $(ARGS)
+
+# The run that is served: make serve RUN=runs/scenes_hard
+RUN ?= runs/scenes_soft
+
+serve: $(RUN_STAMP) ## Export a run (RUN=runs/scenes_soft) and serve it on this machine, port 8500.
+	$(BIN)/python -m serving.export --run-dir $(RUN)
+	$(BIN)/python -m serving.local_server $(RUN)/export $(ARGS)
 
 test: $(DEV_STAMP) ## Run the tests (SLOW=1 for all of them, ARGS="tests/sat_tf -x").
 	$(BIN)/python -m pytest $(if $(filter 1,$(SLOW)),-m "") $(ARGS)

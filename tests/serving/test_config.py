@@ -148,7 +148,7 @@ def test_the_graphics_card_is_for_the_gpu_service_alone(services):
 
 
 def test_the_documented_command_is_that_of_compose(services):
-    text = (ROOT / "docs" / "serving_server.md").read_text("utf-8")
+    text = (ROOT / "docs" / "serving.md").read_text("utf-8")
     (block,) = re.findall(r"tensorflow_model_server \\\n(.*?)```", text, flags=re.S)
     flags = [re.sub(r"=.*", "", flag) for flag in re.findall(r"--\S+", block)]
     assert flags == [re.sub(r"=.*", "", flag) for flag in services["cpu"]["command"]]
