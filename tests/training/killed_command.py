@@ -47,6 +47,8 @@ def at_call(owner: object, name: str, call: int, act: Callable[[], None]) -> Non
 
 
 if __name__ == "__main__":
+    # A shell's background job, tests in one included, ignores Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     moment, call, seconds, *flags = sys.argv[1:]
     kill = threading.Timer(float(seconds), os.kill, (os.getpid(), signal.SIGKILL))
     kill.daemon = True

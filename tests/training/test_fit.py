@@ -224,7 +224,8 @@ def test_an_unreadable_picture_is_set_aside_named_and_counted(photographs):
 
 
 def test_the_start_of_a_run_tells_the_effective_lambda(photographs):
-    assert "doubly stochastic lambda a caption: 0.3" in photographs.output
+    weight = recipe("flickr8k_soft").attention.penalty_weight
+    assert f"doubly stochastic lambda a caption: {weight}\n" in photographs.output
 
 
 def rates(config: OptimizerConfig, steps: int, epochs: int) -> list[float]:

@@ -15,6 +15,14 @@ BOTH = pytest.mark.parametrize(
 )
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c_is_not_ignored():
+    """A shell's background job ignores Ctrl-C, and so would tests that run in one."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def send(number: int) -> None:
     os.kill(os.getpid(), number)
 
