@@ -19,6 +19,8 @@ from sat_tf import image_headers as headers
 VERSION = 1
 POLICIES = ("crop", "squash")
 _EXIF_ORIENTATION = 0x0112
+# How the lines begin that TensorFlow puts around a message.
+_TRACE = ("Graph execution error", "Detected at node", 'File "', "<stack traces", "[[")
 
 
 def decode(image_bytes: tf.Tensor | bytes) -> tf.Tensor:
@@ -37,7 +39,12 @@ def decode(image_bytes: tf.Tensor | bytes) -> tf.Tensor:
         tf.errors.InvalidArgumentError: The bytes are no image that can be read, or its header
             asks for more pixels than `image_headers` allows.
     """
-    image_bytes = tf.convert_to_tensor(image_bytes, tf.string)
+    return _decode(tf.convert_to_tensor(image_bytes, tf.string))
+
+
+# Compiled, since the headers take some dozens of small operations, slow one by one.
+@functools.partial(tf.function, autograph=False, input_signature=[tf.TensorSpec([], tf.string)])
+def _decode(image_bytes: tf.Tensor) -> tf.Tensor:
     readers = {
         headers.JPEG: _decode_jpeg,
         headers.PNG: _decode_png,
@@ -144,8 +151,10 @@ def read_error(error: Exception) -> str:
     """What was wrong with an image, in one line, from the exception `load` raised."""
     message = getattr(error, "message", None) or str(error)
     message = re.sub(r"\{\{.*?\}\}|\[Op:.*|name: ?$", "", message)
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:200]
+    lines = [line.strip() for line in message.splitlines()]
+    lines = [line for line in lines if line and not line.startswith(_TRACE)]
+    found = lines[0] if lines else type(error).__name__
+    return re.sub(r"^assertion failed: \[(.*?)\].*", r"\1", found)[:200]
 
 
 def is_rotated(image_bytes: bytes) -> bool:

@@ -96,7 +96,7 @@ def test_what_is_no_image_is_an_error_of_one_readable_line(content):
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
         images.load(content, 8, "crop")
     message = images.read_error(error.value)
-    assert message and "\n" not in message and "{{" not in message
+    assert message and not any(part in message for part in ("\n", "{{", "assert", "Graph", "File"))
 
 
 def test_crop_keeps_the_centre_and_squash_keeps_everything():
