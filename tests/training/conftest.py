@@ -54,10 +54,14 @@ def java_hidden():
 
 
 @pytest.fixture(autouse=True)
-def _without_java(request):
-    """Hides Java from every test, unless its file sets `USES_JAVA`."""
-    with contextlib.nullcontext() if getattr(request.module, "USES_JAVA", False) else java_hidden():
-        yield
+def _without_java(request, monkeypatch):
+    """Hides Java from every test, unless its file sets `USES_JAVA`.
+
+    Through the test's own `monkeypatch`: two that undo the same name undo it in turn only if they
+    were made in turn, and what is left otherwise hides Java from all later tests.
+    """
+    if not getattr(request.module, "USES_JAVA", False):
+        monkeypatch.setattr(caption_metrics, "find_java", lambda: None)
 
 
 def trained(folder: Path, *flags: str) -> Path:
