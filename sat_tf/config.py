@@ -130,6 +130,12 @@ class CaptionerConfig:
     search: SearchConfig = field(default_factory=SearchConfig)
 
 
+def with_search(search: SearchConfig, **given: int | float | None) -> SearchConfig:
+    """The search with the settings given on the command line; None keeps the run's own."""
+    changed = {name: value for name, value in given.items() if value is not None}
+    return dataclasses.replace(search, **changed)
+
+
 def to_dict(config: Any) -> dict[str, Any]:
     """The dataclass as nested dictionaries that `json` can write."""
     return dataclasses.asdict(config)

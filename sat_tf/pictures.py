@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import unicodedata
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -19,7 +20,7 @@ _OTHER_FONTS += ("Arial Unicode.ttf", "arial.ttf", "msgothic.ttc")
 def attention_picture(
     image: np.ndarray,
     words: Sequence[str],
-    alpha: np.ndarray,
+    alpha: np.ndarray | None,
     beta: np.ndarray | None = None,
     title: str | None = None,
     cell: int = 160,
@@ -34,7 +35,8 @@ def attention_picture(
         image: `[H, W, 3]` or grey `[H, W]` uint8: what the encoder saw, as maps are laid over
             the whole of it.
         words: `T` words. One too long for its tile shrinks, then is cut.
-        alpha: `[T, h, w]` non-negative.
+        alpha: `[T, h, w]` non-negative; None, of a model without attention, draws the picture
+            alone.
         beta: `[T]` gating scalars in [0, 1]: a bar and a number under each word.
         title: A line above the tiles, wrapped.
         cell: Longer side of a tile, in pixels.
@@ -45,6 +47,8 @@ def attention_picture(
     Raises:
         ValueError: Shapes that do not fit each other.
     """
+    if alpha is None:
+        words, alpha, beta = (), np.zeros([0, 1, 1]), None
     image, alpha = _checked(image, words, alpha, beta, cell)
     scale = cell / max(image.shape[:2])
     width, height = (max(1, round(side * scale)) for side in image.shape[1::-1])
@@ -74,6 +78,21 @@ def attention_picture(
         if beta is not None:
             _draw_gate(draw, below, None if n == 0 else float(beta[n - 1]), text)
     return np.array(sheet)
+
+
+def picture_path(folder: Path, image: Path, taken: set[Path]) -> Path:
+    """`FOLDER/NAME.png` for an image, numbered where two images have the same name.
+
+    Args:
+        folder: Where pictures go.
+        image: The image's file.
+        taken: Paths given out so far; the new one is added.
+    """
+    picture, number = folder / f"{image.stem}.png", 2
+    while picture in taken:
+        picture, number = folder / f"{image.stem}-{number}.png", number + 1
+    taken.add(picture)
+    return picture
 
 
 def _checked(image, words, alpha, beta, cell):

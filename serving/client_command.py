@@ -154,15 +154,14 @@ def _answers(
 def _picture(
     arguments: Arguments, path: Path, content: bytes, caption: Caption, taken: set[Path]
 ) -> Path | None:
-    """Draws the attention; `OUT/NAME.png`, numbered where two images have the same name."""
+    """Draws the attention, where pictures are asked for."""
     if arguments.out is None:
         return None
     from PIL import Image
 
-    picture, number = arguments.out / f"{path.stem}.png", 2
-    while picture in taken:
-        picture, number = arguments.out / f"{path.stem}-{number}.png", number + 1
-    taken.add(picture)
+    from sat_tf.pictures import picture_path
+
+    picture = picture_path(arguments.out, path, taken)
     Image.fromarray(draw_attention(content, caption, arguments.resize)).save(picture)
     return picture
 
@@ -184,8 +183,6 @@ def draw_attention(content: bytes, caption: Caption, resize: str) -> np.ndarray:
     from sat_tf.pictures import attention_picture
 
     pixels = np.round(images.load(content, _PICTURE_SIDE, resize).numpy()).astype(np.uint8)
-    if caption.alpha is None:
-        return attention_picture(pixels, [], np.zeros([0, 1, 1]), title=caption.text)
     return attention_picture(pixels, caption.words, caption.alpha, caption.beta, caption.text)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import sys
 import tempfile
@@ -11,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import tyro
+
+from sat_tf.config import with_search
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -57,9 +58,12 @@ def run(arguments: Arguments) -> Path:
     captioner = sat_tf.load(arguments.run_dir)
     if arguments.inference is not None:
         _choose(captioner, arguments.inference)
-    given = {name: getattr(arguments, name) for name in ("beam", "length_power", "max_length")}
-    given = {name: value for name, value in given.items() if value is not None}
-    search = dataclasses.replace(captioner.config.search, **given)
+    search = with_search(
+        captioner.config.search,
+        beam=arguments.beam,
+        length_power=arguments.length_power,
+        max_length=arguments.max_length,
+    )
     version = export(captioner, arguments.out or arguments.run_dir / "export", search)
     print(f"Exported {arguments.run_dir} to {version}")
     for name, value in facts(captioner, search, version).items():

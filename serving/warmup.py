@@ -11,6 +11,7 @@ from pathlib import Path
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
+from serving.client import CAPTION_OUTPUTS
 from serving.signatures import SERVING_DEFAULT, Signature
 
 FILE = Path("assets.extra") / "tf_serving_warmup_requests"
@@ -18,7 +19,7 @@ MODEL_NAME = "captioner"
 
 # What clients ask for. Nothing filtered out is everything.
 _OUTPUT_FILTERS: dict[str, tuple[tuple[str, ...], ...]] = {
-    SERVING_DEFAULT: ((), ("captions", "scores", "valid")),
+    SERVING_DEFAULT: ((), CAPTION_OUTPUTS),
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import tyro
 
-from training.recipes import with_search
+from sat_tf.config import with_search
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,7 @@ def run(arguments: Arguments) -> int:
     if not arguments.images:
         raise ValueError("Received no value for argument `images`: name at least one file.")
     import sat_tf
+    from sat_tf.pictures import picture_path
 
     captioner = sat_tf.load(arguments.run_dir)
     search = with_search(
@@ -61,19 +62,10 @@ def run(arguments: Arguments) -> int:
             failed += 1
             continue
         (caption,) = captioner.describe(captioner.annotate(pixels[None]), search)
-        picture = _picture_path(arguments.out, path, taken)
+        picture = picture_path(arguments.out, path, taken)
         _draw(captioner, content, caption, picture)
         print(_line(path, caption, picture, arguments.as_json))
     return 1 if failed else 0
-
-
-def _picture_path(out: Path, image: Path, taken: set[Path]) -> Path:
-    """`OUT/NAME.png`, numbered where two images have the same name."""
-    picture, number = out / f"{image.stem}.png", 2
-    while picture in taken:
-        picture, number = out / f"{image.stem}-{number}.png", number + 1
-    taken.add(picture)
-    return picture
 
 
 def _draw(captioner, content: bytes, caption, path: Path) -> None:

@@ -110,7 +110,7 @@ def read_evaluation(path: Path, split: str) -> Evaluated:
     Raises:
         ValueError: There is no evaluation on that split.
     """
-    from training.captions_file import CAPTIONS_FILE, parse_captions
+    from training.caption_results import CAPTIONS_FILE, parse_captions
     from training.reports import REPORT_FILE
 
     folder = path if (path / REPORT_FILE).is_file() else path / "evaluation" / split

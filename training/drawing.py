@@ -29,7 +29,4 @@ def picture_of(
     if isinstance(image, StoredImage):
         image = image.read_bytes()
     pixels = np.round(captioner.pixels(image, upright).numpy()).astype(np.uint8)
-    if caption.alpha is None:
-        nothing = np.zeros([0, *captioner.grid])
-        return attention_picture(pixels, [], nothing, title=caption.text)
     return attention_picture(pixels, caption.words, caption.alpha, caption.beta, title=caption.text)

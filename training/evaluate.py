@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from sat_tf.config import Inference
+from sat_tf.config import Inference, with_search
 from sat_tf.ranges import Count, Size, check_ranges
 from sat_tf.vocabulary import Unit
-from training.recipes import DataConfig, DataName, RunConfig, Splits, read_run_config, with_search
+from training.datasets import DataName, Splits
+from training.recipes import DataConfig, RunConfig, read_run_config
 
 if TYPE_CHECKING:
     from sat_tf.runs import TrainedCaptioner
@@ -165,7 +166,7 @@ def evaluate_run(
     Returns:
         The report.
     """
-    from training.captions_file import write_captions
+    from training.caption_results import write_captions
     from training.datasets import load_split
     from training.datasets.sources import open_source
     from training.evaluation import evaluate

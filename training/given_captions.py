@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from sat_tf.config import to_dict
-from training.captions_file import captions_of, parse_captions, write_captions
+from training.caption_results import captions_of, parse_captions, write_captions
 from training.datasets import load_split
 from training.recipes import DataConfig
 

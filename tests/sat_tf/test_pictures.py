@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from sat_tf.pictures import attention_picture
+from sat_tf.pictures import attention_picture, picture_path
 
 GREY = np.full((64, 64, 3), 120, np.uint8)
 
@@ -108,3 +110,16 @@ def test_shapes_that_do_not_fit_are_errors(name, change):
     arguments = {"image": GREY, "words": ["a", "b"], "alpha": np.ones((2, 2, 2))} | change
     with pytest.raises(ValueError, match=f"argument `{name}`"):
         attention_picture(**arguments)
+
+
+def test_without_attention_the_picture_is_drawn_alone():
+    image = np.full([32, 32, 3], 200, np.uint8)
+    alone = attention_picture(image, ("a", "dog"), None, np.ones(2), title="a dog")
+    assert np.array_equal(alone, attention_picture(image, (), np.zeros([0, 1, 1]), title="a dog"))
+
+
+def test_pictures_of_images_of_the_same_name_are_numbered(tmp_path):
+    taken = set()
+    images = [Path("a/dog.jpg"), Path("b/dog.png"), Path("c/dog.jpg"), Path("cat.jpg")]
+    names = [picture_path(tmp_path, image, taken).name for image in images]
+    assert names == ["dog.png", "dog-2.png", "dog-3.png", "cat.png"]

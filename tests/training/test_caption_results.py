@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from training.captions_file import captions_of, parse_captions, write_captions
+from training.caption_results import captions_of, parse_captions, write_captions
 from training.datasets.base import DataError, Example, Split
 
 PATH = Path("theirs.json")

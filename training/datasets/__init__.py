@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from training.datasets.base import (
     SPLITS,
@@ -19,15 +19,21 @@ __all__ = [
     "NAMES",
     "SPLITS",
     "DataError",
+    "DataName",
     "Example",
     "Phrase",
     "Split",
+    "Splits",
     "StoredImage",
     "canonical_split",
     "load_split",
 ]
 
-NAMES = ("scenes", "flickr8k", "flickr30k", "coco_captions", "folder")
+DataName = Literal["scenes", "flickr8k", "flickr30k", "coco_captions", "folder"]
+Splits = Literal["official", "karpathy"]
+"""Whose splits, where a data set has several."""
+
+NAMES = get_args(DataName)
 
 
 def load_split(
@@ -37,7 +43,7 @@ def load_split(
     *,
     seed: int = 0,
     limit: int | None = None,
-    splits: Literal["official", "karpathy"] | None = None,
+    splits: Splits | None = None,
     captions: str | None = None,
     image_dir: str | None = None,
 ) -> Split:
