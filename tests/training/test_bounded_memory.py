@@ -1,0 +1,39 @@
+"""Memory does not grow with the data: a process that may use a fifth of it works through it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parents[2]
+MEGABYTE = 2**20
+LIMIT = 160 * MEGABYTE
+IMAGES = 1100
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs RLIMIT_DATA of Linux")
+def test_a_store_of_five_times_the_memory_allowed_is_written_and_read(tmp_path):
+    rng = np.random.default_rng(0)
+    for index in range(IMAGES):
+        pixels = rng.integers(0, 256, [8, 8, 3], np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{index:04d}.jpg")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.training.bounded_process", str(tmp_path), str(LIMIT)],
+        cwd=ROOT,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    size, grown = map(int, done.stdout.split()[-2:])
+    print(f"store {size / MEGABYTE:.0f} MB, limit {LIMIT / MEGABYTE:.0f}, grown {grown / MEGABYTE}")
+    assert size > 5 * LIMIT
+    assert grown < LIMIT
