@@ -230,3 +230,49 @@ def test_ptb_tokens_equal_those_of_pycocoevalcap(monkeypatch, tmp_path):
     except OSError:
         pytest.skip("pycocoevalcap's tokeniser writes into its own folder, which is read-only")
     assert captions._ptb_tokens(captions.find_java(), lines) == expected[0]
+
+
+def made_up_captions(images):
+    """Captions of words in English-like proportions, with the marks captions have."""
+    rng = np.random.default_rng(0)
+    words = "a the dog man woman red ball runs jumps on in of grass beach water dog's isn't"
+    marks = ["", " .", ".", " , alone .", "!", ' "now"', " ; two-year-old boys", " (left)"]
+
+    def caption():
+        text = " ".join(rng.choice(words.split(), rng.integers(3, 14))).capitalize()
+        return text + marks[rng.integers(len(marks))]
+
+    ids = [f"{n}.jpg" for n in range(images)]
+    return {i: caption() for i in ids}, {i: [caption() for _ in range(5)] for i in ids}
+
+
+@needs_java
+@pytest.mark.slow
+def test_every_score_equals_that_of_the_reference_code():
+    from pycocoevalcap.bleu.bleu import Bleu
+    from pycocoevalcap.cider.cider import Cider
+    from pycocoevalcap.meteor.meteor import Meteor
+    from pycocoevalcap.rouge.rouge import Rouge
+    from pycocoevalcap.tokenizer.ptbtokenizer import PTBTokenizer
+
+    candidates, references = made_up_captions(100)
+    try:
+        found, truth = (
+            PTBTokenizer().tokenize(
+                {i: [{"caption": c} for c in texts] for i, texts in all_.items()}
+            )
+            for all_ in ({i: [c] for i, c in candidates.items()}, references)
+        )
+    except OSError:
+        pytest.skip("pycocoevalcap's tokeniser writes into its own folder, which is read-only")
+    expected = dict(
+        zip(
+            ("bleu_1", "bleu_2", "bleu_3", "bleu_4"),
+            Bleu(4).compute_score(truth, found, verbose=0)[0],
+            strict=True,
+        )
+    )
+    for name, scorer in {"cider": Cider(), "rouge_l": Rouge(), "meteor": Meteor()}.items():
+        expected[name] = scorer.compute_score(truth, found)[0]
+    scores = score_captions(candidates, references).scores
+    assert {name: scores[name] / 100 for name in expected} == pytest.approx(expected, abs=1e-8)
