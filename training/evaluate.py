@@ -129,8 +129,8 @@ def check_source(arguments: Arguments) -> None:
 def caption_and_evaluate(arguments: Arguments) -> int:
     """Load the run, evaluate, write the report."""
     from sat_tf import runs
+    from training.arguments import default_cache_dir
     from training.fit import Places
-    from training.train import default_cache_dir
 
     captioner = runs.load(arguments.run_dir)
     config = read_run_config(arguments.run_dir)

@@ -26,7 +26,7 @@ from training.datasets.batches import CaptionTable, caption_table
 from training.datasets.sources import Source, open_source, scoring_batches, training_batches
 from training.event_files import Scalars, forget_from
 from training.interrupts import Interrupts
-from training.recipes import OptimizerConfig, RunConfig, read_run_config
+from training.recipes import DataConfig, OptimizerConfig, RunConfig, read_run_config
 
 _UNFINISHED = ".*.tmp"  # what `write_atomically` leaves when it is killed
 
@@ -79,9 +79,8 @@ def fit(
     keras.utils.set_random_seed(config.seed)
     data = load_data(config, places)
     strategy = strategy or tf.distribute.get_strategy()
-    policy = "mixed_bfloat16" if config.fit.precision == "bfloat16" else "float32"
     with strategy.scope():
-        model = Captioner(captioner_config(config), len(data.vocabulary), dtype=policy)
+        model = make_model(config, len(data.vocabulary))
     encoder, resize = model.encoder, config.encoder.resize
     train = open_source(encoder, resize, data.train, places.cache_dir, config.data.mirror)
     dev = open_source(encoder, resize, data.dev, places.cache_dir)
@@ -223,19 +222,32 @@ def captioner_config(config: RunConfig) -> CaptionerConfig:
     return CaptionerConfig(**{name: getattr(config, name) for name in names})
 
 
+def make_model(
+    config: RunConfig, vocabulary_size: int, load_encoder_weights: bool = True
+) -> Captioner:
+    """The model of a configuration, not compiled yet."""
+    policy = "mixed_bfloat16" if config.fit.precision == "bfloat16" else "float32"
+    return Captioner(captioner_config(config), vocabulary_size, load_encoder_weights, dtype=policy)
+
+
 def load_data(config: RunConfig, places: Places) -> Data:
     """Train and dev splits and the vocabulary, which sees training captions only."""
     options = config.data.options()
     train = load_split(config.data.name, "train", places.data_dir, **options)
     dev = load_split(config.data.name, "dev", places.data_dir, **options)
-    vocabulary = Vocabulary.from_captions(
-        (caption for example in train.examples for caption in example.captions),
-        min_count=config.data.min_count,
-        max_size=config.data.vocabulary_size,
-        unit=config.data.tokens,
-    )
+    vocabulary = training_vocabulary(config.data, train)
     table = caption_table(train, vocabulary, config.data.max_length)
     return Data(train, dev, vocabulary, table)
+
+
+def training_vocabulary(config: DataConfig, train: Split) -> Vocabulary:
+    """The words of the training captions that the configuration keeps."""
+    return Vocabulary.from_captions(
+        (caption for example in train.examples for caption in example.captions),
+        min_count=config.min_count,
+        max_size=config.vocabulary_size,
+        unit=config.tokens,
+    )
 
 
 def report_pictures(

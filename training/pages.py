@@ -1,10 +1,10 @@
-"""A page of captions with their attention pictures: a folder that opens in any browser."""
+"""A page of pictures and captions: a folder that opens in any browser."""
 
 from __future__ import annotations
 
 import html
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,8 @@ h2 { margin: 0; font-size: 1.25rem; }
 .score { color: #767676; font-size: .85rem; font-weight: normal; }
 img { display: block; max-width: 100%; height: auto; margin: .75rem 0; }
 ul { margin: .25rem 0; padding-left: 1.25rem; color: #444; }
+table { border-collapse: collapse; margin: 1rem 0; }
+th, td { padding: .2rem 1rem .2rem 0; text-align: left; border-bottom: 1px solid #eee; }
 """
 
 
@@ -32,9 +34,9 @@ class PageEntry:
 
     Attributes:
         image_id: Shown above the caption.
-        caption: The generated caption.
+        caption: The generated caption, or another heading.
         references: Reference captions, none or more.
-        picture: `[H, W, 3]` uint8 attention picture, or None.
+        picture: `[H, W, 3]` uint8, or None.
         score: Shown beside the caption, or None.
     """
 
@@ -46,7 +48,11 @@ class PageEntry:
 
 
 def write_page(
-    directory: Path | str, title: str, entries: Iterable[PageEntry], notes: Iterable[str] = ()
+    directory: Path | str,
+    title: str,
+    entries: Iterable[PageEntry],
+    notes: Iterable[str] = (),
+    table: Iterable[Sequence[str]] = (),
 ) -> Path:
     """Writes `index.html` and `pictures/NNN.png`; every text is escaped.
 
@@ -58,6 +64,7 @@ def write_page(
         title: Heading of the page.
         entries: Taken one at a time, so that a generator keeps one picture in memory.
         notes: Paragraphs under the heading.
+        table: Rows under the notes, the first of them headings.
 
     Returns:
         The path of `index.html`.
@@ -81,13 +88,22 @@ def write_page(
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{heading}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        f"<h1>{heading}</h1>\n{paragraphs}{''.join(articles)}</body>\n</html>\n"
+        f"<h1>{heading}</h1>\n{paragraphs}{_table(table)}{''.join(articles)}</body>\n</html>\n"
     )
     write_atomically(directory / "index.html", page)
     for path in pictures.glob("*.png"):
         if path.stem.isdecimal() and path.name not in written:
             path.unlink()
     return directory / "index.html"
+
+
+def _table(rows: Iterable[Sequence[str]]) -> str:
+    lines = []
+    for row in rows:
+        cell = "td" if lines else "th"
+        cells = "".join(f"<{cell}>{html.escape(text)}</{cell}>" for text in row)
+        lines.append(f"<tr>{cells}</tr>\n")
+    return f"<table>\n{''.join(lines)}</table>\n" if lines else ""
 
 
 def _article(entry: PageEntry, picture: str | None) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-import os
 import signal
 import sys
 import warnings
@@ -13,16 +11,15 @@ from typing import Annotated, Literal
 
 import tyro
 
+from training.arguments import Settings, default_cache_dir, parse_settings
 from training.interrupts import Interrupts
-from training.recipes import RECIPES, RunConfig, recipe
 
 
 @dataclass(frozen=True)
 class Arguments:
     """Train a captioner; any key of the configuration is a flag."""
 
-    # --data.mirror True, like every other key.
-    config: Annotated[RunConfig, tyro.conf.arg(name=""), tyro.conf.FlagConversionOff]
+    config: Settings
     """The recipe's settings."""
     data_dir: Path | None = None
     """Your copy of the data set; drawn data needs none."""
@@ -36,24 +33,9 @@ class Arguments:
     """The same bits every time, stopped or not, on one device of one kind; slower on a GPU."""
 
 
-def default_cache_dir() -> Path:
-    """`$SAT_TF_CACHE`, or `~/.cache/sat_tf`."""
-    return Path(os.environ.get("SAT_TF_CACHE") or Path.home() / ".cache" / "sat_tf")
-
-
 def parse(argv: list[str]) -> Arguments:
-    """Read the command line: the recipe first, then its keys, which it gives their defaults."""
-    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    first.add_argument("--recipe", default="scenes_soft")
-    known, _ = first.parse_known_args(argv)
-    default = Arguments(recipe(known.recipe))
-    return tyro.cli(
-        Arguments,
-        args=argv,
-        default=default,
-        prog="python -m training.train",
-        description=f"Train a captioner. Recipes: {', '.join(RECIPES)}.",
-    )
+    """Read the command line."""
+    return parse_settings(Arguments, argv, "training.train", "Train a captioner.")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -52,6 +52,11 @@ def test_images_without_file_or_caption_are_set_aside_with_the_reason(folder):
     assert load("dev", folder).set_aside == ()
 
 
+def test_captions_that_hold_nothing_are_counted(folder):
+    assert load("train", folder).blank_captions == 1
+    assert load("dev", folder).blank_captions == 0
+
+
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
 @pytest.mark.parametrize("on_disk", ["NFC", "NFD"])
 def test_composed_and_decomposed_names_are_the_same(tmp_path, form, on_disk):

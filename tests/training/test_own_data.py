@@ -6,69 +6,73 @@ import json
 import unicodedata
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 import sat_tf
 from sat_tf.layers.encoder import Encoder
+from tests.training.own_pictures import (
+    CHINESE,
+    CORRUPT,
+    GERMAN,
+    encoded,
+    picture,
+    write_csv,
+    write_files,
+    write_jsonl,
+)
+from training.caption import main as caption_command
+from training.evaluate import main as evaluate_command
+from training.inspect import main as inspect_command
+from training.inspection import timing
 from training.train import main
 
-GERMAN = [
-    "Ein großer Hund läuft, schnell",
-    'Die Tür ist "offen"\nund rot',
-    "Über\tden Straßen 🐕",
-    "Ein Hund, ein Hund",
-]
-CHINESE = ["一只大狗在跑。", "红色的门开着", "街上有一只狗🐕", "狗和狗"]
-CORRUPT, MISSING = "Bilder 1/kaputt.jpg", "Bilder 1/fehlt.jpg"
+BROKEN, MISSING = "Bilder 1/kaputt.jpg", "Bilder 1/fehlt.jpg"
 SPLITS = ["train"] * 7 + ["dev"] * 3
+FIVE_HUNDRED = ("--encoder.name", "scenes_cnn", "--encoder.image_size", "64")
+FIVE_HUNDRED += ("--encoder.weights", "None", "--decoder.embedding_dim", "8")
+FIVE_HUNDRED += ("--decoder.attention_dim", "8", "--decoder.hidden_dim", "16", "--search.beam", "2")
+FIVE_HUNDRED += ("--search.max_length", "8", "--fit.epochs", "1", "--fit.validation_images", "10")
+FIVE_HUNDRED += ("--fit.pictures", "1")
 
 
-def names() -> list[str]:
-    """In sub-folders, with blanks and umlauts; grey, PNG, corrupt and missing ones among them."""
-    plain = [f"Bilder {n % 2}/Tür {n}.{'png' if n % 3 else 'jpg'}" for n in range(8)]
-    return [*plain[:5], CORRUPT, MISSING, *plain[5:]]
+def names(count: int) -> list[str]:
+    """In sub-folders, with blanks and umlauts; the sixth is corrupt, the seventh missing."""
+    plain = [f"Bilder {n % 2}/Tür {n}.{'png' if n % 3 else 'jpg'}" for n in range(count - 2)]
+    return [*plain[:5], BROKEN, MISSING, *plain[5:]]
 
 
-def write_pictures(folder: Path) -> None:
-    rng = np.random.default_rng(0)
-    for n, name in enumerate(names()):
-        # Stored decomposed, as some systems do; the caption files write umlauts composed.
-        path = folder / unicodedata.normalize("NFD", name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shape = (60, 80) if n == 0 else (60, 80, 3)
-        if name == CORRUPT:
-            path.write_bytes(b"\xff\xd8\xff no picture")
-        elif name != MISSING:
-            Image.fromarray(rng.integers(0, 256, shape, np.uint8)).save(path)
+def write_pictures(folder: Path, count: int) -> None:
+    files = {BROKEN: CORRUPT, MISSING: None}
+    for n, name in enumerate(names(count)):
+        kind = "PNG" if name.endswith("png") else "JPEG"
+        files.setdefault(name, encoded(picture(n, grey=n % 10 == 0), kind))
+    # Stored decomposed, as some systems do; the caption files write umlauts composed.
+    write_files(folder, {unicodedata.normalize("NFD", name): files[name] for name in names(count)})
 
 
-def write_csv(folder: Path) -> None:
-    rows = [
-        f'{name},"{caption.replace(chr(34), chr(34) * 2)}",{split}'
-        for name, split in zip(names(), SPLITS, strict=True)
-        for caption in GERMAN[:3]
-    ]
-    text = "\ufeff" + "\r\n".join(["image,caption,split", *rows])
-    (folder / "captions.csv").write_bytes(text.encode())
+def write_german(folder: Path, count: int, splits: list[str] | None = None) -> None:
+    """A CSV with three captions a picture."""
+    write_pictures(folder, count)
+    ends = [()] * count if splits is None else [(split,) for split in splits]
+    rows = [(n, c, *e) for n, e in zip(names(count), ends, strict=True) for c in GERMAN[:3]]
+    write_csv(folder, rows, "image,caption,split" if splits else "image,caption")
 
 
-def write_jsonl(folder: Path) -> None:
-    rows = [
-        {"image": name, "captions": CHINESE, "split": split}
-        for name, split in zip(names(), SPLITS, strict=True)
-    ]
-    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
-    (folder / "captions.jsonl").write_text("".join(lines), "utf-8")
+def write_chinese(folder: Path, count: int, splits: list[str] | None = None) -> None:
+    """A JSONL with four captions a picture."""
+    write_pictures(folder, count)
+    rows = [{"image": name, "captions": list(CHINESE)} for name in names(count)]
+    if splits:
+        rows = [row | {"split": split} for row, split in zip(rows, splits, strict=True)]
+    write_jsonl(folder, rows)
 
 
 @pytest.mark.parametrize(
     ("write", "flags", "tokeniser", "known"),
     [
-        (write_csv, ("--data.language", "de"), "simple", {"großer", "läuft", "straßen"}),
+        (write_german, ("--data.language", "de"), "simple", {"großer", "läuft", "straßen"}),
         (
-            write_jsonl,
+            write_chinese,
             ("--data.language", "zh", "--data.tokens", "characters"),
             "characters",
             {"狗", "门"},
@@ -80,8 +84,7 @@ def test_a_folder_trains_evaluates_and_captions(
     tmp_path, tiny, capsys, write, flags, tokeniser, known
 ):
     folder, run = tmp_path / "data", tmp_path / "run"
-    write_pictures(folder)
-    write(folder)
+    write(folder, len(SPLITS), SPLITS)
     weights = tmp_path / "encoder.weights.h5"
     Encoder("scenes_cnn", 64).network.save_weights(weights)
     places = ("--data-dir", str(folder), "--cache-dir", str(tmp_path / "cache"))
@@ -91,9 +94,9 @@ def test_a_folder_trains_evaluates_and_captions(
     said = capsys.readouterr().out
 
     set_aside = json.loads((run / "set_aside_train.json").read_text("utf-8"))
-    assert set(set_aside) == {CORRUPT, MISSING} and "2 pictures of the train split" in said
+    assert set(set_aside) == {BROKEN, MISSING} and "2 pictures of the train split" in said
     assert not (run / "set_aside_dev.json").exists()
-    assert f"6 pictures with {6 * (3 if write is write_csv else 4)} captions" in said
+    assert f"6 pictures with {6 * (3 if write is write_german else 4)} captions" in said
     report = json.loads((run / "evaluation" / "dev" / "report.json").read_text("utf-8"))
     assert report["images"] == 3 and report["tokeniser"] == tokeniser
     assert "meteor" not in report["scores"]
@@ -101,6 +104,56 @@ def test_a_folder_trains_evaluates_and_captions(
 
     captioner = sat_tf.load(run)
     assert known <= set(captioner.vocabulary.words)
-    caption = captioner.caption(folder / unicodedata.normalize("NFD", names()[-1]))
+    caption = captioner.caption(folder / unicodedata.normalize("NFD", names(len(SPLITS))[-1]))
     joined = ("" if tokeniser == "characters" else " ").join(caption.words)
     assert caption.text == joined
+
+
+def nothing_is_lost(reports: list[dict], set_aside: list[dict[str, str]]) -> None:
+    """Of five hundred pictures, the two bad ones are named and the others are used."""
+    assert sum(report["images"] for report in reports) == 498
+    named = [name for reasons in set_aside for name in reasons]
+    assert sorted(named) == sorted([BROKEN, MISSING])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("write", "flags"),
+    [
+        (write_german, ("--data.language", "de")),
+        (write_chinese, ("--data.language", "zh", "--data.tokens", "characters")),
+    ],
+    ids=["german", "chinese"],
+)
+def test_of_five_hundred_pictures_two_bad_ones_are_named_and_no_other_is_lost(
+    tmp_path, capsys, monkeypatch, write, flags
+):
+    monkeypatch.setattr(timing, "SECONDS", 0.5)
+    folder, run, out = tmp_path / "Meine Bilder", tmp_path / "run", tmp_path / "out"
+    write(folder, 500)
+    settings = ["--recipe", "folder_soft", *flags, *FIVE_HUNDRED, "--data-dir", str(folder)]
+    assert inspect_command([*settings, "--out", str(out)]) == 0
+    report = json.loads((out / "inspect.json").read_text("utf-8"))
+    splits = report["splits"].values()
+    nothing_is_lost(
+        [{"images": split["used"]} for split in splits], list(report["set_aside"].values())
+    )
+    assert sum(split["unreadable"] for split in splits) == 1
+    assert sum(split["no_file"] for split in splits) == 1
+    said = capsys.readouterr().out
+    assert f": {BROKEN}: " in said and f": {MISSING}: no image file" in said
+
+    cache = ("--cache-dir", str(tmp_path / "cache"))
+    assert main([*settings, *cache, "--run-dir", str(run)]) == 0
+    for split in ("train", "test"):
+        places = ("--run-dir", str(run), "--data-dir", str(folder), *cache)
+        assert evaluate_command([*places, "--split", split, "--pictures", "1"]) == 0
+    reports = [
+        json.loads((run / "evaluation" / split / "report.json").read_text("utf-8"))
+        for split in ("train", "dev", "test")
+    ]
+    nothing_is_lost(reports, [report["set_aside"] for report in reports])
+    capsys.readouterr()
+    photo = folder / unicodedata.normalize("NFD", names(500)[-1])
+    assert caption_command(["--run-dir", str(run), "--out", str(out), str(photo)]) == 0
+    assert capsys.readouterr().out.startswith(f"{photo}: ")

@@ -151,3 +151,10 @@ def test_page_without_pictures_or_entries(tmp_path):
     page.feed(write_page(tmp_path, "x", [PageEntry("a", "words")]).read_text())
     assert page.sources == []
     assert write_page(tmp_path, "x", [], notes=["nothing <here>"]).read_text().count("&lt;here")
+
+
+def test_page_with_a_table_escapes_its_cells(tmp_path):
+    page, table = Links(), [["", "train"], ["captions <b>", "5"]]
+    page.feed(write_page(tmp_path, "x", [], table=table).read_text())
+    assert (page.tags.count("th"), page.tags.count("td")) == (2, 2)
+    assert "captions <b>" in page.text and "b" not in page.tags

@@ -43,6 +43,11 @@ def compiled(encoder: Encoder, batch_size: int) -> Callable[[np.ndarray], np.nda
     return lambda pixels: annotate(pixels).numpy()
 
 
+def default_batch_size() -> int:
+    """Images an encoder takes at once: what suits a CPU's cache, or a GPU."""
+    return 64 if tf.config.list_physical_devices("GPU") else 8
+
+
 class ImageLoader:
     """Reads, decodes and resizes images on a pool of threads; remembers what it could not."""
 
@@ -108,8 +113,9 @@ class ImageLoader:
 class Progress:
     """Images done, images a second and the time left; one line, or a line a minute in a log."""
 
-    def __init__(self, total: int, verbose: bool) -> None:
+    def __init__(self, total: int, verbose: bool, what: str = "Annotations") -> None:
         self._total = total
+        self._what = what
         self._verbose = verbose
         self._done = 0
         self._start = self._shown = time.monotonic()
@@ -131,7 +137,7 @@ class Progress:
         speed = self._done / max(now - self._start, 1e-9)
         left = int((self._total - self._done) / max(speed, 1e-9))
         text = (
-            f"Annotations: {self._done}/{self._total} images, {speed:.1f} images/s, "
+            f"{self._what}: {self._done}/{self._total} images, {speed:.1f} images/s, "
             f"{left // 60}:{left % 60:02d} left"
         )
         print(

@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 
 SPLITS = ("train", "dev", "test")
+# How the reason begins for which an image is set aside before it is opened.
+NO_FILE = "no image file"
+NO_CAPTIONS = "no captions"
 _ALIASES = {"val": "dev", "valid": "dev", "validation": "dev"}
 
 
@@ -99,11 +102,14 @@ class Split:
         name: One of `SPLITS`.
         examples: What can be used.
         set_aside: `(image_id, reason)` of everything that cannot.
+        blank_captions: Captions that held nothing and were dropped; None where the data set does
+            not count them.
     """
 
     name: str
     examples: tuple[Example, ...] = field(repr=False)
     set_aside: tuple[tuple[str, str], ...] = ()
+    blank_captions: int | None = None
 
     def __len__(self) -> int:
         return len(self.examples)

@@ -42,12 +42,14 @@ class Record:
             is empty.
         split: `train`, `dev` or `test`, or None where the file does not say.
         place: Such as "line 7" or "images[3]", for messages.
+        blank: How many captions held nothing but blanks, and were dropped.
     """
 
     image: str
     captions: tuple[str, ...]
     split: str | None
     place: str
+    blank: int = 0
 
 
 def read_captions(path: Path) -> tuple[Record, ...]:
@@ -228,7 +230,7 @@ def _record(path: Path, place: str, image: Any, captions: list[Any], split: Any)
         split = canonical_split(split) if split else None
     except DataError:
         _fail(path, place, f"expected the split train, dev (or val) or test, got {split!r}")
-    return Record(image, tuple(texts), split, place)
+    return Record(image, tuple(texts), split, place, blank=len(captions) - len(texts))
 
 
 def _list(path: Path, place: str, holder: Any, key: str) -> list[Any]:

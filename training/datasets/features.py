@@ -20,11 +20,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import tensorflow as tf
 
 from sat_tf.files import sync
 from sat_tf.layers.encoder import Encoder
-from training.datasets.annotate import FORMAT, READERS, ImageLoader, Progress, compiled, fingerprint
+from training.datasets.annotate import (
+    FORMAT,
+    READERS,
+    ImageLoader,
+    Progress,
+    compiled,
+    default_batch_size,
+    fingerprint,
+)
 from training.datasets.base import DataError, Example
 
 _STALE = 24 * 3600.0  # seconds after which a temporary file is nobody's any more
@@ -219,8 +226,7 @@ class FeatureStore:
         missing = [shard for shard in self._shards() if not self._is_done(shard)]
         if not missing:
             return
-        if batch_size is None:
-            batch_size = 64 if tf.config.list_physical_devices("GPU") else 8
+        batch_size = batch_size or default_batch_size()
         annotate = compiled(encoder, batch_size)
         loader = ImageLoader(examples, encoder.image_size, resize)
         progress = Progress(sum(len(self._indices(shard)) for shard in missing), verbose)

@@ -26,6 +26,8 @@ from pathlib import Path
 from typing import Literal
 
 from training.datasets.base import (
+    NO_CAPTIONS,
+    NO_FILE,
     SPLITS,
     DataError,
     Example,
@@ -119,9 +121,9 @@ def load(
     examples, set_aside = [], []
     for name in names:
         if name not in present:
-            set_aside.append((name, f"no image file in {image_dir.name}"))
+            set_aside.append((name, f"{NO_FILE} in {image_dir.name}"))
         elif name not in captions:
-            set_aside.append((name, f"no captions in {caption_file}"))
+            set_aside.append((name, f"{NO_CAPTIONS} in {caption_file}"))
         else:
             examples.append(Example(name, image_dir / name, captions[name]))
     return usable_split(split, examples, set_aside, listed)

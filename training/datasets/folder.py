@@ -11,10 +11,18 @@ import hashlib
 import posixpath
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PureWindowsPath
 
-from training.datasets.base import DataError, Example, Split, canonical_split, usable_split
+from training.datasets.base import (
+    NO_CAPTIONS,
+    NO_FILE,
+    DataError,
+    Example,
+    Split,
+    canonical_split,
+    usable_split,
+)
 from training.datasets.caption_files import SUFFIXES, Record, read_captions
 
 
@@ -24,6 +32,7 @@ class _Entry:
 
     split: str | None
     captions: list[str] = field(default_factory=list)
+    blank: int = 0
 
 
 def load(
@@ -63,12 +72,13 @@ def load(
     for name, entry in chosen.items():
         file = images.find(name)
         if file is None:
-            set_aside.append((name, f"no image file in {image_dir or 'the data folder'}"))
+            set_aside.append((name, f"{NO_FILE} in {image_dir or 'the data folder'}"))
         elif not entry.captions:
-            set_aside.append((name, f"no captions in {path.name}"))
+            set_aside.append((name, f"{NO_CAPTIONS} in {path.name}"))
         else:
             examples.append(Example(name, file, tuple(entry.captions)))
-    return usable_split(split, examples, set_aside, f"the {split} split of {path}")
+    found = usable_split(split, examples, set_aside, f"the {split} split of {path}")
+    return replace(found, blank_captions=sum(entry.blank for entry in chosen.values()))
 
 
 def hashed_split(name: str) -> str:
@@ -155,6 +165,7 @@ def _gather(path: Path, records: Iterable[Record]) -> dict[str, _Entry]:
                 f"and in {entry.split} before."
             )
         entry.captions += record.captions
+        entry.blank += record.blank
     return entries
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
@@ -140,10 +140,23 @@ def open_source(
         source = AnnotationSource(
             FeatureStore.open(cache_dir, encoder, split.examples, resize=resize, mirrored=mirrored)
         )
-    if len(source.set_aside) == len(split):
-        reason = next(iter(source.set_aside.values()))
-        raise DataError(f"No picture of the {split.name} split can be read; the first: {reason}.")
+    check_readable(split, source.set_aside)
     return source
+
+
+def check_readable(split: Split, set_aside: Mapping[int, str]) -> None:
+    """Sees that a picture is left.
+
+    Args:
+        split: Whose pictures were read.
+        set_aside: Index -> reason of those that cannot be.
+
+    Raises:
+        DataError: None can be read.
+    """
+    if len(set_aside) == len(split):
+        reason = next(iter(set_aside.values()))
+        raise DataError(f"No picture of the {split.name} split can be read; the first: {reason}.")
 
 
 def rows_with_pictures(table: CaptionTable, source: Source) -> np.ndarray:

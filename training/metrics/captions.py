@@ -138,7 +138,7 @@ def score_captions(
         )
     java, notes = None if foreign else find_java(), []
     if foreign:
-        notes.append(f"METEOR and the PTB tokeniser, which are English, are left out: {foreign}.")
+        notes.append(note_on_language(language, unit))
     elif java is None:
         notes.append("Java was not found: the simple tokeniser was used.")
         if meteor is None:
@@ -207,6 +207,14 @@ def _check(candidates: Mapping[str, str], references: Mapping[str, Sequence[str]
             "Received an invalid value for argument `references`: expected one reference or more "
             f"an image, got none for {bare[0]!r}."
         )
+
+
+def note_on_language(language: str, unit: Unit) -> str | None:
+    """What is left out of the scores of such captions, and why; None where nothing is."""
+    foreign = _foreign(language, unit)
+    if foreign is None:
+        return None
+    return f"METEOR and the PTB tokeniser, which are English, are left out: {foreign}."
 
 
 def _foreign(language: str, unit: Unit) -> str | None:

@@ -1,0 +1,73 @@
+"""Folders of one's own pictures with everything in them that goes wrong in life."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+GERMAN = (
+    "Ein großer Hund läuft, schnell",
+    'Die Tür ist "offen"\nund rot',
+    "Über\tden Straßen 🐕",
+    "Ein Hund, ein Hund",
+)
+CHINESE = ("一只大狗在跑。", "红色的门开着", "街上有一只狗🐕", "狗和狗")
+CORRUPT = b"\xff\xd8\xff no picture"
+_ORIENTATION = 0x0112
+
+
+def picture(seed: int, grey: bool = False) -> Image.Image:
+    """Soft patches of colour, 80 x 60; another seed looks quite different."""
+    patches = np.random.default_rng(seed).integers(0, 256, (3, 4, 3), np.uint8)
+    image = Image.fromarray(patches).resize((80, 60), Image.Resampling.BICUBIC)
+    return image.convert("L") if grey else image
+
+
+def encoded(image: Image.Image, kind: str = "JPEG", turned: bool = False) -> bytes:
+    """The content of a file; `turned` asks by EXIF for a turn clockwise."""
+    exif, stream = Image.Exif(), io.BytesIO()
+    if turned:
+        exif[_ORIENTATION] = 6
+    image.save(stream, kind, exif=exif)
+    return stream.getvalue()
+
+
+def huge_header() -> bytes:
+    """A PNG of some bytes that says it has 100,000 x 100,000 pixels."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
+    size = struct.pack(">IIBBBBB", 100_000, 100_000, 8, 2, 0, 0, 0)
+    body = chunk(b"IHDR", size) + chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
+    return b"\x89PNG\r\n\x1a\n" + body
+
+
+def write_files(folder: Path, files: dict[str, bytes | None]) -> None:
+    """Writes files, in their sub-folders; None is a file that is missing."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if content is not None:
+            path.write_bytes(content)
+
+
+def write_csv(folder: Path, rows: Sequence[tuple[str, ...]], header: str) -> None:
+    """A spreadsheet's CSV: a byte-order mark, Windows line ends, quotes around every field."""
+    lines = [",".join(f'"{field.replace(chr(34), chr(34) * 2)}"' for field in row) for row in rows]
+    (folder / "captions.csv").write_bytes("\r\n".join(["\ufeff" + header, *lines]).encode())
+
+
+def write_jsonl(folder: Path, rows: Sequence[dict]) -> None:
+    """An image a line, in the letters of its language."""
+    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
+    (folder / "captions.jsonl").write_text("".join(lines), "utf-8")

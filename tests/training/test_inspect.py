@@ -1,0 +1,300 @@
+"""Looking at data before training: what is counted and named, and when training cannot start."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from sat_tf import images
+from tests.training.own_pictures import (
+    CHINESE,
+    CORRUPT,
+    GERMAN,
+    encoded,
+    huge_header,
+    picture,
+    write_csv,
+    write_files,
+    write_jsonl,
+)
+from training import train
+from training.inspect import main, parse
+from training.inspection import timing
+
+TINY = ("--encoder.name", "scenes_cnn", "--encoder.image_size", "64", "--encoder.weights", "None")
+TINY += ("--decoder.embedding_dim", "8", "--decoder.attention_dim", "8", "--decoder.hidden_dim")
+TINY += ("16", "--fit.batch_size", "8", "--data.min_count", "1")
+
+BAD = {
+    "Bilder 1/kaputt.jpg": CORRUPT,
+    "Bilder 1/leer.png": b"",
+    "Bilder 1/riesig.png": huge_header(),
+    "Bilder 1/fehlt.jpg": None,
+}
+GREY, TURNED = "Bilder 1/Tür 1.png", "Bilder 2/Größe ä.jpg"
+
+
+def german_files() -> dict[str, dict[str, bytes | None]]:
+    """Split -> file -> content. Three pictures are in two splits, one of them scaled."""
+    train = {f"Bilder 1/{n} ü.jpg": encoded(picture(n)) for n in range(6)} | {
+        GREY: encoded(picture(10, grey=True), "PNG"),
+        TURNED: encoded(picture(11), turned=True),
+    }
+    smaller = encoded(picture(1).resize((64, 48)), "JPEG")
+    dev = {"dev/neu.jpg": encoded(picture(20)), "dev/kopie.jpg": train["Bilder 1/0 ü.jpg"]}
+    dev["dev/kleiner.jpg"] = smaller
+    test = {"test/neu.jpg": encoded(picture(30)), "test/kopie.jpg": dev["dev/neu.jpg"]}
+    return {"train": train | BAD, "dev": dev, "test": test}
+
+
+def german_rows() -> list[tuple[str, str, str]]:
+    """Two captions a picture of train, one of the others; one says no word, one nothing."""
+    rows = [(n, c, "train") for n in german_files()["train"] for c in GERMAN[:2]]
+    rows += [("dev/neu.jpg", GERMAN[2], "dev"), ("dev/kopie.jpg", GERMAN[0].title(), "dev")]
+    rows += [("dev/kleiner.jpg", "...", "dev"), ("dev/kleiner.jpg", "  ", "dev")]
+    return rows + [("test/neu.jpg", GERMAN[3], "test"), ("test/kopie.jpg", GERMAN[2], "test")]
+
+
+def write_german(folder: Path) -> Path:
+    for files in german_files().values():
+        write_files(folder, files)
+    write_csv(folder, german_rows(), "image,caption,split")
+    return folder
+
+
+@dataclass(frozen=True)
+class Inspected:
+    """What one command left behind."""
+
+    status: int
+    said: str
+    out: Path
+    data_dir: Path
+
+    @property
+    def report(self) -> dict:
+        return json.loads((self.out / "inspect.json").read_text("utf-8"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _measured_shortly():
+    """A few steps and pictures are enough to see that they are measured."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(timing, "SECONDS", 0.2)
+        yield
+
+
+@pytest.fixture(scope="module")
+def inspected(tmp_path_factory) -> Inspected:
+    """The German folder, inspected once."""
+    folder = tmp_path_factory.mktemp("german")
+    data_dir, out = write_german(folder / "data"), folder / "out"
+    command = ["--recipe", "folder_soft", *TINY, "--data.language", "de", "--data.max_length", "5"]
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        status = main([*command, "--data-dir", str(data_dir), "--out", str(out)])
+    return Inspected(status, said.getvalue(), out, data_dir)
+
+
+def inspect(capsys, data_dir: Path | str, *flags: str) -> tuple[int, str]:
+    """Exit status and everything said about a folder."""
+    places = ("--out", str(Path(data_dir).parent / "out"), "--data-dir", str(data_dir))
+    status = main(["--recipe", "folder_soft", *TINY, *places, *flags])
+    said = capsys.readouterr()
+    return status, said.out + said.err
+
+
+def test_a_folder_with_bad_files_can_be_trained_on(inspected):
+    assert inspected.status == 0
+    assert inspected.report["trainable"] and inspected.report["errors"] == []
+
+
+def test_pictures_are_counted_by_split_and_by_what_is_wrong_with_them(inspected):
+    counts = inspected.report["splits"]["train"]
+    wanted = {"listed": 12, "used": 8, "no_file": 1, "no_captions": 0, "unreadable": 3}
+    assert {name: counts[name] for name in wanted} == wanted
+    assert {s: f["used"] for s, f in inspected.report["splits"].items()} == {
+        "train": 8,
+        "dev": 3,
+        "test": 2,
+    }
+
+
+def test_every_picture_set_aside_is_named_with_its_reason(inspected):
+    set_aside = inspected.report["set_aside"]["train"]
+    assert set(set_aside) == set(BAD)
+    assert "no image file" in set_aside["Bilder 1/fehlt.jpg"]
+    assert set_aside["Bilder 1/leer.png"] == "the file is empty"
+    assert "more than" in set_aside["Bilder 1/riesig.png"]
+    assert all(f"Set aside in train: {name}: " in inspected.said for name in BAD)
+
+
+def test_pictures_to_be_turned_are_named(inspected):
+    assert inspected.report["rotated"] == {"train": [TURNED], "dev": [], "test": []}
+
+
+def test_captions_are_counted_and_measured(inspected):
+    train, dev = (inspected.report["splits"][name] for name in ("train", "dev"))
+    # "ein großer hund läuft schnell" and "die tür ist offen und rot"
+    assert train["captions"] == 22  # one picture has no file, and is not among them
+    assert train["length"] == {"min": 5, "median": 5.5, "p95": 6, "max": 6}
+    assert train["captions_a_picture"]["median"] == 2 and train["unknown_share"] == 0
+    assert (dev["captions"], dev["blank"], dev["without_words"]) == (3, 1, 1)
+    assert dev["unknown_share"] == pytest.approx(3 / 8)  # all three words of "über den straßen"
+    assert inspected.report["vocabulary"] == {"unit": "words", "size": 11, "min_count": 1}
+
+
+def test_captions_cut_are_a_share(inspected):
+    assert inspected.report["splits"]["train"]["cut_share"] == 0.5
+    assert "50% of the training captions are cut to 5 words" in inspected.said
+
+
+def test_captions_of_two_splits_are_counted_as_training_reads_them(inspected):
+    splits = inspected.report["splits"]
+    counts = [splits[name]["captions_of_earlier_splits"] for name in ("train", "dev", "test")]
+    assert counts == [0, 1, 1]
+
+
+def test_pictures_of_two_splits_are_found_scaled_ones_too(inspected):
+    found = {
+        (twin["image"], twin["other_image"]): twin["identical"]
+        for twin in inspected.report["duplicates"]
+    }
+    assert found == {
+        ("dev/kopie.jpg", "Bilder 1/0 ü.jpg"): True,
+        ("dev/kleiner.jpg", "Bilder 1/1 ü.jpg"): False,
+        ("test/kopie.jpg", "dev/neu.jpg"): True,
+    }
+    assert "2 pictures of dev are in an earlier split" in inspected.said
+
+
+def test_the_time_is_measured(inspected):
+    time = inspected.report["time"]
+    assert time["steps"] >= 2 and time["pictures_per_second"] > 0
+    assert time["epoch_seconds"] == pytest.approx(time["steps"] * time["step_seconds"])
+    assert time["bytes_per_picture"] == 8 * 8 * 32 * 2
+    assert "an epoch" in inspected.said and "pictures/s" in inspected.said
+
+
+def test_what_a_language_leaves_out_is_said_with_the_reason(inspected):
+    (note,) = [w for w in inspected.report["warnings"] if w.startswith("METEOR")]
+    assert "'de'" in note
+
+
+def test_the_page_shows_pictures_as_training_reads_them(inspected):
+    page = (inspected.out / "index.html").read_text("utf-8")
+    assert "Ein großer Hund läuft, schnell" in page and "unreadable" in page
+    assert "&quot;offen&quot; und rot" in page and f"{TURNED} (EXIF" in page
+    shown = sorted((inspected.out / "pictures").glob("*.png"))
+    assert len(shown) == 8
+    content = (inspected.data_dir / "Bilder 1" / "0 ü.jpg").read_bytes()
+    wanted = np.round(images.load(content, 64, "crop").numpy())
+    np.testing.assert_array_equal(np.asarray(Image.open(shown[0])), wanted)
+
+
+def test_inspecting_writes_nothing_beside_the_data(inspected):
+    names = {path.name for path in inspected.data_dir.iterdir()}
+    assert names == {"Bilder 1", "Bilder 2", "dev", "test", "captions.csv"}
+
+
+def test_chinese_characters(tmp_path, capsys):
+    splits = ["train"] * 4 + ["dev"]
+    names = [f"图 {n}.png" for n in range(5)]
+    write_files(tmp_path / "data", {n: encoded(picture(k), "PNG") for k, n in enumerate(names)})
+    rows = zip(names, splits, strict=True)
+    rows = [{"image": name, "captions": list(CHINESE), "split": split} for name, split in rows]
+    write_jsonl(tmp_path / "data", rows)
+    flags = ("--data.tokens", "characters", "--data.language", "zh", "--pictures", "0")
+    status, said = inspect(capsys, tmp_path / "data", *flags)
+    assert status == 0 and "characters a caption" in said and "Nothing to test on" in said
+    assert "no image of the test split" in said and "METEOR" in said
+    assert "--data.tokens characters" not in said
+
+
+def spoil_all(folder: Path) -> None:
+    for path in folder.glob("Bilder */*"):
+        path.write_bytes(CORRUPT)
+
+
+def drop_dev(folder: Path) -> None:
+    write_csv(folder, [row for row in german_rows() if row[2] == "train"], "image,caption,split")
+
+
+def break_csv(folder: Path) -> None:
+    (folder / "captions.csv").write_text('image,caption\na.jpg,"never closed')
+
+
+def remove_pictures(folder: Path) -> None:
+    for path in folder.glob("*/*"):
+        path.unlink()
+
+
+@pytest.mark.parametrize("spoil", [spoil_all, drop_dev, break_csv, remove_pictures])
+def test_what_training_cannot_start_with_is_its_own_error(tmp_path, capsys, spoil):
+    data_dir = write_german(tmp_path / "data")
+    spoil(data_dir)
+    status, said = inspect(capsys, data_dir)
+    assert status == 1 and "Nothing keeps" not in said
+    report = json.loads((tmp_path / "out" / "inspect.json").read_text("utf-8"))
+    assert not report["trainable"] and (tmp_path / "out" / "index.html").is_file()
+    places = ("--data-dir", str(data_dir), "--run-dir", str(tmp_path / "run"))
+    assert train.main(["--recipe", "folder_soft", *TINY, *places]) == 2
+    assert capsys.readouterr().err.strip().endswith(f"Error: {report['errors'][0]}")
+    assert f"Error: {report['errors'][0]}" in said
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (("--encoder.weights", "nowhere.h5"), "there is no such file"),
+        (("--data.captions", "nowhere.csv"), "`--data.captions`"),
+        (("--data.image_dir", "nowhere"), "there is no folder"),
+    ],
+)
+def test_files_that_flags_name_have_to_be_there(tmp_path, capsys, flags, named):
+    status, said = inspect(capsys, write_german(tmp_path / "data"), *flags)
+    assert status == 1 and named in said
+
+
+def test_the_report_does_not_go_among_the_captions(tmp_path, capsys):
+    data_dir = write_german(tmp_path)
+    places = ("--data-dir", str(data_dir), "--out", f"{data_dir}/dev/..")
+    assert main(["--recipe", "folder_soft", *places]) == 2
+    assert "`--out`" in capsys.readouterr().err and not (data_dir / "inspect.json").exists()
+
+
+def test_drawn_scenes_are_inspected_too(tmp_path):
+    flags = ["--data.limit", "20", "--fit.batch_size", "16"]
+    status = main([*flags, "--out", str(tmp_path / "out")])
+    report = json.loads((tmp_path / "out" / "inspect.json").read_text("utf-8"))
+    assert status == 0 and report["splits"]["train"]["used"] == 20
+    assert report["duplicates"] == [] and "pictures_per_second" not in report["time"]
+
+
+def test_a_copy_of_flickr8k_is_inspected_too(tmp_path, make_photographs):
+    folder = make_photographs(tmp_path / "flickr8k")
+    places = ("--data-dir", str(folder), "--out", str(tmp_path / "out"))
+    assert main(["--recipe", "flickr8k_soft", *TINY, *places]) == 0
+    report = json.loads((tmp_path / "out" / "inspect.json").read_text("utf-8"))
+    assert report["splits"]["train"]["blank"] is None
+    assert report["time"]["bytes_per_picture"] == 2 * 8 * 8 * 32 * 2  # mirrored views too
+
+
+def test_it_takes_the_keys_of_training():
+    flags = ["--recipe", "folder_hard", "--data.tokens", "characters", "--fit.batch_size", "7"]
+    assert parse(flags).config == train.parse(flags).config
+
+
+def test_a_wrong_flag_is_answered_without_loading_tensorflow():
+    code = "import sys, training.inspect as t; s = t.main(['--recipe', 'x'])\n"
+    code += "sys.exit(9 if 'tensorflow' in sys.modules else s)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 2

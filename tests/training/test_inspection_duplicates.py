@@ -1,0 +1,107 @@
+"""The same picture in two splits: what is found, and what is not taken for it."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
+
+from tests.training.own_pictures import encoded, picture
+from training.datasets.base import Example, Split
+from training.inspection.duplicates import Prints, find_twins
+
+
+def split_of(name: str, *files: bytes, size: int = 64) -> tuple[Split, Prints]:
+    """A split of encoded pictures, with their prints."""
+    examples = [Example(f"{name}{n}", content, ("a",)) for n, content in enumerate(files)]
+    return Split(name, tuple(examples)), prints_of(map(pixels_of, files), len(files), size)
+
+
+def prints_of(pictures, count: int, size: int) -> Prints:
+    prints = Prints.empty(count)
+    for index, image in enumerate(pictures):
+        prints.take(index, np.asarray(ImageOps.fit(image, (size, size)), np.float32))
+    return prints
+
+
+def pixels_of(content: bytes) -> Image.Image:
+    return Image.open(io.BytesIO(content)).convert("RGB")
+
+
+def twins(one, other) -> list[tuple[str, str, bool]]:
+    return [(t.image, t.other_image, t.identical) for t in find_twins(*one, *other)]
+
+
+def test_a_copy_of_a_file_is_identical():
+    train = split_of("train", *(encoded(picture(n)) for n in range(20)))
+    dev = split_of("dev", encoded(picture(50)), encoded(picture(7)))
+    assert twins(dev, train) == [("dev1", "train7", True)]
+
+
+@pytest.mark.parametrize("quality", [75, 30])
+@pytest.mark.parametrize("scale", [1, 0.5])
+def test_a_picture_scaled_or_compressed_again_is_the_same(scale, quality):
+    train = split_of("train", *(encoded(picture(n)) for n in range(20)))
+    for n in range(20):
+        image, stream = pixels_of(train[0].examples[n].image), io.BytesIO()
+        image = image.resize((int(image.width * scale), int(image.height * scale)))
+        image.save(stream, "JPEG", quality=quality)
+        assert twins(split_of("dev", stream.getvalue()), train) == [("dev0", f"train{n}", False)]
+
+
+def test_a_copy_is_told_from_another_that_looks_the_same():
+    lossless = encoded(picture(1), "PNG")
+    other = encoded(pixels_of(lossless), "BMP")
+    train = split_of("train", other, lossless)
+    assert twins(split_of("dev", lossless), train) == [("dev0", "train1", True)]
+
+
+def test_plain_grounds_of_other_colours_are_no_twins():
+    plain = [encoded(Image.new("RGB", (60, 60), colour), "PNG") for colour in ("red", "blue")]
+    train = split_of("train", plain[0])
+    assert twins(split_of("dev", plain[1]), train) == []
+    assert twins(split_of("dev", plain[0]), train) == [("dev0", "train0", True)]
+
+
+def test_pictures_that_cannot_be_read_have_no_twins():
+    blank = (Split("dev", (Example("dev0", b"", ("a",)),)), Prints.empty(1))
+    black = split_of("train", encoded(Image.new("RGB", (60, 60)), "PNG"))
+    assert twins(blank, black) == [] and twins(black, blank) == []
+
+
+def test_drawn_pictures_are_compared_too():
+    pixels = np.asarray(picture(1))
+    split = Split("train", (Example("train0", pixels, ("a",)),))
+    pair = split, prints_of([picture(1)], 1, 64)
+    copy = Split("dev", (Example("dev0", pixels.copy(), ("a",)),)), pair[1]
+    assert twins(copy, pair) == [("dev0", "train0", True)]
+
+
+@pytest.mark.slow
+def test_photographs_are_found_again_and_not_mixed_up(real_data: Path):
+    folder = next((real_data / "data" / "flickr8k").glob("Flick*_Dataset"))
+    names = sorted(folder.glob("*.jpg"))[::4][:1600]
+    photographs = prints_of((pixels_of(name.read_bytes()) for name in names), len(names), 224)
+    changes = {(1, 75): 150, (1, 15): 150, (0.5, 75): 150, (1 / 3, 40): 149}
+    some = [pixels_of(name.read_bytes()) for name in names[:150]]
+    train = Split("train", tuple(Example(n.name, n, ("a",)) for n in names))
+    for (scale, quality), wanted in changes.items():
+        files = []
+        for image in some:
+            stream = io.BytesIO()
+            small = image.resize((int(image.width * scale), int(image.height * scale)))
+            small.save(stream, "JPEG", quality=quality)
+            files.append(stream.getvalue())
+        found = twins(split_of("dev", *files, size=224), (train, photographs))
+        right = [int(image[3:]) for image, other, _ in found if names[int(image[3:])].name == other]
+        assert len(right) == len(found) >= wanted
+    for start in range(0, len(names), 400):
+        rows = slice(start, start + 400)
+        part = Prints(photographs.hashes[rows], photographs.thumbnails[rows], np.ones(400, bool))
+        others = Prints(photographs.hashes, photographs.thumbnails, np.ones(len(names), bool))
+        others.readable[rows] = False
+        dev = Split("dev", train.examples[rows])
+        assert find_twins(dev, part, train, others) == []

@@ -1,0 +1,99 @@
+"""The tutorial of one's own pictures: every command runs as it is written."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import pytest
+
+from tests.training.own_pictures import encoded, picture, write_files
+from training.datasets.folder import hashed_split
+
+ROOT = Path(__file__).resolve().parents[2]
+TUTORIAL = (ROOT / "docs" / "own_data.md").read_text("utf-8")
+# Where Keras keeps the weights it has downloaded: with a file there, it asks no network.
+WEIGHTS = "models/mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.0_224_no_top.h5"
+COUNTS = {"train": 12, "dev": 3, "test": 3}
+
+
+def blocks(language: str) -> list[str]:
+    """The fenced blocks of the tutorial in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", TUTORIAL, re.MULTILINE | re.DOTALL)
+
+
+def write_holiday(folder: Path) -> None:
+    """The tutorial's own spreadsheet, and more pictures until every split has a few."""
+    (sheet,) = blocks("csv")
+    names = dict.fromkeys(re.findall(r"^(?!image)(.*?),", sheet, re.MULTILINE))
+    counts = dict.fromkeys(COUNTS, 0)
+    for n in range(200):
+        name = f"sea/IMG {n:04d}.jpg"
+        split = hashed_split(name)
+        if counts[split] < COUNTS[split]:
+            counts[split] += 1
+            names[name] = None
+    rows = [f"{name},Two cats sleep on the wall in the sun" for name in names]
+    folder.mkdir()
+    (folder / "captions.csv").write_text(sheet + "\n".join(rows) + "\n", "utf-8")
+    write_files(folder, {name: encoded(picture(n)) for n, name in enumerate(names)})
+
+
+@pytest.fixture
+def shell(tmp_path):
+    """Runs a block in a folder where the tutorial's `holiday` lies."""
+    write_holiday(tmp_path / "holiday")
+    (tmp_path / "keras" / "models").mkdir(parents=True)
+    network = keras.applications.MobileNetV2(
+        weights=None, include_top=False, input_shape=(224, 224, 3)
+    )
+    network.save(tmp_path / "keras" / WEIGHTS)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    places = {"PATH": path, "PYTHONPATH": str(ROOT), "KERAS_HOME": str(tmp_path / "keras")}
+
+    def run(block: str) -> str:
+        done = subprocess.run(
+            ["bash", "-e", "-c", block],
+            cwd=tmp_path,
+            env=os.environ | places,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, f"{block}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+        return done.stdout
+
+    return run
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_tutorial_run_as_written(tmp_path, shell):
+    commands = blocks("sh")
+    modules = [re.search(r"-m (\S+)", command)[1] for command in commands]
+    assert modules == [f"training.{name}" for name in ("inspect", "train", "evaluate", "caption")]
+    inspected, _, _, captioned = map(shell, commands)
+
+    assert "Nothing keeps this from being trained on." in inspected
+    report = json.loads((tmp_path / "runs/inspection/folder_soft/inspect.json").read_text("utf-8"))
+    assert {name: split["used"] for name, split in report["splits"].items()} == {
+        name: COUNTS[name]
+        + sum(hashed_split(n) == name for n in ("garden/IMG 0101.jpg", "sea/Küste 3.jpg"))
+        for name in COUNTS
+    }
+    evaluation = tmp_path / "runs" / "folder_soft" / "evaluation"
+    assert (evaluation / "dev" / "index.html").is_file()
+    report = json.loads((evaluation / "test" / "report.json").read_text("utf-8"))
+    assert report["images"] >= COUNTS["test"] and report["set_aside"] == {}
+    assert captioned.startswith("holiday/garden/IMG 0101.jpg: ")
+    assert len(list((tmp_path / "captions").glob("*.png"))) == 1
+
+
+def test_the_tutorial_names_files_that_exist():
+    for page in re.findall(r"\]\(([a-z_]+\.md)", TUTORIAL):
+        assert (ROOT / "docs" / page).is_file()
+    for test in re.findall(r"`(tests/\S+\.py)`", TUTORIAL):
+        assert (ROOT / test).is_file()

@@ -1,0 +1,130 @@
+"""The same picture in two splits: found by a difference hash, confirmed on a thumbnail.
+
+Each picture leaves 200 bytes, and its pixels are not kept. The hash is of the square that training
+sees. It is the same, or nearly, after a picture is scaled or compressed once more.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from training.datasets.base import Split, StoredImage
+
+# On photographs, scaling and compression flip a few of the 64 bits and move the thumbnail by one
+# or two grey levels; other photographs of the same place move it by tens.
+MOST_BITS = 6
+MOST_DIFFERENCE = 6.0
+_FLAT = 2  # grey levels; a smaller step is noise of the compression, not a slope
+_THUMBNAIL = 8
+_BLOCK = 64  # rows compared at once, so that memory stays small
+
+
+@dataclass(frozen=True, eq=False)
+class Prints:
+    """What is kept of each picture of a split.
+
+    Attributes:
+        hashes: uint64 `[N]`; bit (i, j) says that column j + 1 is brighter than column j in row i
+            of the picture scaled to 8 x 9.
+        thumbnails: uint8 `[N, 192]`, the picture scaled to 8 x 8, in colour.
+        readable: bool `[N]`; the others have no print.
+    """
+
+    hashes: np.ndarray
+    thumbnails: np.ndarray
+    readable: np.ndarray
+
+    @classmethod
+    def empty(cls, count: int) -> Prints:
+        """Prints of `count` pictures, none of them taken yet."""
+        return cls(
+            np.zeros(count, np.uint64),
+            np.zeros([count, _THUMBNAIL * _THUMBNAIL * 3], np.uint8),
+            np.zeros(count, bool),
+        )
+
+    def take(self, index: int, pixels: np.ndarray) -> None:
+        """Notes the print of one picture.
+
+        Args:
+            index: Which picture of the split.
+            pixels: `[S, S, 3]`, 0 to 255.
+        """
+        image = Image.fromarray(np.round(pixels).astype(np.uint8))
+        grey = image.convert("L").resize((_THUMBNAIL + 1, _THUMBNAIL), Image.Resampling.BOX)
+        slopes = np.diff(np.asarray(grey, np.int16), axis=1) > _FLAT
+        self.hashes[index] = np.packbits(slopes).view(np.uint64)[0]
+        small = image.resize((_THUMBNAIL, _THUMBNAIL), Image.Resampling.BOX)
+        self.thumbnails[index] = np.asarray(small).reshape(-1)
+        self.readable[index] = True
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A picture that another split has too.
+
+    Attributes:
+        split: Of the picture.
+        image: Its id.
+        other_split: Where its twin is.
+        other_image: The twin's id.
+        identical: Whether the two files are the same, byte for byte.
+    """
+
+    split: str
+    image: str
+    other_split: str
+    other_image: str
+    identical: bool
+
+
+def find_twins(split: Split, prints: Prints, other: Split, other_prints: Prints) -> list[Twin]:
+    """The pictures of a split that another one has too, each with its nearest twin.
+
+    Args:
+        split: Whose pictures are looked for.
+        prints: Of its pictures.
+        other: Where they are looked for.
+        other_prints: Of the pictures there.
+    """
+    # Pictures that are all alike, such as blank ones, are candidates over and over.
+    digest_of = functools.cache(lambda example: _digest(example.image))
+    twins = []
+    for index, nearest in _candidates(prints, other_prints):
+        example, found = split.examples[index], [other.examples[n] for n in nearest]
+        digest = digest_of(example)
+        same = next((match for match in found if digest_of(match) == digest), None)
+        twin = same or found[0]
+        twins.append(Twin(split.name, example.image_id, other.name, twin.image_id, bool(same)))
+    return twins
+
+
+def _candidates(prints: Prints, others: Prints) -> Iterator[tuple[int, list[int]]]:
+    """Index of each picture that has twins, with the indices of the nearest of those."""
+    known = np.flatnonzero(others.readable)
+    wanted = np.flatnonzero(prints.readable)
+    for start in range(0, len(wanted), _BLOCK):
+        rows = wanted[start : start + _BLOCK]
+        bits = np.bitwise_count(prints.hashes[rows, None] ^ others.hashes[None, known])
+        for row, near in zip(rows, bits <= MOST_BITS, strict=True):
+            places = known[near]
+            moved = others.thumbnails[places].astype(np.int16) - prints.thumbnails[row]
+            moved = np.abs(moved).mean(axis=1)
+            # Files that are the same, byte for byte, are as near as can be: always among these.
+            if moved.size and moved.min() <= MOST_DIFFERENCE:
+                yield int(row), places[moved == moved.min()].tolist()
+
+
+def _digest(image: Path | StoredImage | bytes | np.ndarray) -> bytes:
+    """SHA-256 of an encoded picture, or of the pixels of a drawn one."""
+    if isinstance(image, np.ndarray):
+        return hashlib.sha256(image.tobytes()).digest()
+    content = image if isinstance(image, bytes) else image.read_bytes()
+    return hashlib.sha256(content).digest()

@@ -1,0 +1,136 @@
+"""How long training will take: a few real steps, and the encoder on a few of the pictures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from sat_tf.layers.encoder import Encoder
+from sat_tf.models.captioner import Captioner
+from training.datasets.annotate import READERS, ImageLoader, compiled, default_batch_size
+from training.datasets.base import Example
+from training.datasets.batches import CaptionTable
+from training.datasets.sources import training_batches
+from training.fit import compile_model, make_model
+from training.recipes import RunConfig
+
+_WARM_UP = 2  # steps; the first one traces the graph
+SECONDS = 8.0  # of measuring, about
+_MOST_STEPS = 30
+_MOST_PICTURES = 64
+
+
+def measure(
+    config: RunConfig,
+    vocabulary_size: int,
+    table: CaptionTable,
+    set_aside: dict[int, str],
+    examples: Sequence[Example],
+) -> dict[str, Any]:
+    """Builds the model of the configuration and times it, on one device.
+
+    The train steps are those of the run, with its captions in its batches, on annotations (or
+    pictures, where the encoder is trained) of random numbers. ImageNet weights are not downloaded
+    for it: the time does not depend on them.
+
+    Args:
+        config: What would be trained.
+        vocabulary_size: Words, the special tokens included.
+        table: Training captions.
+        set_aside: Training pictures that cannot be read.
+        examples: Readable pictures, to time the encoder on.
+
+    Returns:
+        `steps` of an epoch, `step_seconds` and `epoch_seconds`, without the validation after it;
+        where the encoder is frozen also `pictures_per_second` of the feature store and
+        `bytes_per_picture` in it, both with the mirrored views that training asks for.
+
+    Raises:
+        ValueError: The model cannot be built, for example for want of its weights file.
+    """
+    model = make_model(config, vocabulary_size, config.encoder.weights != "imagenet")
+    source = _RandomSource(model.encoder, set_aside, config.fit.batch_size)
+    batches, steps = training_batches(
+        source, table, config.fit.batch_size, config.seed, first_epoch=0
+    )
+    compile_model(model, config, steps)
+    seconds = _step_seconds(model, batches)
+    found = {"steps": steps, "step_seconds": seconds, "epoch_seconds": seconds * steps}
+    if not model.encoder.trainable:
+        views = 2 if config.data.mirror else 1
+        height, width = model.encoder.grid
+        found["pictures_per_second"] = _store_speed(
+            model.encoder, examples[:_MOST_PICTURES], config.encoder.resize, views
+        )
+        found["bytes_per_picture"] = views * height * width * model.encoder.annotation_dim * 2
+    return found
+
+
+class _RandomSource:
+    """Inputs of the right shape, always the same: what they hold does not change the time."""
+
+    mirrored = False
+    rotated: list[int] = []
+
+    def __init__(self, encoder: Encoder, set_aside: dict[int, str], batch_size: int) -> None:
+        self.set_aside = set_aside
+        side, (height, width) = encoder.image_size, encoder.grid
+        rng = np.random.default_rng(0)
+        if encoder.trainable:
+            self.key, shape = "images", (side, side, 3)
+            self._batch = rng.integers(0, 256, (batch_size, *shape), np.uint8)
+        else:
+            self.key, shape = "annotations", (height * width, encoder.annotation_dim)
+            self._batch = rng.random((batch_size, *shape), np.float32).astype(np.float16)
+        self.spec = tf.TensorSpec([None, *shape], self._batch.dtype)
+
+    def read(self, indices: np.ndarray, mirrored: np.ndarray | None = None) -> np.ndarray:
+        return self._batch[: len(indices)]
+
+
+class _Clock(keras.callbacks.Callback):
+    """Notes when each step ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: list[float] = []
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, tf.Tensor]) -> None:
+        float(next(iter(logs.values())))  # a GPU may be behind: wait for what the step computes
+        self.ends.append(time.monotonic())
+
+
+def _step_seconds(model: Captioner, batches: tf.data.Dataset) -> float:
+    """Mean seconds of a step, after warming up."""
+
+    def timed(steps: int) -> float:
+        clock = _Clock()
+        # As in training; Keras warns of shuffling a dataset.
+        options = {"callbacks": [clock], "shuffle": False, "verbose": 0}
+        model.fit(batches, epochs=1, steps_per_epoch=steps, **options)
+        return (clock.ends[-1] - clock.ends[0]) / (steps - 1)
+
+    steps = int(np.clip(SECONDS / max(timed(_WARM_UP), 1e-3), 1, _MOST_STEPS))
+    return timed(steps + 1)
+
+
+def _store_speed(encoder: Encoder, examples: Sequence[Example], resize: str, views: int) -> float:
+    """Pictures a second through decoding and the encoder, as the feature store does it."""
+    size = min(default_batch_size(), len(examples))
+    annotate = compiled(encoder, size)
+    annotate(np.zeros([size, encoder.image_size, encoder.image_size, 3], np.float32))
+    loader, start, done = ImageLoader(examples, encoder.image_size, resize), time.monotonic(), 0
+    with ThreadPoolExecutor(READERS) as pool:
+        for pixels, valid in loader.batches(pool, range(len(examples)), size):
+            for _ in range(views):
+                annotate(pixels)
+            done += len(valid)
+            if time.monotonic() - start > SECONDS:
+                break
+    return done / (time.monotonic() - start)
