@@ -33,7 +33,9 @@ class EncoderConfig:
     weights: str | None = None
     """`imagenet`, the path of a weights file, or None for random weights."""
     trainable: bool = False
-    """Fine-tune the encoder with the decoder; a frozen one is computed once and stored."""
+    """Train the encoder with the decoder; a frozen one is computed once and stored."""
+    trainable_from: str | None = None
+    """Fine-tune a trained encoder: the first layer that learns; None for all, from scratch."""
     image_size: Size = 224
     """Side of the square picture the encoder sees, pixels."""
     resize: Literal["crop", "squash"] = "crop"
@@ -41,6 +43,12 @@ class EncoderConfig:
 
     def __post_init__(self) -> None:
         check_ranges(self, "encoder")
+        if self.trainable_from is not None and not self.trainable:
+            raise ValueError(
+                "Received an invalid value for key `--encoder.trainable_from`: expected None for "
+                f"a frozen encoder, got {self.trainable_from!r}; `--encoder.trainable True` trains "
+                "the encoder."
+            )
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,9 @@ from training.datasets.batches import CaptionTable, caption_table
 from training.datasets.sources import Source, open_source, scoring_batches, training_batches
 from training.event_files import Scalars, forget_from
 from training.interrupts import Interrupts
-from training.recipes import DataConfig, OptimizerConfig, RunConfig, read_run_config
+from training.optimizers import make_optimizer
+from training.recipes import DataConfig, RunConfig, read_run_config
+from training.warm_start import start_from
 
 _UNFINISHED = ".*.tmp"  # what `write_atomically` leaves when it is killed
 
@@ -80,16 +82,12 @@ def fit(
     data = load_data(config, places)
     strategy = strategy or tf.distribute.get_strategy()
     with strategy.scope():
-        model = make_model(config, len(data.vocabulary))
-    encoder, resize = model.encoder, config.encoder.resize
-    train = open_source(encoder, resize, data.train, places.cache_dir, config.data.mirror)
-    dev = open_source(encoder, resize, data.dev, places.cache_dir)
+        model = make_model(config, data.vocabulary)
+    train, dev = open_sources(config, model, data, places.cache_dir)
     claim(config, data.vocabulary, places.run_dir)
     report_pictures(data.train, train, places.run_dir, say)
     report_pictures(data.dev, dev, places.run_dir, say)
-    batch_size = config.fit.batch_size
-    probe, steps = training_batches(train, data.table, batch_size, config.seed, 0)
-    del probe
+    _, steps = batches_from(config, train, data.table, 0)
     with strategy.scope():
         compile_model(model, config, steps)
     checkpoints = Checkpoints(places.run_dir / "checkpoints", model)
@@ -108,6 +106,24 @@ def fit(
             f"{progress.seconds / 60:.1f} minutes of training."
         )
     return runs.load(places.run_dir)
+
+
+def make_model(config: RunConfig, vocabulary: Vocabulary) -> Captioner:
+    """The captioner with the weights it starts from."""
+    model = new_model(config, len(vocabulary), load_encoder_weights=config.init_from is None)
+    if config.init_from is not None:
+        start_from(Path(config.init_from), model, vocabulary)
+    return model
+
+
+def open_sources(
+    config: RunConfig, model: Captioner, data: Data, cache_dir: Path
+) -> tuple[Source, Source]:
+    """Training pictures, augmented where asked for, and plain dev pictures; or annotations."""
+    encoder, resize = model.encoder, config.encoder.resize
+    views = (config.data.mirror, config.data.random_crop)
+    train = open_source(encoder, resize, data.train, cache_dir, *views)
+    return train, open_source(encoder, resize, data.dev, cache_dir)
 
 
 def train_model(
@@ -136,9 +152,7 @@ def train_model(
         if not left:
             end_epoch(model, hooks, epoch, verbose=verbose, epochs=fit_config.epochs, steps=steps)
             continue
-        batches, _ = training_batches(
-            source, table, fit_config.batch_size, config.seed, epoch, progress.step
-        )
+        batches, _ = batches_from(config, source, table, epoch, progress.step)
         model.fit(
             batches,
             epochs=fit_config.epochs,
@@ -148,6 +162,15 @@ def train_model(
             shuffle=False,
             verbose=verbose,
         )
+
+
+def batches_from(
+    config: RunConfig, source: Source, table: CaptionTable, epoch: int, step: int = 0
+) -> tuple[tf.data.Dataset, int]:
+    """Training batches from this step of this epoch on, and how many an epoch has."""
+    by_picture = config.fit.batch_by == "picture"
+    size = config.fit.batch_size
+    return training_batches(source, table, size, config.seed, epoch, step, by_picture)
 
 
 def end_epoch(
@@ -222,10 +245,10 @@ def captioner_config(config: RunConfig) -> CaptionerConfig:
     return CaptionerConfig(**{name: getattr(config, name) for name in names})
 
 
-def make_model(
+def new_model(
     config: RunConfig, vocabulary_size: int, load_encoder_weights: bool = True
 ) -> Captioner:
-    """The model of a configuration, not compiled yet."""
+    """The model of a configuration, its decoder untrained, not compiled yet."""
     policy = "mixed_bfloat16" if config.fit.precision == "bfloat16" else "float32"
     return Captioner(captioner_config(config), vocabulary_size, load_encoder_weights, dtype=policy)
 
@@ -269,33 +292,14 @@ def report_pictures(
 
 def compile_model(model: Captioner, config: RunConfig, steps: int) -> None:
     """Give the model its optimiser and the constants of its train step."""
+    encoder = model.encoder.trainable_variables
     model.compile(
-        optimizer=make_optimizer(config.optimizer, steps, config.fit.epochs),
+        optimizer=make_optimizer(config.optimizer, steps, config.fit.epochs, encoder),
         label_smoothing=config.fit.label_smoothing,
         clip_norm=config.optimizer.clip_norm,
         seed=config.seed,
         jit_compile=config.fit.jit_compile,
     )
-
-
-def make_optimizer(config: OptimizerConfig, steps: int, epochs: int) -> keras.optimizers.Optimizer:
-    """The optimiser with its schedule over `steps * epochs` steps."""
-    warmup = round(config.warmup_epochs * steps)
-    rate = config.learning_rate
-    if config.schedule == "cosine":
-        rate = keras.optimizers.schedules.CosineDecay(
-            0.0 if warmup else rate,
-            max(steps * epochs - warmup, 1),
-            warmup_target=rate if warmup else None,
-            warmup_steps=warmup,
-        )
-    elif warmup:
-        rate = keras.optimizers.schedules.PolynomialDecay(0.0, warmup, rate)
-    if config.name == "adamw":
-        return keras.optimizers.AdamW(rate, weight_decay=config.weight_decay)
-    if config.name == "rmsprop":
-        return keras.optimizers.RMSprop(rate)
-    return keras.optimizers.Adam(rate)
 
 
 def callbacks(
@@ -335,7 +339,8 @@ def describe(
     """What is about to happen, the effective lambdas among it."""
     decoder = sum(int(tf.size(v)) for v in model.decoder.trainable_variables)
     encoder = config.encoder
-    say(f"Recipe {config.recipe}, seed {config.seed}.")
+    start = f", from the weights of {config.init_from}" if config.init_from else ""
+    say(f"Recipe {config.recipe}, seed {config.seed}{start}.")
     say(
         f"Data: {config.data.name}, {len(data.train)} pictures with {len(data.table)} captions "
         f"to train on, {len(data.dev)} dev pictures, {len(data.vocabulary)} {config.data.tokens}."
@@ -348,7 +353,7 @@ def describe(
     height, width = model.encoder.grid
     say(
         f"Encoder: {encoder.name}, {model.encoder.tap}, {height} x {width} x "
-        f"{model.encoder.annotation_dim}, {'trained' if encoder.trainable else 'frozen'}. "
+        f"{model.encoder.annotation_dim}, {describe_learning(model)}. "
         f"Decoder: {config.attention.kind} attention, {decoder / 1e6:.2f} M weights."
     )
     for name, value in model.objective.describe(config.fit.batch_size).items():
@@ -357,3 +362,12 @@ def describe(
         say(f"Going on {progress.where}.")
     else:
         say(f"{config.fit.epochs} epochs of {steps} steps; {time.strftime('%H:%M:%S')}.")
+
+
+def describe_learning(model: Captioner) -> str:
+    """What of the encoder learns."""
+    encoder, first = model.config.encoder, model.config.encoder.trainable_from
+    if not encoder.trainable:
+        return "frozen"
+    weights = sum(int(tf.size(v)) for v in model.encoder.trainable_variables)
+    return f"trained{f' from {first}' if first else ''} ({weights / 1e6:.2f} M weights)"

@@ -7,7 +7,7 @@ import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from sat_tf.config import (
     CONFIG_FILE,
@@ -17,7 +17,7 @@ from sat_tf.config import (
     SearchConfig,
     from_dict,
 )
-from sat_tf.ranges import Count, Rate, Share, Size, Weight, check_ranges
+from sat_tf.ranges import Count, Range, Rate, Share, Size, Weight, check_ranges
 from sat_tf.vocabulary import Unit
 from training.datasets import DataName, Splits
 
@@ -46,6 +46,8 @@ class DataConfig:
     """Training captions are cut to so many words."""
     mirror: bool = False
     """Use the mirrored picture half of the time."""
+    random_crop: Annotated[float, Range(0, 0.5)] = 0.0
+    """Share of the picture's height and width left out at random; for a trained encoder."""
     seed: Count = 0
     """Of drawn data sets."""
     limit: Size | None = None
@@ -73,6 +75,8 @@ class OptimizerConfig:
     """adam, adamw (decoupled weight decay) or rmsprop (the paper's for Flickr8k)."""
     learning_rate: Rate = 1e-3
     """Peak learning rate."""
+    encoder_learning_rate: Rate | None = None
+    """That of a trained encoder, on the same schedule; None for learning_rate."""
     schedule: Literal["constant", "cosine"] = "constant"
     """cosine falls to zero at the last step."""
     warmup_epochs: Weight = 0.0
@@ -94,6 +98,8 @@ class FitConfig:
     """Most epochs."""
     batch_size: Size = 64
     """Captions a batch, over all devices."""
+    batch_by: Literal["length", "picture"] = "length"
+    """picture: all captions of a picture together, which a trained encoder then sees once."""
     label_smoothing: Share = 0.0
     """Share of each target spread over the vocabulary."""
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -115,6 +121,11 @@ class FitConfig:
 
     def __post_init__(self) -> None:
         check_ranges(self, "fit")
+        if self.jit_compile and self.batch_by == "picture":
+            raise ValueError(
+                "Received an invalid value for key `--fit.jit_compile`: expected False with "
+                "`--fit.batch_by picture`, got True; XLA wants batches of few different sizes."
+            )
 
 
 @dataclass(frozen=True)
@@ -125,6 +136,8 @@ class RunConfig:
     """Name of the recipe these settings started from."""
     seed: Count = 0
     """Of the weights, the order of the data and every random draw."""
+    init_from: str | None = None
+    """Folder of a finished run whose best weights this one starts from; None for new ones."""
     data: DataConfig = field(default_factory=DataConfig)
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
@@ -135,6 +148,19 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        if not self.encoder.trainable:
+            _check_frozen("data.random_crop", self.data.random_crop, 0.0)
+            rate = self.optimizer.encoder_learning_rate
+            _check_frozen("optimizer.encoder_learning_rate", rate, None)
+            _check_frozen("fit.batch_by", self.fit.batch_by, "length")
+
+
+def _check_frozen(key: str, value: float | str | None, expected: float | str | None) -> None:
+    if value != expected:
+        raise ValueError(
+            f"Received an invalid value for key `--{key}`: expected {expected} for a frozen "
+            f"encoder, got {value!r}; `--encoder.trainable True` trains the encoder."
+        )
 
 
 # The state starts from zeros: an encoder trained from scratch would learn to tell the whole picture

@@ -6,7 +6,7 @@ import difflib
 import re
 import socket
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -141,6 +141,30 @@ def build(
         return keras.Model(network.inputs, layer.output, name=name), layer.name
 
 
+def freeze_before(network: keras.Model, name: str) -> None:
+    """Freezes the layers before one of them, in the order of `network.summary()`.
+
+    Args:
+        network: What `build` made.
+        name: The first layer that goes on learning.
+
+    Raises:
+        ValueError: There is no such layer, or it and those after it have nothing to learn.
+    """
+    names = [layer.name for layer in network.layers]
+    first = names.index(name) if name in names else len(names)
+    if not any(layer.weights for layer in network.layers[first:]):
+        learning = [layer.name for layer in network.layers if layer.weights]
+        why = "from which on no layer has weights" if name in names else "which is none of them"
+        raise ValueError(
+            f"Received an invalid value for argument `trainable_from` "
+            f"(`--encoder.trainable_from`): expected a layer of {network.name} up to its last, "
+            f"{names[-1]}, for example {_suggested(name, learning)}; got {name!r}, {why}."
+        )
+    for layer in network.layers[:first]:
+        layer.trainable = False
+
+
 def preprocessor(name: str) -> Callable:
     """The function that normalises pixels, 0 to 255, for a backbone."""
     if name == SCENES_CNN:
@@ -211,16 +235,20 @@ def _tapped_layer(network: keras.Model, name: str, tap: str | None) -> keras.Lay
     if tap is None:
         tap = DEFAULT_TAPS.get(name) or next(reversed(candidates))
     if tap not in candidates:
-        names = list(candidates)
-        listed = list(dict.fromkeys(difflib.get_close_matches(tap, names, 4) + names[-12:]))
         known = any(layer.name == tap for layer in network.layers)
         why = "whose output is not 4-D" if known else "which it does not have"
         raise ValueError(
             f"Received an invalid value for argument `tap` (`--encoder.layer`): expected a layer "
-            f"of {name} with a grid of annotations, for example {', '.join(listed)}; "
+            f"of {name} with a grid of annotations, for example {_suggested(tap, candidates)}; "
             f"got {tap!r}, {why}."
         )
     return candidates[tap]
+
+
+def _suggested(name: str, known: Iterable[str]) -> str:
+    """The names most like a wrong one, and the last of all."""
+    names = list(known)
+    return ", ".join(dict.fromkeys(difflib.get_close_matches(name, names, 4) + names[-12:]))
 
 
 def _is_spatial(layer: keras.Layer) -> bool:

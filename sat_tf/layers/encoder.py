@@ -21,6 +21,10 @@ class Encoder(keras.layers.Layer):
     the backbone wants is inside. A frozen encoder always runs in inference mode (batch
     normalisation included) and passes no gradient on.
 
+    One that is fine-tuned from a layer on runs in inference mode too: batch normalisation keeps
+    the statistics it came with, since those of a small batch are noise that the frozen layers were
+    never trained for. Its scale and offset learn like other weights.
+
     Weights are loaded once, here. An encoder made by `from_config` starts from random
     weights and expects its own back (`load_weights`): a saved model carries them, and the
     file they first came from may be gone.
@@ -34,6 +38,9 @@ class Encoder(keras.layers.Layer):
         weights: "imagenet" (downloaded), the path of a `.weights.h5` or `.h5` file of the
             backbone without its classifier, or None for random weights.
         trainable: Whether the encoder is trained too.
+        trainable_from: Of a trained encoder, the first layer that learns, in the order of the
+            network's summary; the layers before it stay frozen. None trains all of them, from
+            scratch: batch normalisation then follows the batches.
 
     Call arguments:
         images: `[B, image_size, image_size, 3]`, RGB, 0 to 255.
@@ -61,6 +68,7 @@ class Encoder(keras.layers.Layer):
         tap: str | None = None,
         weights: str | None = None,
         trainable: bool = False,
+        trainable_from: str | None = None,
         **kwargs: Any,
     ) -> None:
         # No autocast: pixels are normalised in float32, whatever the network computes in.
@@ -79,6 +87,9 @@ class Encoder(keras.layers.Layer):
             self.backbone, self.image_size, tap, self.weights_source, self.dtype_policy
         )
         self.network.trainable = trainable
+        self.trainable_from = trainable_from
+        if trainable_from is not None:
+            backbones.freeze_before(self.network, trainable_from)
         self.built = True
 
     @classmethod
@@ -90,6 +101,7 @@ class Encoder(keras.layers.Layer):
             tap=config.layer,
             weights=config.weights,
             trainable=config.trainable,
+            trainable_from=config.trainable_from,
             **kwargs,
         )
 
@@ -112,7 +124,8 @@ class Encoder(keras.layers.Layer):
                 f"[B, {side}, {side}, 3], got {tuple(images.shape)}."
             )
         images = backbones.preprocessor(self.backbone)(ops.cast(images, "float32"))
-        maps = self.network(images, training=bool(training) and self.trainable)
+        from_scratch = self.trainable and self.trainable_from is None
+        maps = self.network(images, training=bool(training) and from_scratch)
         if not self.trainable:
             maps = ops.stop_gradient(maps)
         height, width = self.grid
@@ -129,6 +142,7 @@ class Encoder(keras.layers.Layer):
             "image_size": self.image_size,
             "tap": self.tap,
             "weights": self.weights_source,
+            "trainable_from": self.trainable_from,
         }
 
     @classmethod

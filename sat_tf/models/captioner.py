@@ -37,7 +37,8 @@ class Captioner(keras.Model):
 
     Call arguments:
         batch: `tokens` int32 `[B, T + 1]` from <start> to <end>, padded with 0, and either
-            `annotations` `[B, L, D]` or `images` `[B, H, W, 3]`, 0..255.
+            `annotations` `[B, L, D]` or `images` `[B, H, W, 3]`, 0..255. With `picture` int `[B]`
+            rows of the same number hold the same image, and the encoder sees it once.
 
     Output:
         `Taught`: logits, alignment scores and beta of each step, teacher-forced.
@@ -64,6 +65,7 @@ class Captioner(keras.Model):
             tap=config.encoder.layer,
             weights=config.encoder.weights if load_encoder_weights else None,
             trainable=config.encoder.trainable,
+            trainable_from=config.encoder.trainable_from,
             dtype=policy if config.encoder.trainable else "float32",
             name="encoder",
         )
@@ -111,7 +113,14 @@ class Captioner(keras.Model):
         """Annotations of a batch: those it holds, or the encoder's for its images."""
         if "annotations" in batch:
             return batch["annotations"]
-        return self.encoder(tf.cast(batch["images"], tf.float32), training=training)
+        images = batch["images"]
+        if "picture" not in batch:
+            return self.encoder(tf.cast(images, tf.float32), training=training)
+        pictures, place = tf.unique(batch["picture"])
+        rows = tf.range(tf.size(place))
+        first = tf.math.unsorted_segment_min(rows, place, tf.size(pictures))
+        images = tf.cast(tf.gather(images, first), tf.float32)
+        return tf.gather(self.encoder(images, training=training), place)
 
     def call(
         self,

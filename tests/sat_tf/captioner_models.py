@@ -21,9 +21,11 @@ SIZES = {"embedding_dim": 6, "attention_dim": 7, "hidden_dim": 8}
 KINDS = ("soft", "hard", "none")
 
 
-def make_config(kind="soft", trainable=False, decoder=None, **attention):
+def make_config(kind="soft", trainable=False, trainable_from=None, decoder=None, **attention):
     return CaptionerConfig(
-        EncoderConfig("scenes_cnn", image_size=SIDE, trainable=trainable),
+        EncoderConfig(
+            "scenes_cnn", image_size=SIDE, trainable=trainable, trainable_from=trainable_from
+        ),
         DecoderConfig(**SIZES, **(decoder or {})),
         AttentionConfig(kind, **attention),
         SearchConfig(beam=3, max_length=5),

@@ -19,7 +19,14 @@ from sat_tf.config import (
 )
 
 UNUSUAL = CaptionerConfig(
-    encoder=EncoderConfig("mobilenet_v2", layer="out_relu", image_size=96, resize="squash"),
+    encoder=EncoderConfig(
+        "mobilenet_v2",
+        layer="out_relu",
+        trainable=True,
+        trainable_from="Conv_1",
+        image_size=96,
+        resize="squash",
+    ),
     decoder=DecoderConfig(hidden_dim=7, gate=False, output_dropout=0.25),
     attention=AttentionConfig("hard", preset="arctic", reward_weight=0.5, inference="argmax"),
     search=SearchConfig(beam=3, length_power=0.7),
@@ -30,6 +37,12 @@ UNUSUAL = CaptionerConfig(
 def test_a_configuration_comes_back_from_json(config):
     values = json.loads(json.dumps(to_dict(config)))
     assert from_dict(CaptionerConfig, values) == config
+
+
+def test_a_frozen_encoder_has_no_layer_that_learns():
+    message = "`--encoder.trainable_from`: expected None for a frozen encoder, got 'conv4'"
+    with pytest.raises(ValueError, match=message):
+        EncoderConfig(trainable_from="conv4")
 
 
 def test_missing_keys_take_their_defaults():

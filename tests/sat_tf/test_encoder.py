@@ -224,6 +224,47 @@ def test_batch_normalisation_of_a_frozen_encoder_stays_in_inference_mode(trainab
     assert np.allclose(plain, trained) != trainable
 
 
+def test_an_encoder_is_fine_tuned_from_a_layer_on():
+    encoder = Encoder("scenes_cnn", 64, trainable=True, trainable_from="conv4")
+    learning = {variable.path.split("/")[-2] for variable in encoder.trainable_variables}
+    assert learning == {"conv4", "conv5", "norm"} and len(encoder.trainable_variables) == 6
+    frozen = Encoder("scenes_cnn", 64, trainable=False, trainable_from="conv4")
+    assert not frozen.trainable_variables
+
+
+def test_batch_normalisation_that_is_fine_tuned_learns_but_keeps_its_statistics():
+    options = {"tap": "block_1_project_BN", "trainable_from": "block_1_depthwise"}
+    encoder = Encoder("mobilenet_v2", 32, trainable=True, **options)
+    before = [np.array(weight) for weight in encoder.weights]
+    images = pictures(size=32)
+    with tf.GradientTape() as tape:
+        annotations = encoder(images, training=True)
+        total = tf.reduce_sum(annotations**2)
+    gradients = tape.gradient(total, encoder.trainable_variables)
+    names = {"/".join(v.path.split("/")[-2:]) for v in encoder.trainable_variables}
+    assert {"block_1_depthwise_BN/gamma", "block_1_project_BN/beta"} <= names
+    assert not any(
+        name.startswith(("Conv1", "bn_Conv1", "expanded", "block_1_e")) for name in names
+    )
+    assert len(names) == 6 and all(np.abs(gradient).max() > 0 for gradient in gradients)
+    for old, new in zip(before, encoder.weights, strict=True):
+        np.testing.assert_array_equal(old, new)
+    np.testing.assert_array_equal(annotations, encoder(images, training=False))
+
+
+@pytest.mark.parametrize(
+    ("tap", "layer", "message"),
+    [
+        (None, "conv6", "up to its last, norm, for example conv5, .*got 'conv6', which is none"),
+        ("conv3", "conv4", "up to its last, conv3, .*got 'conv4', which is none of them"),
+        ("place", "place", "got 'place', from which on no layer has weights"),
+    ],
+)
+def test_a_layer_that_cannot_be_fine_tuned_from_is_an_error(tap, layer, message):
+    with pytest.raises(ValueError, match=f"`--encoder.trainable_from`.*{message}"):
+        Encoder("scenes_cnn", 64, tap=tap, trainable=True, trainable_from=layer)
+
+
 def test_a_frozen_encoder_can_be_unfrozen():
     encoder = Encoder("scenes_cnn", 64)
     encoder.trainable = True
@@ -235,12 +276,14 @@ def test_a_frozen_encoder_can_be_unfrozen():
 def test_configuration_round_trips_without_the_weights_file(tmp_path):
     path = tmp_path / "cnn.weights.h5"
     backbones.scenes_cnn(64).save_weights(path)
-    encoder = Encoder("scenes_cnn", 64, tap="conv4", weights=str(path), trainable=True)
+    options = {"trainable": True, "trainable_from": "conv3"}
+    encoder = Encoder("scenes_cnn", 64, tap="conv4", weights=str(path), **options)
     saved = json.loads(json.dumps(keras.saving.serialize_keras_object(encoder)))
     path.unlink()
     again = keras.saving.deserialize_keras_object(saved)
     assert isinstance(again, Encoder)
     assert again.get_config() == encoder.get_config()
+    assert len(again.trainable_variables) == len(encoder.trainable_variables) == 4
 
 
 def test_weights_survive_saving_and_loading_in_a_model(tmp_path):

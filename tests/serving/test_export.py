@@ -147,10 +147,11 @@ def test_a_folder_that_is_no_run_is_an_error(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_network_of_keras_applications_is_exported_too(
+def test_a_fine_tuned_network_of_keras_applications_is_exported_too(
     make_run, make_request, ask, tmp_path, images
 ):
     encoder = {"name": "mobilenet_v2", "image_size": 64, "resize": "squash"}
+    encoder |= {"trainable": True, "trainable_from": "block_16_expand"}
     captioner = sat_tf.load(make_run(tmp_path / "run", {"kind": "soft"}, encoder=encoder))
     version = export(captioner, tmp_path / "out")
     call = make_request("serving_default", images.files[:2])

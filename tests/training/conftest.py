@@ -21,6 +21,10 @@ TINY = (
     *("--decoder.hidden_dim", "16", "--search.beam", "2", "--search.max_length", "8"),
     *("--fit.pictures", "2"),
 )
+FINE_TUNED = (
+    *("--encoder.trainable_from", "conv4", "--optimizer.encoder_learning_rate", "1e-4"),
+    *("--data.mirror", "True", "--data.random_crop", "0.2", "--fit.batch_by", "picture"),
+)
 NAMES = {
     "train": [f"train{n}.jpg" for n in range(6)],
     "dev": [f"dev{n}.jpg" for n in range(3)],
@@ -43,6 +47,12 @@ class TinyPhotographs:
 def tiny() -> tuple[str, ...]:
     """Flags of a run of seconds."""
     return TINY
+
+
+@pytest.fixture(scope="session")
+def fine_tuned() -> tuple[str, ...]:
+    """Flags of an encoder that is fine-tuned at its own rate, on augmented pictures."""
+    return FINE_TUNED
 
 
 @contextlib.contextmanager
@@ -80,9 +90,9 @@ def soft_run(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def hard_run(tmp_path_factory) -> Path:
-    """Two epochs of hard attention with dropout, a schedule and a baseline."""
+    """Two epochs of hard attention with dropout, a schedule and a baseline, fine-tuned."""
     flags = ("--recipe", "scenes_hard", "--fit.epochs", "2", "--decoder.output_dropout", "0.3")
-    return trained(tmp_path_factory.mktemp("hard"), *flags)
+    return trained(tmp_path_factory.mktemp("hard"), *flags, *FINE_TUNED)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,13 @@ import pytest
 
 from sat_tf.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNK, Vocabulary
 from training.datasets.base import DataError, Example, Split
-from training.datasets.batches import caption_table, pad_tokens, padding_share, plan_epoch
+from training.datasets.batches import (
+    caption_table,
+    pad_tokens,
+    padding_share,
+    plan_epoch,
+    plan_pictures,
+)
 
 # Shaped like Flickr8k's: a hump around 13 tokens and a long thin tail.
 LENGTHS = np.clip(np.random.default_rng(1).gamma(9.0, 1.5, 30_000) + 1, 3, 42).astype(np.int32)
@@ -135,3 +141,21 @@ def test_rows_are_padded_to_the_longest():
     assert padded.dtype == np.int32
     np.testing.assert_array_equal(padded, [[1, 4, 2], [1, 2, PAD]])
     assert pad_tokens([]).shape == (0, 0)
+
+
+def test_whole_pictures_make_batches_of_about_the_size_asked_for():
+    pictures = np.repeat(np.arange(6000) * 2, 5)  # some numbers are of pictures set aside
+    plan = plan_pictures(pictures, LENGTHS, 64, seed=0, epoch=0)
+    np.testing.assert_array_equal(np.sort(np.concatenate(plan)), np.arange(len(LENGTHS)))
+    for batch in plan:
+        assert (np.unique(pictures[batch], return_counts=True)[1] == 5).all()
+    assert sorted(map(len, plan))[3:] == [65] * (len(plan) - 3)
+    assert padding_share(LENGTHS, plan) < 0.35
+
+
+def test_plans_of_whole_pictures_depend_on_seed_and_epoch_and_are_equally_many():
+    pictures = np.array([0, 0, 0, 1, 2, 2, 3, 3, 4, 5, 5, 5])
+    plans = [plan_pictures(pictures, LENGTHS[:12], 4, 0, epoch) for epoch in (0, 0, 1, 2, 3)]
+    texts = [[batch.tolist() for batch in plan] for plan in plans]
+    assert texts[0] == texts[1] and texts.count(texts[0]) == 2
+    assert {len(plan) for plan in plans} == {len(plans[0])}

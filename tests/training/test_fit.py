@@ -18,8 +18,8 @@ from tests.training.stopped_runs import Killed, assert_same, die_after, last_che
 from training import fit as fit_module
 from training.callbacks import Keep
 from training.datasets.scenes import load as load_scenes
-from training.fit import Places, check_run_dir, claim, fit, load_data, make_optimizer
-from training.recipes import OptimizerConfig, recipe
+from training.fit import Places, check_run_dir, claim, fit, load_data
+from training.recipes import recipe
 from training.strategies import make_strategy
 from training.train import parse
 
@@ -95,17 +95,16 @@ def losses(run_dir: Path, config, strategy) -> list[float]:
 
 
 @pytest.mark.slow
-def test_two_devices_give_the_losses_of_one_and_resume(tmp_path, tiny, monkeypatch):
-    config = config_of(*tiny, "--data.limit", "40", "--fit.pictures", "0")
+def test_two_devices_give_the_losses_of_one_and_resume(tmp_path, tiny, fine_tuned, monkeypatch):
+    flags = (*tiny, *fine_tuned, "--data.limit", "40", "--fit.pictures", "0")
+    config = config_of(*flags)
     one = losses(tmp_path / "one", config, None)
     strategy = make_strategy("mirrored")
     two = losses(tmp_path / "two", config, strategy)
     np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4)
     close = lambda a, b, err_msg: np.testing.assert_allclose(a, b, atol=2e-3, err_msg=err_msg)  # noqa: E731
     assert_same(weights_of(tmp_path / "one"), weights_of(tmp_path / "two"), close)
-    often = config_of(
-        *tiny, "--data.limit", "40", "--fit.pictures", "0", "--fit.checkpoint_steps", "2"
-    )
+    often = config_of(*flags, "--fit.checkpoint_steps", "2")
     with monkeypatch.context() as patch:
         die_after(patch, Keep, "on_train_batch_end", 3)
         with pytest.raises(Killed):
@@ -226,33 +225,6 @@ def test_an_unreadable_picture_is_set_aside_named_and_counted(photographs):
 def test_the_start_of_a_run_tells_the_effective_lambda(photographs):
     weight = recipe("flickr8k_soft").attention.penalty_weight
     assert f"doubly stochastic lambda a caption: {weight}\n" in photographs.output
-
-
-def rates(config: OptimizerConfig, steps: int, epochs: int) -> list[float]:
-    rate = make_optimizer(config, steps, epochs)._learning_rate
-    if not callable(rate):
-        return [float(rate)] * (steps * epochs + 1)
-    return [float(rate(step)) for step in range(steps * epochs + 1)]
-
-
-def test_cosine_rises_over_the_warmup_and_ends_at_zero():
-    found = rates(OptimizerConfig(learning_rate=0.5, schedule="cosine", warmup_epochs=0.5), 10, 4)
-    assert found[0] == 0.0 and found[5] == pytest.approx(0.5) == max(found)
-    assert found[-1] == pytest.approx(0.0, abs=1e-7)
-    assert all(a > b for a, b in zip(found[5:], found[6:], strict=False))
-
-
-def test_constant_stays_after_its_warmup():
-    found = rates(OptimizerConfig(learning_rate=0.5, warmup_epochs=1.0), 4, 3)
-    assert found[0] == 0.0 and found[2] == pytest.approx(0.25)
-    assert found[4:] == pytest.approx([0.5] * 9)
-
-
-@pytest.mark.parametrize("name", ["adam", "adamw", "rmsprop"])
-def test_the_optimiser_is_the_one_asked_for(name):
-    optimizer = make_optimizer(OptimizerConfig(name=name, weight_decay=0.1), 1, 1)
-    assert type(optimizer).__name__.lower() == name
-    assert (optimizer.weight_decay == 0.1) is (name == "adamw")
 
 
 def test_a_run_folder_can_be_moved(soft_run, tmp_path):

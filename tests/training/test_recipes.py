@@ -127,6 +127,35 @@ def test_a_run_that_cannot_be_is_never_described(group, cls, values):
         cls(**values)
 
 
+@pytest.mark.parametrize("value", [-0.1, 0.6])
+def test_a_crop_leaves_out_half_at_most(value):
+    with pytest.raises(ValueError, match=r"`--data.random_crop`: expected a number in \[0, 0.5\]"):
+        DataConfig(random_crop=value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("data.random_crop", "0.1"),
+        ("optimizer.encoder_learning_rate", "1e-05"),
+        ("fit.batch_by", "picture"),
+    ],
+)
+def test_what_only_a_trained_encoder_heeds_is_an_error_with_a_frozen_one(key, value, capsys):
+    flags = ["--recipe", "scenes_soft", f"--{key}", value]
+    parse(flags)
+    with pytest.raises((SystemExit, ValueError)) as error:
+        parse([*flags, "--encoder.trainable", "False"])
+    said = str(error.value) + capsys.readouterr().err
+    said = " ".join(said.replace("│", " ").split())
+    assert f"`--{key}`: expected" in said and "for a frozen encoder" in said and value in said
+
+
+def test_whole_pictures_are_not_for_xla():
+    with pytest.raises(ValueError, match=r"`--fit.jit_compile`: expected False with"):
+        FitConfig(jit_compile=True, batch_by="picture")
+
+
 def test_a_seed_below_zero_is_an_error():
     with pytest.raises(ValueError, match="`--seed`"):
         RunConfig(seed=-1)

@@ -44,10 +44,12 @@ def fit_through(folder: Path, flags: tuple[str, ...], *moments: tuple) -> list[s
     return [line for line in said if "Going on" in line]
 
 
-def test_a_run_killed_within_its_epochs_ends_like_an_unbroken_one(hard_run, tmp_path, tiny):
+def test_a_run_killed_within_its_epochs_ends_like_an_unbroken_one(
+    hard_run, tmp_path, tiny, fine_tuned
+):
     moments = [(Keep, "on_train_batch_end", 3), (runs, "save_weights", 1)]
-    said = fit_through(tmp_path, (*tiny, *HARD, *EVERY_OTHER), *moments)
-    assert said == ["Going on after step 2 of epoch 1.", "Going on after step 6 of epoch 1."]
+    said = fit_through(tmp_path, (*tiny, *HARD, *fine_tuned, *EVERY_OTHER), *moments)
+    assert said == ["Going on after step 2 of epoch 1.", "Going on after step 5 of epoch 1."]
     assert_same_runs(tmp_path / "run", hard_run)
 
 

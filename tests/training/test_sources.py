@@ -21,6 +21,7 @@ from training.datasets.sources import (
     scoring_batches,
     training_batches,
 )
+from training.datasets.views import Views
 
 SIZE = 16
 
@@ -55,8 +56,12 @@ def table_of(examples: tuple[Example, ...]):
     return caption_table(split, vocabulary, 10), vocabulary
 
 
-def epochs(source, table, first: int, count: int, seed: int = 0, size: int = 4):
-    dataset, steps = training_batches(source, table, size, seed, first)
+def seen(*mirrored: bool) -> Views:
+    return Views(np.array(mirrored), np.zeros([len(mirrored), 2]))
+
+
+def epochs(source, table, first: int, count: int, seed: int = 0, size: int = 4, **options):
+    dataset, steps = training_batches(source, table, size, seed, first, **options)
     taken = list(itertools.islice(dataset.as_numpy_iterator(), steps * count))
     return [taken[start : start + steps] for start in range(0, steps * count, steps)]
 
@@ -115,6 +120,66 @@ def test_views_are_plain_unless_asked_for_and_when_scoring():
         assert (batch["images"][:, 0, 0] == 200).all()
 
 
+def slopes(count: int, side: int) -> tuple[Example, ...]:
+    """Pictures that get brighter to the right (red) and down (green)."""
+    ramp = np.linspace(0, 255, side)
+    red, green = np.broadcast_to(ramp, [side, side]), np.broadcast_to(ramp[:, None], [side, side])
+    pixels = np.stack([red, green, np.zeros([side, side])], -1).astype(np.uint8)
+    return tuple(Example(f"i{n}", pixels, (f"w{n} a b", f"w{n} a")) for n in range(count))
+
+
+def test_a_random_crop_is_a_part_of_a_larger_picture_at_a_place_of_its_own():
+    examples = slopes(6, 20)
+    table, _ = table_of(examples)
+    source = ImageSource(examples, 16, "crop", random_crop=0.2)
+    first = []
+    for batch in itertools.chain(*epochs(source, table, 0, 6)):
+        assert batch["images"].shape[1:] == (16, 16, 3) and batch["images"].dtype == np.uint8
+        first.append(batch["images"])
+    pixels = np.concatenate(first).astype(int)
+    corners = {(int(p[0, 0, 1]), int(p[0, 0, 0])) for p in pixels}
+    # 255 / 19 from one of the 20 pixels to the next: no pixel is scaled, and 5 x 5 places are free.
+    steps = [int(value) for value in np.linspace(0, 255, 20)[:5]]
+    assert {down for down, _ in corners} == {right for _, right in corners} == set(steps)
+    for p in pixels:
+        down, right = steps.index(p[0, 0, 1]), steps.index(p[0, 0, 0])
+        np.testing.assert_array_equal(p, examples[0].image[down : down + 16, right : right + 16])
+
+
+def test_crops_are_drawn_again_by_seed_and_epoch_and_not_when_scoring():
+    examples = slopes(6, 16)
+    table, _ = table_of(examples)
+    source = ImageSource(examples, 16, "crop", mirrored=True, random_crop=0.2)
+    straight = epochs(source, table, 0, 3)
+    assert same(straight[2], epochs(source, table, 2, 1)[0])
+    assert not same(straight[0], epochs(source, table, 0, 1, seed=1)[0])
+    for batch in scoring_batches(source, table, 4)[0].as_numpy_iterator():
+        assert (batch["images"] == examples[0].image).all()
+
+
+def test_by_picture_all_captions_come_together_and_in_one_view(monkeypatch):
+    examples = slopes(7, 20)
+    table, vocabulary = table_of(examples)
+    source = ImageSource(examples, 16, "crop", mirrored=True, random_crop=0.2)
+    read, reads = ImageSource._load, []
+    monkeypatch.setattr(ImageSource, "_load", lambda *a: (reads.append(a[1]), read(*a))[1])
+    dataset, steps = training_batches(source, table, 5, 0, 0, by_picture=True)
+    found, views = [], set()
+    for batch in dataset.take(steps).as_numpy_iterator():
+        words = [vocabulary.words[ids[1]] for ids in batch["tokens"]]
+        assert words == [f"w{number}" for number in batch["picture"]]
+        for number in set(batch["picture"]):
+            rows = batch["images"][batch["picture"] == number]
+            assert len(rows) == 2 and (rows == rows[0]).all()
+            views.add(rows[0].tobytes())
+        found += [vocabulary.decode(ids[1:]) for ids in batch["tokens"]]
+    assert sorted(found) == sorted(c for example in examples for c in example.captions)
+    assert len(views) > 2
+    (epoch,) = epochs(source, table, 1, 1, size=5, by_picture=True)
+    assert len(epoch) == steps == 4
+    assert sorted(reads[:7]) == list(range(7))
+
+
 def test_a_file_that_is_no_picture_is_set_aside_and_never_in_a_batch(tmp_path):
     examples = files(tmp_path, corrupt=(1,))
     table, vocabulary = table_of(examples)
@@ -147,7 +212,9 @@ def test_a_frozen_encoder_is_read_from_the_store_and_a_trained_one_from_pictures
     split = Split("train", drawn(3))
     frozen = open_source(Encoder("scenes_cnn", SIZE), "crop", split, tmp_path, mirrored=True)
     assert isinstance(frozen, AnnotationSource) and frozen.mirrored
-    assert frozen.read(np.array([0, 2]), np.array([True, False])).shape == (2, 4, 32)
+    assert frozen.read(np.array([0, 2]), seen(True, False)).shape == (2, 4, 32)
+    plain = open_source(Encoder("scenes_cnn", SIZE), "crop", split, tmp_path)
+    assert plain.read(np.array([0, 2]), seen(True, False)).shape == (2, 4, 32)
     moving = open_source(Encoder("scenes_cnn", SIZE, trainable=True), "crop", split, tmp_path)
     assert isinstance(moving, ImageSource) and not moving.mirrored
 
@@ -156,7 +223,7 @@ def test_stored_and_encoded_annotations_are_the_same_pictures(tmp_path):
     encoder, split = Encoder("scenes_cnn", SIZE), Split("train", drawn(3))
     stored = open_source(encoder, "crop", split, tmp_path, mirrored=True)
     pictures = ImageSource(split.examples, SIZE, "crop", mirrored=True)
-    rows, views = np.array([2, 1]), np.array([False, True])
+    rows, views = np.array([2, 1]), seen(False, True)
     wanted = np.asarray(encoder(pictures.read(rows, views).astype(np.float32)))
     np.testing.assert_allclose(stored.read(rows, views), wanted, atol=1e-2, rtol=1e-2)
 

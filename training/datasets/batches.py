@@ -110,6 +110,34 @@ def plan_epoch(
     return [batches[index] for index in rng.permutation(len(batches))]
 
 
+def plan_pictures(
+    image_index: np.ndarray, lengths: np.ndarray, batch_size: int, seed: int, epoch: int
+) -> list[np.ndarray]:
+    """The same for whole pictures: all captions of one are in the same batch.
+
+    Pictures whose longest captions are about as long come together. There is more padding than in
+    `plan_epoch`, as the captions of a picture differ in length.
+
+    Args:
+        image_index: `[N]` picture of each caption.
+        lengths: `[N]` length of each caption, in tokens.
+        batch_size: About as many captions a batch holds: every batch has the same number of
+            pictures, but for the last ones.
+        seed: With `epoch`, decides the order.
+        epoch: See `seed`.
+
+    Returns:
+        int arrays of caption indices, one a batch.
+    """
+    _, picture, captions = np.unique(image_index, return_inverse=True, return_counts=True)
+    longest = np.zeros(len(captions), np.int64)
+    np.maximum.at(longest, picture, lengths)
+    size = max(1, round(batch_size / captions.mean()))
+    rows = np.split(np.argsort(picture, kind="stable"), np.cumsum(captions)[:-1])
+    plan = plan_epoch(longest, size, seed, epoch)
+    return [np.concatenate([rows[index] for index in batch]) for batch in plan]
+
+
 def _check_plan(lengths: np.ndarray, batch_size: int, max_padding: float) -> None:
     if lengths.ndim != 1 or not lengths.size or lengths.min() < 1:
         raise ValueError(

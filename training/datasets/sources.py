@@ -14,8 +14,9 @@ import tensorflow as tf
 from sat_tf import images
 from sat_tf.layers.encoder import Encoder
 from training.datasets.base import DataError, Example, Split, StoredImage
-from training.datasets.batches import CaptionTable, pad_tokens, plan_epoch
+from training.datasets.batches import CaptionTable, pad_tokens, plan_epoch, plan_pictures
 from training.datasets.features import FeatureStore
+from training.datasets.views import Views, crop
 
 _READERS = 2
 
@@ -25,8 +26,6 @@ class Source(Protocol):
 
     key: str
     """Name of the input in a batch: `annotations` or `images`."""
-    mirrored: bool
-    """Whether it has mirrored views."""
     set_aside: dict[int, str]
     """Examples that cannot be read, index -> reason."""
     rotated: list[int]
@@ -34,8 +33,8 @@ class Source(Protocol):
     spec: tf.TensorSpec
     """Of a batch."""
 
-    def read(self, indices: np.ndarray, mirrored: np.ndarray | None = None) -> np.ndarray:
-        """Inputs `[n, ...]` of examples `[n]`; `mirrored` bool `[n]` picks the view."""
+    def read(self, indices: np.ndarray, views: Views | None = None) -> np.ndarray:
+        """Inputs `[n, ...]` of examples `[n]`, plain or as far as it can in the `n` views."""
         ...
 
 
@@ -51,8 +50,9 @@ class AnnotationSource:
         height, width = store.grid
         self.spec = tf.TensorSpec([None, height * width, store.annotation_dim], tf.float16)
 
-    def read(self, indices: np.ndarray, mirrored: np.ndarray | None = None) -> np.ndarray:
-        """float16 `[n, L, D]`."""
+    def read(self, indices: np.ndarray, views: Views | None = None) -> np.ndarray:
+        """float16 `[n, L, D]`; of the views, those it has are the mirrored ones."""
+        mirrored = views.mirrored if views is not None and self.mirrored else None
         return self._store.read(indices, mirrored)
 
 
@@ -61,15 +61,29 @@ class ImageSource:
 
     Drawn pictures are held as they are. Files are decoded once when the source is made, to set
     aside what cannot be read before training starts.
+
+    Args:
+        examples: Whose pictures.
+        size: Side of what is read, pixels.
+        resize: `crop` or `squash`.
+        mirrored: Whether views may be mirrored.
+        random_crop: Share of height and width that a view leaves out; it is as large as the plain
+            picture all the same, cut from one that is larger by as much.
     """
 
     key = "images"
 
     def __init__(
-        self, examples: tuple[Example, ...], size: int, resize: str, mirrored: bool = False
+        self,
+        examples: tuple[Example, ...],
+        size: int,
+        resize: str,
+        mirrored: bool = False,
+        random_crop: float = 0.0,
     ) -> None:
         self._examples, self._size, self._resize = examples, size, resize
         self.mirrored = mirrored
+        self._uncropped_size = round(size / (1.0 - random_crop))
         self.set_aside: dict[int, str] = {}
         self.rotated: list[int] = []
         self.spec = tf.TensorSpec([None, size, size, 3], tf.uint8)
@@ -78,22 +92,27 @@ class ImageSource:
         if self._drawn is None:
             list(self._pool.map(self._check, range(len(examples))))
 
-    def read(self, indices: np.ndarray, mirrored: np.ndarray | None = None) -> np.ndarray:
+    def read(self, indices: np.ndarray, views: Views | None = None) -> np.ndarray:
         """uint8 `[n, size, size, 3]`."""
-        if self._drawn is not None:
+        if views is not None and self._uncropped_size > self._size:
+            pixels = np.stack(list(self._pool.map(self._load_crop, indices, views.corners)))
+        elif self._drawn is not None:
             pixels = self._drawn[indices]
         else:
             pixels = np.stack(list(self._pool.map(self._load, indices)))
-        if mirrored is not None and mirrored.any():
-            pixels = np.where(mirrored[:, None, None, None], pixels[:, :, ::-1], pixels)
+        if views is not None and self.mirrored:
+            pixels = np.where(views.mirrored[:, None, None, None], pixels[:, :, ::-1], pixels)
         return pixels
 
-    def _load(self, index: int) -> np.ndarray:
-        picture = self._examples[index].image
+    def _load_crop(self, index: int, corner: np.ndarray) -> np.ndarray:
+        return crop(self._load(index, self._uncropped_size), corner, self._size)
+
+    def _load(self, index: int, size: int | None = None) -> np.ndarray:
+        picture, size = self._examples[index].image, size or self._size
         if isinstance(picture, np.ndarray):
-            pixels = images.resize(picture, self._size, self._resize)
+            pixels = images.resize(picture, size, self._resize)
         else:
-            pixels = images.load(_content(picture), self._size, self._resize)
+            pixels = images.load(_content(picture), size, self._resize)
         return np.round(pixels.numpy()).astype(np.uint8)
 
     def _check(self, index: int) -> None:
@@ -120,7 +139,12 @@ def _drawn_pictures(examples: tuple[Example, ...], size: int) -> np.ndarray | No
 
 
 def open_source(
-    encoder: Encoder, resize: str, split: Split, cache_dir: Path, mirrored: bool = False
+    encoder: Encoder,
+    resize: str,
+    split: Split,
+    cache_dir: Path,
+    mirrored: bool = False,
+    random_crop: float = 0.0,
 ) -> Source:
     """Stored annotations when the encoder is frozen, else pictures.
 
@@ -130,12 +154,15 @@ def open_source(
         split: Whose examples to read.
         cache_dir: Where feature stores live.
         mirrored: Have mirrored views too.
+        random_crop: Share of height and width that views leave out, see `ImageSource`; stored
+            annotations have no such views.
 
     Raises:
         DataError: No picture of the split can be read.
     """
     if encoder.trainable:
-        source: Source = ImageSource(split.examples, encoder.image_size, resize, mirrored)
+        size = encoder.image_size
+        source: Source = ImageSource(split.examples, size, resize, mirrored, random_crop)
     else:
         source = AnnotationSource(
             FeatureStore.open(cache_dir, encoder, split.examples, resize=resize, mirrored=mirrored)
@@ -171,57 +198,95 @@ def training_batches(
     seed: int,
     first_epoch: int,
     first_step: int = 0,
+    by_picture: bool = False,
 ) -> tuple[tf.data.Dataset, int]:
     """Epoch after epoch of shuffled, length-bucketed batches, starting within `first_epoch`.
 
     What an epoch holds depends on `(seed, epoch)` alone, so a resumed run sees the same batches.
+
+    Args:
+        source: Pictures or annotations.
+        table: The captions.
+        batch_size: Captions a batch.
+        seed: Of the order and the views.
+        first_epoch: Where to start.
+        first_step: And at which of its batches.
+        by_picture: All captions of a picture come in the same batch and in the same view.
 
     Returns:
         An endless dataset, and the number of batches of an epoch.
     """
     rows = rows_with_pictures(table, source)
     lengths = table.lengths[rows]
-    steps = len(plan_epoch(lengths, batch_size, seed, first_epoch))
+    image_index = table.image_index[rows]
+
+    def plan_of(epoch: int) -> list[np.ndarray]:
+        if by_picture:
+            return plan_pictures(image_index, lengths, batch_size, seed, epoch)
+        return plan_epoch(lengths, batch_size, seed, epoch)
+
+    steps = len(plan_of(first_epoch))
 
     @functools.lru_cache(maxsize=2)
-    def epoch_plan(epoch: int) -> tuple[list[np.ndarray], np.ndarray | None]:
-        views = np.random.default_rng([seed, epoch, 1]).random(len(table)) < 0.5
-        plan = plan_epoch(lengths, batch_size, seed, epoch)
-        return plan, views if source.mirrored else None
+    def epoch_plan(epoch: int) -> tuple[list[np.ndarray], Views]:
+        if by_picture:
+            pictures = int(table.image_index.max()) + 1
+            return plan_of(epoch), Views.draw(pictures, seed, epoch)[table.image_index]
+        return plan_of(epoch), Views.draw(len(table), seed, epoch)
 
     def batch(index: int) -> dict[str, np.ndarray]:
         epoch, step = divmod(index, steps)
         plan, views = epoch_plan(epoch)
-        return _batch(source, table, rows[plan[step]], views)
+        return _batch(source, table, rows[plan[step]], views, by_picture)
 
-    return _dataset(batch, source, first_epoch * steps + first_step, tf.int64.max), steps
+    first = first_epoch * steps + first_step
+    return _dataset(batch, source, first, tf.int64.max, by_picture), steps
 
 
 def scoring_batches(
     source: Source, table: CaptionTable, batch_size: int
 ) -> tuple[tf.data.Dataset, int]:
-    """Every caption once, plain views, for teacher-forced scores; and the number of batches."""
+    """Every caption once, plain views, for teacher-forced scores; and the number of batches.
+
+    Pictures come with all their captions, so that the encoder has to look at each but once.
+    """
     rows = rows_with_pictures(table, source)
-    plan = plan_epoch(table.lengths[rows], batch_size, 0, 0)
+    lengths, image_index = table.lengths[rows], table.image_index[rows]
+    by_picture = source.key == ImageSource.key
+    if by_picture:
+        plan = plan_pictures(image_index, lengths, batch_size, 0, 0)
+    else:
+        plan = plan_epoch(lengths, batch_size, 0, 0)
 
     def batch(index: int) -> dict[str, np.ndarray]:
-        return _batch(source, table, rows[plan[index]], None)
+        return _batch(source, table, rows[plan[index]], None, by_picture)
 
-    return _dataset(batch, source, 0, len(plan)), len(plan)
+    return _dataset(batch, source, 0, len(plan), by_picture), len(plan)
 
 
 def _batch(
-    source: Source, table: CaptionTable, rows: np.ndarray, views: np.ndarray | None
+    source: Source,
+    table: CaptionTable,
+    rows: np.ndarray,
+    views: Views | None,
+    by_picture: bool,
 ) -> dict[str, np.ndarray]:
-    mirrored = None if views is None else views[rows]
-    return {
-        source.key: source.read(table.image_index[rows], mirrored),
-        "tokens": pad_tokens([table.tokens[row] for row in rows]),
-    }
+    pictures, seen = table.image_index[rows], None if views is None else views[rows]
+    tokens = pad_tokens([table.tokens[row] for row in rows])
+    if not by_picture:
+        return {source.key: source.read(pictures, seen), "tokens": tokens}
+    once, first, place = np.unique(pictures, return_index=True, return_inverse=True)
+    inputs = source.read(once, None if seen is None else seen[first])
+    # A row a caption all the same: devices divide a batch by its rows.
+    return {source.key: inputs[place], "tokens": tokens, "picture": pictures.astype(np.int32)}
 
 
 def _dataset(
-    batch: Callable[[int], dict[str, np.ndarray]], source: Source, first: int, last: int
+    batch: Callable[[int], dict[str, np.ndarray]],
+    source: Source,
+    first: int,
+    last: int,
+    by_picture: bool,
 ) -> tf.data.Dataset:
     """Batches `first` ... `last - 1` of a numbered sequence, read ahead of their use.
 
@@ -229,16 +294,19 @@ def _dataset(
     whole process, so that every larger tensor is mapped and cleared anew; a training run then
     spends a third of its time in page faults.
     """
+    specs = {source.key: source.spec, "tokens": tf.TensorSpec([None, None], tf.int32)}
+    if by_picture:
+        specs["picture"] = tf.TensorSpec([None], tf.int32)
 
     def read(index: tf.Tensor) -> dict[str, tf.Tensor]:
-        inputs, tokens = tf.numpy_function(
+        parts = tf.numpy_function(
             lambda number: tuple(batch(int(number)).values()),
             [index],
-            [source.spec.dtype, tf.int32],
+            [spec.dtype for spec in specs.values()],
         )
         return {
-            source.key: tf.ensure_shape(inputs, source.spec.shape),
-            "tokens": tf.ensure_shape(tokens, [None, None]),
+            name: tf.ensure_shape(part, spec.shape)
+            for (name, spec), part in zip(specs.items(), parts, strict=True)
         }
 
     return tf.data.Dataset.range(first, last).map(read).prefetch(2)

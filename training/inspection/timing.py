@@ -16,8 +16,8 @@ from sat_tf.models.captioner import Captioner
 from training.datasets.annotate import READERS, ImageLoader, compiled, default_batch_size
 from training.datasets.base import Example
 from training.datasets.batches import CaptionTable
-from training.datasets.sources import training_batches
-from training.fit import compile_model, make_model
+from training.datasets.views import Views
+from training.fit import batches_from, compile_model, new_model
 from training.recipes import RunConfig
 
 _WARM_UP = 2  # steps; the first one traces the graph
@@ -54,11 +54,9 @@ def measure(
     Raises:
         ValueError: The model cannot be built, for example for want of its weights file.
     """
-    model = make_model(config, vocabulary_size, config.encoder.weights != "imagenet")
+    model = new_model(config, vocabulary_size, config.encoder.weights != "imagenet")
     source = _RandomSource(model.encoder, set_aside, config.fit.batch_size)
-    batches, steps = training_batches(
-        source, table, config.fit.batch_size, config.seed, first_epoch=0
-    )
+    batches, steps = batches_from(config, source, table, epoch=0)
     compile_model(model, config, steps)
     seconds = _step_seconds(model, batches)
     found = {"steps": steps, "step_seconds": seconds, "epoch_seconds": seconds * steps}
@@ -75,7 +73,6 @@ def measure(
 class _RandomSource:
     """Inputs of the right shape, always the same: what they hold does not change the time."""
 
-    mirrored = False
     rotated: list[int] = []
 
     def __init__(self, encoder: Encoder, set_aside: dict[int, str], batch_size: int) -> None:
@@ -90,7 +87,7 @@ class _RandomSource:
             self._batch = rng.random((batch_size, *shape), np.float32).astype(np.float16)
         self.spec = tf.TensorSpec([None, *shape], self._batch.dtype)
 
-    def read(self, indices: np.ndarray, mirrored: np.ndarray | None = None) -> np.ndarray:
+    def read(self, indices: np.ndarray, views: Views | None = None) -> np.ndarray:
         return self._batch[: len(indices)]
 
 

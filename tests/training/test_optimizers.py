@@ -1,0 +1,102 @@
+"""The optimiser asked for, its schedule, and two learning rates in one."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from training.optimizers import make_optimizer
+from training.recipes import OptimizerConfig
+from training.strategies import make_strategy
+
+STEPS = 6
+
+
+def rates(config: OptimizerConfig, steps: int, epochs: int) -> list[float]:
+    rate = make_optimizer(config, steps, epochs)._learning_rate
+    if not callable(rate):
+        return [float(rate)] * (steps * epochs + 1)
+    return [float(rate(step)) for step in range(steps * epochs + 1)]
+
+
+def test_cosine_rises_over_the_warmup_and_ends_at_zero():
+    found = rates(OptimizerConfig(learning_rate=0.5, schedule="cosine", warmup_epochs=0.5), 10, 4)
+    assert found[0] == 0.0 and found[5] == pytest.approx(0.5) == max(found)
+    assert found[-1] == pytest.approx(0.0, abs=1e-7)
+    assert all(a > b for a, b in zip(found[5:], found[6:], strict=False))
+
+
+def test_constant_stays_after_its_warmup():
+    found = rates(OptimizerConfig(learning_rate=0.5, warmup_epochs=1.0), 4, 3)
+    assert found[0] == 0.0 and found[2] == pytest.approx(0.25)
+    assert found[4:] == pytest.approx([0.5] * 9)
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "rmsprop"])
+def test_the_optimiser_is_the_one_asked_for(name):
+    optimizer = make_optimizer(OptimizerConfig(name=name, weight_decay=0.1), 1, 1)
+    assert type(optimizer).__name__.lower() == name
+    assert (optimizer.weight_decay == 0.1) is (name == "adamw")
+
+
+def path_of(variables, config, own=()) -> list[np.ndarray]:
+    """Where the variables have gone after each of a few steps."""
+    optimizer = make_optimizer(config, STEPS, 1, [variables[index] for index in own])
+    optimizer.build(variables)
+    rng, found = np.random.default_rng(0), []
+    for _ in range(STEPS):
+        gradient = tf.constant(rng.normal(size=3), tf.float32)
+        optimizer.apply_gradients([(gradient, variable) for variable in variables])
+        found.append([variable.numpy() for variable in variables])
+    return list(np.moveaxis(found, 1, 0))
+
+
+def two() -> list[keras.Variable]:
+    return [keras.Variable([1.0, -2.0, 0.5], trainable=True, name=name) for name in "ab"]
+
+
+def options(name: str, rate: float) -> dict:
+    decay = 0.3 if name == "adamw" else 0.0
+    shape = {"schedule": "cosine", "warmup_epochs": 0.5, "weight_decay": decay}
+    return {"name": name, "learning_rate": rate, **shape}
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "rmsprop"])
+def test_the_encoder_learns_at_its_own_rate_on_the_same_schedule(name):
+    config = OptimizerConfig(**options(name, 0.1), encoder_learning_rate=0.004)
+    encoder, decoder = path_of(two(), config, own=[0])
+    for found, rate in ((encoder, 0.004), (decoder, 0.1)):
+        wanted, _ = path_of(two(), OptimizerConfig(**options(name, rate)))
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
+    assert np.abs(encoder[-1] - encoder[0]).min() > 1e-4
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "rmsprop"])
+def test_at_a_rate_of_almost_nothing_the_encoder_stays_bit_for_bit(name):
+    config = OptimizerConfig(**options(name, 0.1), encoder_learning_rate=1e-30)
+    encoder, decoder = path_of(two(), config, own=[0])
+    np.testing.assert_array_equal(encoder, np.broadcast_to(two()[0].numpy(), [STEPS, 3]))
+    assert np.abs(decoder[-1] - two()[0].numpy()).min() > 1e-3
+
+
+def test_two_devices_take_the_steps_of_one():
+    config = OptimizerConfig(**options("adamw", 0.1), encoder_learning_rate=0.004)
+    wanted = path_of(two(), config, own=[0])
+    strategy, gradients = make_strategy("mirrored"), np.random.default_rng(0)
+    with strategy.scope():
+        variables = two()
+        optimizer = make_optimizer(config, STEPS, 1, variables[:1])
+        optimizer.build(variables)
+
+    @tf.function(input_signature=[tf.TensorSpec([3])])
+    def step(gradient):
+        replicas = tf.distribute.get_replica_context().num_replicas_in_sync
+        optimizer.apply_gradients([(gradient / replicas, variable) for variable in variables])
+
+    for _ in range(STEPS):
+        strategy.run(step, [tf.constant(gradients.normal(size=3), tf.float32)])
+    for variable, path in zip(variables, wanted, strict=True):
+        for copy in strategy.experimental_local_results(variable.value):
+            np.testing.assert_allclose(copy.numpy(), path[-1], rtol=1e-5)

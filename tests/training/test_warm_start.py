@@ -1,0 +1,89 @@
+"""Fine-tuning from a finished run: its weights, its words, and what becomes of them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sat_tf
+from sat_tf import runs
+from sat_tf.models.captioner import Captioner
+from sat_tf.vocabulary import Vocabulary
+from tests.training.stopped_runs import weights_of
+from training import fit as fit_module
+from training.fit import Places, fit
+from training.train import parse
+from training.warm_start import start_from
+
+
+def model_like(run_dir: Path, words: int | None = None, **decoder) -> Captioner:
+    config = runs.read_config(run_dir)
+    changed = dataclasses.replace(config.decoder, **decoder)
+    words = words or len(runs.read_vocabulary(run_dir))
+    return Captioner(dataclasses.replace(config, decoder=changed), words)
+
+
+def test_a_captioner_takes_the_weights_of_a_run(soft_run):
+    found = sat_tf.load(soft_run)
+    model = model_like(soft_run)
+    start_from(soft_run, model, found.vocabulary)
+    for part in ("encoder", "decoder"):
+        pairs = zip(getattr(model, part).weights, getattr(found.model, part).weights, strict=True)
+        for ours, theirs in pairs:
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_run_of_other_shapes_is_an_error_that_names_a_weight(soft_run):
+    words = runs.read_vocabulary(soft_run)
+    with pytest.raises(runs.RunError, match=r"`--init-from`.*8 x 64, this one .*"):
+        start_from(soft_run, model_like(soft_run, hidden_dim=17), words)
+    with pytest.raises(runs.RunError, match=r"`--init-from`.*its decoder has \d+ weights, this"):
+        start_from(soft_run, model_like(soft_run, initial_layers=2), words)
+
+
+def test_a_run_of_other_words_is_an_error_that_names_one(soft_run):
+    words = runs.read_vocabulary(soft_run)
+    more = Vocabulary.from_captions([*words.words[4:], "zebra"], min_count=1)
+    with pytest.raises(runs.RunError, match=r"`--init-from`.*'zebra', for one.*`--data.min_count`"):
+        start_from(soft_run, model_like(soft_run, len(more)), more)
+
+
+def test_a_folder_that_is_no_finished_run_is_an_error_and_leaves_this_one_s_free(
+    soft_run, tmp_path, tiny
+):
+    places = Places(tmp_path / "run", tmp_path / "cache")
+    with pytest.raises(runs.RunError, match="`--init-from`: expected a finished run"):
+        fit(parse([*tiny, "--init-from", str(tmp_path / "none")]).config, places)
+    assert not places.run_dir.exists()
+
+
+def test_fine_tuning_moves_what_it_should_and_is_what_is_loaded(
+    soft_run, tmp_path, tiny, fine_tuned, monkeypatch
+):
+    models, compile_model = [], fit_module.compile_model
+    monkeypatch.setattr(
+        fit_module, "compile_model", lambda m, *a: (models.append(m), compile_model(m, *a))
+    )
+    flags = (*tiny, *fine_tuned, "--init-from", str(soft_run), "--fit.pictures", "0")
+    flags += ("--optimizer.warmup_epochs", "0", "--optimizer.encoder_learning_rate", "1e-6")
+    flags += ("--encoder.weights", "gone.weights.h5")  # the run has them
+    said = []
+    fit(parse([*flags]).config, Places(tmp_path / "run", tmp_path / "cache"), say=said.append)
+    assert any("trained from conv4 (0.01 M weights)" in line for line in said)
+    before, after = weights_of(soft_run), weights_of(tmp_path / "run")
+    change = {name: np.abs(before[name] - after[name]).max() for name in before}
+    encoder = [value for name, value in change.items() if name.startswith("encoder")]
+    decoder = [value for name, value in change.items() if name.startswith("decoder")]
+    # Six steps of Adam, each of at most about the learning rate.
+    assert encoder.count(0.0) == 6 and 0 < max(encoder) < 1e-5
+    assert max(decoder) > 1e-3
+    pictures = np.random.default_rng(0).integers(0, 256, [3, 64, 64, 3], np.uint8)
+    loaded = sat_tf.load(tmp_path / "run")
+    trained = runs.TrainedCaptioner(models[0], loaded.vocabulary)
+    for one, other in zip(
+        trained.captions(list(pictures)), loaded.captions(list(pictures)), strict=True
+    ):
+        assert (one.text, one.score) == (other.text, other.score)

@@ -1,0 +1,93 @@
+"""The optimiser of a run: its schedule, and the encoder's own learning rate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import keras
+import tensorflow as tf
+
+from training.recipes import OptimizerConfig
+
+
+class _OwnRate:
+    """For an optimiser of Keras: some variables learn at a multiple of the learning rate.
+
+    Smaller gradients would not do: Adam and RMSprop divide them by their own size. So the rate is
+    multiplied where it is used: in the update, and in the decoupled weight decay.
+    """
+
+    _own: frozenset = frozenset()
+
+    def set_own_rate(self, variables: Sequence[keras.Variable], factor: float) -> None:
+        """Before it is built: `variables` learn at `factor` times the learning rate."""
+        self._own, self._factor = frozenset(map(self._var_key, variables)), factor
+        # Keras would let them decay at the rate of all others.
+        self.exclude_from_weight_decay(var_list=variables)
+
+    def update_step(
+        self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor
+    ) -> None:
+        """One variable's step."""
+        if self._var_key(variable) in self._own:
+            learning_rate = learning_rate * self._factor
+            if self.weight_decay:
+                self.assign_sub(variable, variable * (self.weight_decay * learning_rate))
+        super().update_step(gradient, variable, learning_rate)
+
+
+class Adam(_OwnRate, keras.optimizers.Adam):
+    """Keras' with `set_own_rate`."""
+
+
+class AdamW(_OwnRate, keras.optimizers.AdamW):
+    """Keras' with `set_own_rate`."""
+
+
+class RMSprop(_OwnRate, keras.optimizers.RMSprop):
+    """Keras' with `set_own_rate`."""
+
+
+def make_optimizer(
+    config: OptimizerConfig,
+    steps: int,
+    epochs: int,
+    encoder: Sequence[keras.Variable] = (),
+) -> keras.optimizers.Optimizer:
+    """The optimiser with its schedule over `steps * epochs` steps.
+
+    Args:
+        config: What it is.
+        steps: Of an epoch.
+        epochs: Of the run.
+        encoder: Variables that learn at `encoder_learning_rate`, where it is given.
+
+    Returns:
+        An optimiser, not yet built.
+    """
+    rate = make_schedule(config, steps, epochs)
+    if config.name == "adamw":
+        optimizer = AdamW(rate, weight_decay=config.weight_decay)
+    else:
+        optimizer = {"adam": Adam, "rmsprop": RMSprop}[config.name](rate)
+    if config.encoder_learning_rate is not None:
+        optimizer.set_own_rate(encoder, config.encoder_learning_rate / config.learning_rate)
+    return optimizer
+
+
+def make_schedule(
+    config: OptimizerConfig, steps: int, epochs: int
+) -> float | keras.optimizers.schedules.LearningRateSchedule:
+    """The learning rate over the steps of a run: a warm-up, then constant or down to zero."""
+    warmup = round(config.warmup_epochs * steps)
+    rate = config.learning_rate
+    if config.schedule == "cosine":
+        return keras.optimizers.schedules.CosineDecay(
+            0.0 if warmup else rate,
+            max(steps * epochs - warmup, 1),
+            warmup_target=rate if warmup else None,
+            warmup_steps=warmup,
+        )
+    if warmup:
+        return keras.optimizers.schedules.PolynomialDecay(0.0, warmup, rate)
+    return rate
