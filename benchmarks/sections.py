@@ -52,12 +52,11 @@ _PIPELINE = (
     Column("read_images_s", "read images/s", ".0f"),
     Column("read_mb_s", "read MB/s", ".0f"),
     _BATCH,
-    Column("batch_ms", "batch ms", ".2f"),
-    Column("step_ms", "float32 step ms", ".1f"),
-    Column("share_of_step", "share", ".1%"),
-    Column("bfloat16_step_ms", "bfloat16 step ms", ".1f"),
-    Column("share_of_bfloat16_step", "share", ".1%"),
     Column("padding", "padding", ".1%"),
+    Column("batch_ms", "batch ms", ".2f"),
+    _PRECISION,
+    Column("step_ms", "step ms", ".1f"),
+    Column("share_of_step", "share", ".1%"),
     _PEAK,
 )
 _EPOCH = (

@@ -22,7 +22,7 @@ def sides():
     rng = np.random.default_rng(7)
     model.decoder.set_weights([0.7 * rng.normal(size=w.shape) for w in model.decoder.weights])
     bias = model.decoder.deep_output.word_projection.bias
-    bias.assign(np.eye(TOY.vocabulary_size, dtype=np.float32)[END])
+    bias.assign(4.0 * np.eye(TOY.vocabulary_size, dtype=np.float32)[END])
     baseline = Baseline(TOY, config)
     baseline.copy_weights(model.decoder)
     return model, baseline

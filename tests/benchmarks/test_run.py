@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import subprocess
@@ -9,26 +10,18 @@ import sys
 
 import pytest
 
-from benchmarks import case, run, step
+from benchmarks import case, models, run
 from benchmarks.case import Case, Settings
 from benchmarks.sections import SECTIONS
 from benchmarks.shapes import DEFAULT, EVERY, TOY
 
 QUICK = ["--batch-sizes", "4", "8", "--batch-size", "8", "--images", "16", "--repeats", "1"]
 QUICK += ["--search-batches", "1", "3", "--export-batches", "1", "2", "--shapes", "toy"]
-ROWS = {
-    "sweep": 6,  # two sizes: baseline, float32, bfloat16
-    "step": 5,
-    "pipeline": 1,
-    "epoch": 2,
-    "search": 10,
-    "export": 2,
-    "memory": 5,
-}
+ROWS = {"pipeline": 1, "epoch": 1, "search": 6, "export": 2, "memory": 2}
 
 
 @pytest.fixture
-def measured(tmp_path, monkeypatch, capsys):
+def measured(tmp_path, capsys):
     """Runs the command on a section; its report and what it printed."""
 
     def measure(name, *flags):
@@ -40,15 +33,16 @@ def measured(tmp_path, monkeypatch, capsys):
 
 
 @pytest.fixture
-def in_this_process(monkeypatch):
-    """No process for each case, which would load TensorFlow again; and no XLA, for speed."""
+def quick(monkeypatch):
+    """In this process, which has loaded TensorFlow, and few of the graphs, which take long."""
     monkeypatch.setattr(run, "in_own_process", case.measure)
-    every = step.variants
-    monkeypatch.setattr(step, "variants", lambda full: [v for v in every(full) if not v.xla])
+    monkeypatch.setattr(models, "PRECISIONS", ("float32",))
+    parts = ("baseline float32", "search")
+    monkeypatch.setitem(SECTIONS, "memory", dataclasses.replace(SECTIONS["memory"], parts=parts))
 
 
-@pytest.mark.parametrize("name", [name for name in SECTIONS if name != "startup"])
-def test_a_section_fills_its_tables(name, measured, in_this_process):
+@pytest.mark.parametrize("name", ["pipeline", "epoch", "search", "export", "memory"])
+def test_a_section_fills_its_tables(name, measured, quick):
     report, printed = measured(name)
     assert_filled(name, report, printed)
     for table in SECTIONS[name].tables:
@@ -66,9 +60,12 @@ def test_start_up_fills_its_tables(measured):
 
 
 @pytest.mark.slow
-def test_xla_takes_the_same_steps(measured):
-    report, _ = measured("step")
-    assert [row["xla"] for row in report["tables"]["step"]].count(True) == 2
+def test_every_variant_of_the_usual_run_takes_steps(measured):
+    report, printed = measured("step")
+    assert_filled("step", report, printed)
+    rows = report["tables"]["step"]
+    assert len(rows) == 7 and sum(row["xla"] for row in rows) == 2
+    assert len(report["tables"]["sweep"]) == 2 * 3
 
 
 def assert_filled(name, report, printed):
