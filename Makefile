@@ -21,7 +21,7 @@ CHECK_PYTHON := import sys; v = sys.version_info[:2]; \
 	"sat_tf needs Python 3.11, 3.12 or 3.13; $(PYTHON) is %d.%d. " % v + \
 	"Name another one: make PYTHON=python3.12 ...")
 
-.PHONY: help train serve test lint format install clean
+.PHONY: help train serve test bench lint format install clean
 .DEFAULT_GOAL := help
 
 help: ## List these commands.
@@ -39,6 +39,9 @@ serve: $(RUN_STAMP) ## Export a run (RUN=runs/scenes_soft) and serve it on this 
 
 test: $(DEV_STAMP) ## Run the tests (SLOW=1 for all of them, ARGS="tests/sat_tf -x").
 	$(BIN)/python -m pytest $(if $(filter 1,$(SLOW)),-m "") $(ARGS)
+
+bench: $(RUN_STAMP) ## Measure this machine (ARGS="--only step,search --json figures.json").
+	$(BIN)/python -m benchmarks.run $(ARGS)
 
 lint: $(DEV_STAMP) ## Check style and formatting.
 	$(BIN)/ruff check .

@@ -9,7 +9,6 @@ that `--max-length` is the number of steps.
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import tyro
 from keras.export import ExportArchive
 
 import sat_tf
+from benchmarks.measure import medians
 from sat_tf.config import CaptionerConfig, DecoderConfig, EncoderConfig, SearchConfig
 from sat_tf.models.captioner import Captioner
 from sat_tf.runs import TrainedCaptioner
@@ -76,21 +76,35 @@ def main(arguments: Arguments) -> None:
 
 def row(whole: Session, stages: Session, batch: np.ndarray, repeats: int) -> str:
     """One line of the table: a batch of encoded images, timed."""
+    took = figures(whole, stages, batch, repeats)
+    return (
+        f"{len(batch):>6}  {took['decode_ms']:>6.1f}  {took['encoder_ms']:>7.1f}  "
+        f"{took['search_ms']:>6.1f}  {took['whole_ms']:>10.1f}  "
+        f"{took['whole_over_encoder']:>15.2f}  {took['words']:>5.1f}"
+    )
+
+
+def figures(whole: Session, stages: Session, batch: np.ndarray, repeats: int) -> dict[str, float]:
+    """Median milliseconds of a call and its parts, whole over encoder, words of a caption."""
     pixels = stages("decode", batch)["pixels"]
-    took = medians(
+    seconds = medians(
         {
             "decode": lambda: stages("decode", batch),
             "encoder": lambda: stages("encode", pixels),
             "whole": lambda: whole(SERVING_DEFAULT, batch),
         },
         repeats,
+        warm_up=3,
     )
-    search = took["whole"] - took["decode"] - took["encoder"]
-    words = whole(SERVING_DEFAULT, batch)["lengths"][:, 0].mean()
-    return (
-        f"{len(batch):>6}  {took['decode']:>6.1f}  {took['encoder']:>7.1f}  {search:>6.1f}  "
-        f"{took['whole']:>10.1f}  {took['whole'] / took['encoder']:>15.2f}  {words:>5.1f}"
-    )
+    took = {name: 1e3 * value for name, value in seconds.items()}
+    return {
+        "decode_ms": took["decode"],
+        "encoder_ms": took["encoder"],
+        "search_ms": took["whole"] - took["decode"] - took["encoder"],
+        "whole_ms": took["whole"],
+        "whole_over_encoder": took["whole"] / took["encoder"],
+        "words": float(whole(SERVING_DEFAULT, batch)["lengths"][:, 0].mean()),
+    }
 
 
 def untrained(words: int, width: int) -> TrainedCaptioner:
@@ -144,18 +158,6 @@ def load(folder: Path) -> Session:
         return dict(zip(names, function(value), strict=True))
 
     return call
-
-
-def medians(calls: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Median milliseconds of each call; they take turns, so that all meet the same load."""
-    took = {name: [] for name in calls}
-    for turn in range(-3, repeats):
-        for name, call in calls.items():
-            start = time.perf_counter()
-            call()
-            if turn >= 0:
-                took[name].append(1e3 * (time.perf_counter() - start))
-    return {name: float(np.median(times)) for name, times in took.items()}
 
 
 if __name__ == "__main__":

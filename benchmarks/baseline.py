@@ -1,0 +1,153 @@
+"""What sat_tf is held against: the structure of most public implementations, same mathematics.
+
+Keys, output layer and loss are inside the loop over words, the LSTM is `keras.layers.LSTMCell` on
+word and context side by side, the context a product and a sum, and batches are padded to their
+longest caption. It is compiled with `tf.function` and computes in float32.
+"""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.models import STEPS
+from benchmarks.shapes import Shape
+from sat_tf.layers.rnn_decoder import RNNDecoder
+from sat_tf.vocabulary import PAD
+from training.fit import make_optimizer
+from training.recipes import RunConfig
+
+
+class Baseline(keras.Model):
+    """Soft attention with gate, deep output, dropout and doubly stochastic penalty.
+
+    Args:
+        shape: Sizes.
+        config: Dropout, smoothing and lambda are those of this run.
+
+    References:
+        Xu et al. (2015), arXiv:1502.03044.
+    """
+
+    def __init__(self, shape: Shape, config: RunConfig) -> None:
+        super().__init__()
+        self.run, self.locations = config, shape.locations
+        dense, embedding_dim = keras.layers.Dense, shape.embedding_dim
+        self.embedding = keras.layers.Embedding(shape.vocabulary_size, embedding_dim)
+        self.initial_hidden = dense(shape.hidden_dim, "tanh")
+        self.initial_memory = dense(shape.hidden_dim, "tanh")
+        self.keys = dense(shape.attention_dim)
+        self.query = dense(shape.attention_dim, use_bias=False)
+        self.scores = dense(1, use_bias=False)
+        self.gate = dense(1, "sigmoid")
+        self.cell = keras.layers.LSTMCell(shape.hidden_dim, unit_forget_bias=False)
+        self.from_hidden = dense(embedding_dim)
+        self.from_context = dense(embedding_dim, use_bias=False)
+        self.words = dense(shape.vocabulary_size)
+        decoder = config.decoder
+        self.drop_annotations = keras.layers.Dropout(decoder.annotation_dropout)
+        self.drop_embedding = keras.layers.Dropout(decoder.embedding_dropout)
+        self.drop_output = keras.layers.Dropout(decoder.output_dropout)
+        # One step builds every layer.
+        annotations = tf.zeros([1, shape.locations, shape.annotation_dim])
+        self.step(annotations, tf.zeros([1], tf.int32), *self.start(annotations))
+        self.built = True
+
+    def start(self, annotations: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """h_0 and c_0 `[B, N]` from annotations `[B, L, D]`."""
+        mean = tf.reduce_mean(annotations, axis=1)
+        return self.initial_hidden(mean), self.initial_memory(mean)
+
+    def step(
+        self,
+        annotations: tf.Tensor,
+        words: tf.Tensor,
+        hidden: tf.Tensor,
+        memory: tf.Tensor,
+        training: bool = False,
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
+        """One word further: logits `[B, K]`, h, c `[B, N]` and alpha `[B, L]`."""
+        activation = tf.tanh(self.keys(annotations) + self.query(hidden)[:, tf.newaxis])
+        alpha = tf.nn.softmax(self.scores(activation)[..., 0])
+        context = tf.reduce_sum(alpha[..., tf.newaxis] * annotations, axis=1)
+        context *= self.gate(hidden)
+        embedding = self.drop_embedding(self.embedding(words), training=training)
+        inputs = tf.concat([embedding, context], axis=-1)
+        hidden, (_, memory) = self.cell(inputs, [hidden, memory], training=training)
+        output = tf.tanh(self.from_hidden(hidden) + self.from_context(context) + embedding)
+        return self.words(self.drop_output(output, training=training)), hidden, memory, alpha
+
+    def loss_of(self, batch: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
+        """Eq. 14, sums over a caption's words, mean over the captions.
+
+        Args:
+            batch: `annotations` float32 `[B, L, D]`, `tokens` int32 `[B, T + 1]`.
+            training: Apply dropout.
+        """
+        tokens = batch["tokens"]
+        annotations = self.drop_annotations(batch["annotations"], training=training)
+        hidden, memory = self.start(annotations)
+        log_lik = tf.zeros_like(hidden[:, 0])
+        attended = tf.zeros([tf.shape(tokens)[0], self.locations])
+        for t in tf.range(tf.shape(tokens)[1] - 1):
+            logits, hidden, memory, alpha = self.step(
+                annotations, tokens[:, t], hidden, memory, training
+            )
+            target = tokens[:, t + 1]
+            mask = tf.cast(target != PAD, tf.float32)
+            log_lik += mask * self._word_log_likelihood(logits, target)
+            attended += mask[:, tf.newaxis] * alpha
+        penalty = tf.reduce_sum(tf.square(1.0 - attended), axis=-1)
+        return tf.reduce_mean(self.run.attention.penalty_weight * penalty - log_lik)
+
+    def _word_log_likelihood(self, logits: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+        smoothing = self.run.fit.label_smoothing
+        log_probs = tf.nn.log_softmax(logits)
+        chosen = tf.gather(log_probs, target, batch_dims=1)
+        return (1.0 - smoothing) * chosen + smoothing * tf.reduce_mean(log_probs, axis=-1)
+
+    def copy_weights(self, decoder: RNNDecoder) -> None:
+        """Take over the weights of sat_tf's decoder."""
+        attention, cell, output = decoder.attention, decoder.cell, decoder.deep_output
+        self.embedding.set_weights(decoder.embedding.get_weights())
+        self.initial_hidden.set_weights(decoder.initial_state.hidden_mlp[0].get_weights())
+        self.initial_memory.set_weights(decoder.initial_state.memory_mlp[0].get_weights())
+        self.keys.set_weights(attention.key_projection.get_weights())
+        self.query.set_weights(attention.query_projection.get_weights())
+        self.scores.set_weights([np.asarray(attention.score_vector)[:, np.newaxis]])
+        self.gate.set_weights(decoder.gate.get_weights())
+        word_kernel, bias = cell.word_projection.get_weights()
+        inputs = np.concatenate([word_kernel, *cell.context_projection.get_weights()])
+        (recurrent,) = cell.recurrent_projection.get_weights()
+        self.cell.set_weights([keras_gates(part) for part in (inputs, recurrent, bias)])
+        self.from_hidden.set_weights(output.hidden_projection.get_weights())
+        self.from_context.set_weights(output.context_projection.get_weights())
+        self.words.set_weights(output.word_projection.get_weights())
+
+
+def keras_gates(gates: np.ndarray) -> np.ndarray:
+    """The last axis in Keras' order i, f, g, o instead of i, f, o, g."""
+    parts = np.split(gates, 4, axis=-1)
+    return np.concatenate([parts[index] for index in (0, 1, 3, 2)], axis=-1)
+
+
+def train_function(model: Baseline, shape: Shape) -> tf.types.experimental.PolymorphicFunction:
+    """A step of gradient descent with the run's optimiser and clipping; gives the loss."""
+    optimizer = make_optimizer(model.run.optimizer, STEPS, model.run.fit.epochs)
+    optimizer.build(model.trainable_variables)
+    batch_spec = {
+        "annotations": tf.TensorSpec([None, shape.locations, shape.annotation_dim], tf.float32),
+        "tokens": tf.TensorSpec([None, None], tf.int32),
+    }
+
+    @tf.function(input_signature=[batch_spec])
+    def train(batch):
+        with tf.GradientTape() as tape:
+            loss = model.loss_of(batch, training=True)
+        gradients = tape.gradient(loss, model.trainable_variables)
+        gradients, _ = tf.clip_by_global_norm(gradients, model.run.optimizer.clip_norm)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        return loss
+
+    return train

@@ -1,0 +1,93 @@
+"""One thing to measure, in a process of its own: `python -m benchmarks.case CASE RESULT`.
+
+`benchmarks.run` starts it, so that the peak of memory is that of the case alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.shapes import Shape
+
+Row = dict[str, Any]
+Tables = dict[str, list[Row]]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to measure.
+
+    Attributes:
+        batch_sizes: Captions a training batch that each side tries.
+        batch_size: Captions a batch where only one is measured.
+        search_batches: Pictures a search.
+        export_batches: Pictures a call of the export.
+        repeats: Timed turns of each side.
+        images: Pictures of the feature store.
+        full: Every combination of precision, XLA and attention.
+    """
+
+    batch_sizes: tuple[int, ...] = (32, 64, 128, 256, 512)
+    batch_size: int = 64
+    search_batches: tuple[int, ...] = (1, 8, 32, 100)
+    export_batches: tuple[int, ...] = (1, 8)
+    repeats: int = 3
+    images: int = 1000
+    full: bool = False
+
+
+@dataclass(frozen=True)
+class Case:
+    """A section for one shape, or a part of it.
+
+    Attributes:
+        section: A name in `benchmarks.sections.SECTIONS`.
+        shape: Sizes.
+        settings: How.
+        part: Which part, where the section has several.
+    """
+
+    section: str
+    shape: Shape
+    settings: Settings
+    part: str = ""
+
+    def to_json(self) -> str:
+        """For the command line of the process that measures it."""
+        return json.dumps(dataclasses.asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Case:
+        """What `to_json` wrote."""
+        values = json.loads(text)
+        given = values["settings"].items()
+        settings = {k: tuple(v) if isinstance(v, list) else v for k, v in given}
+        return cls(
+            values["section"], Shape(**values["shape"]), Settings(**settings), values["part"]
+        )
+
+
+def measure(case: Case) -> dict[str, Any]:
+    """`tables`, each row with its shape and the peak of memory of the whole case; `machine`."""
+    from benchmarks.measure import machine
+    from benchmarks.peak import peak_megabytes
+    from benchmarks.sections import SECTIONS
+
+    tables: Tables = importlib.import_module(SECTIONS[case.section].module).measure(case)
+    about = {"shape": case.shape.name}
+    peak = {"peak_mb": round(peak_megabytes(), 1)}
+    return {
+        "tables": {name: [about | row | peak for row in rows] for name, rows in tables.items()},
+        "machine": machine(),
+    }
+
+
+if __name__ == "__main__":
+    case_json, result = sys.argv[1:]
+    Path(result).write_text(json.dumps(measure(Case.from_json(case_json))), "utf-8")

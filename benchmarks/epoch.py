@@ -1,0 +1,62 @@
+"""A whole epoch of `fit` over a feature store: reading, batching, steps and Keras' own loop."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks import models
+from benchmarks.case import Case, Row, Tables
+from benchmarks.shapes import Shape
+from benchmarks.stores import training_data
+from training.datasets.batches import CaptionTable
+from training.datasets.sources import Source, training_batches
+
+
+def measure(case: Case) -> Tables:
+    """`epoch`: soft attention in both precisions, with `full` hard attention and XLA too."""
+    settings = case.settings
+    kinds = ("soft", "hard") if settings.full else ("soft",)
+    with tempfile.TemporaryDirectory() as folder:
+        source, table = training_data(case.shape, settings.images, Path(folder))
+        rows = [
+            _one(case.shape, source, table, settings.batch_size, (kind, precision, xla))
+            for kind in kinds
+            for precision in models.PRECISIONS
+            for xla in ((False, True) if settings.full else (False,))
+        ]
+    return {"epoch": rows}
+
+
+def _one(
+    shape: Shape,
+    source: Source,
+    table: CaptionTable,
+    batch_size: int,
+    variant: tuple[models.Kind, models.Precision, bool],
+) -> Row:
+    """The second epoch; the first traces, and under XLA compiles every length."""
+    kind, precision, xla = variant
+    model = models.captioner(shape, models.run_config(shape, kind, precision, xla))
+    _, steps = training_batches(source, table, batch_size, 0, 0)
+    took = []
+    for epoch in range(2):
+        batches, _ = training_batches(source, table, batch_size, 0, epoch)
+        # All lengths are needed only where each is compiled.
+        count = steps if epoch or xla else min(steps, 2)
+        start = time.perf_counter()
+        model.fit(batches, steps_per_epoch=count, shuffle=False, verbose=0)
+        took.append(time.perf_counter() - start)
+    predictions = int((table.lengths - 1).sum())
+    return {
+        "attention": kind,
+        "precision": precision,
+        "xla": xla,
+        "captions": len(table),
+        "batch": batch_size,
+        "steps": steps,
+        "seconds": took[-1],
+        "captions_s": len(table) / took[-1],
+        "tokens_s": predictions / took[-1],
+    }

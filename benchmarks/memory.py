@@ -1,0 +1,40 @@
+"""Peak memory of one thing at a time, each in a process of its own."""
+
+from __future__ import annotations
+
+from benchmarks.case import Case, Tables
+
+PARTS = ("imports", "baseline float32", "sat_tf float32", "sat_tf bfloat16", "search")
+
+
+def measure(case: Case) -> Tables:
+    """`memory`: one row for the case's part; `benchmarks.case` adds the peak."""
+    batch = 0
+    if case.part == "imports":
+        # What every other part has loaded too.
+        from benchmarks import search, step  # noqa: F401
+    elif case.part == "search":
+        batch = case.settings.search_batches[-1]
+        _search(case, batch)
+    else:
+        batch = case.settings.batch_size
+        _train(case, batch)
+    return {"memory": [{"what": case.part, "batch": batch}]}
+
+
+def _train(case: Case, batch: int) -> None:
+    from benchmarks.step import Stepper, Variant
+
+    side, precision = case.part.split()
+    stepper = Stepper(Variant(side, "soft", precision), case.shape)
+    batches = stepper.batches(batch)
+    for _ in range(2):
+        stepper(batches)
+
+
+def _search(case: Case, batch: int) -> None:
+    from benchmarks.search import BEAMS, batched, untrained
+
+    side = batched(untrained(case.shape), case.shape, BEAMS[-1], batch, {})
+    for _ in range(2):
+        side.call()

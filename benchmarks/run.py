@@ -1,0 +1,193 @@
+"""Measure everything: `python -m benchmarks.run [--only step,search] [--json FILE]`.
+
+docs/performance.md says what the figures mean.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from benchmarks.case import Case, Settings
+from benchmarks.sections import SECTIONS
+from benchmarks.shapes import DEFAULT, EVERY, SHAPES, Shape
+from benchmarks.table import format_table
+from sat_tf.files import write_atomically
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Measure training, input, search, export, memory and start-up on this machine."""
+
+    only: tuple[str, ...] = ()
+    """Sections, with blanks or commas between: step, pipeline, epoch, search, export, memory,
+    startup; all by default."""
+    shapes: tuple[str, ...] = ()
+    """flickr8k and coco by default; others as 196x2048_2540 (L, D, vocabulary); toy to try."""
+    full: bool = False
+    """Every combination of shape, precision, XLA and attention; hours."""
+    json: Path | None = None
+    """Write everything measured to this file too."""
+    repeats: int = 3
+    """Timed turns of each side; figures are their medians."""
+    batch_sizes: tuple[int, ...] = Settings.batch_sizes
+    """Captions a training batch that each side tries."""
+    batch_size: int = Settings.batch_size
+    """Captions a batch in pipeline, epoch and memory."""
+    search_batches: tuple[int, ...] = Settings.search_batches
+    """Pictures a search."""
+    export_batches: tuple[int, ...] = Settings.export_batches
+    """Pictures a call of the export."""
+    images: int = Settings.images
+    """Pictures of the made-up feature store, with five captions each."""
+
+
+@dataclass
+class Results:
+    """What has been measured so far.
+
+    Attributes:
+        machine: Of the first case that was measured.
+        load_average: Of the last minute, before and after: how quiet the machine was.
+        tables: Rows by the name of their table.
+        failed: Cases that gave no figures.
+    """
+
+    machine: dict[str, Any] = field(default_factory=dict)
+    load_average: list[float] = field(default_factory=list)
+    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command; returns 0 when all was measured, 1 when something was not."""
+    arguments = tyro.cli(
+        Arguments,
+        args=argv,
+        prog="python -m benchmarks.run",
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )
+    try:
+        results = run(arguments)
+    except (ValueError, OSError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 2
+    return 1 if results.failed else 0
+
+
+def run(arguments: Arguments) -> Results:
+    """Measures section after section; prints each section's tables when it is done."""
+    sections = chosen("--only", arguments.only, SECTIONS, SECTIONS)
+    usual = EVERY if arguments.full else DEFAULT
+    names = chosen("--shapes", arguments.shapes, SHAPES, [shape.name for shape in usual])
+    shapes = [SHAPES[name] for name in names]
+    settings = settings_of(arguments)
+    results = Results(load_average=[os.getloadavg()[0]])
+    for shape in shapes:
+        print(shape)
+    for section in sections:
+        _measure_section(section, shapes, settings, results)
+    results.load_average.append(os.getloadavg()[0])
+    print(f"\n{describe(results)}")
+    if arguments.json:
+        report = {"settings": vars(settings), "shapes": list(map(vars, shapes)), **vars(results)}
+        write_atomically(arguments.json, json.dumps(report, indent=1) + "\n")
+    return results
+
+
+def settings_of(arguments: Arguments) -> Settings:
+    """The part of the arguments that the cases need.
+
+    Raises:
+        ValueError: A number is not positive, or a list of numbers is empty.
+    """
+    values = {name: getattr(arguments, name) for name in Settings.__dataclass_fields__}
+    for name, value in values.items():
+        numbers = value if isinstance(value, tuple) else (value,)
+        if name != "full" and (not numbers or min(numbers) < 1):
+            raise ValueError(
+                f"Received an invalid value for argument `--{name.replace('_', '-')}`: expected "
+                f"positive integers, got {value}."
+            )
+    return Settings(**values)
+
+
+def chosen(
+    flag: str, given: Iterable[str], known: Iterable[str], default: Iterable[str]
+) -> list[str]:
+    """Names given with blanks or commas between them; the default where none is.
+
+    Raises:
+        ValueError: A name is not known.
+    """
+    names = [name for part in given for name in part.split(",") if name]
+    for name in names:
+        if name not in known:
+            raise ValueError(
+                f"Received an invalid value for argument `{flag}`: expected some of "
+                f"{', '.join(known)}, got {name!r}."
+            )
+    return list(dict.fromkeys(names)) or list(default)
+
+
+def _measure_section(name: str, shapes: list[Shape], settings: Settings, results: Results) -> None:
+    section = SECTIONS[name]
+    for shape in shapes[:1] if section.once else shapes:
+        for part in section.parts:
+            label = " ".join(filter(None, (name, shape.name, part)))
+            print(f"Measuring {label} ...", file=sys.stderr, flush=True)
+            try:
+                measured = in_own_process(Case(name, shape, settings, part))
+            except subprocess.CalledProcessError:
+                print(f"Failed: {label}; why is above.", file=sys.stderr)
+                results.failed.append(label)
+                continue
+            results.machine = results.machine or measured["machine"]
+            for table, rows in measured["tables"].items():
+                results.tables.setdefault(table, []).extend(rows)
+    for table, (title, columns) in section.tables.items():
+        rows = results.tables.get(table)
+        if rows:
+            print(f"\n{title}\n\n{format_table(columns, rows)}", flush=True)
+
+
+def in_own_process(case: Case) -> dict[str, Any]:
+    """What `benchmarks.case.measure` gives, from a process that does nothing else.
+
+    Raises:
+        subprocess.CalledProcessError: It failed, and has said why on standard error.
+    """
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, "KERAS_BACKEND": "tensorflow"}
+    with tempfile.TemporaryDirectory() as folder:
+        result = Path(folder) / "result.json"
+        command = [sys.executable, "-m", "benchmarks.case", case.to_json(), str(result)]
+        subprocess.run(command, check=True, env=environment)
+        return json.loads(result.read_text("utf-8"))
+
+
+def describe(results: Results) -> str:
+    """The machine in two lines."""
+    machine = results.machine
+    if not machine:
+        return "Nothing was measured."
+    gpus = f", {', '.join(machine['gpus'])}" if machine["gpus"] else ""
+    before, after = results.load_average
+    return (
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['intra_op_threads']} threads an "
+        f"operation, {machine['inter_op_threads']} operations at once{gpus}\n"
+        f"TensorFlow {machine['tensorflow']}, Keras {machine['keras']}, Python "
+        f"{machine['python']}; load average {before:.1f} before, {after:.1f} after"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""What can be measured, and how its tables read. Loads no TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from benchmarks.memory import PARTS
+from benchmarks.table import Column
+
+_SHAPE, _PEAK = Column("shape"), Column("peak_mb", "peak MB", ".0f")
+_SIDE, _PRECISION, _BATCH = Column("side"), Column("precision"), Column("batch")
+_BASELINE = Column("times_baseline", "x baseline", ".2f")
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the benchmark that can be run by itself.
+
+    Attributes:
+        module: Has `measure(case) -> Tables`.
+        tables: Title -> columns, by the names of the tables.
+        parts: Cases for each shape.
+        once: Only for the first shape.
+    """
+
+    module: str
+    tables: Mapping[str, tuple[str, tuple[Column, ...]]]
+    parts: tuple[str, ...] = ("",)
+    once: bool = False
+
+
+_SWEEP = (_SHAPE, _SIDE, _PRECISION, _BATCH, Column("captions_s", "captions/s", ".1f"))
+_STEP = (
+    _SHAPE,
+    _SIDE,
+    Column("attention"),
+    _PRECISION,
+    Column("xla", "XLA"),
+    _BATCH,
+    Column("captions_s", "captions/s", ".1f"),
+    _BASELINE,
+    Column("tokens_s", "tokens/s", ".0f"),
+    Column("padding", "padding", ".1%"),
+    Column("gflops", "GFLOP/s", ".1f"),
+    Column("product_gflops", "products alone", ".1f"),
+    Column("product_share", "share", ".1%"),
+)
+_PIPELINE = (
+    _SHAPE,
+    Column("encode_images_s", "encode images/s", ".1f"),
+    Column("read_images_s", "read images/s", ".0f"),
+    Column("read_mb_s", "read MB/s", ".0f"),
+    _BATCH,
+    Column("padding", "padding", ".1%"),
+    Column("batch_ms", "batch ms", ".2f"),
+    _PRECISION,
+    Column("step_ms", "step ms", ".1f"),
+    Column("share_of_step", "share", ".1%"),
+    _PEAK,
+)
+_EPOCH = (
+    _SHAPE,
+    Column("attention"),
+    _PRECISION,
+    Column("xla", "XLA"),
+    Column("captions"),
+    _BATCH,
+    Column("steps"),
+    Column("seconds", "seconds", ".2f"),
+    Column("captions_s", "captions/s", ".1f"),
+    Column("tokens_s", "tokens/s", ".0f"),
+    _PEAK,
+)
+_SEARCH = (
+    _SHAPE,
+    _SIDE,
+    Column("attention"),
+    _PRECISION,
+    Column("beam"),
+    _BATCH,
+    Column("images_s", "images/s", ".1f"),
+    _BASELINE,
+    Column("words", "words", ".1f"),
+)
+_EXPORT = (
+    _SHAPE,
+    Column("beam"),
+    _BATCH,
+    Column("decode_ms", "decode ms", ".1f"),
+    Column("encoder_ms", "encoder ms", ".1f"),
+    Column("search_ms", "search ms", ".1f"),
+    Column("whole_ms", "whole ms", ".1f"),
+    Column("whole_over_encoder", "x encoder", ".2f"),
+    Column("words", "words", ".1f"),
+    _PEAK,
+)
+_MEMORY = (_SHAPE, Column("what"), _BATCH, _PEAK)
+_STARTUP = (
+    _SHAPE,
+    Column("images"),
+    Column("first_step_s", "first step s", ".2f"),
+    Column("imports_s", "import tensorflow, keras s", ".2f"),
+    Column("times_imports", "x imports", ".2f"),
+)
+_PHASES = (_SHAPE, Column("phase"), Column("seconds", "seconds", ".2f"))
+
+SECTIONS: dict[str, Section] = {
+    "step": Section(
+        "benchmarks.step",
+        {
+            "sweep": ("Training step over batch sizes, one pass each", _SWEEP),
+            "step": ("Training step, each side at its best batch size", _STEP),
+        },
+    ),
+    "pipeline": Section("benchmarks.pipeline", {"pipeline": ("Input pipeline", _PIPELINE)}),
+    "epoch": Section("benchmarks.epoch", {"epoch": ("A whole epoch", _EPOCH)}),
+    "search": Section("benchmarks.search", {"search": ("Search", _SEARCH)}),
+    "export": Section("benchmarks.export", {"export": ("A call of an export", _EXPORT)}),
+    "memory": Section(
+        "benchmarks.memory", {"memory": ("Peak memory, a process each", _MEMORY)}, PARTS
+    ),
+    "startup": Section(
+        "benchmarks.startup",
+        {
+            "startup": ("From the command to the first training step", _STARTUP),
+            "phases": ("Where that time goes", _PHASES),
+        },
+        once=True,
+    ),
+}

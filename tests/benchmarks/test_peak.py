@@ -1,0 +1,27 @@
+"""Peak memory: it stays when memory is freed, and is a process' own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+GROW = """
+import numpy
+from benchmarks.peak import peak_megabytes
+before = peak_megabytes()
+ballast = numpy.ones(20_000_000)
+grown = peak_megabytes()
+del ballast
+print(before, grown, peak_megabytes())
+"""
+
+
+def test_it_grows_by_what_is_held_and_stays_when_it_is_freed():
+    # This process holds TensorFlow; the new one, forked from it, does not.
+    done = subprocess.run([sys.executable, "-c", GROW], check=True, capture_output=True, text=True)
+    before, grown, freed = map(float, done.stdout.split())
+    assert before < 150
+    assert 150 < grown - before < 200
+    assert freed == pytest.approx(grown, rel=0.01)
