@@ -17,9 +17,9 @@ from PIL import Image
 
 from training.datasets.base import Split, StoredImage
 
-# On photographs, scaling and compression flip a few of the 64 bits and move the thumbnail by one
-# or two grey levels; other photographs of the same place move it by tens.
-MOST_BITS = 6
+# On photographs, scaling and compression flip up to nine of the 64 bits and move the thumbnail by
+# one or two grey levels; another photograph moves it by more than ten.
+MOST_BITS = 10
 MOST_DIFFERENCE = 6.0
 _FLAT = 2  # grey levels; a smaller step is noise of the compression, not a slope
 _THUMBNAIL = 8
