@@ -20,6 +20,10 @@ CONFIG_FILE = "config.json"
 
 Inference = Literal["expectation", "sample", "argmax"]
 """How hard attention chooses a location when it captions."""
+Bound = Literal["elbo", "importance_weighted"]
+"""Lower bound on log p(y|a) that hard attention maximises."""
+Baseline = Literal["none", "moving_average", "leave_one_out", "learned"]
+"""What is taken from a return before it weighs a location drawn."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,37 @@ class DecoderConfig:
 
 
 @dataclass(frozen=True)
+class Preset:
+    """Constants of hard attention; `AttentionConfig` can replace those it has a key for."""
+
+    reward_weight: float
+    entropy_weight: float
+    expectation_probability: float
+    samples: int = 1
+    baseline: Baseline = "moving_average"
+    bound: Bound = "elbo"
+    reward_to_go: bool = False
+    switch_per_minibatch: bool = False
+    """One draw of the expectation switch a minibatch instead of one an image."""
+    reward_per_word: bool = False
+    """The reward is log p over the caption's number of words."""
+    times_batch: bool = False
+    """The two weights grow with the batch: the code divides the likelihood by B, not them."""
+
+
+_UNBIASED = Preset(1.0, 0.0, 0.0, samples=5, baseline="leave_one_out", reward_to_go=True)
+
+PRESETS = {
+    "paper": Preset(0.1, 0.002, 0.5),
+    "arctic": Preset(
+        0.1, 0.002, 0.5, switch_per_minibatch=True, reward_per_word=True, times_batch=True
+    ),
+    "rloo": _UNBIASED,
+    "vimco": dataclasses.replace(_UNBIASED, bound="importance_weighted"),
+}
+
+
+@dataclass(frozen=True)
 class AttentionConfig:
     """How the decoder attends, and the terms attention adds to the loss."""
 
@@ -94,21 +129,62 @@ class AttentionConfig:
     """soft: eq. 13; hard: eq. 8-12; none: the mean annotation at every step (the baseline)."""
     penalty_weight: Weight = 1.0
     """lambda of the doubly stochastic penalty (eq. 14), per caption; of soft attention only."""
-    preset: Literal["paper", "arctic"] = "paper"
-    """Hard attention's constants: the paper's text, or the released code's behaviour."""
+    preset: Literal["paper", "arctic", "rloo", "vimco"] = "paper"
+    """Hard attention's constants: the paper's text, the released code's behaviour, or an unbiased
+    gradient from several samples, of the ELBO (rloo) or the importance-weighted bound (vimco)."""
+    samples: Size | None = None
+    """M, samples a caption, over one pass of the encoder; None takes the preset's."""
+    bound: Bound | None = None
+    """What is maximised; None takes the preset's."""
+    baseline: Baseline | None = None
+    """Taken from the return; None takes the preset's."""
+    reward_to_go: bool | None = None
+    """A location answers for its word and those after it, not for all; None takes the preset's."""
     reward_weight: Weight | None = None
     """lambda_r of the score-function term; None takes the preset's."""
     entropy_weight: Weight | None = None
     """lambda_e of the entropy term; None takes the preset's."""
     baseline_decay: Probability = 0.9
     """Decay of the moving-average baseline."""
-    expectation_probability: Probability = 0.5
-    """Probability with which the expectation replaces the sample."""
+    expectation_probability: Probability | None = None
+    """Probability with which the expectation replaces the samples; None takes the preset's."""
     inference: Inference = "expectation"
     """What hard attention does when it captions."""
 
     def __post_init__(self) -> None:
         check_ranges(self, "attention")
+        _check_estimator(self.estimator)
+
+    @property
+    def estimator(self) -> Preset:
+        """The preset with the values given in place of its own."""
+        preset = PRESETS[self.preset]
+        given = {f.name: getattr(self, f.name, None) for f in dataclasses.fields(preset)}
+        known = {name: value for name, value in given.items() if value is not None}
+        return dataclasses.replace(preset, **known)
+
+
+def _check_estimator(chosen: Preset) -> None:
+    """See that the settings of hard attention's estimator do not contradict each other."""
+    if chosen.baseline == "leave_one_out" and chosen.samples < 2:
+        _refuse("baseline", "`--attention.samples` of at least 2 for leave_one_out", chosen.samples)
+    if chosen.bound == "elbo":
+        return
+    if chosen.samples < 2:
+        needed = "`--attention.samples` of at least 2 for importance_weighted (1 gives the elbo)"
+        _refuse("bound", needed, chosen.samples)
+    if chosen.reward_per_word:
+        needed = "elbo with the preset arctic, whose reward is a mean over words"
+        _refuse("bound", needed, chosen.bound)
+    if chosen.reward_to_go and chosen.baseline != "leave_one_out":
+        needed = "False for importance_weighted, which is no sum over words, unless the baseline "
+        _refuse("reward_to_go", f"{needed}is leave_one_out", f"{chosen.baseline} and True")
+
+
+def _refuse(key: str, expected: str, got: object) -> None:
+    raise ValueError(
+        f"Received an invalid value for key `--attention.{key}`: expected {expected}, got {got}."
+    )
 
 
 @dataclass(frozen=True)
@@ -205,4 +281,6 @@ def _matches(hint: Any, value: Any) -> bool:
 def _describe(hint: Any) -> str:
     if typing.get_origin(hint) is Literal:
         return f"one of {', '.join(map(str, typing.get_args(hint)))}"
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        return " or ".join(map(_describe, typing.get_args(hint)))
     return getattr(hint, "__name__", str(hint).replace("NoneType", "None"))

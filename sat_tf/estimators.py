@@ -1,4 +1,4 @@
-"""Stochastic objective: the bound, its baselines and the score-function loss.
+"""Stochastic objective: bounds, learning signals and the score-function loss.
 
 Pure functions over a `Rollout`; whatever draws actions (hard attention here) is a client and
 holds no estimator code of its own. Shapes: M samples a caption, B captions, T steps.
@@ -6,10 +6,12 @@ holds no estimator code of its own. Shapes: M samples a caption, B captions, T s
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
-import keras
 import tensorflow as tf
+
+from sat_tf.config import Baseline, Bound
 
 
 class Rollout(NamedTuple):
@@ -22,11 +24,83 @@ class Rollout(NamedTuple):
     log_lik: tf.Tensor
     """Differentiable task term log p(y_t | s, a), zero where there is none."""
     reward: tf.Tensor
-    """Reward at each step; no gradient flows through it."""
+    """Reward at each step, zero on padding; no gradient flows through it."""
     mask: tf.Tensor
     """1.0 where an action was drawn: not padding, not replaced by its expectation."""
     value: tf.Tensor | None = None
     """Learned baseline f(stop_gradient(h)), or None."""
+
+
+class Objective(NamedTuple):
+    """What is maximised, and how its score-function gradient is estimated."""
+
+    reward_weight: tf.Tensor | float = 1.0
+    """lambda_r; 1 gives the unbiased gradient of the bound."""
+    entropy_weight: tf.Tensor | float = 0.0
+    """lambda_e."""
+    value_weight: float = 1.0
+    """Weight of the learned baseline's squared error; unused without a `value`."""
+    bound: Bound = "elbo"
+    """The mean of log p(y|s_m, a) over the samples, or the logarithm of their mean likelihood."""
+    baseline: Baseline = "none"
+    """Taken from the returns; leave_one_out is VIMCO for the importance-weighted bound."""
+    to_go: bool = False
+    """An action answers for the rewards of its own step and later ones only."""
+
+
+class Signal(NamedTuple):
+    """What weighs the log-probability of each action; both broadcast to `[M, B, T]`."""
+
+    returns: tf.Tensor
+    """`[M, B, T]` to go, `[M, B, 1]` whole, `[1, B, 1]` of the importance-weighted bound."""
+    baseline: tf.Tensor | float
+    """What the returns are compared with; does not depend on the action it is used for."""
+
+    @property
+    def advantage(self) -> tf.Tensor:
+        """Returns less baseline; positive makes the action more likely."""
+        return self.returns - self.baseline
+
+
+# --- bounds ---
+
+
+def elbo(log_lik: tf.Tensor) -> tf.Tensor:
+    """Lower bound on log p(y|a), the mean over samples (eq. 10): `[M, B, T] -> [B]`, nats."""
+    return tf.reduce_mean(tf.reduce_sum(log_lik, axis=-1), axis=0)
+
+
+def importance_weighted_bound(log_lik: tf.Tensor) -> tf.Tensor:
+    """`log 1/M sum_m p(y|s_m, a)`, the samples drawn from p(s|a): `[M, B, T] -> [B]`, nats.
+
+    The ELBO at M = 1; its mean does not fall as M grows, and never passes log p(y|a).
+
+    References:
+        Burda et al. (2015), arXiv:1509.00519.
+    """
+    return _log_mean_exp(tf.reduce_sum(log_lik, axis=-1), axis=0)
+
+
+def bound_of(log_lik: tf.Tensor, bound: Bound) -> tf.Tensor:
+    """The bound of this name: `[M, B, T] -> [B]`, nats."""
+    return elbo(log_lik) if bound == "elbo" else importance_weighted_bound(log_lik)
+
+
+def exact_log_marginal(log_prob: tf.Tensor, log_lik: tf.Tensor) -> tf.Tensor:
+    """`log p(y|a) = log sum_s p(s|a) p(y|s, a)`, where every s can be listed.
+
+    Args:
+        log_prob: `[S, B, T]` log-probability of each action of all S sequences s, each once:
+            L^T of them for one of L locations a step.
+        log_lik: `[S, B, T]` log p(y_t | s, a).
+
+    Returns:
+        `[B]`, nats; differentiable.
+    """
+    return tf.reduce_logsumexp(tf.reduce_sum(log_prob + log_lik, axis=-1), axis=0)
+
+
+# --- returns and baselines ---
 
 
 def reward_to_go(reward: tf.Tensor) -> tf.Tensor:
@@ -70,12 +144,72 @@ def leave_one_out(returns: tf.Tensor) -> tf.Tensor:
     return (tf.reduce_sum(returns, axis=0, keepdims=True) - returns) / (samples - 1)
 
 
-def elbo(log_lik: tf.Tensor) -> tf.Tensor:
-    """Lower bound on log p(y|a), the mean over samples (eq. 10): `[M, B, T] -> [B]`, nats."""
-    return tf.reduce_mean(tf.reduce_sum(log_lik, axis=-1), axis=0)
+def vimco_baseline(reward: tf.Tensor, to_go: bool = False) -> tf.Tensor:
+    """Baseline of a sample: the importance-weighted bound with a stand-in for the sample.
+
+    The stand-in's log-weight is the geometric mean of the other samples' weights. To go, it has
+    the sample's own rewards before t and the mean of the others' from t on, so that its past,
+    which the action at t cannot change, stays in the baseline.
+
+    Args:
+        reward: `[M, B, T]`, M at least 2, zero on padding; its sum over T is log p(y|s_m, a).
+        to_go: Keep the sample's past.
+
+    Returns:
+        `[M, B, T]` to go, else `[M, B, 1]`.
+
+    Raises:
+        ValueError: M is 1.
+
+    References:
+        Mnih & Rezende (2016), arXiv:1602.06725, eq. 9-10, where nothing is to go.
+    """
+    log_weight = whole_return(reward)
+    ahead = reward_to_go(reward) if to_go else log_weight
+    stand_in = log_weight - ahead + leave_one_out(ahead)
+    own = tf.eye(reward.shape[0], dtype=tf.bool)[:, :, tf.newaxis, tf.newaxis]
+    return _log_mean_exp(tf.where(own, stand_in[:, tf.newaxis], log_weight[tf.newaxis]), axis=1)
 
 
-def score_function_loss(log_prob: tf.Tensor, advantage: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def learning_signal(
+    rollout: Rollout, objective: Objective, average: tf.Tensor | float = 0.0
+) -> Signal:
+    """Returns and baseline of each action, without gradient.
+
+    Args:
+        rollout: The samples; a learned baseline reads its `value`.
+        objective: Says which.
+        average: The moving average, for that baseline.
+
+    Returns:
+        A `Signal`. The importance-weighted bound is no sum over steps: its return is the same for
+        every action of a caption, and only VIMCO's baseline can leave the past to itself.
+
+    Raises:
+        ValueError: Leave-one-out with a single sample.
+    """
+    reward = tf.stop_gradient(rollout.reward)
+    weighted = objective.bound == "importance_weighted"
+    if weighted:
+        returns = importance_weighted_bound(reward)[tf.newaxis, :, tf.newaxis]
+    else:
+        returns = reward_to_go(reward) if objective.to_go else whole_return(reward)
+    if objective.baseline == "moving_average":
+        return Signal(returns, average)
+    if objective.baseline == "learned":
+        return Signal(returns, tf.stop_gradient(rollout.value))
+    if objective.baseline == "leave_one_out":
+        others = vimco_baseline(reward, objective.to_go) if weighted else leave_one_out(returns)
+        return Signal(returns, others)
+    return Signal(returns, tf.zeros([], reward.dtype))
+
+
+# --- losses ---
+
+
+def score_function_loss(
+    log_prob: tf.Tensor, advantage: tf.Tensor, mask: tf.Tensor, sum_samples: bool = False
+) -> tf.Tensor:
     """Scalar whose gradient is the REINFORCE estimator (eq. 11-12).
 
     `grad = -mean_{m,b} sum_t mask * stop_grad(advantage) * grad log_prob`
@@ -84,6 +218,8 @@ def score_function_loss(log_prob: tf.Tensor, advantage: tf.Tensor, mask: tf.Tens
         log_prob: `[M, B, T]` log-probability of each action drawn, nats.
         advantage: Broadcasts to `log_prob`; no gradient flows through it.
         mask: `[M, B, T]`, 1.0 where an action was drawn, else 0.0.
+        sum_samples: Add the samples up: each advantage is that of the whole bound, not of one
+            of M terms.
 
     Returns:
         Scalar loss.
@@ -91,24 +227,8 @@ def score_function_loss(log_prob: tf.Tensor, advantage: tf.Tensor, mask: tf.Tens
     References:
         Williams (1992); Xu et al. (2015), Sec. 4.1, arXiv:1502.03044.
     """
-    weighted = mask * tf.stop_gradient(advantage) * log_prob
-    return -_caption_mean(weighted)
-
-
-def _caption_mean(values: tf.Tensor) -> tf.Tensor:
-    """Sum over a caption's steps, averaged over samples and captions: `[M, B, T] -> []`."""
-    return tf.reduce_mean(tf.reduce_sum(values, axis=-1))
-
-
-class Objective(NamedTuple):
-    """Weights of the terms of `stochastic_loss`."""
-
-    reward_weight: tf.Tensor | float = 1.0
-    """lambda_r; 1 gives the unbiased gradient of the bound."""
-    entropy_weight: tf.Tensor | float = 0.0
-    """lambda_e."""
-    value_weight: float = 1.0
-    """Weight of the learned baseline's squared error; unused without a `value`."""
+    loss = -_caption_mean(mask * tf.stop_gradient(advantage) * log_prob)
+    return loss * log_prob.shape[0] if sum_samples else loss
 
 
 def stochastic_loss(
@@ -119,21 +239,22 @@ def stochastic_loss(
 ) -> tf.Tensor:
     """The loss every stochastic model here minimises.
 
-    `-ELBO + reward_weight * score_function_loss - entropy_weight * H
+    `-bound + reward_weight * score_function_loss - entropy_weight * H
     + value_weight * mse(value, stop_grad(returns))`
 
     Args:
         rollout: The samples.
-        returns: `[M, B, T]` or `[M, B, 1]`, from `reward_to_go` or `whole_return`.
+        returns: Broadcasts to `[M, B, T]`, from `learning_signal`.
         baseline: Broadcasts to `returns`.
-        objective: The weights.
+        objective: The bound and the weights.
 
     Returns:
         Scalar: sums over a caption's words, averaged over samples and over captions.
     """
-    loss = -tf.reduce_mean(elbo(rollout.log_lik))
+    weighted = objective.bound == "importance_weighted"
+    loss = -tf.reduce_mean(bound_of(rollout.log_lik, objective.bound))
     loss += objective.reward_weight * score_function_loss(
-        rollout.log_prob, returns - baseline, rollout.mask
+        rollout.log_prob, returns - baseline, rollout.mask, sum_samples=weighted
     )
     if rollout.entropy is not None:
         loss -= objective.entropy_weight * _caption_mean(rollout.entropy)
@@ -143,43 +264,10 @@ def stochastic_loss(
     return loss
 
 
-@keras.saving.register_keras_serializable(package="sat_tf")
-class MovingAverageBaseline(keras.layers.Layer):
-    """`b_k = decay b_{k-1} + (1 - decay) mean(return)`, the paper's baseline.
+def _caption_mean(values: tf.Tensor) -> tf.Tensor:
+    """Sum over a caption's steps, averaged over samples and captions: `[M, B, T] -> []`."""
+    return tf.reduce_mean(tf.reduce_sum(values, axis=-1))
 
-    The first return sets it, so that early advantages are not the whole return.
 
-    Args:
-        decay: Share of the old value kept.
-
-    References:
-        Weaver & Tao (2001); Xu et al. (2015), Sec. 4.1, arXiv:1502.03044.
-    """
-
-    def __init__(self, decay: float = 0.9, **kwargs) -> None:
-        super().__init__(**{**kwargs, "dtype": "float32"})
-        self.decay = decay
-        self.average = self._scalar("average")
-        self.started = self._scalar("started")
-        self.built = True
-
-    def _scalar(self, name: str):
-        # Each replica updates with the mean over all of them, so "mean" keeps them equal.
-        return self.add_weight(
-            name=name, shape=(), initializer="zeros", trainable=False, aggregation="mean"
-        )
-
-    @property
-    def value(self) -> tf.Tensor:
-        """The baseline before the present batch's update, a float32 scalar."""
-        return tf.convert_to_tensor(self.average)
-
-    def update(self, mean_return: tf.Tensor) -> None:
-        """Move towards the mean return of the global batch, a scalar."""
-        decay = self.decay * self.started
-        self.average.assign(decay * self.average + (1.0 - decay) * mean_return)
-        self.started.assign(tf.ones([]))
-
-    def get_config(self) -> dict:
-        """Constructor arguments."""
-        return {**super().get_config(), "decay": self.decay}
+def _log_mean_exp(values: tf.Tensor, axis: int) -> tf.Tensor:
+    return tf.reduce_logsumexp(values, axis=axis) - math.log(values.shape[axis])

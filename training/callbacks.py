@@ -14,6 +14,7 @@ import tensorflow as tf
 from sat_tf import runs
 from sat_tf.config import SearchConfig
 from sat_tf.runs import TrainedCaptioner
+from training.bounds import Bounds
 from training.checkpoints import Checkpoints, Progress
 from training.datasets.base import Split
 from training.datasets.sources import Source
@@ -66,6 +67,21 @@ class Validate(keras.callbacks.Callback):
         logs["val_cider"] = quick_cider(texts, references, unit)
         logs["val_nll"] = self._nll()
         logs["val_distinct"] = 100.0 * len(set(texts.values())) / len(texts)
+
+
+class MeasureBounds(keras.callbacks.Callback):
+    """Hard attention on a few dev captions: `val_elbo`, `val_nwgm_gap` and the others.
+
+    Args:
+        bounds: The captions, with the model being trained.
+    """
+
+    def __init__(self, bounds: Bounds) -> None:
+        super().__init__()
+        self._bounds = bounds
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        logs |= {f"val_{name}": value for name, value in self._bounds.measure().items()}
 
 
 class Keep(keras.callbacks.Callback):

@@ -16,7 +16,7 @@ from sat_tf.files import sync
 from sat_tf.models.captioner import Captioner
 from sat_tf.runs import RunError
 
-VERSION = 1
+VERSION = 2
 """Of what a checkpoint holds, and in which order."""
 _STATE_FILE = "state.json"
 _PREFIX = "variables"

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from training.fit import Places
 
 
+BOUND_IMAGES = 100
+"""Images whose bounds are measured unless told otherwise."""
+
+
 @dataclass(frozen=True)
 class GivenData:
     """The data set of the captions given; a run knows its own."""
@@ -76,6 +80,8 @@ class Arguments:
     """Where the report goes; evaluation/SPLIT in RUN, or in a folder like FILE, by default."""
     cache_dir: Path | None = None
     """Feature stores; $SAT_TF_CACHE or ~/.cache/sat_tf by default."""
+    bound_images: Annotated[int | None, tyro.conf.arg(metavar="INT")] = None
+    """Of hard attention: images whose bounds and NWGM gap are measured; 100 by default."""
     pictures: int = 12
     """Pictures on the page."""
 
@@ -116,7 +122,7 @@ def check_source(arguments: Arguments) -> None:
         flags = {f"--data.{name}": value for name, value in vars(arguments.data).items()}
         owner = "--captions"
     else:
-        names = ("beam", "length_power", "inference", "cache_dir")
+        names = ("beam", "length_power", "inference", "cache_dir", "bound_images")
         flags = {f"--{name.replace('_', '-')}": getattr(arguments, name) for name in names}
         owner = "--run-dir"
         if arguments.data.name is None:
@@ -124,6 +130,11 @@ def check_source(arguments: Arguments) -> None:
     for flag, value in flags.items():
         if value is not None:
             raise ValueError(f"Received a value for `{flag}`, which goes with `{owner}` only.")
+    if arguments.bound_images is not None and arguments.bound_images < 0:
+        raise ValueError(
+            "Received an invalid value for argument `--bound-images`: expected 0 or more, got "
+            f"{arguments.bound_images}."
+        )
 
 
 def caption_and_evaluate(arguments: Arguments) -> int:
@@ -141,7 +152,9 @@ def caption_and_evaluate(arguments: Arguments) -> int:
     if arguments.inference:
         captioner.choose(arguments.inference)
     config = dataclasses.replace(config, search=search)
-    evaluate_run(captioner, config, places, arguments.split, arguments.out, arguments.pictures)
+    chosen = {"pictures": arguments.pictures, "bound_images": arguments.bound_images}
+    chosen = {name: value for name, value in chosen.items() if value is not None}
+    evaluate_run(captioner, config, places, arguments.split, arguments.out, **chosen)
     return 0
 
 
@@ -152,6 +165,7 @@ def evaluate_run(
     split_name: str = "dev",
     out: Path | None = None,
     pictures: int = 12,
+    bound_images: int = BOUND_IMAGES,
 ) -> dict:
     """Evaluate a run on a split; print and write the report, the captions and the page.
 
@@ -162,6 +176,8 @@ def evaluate_run(
         split_name: `train`, `dev` or `test`.
         out: Where to write; `RUN/evaluation/SPLIT` when None.
         pictures: Pictures on the page.
+        bound_images: Images, one caption each, whose bounds and NWGM gap are measured if
+            attention is hard.
 
     Returns:
         The report.
@@ -178,8 +194,14 @@ def evaluate_run(
     source = open_source(encoder, config.encoder.resize, split, places.cache_dir)
     start = time.monotonic()
     found = evaluate(captioner, split, source, config.search, language=config.data.language)
-    seconds = {**found.seconds, "evaluation": time.monotonic() - start}
+    seconds, bounds = dict(found.seconds), {}
+    if config.attention.kind == "hard" and bound_images:
+        begun = time.monotonic()
+        bounds = measure_bounds(captioner, split, source, bound_images)
+        seconds["bounds"] = time.monotonic() - begun
+    seconds["evaluation"] = time.monotonic() - start
     report = make_report(captioner, config, split, source, found) | {"seconds": seconds}
+    report |= {"bounds": bounds} if bounds else {}
     out = out or places.run_dir / "evaluation" / split.name
     write_report(out, report)
     write_captions(out, caption_rows(found))
@@ -187,10 +209,21 @@ def evaluate_run(
     write_page(out, title, page_entries(captioner, split, found, pictures))
     print(f"\n{title}, {len(found.captions)} pictures, beam {config.search.beam}")
     print(format_scores(found.scores, report["intervals"]))
+    if bounds:
+        print(f"Hard attention, {bounds['images']} pictures with a caption each, in nats:")
+        print(format_scores({k: v for k, v in bounds.items() if isinstance(v, float)}))
     for note in report["notes"]:
         print(f"Note: {note}")
     print(f"Report, captions and pictures: {out}")
     return report
+
+
+def measure_bounds(captioner, split, source, images: int) -> dict[str, int | float]:
+    """Bounds and NWGM gap of the first captions of some images, and how many these are."""
+    from training.bounds import SAMPLES, Bounds
+
+    found = Bounds(captioner, split, source, images)
+    return {"images": len(found), "samples": SAMPLES} | found.measure()
 
 
 def make_report(captioner, config, split, source, found: Evaluation) -> dict:

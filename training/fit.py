@@ -19,7 +19,15 @@ from sat_tf.files import write_atomically
 from sat_tf.models.captioner import Captioner
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.vocabulary import Vocabulary
-from training.callbacks import AttentionPictures, CollapseAlarm, Keep, LearningRate, Validate
+from training.bounds import Bounds
+from training.callbacks import (
+    AttentionPictures,
+    CollapseAlarm,
+    Keep,
+    LearningRate,
+    MeasureBounds,
+    Validate,
+)
 from training.checkpoints import Checkpoints, Progress
 from training.datasets import Split, load_split
 from training.datasets.batches import CaptionTable, caption_table
@@ -30,6 +38,7 @@ from training.optimizers import make_optimizer
 from training.recipes import DataConfig, RunConfig, read_run_config
 from training.warm_start import start_from
 
+_BOUND_IMAGES, _BOUND_SAMPLES = 16, 5  # What is measured after each epoch, in seconds.
 _UNFINISHED = ".*.tmp"  # what `write_atomically` leaves when it is killed
 
 
@@ -319,8 +328,13 @@ def callbacks(
         return model.evaluate(scored, steps=count, verbose=0, return_dict=True)["nll"]
 
     search = dataclasses.replace(config.search, beam=fit_config.validation_beam)
+    measured = []
+    if config.attention.kind == "hard":
+        bounds = Bounds(captioner, data.dev, dev, _BOUND_IMAGES, _BOUND_SAMPLES)
+        measured = [MeasureBounds(bounds)]
     return [
         Validate(captioner, data.dev, dev, search, fit_config.validation_images, nll),
+        *measured,
         LearningRate(),
         CollapseAlarm(),
         Scalars(str(log_dir), write_graph=False),

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 REPORT_FILE = "report.json"
 
 # What a reader looks for first; keys that are not here follow in alphabetical order.
-_SECTIONS = ("scores", "intervals", "notes", "recipe", "seed", "captions", "data", "split")
-_SECTIONS += ("images", "split_fingerprint", "tokeniser", "beam", "search", "metric_versions")
-_SECTIONS += ("times",)
+_SECTIONS = ("scores", "intervals", "bounds", "notes", "recipe", "seed", "captions", "data")
+_SECTIONS += ("split", "images", "split_fingerprint", "tokeniser", "beam", "search")
+_SECTIONS += ("metric_versions", "times")
 _SCORES = tuple(f"bleu_{n}" for n in range(1, 5)) + tuple(f"bleu_{n}_no_bp" for n in range(1, 5))
 _SCORES += ("brevity_ratio", "meteor", "cider", "rouge_l")
 _SCORES += tuple(
@@ -96,7 +96,8 @@ def write_report(directory: Path | str, report: Mapping[str, Any]) -> tuple[Path
 def format_scores(scores: Mapping[str, float], intervals: Mapping[str, Any] | None = None) -> str:
     """A table for the console: a metric a line, two decimals, its interval where there is one.
 
-    Ratios (`brevity_ratio`, `correctness_ratio`) have three decimals. Nothing to show is a dash.
+    Ratios (`brevity_ratio`, `correctness_ratio`) have three decimals, gaps (`nwgm_gap`) four.
+    Nothing to show is a dash.
 
     Args:
         scores: Metric -> value; nested mappings get dotted names.
@@ -155,6 +156,8 @@ def _plain(value: Any) -> Any:
 def _number(name: str, value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "-"
+    if name.endswith("_gap"):
+        return f"{value:.4f}"
     return f"{value:.3f}" if name.endswith(_RATIOS) else f"{value:.2f}"
 
 

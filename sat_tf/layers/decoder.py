@@ -223,6 +223,7 @@ class DeepOutput(keras.layers.Layer):
         context: `[..., D]`.
         embeddings: `[..., m]`, of the previous words.
         seed: int32 `[2]`, or None at inference.
+        shared_axis: Axis along which all have one dropout mask.
 
     Output:
         Logits, float32 `[..., K]`.
@@ -271,16 +272,18 @@ class DeepOutput(keras.layers.Layer):
         context: tf.Tensor,
         embeddings: tf.Tensor,
         seed: tf.Tensor | None = None,
+        shared_axis: int | None = None,
     ) -> tf.Tensor:
         """Equation 7 with the switches of the constructor."""
-        outputs = self.hidden_projection(dropout(hidden, self.hidden_dropout, seed, 3))
+        hidden = dropout(hidden, self.hidden_dropout, seed, 3, shared_axis)
+        outputs = self.hidden_projection(hidden)
         if self.context:
             outputs += self.context_projection(context)
         if self.previous_word:
             outputs += tf.cast(embeddings, outputs.dtype)
         if self.tanh:
             outputs = tf.tanh(outputs)
-        outputs = dropout(outputs, self.dropout, seed, 4)
+        outputs = dropout(outputs, self.dropout, seed, 4, shared_axis)
         return tf.cast(self.word_projection(outputs), tf.float32)
 
     def get_config(self) -> dict:

@@ -45,7 +45,10 @@ class Look(NamedTuple):
 
 
 class Taught(NamedTuple):
-    """The decoder's answer to a caption it was shown, time second."""
+    """The decoder's answer to a caption it was shown, time second.
+
+    With M samples a caption there are B M rows, those of a caption side by side.
+    """
 
     logits: tf.Tensor
     """float32 `[B, T, K]`."""
@@ -55,6 +58,8 @@ class Taught(NamedTuple):
     """float32 `[B, T]`."""
     log_prob: tf.Tensor
     """float32 `[B, T]`, of the locations drawn; zero where none was."""
+    hidden: tf.Tensor | None = None
+    """float32 `[B, T, N]`, h[t-1], which each location was chosen from."""
 
 
 @keras.saving.register_keras_serializable(package="sat_tf")
@@ -180,6 +185,7 @@ class RNNDecoder(keras.layers.Layer):
         seed: tf.Tensor | None = None,
         use_expectation: tf.Tensor | None = None,
         training: bool = False,
+        samples: int = 1,
     ) -> Taught:
         """Teacher forcing: read the true previous words and predict every next one.
 
@@ -190,6 +196,8 @@ class RNNDecoder(keras.layers.Layer):
             seed: int32 `[2]`; needed by dropout and by `selection="sample"`.
             use_expectation: bool `[B]`; see `glance`.
             training: Apply dropout.
+            samples: M, sequences of locations drawn a caption, from the same keys and initial
+                state and under the same dropout masks: they differ in where they look alone.
 
         Returns:
             A `Taught`.
@@ -200,11 +208,15 @@ class RNNDecoder(keras.layers.Layer):
             noise = tf.random.experimental.stateless_fold_in(seed, -1)
         picture, state = self.look_once(annotations, noise)
         embeddings = dropout(self.embedding(words), self.config.embedding_dropout, noise, 2)
+        state = State(*(_side_by_side(part, samples) for part in state))
+        if use_expectation is not None:
+            use_expectation = _side_by_side(use_expectation, samples)
         seed = tf.zeros([2], tf.int32) if seed is None else seed
         context_kernel, recurrent_kernel = self.cell.kernels()
         reads_context = picture.projected is None
         deferred = DeferredKernels([recurrent_kernel, *[context_kernel] * reads_context])
         word_gates = tf.transpose(self.cell.project_words(embeddings), [1, 0, 2])
+        word_gates = _side_by_side(word_gates, samples, axis=1)
         inputs = (deferred.tap(word_gates), step_seeds(seed, tf.shape(words)[1]))
 
         def step(inputs, state):
@@ -218,9 +230,29 @@ class RNNDecoder(keras.layers.Layer):
         (looks, hidden), _ = unroll(step, state, inputs, self._step_spec(picture))
         before = tf.concat([first[tf.newaxis], hidden[:-1]], axis=0)
         deferred.record(before, *[looks.context] * reads_context)
-        looks, hidden = tf.nest.map_structure(_batch_first, (looks, hidden))
-        logits = self.deep_output(hidden, looks.context, embeddings, seed=noise)
-        return Taught(logits, looks.alignment_scores, looks.beta, looks.log_prob)
+        looks, hidden, before = tf.nest.map_structure(_batch_first, (looks, hidden, before))
+        logits = self._read_out(hidden, looks.context, embeddings, noise, samples)
+        before = tf.cast(before, tf.float32)
+        return Taught(logits, looks.alignment_scores, looks.beta, looks.log_prob, before)
+
+    def _read_out(
+        self,
+        hidden: tf.Tensor,
+        context: tf.Tensor,
+        embeddings: tf.Tensor,
+        noise: tf.Tensor | None,
+        samples: int,
+    ) -> tf.Tensor:
+        """Logits `[B M, T, K]` of rows `[B M, T, ...]` for words `[B, T, m]`."""
+        if samples == 1:
+            return self.deep_output(hidden, context, embeddings, seed=noise)
+        hidden, context = (
+            tf.reshape(rows, [-1, samples, tf.shape(rows)[1], rows.shape[-1]])
+            for rows in (hidden, context)
+        )
+        words = embeddings[:, tf.newaxis]
+        logits = self.deep_output(hidden, context, words, seed=noise, shared_axis=1)
+        return tf.reshape(logits, [-1, tf.shape(logits)[2], self.vocabulary_size])
 
     def step(
         self,
@@ -280,6 +312,11 @@ class RNNDecoder(keras.layers.Layer):
             "attends": self.attends,
             "config": dataclasses.asdict(self.config),
         }
+
+
+def _side_by_side(rows: tf.Tensor, samples: int, axis: int = 0) -> tf.Tensor:
+    """Every row M times in a row: `[B, ...] -> [B M, ...]`."""
+    return rows if samples == 1 else tf.repeat(rows, samples, axis=axis)
 
 
 def _batch_first(outputs: tf.Tensor) -> tf.Tensor:

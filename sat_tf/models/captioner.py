@@ -12,8 +12,8 @@ import keras
 import tensorflow as tf
 
 from sat_tf import config as configs
+from sat_tf.baselines import MovingAverageBaseline
 from sat_tf.decoding import Hypotheses, beam_search
-from sat_tf.estimators import MovingAverageBaseline
 from sat_tf.layers.attention import Selection
 from sat_tf.layers.encoder import Encoder
 from sat_tf.layers.rnn_decoder import RNNDecoder, Taught
@@ -69,19 +69,16 @@ class Captioner(keras.Model):
             dtype=policy if config.encoder.trainable else "float32",
             name="encoder",
         )
-        attention = config.attention
         self.decoder = RNNDecoder(
             vocabulary_size,
             self.encoder.annotation_dim,
-            attends=attention.kind != "none",
+            attends=config.attention.kind != "none",
             config=config.decoder,
             dtype=policy,
             name="decoder",
         )
-        self.baseline = (
-            MovingAverageBaseline(attention.baseline_decay) if attention.kind == "hard" else None
-        )
-        self.objective = CaptionObjective(attention)
+        self.objective = CaptionObjective(config.attention)
+        self.baseline = self.objective.make_baseline(config.decoder.hidden_dim)
         self._trackers = _Untracked({})
         self.built = True
 
@@ -129,6 +126,7 @@ class Captioner(keras.Model):
         seed: tf.Tensor | None = None,
         use_expectation: tf.Tensor | None = None,
         training: bool = False,
+        samples: int = 1,
     ) -> Taught:
         """Teacher-forced answer; arguments as those of `RNNDecoder`."""
         return self.decoder(
@@ -138,6 +136,7 @@ class Captioner(keras.Model):
             seed=seed,
             use_expectation=use_expectation,
             training=training,
+            samples=samples,
         )
 
     def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
@@ -154,6 +153,7 @@ class Captioner(keras.Model):
                 selection=self.objective.selection,
                 seed=draw,
                 use_expectation=expectation,
+                samples=self.objective.samples,
             )
             terms = self.objective(
                 taught, batch["tokens"][:, 1:], expectation, self.baseline, captions
@@ -165,7 +165,7 @@ class Captioner(keras.Model):
             scaled_loss = self.optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled_loss, self.trainable_variables)
         self._apply_gradients(gradients)
-        if self.baseline is not None:
+        if isinstance(self.baseline, MovingAverageBaseline):
             self.baseline.update(_global_mean(terms.returns))
         return self._track(terms, size)
 
@@ -241,23 +241,33 @@ class Captioner(keras.Model):
 
     def _apply_gradients(self, gradients: list[tf.Tensor | None]) -> None:
         """Clip the gradient of the whole batch and hand it to the optimiser."""
+        pairs = zip(gradients, self.trainable_variables, strict=True)
+        pairs = [(g, v) for g, v in pairs if g is not None]
+        variables = [v for _, v in pairs]
         # The embedding's gradient comes as slices.
-        known = [tf.convert_to_tensor(g) for g in gradients if g is not None]
-        variables = [
-            v for g, v in zip(gradients, self.trainable_variables, strict=True) if g is not None
-        ]
+        known = [tf.convert_to_tensor(g) for g, _ in pairs]
         context = tf.distribute.get_replica_context()
         replicas = context.num_replicas_in_sync
         if replicas > 1:
             known = context.all_reduce(tf.distribute.ReduceOp.SUM, known)
-        if self.clip_norm:
-            known, norm = tf.clip_by_global_norm(known, self.clip_norm)
-        else:
-            norm = tf.linalg.global_norm(known)
+        # A learned baseline is no part of the model: its error, in squared nats, would leave the
+        # model's gradient next to nothing of a norm that they shared. Its weights come last.
+        own = len(self.baseline.trainable_variables) if self.baseline is not None else 0
+        count = len(known) - own
+        model, norm = self._clip(known[:count])
+        known = model + self._clip(known[count:])[0]
         self._trackers.values["gradient_norm"].update_state(norm)
         # Keras adds the replicas' gradients once more.
         known = [g / replicas for g in known]
         self.optimizer.apply_gradients(zip(known, variables, strict=True))
+
+    def _clip(self, gradients: list[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
+        """Gradients cut to the greatest norm allowed, and their norm before."""
+        if not gradients:
+            return [], tf.zeros([])
+        if self.clip_norm:
+            return tf.clip_by_global_norm(gradients, self.clip_norm)
+        return gradients, tf.linalg.global_norm(gradients)
 
     def _track(self, terms: Terms, size: tf.Tensor) -> dict[str, tf.Tensor]:
         trackers = self._trackers.values

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
+import keras
 import tensorflow as tf
 
+from sat_tf.baselines import LearnedBaseline, MovingAverageBaseline
 from sat_tf.config import AttentionConfig
 from sat_tf.estimators import (
-    MovingAverageBaseline,
     Objective,
     Rollout,
+    Signal,
+    learning_signal,
+    reward_to_go,
     stochastic_loss,
-    whole_return,
 )
 from sat_tf.layers.attention import Selection, attention_entropy
 from sat_tf.layers.rnn_decoder import Taught
@@ -22,27 +24,8 @@ from sat_tf.losses import (
     smoothed_log_likelihood,
     word_log_likelihood,
 )
+from sat_tf.models.rollout_logs import ROLLOUT_LOGS, rollout_logs, weighted_mean
 from sat_tf.vocabulary import PAD
-
-
-@dataclass(frozen=True)
-class Preset:
-    """Constants of hard attention that differ between the paper's text and its code."""
-
-    reward_weight: float
-    entropy_weight: float
-    switch_per_minibatch: bool
-    """One draw of the expectation switch a minibatch instead of one an image."""
-    reward_per_word: bool
-    """The return is the mean log p over a caption's words instead of their sum."""
-    times_batch: bool
-    """The two weights grow with the batch: the code divides the likelihood by B, not them."""
-
-
-PRESETS = {
-    "paper": Preset(0.1, 0.002, False, False, False),
-    "arctic": Preset(0.1, 0.002, True, True, True),
-}
 
 
 class Terms(NamedTuple):
@@ -57,20 +40,25 @@ class Terms(NamedTuple):
     caption_means: dict[str, tf.Tensor]
     """Means over captions."""
     returns: tf.Tensor
-    """`[B]`, hard attention's return of each caption."""
+    """`[B]`, hard attention's mean return of each caption; empty without hard attention."""
+    drawn: tf.Tensor
+    """Captions whose locations were drawn."""
+    drawn_means: dict[str, tf.Tensor]
+    """Means over those captions, or over their locations."""
 
     def logs(self, captions: tf.Tensor) -> dict[str, tuple[tf.Tensor, tf.Tensor]]:
         """Named values and their weights, for running means."""
         logs = {"loss": (self.loss, captions)}
         logs |= {name: (value, self.words) for name, value in self.word_means.items()}
-        return logs | {name: (value, captions) for name, value in self.caption_means.items()}
+        logs |= {name: (value, captions) for name, value in self.caption_means.items()}
+        return logs | {name: (value, self.drawn) for name, value in self.drawn_means.items()}
 
 
 class CaptionObjective:
     """Loss of a batch of captions.
 
     Soft (eq. 14): `-log p(y|a) + lambda sum_i (1 - sum_t alpha[t,i])^2`. Hard (eq. 10-12): the
-    bound, its score-function gradient and the entropy term, from `sat_tf.estimators`.
+    bound, its score-function gradient and the entropy term, all from `sat_tf.estimators`.
 
     Args:
         attention: The configuration.
@@ -79,8 +67,9 @@ class CaptionObjective:
 
     def __init__(self, attention: AttentionConfig, label_smoothing: float = 0.0) -> None:
         self.attention, self.label_smoothing = attention, label_smoothing
-        self.preset = PRESETS[attention.preset]
+        self.estimator = attention.estimator
         self.hard = attention.kind == "hard"
+        self.samples = self.estimator.samples if self.hard else 1
         self.penalty_weight = attention.penalty_weight if attention.kind == "soft" else 0.0
 
     @property
@@ -89,7 +78,7 @@ class CaptionObjective:
         names = ("loss", "nll", "beta")
         if self.attention.kind != "none":
             names += ("alpha_entropy", "alpha_variation", "penalty")
-        return names + (("reward", "baseline", "advantage_variance") if self.hard else ())
+        return names + (("reward", "baseline", *ROLLOUT_LOGS) if self.hard else ())
 
     @property
     def selection(self) -> Selection:
@@ -100,104 +89,160 @@ class CaptionObjective:
         """bool `[B]`: which captions take the expectation instead of a sample; None if soft."""
         if not self.hard:
             return None
-        draws = 1 if self.preset.switch_per_minibatch else size
+        draws = 1 if self.estimator.switch_per_minibatch else size
         uniform = tf.random.stateless_uniform([draws], seed)
-        return tf.broadcast_to(uniform < self.attention.expectation_probability, [size])
+        return tf.broadcast_to(uniform < self.estimator.expectation_probability, [size])
+
+    def make_baseline(self, state_dim: int) -> keras.layers.Layer | None:
+        """Hard attention's baseline where it has a state; `state_dim` is the LSTM's width."""
+        if self.hard and self.estimator.baseline == "moving_average":
+            return MovingAverageBaseline(self.attention.baseline_decay)
+        if self.hard and self.estimator.baseline == "learned":
+            return LearnedBaseline(state_dim, name="baseline")
+        return None
 
     def weights(self, batch_size: tf.Tensor | float) -> Objective:
-        """Effective lambdas a caption for a batch of this size."""
-        reward, entropy = self.attention.reward_weight, self.attention.entropy_weight
-        scale = batch_size if self.preset.times_batch else 1.0
+        """The estimators' objective, with the effective lambdas a caption in such a batch."""
+        estimator = self.estimator
+        scale = batch_size if estimator.times_batch else 1.0
         return Objective(
-            (self.preset.reward_weight if reward is None else reward) * scale,
-            (self.preset.entropy_weight if entropy is None else entropy) * scale,
+            estimator.reward_weight * scale,
+            estimator.entropy_weight * scale,
+            bound=estimator.bound,
+            baseline=estimator.baseline,
+            to_go=estimator.reward_to_go,
         )
 
     def describe(self, batch_size: int) -> dict[str, float | str]:
-        """The effective lambdas, for the start of a run."""
+        """The effective lambdas and the estimator, for the start of a run."""
         if self.attention.kind == "none":
             return {}
         if not self.hard:
             return {"doubly stochastic lambda a caption": self.penalty_weight}
-        weights = self.weights(float(batch_size))
-        preset = self.preset
+        weights, estimator = self.weights(float(batch_size)), self.estimator
+        baseline = estimator.baseline.replace("_", " ")
+        if estimator.baseline == "moving_average":
+            baseline += f", decay {self.attention.baseline_decay}"
         return {
             "preset": self.attention.preset,
+            "samples a caption": estimator.samples,
+            "bound": estimator.bound.replace("_", "-"),
             "lambda_r a caption": weights.reward_weight,
-            "return": "mean log p a word" if preset.reward_per_word else "log p of the caption",
+            "return": self._describe_return(),
+            "baseline": baseline,
             "lambda_e a caption": weights.entropy_weight,
-            "baseline decay": self.attention.baseline_decay,
-            "expectation probability": self.attention.expectation_probability,
-            "switch drawn for each": "minibatch" if preset.switch_per_minibatch else "image",
+            "expectation probability": estimator.expectation_probability,
+            "switch drawn for each": "minibatch" if estimator.switch_per_minibatch else "image",
             "doubly stochastic lambda a caption": self.penalty_weight,
         }
+
+    def _describe_return(self) -> str:
+        estimator = self.estimator
+        if estimator.bound == "importance_weighted":
+            past = ", the past in the baseline" if estimator.reward_to_go else ""
+            return f"the bound{past}"
+        if estimator.reward_to_go:
+            return f"log p to go{' over the words' if estimator.reward_per_word else ''}"
+        return "mean log p a word" if estimator.reward_per_word else "log p of the caption"
 
     def __call__(
         self,
         taught: Taught,
         targets: tf.Tensor,
         expectation: tf.Tensor | None = None,
-        baseline: MovingAverageBaseline | None = None,
+        baseline: keras.layers.Layer | None = None,
         captions: tf.Tensor | None = None,
     ) -> Terms:
         """Loss and logs of one batch.
 
         Args:
-            taught: The decoder's answer.
+            taught: The decoder's answer; M rows a caption, side by side.
             targets: int32 `[B, T]`, the words to predict, ending with <end>, padded with 0.
             expectation: bool `[B]`, from `draw_expectation`.
-            baseline: Hard attention's.
+            baseline: Hard attention's, from `make_baseline`.
             captions: Captions of the whole batch, other replicas' included; None for B.
 
         Returns:
             `Terms`.
         """
-        mask = word_mask(targets)
-        log_lik = word_log_likelihood(taught.logits, targets, mask)
+        size = tf.shape(targets)[0] if captions is None else captions
+        rows = targets if self.samples == 1 else tf.repeat(targets, self.samples, axis=0)
+        mask = word_mask(rows)
+        log_lik = word_log_likelihood(taught.logits, rows, mask)
         task = log_lik
         if self.label_smoothing:
-            task = smoothed_log_likelihood(taught.logits, targets, mask, self.label_smoothing)
-        returns = self._returns(tf.stop_gradient(log_lik), mask)
+            task = smoothed_log_likelihood(taught.logits, rows, mask, self.label_smoothing)
         word_means = {
             "nll": -tf.reduce_sum(log_lik) / tf.reduce_sum(mask),
             "beta": _word_mean(taught.beta, mask),
         }
-        caption_means = {}
+        caption_means, drawn_means, drawn, returns = {}, {}, tf.zeros([]), tf.zeros([0])
+        alpha = tf.nn.softmax(taught.alignment_scores)
         if self.hard:
-            size = tf.cast(tf.shape(mask)[0], tf.float32) if captions is None else captions
-            rollout = _rollout(taught, task, log_lik, mask, expectation)
-            loss = stochastic_loss(
-                rollout, returns[tf.newaxis, :, tf.newaxis], baseline.value, self.weights(size)
-            )
-            caption_means |= _reward_logs(returns, baseline)
+            objective = self.weights(tf.cast(size, tf.float32))
+            rollout = self._rollout(taught, task, log_lik, mask, expectation, baseline)
+            average = baseline.value if isinstance(baseline, MovingAverageBaseline) else 0.0
+            signal = learning_signal(rollout, objective, average)
+            loss = stochastic_loss(rollout, *signal, objective)
+            returns = _caption_returns(signal, word_mask(targets))
+            caption_means["reward"] = tf.reduce_mean(returns)
+            caption_means["baseline"] = _mean_baseline(signal, rollout.mask)
+            drawn = tf.reduce_sum(tf.cast(~expectation, tf.float32))
+            peakedness = self._by_sample(tf.reduce_sum(tf.square(alpha), axis=-1))
+            exact = self._by_sample(log_lik)
+            drawn_means = rollout_logs(rollout, signal, objective, exact, peakedness)
         else:
             loss = -tf.reduce_mean(tf.reduce_sum(task, axis=-1))
         if self.attention.kind != "none":
-            alpha = tf.nn.softmax(taught.alignment_scores)
             penalty = tf.reduce_mean(doubly_stochastic_penalty(alpha, mask))
             if self.penalty_weight:
                 loss += self.penalty_weight * penalty
             caption_means["penalty"] = penalty
             caption_means["alpha_variation"] = alpha_variation(alpha, mask)
             word_means["alpha_entropy"] = _entropy_share(taught.alignment_scores, mask)
-        return Terms(loss, tf.reduce_sum(mask), word_means, caption_means, returns)
+        words = tf.reduce_sum(word_mask(targets))
+        return Terms(loss, words, word_means, caption_means, returns, drawn, drawn_means)
 
-    def _returns(self, log_lik: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        """`[B]`: log p of a caption, or its mean over the words."""
-        returns = whole_return(log_lik)[:, 0]
-        return returns / tf.reduce_sum(mask, axis=-1) if self.preset.reward_per_word else returns
+    def _rollout(
+        self,
+        taught: Taught,
+        task: tf.Tensor,
+        log_lik: tf.Tensor,
+        mask: tf.Tensor,
+        expectation: tf.Tensor,
+        baseline: keras.layers.Layer | None,
+    ) -> Rollout:
+        """The samples as the estimators take them, from rows `[B M, T]`."""
+        drawn = self._by_sample(mask) * tf.cast(~expectation, tf.float32)[:, tf.newaxis]
+        words = tf.reduce_sum(mask, axis=-1, keepdims=True)
+        reward = tf.stop_gradient(log_lik)
+        value = None
+        if isinstance(baseline, LearnedBaseline):
+            # Most of what a caption's log p can be depends on how many words it sums over.
+            left = reward_to_go(mask) if self.estimator.reward_to_go else words
+            scale = left / words if self.estimator.reward_per_word else left
+            value = self._by_sample(baseline(taught.hidden, scale))
+        return Rollout(
+            log_prob=self._by_sample(taught.log_prob),
+            entropy=self._by_sample(mask * attention_entropy(taught.alignment_scores)),
+            log_lik=self._by_sample(task),
+            reward=self._by_sample(reward / words if self.estimator.reward_per_word else reward),
+            mask=drawn,
+            value=value,
+        )
+
+    def _by_sample(self, rows: tf.Tensor) -> tf.Tensor:
+        """`[B M, T] -> [M, B, T]`."""
+        rows = tf.reshape(rows, [-1, self.samples, tf.shape(rows)[1]])
+        return tf.transpose(rows, [1, 0, 2])
 
 
-def _rollout(taught, task, log_lik, mask, expectation) -> Rollout:
-    """One sample a caption, as the estimators take it."""
-    drawn = mask * tf.cast(~expectation, tf.float32)[:, tf.newaxis]
-    return Rollout(
-        log_prob=taught.log_prob[tf.newaxis],
-        entropy=(mask * attention_entropy(taught.alignment_scores))[tf.newaxis],
-        log_lik=task[tf.newaxis],
-        reward=tf.stop_gradient(log_lik)[tf.newaxis],
-        mask=drawn[tf.newaxis],
-    )
+def _caption_returns(signal: Signal, mask: tf.Tensor) -> tf.Tensor:
+    """`[B]`, mean over samples and words, captions that took the expectation among them."""
+    returns = tf.reduce_mean(signal.returns, axis=0)
+    if returns.shape[-1] == 1:
+        return returns[:, 0]
+    return tf.reduce_sum(returns * mask, axis=-1) / tf.reduce_sum(mask, axis=-1)
 
 
 def word_mask(targets: tf.Tensor) -> tf.Tensor:
@@ -226,12 +271,10 @@ def alpha_variation(alpha: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     return tf.reduce_mean(variance / peakedness)
 
 
-def _reward_logs(returns: tf.Tensor, baseline: MovingAverageBaseline) -> dict[str, tf.Tensor]:
-    return {
-        "reward": tf.reduce_mean(returns),
-        "baseline": baseline.value,
-        "advantage_variance": tf.math.reduce_variance(returns - baseline.value),
-    }
+def _mean_baseline(signal: Signal, mask: tf.Tensor) -> tf.Tensor:
+    """The moving average as it is, any other over the locations drawn."""
+    baseline = tf.convert_to_tensor(signal.baseline)
+    return baseline if baseline.shape.rank == 0 else weighted_mean(baseline, mask)
 
 
 def _entropy_share(alignment_scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:

@@ -70,7 +70,13 @@ ALL_EXPECTED = {"expectation_probability": 1.0, "entropy_weight": 0.2}
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("kind", "options"), [("soft", {}), ("hard", {"preset": "arctic", **ALL_EXPECTED})]
+    ("kind", "options"),
+    [
+        ("soft", {}),
+        ("hard", {"preset": "arctic", **ALL_EXPECTED}),
+        ("hard", {"preset": "vimco", "samples": 2, **ALL_EXPECTED}),
+        ("hard", {"samples": 2, "reward_to_go": True, **ALL_EXPECTED}),
+    ],
 )
 def test_two_replicas_train_as_one_device_does(kind, options):
     config = make_config(kind, **options)

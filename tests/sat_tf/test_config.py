@@ -92,6 +92,42 @@ def test_a_value_of_the_wrong_type_is_named_with_what_was_expected(values, name)
     assert name in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"baseline": "leave_one_out"}, "`--attention.baseline`.*at least 2 for leave_one_out.*1"),
+        ({"preset": "rloo", "samples": 1}, "`--attention.baseline`.*got 1"),
+        ({"bound": "importance_weighted"}, "`--attention.bound`.*1 gives the elbo.*got 1"),
+        (
+            {"bound": "importance_weighted", "samples": 2, "preset": "arctic"},
+            "`--attention.bound`.*arctic.*got importance_weighted",
+        ),
+        (
+            {"preset": "vimco", "baseline": "learned"},
+            "`--attention.reward_to_go`: expected False.*got learned and True",
+        ),
+        ({"samples": 0}, "`--attention.samples`"),
+        ({"bound": "tight"}, "`bound`: expected one of elbo, importance_weighted or None"),
+        ({"baseline": "greedy"}, "`baseline`: expected one of none, moving_average"),
+        ({"preset": "reinforce"}, "`preset`: expected one of paper, arctic, rloo, vimco"),
+        ({"reward_to_go": 1}, "`reward_to_go`: expected bool or None"),
+    ],
+)
+def test_settings_of_attention_that_contradict_each_other_are_errors(values, message):
+    with pytest.raises(ValueError, match=message):
+        from_dict(AttentionConfig, {"kind": "hard", **values})
+
+
+def test_what_is_given_replaces_the_preset_s():
+    chosen = AttentionConfig("hard", preset="vimco", samples=3, reward_weight=0.5).estimator
+    assert (chosen.samples, chosen.reward_weight) == (3, 0.5)
+    assert (chosen.bound, chosen.baseline) == ("importance_weighted", "leave_one_out")
+    default = AttentionConfig("hard").estimator
+    assert (default.samples, default.baseline, default.bound) == (1, "moving_average", "elbo")
+    assert not default.reward_to_go
+    assert default.expectation_probability == 0.5
+
+
 def test_a_whole_number_is_a_float_where_one_is_expected():
     made = from_dict(SearchConfig, {"length_power": 1})
     assert isinstance(made.length_power, float)

@@ -32,6 +32,14 @@ def test_dropout_masks_are_fixed_by_seed_and_salt():
     assert np.any(mask([1, 2], 0) != mask([1, 2], 1))
 
 
+def test_a_shared_axis_has_one_mask():
+    outputs = dropout(tf.ones([4, 3, 50]), 0.5, SEED, 0, shared_axis=1).numpy()
+    np.testing.assert_array_equal(outputs, np.repeat(outputs[:, :1], 3, axis=1))
+    assert np.any(outputs[0] != outputs[1])
+    # The mask is the one that a single row would have.
+    np.testing.assert_array_equal(outputs[:, 0], dropout(tf.ones([4, 50]), 0.5, SEED, 0))
+
+
 DROPOUTS = (
     "annotation_dropout",
     "initial_dropout",
@@ -60,7 +68,7 @@ def test_no_two_dropouts_share_random_numbers_nor_do_the_samples(monkeypatch):
     """Whatever is drawn from one seed begins with the same random numbers."""
     seeds = []
 
-    def spy(inputs, rate, seed, salt):
+    def spy(inputs, rate, seed, salt, shared_axis=None):
         if rate:
             seeds.append(tf.random.experimental.stateless_fold_in(seed, salt))
         return inputs

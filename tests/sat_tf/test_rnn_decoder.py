@@ -121,6 +121,69 @@ def test_rows_switched_to_the_expectation_are_soft_attention():
     np.testing.assert_array_equal(taught.log_prob[1], hard.log_prob[1])
 
 
+ROWS = 3 * np.arange(B)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_share_all_but_where_they_look(kind):
+    """Without a draw they are the same rows, dropout masks included; so are their gradients."""
+    attends, selection = KINDS[kind]["attends"], KINDS[kind]["selection"]
+    names = ("annotation", "initial", "embedding", "hidden", "output")
+    noise = {f"{name}_dropout": 0.5 for name in names}
+    decoder = make_decoder(attends, initial_layers=2, **noise)
+    annotations, words = make_batch()
+    target = random(B, T, K, seed=30)
+
+    def run(samples):
+        with tf.GradientTape() as tape:
+            taught = decoder(
+                annotations, words, selection=selection, seed=SEED, training=True, samples=samples
+            )
+            logits = tf.reshape(taught.logits, [B, samples, T, K])
+            loss = tf.reduce_mean(tf.reduce_sum(target[:, None] * logits, axis=[0, 2, 3]))
+        return taught, tape.gradient(loss, decoder.trainable_variables)
+
+    (one, gradients), (three, others) = run(1), run(3)
+    for part, wanted in zip(three, one, strict=True):
+        for sample in range(3):
+            np.testing.assert_allclose(part.numpy()[ROWS + sample], wanted, rtol=1e-4, atol=1e-5)
+    for got, wanted in zip(others, gradients, strict=True):
+        if got is not None or wanted is not None:
+            np.testing.assert_allclose(*map(tf.convert_to_tensor, (got, wanted)), 2e-4, 1e-4)
+
+
+def test_samples_are_drawn_each_for_itself_from_one_set_of_keys(monkeypatch):
+    decoder = make_decoder()
+    annotations, words = make_batch()
+    shapes, keys = [], decoder.attention.keys
+
+    def spy(annotations):
+        shapes.append(annotations.shape)
+        return keys(annotations)
+
+    monkeypatch.setattr(decoder.attention, "keys", spy)
+    switch = tf.constant([True, False])
+    options = {"selection": "sample", "seed": SEED, "use_expectation": switch, "samples": 20}
+    taught = decoder(annotations, words, **options)
+    assert shapes == [annotations.shape]
+    rows = tf.reshape(taught.log_prob, [B, 20, T]).numpy()
+    np.testing.assert_array_equal(rows[0], np.zeros([20, T]))
+    assert all(len(np.unique(rows[1, :, t])) > 1 for t in range(T))
+    soft = decoder(annotations, words)
+    np.testing.assert_allclose(taught.logits[:20], tf.repeat(soft.logits[:1], 20, axis=0), 1e-4)
+
+
+def test_the_state_each_location_was_chosen_from_is_reported():
+    annotations, words = make_batch()
+    decoder = make_decoder()
+    picture, state = decoder.look_once(annotations)
+    taught = decoder(annotations, words)
+    np.testing.assert_allclose(taught.hidden[:, 0], state.hidden, rtol=1e-5)
+    for time in range(T):
+        scores = decoder.attention(taught.hidden[:, time], picture.keys)
+        np.testing.assert_allclose(scores, taught.alignment_scores[:, time], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_free_running_steps_equal_teacher_forcing_for_several_rows_a_picture(kind):
     attends, selection = KINDS[kind]["attends"], KINDS[kind]["selection"]

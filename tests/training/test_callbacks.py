@@ -15,6 +15,7 @@ from tensorboard.util import tensor_util
 
 from sat_tf.config import from_dict
 from sat_tf.models.captioner import Captioner, configs
+from sat_tf.models.rollout_logs import ROLLOUT_LOGS
 from training.callbacks import CONSTANT_VARIATION, UNIFORM_ENTROPY, CollapseAlarm, Keep
 from training.checkpoints import Progress
 from training.interrupts import Interrupts
@@ -25,7 +26,8 @@ EVERY_RUN = {
     "validation": ("bleu_4", "cider", "nll", "distinct"),
 }
 ATTENTION = ("alpha_entropy", "alpha_variation", "penalty")
-HARD = ("baseline", "reward", "advantage_variance")
+HARD = ("baseline", "reward", *ROLLOUT_LOGS)
+BOUNDS = ("elbo", "importance_weighted_bound_5", "nwgm_gap", "forward_gap")
 
 
 def opened(run: Path) -> EventMultiplexer:
@@ -57,6 +59,7 @@ def test_tensorboard_finds_the_scalars_of_every_epoch(request, kind, epochs):
     wanted = {part: list(names) for part, names in EVERY_RUN.items()}
     wanted["train"] += ATTENTION if kind != "none" else ()
     wanted["train"] += HARD if kind == "hard" else ()
+    wanted["validation"] += BOUNDS if kind == "hard" else ()
     for part, names in wanted.items():
         for name in names:
             values = scalars(events, part, name)

@@ -178,7 +178,7 @@ def test_one_of_another_version_is_a_clear_error(tmp_path):
     checkpoints.save(Progress(1))
     state = tmp_path / "epoch-001" / "state.json"
     state.write_text(json.dumps({**json.loads(state.read_text()), "version": 99}))
-    with pytest.raises(runs.RunError, match="epoch-001.*expected version 1, got 99"):
+    with pytest.raises(runs.RunError, match="epoch-001.*expected version 2, got 99"):
         checkpoints.restore()
 
 

@@ -31,11 +31,26 @@ def test_it_finds_the_scores_the_training_ended_with(soft_run, tmp_path, capsys)
 
 def test_beam_length_power_and_split_are_the_command_line_s(hard_run, tmp_path):
     flags = ("--split", "test", "--beam", "1", "--length-power", "0.5", "--inference", "argmax")
-    report = evaluated(hard_run, tmp_path, *flags, "--pictures", "0")
+    report = evaluated(hard_run, tmp_path, *flags, "--pictures", "0", "--bound-images", "0")
+    assert "bounds" not in report
     assert (report["split"], report["search"]["beam"]) == ("test", 1)
     assert (report["search"]["length_power"], report["search"]["attention"]) == (0.5, "argmax")
     assert (hard_run / "evaluation" / "dev" / "report.json").exists()
     assert not (hard_run / "evaluation" / "test").exists()
+
+
+def test_hard_attention_is_reported_with_its_bounds(hard_run, soft_run, tmp_path, capsys):
+    again = evaluated(hard_run, tmp_path, "--pictures", "0", "--bound-images", "3")["bounds"]
+    assert (again["images"], again["samples"]) == (3, 50)
+    weighted = [again[f"importance_weighted_bound_{m}"] for m in (5, 50)]
+    assert again["elbo"] <= weighted[0] <= weighted[1] < 0.0
+    said = capsys.readouterr().out
+    assert "3 pictures with a caption each" in said
+    assert "nwgm_gap" in said and "importance_weighted_bound_50" in said
+    assert "## Bounds" in (tmp_path / "report.md").read_text()
+    # Every image where there are fewer; nothing of the kind for soft attention.
+    assert report_of(hard_run / "evaluation" / "dev")["bounds"]["images"] == 12
+    assert "bounds" not in report_of(soft_run / "evaluation" / "dev")
 
 
 def test_a_folder_with_a_test_list_only_can_be_evaluated_on_without_weights_file_and_cache(
@@ -57,6 +72,7 @@ def test_a_folder_with_a_test_list_only_can_be_evaluated_on_without_weights_file
         (("--split", "dev"), "--data-dir"),
         (("--split", "middle", "--data-dir", "DIR"), "`split`"),
         (("--split", "dev", "--data-dir", "DIR", "--beam", "0"), "beam"),
+        (("--split", "dev", "--data-dir", "DIR", "--bound-images", "-1"), "--bound-images"),
         (("--split", "dev", "--data-dir", "DIR", "--inference", "guess"), "argument '--inference'"),
     ],
 )

@@ -1,0 +1,90 @@
+"""Baselines with a state of their own: a moving average, and one that is learned."""
+
+from __future__ import annotations
+
+import keras
+import tensorflow as tf
+
+
+@keras.saving.register_keras_serializable(package="sat_tf")
+class MovingAverageBaseline(keras.layers.Layer):
+    """`b_k = decay b_{k-1} + (1 - decay) mean(return)`, the paper's baseline.
+
+    The first return sets it, so that early advantages are not the whole return.
+
+    Args:
+        decay: Share of the old value kept.
+
+    References:
+        Weaver & Tao (2001); Xu et al. (2015), Sec. 4.1, arXiv:1502.03044.
+    """
+
+    def __init__(self, decay: float = 0.9, **kwargs) -> None:
+        super().__init__(**{**kwargs, "dtype": "float32"})
+        self.decay = decay
+        self.average = self._scalar("average")
+        self.started = self._scalar("started")
+        self.built = True
+
+    def _scalar(self, name: str):
+        # Each replica updates with the mean over all of them, so "mean" keeps them equal.
+        return self.add_weight(
+            name=name, shape=(), initializer="zeros", trainable=False, aggregation="mean"
+        )
+
+    @property
+    def value(self) -> tf.Tensor:
+        """The baseline before the present batch's update, a float32 scalar."""
+        return tf.convert_to_tensor(self.average)
+
+    def update(self, mean_return: tf.Tensor) -> None:
+        """Move towards the mean return of the global batch, a scalar."""
+        decay = self.decay * self.started
+        self.average.assign(decay * self.average + (1.0 - decay) * mean_return)
+        self.started.assign(tf.ones([]))
+
+    def get_config(self) -> dict:
+        """Constructor arguments."""
+        return {**super().get_config(), "decay": self.decay}
+
+
+@keras.saving.register_keras_serializable(package="sat_tf")
+class LearnedBaseline(keras.layers.Layer):
+    """`scale f(stop_gradient(h))`, f an MLP with one hidden layer, from zero (NVIL).
+
+    Args:
+        state_dim: Width N of the state it reads.
+        hidden_dim: Width of the hidden layer.
+
+    Call arguments:
+        hidden: `[..., N]`, the state each action was drawn from; no gradient flows to it.
+        scale: Broadcasts to `[...]`. What is known beforehand of a return's size, such as how
+            many words it sums over; it must not depend on the actions.
+
+    Output:
+        float32 `[...]`, the return to expect.
+
+    References:
+        Mnih & Gregor (2014), arXiv:1402.0030.
+    """
+
+    def __init__(self, state_dim: int, hidden_dim: int = 100, **kwargs) -> None:
+        super().__init__(**{**kwargs, "dtype": "float32"})
+        self.state_dim, self.hidden_dim = state_dim, hidden_dim
+        self.hidden_layer = keras.layers.Dense(hidden_dim, "tanh", dtype="float32", name="hidden")
+        self.output_layer = keras.layers.Dense(
+            1, kernel_initializer="zeros", dtype="float32", name="output"
+        )
+        self.hidden_layer.build((None, state_dim))
+        self.output_layer.build((None, hidden_dim))
+        self.built = True
+
+    def call(self, hidden: tf.Tensor, scale: tf.Tensor | float = 1.0) -> tf.Tensor:
+        """What the state lets expect."""
+        outputs = self.output_layer(self.hidden_layer(tf.stop_gradient(hidden)))
+        return scale * outputs[..., 0]
+
+    def get_config(self) -> dict:
+        """Constructor arguments."""
+        config = {"state_dim": self.state_dim, "hidden_dim": self.hidden_dim}
+        return {**super().get_config(), **config}
