@@ -230,6 +230,13 @@ class Captioner(keras.Model):
 
         return step, (state, time)
 
+    def _maybe_symbolic_build(self, iterator=None, data_batch=None) -> None:
+        """Nothing: all is built when it is made.
+
+        Under a strategy Keras would average the devices' first batches here to see their shapes,
+        which fails where the devices have unequally many captions.
+        """
+
     def _step_seed(self) -> tf.Tensor:
         """Seed `[2]` from (seed, step, replica): state that needs no saving."""
         fold = tf.random.experimental.stateless_fold_in

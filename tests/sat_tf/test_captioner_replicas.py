@@ -50,9 +50,9 @@ def trained(strategy, config, weights, batch):
         model.set_weights(weights)
         compile_model(model, clip_norm=1.0)
     epochs = Epochs()
-    # Two captions on each replica; two on one and one on the other; one and none.
+    # Two captions on one replica and one on the other; two on each; one and none.
     data = as_dataset(batch, 4)
-    data = data.take(1).concatenate(as_dataset(batch, 3).skip(1).take(1)).concatenate(data.skip(2))
+    data = as_dataset(batch, 3).skip(1).take(1).concatenate(data.take(1)).concatenate(data.skip(2))
     model.fit(
         data,
         epochs=3,
