@@ -172,7 +172,8 @@ def read_pixels(image: Image, size: int, resize: str, upright: bool = True) -> t
         image: Path, bytes, or uint8 pixels `[H, W, 3]`.
         size: Side, pixels.
         resize: `crop` or `squash`.
-        upright: Turn a photograph as its EXIF asks; data sets are read as they are stored.
+        upright: Turn a photograph as its EXIF asks; the exported graph, which cannot, is
+            compared with False.
 
     Raises:
         ValueError: The image is missing or cannot be read; the message names it.

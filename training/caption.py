@@ -73,7 +73,7 @@ def _draw(captioner, content: bytes, caption, path: Path) -> None:
 
     from training.drawing import picture_of
 
-    Image.fromarray(picture_of(captioner, content, caption, upright=True)).save(path)
+    Image.fromarray(picture_of(captioner, content, caption)).save(path)
 
 
 def _line(path: Path, caption, picture: Path, as_json: bool) -> str:

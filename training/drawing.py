@@ -13,7 +13,6 @@ def picture_of(
     captioner: TrainedCaptioner,
     image: Image | StoredImage,
     caption: Caption,
-    upright: bool = False,
 ) -> np.ndarray:
     """Attention under each word, laid over what the encoder saw; the picture alone without it.
 
@@ -21,12 +20,11 @@ def picture_of(
         captioner: The model.
         image: What it captioned.
         caption: Its caption.
-        upright: It was turned as its EXIF asks, which pictures of a data set are not.
 
     Returns:
         uint8 `[H, W, 3]`.
     """
     if isinstance(image, StoredImage):
         image = image.read_bytes()
-    pixels = np.round(captioner.pixels(image, upright).numpy()).astype(np.uint8)
+    pixels = np.round(captioner.pixels(image).numpy()).astype(np.uint8)
     return attention_picture(pixels, caption.words, caption.alpha, caption.beta, title=caption.text)

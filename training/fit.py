@@ -294,8 +294,8 @@ def report_pictures(
         say(f"Warning: {len(reasons)} pictures of the {split.name} split set aside, see {path}.")
     if source.rotated:
         say(
-            f"Warning: {len(source.rotated)} pictures of the {split.name} split ask by EXIF to be "
-            "turned; they are read as they are stored."
+            f"{len(source.rotated)} pictures of the {split.name} split are turned upright, as "
+            "their EXIF asks."
         )
 
 

@@ -129,12 +129,16 @@ def test_unreadable_images_are_set_aside_with_the_reason_and_named_in_a_file(tmp
     assert again.set_aside == store.set_aside
 
 
-def test_rotated_photographs_are_listed(tmp_path, encoder):
+def test_rotated_photographs_are_turned_upright_and_listed(tmp_path, encoder):
     examples = files(tmp_path / "pictures", 6)
     exif = Image.Exif()
     exif[0x0112] = 6
     Image.fromarray(arrays(1)[0]).save(examples[5].image, exif=exif)
-    assert FeatureStore.open(tmp_path, encoder, examples, **OPTIONS).rotated == [5]
+    store = FeatureStore.open(tmp_path, encoder, examples, **OPTIONS)
+    assert store.rotated == [5]
+    upright = Example("upright", images.upright(examples[5].image.read_bytes()), ("a",))
+    as_it_stands = FeatureStore.open(tmp_path, encoder, [upright], **OPTIONS)
+    np.testing.assert_array_equal(store.read([5]), as_it_stands.read([0]))
 
 
 def test_a_finished_store_is_not_computed_again(tmp_path, encoder, monkeypatch):

@@ -138,7 +138,7 @@ def test_every_picture_set_aside_is_named_with_its_reason(inspected):
     assert all(f"Set aside in train: {name}: " in inspected.said for name in BAD)
 
 
-def test_pictures_to_be_turned_are_named(inspected):
+def test_pictures_that_are_turned_are_named(inspected):
     assert inspected.report["rotated"] == {"train": [TURNED], "dev": [], "test": []}
 
 
@@ -193,12 +193,15 @@ def test_what_a_language_leaves_out_is_said_with_the_reason(inspected):
 def test_the_page_shows_pictures_as_training_reads_them(inspected):
     page = (inspected.out / "index.html").read_text("utf-8")
     assert "Ein großer Hund läuft, schnell" in page and "unreadable" in page
-    assert "&quot;offen&quot; und rot" in page and f"{TURNED} (EXIF" in page
+    assert "&quot;offen&quot; und rot" in page and f"{TURNED} (turned upright)" in page
     shown = sorted((inspected.out / "pictures").glob("*.png"))
     assert len(shown) == 8
     content = (inspected.data_dir / "Bilder 1" / "0 ü.jpg").read_bytes()
     wanted = np.round(images.load(content, 64, "crop").numpy())
     np.testing.assert_array_equal(np.asarray(Image.open(shown[0])), wanted)
+    turned = encoded(picture(11).transpose(Image.Transpose.ROTATE_270), "PNG")
+    wanted = images.load(turned, 64, "crop").numpy()
+    assert np.abs(np.asarray(Image.open(shown[-1])) - wanted).mean() < 5
 
 
 def test_inspecting_writes_nothing_beside_the_data(inspected):

@@ -45,7 +45,6 @@ def test_good_data_has_no_warnings():
     ("changes", "said"),
     [
         ({"used": 98}, "2 of 100 pictures of dev cannot be used"),
-        ({"rotated": 3}, "3 pictures ask by EXIF"),
         ({"pictures_of_earlier_splits": 4}, "4 pictures of dev are in an earlier split"),
         ({"used": 9, "listed": 9}, "dev has 9 pictures: too few"),
         ({"captions_a_picture": {"max": 1}}, "a single caption"),

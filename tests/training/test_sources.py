@@ -72,6 +72,18 @@ def same(one, other) -> bool:
     )
 
 
+def test_photographs_are_turned_upright_as_their_exif_asks(tmp_path):
+    upright = np.zeros([SIZE, SIZE, 3], np.uint8)
+    upright[:4] = 255
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be shown turned clockwise
+    path = tmp_path / "turned.png"
+    Image.fromarray(np.rot90(upright)).save(path, exif=exif)
+    source = ImageSource((Example("turned", path, ("a",)),), SIZE, "crop")
+    assert source.rotated == [0]
+    np.testing.assert_array_equal(source.read(np.array([0]))[0], upright)
+
+
 def test_every_caption_of_an_epoch_comes_once_with_its_own_picture():
     examples = drawn(5)
     table, vocabulary = table_of(examples)

@@ -19,7 +19,7 @@ from sat_tf import images
 from sat_tf.layers.encoder import Encoder
 from training.datasets.base import Example, StoredImage
 
-FORMAT = 1  # of the feature store; part of its fingerprint
+FORMAT = 2  # of the feature store; part of its fingerprint
 READERS = 2  # threads that decode while the encoder works
 _LOOK_AHEAD = 3  # batches
 _HALF_MAX = float(np.finfo(np.float16).max)
@@ -99,8 +99,9 @@ class ImageLoader:
                 content = source if isinstance(source, bytes) else source.read_bytes()
                 if not content:
                     raise ValueError("the file is empty")
-                pixels = self._resize(images.decode(content)).numpy()
-            if images.is_rotated(content):
+                upright = images.upright(content)
+                pixels = self._resize(images.decode(upright)).numpy()
+            if upright is not content:
                 self._rotated.add(index)
             return pixels
         except OSError as error:

@@ -47,7 +47,7 @@ class FeatureStore:
         mirrored: Whether the view flipped left to right is stored too.
         set_aside: Index -> reason of every image that could not be read; its record is
             zero. `set_aside.json` in the store names them by their ids.
-        rotated: Indices of the files whose EXIF asks for a turn that decoding ignores.
+        rotated: Indices of the files that were turned upright, as their EXIF asks.
     """
 
     def __init__(

@@ -29,7 +29,7 @@ class Source(Protocol):
     set_aside: dict[int, str]
     """Examples that cannot be read, index -> reason."""
     rotated: list[int]
-    """Files whose EXIF asks for a turn; they are read as they are stored."""
+    """Files that are turned upright, as their EXIF asks."""
     spec: tf.TensorSpec
     """Of a batch."""
 
@@ -112,7 +112,7 @@ class ImageSource:
         if isinstance(picture, np.ndarray):
             pixels = images.resize(picture, size, self._resize)
         else:
-            pixels = images.load(_content(picture), size, self._resize)
+            pixels = images.load(images.upright(_content(picture)), size, self._resize)
         return np.round(pixels.numpy()).astype(np.uint8)
 
     def _check(self, index: int) -> None:

@@ -34,12 +34,6 @@ def _of_pictures(report: dict[str, Any]) -> Iterator[str]:
         lost = split["listed"] - split["used"]
         if lost:
             yield f"{lost} of {split['listed']} pictures of {name} cannot be used; see `set_aside`."
-    rotated = sum(split["rotated"] for split in report["splits"].values())
-    if rotated:
-        yield (
-            f"{rotated} pictures ask by EXIF to be turned; training reads them as they are stored, "
-            "as the page shows them."
-        )
     for name, split in report["splits"].items():
         copies = split.get("pictures_of_earlier_splits")
         if copies:

@@ -22,7 +22,7 @@ class Pictures:
 
     Attributes:
         set_aside: Index -> reason of each picture that cannot be decoded.
-        rotated: Indices of those whose EXIF asks for a turn.
+        rotated: Indices of those that were turned upright, as their EXIF asks.
         prints: What duplicates are found by.
         seconds: How long it took.
     """
@@ -61,7 +61,7 @@ def shown_pictures(split: Split, pictures: Pictures, config: EncoderConfig, coun
     """A few pictures from all over a split, each as the encoder sees it.
 
     Yields:
-        The example, uint8 `[S, S, 3]`, and whether its EXIF asks for a turn.
+        The example, uint8 `[S, S, 3]`, and whether it was turned upright.
     """
     usable = np.flatnonzero(pictures.prints.readable)
     chosen = usable[np.linspace(0, len(usable) - 1, min(count, len(usable))).round().astype(int)]

@@ -32,7 +32,7 @@ def table_of(report: dict[str, Any]) -> list[list[str]]:
         ("without a file", lambda s: str(s["no_file"])),
         ("without a caption", lambda s: str(s["no_captions"])),
         ("unreadable", lambda s: str(s["unreadable"])),
-        ("to be turned (EXIF)", lambda s: str(s["rotated"])),
+        ("turned upright (EXIF)", lambda s: str(s["rotated"])),
     ]
     if "vocabulary" in report:
         rows += [
@@ -117,7 +117,7 @@ def _entries(found: Survey, config: EncoderConfig, count: int) -> Iterator[PageE
     split, pictures = found.splits["train"], found.pictures["train"]
     for example, pixels, rotated in shown_pictures(split, pictures, config, count):
         first, *others = example.captions
-        note = " (EXIF asks for a turn)" if rotated else ""
+        note = " (turned upright)" if rotated else ""
         yield PageEntry(example.image_id + note, first, tuple(others), pixels)
 
 
