@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import logging
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,5 +90,7 @@ def measure(case: Case) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    # TensorFlow warns of functions traced for several shapes, which is what is asked here.
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
     case_json, result = sys.argv[1:]
     Path(result).write_text(json.dumps(measure(Case.from_json(case_json))), "utf-8")

@@ -28,8 +28,8 @@ def _train(case: Case, batch: int) -> None:
     side, precision = case.part.split()
     stepper = Stepper(Variant(side, "soft", precision), case.shape)
     batches = stepper.batches(batch)
-    for _ in range(2):
-        stepper(batches)
+    for index in (*range(len(batches.batches)), 0):
+        stepper(batches, index)
 
 
 def _search(case: Case, batch: int) -> None:

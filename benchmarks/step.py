@@ -6,11 +6,12 @@ import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from benchmarks import baseline, models
-from benchmarks.batches import Rotation, rotation
+from benchmarks.batches import ROTATION, Rotation, rotation
 from benchmarks.case import Case, Row, Tables
-from benchmarks.measure import MatrixProduct, interleaved, medians
+from benchmarks.measure import MatrixProduct, interleaved
 from benchmarks.shapes import Shape
 
 BASELINE, SAT_TF = "baseline", "sat_tf"
@@ -44,7 +45,7 @@ def variants(full: bool) -> list[Variant]:
 
 
 class Stepper:
-    """A side with its weights, made when it is first called: one training step on each batch."""
+    """A side with its weights, made when it is first called: a training step on one batch."""
 
     def __init__(self, variant: Variant, shape: Shape) -> None:
         self._variant, self._shape = variant, shape
@@ -57,9 +58,8 @@ class Stepper:
             return baseline.train_function(baseline.Baseline(shape, config), shape)
         return models.train_function(models.captioner(shape, config), shape, variant.xla)
 
-    def __call__(self, batches: Rotation) -> None:
-        for batch in batches.batches:
-            self._train(batch)
+    def __call__(self, batches: Rotation, index: int) -> None:
+        self._train(batches.batches[index])
 
     def batches(self, size: int) -> Rotation:
         """Batches as the side has them: sat_tf's are bucketed and as the store gives them."""
@@ -94,16 +94,33 @@ def _batches(
     return {variant: made[variant.side, size] for variant, size in sizes.items()}
 
 
-def _calls(
-    steppers: Mapping[Variant, Stepper], batches: Mapping[Variant, Rotation]
-) -> dict[Variant, Callable[[], None]]:
-    return {v: lambda step=step, b=batches[v]: step(b) for v, step in steppers.items()}
+def _seconds(
+    steppers: Mapping[Variant, Stepper],
+    batches: Mapping[Variant, Rotation],
+    repeats: int,
+    others: Mapping[str, Callable[[], object]] | None = None,
+) -> dict[Any, float]:
+    """Median seconds of each variant's pass over its batches, and of one call of each other.
+
+    Sides take turns at every batch, not at every pass: the load of a shared machine may change
+    within seconds.
+    """
+    calls = {}
+    for index in range(ROTATION):
+        for v, step in steppers.items():
+            calls[v, index] = lambda step=step, b=batches[v], index=index: step(b, index)
+        calls |= {(name, index): call for name, call in (others or {}).items()}
+    took = interleaved(calls, repeats)
+    seconds = {v: sum(statistics.median(took[v, n]) for n in range(ROTATION)) for v in steppers}
+    for name in others or ():
+        seconds[name] = statistics.median(sum((took[name, n] for n in range(ROTATION)), []))
+    return seconds
 
 
 def _try_size(steppers: Mapping[Variant, Stepper], size: int) -> list[Row]:
     """One pass over the batches, after one that is not timed."""
     batches = _batches(steppers, dict.fromkeys(steppers, size))
-    took = medians(_calls(steppers, batches), repeats=1)
+    took = _seconds(steppers, batches, repeats=1)
     return [
         {
             "side": variant.side,
@@ -118,11 +135,10 @@ def _try_size(steppers: Mapping[Variant, Stepper], size: int) -> list[Row]:
 def _contest(
     steppers: Mapping[Variant, Stepper], sizes: Mapping[Variant, int], repeats: int
 ) -> list[Row]:
-    """Passes over the batches and matrix products, all in turn."""
+    """Steps on the batches and matrix products, all in turn."""
     batches = _batches(steppers, sizes)
     products = {precision: MatrixProduct(precision) for precision in models.PRECISIONS}
-    took = interleaved(_calls(steppers, batches) | products, repeats)
-    seconds = {name: statistics.median(times) for name, times in took.items()}
+    seconds = _seconds(steppers, batches, repeats, products)
     rates = {name: product.flops / seconds[name] for name, product in products.items()}
     reference = Variant(BASELINE)
     base = batches[reference].captions / seconds[reference]
