@@ -231,11 +231,14 @@ class Captioner(keras.Model):
         return step, (state, time)
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None) -> None:
-        """Nothing: all is built when it is made.
+        """Builds the optimiser; all else is built when it is made.
 
         Under a strategy Keras would average the devices' first batches here to see their shapes,
         which fails where the devices have unequally many captions.
         """
+        if self.optimizer is not None and not self.optimizer.built:
+            with self.distribute_strategy.scope():
+                self.optimizer.build(self.trainable_variables)
 
     def _step_seed(self) -> tf.Tensor:
         """Seed `[2]` from (seed, step, replica): state that needs no saving."""
