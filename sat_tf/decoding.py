@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from sat_tf.vocabulary import END, PAD, START
@@ -84,13 +85,14 @@ def beam_search(
     of captions is exact. Log-probabilities rank within the search, scores the results.
 
     Args:
-        step: `(tokens [N] int32, state) -> (log_probs [N, V], state, auxiliary)`, `N = B * beam`,
-            row `b * beam + k` the k-th prefix of image `b`. A token whose log-probability (nats)
-            is not finite is never taken, nor a caption whose sum is below `FLOOR`. State and
-            auxiliary are nests of `[N, ...]`, the state's shapes constant. Rows not in use are
-            stepped too, and ignored.
-        state: Nest of `[B, ...]`, repeated here to `[N, ...]` and reordered at every step: what no
-            step changes (annotations, their keys) is cheaper captured by `step` than put here.
+        step: `(tokens [N] int32, state) -> (log_probs [N, V], state, auxiliary)`, V known when the
+            graph is made. At the first word `N = B`, since all prefixes of an image are the same;
+            then `N = B * beam`, row `b * beam + k` the k-th prefix of image `b`. A token whose
+            log-probability (nats) is not finite is never taken, nor a caption whose sum is below
+            `FLOOR`. State and auxiliary are nests of `[N, ...]`, the state's other axes constant.
+            Rows not in use are stepped too, and ignored.
+        state: Nest of `[B, ...]`, reordered at every step: what no step changes (annotations,
+            their keys) is cheaper captured by `step` than put here.
         batch_size: `B`, an int or a scalar tensor.
         beam: `K`, prefixes an image, and captions returned.
         max_length: The most words a caption may have.
@@ -177,28 +179,35 @@ def _invalid(name: str, expected: str, value: Any) -> ValueError:
 
 def _run(step: Step, state: Nest, select: _Select, batch_size, rules: _Rules) -> _Trace:
     """Steps until no image has a live prefix, at most `max_length` times."""
+    beam, images, ranks = rules.beam, tf.range(batch_size)[:, None], tf.range(rules.beam)
 
-    def advance(index, tokens, state, live, finished):
+    def advance(index, tokens, state, live, room):
         log_probs, new_state, auxiliary = step(tokens, state)
-        log_probs = _allowed(tf.cast(log_probs, tf.float32), index, rules)
+        log_probs = tf.cast(log_probs, tf.float32)
+        allowed = _allowed(log_probs.shape[1], index, rules)
+        log_probs = tf.where(tf.math.is_finite(log_probs) & allowed, log_probs, -math.inf)
         parent, token, total = select(index, live, log_probs)
         # Finished hypotheses keep their places: the lowest ranks have no slot left.
-        in_use = tf.range(rules.beam) < rules.beam - finished[:, None]
-        total = tf.where(in_use & (total > FLOOR), total, -math.inf)
-        ends = (token == END) & (total > -math.inf)
+        in_use = (ranks < room) & (total > FLOOR)
+        total = tf.where(in_use, total, -math.inf)
+        ends = token == END
+        room -= tf.reduce_sum(tf.cast(in_use & ends, tf.int32), axis=1, keepdims=True)
+        state = _same_structure(new_state, state)
+        if beam > 1:  # Else each prefix is its own parent.
+            rows = tf.reshape(images * live.shape[1] + parent, [-1])
+            state = tf.nest.map_structure(lambda x: tf.gather(x, rows), state)
         live = tf.where(ends, -math.inf, total)
-        finished += tf.reduce_sum(tf.cast(ends, tf.int32), axis=1)
-        state = _reorder(_same_structure(new_state, state), parent, rules.beam)
         written = (token, parent, total, () if auxiliary is None else auxiliary)
-        return (tf.reshape(token, [-1]), state, live, finished), written
+        return (tf.reshape(token, [-1]), state, live, room), written
 
-    # All slots of an image start as the same prefix: only the first is live.
-    live = tf.tile([[0.0] + [-math.inf] * (rules.beam - 1)], [batch_size, 1])
-    tokens = tf.fill([batch_size * rules.beam], START)
-    state = tf.nest.map_structure(lambda x: tf.repeat(x, rules.beam, axis=0), state)
-    # The first step is outside the loop, which must know what to write before it starts.
-    finished = tf.zeros([batch_size], tf.int32)
-    carry, written = advance(0, tokens, state, live, finished)
+    # The first step is outside the loop, which must know what to write before it starts. All slots
+    # of an image still hold the same prefix, which is stepped once.
+    tokens, live = tf.fill([batch_size], START), tf.zeros([batch_size, 1])
+    room = tf.fill([batch_size, 1], beam)
+    state = tf.nest.map_structure(tf.convert_to_tensor, state)
+    carry, written = advance(0, tokens, state, live, room)
+    auxiliary = tf.nest.map_structure(lambda x: tf.repeat(x, beam, axis=0), written[-1])
+    written = (*written[:-1], auxiliary)
     arrays = tf.nest.map_structure(
         lambda x: tf.TensorArray(x.dtype, rules.max_length, element_shape=_rows_unknown(x)), written
     )
@@ -227,42 +236,41 @@ def _run(step: Step, state: Nest, select: _Select, batch_size, rules: _Rules) ->
     return _Trace(*tf.nest.map_structure(lambda a: a.gather(tf.range(steps)), arrays))
 
 
-def _allowed(log_probs: tf.Tensor, index, rules: _Rules) -> tf.Tensor:
-    """`log_probs` `[N, V]` with -inf at the tokens step `index` may not generate."""
-    ids = tf.range(tf.shape(log_probs)[1])
-    barred = tf.zeros_like(ids, tf.bool)
-    for token in rules.forbidden:
-        barred |= ids == token
-    if rules.never_empty:
-        barred |= (ids == END) & tf.equal(index, 0)
-    return tf.where(tf.math.is_finite(log_probs) & ~barred, log_probs, -math.inf)
+def _allowed(vocabulary: int | None, index: int | tf.Tensor, rules: _Rules) -> np.ndarray:
+    """Whether step `index` may generate a token: bool `[V]`, known when the graph is made."""
+    if vocabulary is None:
+        raise _invalid("step", "log-probabilities of a known number of tokens", vocabulary)
+    # Only the first step, which is not in the loop, has a number as its index.
+    first = isinstance(index, int)
+    barred = (*rules.forbidden, END) if first and rules.never_empty else rules.forbidden
+    return ~np.isin(np.arange(vocabulary), barred)
 
 
 def _best_continuations(beam: int, _, live: tf.Tensor, log_probs: tf.Tensor):
     """The `beam` best (parent, token, total) `[B, K]` of every image, best first.
 
+    Of K prefixes an image, or of the one before the first word.
+
     No more than `beam` continuations of one prefix can be among the best of its image, so each row
     is cut to `beam` before rows are compared: the whole `[B, K * V]` is never sorted.
     """
-    count = tf.minimum(beam, tf.shape(log_probs)[1])
-    values, tokens = tf.math.top_k(log_probs, count)
-    totals = live[:, :, None] + tf.reshape(values, [-1, beam, count])
-    totals, best = tf.math.top_k(tf.reshape(totals, [-1, beam * count]), beam)
-    tokens = tf.gather(tf.reshape(tokens, [-1, beam * count]), best, batch_dims=1)
-    return best // count, tokens, totals
+    slots, count = live.shape[1], min(beam, log_probs.shape[1])
+    totals, tokens = tf.math.top_k(log_probs, count)
+    totals = tf.expand_dims(live, 2) + tf.reshape(totals, [-1, slots, count])
+    totals, tokens = (tf.reshape(x, [-1, slots * count]) for x in (totals, tokens))
+    if slots * count < beam:  # The one prefix of the first step, and a tiny vocabulary.
+        missing = [[0, 0], [0, beam - slots * count]]
+        totals = tf.pad(totals, missing, constant_values=-math.inf)
+        tokens = tf.pad(tokens, missing, constant_values=PAD)
+    totals, best = tf.math.top_k(totals, beam)
+    tokens = tf.gather(tokens, best, batch_dims=1)
+    return tf.minimum(best // count, slots - 1), tokens, totals
 
 
 def _flat(parent: tf.Tensor, beam: int) -> tf.Tensor:
     """Rows `b * K + parent[b, ...]` of the `[B * K]` prefixes."""
     first = tf.range(tf.shape(parent)[0]) * beam
     return parent + tf.reshape(first, [-1] + [1] * (parent.shape.rank - 1))
-
-
-def _reorder(state: Nest, parent: tf.Tensor, beam: int) -> Nest:
-    if beam == 1:  # Each prefix is its own parent.
-        return state
-    rows = tf.reshape(_flat(parent, beam), [-1])
-    return tf.nest.map_structure(lambda x: tf.gather(x, rows), state)
 
 
 def _same_structure(new_state: Nest, state: Nest) -> Nest:

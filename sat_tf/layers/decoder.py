@@ -224,6 +224,7 @@ class DeepOutput(keras.layers.Layer):
         embeddings: `[..., m]`, of the previous words.
         seed: int32 `[2]`, or None at inference.
         shared_axis: Axis along which all have one dropout mask.
+        projected: `context` is what `project_context` made of it.
 
     Output:
         Logits, float32 `[..., K]`.
@@ -266,6 +267,10 @@ class DeepOutput(keras.layers.Layer):
         self.word_projection.build((None, self.embedding_dim))
         self.built = True
 
+    def project_context(self, context: tf.Tensor) -> tf.Tensor:
+        """`L_z z`, `[..., D] -> [..., m]`; linear. `[..., 0]` where the context is not read."""
+        return self.context_projection(context) if self.context else context[..., :0]
+
     def call(
         self,
         hidden: tf.Tensor,
@@ -273,12 +278,13 @@ class DeepOutput(keras.layers.Layer):
         embeddings: tf.Tensor,
         seed: tf.Tensor | None = None,
         shared_axis: int | None = None,
+        projected: bool = False,
     ) -> tf.Tensor:
         """Equation 7 with the switches of the constructor."""
         hidden = dropout(hidden, self.hidden_dropout, seed, 3, shared_axis)
         outputs = self.hidden_projection(hidden)
         if self.context:
-            outputs += self.context_projection(context)
+            outputs += context if projected else self.project_context(context)
         if self.previous_word:
             outputs += tf.cast(embeddings, outputs.dtype)
         if self.tanh:

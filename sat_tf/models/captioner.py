@@ -24,6 +24,10 @@ from sat_tf.vocabulary import PAD, START, UNK
 Batch = Mapping[str, tf.Tensor]
 
 
+# Of a usual caption: a search reads about this many contexts a picture and hypothesis.
+_CAPTION_WORDS = 12
+
+
 @keras.saving.register_keras_serializable(package="sat_tf")
 class Captioner(keras.Model):
     """A picture in, words and attention maps out.
@@ -199,7 +203,9 @@ class Captioner(keras.Model):
             `Hypotheses`, with `(alpha [B, K, T, L], beta [B, K, T])` as auxiliary.
         """
         search = search or self.config.search
-        step, state = self.search_step(annotations, selection or self.selection, seed)
+        step, state = self.search_step(
+            annotations, selection or self.selection, seed, beam=search.beam
+        )
         return beam_search(
             step,
             state,
@@ -211,10 +217,25 @@ class Captioner(keras.Model):
         )
 
     def search_step(
-        self, annotations: tf.Tensor, selection: Selection, seed: tf.Tensor | None = None
+        self,
+        annotations: tf.Tensor,
+        selection: Selection,
+        seed: tf.Tensor | None = None,
+        beam: int = 1,
     ):
-        """The step function and first state that `sat_tf.decoding` searches over."""
+        """The step function and first state that `sat_tf.decoding` searches over.
+
+        Args:
+            annotations: `[B, L, D]`.
+            selection: How hard attention chooses.
+            seed: int32 `[2]`, for hard attention which samples.
+            beam: Hypotheses a picture; where they will read more contexts than the picture has
+                locations, it is the locations that are projected.
+        """
         picture, state = self.decoder.look_once(annotations)
+        locations = picture.annotations.shape[1]
+        if locations is not None and locations <= beam * _CAPTION_WORDS:
+            picture = self.decoder.project(picture)
         # Only a sample depends on which step it is; nothing else pays for counting.
         samples = selection == "sample"
         seed = tf.zeros([2], tf.int32) if seed is None else seed

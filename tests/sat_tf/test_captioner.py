@@ -10,10 +10,12 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.config import SearchConfig
+from sat_tf.models import captioner
 from sat_tf.models.captioner import Captioner
 from sat_tf.vocabulary import END, PAD, START, UNK
 from tests.sat_tf.captioner_models import (
     KINDS,
+    D,
     L,
     as_dataset,
     compile_model,
@@ -219,6 +221,34 @@ def test_the_search_reports_what_teacher_forcing_sees(inference):
         assert length == 5 or words[length] == END
         total = every_log_prob[3 * row + k, np.arange(count), words[:count]].sum()
         np.testing.assert_allclose(found.log_probs[row, k], total, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_projecting_the_locations_changes_no_answer(kind, monkeypatch):
+    model = randomise(make_model(kind))
+    annotations = make_batch(5)["annotations"]
+    shown = []
+    project = model.decoder.project
+    monkeypatch.setattr(model.decoder, "project", lambda p: shown.append(p) or project(p))
+    found = model.search(annotations)
+    assert len(shown) == 1
+    monkeypatch.setattr(captioner, "_CAPTION_WORDS", 0)
+    plain = model.search(annotations)
+    assert len(shown) == 1
+    np.testing.assert_array_equal(found.token_ids, plain.token_ids)
+    alpha, beta = found.auxiliary
+    for one, two in zip((found.scores, alpha, beta), (plain.scores, *plain.auxiliary), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
+
+
+def test_locations_are_projected_where_the_search_reads_more_contexts(monkeypatch):
+    model, shown = make_model(), []
+    project = model.decoder.project
+    monkeypatch.setattr(model.decoder, "project", lambda p: shown.append(p) or project(p))
+    pictures = np.zeros([1, 24, D], np.float32)
+    for beam, times in ((1, 0), (2, 1)):
+        model.search(pictures, SearchConfig(beam=beam, max_length=2))
+        assert len(shown) == times
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -236,7 +236,8 @@ def test_the_search_stops_when_every_image_is_done():
         return model.step(tokens, state)
 
     decoding.beam_search(counted, model.state(), batch_size=3, beam=2, max_length=MAX_LENGTH)
-    assert calls == [6, 6]
+    # Before the first word all prefixes of an image are one.
+    assert calls == [3, 6]
 
 
 def test_one_step_is_enough_for_captions_of_one_word():
@@ -264,6 +265,16 @@ def test_arguments_out_of_range_are_named(name, value):
     options = {"beam": 2, name: value}
     with pytest.raises(ValueError, match=f"invalid value for argument `{name}`"):
         TreeModel(seed=22).search(**options)
+
+
+def test_a_step_whose_vocabulary_is_unknown_is_an_error():
+    @tf.function(input_signature=[tf.TensorSpec([2, None])], autograph=False)
+    def search(log_probs):
+        step = lambda tokens, state: (log_probs, state, ())  # noqa: E731
+        return decoding.greedy(step, (), batch_size=2, max_length=3).token_ids
+
+    with pytest.raises(ValueError, match="known number of tokens"):
+        search(tf.zeros([2, 5]))
 
 
 def test_a_step_that_drops_state_is_an_error():

@@ -39,6 +39,7 @@ KINDS = {
     "hard argmax": {"attends": True, "selection": "argmax"},
     "none": {"attends": False, "selection": "expectation"},
 }
+SAMPLED = {"attends": True, "selection": "sample"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -202,6 +203,28 @@ def test_free_running_steps_equal_teacher_forcing_for_several_rows_a_picture(kin
         np.testing.assert_allclose(look.beta, taught.beta[:, time], rtol=1e-4)
 
 
+@pytest.mark.parametrize("kind", [*KINDS, "hard sample"])
+@pytest.mark.parametrize("switches", itertools.product([False, True], repeat=4))
+def test_steps_from_projected_annotations_equal_plain_ones(kind, switches):
+    attends, selection = (KINDS | {"hard sample": SAMPLED})[kind].values()
+    options = dict(zip(SWITCHES, switches, strict=True))
+    decoder = make_decoder(attends, **options)
+    annotations, _ = make_batch()
+    words = np.random.default_rng(2).integers(0, K, [B * G, T]).astype(np.int32)
+    picture, state = decoder.look_once(annotations)
+    projected = decoder.project(picture)
+    width = 4 * N + (M if options["output_context"] else 0)
+    assert projected.annotations.shape == (B, L if attends else 1, width)
+    state = other = tf.nest.map_structure(lambda x: tf.repeat(x, G, axis=0), state)
+    for time in range(T):
+        now = words[:, time]
+        logits, state, look = decoder.step(picture, now, state, selection, SEED + time)
+        found, other, seen = decoder.step(projected, now, other, selection, SEED + time)
+        np.testing.assert_allclose(found, logits, rtol=1e-4, atol=1e-5)
+        for one, two in zip(other + seen[1:], state + look[1:], strict=True):
+            np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_of_teacher_forcing_are_those_of_its_steps(kind):
     attends, selection = KINDS[kind]["attends"], KINDS[kind]["selection"]
@@ -286,6 +309,7 @@ def test_mixed_precision_keeps_distributions_in_float32(attends, everywhere):
     assert {w.dtype for w in decoder.weights} == {"float32"}
     picture, state = decoder.look_once(annotations)
     assert picture.annotations.dtype == state.hidden.dtype == tf.bfloat16
+    assert decoder.project(picture).annotations.dtype == tf.bfloat16
     assert state.memory.dtype == tf.float32
     # It computes the same thing, roughly.
     expected = plain(annotations, words)
