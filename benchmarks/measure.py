@@ -18,7 +18,10 @@ _CPU = Path("/proc/cpuinfo")
 
 
 def interleaved(
-    calls: Mapping[Hashable, Call], repeats: int, warm_up: int = 1
+    calls: Mapping[Hashable, Call],
+    repeats: int,
+    warm_up: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[Any, list[float]]:
     """Seconds of each call, `repeats` times each.
 
@@ -28,21 +31,22 @@ def interleaved(
         calls: What to time, by name.
         repeats: Timed turns.
         warm_up: Turns before them that are not timed: tracing, compiling, filling caches.
+        clock: Gives seconds; `time.process_time` for those the processor worked.
     """
     took: dict[Any, list[float]] = {name: [] for name in calls}
     for turn in range(-warm_up, repeats):
         for name, call in calls.items():
-            start = time.perf_counter()
+            start = clock()
             call()
             wait_for_devices()
             if turn >= 0:
-                took[name].append(time.perf_counter() - start)
+                took[name].append(clock() - start)
     return took
 
 
-def medians(calls: Mapping[Hashable, Call], repeats: int, warm_up: int = 1) -> dict[Any, float]:
-    """Median seconds of each call; see `interleaved`."""
-    took = interleaved(calls, repeats, warm_up)
+def medians(calls: Mapping[Hashable, Call], repeats: int, **options: Any) -> dict[Any, float]:
+    """Median seconds of each call; arguments as those of `interleaved`."""
+    took = interleaved(calls, repeats, **options)
     return {name: statistics.median(seconds) for name, seconds in took.items()}
 
 

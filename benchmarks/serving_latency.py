@@ -4,11 +4,15 @@ Median milliseconds of warm calls through the C++ session, as TF Serving makes t
 decoding, encoder and search, and the whole as a multiple of the encoder's forward pass alone.
 Without a run: an untrained captioner over MobileNetV2, whose captions never end by themselves, so
 that `--max-length` is the number of steps.
+
+On a machine that is busy with something else, `--processor-time` counts what the processor works
+for a call, on one thread, instead of how long the call takes.
 """
 
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +55,8 @@ class Arguments:
     """Images a call."""
     repeats: int = 30
     """Calls that are timed, after three that are not."""
+    processor_time: bool = False
+    """Processor time on one thread instead of the clock's."""
 
 
 def main(arguments: Arguments) -> None:
@@ -62,29 +68,38 @@ def main(arguments: Arguments) -> None:
     search = SearchConfig(beam=arguments.beam, max_length=arguments.max_length)
     content = arguments.image.read_bytes() if arguments.image else noise_jpeg(224)
     with tempfile.TemporaryDirectory() as folder:
-        whole = load(export(captioner, Path(folder), search))
-        stages = load(export_stages(captioner, Path(folder) / "stages"))
+        threads = 1 if arguments.processor_time else 0
+        whole = load(export(captioner, Path(folder), search), threads)
+        stages = load(export_stages(captioner, Path(folder) / "stages"), threads)
     encoder = captioner.config.encoder
     print(
         f"{encoder.name}, {encoder.image_size} pixels, beam {search.beam}, "
         f"median of {arguments.repeats} calls"
+        f"{', processor time on one thread' if arguments.processor_time else ''}"
     )
+    clock = time.process_time if arguments.processor_time else time.perf_counter
     print("images  decode  encoder  search  whole (ms)  whole / encoder  words")
     for size in arguments.batches:
-        print(row(whole, stages, np.array([content] * size, object), arguments.repeats))
+        batch = np.array([content] * size, object)
+        print(row(figures(whole, stages, batch, arguments.repeats, clock), size))
 
 
-def row(whole: Session, stages: Session, batch: np.ndarray, repeats: int) -> str:
-    """One line of the table: a batch of encoded images, timed."""
-    took = figures(whole, stages, batch, repeats)
+def row(took: dict[str, float], images: int) -> str:
+    """One line of the table."""
     return (
-        f"{len(batch):>6}  {took['decode_ms']:>6.1f}  {took['encoder_ms']:>7.1f}  "
+        f"{images:>6}  {took['decode_ms']:>6.1f}  {took['encoder_ms']:>7.1f}  "
         f"{took['search_ms']:>6.1f}  {took['whole_ms']:>10.1f}  "
         f"{took['whole_over_encoder']:>15.2f}  {took['words']:>5.1f}"
     )
 
 
-def figures(whole: Session, stages: Session, batch: np.ndarray, repeats: int) -> dict[str, float]:
+def figures(
+    whole: Session,
+    stages: Session,
+    batch: np.ndarray,
+    repeats: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, float]:
     """Median milliseconds of a call and its parts, whole over encoder, words of a caption."""
     pixels = stages("decode", batch)["pixels"]
     seconds = medians(
@@ -95,6 +110,7 @@ def figures(whole: Session, stages: Session, batch: np.ndarray, repeats: int) ->
         },
         repeats,
         warm_up=3,
+        clock=clock,
     )
     took = {name: 1e3 * value for name, value in seconds.items()}
     return {
@@ -140,9 +156,17 @@ def export_stages(captioner: TrainedCaptioner, folder: Path) -> Path:
     return folder
 
 
-def load(folder: Path) -> Session:
-    """A SavedModel in a session of its own: `(signature, input) -> outputs`."""
-    session = tf.compat.v1.Session(graph=tf.Graph())
+def load(folder: Path, threads: int = 0) -> Session:
+    """A SavedModel in a session of its own: `(signature, input) -> outputs`.
+
+    Args:
+        folder: A version of an export.
+        threads: Threads of the session; 0 for as many as there are cores.
+    """
+    config = tf.compat.v1.ConfigProto(
+        intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
+    )
+    session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
     with session.graph.as_default():
         meta_graph = tf.compat.v1.saved_model.load(session, ["serve"], str(folder))
     made = {}

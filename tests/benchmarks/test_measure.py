@@ -28,6 +28,11 @@ def test_a_median_is_of_the_repeats():
     assert took["side"] == pytest.approx(0.02, abs=0.015)
 
 
+def test_processor_time_does_not_count_waiting():
+    took = interleaved({"side": lambda: time.sleep(0.1)}, repeats=2, clock=time.process_time)
+    assert max(took["side"]) < 0.05
+
+
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_the_product_is_taken_in_its_precision(precision):
     product = MatrixProduct(precision, size=8)
