@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import tensorflow as tf
 
 
@@ -13,10 +15,21 @@ def make_strategy(name: str) -> tf.distribute.Strategy | None:
             over the logical CPUs where there is no GPU) or `none`.
 
     Returns:
-        A strategy; None for one device.
+        A strategy, the same one each time it is asked for; None for one device.
     """
     gpus = tf.config.list_logical_devices("GPU")
     if name == "none" or (name == "auto" and len(gpus) < 2):
         return None
     devices = gpus or tf.config.list_logical_devices("CPU")
-    return tf.distribute.MirroredStrategy([device.name for device in devices])
+    return mirrored(tuple(device.name for device in devices))
+
+
+@functools.cache
+def mirrored(devices: tuple[str, ...]) -> tf.distribute.MirroredStrategy:
+    """The one strategy of this process over these devices.
+
+    A second one would number its collective operations from the start again, and TensorFlow
+    refuses a number that has been used with another shape ("shape mismatch in the collective
+    instance").
+    """
+    return tf.distribute.MirroredStrategy(list(devices))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import keras
 import numpy as np
 import pytest
@@ -19,18 +17,7 @@ from tests.sat_tf.captioner_models import (
     make_model,
     randomise,
 )
-
-
-@functools.cache
-def mirrored():
-    strategy = tf.distribute.MirroredStrategy
-    base = strategy._collective_key_base
-    # Two strategies of one process would take the same keys for collectives of other shapes.
-    strategy._collective_key_base = base + 1000
-    try:
-        return strategy(["CPU:0", "CPU:1"])
-    finally:
-        strategy._collective_key_base = base
+from training.strategies import make_strategy
 
 
 class Epochs(keras.callbacks.Callback):
@@ -83,7 +70,7 @@ def test_two_replicas_train_as_one_device_does(kind, options):
     weights = randomise(make_model(kind, **options), 0.3).get_weights()
     batch = make_batch(9)
     one, expected = trained(tf.distribute.get_strategy(), config, weights, batch)
-    two, logs = trained(mirrored(), config, weights, batch)
+    two, logs = trained(make_strategy("mirrored"), config, weights, batch)
     assert len(logs) == len(expected) == 3
     for step, (got, wanted) in enumerate(zip(logs, expected, strict=True)):
         for name in set(wanted) - {"advantage_variance"}:
@@ -98,7 +85,7 @@ def test_two_replicas_train_as_one_device_does(kind, options):
 
 
 def test_replicas_draw_different_masks_and_samples():
-    strategy = mirrored()
+    strategy = make_strategy("mirrored")
     options = {"decoder": {"output_dropout": 0.5}, "expectation_probability": 0.0}
     with strategy.scope():
         model = compile_model(make_model("hard", **options))

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import keras
@@ -25,8 +22,6 @@ from training.fit import Places, check_run_dir, claim, fit, load_data
 from training.recipes import recipe
 from training.strategies import make_strategy
 from training.train import parse
-
-ALONE = "SAT_TF_TEST_ALONE"
 
 
 def quiet(_: str) -> None:
@@ -101,25 +96,6 @@ def losses(run_dir: Path, config, strategy) -> list[float]:
 
 @pytest.mark.slow
 def test_two_devices_give_the_losses_of_one_and_resume(tmp_path, tiny, fine_tuned, monkeypatch):
-    if ALONE not in os.environ:
-        # Collective operations of strategies made earlier in a process share their keys with those
-        # made later, whose shapes differ: a process of its own, as a training has.
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-m",
-            "slow",
-            __file__,
-            "-k",
-            "two_devices",
-        ]
-        done = subprocess.run(
-            command, env=os.environ | {ALONE: "1"}, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stdout[-4000:]
-        return
     flags = (*tiny, *fine_tuned, "--data.limit", "40", "--fit.pictures", "0")
     config = config_of(*flags)
     one = losses(tmp_path / "one", config, None)

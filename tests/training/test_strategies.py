@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
+from training import strategies
 from training.strategies import make_strategy
 
 
 def pretend_gpus(monkeypatch, count: int) -> list[str]:
-    """CPUs in the place of GPUs; the names a strategy was made with."""
+    """CPUs in the place of GPUs; the names a strategy is made with."""
     devices = tf.config.list_logical_devices("CPU")
     monkeypatch.setattr(
         tf.config,
@@ -17,7 +18,7 @@ def pretend_gpus(monkeypatch, count: int) -> list[str]:
         lambda kind: devices[:count] if kind == "GPU" else devices,
     )
     taken: list[str] = []
-    monkeypatch.setattr(tf.distribute, "MirroredStrategy", taken.extend)
+    monkeypatch.setattr(strategies, "mirrored", taken.extend)
     return taken
 
 
@@ -39,3 +40,20 @@ def test_auto_takes_all_of_several_gpus(monkeypatch):
 
 def test_mirrored_takes_the_cpus_where_there_is_no_gpu():
     assert make_strategy("mirrored").num_replicas_in_sync == 2
+
+
+def reduced(size: int) -> list[float]:
+    """What the replicas have after the sum over them of a vector of so many ones."""
+    strategy = make_strategy("mirrored")
+
+    @tf.function
+    def step():
+        return tf.distribute.get_replica_context().all_reduce("sum", tf.ones([size]))
+
+    copies = strategy.experimental_local_results(strategy.run(step))
+    return [float(value) for copy in copies for value in copy]
+
+
+def test_trainings_of_one_process_can_follow_one_another():
+    assert reduced(3) == [2.0] * 6
+    assert reduced(5) == [2.0] * 10
