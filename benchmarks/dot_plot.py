@@ -108,8 +108,9 @@ def ticks_of(values: Sequence[float]) -> list[float]:
     """Round numbers at equal steps, the least not above and the greatest not below any value."""
     low, high = min(values), max(values)
     step = _round_step((high - low) / _TICKS or abs(high) / _TICKS or 1.0)
-    first, last = math.floor(low / step), math.ceil(high / step)
-    return [round(number * step, 10) for number in range(first, max(last, first + 1) + 1)]
+    # A value that is a tick but for rounding is one.
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [number * step for number in range(first, max(last, first + 1) + 1)]
 
 
 def _round_step(least: float) -> float:
