@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import logging
 import os
 import signal
 import sys
@@ -282,4 +283,6 @@ def panels(reference: str) -> tuple[Panel, ...]:
 
 
 if __name__ == "__main__":
+    # TensorFlow warns of functions traced for several shapes, which is what is asked here.
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
     sys.exit(main())
