@@ -137,9 +137,9 @@ class SpatialTransformer(keras.layers.Layer):
         self.filters, self.hidden_dim = tuple(filters), hidden_dim
         layers = []
         for width in filters:
-            layers.append(keras.layers.AveragePooling2D())
+            layers.append(keras.layers.AveragePooling2D(2))
             layers.append(keras.layers.Conv2D(width, 5, padding="same", activation="relu"))
-        layers += [keras.layers.MaxPooling2D(), keras.layers.Flatten()]
+        layers += [keras.layers.MaxPooling2D(2), keras.layers.Flatten()]
         layers.append(keras.layers.Dense(hidden_dim, activation="tanh"))
         layers.append(
             keras.layers.Dense(

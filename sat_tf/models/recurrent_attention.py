@@ -64,7 +64,6 @@ class RecurrentAttention(DigitModel):
     """
 
     log_names = ("nll", "accuracy", "reward", "value", "score_loss")
-    figure_names = ("error", "error_sampled", "nll")
 
     def __init__(
         self, config: GlimpseConfig, image_size: int, classes: int, aiming_dim: int, **kwargs
@@ -184,7 +183,7 @@ class RecurrentAttention(DigitModel):
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
         """`-bound + reward_weight * score_function_loss + value_weight * (value - reward)^2`."""
         config = self.config
-        looks = self(batch, seed, config.samples, random_share=self._random_share())
+        looks = self(batch, seed, samples=config.samples, random_share=self._random_share())
         labels = tf.repeat(batch["labels"], config.samples)
         log_lik = -tf.nn.sparse_softmax_cross_entropy_with_logits(labels, looks.logits)
         correct = tf.cast(_predicted(looks.logits) == labels, tf.float32)

@@ -36,7 +36,6 @@ class STN(DigitModel):
     """
 
     log_names = ("nll", "accuracy")
-    figure_names = ("error", "nll")
 
     def __init__(self, config: STNConfig, image_size: int, classes: int = 10, **kwargs) -> None:
         super().__init__(config, **kwargs)
@@ -54,9 +53,9 @@ class STN(DigitModel):
         self.features = keras.Sequential(
             [
                 keras.layers.Conv2D(config.filters, 5, **options),
-                keras.layers.MaxPooling2D(),
+                keras.layers.MaxPooling2D(2),
                 keras.layers.Conv2D(2 * config.filters, 5, **options),
-                keras.layers.MaxPooling2D(),
+                keras.layers.MaxPooling2D(2),
                 keras.layers.Flatten(),
                 keras.layers.Dense(config.hidden_dim, "relu"),
             ],

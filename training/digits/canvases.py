@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sat_tf.layers.spatial_transformer import bilinear_sample
-from training.digits.canvas_config import CanvasData, PairData
+from training.digits.config import CanvasData, PairData
 from training.digits.mnist import Digits
 
 _SIDE = 28  # of a digit's picture, pixels
