@@ -25,7 +25,7 @@ def alpha_matrix_picture(
     """The strip, and under it how much each query looked at each portion.
 
     The warmer a cell, the more of the query's attention it has; the number is alpha in percent.
-    A row ends with the probability that its label is there, and with a cross where that is wrong.
+    A row ends with the probability that its label is there, and says where that is wrong.
 
     Args:
         strip: uint8 `[H, W]`, its portions side by side.
@@ -53,7 +53,7 @@ def alpha_matrix_picture(
     )
     left, top = 4 * _TEXT, _GAP + cell + 2 * _TEXT
     right = left + alpha.shape[1] * cell
-    sheet = Image.new("RGB", (right + 8 * _TEXT, top + len(labels) * _ROW + _GAP), PAPER)
+    sheet = Image.new("RGB", (right + 10 * _TEXT, top + len(labels) * _ROW + _GAP), PAPER)
     sheet.paste(picture, (left, _GAP))
     draw = ImageDraw.Draw(sheet)
     _head(draw, left, top, cell, alpha.shape[1], strip.shape[1] // strip.shape[0])
@@ -65,7 +65,7 @@ def alpha_matrix_picture(
             _cell(draw, corner, cell, float(share))
         said = probability[row] > 0.5
         answer = f"{'yes' if said else 'no'} {100 * probability[row]:.1f} %"
-        wrong = "" if said == present[row] else "  x"
+        wrong = "" if said == present[row] else ", wrong"
         write_text(draw, (right + _GAP, middle), answer + wrong, _TEXT)
     return np.array(sheet)
 

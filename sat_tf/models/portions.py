@@ -82,9 +82,9 @@ class Portions(DigitModel):
         layers = keras.layers
         self.encoder = keras.Sequential(
             [
-                layers.Conv2D(config.filters, 5, padding="same", activation="relu"),
+                layers.Conv2D(config.filters, 3, padding="same", activation="relu"),
                 layers.MaxPooling2D(),
-                layers.Conv2D(2 * config.filters, 5, padding="same", activation="relu"),
+                layers.Conv2D(2 * config.filters, 3, padding="same", activation="relu"),
                 layers.MaxPooling2D(),
                 layers.GlobalAveragePooling2D() if pooled else layers.Flatten(),
                 layers.Dense(config.annotation_dim, activation="relu"),
