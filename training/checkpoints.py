@@ -10,10 +10,10 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import keras
 import tensorflow as tf
 
 from sat_tf.files import sync
-from sat_tf.models.captioner import Captioner
 from sat_tf.runs import RunError
 
 VERSION = 2
@@ -70,10 +70,10 @@ class Checkpoints:
 
     Args:
         directory: `RUN/checkpoints`.
-        model: A compiled captioner.
+        model: Compiled, and built.
     """
 
-    def __init__(self, directory: Path, model: Captioner) -> None:
+    def __init__(self, directory: Path, model: keras.Model) -> None:
         self._directory = directory
         # The optimiser's variables are made where the model's are: on every replica.
         with model.distribute_strategy.scope():
@@ -121,15 +121,11 @@ class Checkpoints:
         Raises:
             RunError: It is damaged, or of another model or version; nothing on disk is changed.
         """
-        last = max(self._directory.glob("epoch-*"), key=_order, default=None)
+        last = _last(self._directory)
         if last is None:
             return None
         try:
-            state = json.loads((last / _STATE_FILE).read_text("utf-8"))
-            version = state.pop("version", VERSION)
-            if version != VERSION:
-                raise ValueError(f"expected version {VERSION}, got {version}")
-            progress = Progress(**state)
+            progress = _state(last)
             status = self._checkpoint.read(str(last / _PREFIX))
             status.assert_existing_objects_matched()
         except _UNREADABLE as error:
@@ -138,6 +134,27 @@ class Checkpoints:
                 f"{_reason(error)}. Remove it to train from the start."
             ) from error
         return progress
+
+
+def read_progress(directory: Path) -> Progress | None:
+    """How far the run is whose checkpoints are in this folder; None where that cannot be read."""
+    last = _last(directory)
+    try:
+        return None if last is None else _state(last)
+    except _UNREADABLE:
+        return None
+
+
+def _last(directory: Path) -> Path | None:
+    return max(directory.glob("epoch-*"), key=_order, default=None)
+
+
+def _state(checkpoint: Path) -> Progress:
+    state = json.loads((checkpoint / _STATE_FILE).read_text("utf-8"))
+    version = state.pop("version", VERSION)
+    if version != VERSION:
+        raise ValueError(f"expected version {VERSION}, got {version}")
+    return Progress(**state)
 
 
 # What TensorFlow raises for a file that is cut short, swapped or gone is all of these.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import keras
 import tensorflow as tf
 
 from sat_tf import runs
-from sat_tf.config import CONFIG_FILE, CaptionerConfig, to_dict
+from sat_tf.config import CaptionerConfig, to_dict
 from sat_tf.files import write_atomically
 from sat_tf.models.captioner import Captioner
 from sat_tf.runs import TrainedCaptioner
@@ -32,14 +31,15 @@ from training.checkpoints import Checkpoints, Progress
 from training.datasets import Split, load_split
 from training.datasets.batches import CaptionTable, caption_table
 from training.datasets.sources import Source, open_source, scoring_batches, training_batches
+from training.epochs import train_epochs
 from training.event_files import Scalars, forget_from
 from training.interrupts import Interrupts
 from training.optimizers import make_optimizer
 from training.recipes import DataConfig, RunConfig, read_run_config
+from training.run_dirs import check_free, claim_with
 from training.warm_start import start_from
 
 _BOUND_IMAGES, _BOUND_SAMPLES = 16, 5  # What is measured after each epoch, in seconds.
-_UNFINISHED = ".*.tmp"  # what `write_atomically` leaves when it is killed
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def train_model(
     progress: Progress,
     hooks: list[keras.callbacks.Callback],
 ) -> None:
-    """Fit what is left to do: the rest of a broken epoch by itself, then the whole ones.
+    """Fit what is left to do of the run.
 
     Args:
         model: Compiled, in the state that `progress` describes.
@@ -155,22 +155,11 @@ def train_model(
         progress: Kept up to date by `Keep`, the last of the hooks.
         hooks: Callbacks.
     """
-    fit_config, verbose = config.fit, 1 if sys.stdout.isatty() else 2
-    while progress.epoch < fit_config.epochs and not progress.stopped:
-        epoch, left = progress.epoch, steps - progress.step
-        if not left:
-            end_epoch(model, hooks, epoch, verbose=verbose, epochs=fit_config.epochs, steps=steps)
-            continue
-        batches, _ = batches_from(config, source, table, epoch, progress.step)
-        model.fit(
-            batches,
-            epochs=fit_config.epochs,
-            initial_epoch=epoch,
-            steps_per_epoch=left,
-            callbacks=hooks,
-            shuffle=False,
-            verbose=verbose,
-        )
+
+    def from_step(epoch: int, step: int) -> tf.data.Dataset:
+        return batches_from(config, source, table, epoch, step)[0]
+
+    train_epochs(model, from_step, config.fit.epochs, steps, progress, hooks)
 
 
 def batches_from(
@@ -182,17 +171,6 @@ def batches_from(
     return training_batches(source, table, size, config.seed, epoch, step, by_picture)
 
 
-def end_epoch(
-    model: Captioner, hooks: list[keras.callbacks.Callback], epoch: int, **shown: int
-) -> None:
-    """What `fit` does after an epoch's last step: the run was stopped while it was validated."""
-    called = keras.callbacks.CallbackList(hooks, add_progbar=True, model=model, **shown)
-    called.on_train_begin()
-    called.on_epoch_begin(epoch)
-    called.on_epoch_end(epoch, model.get_metrics_result())
-    called.on_train_end()
-
-
 def check_run_dir(config: RunConfig, run_dir: Path) -> None:
     """See that the run's folder is free, or belongs to this configuration.
 
@@ -200,22 +178,7 @@ def check_run_dir(config: RunConfig, run_dir: Path) -> None:
         RunError: It belongs to another one, and the message names the first key that differs; or
             it is no run.
     """
-    if (run_dir / CONFIG_FILE).exists():
-        existing = read_run_config(run_dir)
-        # How often the state is kept does not change what is computed.
-        kept = dataclasses.replace(existing.fit, checkpoint_steps=config.fit.checkpoint_steps)
-        existing = dataclasses.replace(existing, fit=kept)
-        if existing != config:
-            raise runs.RunError(
-                f"{run_dir} belongs to a run with another configuration: "
-                f"{_first_difference(to_dict(existing), to_dict(config))}. "
-                "Choose another folder with `--run-dir`, or remove this one."
-            )
-    elif run_dir.exists() and any(not path.match(_UNFINISHED) for path in run_dir.iterdir()):
-        raise runs.RunError(
-            f"{run_dir} is not empty and not a run: it has no {CONFIG_FILE}. "
-            "Choose another folder with `--run-dir`."
-        )
+    check_free(config, run_dir, read_run_config)
 
 
 def claim(config: RunConfig, vocabulary: Vocabulary, run_dir: Path) -> None:
@@ -224,28 +187,15 @@ def claim(config: RunConfig, vocabulary: Vocabulary, run_dir: Path) -> None:
     Raises:
         RunError: The run was started with other data: its vocabulary differs.
     """
-    run_dir.mkdir(parents=True, exist_ok=True)
     path = run_dir / runs.VOCABULARY_FILE
     if path.exists() and runs.read_vocabulary(run_dir) != vocabulary:
         raise runs.RunError(
             f"{run_dir} belongs to a run on other data: the words of the training captions differ "
             f"from {path}. Give it its own `--data-dir`, or choose another `--run-dir`."
         )
-    for unfinished in run_dir.rglob(_UNFINISHED):
-        unfinished.unlink()
     # First what makes the folder a run: a process killed after this line finds its own.
-    write_atomically(run_dir / CONFIG_FILE, json.dumps(to_dict(config), indent=2) + "\n")
+    claim_with(run_dir, json.dumps(to_dict(config), indent=2))
     vocabulary.save(path)
-
-
-def _first_difference(existing: dict, wanted: dict, prefix: str = "") -> str:
-    for key, value in existing.items():
-        if value == wanted[key]:
-            continue
-        if isinstance(value, dict):
-            return _first_difference(value, wanted[key], f"{prefix}{key}.")
-        return f"`{prefix}{key}` is {value!r} there and {wanted[key]!r} here"
-    return "nothing differs"
 
 
 def captioner_config(config: RunConfig) -> CaptionerConfig:
