@@ -6,11 +6,12 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from sat_tf.config import CONFIG_FILE, SYSTEM_KEY, from_dict, to_dict
 from sat_tf.digit_config import PortionsConfig
-from sat_tf.ranges import Count, Size, check_ranges
+from sat_tf.glimpse_config import DRAMConfig, RAMConfig, STNConfig
+from sat_tf.ranges import Count, Range, Rate, Size, check_ranges
 from training.recipes import BaseOptimizerConfig
 
 
@@ -42,6 +43,52 @@ class StripsData(DigitData):
     def digits_per_example(self) -> int:
         """Digits of a strip."""
         return self.portions
+
+
+@dataclass(frozen=True)
+class CanvasData(DigitData):
+    """One digit, turned, resized, moved and hidden among scraps of others."""
+
+    size: Annotated[int, Range(28)] = 28
+    """Side of the canvas, pixels; a digit is somewhere on a larger one."""
+    rotation: Annotated[float, Range(0, 180)] = 0.0
+    """Digits are turned by up to so many degrees, either way."""
+    scale_from: Rate = 1.0
+    """Smallest size of a digit, as a factor."""
+    scale_to: Rate = 1.0
+    """Largest size of a digit, as a factor."""
+    clutter: Count = 0
+    """Scraps of other digits laid on the canvas."""
+    clutter_size: Annotated[int, Range(1, 28)] = 8
+    """Side of a scrap, pixels."""
+
+    classes: ClassVar[int] = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.scale_from > self.scale_to:
+            raise ValueError(
+                "Received an invalid value for key `--data.scale_from`: expected at most "
+                f"`--data.scale_to`, {self.scale_to}, got {self.scale_from}."
+            )
+
+
+@dataclass(frozen=True)
+class PairData(DigitData):
+    """Two digits apart on a canvas."""
+
+    # On a smaller canvas there is no place for two squares of 20 pixels, which hold the strokes.
+    size: Annotated[int, Range(48)] = 60
+    """Side of the canvas, pixels."""
+    target: Literal["pair", "sum"] = "pair"
+    """What is asked: which two digits, in no order (55 classes), or their sum (19)."""
+
+    digits_per_example: ClassVar[int] = 2
+
+    @property
+    def classes(self) -> int:
+        """Possible answers."""
+        return 55 if self.target == "pair" else 19
 
 
 @dataclass(frozen=True)
@@ -99,7 +146,58 @@ class PortionsRun(DigitRunConfig):
     model: PortionsConfig = field(default_factory=PortionsConfig)
 
 
-SYSTEMS: dict[str, type[DigitRunConfig]] = {kind.system: kind for kind in (PortionsRun,)}
+@dataclass(frozen=True)
+class STNRun(DigitRunConfig):
+    """A run of `sat_tf.models.stn` on one digit."""
+
+    system: ClassVar[str] = "stn"
+
+    data: CanvasData = field(default_factory=CanvasData)
+    model: STNConfig = field(default_factory=STNConfig)
+
+
+@dataclass(frozen=True)
+class RAMRun(DigitRunConfig):
+    """A run of `sat_tf.models.ram` on one digit."""
+
+    system: ClassVar[str] = "ram"
+
+    data: CanvasData = field(default_factory=CanvasData)
+    model: RAMConfig = field(default_factory=RAMConfig)
+
+
+@dataclass(frozen=True)
+class PairsDRAMRun(DigitRunConfig):
+    """A run of `sat_tf.models.dram` on two digits."""
+
+    system: ClassVar[str] = "pairs_dram"
+
+    data: PairData = field(default_factory=PairData)
+    model: DRAMConfig = field(default_factory=DRAMConfig)
+
+
+@dataclass(frozen=True)
+class PairsRAMRun(DigitRunConfig):
+    """A run of `sat_tf.models.ram` on two digits."""
+
+    system: ClassVar[str] = "pairs_ram"
+
+    data: PairData = field(default_factory=PairData)
+    model: RAMConfig = field(default_factory=RAMConfig)
+
+
+@dataclass(frozen=True)
+class PairsSTNRun(DigitRunConfig):
+    """A run of `sat_tf.models.stn`, or of its classifier alone, on two digits."""
+
+    system: ClassVar[str] = "pairs_stn"
+
+    data: PairData = field(default_factory=PairData)
+    model: STNConfig = field(default_factory=STNConfig)
+
+
+_RUNS = (PortionsRun, STNRun, RAMRun, PairsDRAMRun, PairsRAMRun, PairsSTNRun)
+SYSTEMS: dict[str, type[DigitRunConfig]] = {kind.system: kind for kind in _RUNS}
 
 
 def to_text(config: DigitRunConfig) -> str:

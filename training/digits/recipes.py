@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from sat_tf.digit_config import PortionsConfig
+from training.digits.canvas_recipes import CANVAS_RECIPES
 from training.digits.config import DigitFitConfig, DigitRunConfig, PortionsRun
 from training.recipes import BaseOptimizerConfig
 
@@ -28,5 +29,6 @@ RECIPES: dict[str, DigitRunConfig] = {
         _portions("digits_hard", attention="hard"),
         _portions("digits_queries", queries="all"),
         _portions("digits_queries_hard", queries="all", attention="hard"),
+        *CANVAS_RECIPES,
     )
 }

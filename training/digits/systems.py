@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -46,4 +47,40 @@ def _portions() -> System:
     return System(lambda config: Portions(config.model, config.data.portions), draw)
 
 
-_SYSTEMS: dict[str, Callable[[], System]] = {"portions": _portions}
+def _stn(pairs: bool) -> System:
+    from sat_tf.models.stn import STN
+
+    return System(lambda config: _sized(STN, config), _canvases(pairs))
+
+
+def _ram(pairs: bool) -> System:
+    from sat_tf.models.ram import RAM
+
+    return System(lambda config: _sized(RAM, config), _canvases(pairs))
+
+
+def _dram() -> System:
+    from sat_tf.models.dram import DRAM
+
+    return System(lambda config: _sized(DRAM, config), _canvases(pairs=True))
+
+
+def _sized(kind: type[DigitModel], config: DigitRunConfig) -> DigitModel:
+    """A model for the run's canvas and the answers that there are."""
+    return kind(config.model, config.data.size, config.data.classes)
+
+
+def _canvases(pairs: bool) -> Draw:
+    from training.digits import canvases
+
+    return canvases.draw_pairs if pairs else canvases.draw_canvases
+
+
+_SYSTEMS: dict[str, Callable[[], System]] = {
+    "portions": _portions,
+    "stn": functools.partial(_stn, pairs=False),
+    "ram": functools.partial(_ram, pairs=False),
+    "pairs_stn": functools.partial(_stn, pairs=True),
+    "pairs_ram": functools.partial(_ram, pairs=True),
+    "pairs_dram": _dram,
+}
