@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from sat_tf.config import Inference
-from sat_tf.ranges import Probability, Range, Size, Weight, check_ranges
+from sat_tf.ranges import Probability, Range, Share, Size, Weight, check_ranges
 
 Comparison = Literal["soft", "hard", "mean", "max", "sum", "gap"]
 """How a strip of portions becomes one context: item-wise attention, or what it is compared with."""
@@ -25,6 +25,8 @@ class PortionsConfig:
     """What the one query asks for."""
     filters: Size = 16
     """Of the first convolution; the second has twice as many."""
+    dropout: Share = 0.0
+    """On the features of a portion, before its annotation vector."""
     annotation_dim: Size = 64
     """Width D of a portion's annotation vector."""
     query_dim: Size = 32

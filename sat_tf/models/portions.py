@@ -24,11 +24,13 @@ from sat_tf.layers.attention import (
     context_vector,
     glance,
 )
+from sat_tf.layers.dropout import dropout
 from sat_tf.models.digit_model import Batch, DigitModel, Figure
 from sat_tf.models.replicas import global_mean
 from sat_tf.portion_pictures import alpha_matrix_picture
 
 LABELS = 10
+_DROPOUT = 1  # salt of its masks
 
 
 class Answers(NamedTuple):
@@ -87,11 +89,12 @@ class Portions(DigitModel):
                 layers.Conv2D(2 * config.filters, 3, padding="same", activation="relu"),
                 layers.MaxPooling2D(),
                 layers.GlobalAveragePooling2D() if pooled else layers.Flatten(),
-                layers.Dense(config.annotation_dim, activation="relu"),
             ],
             name="encoder",
         )
         self.encoder.build((None, 28, 28 * portions if pooled else 28, 1))
+        self.annotation = layers.Dense(config.annotation_dim, activation="relu", name="annotation")
+        self.annotation.build(self.encoder.output_shape)
         self.queries = layers.Embedding(len(self.labels), config.query_dim, name="queries")
         self.queries.build((None,))
         self.answer_layers = keras.Sequential(
@@ -115,17 +118,33 @@ class Portions(DigitModel):
         names = ("alpha_entropy",) if self.config.attends else ()
         return (*names, "reward") if self.config.attention == "hard" else names
 
-    def annotate(self, images: tf.Tensor) -> tf.Tensor:
-        """Annotations `[B, P, D]` of strips `[B, 28, 28 P, 1]`; `[B, 1, D]` of a strip pooled."""
-        if self.config.attention == "gap":
-            return self.encoder(images)[:, tf.newaxis]
+    def annotate(self, images: tf.Tensor, seed: tf.Tensor | None = None) -> tf.Tensor:
+        """Annotations `[B, P, D]` of strips `[B, 28, 28 P, 1]`; `[B, 1, D]` of a strip pooled.
+
+        Args:
+            images: In [0, 1].
+            seed: int32 `[2]`, of dropout; None for none.
+        """
+        pooled = self.config.attention == "gap"
+        features = self.encoder(images if pooled else self._cut(images))
+        annotations = self.annotation(dropout(features, self.config.dropout, seed, _DROPOUT))
+        return tf.reshape(
+            annotations, [-1, 1 if pooled else self.portions, self.config.annotation_dim]
+        )
+
+    def _cut(self, images: tf.Tensor) -> tf.Tensor:
+        """Strips as their portions, `[B P, 28, 28, 1]`."""
         height, width = images.shape[1], images.shape[2] // self.portions
         apart = tf.reshape(images, [-1, height, self.portions, width, 1])
-        apart = tf.reshape(tf.transpose(apart, [0, 2, 1, 3, 4]), [-1, height, width, 1])
-        return tf.reshape(self.encoder(apart), [-1, self.portions, self.config.annotation_dim])
+        return tf.reshape(tf.transpose(apart, [0, 2, 1, 3, 4]), [-1, height, width, 1])
 
     def call(
-        self, images: tf.Tensor, selection: Selection = "expectation", samples=1, seed=None
+        self,
+        images: tf.Tensor,
+        selection: Selection = "expectation",
+        samples: int = 1,
+        seed: tf.Tensor | None = None,
+        training: bool = False,
     ) -> Answers:
         """Answers to all queries of each strip.
 
@@ -133,9 +152,10 @@ class Portions(DigitModel):
             images: float32 `[B, 28, 28 P, 1]` in [0, 1].
             selection: How attention takes its context; see `sat_tf.layers.attention.glance`.
             samples: S, answers a query, each with slots of its own.
-            seed: int32 `[2]`, for `sample`.
+            seed: int32 `[2]`, for `sample` and dropout.
+            training: Whether there is dropout.
         """
-        annotations = self.annotate(images)
+        annotations = self.annotate(images, seed if training else None)
         count = len(self.labels)
         query = tf.tile(self.queries(tf.range(count)), [tf.shape(annotations)[0], 1])
         if not self.config.attends:
@@ -182,7 +202,8 @@ class Portions(DigitModel):
         """Cross-entropy of the presence of each label, nats a query; or the bound's, if hard."""
         hard = self.config.attention == "hard"
         samples, selection = (self.config.samples, "sample") if hard else (1, "expectation")
-        answers = self(batch["images"], selection=selection, samples=samples, seed=seed)
+        drawn = {"samples": samples, "seed": seed, "training": True}
+        answers = self(batch["images"], selection=selection, **drawn)
         present = tf.reshape(self.presence(batch["labels"]), [-1])
         log_lik = -tf.nn.sigmoid_cross_entropy_with_logits(
             tf.repeat(present, samples), answers.logits

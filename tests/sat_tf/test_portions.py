@@ -37,7 +37,7 @@ def softmax(scores: np.ndarray) -> np.ndarray:
 def annotations_of(model: Portions, image: np.ndarray) -> np.ndarray:
     """One CNN for all portions, cut out one by one."""
     cut = [image[:, 28 * n : 28 * (n + 1)] for n in range(model.portions)]
-    return np.stack([model.encoder(part[None])[0].numpy() for part in cut])
+    return np.stack([model.annotation(model.encoder(part[None]))[0].numpy() for part in cut])
 
 
 def answer(model: Portions, context: np.ndarray, query: np.ndarray) -> float:
@@ -86,12 +86,12 @@ def test_comparators_see_the_annotations_without_regard_to_the_query(kind):
 
 def test_global_average_pooling_averages_the_map_of_the_whole_strip():
     model, batch = make_model(attention="gap"), make_batch()
-    *features, _, last = model.encoder.layers
+    *features, _ = model.encoder.layers
     maps = batch["images"]
     for layer in features:
         maps = layer(maps)
     assert maps.shape == (2, 7, 21, 2)
-    wanted = last(tf.reduce_mean(maps, axis=[1, 2]))[:, tf.newaxis]
+    wanted = model.annotation(tf.reduce_mean(maps, axis=[1, 2]))[:, tf.newaxis]
     np.testing.assert_allclose(model.annotate(batch["images"]), wanted, rtol=1e-5, atol=1e-6)
 
 
@@ -219,6 +219,14 @@ def test_comparators_have_no_place_to_be_right_about():
     model = make_model(attention="max")
     assert set(model.figures(make_batch(), SEED)) == {"error", "presence_accuracy"}
     assert model.pictures(make_batch(), SEED) == [] and model.log_names == ()
+
+
+def test_dropout_is_there_in_training_alone():
+    model, batch = make_model(dropout=0.5), make_batch()
+    plain = model(batch["images"], seed=SEED).logits
+    np.testing.assert_array_equal(plain, make_model()(batch["images"]).logits)
+    masked = model(batch["images"], seed=SEED, training=True).logits
+    assert np.abs(masked - plain).max() > 1e-4
 
 
 @pytest.mark.parametrize("inference", ["expectation", "sample", "argmax"])

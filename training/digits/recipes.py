@@ -11,9 +11,9 @@ from training.recipes import BaseOptimizerConfig
 
 _PORTIONS = PortionsRun(
     recipe="digits_soft",
-    model=PortionsConfig(attention="soft", queries="one"),
+    model=PortionsConfig(attention="soft", queries="one", dropout=0.5),
     optimizer=BaseOptimizerConfig(learning_rate=2e-3, schedule="cosine", warmup_epochs=0.2),
-    fit=DigitFitConfig(epochs=3, batch_size=64),
+    fit=DigitFitConfig(epochs=4, batch_size=64),
 )
 
 

@@ -100,7 +100,7 @@ def test_a_run_killed_within_its_epochs_ends_like_an_unbroken_one(
 ):
     config = parse([*HARD, *tiny_digits, "--fit.checkpoint_steps", "2"]).config
     said = []
-    for moment in ((Keep, "on_train_batch_end", 3), (Validate, "on_epoch_end", 1), None):
+    for moment in ((Keep, "on_train_batch_end", 2), (Validate, "on_epoch_end", 1), None):
         with pytest.MonkeyPatch.context() as patch:
             if moment is None:
                 fit(config, tmp_path / "run", mnist, say=said.append)

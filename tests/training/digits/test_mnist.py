@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tests.training.digits.conftest import made_up
+from tests.training.digits.made_up_digits import made_up
 from training.datasets.base import DataError
 from training.digits.mnist import load_digits
 
