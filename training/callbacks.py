@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import keras
 import numpy as np
@@ -22,12 +23,21 @@ from training.drawing import picture_of
 from training.evaluation import annotations_of, caption_split
 from training.interrupts import Interrupts
 from training.metrics.captions import quick_bleu, quick_cider
-from training.recipes import FitConfig
 
 UNIFORM_ENTROPY = 0.98
 """Attention is called uniform when its entropy is over this share of log L."""
 CONSTANT_VARIATION = 0.005
 """Attention is called constant when `alpha_variation` is under this."""
+LOWER_IS_BETTER = ("nll", "error")
+"""Of the scores that a run can monitor."""
+
+
+class Watched(Protocol):
+    """What `Keep` reads of a run's configuration of the training loop."""
+
+    monitor: str
+    patience: int
+    checkpoint_steps: int
 
 
 class Validate(keras.callbacks.Callback):
@@ -104,7 +114,7 @@ class Keep(keras.callbacks.Callback):
         self,
         checkpoints: Checkpoints,
         progress: Progress,
-        config: FitConfig,
+        config: Watched,
         steps: int,
         run_dir: Path,
         interrupts: Interrupts,
@@ -112,7 +122,7 @@ class Keep(keras.callbacks.Callback):
         super().__init__()
         self._checkpoints, self._progress, self._interrupts = checkpoints, progress, interrupts
         self._monitor, self._patience = f"val_{config.monitor}", config.patience
-        self._sign = -1.0 if config.monitor == "nll" else 1.0
+        self._sign = -1.0 if config.monitor in LOWER_IS_BETTER else 1.0
         self._every, self._steps = config.checkpoint_steps, steps
         self._weights = run_dir / runs.WEIGHTS_FILE
 

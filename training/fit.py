@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from training.checkpoints import Checkpoints, Progress
 from training.datasets import Split, load_split
 from training.datasets.batches import CaptionTable, caption_table
 from training.datasets.sources import Source, open_source, scoring_batches, training_batches
+from training.epochs import train_epochs
 from training.event_files import Scalars, forget_from
 from training.interrupts import Interrupts
 from training.optimizers import make_optimizer
@@ -144,7 +144,7 @@ def train_model(
     progress: Progress,
     hooks: list[keras.callbacks.Callback],
 ) -> None:
-    """Fit what is left to do: the rest of a broken epoch by itself, then the whole ones.
+    """Fit what is left to do of the run.
 
     Args:
         model: Compiled, in the state that `progress` describes.
@@ -155,22 +155,11 @@ def train_model(
         progress: Kept up to date by `Keep`, the last of the hooks.
         hooks: Callbacks.
     """
-    fit_config, verbose = config.fit, 1 if sys.stdout.isatty() else 2
-    while progress.epoch < fit_config.epochs and not progress.stopped:
-        epoch, left = progress.epoch, steps - progress.step
-        if not left:
-            end_epoch(model, hooks, epoch, verbose=verbose, epochs=fit_config.epochs, steps=steps)
-            continue
-        batches, _ = batches_from(config, source, table, epoch, progress.step)
-        model.fit(
-            batches,
-            epochs=fit_config.epochs,
-            initial_epoch=epoch,
-            steps_per_epoch=left,
-            callbacks=hooks,
-            shuffle=False,
-            verbose=verbose,
-        )
+
+    def from_step(epoch: int, step: int) -> tf.data.Dataset:
+        return batches_from(config, source, table, epoch, step)[0]
+
+    train_epochs(model, from_step, config.fit.epochs, steps, progress, hooks)
 
 
 def batches_from(
@@ -180,17 +169,6 @@ def batches_from(
     by_picture = config.fit.batch_by == "picture"
     size = config.fit.batch_size
     return training_batches(source, table, size, config.seed, epoch, step, by_picture)
-
-
-def end_epoch(
-    model: Captioner, hooks: list[keras.callbacks.Callback], epoch: int, **shown: int
-) -> None:
-    """What `fit` does after an epoch's last step: the run was stopped while it was validated."""
-    called = keras.callbacks.CallbackList(hooks, add_progbar=True, model=model, **shown)
-    called.on_train_begin()
-    called.on_epoch_begin(epoch)
-    called.on_epoch_end(epoch, model.get_metrics_result())
-    called.on_train_end()
 
 
 def captioner_config(config: RunConfig) -> CaptionerConfig:
