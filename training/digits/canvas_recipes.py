@@ -132,7 +132,7 @@ _PAIRED = (
 _WIDE: dict[type, dict[str, Any]] = {
     DRAMConfig: {"glimpse_filters": 64, "glimpse_dim": 1024, "hidden_dim": 512},
     RAMConfig: {"glimpse_dim": 1024, "hidden_dim": 512},
-    STNConfig: {"filters": 64, "hidden_dim": 1024},
+    STNConfig: {"hidden_dim": 512},
 }
 _PAIRED_PAPER = tuple(
     _changed(
