@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import logging
 import os
 import signal
 import sys
@@ -72,7 +73,7 @@ class Arguments:
     """Everything measured; comparison.json in OUT by default."""
     plot: Path | None = None
     """comparison.png in OUT by default."""
-    batches: int = 8
+    batches: int = 4
     """Training batches on which the gradient's noise and the steps are measured."""
     draws: int = 64
     """Of the gradient, on each."""
@@ -282,4 +283,6 @@ def panels(reference: str) -> tuple[Panel, ...]:
 
 
 if __name__ == "__main__":
+    # TensorFlow warns of functions traced for several shapes, which is what is asked here.
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
     sys.exit(main())
