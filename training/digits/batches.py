@@ -115,7 +115,7 @@ def scoring_batches(
     rows = plan(len(digits), len(digits), config.data.digits_per_example, rng)
     for number, start in enumerate(range(0, len(rows), SCORED_AT_ONCE)):
         rng = np.random.default_rng([0, code, number])
-        batch = draw(digits, rows[start : start + SCORED_AT_ONCE], rng, config.data)
+        batch = draw(digits, rows[start : start + SCORED_AT_ONCE], rng, config.data.scored())
         yield ready({name: tf.constant(part) for name, part in batch.items()})
 
 

@@ -31,6 +31,10 @@ class DigitData:
     def __post_init__(self) -> None:
         check_ranges(self, "data")
 
+    def scored(self) -> DigitData:
+        """Of the examples that a model is scored on: the same, without what is for training."""
+        return self
+
 
 @dataclass(frozen=True)
 class StripsData(DigitData):
@@ -38,11 +42,17 @@ class StripsData(DigitData):
 
     portions: Size = 5
     """Digits of a strip."""
+    shift: Annotated[int, Range(0, 27)] = 0
+    """Training digits are moved by up to so many pixels, within their portions."""
 
     @property
     def digits_per_example(self) -> int:
         """Digits of a strip."""
         return self.portions
+
+    def scored(self) -> StripsData:
+        """Digits are scored as they are."""
+        return dataclasses.replace(self, shift=0)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,8 @@ def digits():
 def test_a_recipes_model_reads_its_data(digits, config):
     parts = system(config)
     rows = np.arange(2 * config.data.digits_per_example).reshape(2, -1)
-    batch = ready(parts.draw(digits, rows, np.random.default_rng(0), config.data))
+    drawn = parts.draw(digits, rows, np.random.default_rng(0), config.data)
+    batch = ready({name: tf.constant(part) for name, part in drawn.items()})
     model = parts.make_model(config)
     assert batch["images"].shape == (2, config.data.size, config.data.size, 1)
     assert tf.reduce_max(batch["labels"]) < config.data.classes
