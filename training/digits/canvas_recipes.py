@@ -14,6 +14,7 @@ from training.digits.config import (
     CanvasData,
     DigitFitConfig,
     DigitRunConfig,
+    DRAMRun,
     PairData,
     PairsDRAMRun,
     PairsRAMRun,
@@ -108,6 +109,14 @@ _DRAM_PAIRS = PairsDRAMRun(
     optimizer=_ADAM,
     fit=DigitFitConfig(epochs=40, batch_size=128, patience=40),
 )
+# Single digits first: `--init-from` takes what is learned on them to pairs.
+_DRAM_DIGIT = DRAMRun(
+    recipe="dram_digit",
+    data=CanvasData(size=_PAIRS.size),
+    model=_DRAM_PAIRS.model,
+    optimizer=_ADAM,
+    fit=dataclasses.replace(_DRAM_PAIRS.fit, epochs=10),
+)
 _RAM_PAIRS = PairsRAMRun(
     recipe="ram_pairs",
     data=_PAIRS,
@@ -123,6 +132,7 @@ _CONVNET = PairsSTNRun(
     fit=DigitFitConfig(epochs=20, batch_size=128, patience=20),
 )
 _PAIRED = (
+    _DRAM_DIGIT,
     _DRAM_PAIRS,
     _changed(_DRAM_PAIRS, "dram_pairs_no_context", model={"context": False}),
     _RAM_PAIRS,

@@ -137,6 +137,8 @@ class DigitRunConfig:
     """Name of the recipe these settings started from."""
     seed: Count = 0
     """Of the weights, the order of the data and every random draw."""
+    init_from: str | None = None
+    """Folder of a finished digit run; its best weights are taken for the layers that fit."""
     data: DigitData = field(default_factory=DigitData)
     model: Any = None
     optimizer: BaseOptimizerConfig = field(default_factory=BaseOptimizerConfig)
@@ -177,6 +179,16 @@ class RAMRun(DigitRunConfig):
 
 
 @dataclass(frozen=True)
+class DRAMRun(DigitRunConfig):
+    """A run of `sat_tf.models.dram` on one digit."""
+
+    system: ClassVar[str] = "dram"
+
+    data: CanvasData = field(default_factory=CanvasData)
+    model: DRAMConfig = field(default_factory=DRAMConfig)
+
+
+@dataclass(frozen=True)
 class PairsDRAMRun(DigitRunConfig):
     """A run of `sat_tf.models.dram` on two digits."""
 
@@ -206,7 +218,7 @@ class PairsSTNRun(DigitRunConfig):
     model: STNConfig = field(default_factory=STNConfig)
 
 
-_RUNS = (PortionsRun, STNRun, RAMRun, PairsDRAMRun, PairsRAMRun, PairsSTNRun)
+_RUNS = (PortionsRun, STNRun, RAMRun, DRAMRun, PairsDRAMRun, PairsRAMRun, PairsSTNRun)
 SYSTEMS: dict[str, type[DigitRunConfig]] = {kind.system: kind for kind in _RUNS}
 
 

@@ -54,7 +54,7 @@ def run(run_dir: Path, argv: list[str]) -> int:
         prog="python -m training.evaluate",
         description=f"Evaluate the best weights of this run of {config.recipe}.",
     )
-    from training.digits.fit import load
+    from training.digits.systems import load
 
     asked = with_model(config, arguments.model)
     model = load(asked, run_dir)

@@ -9,7 +9,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sat_tf import runs
 from sat_tf.files import write_atomically
 from sat_tf.models.digit_model import DigitModel
 from training.callbacks import Keep, LearningRate
@@ -19,7 +18,8 @@ from training.digits.batches import epoch_steps, training_batches
 from training.digits.config import DigitRunConfig, read_digit_config, to_text
 from training.digits.evaluation import Scorer
 from training.digits.mnist import Digits, load_digits
-from training.digits.systems import system
+from training.digits.systems import load, system
+from training.digits.warm_start import start_from
 from training.epochs import train_epochs
 from training.event_files import Scalars, forget_from
 from training.interrupts import Interrupts
@@ -102,6 +102,9 @@ def fit(
     strategy = strategy or tf.distribute.get_strategy()
     with strategy.scope():
         model = system(config).make_model(config)
+    if config.init_from is not None:
+        taken = start_from(Path(config.init_from), model)
+        say(f"From {config.init_from}: {', '.join(taken)}.")
     claim(config, train, run_dir)
     with strategy.scope():
         compile_model(model, config, steps)
@@ -125,26 +128,6 @@ def fit(
             "training."
         )
     return load(config, run_dir)
-
-
-def load(config: DigitRunConfig, run_dir: Path) -> DigitModel:
-    """The model with a run's best weights.
-
-    Args:
-        config: The run's; its model may differ in what has no weights, to evaluate it otherwise.
-        run_dir: The run's folder.
-
-    Raises:
-        RunError: There are no weights yet, or they do not fit.
-    """
-    weights = run_dir / runs.WEIGHTS_FILE
-    if not weights.is_file():
-        raise runs.RunError(
-            f"{run_dir} has no {runs.WEIGHTS_FILE}: the run has not finished an epoch yet."
-        )
-    model = system(config).make_model(config)
-    runs.load_weights(model, weights)
-    return model
 
 
 def check_run_dir(config: DigitRunConfig, run_dir: Path) -> None:

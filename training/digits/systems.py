@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sat_tf import runs
 from training.digits.config import DigitRunConfig
 from training.digits.mnist import Digits
 
@@ -40,6 +42,26 @@ def system(config: DigitRunConfig) -> System:
     return _SYSTEMS[config.system]()
 
 
+def load(config: DigitRunConfig, run_dir: Path) -> DigitModel:
+    """The model with a run's best weights.
+
+    Args:
+        config: The run's; its model may differ in what has no weights, to evaluate it otherwise.
+        run_dir: The run's folder.
+
+    Raises:
+        RunError: There are no weights yet, or they do not fit.
+    """
+    weights = run_dir / runs.WEIGHTS_FILE
+    if not weights.is_file():
+        raise runs.RunError(
+            f"{run_dir} has no {runs.WEIGHTS_FILE}: the run has not finished an epoch yet."
+        )
+    model = system(config).make_model(config)
+    runs.load_weights(model, weights)
+    return model
+
+
 def _portions() -> System:
     from sat_tf.models.portions import Portions
     from training.digits.strips import draw
@@ -59,10 +81,10 @@ def _ram(pairs: bool) -> System:
     return System(lambda config: _sized(RAM, config), _canvases(pairs))
 
 
-def _dram() -> System:
+def _dram(pairs: bool) -> System:
     from sat_tf.models.dram import DRAM
 
-    return System(lambda config: _sized(DRAM, config), _canvases(pairs=True))
+    return System(lambda config: _sized(DRAM, config), _canvases(pairs))
 
 
 def _sized(kind: type[DigitModel], config: DigitRunConfig) -> DigitModel:
@@ -80,7 +102,8 @@ _SYSTEMS: dict[str, Callable[[], System]] = {
     "portions": _portions,
     "stn": functools.partial(_stn, pairs=False),
     "ram": functools.partial(_ram, pairs=False),
+    "dram": functools.partial(_dram, pairs=False),
     "pairs_stn": functools.partial(_stn, pairs=True),
     "pairs_ram": functools.partial(_ram, pairs=True),
-    "pairs_dram": _dram,
+    "pairs_dram": functools.partial(_dram, pairs=True),
 }
