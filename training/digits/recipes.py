@@ -6,11 +6,12 @@ import dataclasses
 
 from sat_tf.digit_config import PortionsConfig
 from training.digits.canvas_recipes import CANVAS_RECIPES
-from training.digits.config import DigitFitConfig, DigitRunConfig, PortionsRun
+from training.digits.config import DigitFitConfig, DigitRunConfig, PortionsRun, StripsData
 from training.recipes import BaseOptimizerConfig
 
 _PORTIONS = PortionsRun(
     recipe="digits_soft",
+    data=StripsData(shift=2),
     model=PortionsConfig(attention="soft", queries="one", dropout=0.5),
     optimizer=BaseOptimizerConfig(learning_rate=2e-3, schedule="cosine", warmup_epochs=0.2),
     fit=DigitFitConfig(epochs=4, batch_size=64),
