@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 
 from sat_tf import runs
-from sat_tf.config import CONFIG_FILE, CaptionerConfig, to_dict
+from sat_tf.config import CaptionerConfig
 from sat_tf.files import write_atomically
 from sat_tf.models.captioner import Captioner
 from sat_tf.runs import TrainedCaptioner
@@ -35,11 +35,11 @@ from training.datasets.sources import Source, open_source, scoring_batches, trai
 from training.event_files import Scalars, forget_from
 from training.interrupts import Interrupts
 from training.optimizers import make_optimizer
-from training.recipes import DataConfig, RunConfig, read_run_config
+from training.recipes import DataConfig, RunConfig
+from training.run_folder import check_run_dir, claim
 from training.warm_start import start_from
 
 _BOUND_IMAGES, _BOUND_SAMPLES = 16, 5  # What is measured after each epoch, in seconds.
-_UNFINISHED = ".*.tmp"  # what `write_atomically` leaves when it is killed
 
 
 @dataclass(frozen=True)
@@ -191,61 +191,6 @@ def end_epoch(
     called.on_epoch_begin(epoch)
     called.on_epoch_end(epoch, model.get_metrics_result())
     called.on_train_end()
-
-
-def check_run_dir(config: RunConfig, run_dir: Path) -> None:
-    """See that the run's folder is free, or belongs to this configuration.
-
-    Raises:
-        RunError: It belongs to another one, and the message names the first key that differs; or
-            it is no run.
-    """
-    if (run_dir / CONFIG_FILE).exists():
-        existing = read_run_config(run_dir)
-        # How often the state is kept does not change what is computed.
-        kept = dataclasses.replace(existing.fit, checkpoint_steps=config.fit.checkpoint_steps)
-        existing = dataclasses.replace(existing, fit=kept)
-        if existing != config:
-            raise runs.RunError(
-                f"{run_dir} belongs to a run with another configuration: "
-                f"{_first_difference(to_dict(existing), to_dict(config))}. "
-                "Choose another folder with `--run-dir`, or remove this one."
-            )
-    elif run_dir.exists() and any(not path.match(_UNFINISHED) for path in run_dir.iterdir()):
-        raise runs.RunError(
-            f"{run_dir} is not empty and not a run: it has no {CONFIG_FILE}. "
-            "Choose another folder with `--run-dir`."
-        )
-
-
-def claim(config: RunConfig, vocabulary: Vocabulary, run_dir: Path) -> None:
-    """Make the run's folder its own; only now, when data and encoder are known to load.
-
-    Raises:
-        RunError: The run was started with other data: its vocabulary differs.
-    """
-    run_dir.mkdir(parents=True, exist_ok=True)
-    path = run_dir / runs.VOCABULARY_FILE
-    if path.exists() and runs.read_vocabulary(run_dir) != vocabulary:
-        raise runs.RunError(
-            f"{run_dir} belongs to a run on other data: the words of the training captions differ "
-            f"from {path}. Give it its own `--data-dir`, or choose another `--run-dir`."
-        )
-    for unfinished in run_dir.rglob(_UNFINISHED):
-        unfinished.unlink()
-    # First what makes the folder a run: a process killed after this line finds its own.
-    write_atomically(run_dir / CONFIG_FILE, json.dumps(to_dict(config), indent=2) + "\n")
-    vocabulary.save(path)
-
-
-def _first_difference(existing: dict, wanted: dict, prefix: str = "") -> str:
-    for key, value in existing.items():
-        if value == wanted[key]:
-            continue
-        if isinstance(value, dict):
-            return _first_difference(value, wanted[key], f"{prefix}{key}.")
-        return f"`{prefix}{key}` is {value!r} there and {wanted[key]!r} here"
-    return "nothing differs"
 
 
 def captioner_config(config: RunConfig) -> CaptionerConfig:

@@ -59,6 +59,7 @@ def run(arguments: Arguments, interrupts: Interrupts) -> int:
 
     from training.evaluate import evaluate_run
     from training.fit import Places, fit
+    from training.run_folder import alone_in, check_run_dir
     from training.strategies import make_strategy
 
     config = arguments.config
@@ -70,13 +71,15 @@ def run(arguments: Arguments, interrupts: Interrupts) -> int:
     if arguments.deterministic:
         tf.config.experimental.enable_op_determinism()
     warnings.formatwarning = lambda message, *_: f"Warning: {message}\n"
-    try:
-        strategy = make_strategy(arguments.strategy)
-        captioner = fit(config, places, strategy, interrupts=interrupts)
-    except tf.errors.OpError as error:
-        # A file that vanished, say: the reader's own words are in the middle of TensorFlow's.
-        raise OSError(f"training stopped: {error.message}") from error
-    evaluate_run(captioner, config, places)
+    check_run_dir(config, places.run_dir)
+    with alone_in(places.run_dir):
+        try:
+            strategy = make_strategy(arguments.strategy)
+            captioner = fit(config, places, strategy, interrupts=interrupts)
+        except tf.errors.OpError as error:
+            # A file that vanished, say: the reader's own words are in the middle of TensorFlow's.
+            raise OSError(f"training stopped: {error.message}") from error
+        evaluate_run(captioner, config, places)
     return 0
 
 

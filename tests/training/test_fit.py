@@ -1,8 +1,7 @@
-"""A run goes on where it stopped, is the same on two devices, and is refused another's folder."""
+"""A run goes on where it stopped, and is the same on two devices."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -12,14 +11,14 @@ import numpy as np
 import pytest
 
 import sat_tf
-from sat_tf import files, runs
-from sat_tf.vocabulary import Vocabulary
+from sat_tf import runs
 from tests.training.stopped_runs import Killed, assert_same, die_after, last_checkpoint, weights_of
 from training import fit as fit_module
 from training.callbacks import Keep
 from training.datasets.scenes import load as load_scenes
-from training.fit import Places, check_run_dir, claim, fit, load_data
+from training.fit import Places, fit, load_data
 from training.recipes import recipe
+from training.run_folder import check_run_dir
 from training.strategies import make_strategy
 from training.train import parse
 
@@ -131,64 +130,6 @@ def test_bfloat16_trains_and_its_run_loads_in_float32(tmp_path, tiny, monkeypatc
     np.testing.assert_array_equal(kernel(found.model), kernel(loaded.model))
     assert kernel(loaded.model).dtype == np.float32
     assert loaded.caption(picture).words
-
-
-WORDS = Vocabulary.from_captions(["a dot"], min_count=1)
-
-
-def test_a_folder_of_another_configuration_is_refused_naming_the_key(tmp_path):
-    config, run_dir = recipe("scenes_soft"), tmp_path / "run"
-    claim(config, WORDS, run_dir)
-    check_run_dir(config, run_dir)
-    decoder = dataclasses.replace(config.decoder, hidden_dim=99)
-    other = dataclasses.replace(config, decoder=decoder)
-    with pytest.raises(runs.RunError, match=r"`decoder.hidden_dim` is 256 there and 99 here"):
-        check_run_dir(other, run_dir)
-    with pytest.raises(runs.RunError, match=r"`decoder.hidden_dim`"):
-        fit(other, Places(run_dir, tmp_path / "cache"), say=quiet)
-    assert json.loads((run_dir / "config.json").read_text())["decoder"]["hidden_dim"] == 256
-
-
-def test_how_often_the_state_is_kept_may_change(tmp_path):
-    config = recipe("scenes_soft")
-    claim(config, WORDS, tmp_path)
-    rarely = dataclasses.replace(config.fit, checkpoint_steps=9999)
-    other = dataclasses.replace(config, fit=rarely)
-    check_run_dir(other, tmp_path)
-    claim(other, WORDS, tmp_path)
-    assert json.loads((tmp_path / "config.json").read_text())["fit"]["checkpoint_steps"] == 9999
-
-
-@pytest.mark.parametrize("call", [1, 2])
-def test_a_kill_while_the_folder_is_claimed_leaves_it_to_the_same_command(
-    tmp_path, monkeypatch, call
-):
-    with monkeypatch.context() as patch:
-        die_after(patch, files, "sync", call)
-        patch.setattr(Path, "unlink", lambda *_, **__: None)  # a killed process cleans nothing up
-        with pytest.raises(Killed):
-            claim(recipe("scenes_soft"), WORDS, tmp_path)
-    assert len(list(tmp_path.glob(".*.tmp"))) == 1
-    check_run_dir(recipe("scenes_soft"), tmp_path)
-    claim(recipe("scenes_soft"), WORDS, tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "vocabulary.json"]
-
-
-def test_a_folder_that_is_no_run_is_refused_and_an_empty_one_taken(tmp_path):
-    (tmp_path / "full").mkdir()
-    (tmp_path / "full" / "thesis.txt").write_text("mine")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(runs.RunError, match="not empty and not a run.*`--run-dir`"):
-        fit(recipe("scenes_soft"), Places(tmp_path / "full", tmp_path), say=quiet)
-    assert [p.name for p in (tmp_path / "full").iterdir()] == ["thesis.txt"]
-    check_run_dir(recipe("scenes_soft"), tmp_path / "empty")
-
-
-@pytest.mark.parametrize("text", ["{", '{"colour": "red"}', '{"seed": "one"}'])
-def test_a_folder_with_a_damaged_configuration_is_refused(tmp_path, text):
-    (tmp_path / "config.json").write_text(text)
-    with pytest.raises(ValueError, match="config.json"):
-        check_run_dir(recipe("scenes_soft"), tmp_path)
 
 
 def test_a_run_that_could_not_start_leaves_its_folder_free(tmp_path):

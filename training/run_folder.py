@@ -1,0 +1,130 @@
+"""Whose a run's folder is: one configuration's, and one process' at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import filelock
+
+from sat_tf import runs
+from sat_tf.config import CONFIG_FILE, to_dict
+from sat_tf.files import write_atomically
+from sat_tf.vocabulary import Vocabulary
+from training.recipes import RunConfig, read_run_config
+
+LOCK_FILE = ".lock"
+"""In the run's folder; the lock is the operating system's, the file itself says nothing."""
+_UNFINISHED = ".*.tmp"  # what `write_atomically` leaves when it is killed
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+
+
+@contextlib.contextmanager
+def alone_in(run_dir: Path) -> Iterator[None]:
+    """Keep other processes out of the run's folder; makes it if there is none.
+
+    The lock ends with the process that holds it, however that dies. Where the file system knows no
+    locks, a warning says so and nobody is kept out.
+
+    Args:
+        run_dir: Folder of the run.
+
+    Raises:
+        RunError: Another process trains in it.
+    """
+    run_dir.mkdir(parents=True, exist_ok=True)
+    # The library's own way out, a lock that is a file, would outlive a killed process.
+    lock = filelock.FileLock(run_dir / LOCK_FILE, timeout=0, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except filelock.Timeout as error:
+        raise runs.RunError(
+            f"{run_dir} is in use: another process trains in it. Wait until it has ended, or "
+            "choose another folder with `--run-dir`."
+        ) from error
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        warnings.warn(
+            f"{run_dir} is on a file system without locks ({error.strerror}): see to it that no "
+            "other process trains in it.",
+            stacklevel=3,
+        )
+    try:
+        yield
+    finally:
+        _leave_nothing(run_dir)
+        lock.release()
+
+
+def _leave_nothing(run_dir: Path) -> None:
+    """Remove the folder again if the run could not start."""
+    with contextlib.suppress(OSError):
+        if [path.name for path in run_dir.iterdir()] == [LOCK_FILE]:
+            (run_dir / LOCK_FILE).unlink()
+            run_dir.rmdir()
+
+
+def check_run_dir(config: RunConfig, run_dir: Path) -> None:
+    """See that the run's folder is free, or belongs to this configuration.
+
+    Raises:
+        RunError: It belongs to another one, and the message names the first key that differs; or
+            it is no run.
+    """
+    if (run_dir / CONFIG_FILE).exists():
+        existing = read_run_config(run_dir)
+        # How often the state is kept does not change what is computed.
+        kept = dataclasses.replace(existing.fit, checkpoint_steps=config.fit.checkpoint_steps)
+        existing = dataclasses.replace(existing, fit=kept)
+        if existing != config:
+            raise runs.RunError(
+                f"{run_dir} belongs to a run with another configuration: "
+                f"{_first_difference(to_dict(existing), to_dict(config))}. "
+                "Choose another folder with `--run-dir`, or remove this one."
+            )
+    elif run_dir.exists() and any(map(_is_foreign, run_dir.iterdir())):
+        raise runs.RunError(
+            f"{run_dir} is not empty and not a run: it has no {CONFIG_FILE}. "
+            "Choose another folder with `--run-dir`."
+        )
+
+
+def _is_foreign(path: Path) -> bool:
+    """Whether a file says that the folder is somebody's: not so what a start may leave behind."""
+    return path.name != LOCK_FILE and not path.match(_UNFINISHED)
+
+
+def claim(config: RunConfig, vocabulary: Vocabulary, run_dir: Path) -> None:
+    """Make the run's folder its own; only now, when data and encoder are known to load.
+
+    Raises:
+        RunError: The run was started with other data: its vocabulary differs.
+    """
+    run_dir.mkdir(parents=True, exist_ok=True)
+    path = run_dir / runs.VOCABULARY_FILE
+    if path.exists() and runs.read_vocabulary(run_dir) != vocabulary:
+        raise runs.RunError(
+            f"{run_dir} belongs to a run on other data: the words of the training captions differ "
+            f"from {path}. Give it its own `--data-dir`, or choose another `--run-dir`."
+        )
+    for unfinished in run_dir.rglob(_UNFINISHED):
+        unfinished.unlink()
+    # First what makes the folder a run: a process killed after this line finds its own.
+    write_atomically(run_dir / CONFIG_FILE, json.dumps(to_dict(config), indent=2) + "\n")
+    vocabulary.save(path)
+
+
+def _first_difference(existing: dict, wanted: dict, prefix: str = "") -> str:
+    for key, value in existing.items():
+        if value == wanted[key]:
+            continue
+        if isinstance(value, dict):
+            return _first_difference(value, wanted[key], f"{prefix}{key}.")
+        return f"`{prefix}{key}` is {value!r} there and {wanted[key]!r} here"
+    return "nothing differs"
