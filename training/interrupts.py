@@ -36,9 +36,13 @@ class Interrupts:
         self._previous: dict[int, signal.Handlers] = {}
 
     @property
-    def waiting(self) -> bool:
-        """Whether a signal came since `hold`."""
-        return self._waiting is not None
+    def waiting(self) -> int | None:
+        """The signal that came since `hold`; None if none did."""
+        return self._waiting
+
+    def tell(self, number: int) -> None:
+        """Act as if this signal had come: another process of the run got it."""
+        self._waiting = number
 
     def hold(self) -> None:
         """From here on there is something to keep: a signal waits."""

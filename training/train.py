@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import warnings
@@ -27,10 +28,17 @@ class Arguments:
     """Where the run goes, and goes on from; runs/RECIPE by default."""
     cache_dir: Path | None = None
     """Feature stores; $SAT_TF_CACHE or ~/.cache/sat_tf by default."""
-    strategy: Literal["auto", "none", "mirrored"] = "auto"
-    """auto mirrors the model over the GPUs when there is more than one."""
+    strategy: Literal["auto", "none", "mirrored", "multi_worker"] = "auto"
+    """auto mirrors the model over the GPUs if there are several; multi_worker reads TF_CONFIG."""
     deterministic: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """The same bits every time, stopped or not, on one device of one kind; slower on a GPU."""
+
+    def __post_init__(self) -> None:
+        if self.strategy == "multi_worker" and self.config.fit.jit_compile:
+            raise ValueError(
+                "Received an invalid value for key `--fit.jit_compile`: expected False with "
+                "`--strategy multi_worker`, got True."
+            )
 
 
 def parse(argv: list[str]) -> Arguments:
@@ -61,6 +69,7 @@ def run(arguments: Arguments, interrupts: Interrupts) -> int:
     from training.fit import Places, fit
     from training.run_folder import alone_in, check_run_dir
     from training.strategies import make_strategy
+    from training.workers import Workers
 
     config = arguments.config
     places = Places(
@@ -71,15 +80,18 @@ def run(arguments: Arguments, interrupts: Interrupts) -> int:
     if arguments.deterministic:
         tf.config.experimental.enable_op_determinism()
     warnings.formatwarning = lambda message, *_: f"Warning: {message}\n"
-    check_run_dir(config, places.run_dir)
-    with alone_in(places.run_dir):
+    # Before any operation, as several workers want it.
+    strategy = make_strategy(arguments.strategy) or tf.distribute.get_strategy()
+    workers = Workers(strategy)
+    if workers.chief:
+        check_run_dir(config, places.run_dir)
+    with alone_in(places.run_dir) if workers.chief else contextlib.nullcontext():
         try:
-            strategy = make_strategy(arguments.strategy)
             captioner = fit(config, places, strategy, interrupts=interrupts)
         except tf.errors.OpError as error:
-            # A file that vanished, say: the reader's own words are in the middle of TensorFlow's.
-            raise OSError(f"training stopped: {error.message}") from error
-        evaluate_run(captioner, config, places)
+            raise workers.explain(error) from error
+        if workers.chief:
+            evaluate_run(captioner, config, places)
     return 0
 
 

@@ -19,6 +19,7 @@ from sat_tf.layers.encoder import Encoder
 from sat_tf.layers.rnn_decoder import RNNDecoder, Taught
 from sat_tf.losses import word_log_likelihood
 from sat_tf.models.objective import CaptionObjective, Terms, word_mask
+from sat_tf.models.worker_steps import spans_workers, worker_function
 from sat_tf.vocabulary import PAD, START, UNK
 
 Batch = Mapping[str, tf.Tensor]
@@ -250,6 +251,20 @@ class Captioner(keras.Model):
             return tf.nn.log_softmax(logits), (state, time), (alpha, look.beta)
 
         return step, (state, time)
+
+    def make_train_function(self, force: bool = False) -> None:
+        """As Keras' own, which several processes cannot use."""
+        if not spans_workers(self.distribute_strategy):
+            super().make_train_function(force)
+        elif self.train_function is None or force:
+            self.train_function = worker_function(self.distribute_strategy, self.train_step)
+
+    def make_test_function(self, force: bool = False) -> None:
+        """As Keras' own, which several processes cannot use."""
+        if not spans_workers(self.distribute_strategy):
+            super().make_test_function(force)
+        elif self.test_function is None or force:
+            self.test_function = worker_function(self.distribute_strategy, self.test_step)
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None) -> None:
         """Builds the optimiser; all else is built when it is made.

@@ -261,7 +261,8 @@ def scoring_batches(
 ) -> tuple[tf.data.Dataset, int]:
     """Every caption once, plain views, for teacher-forced scores; and the number of batches.
 
-    The last argument as in `training_batches`. Pictures come with all their captions, so that the encoder has to look at each but once.
+    The last argument as in `training_batches`. Pictures come with all their captions, so that the
+    encoder has to look at each but once.
     """
     rows = rows_with_pictures(table, source)
     lengths, image_index = table.lengths[rows], table.image_index[rows]
