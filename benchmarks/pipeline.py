@@ -16,9 +16,10 @@ from benchmarks.serving_load import drawn_photograph
 from benchmarks.shapes import Shape
 from benchmarks.stores import training_data
 from sat_tf.layers.encoder import Encoder
-from training.datasets.annotate import READERS, ImageLoader, compiled
+from training.datasets.annotate import ImageLoader, compiled
 from training.datasets.base import Example
 from training.datasets.batches import CaptionTable, padding_share, plan_epoch
+from training.datasets.reading import READERS
 from training.datasets.sources import AnnotationSource, training_batches
 
 _ENCODER_BATCH = 8  # as `FeatureStore` has it without a GPU

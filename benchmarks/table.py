@@ -14,7 +14,7 @@ class Column:
     Attributes:
         key: Of the row's cell.
         heading: Above it; the key where empty.
-        form: Format of numbers.
+        form: Format of what is not text.
     """
 
     key: str
@@ -28,7 +28,7 @@ class Column:
             return "-"
         if isinstance(value, bool):
             return "yes" if value else "no"
-        return format(value, self.form) if isinstance(value, int | float) else str(value)
+        return value if isinstance(value, str) else format(value, self.form)
 
 
 def format_table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> str:

@@ -124,15 +124,11 @@ class Checkpoints:
         Raises:
             RunError: It is damaged, or of another model or version; nothing on disk is changed.
         """
-        last = max(self._directory.glob("epoch-*"), key=_order, default=None)
+        last = _last(self._directory)
         if last is None:
             return None
         try:
-            state = json.loads((last / _STATE_FILE).read_text("utf-8"))
-            version = state.pop("version", VERSION)
-            if version != VERSION:
-                raise ValueError(f"expected version {VERSION}, got {version}")
-            progress = Progress(**state)
+            progress = _read_progress(last)
             status = self._checkpoint.read(str(last / _PREFIX))
             status.assert_existing_objects_matched()
         except _UNREADABLE as error:
@@ -141,6 +137,33 @@ class Checkpoints:
                 f"{_reason(error)}. Remove it to train from the start."
             ) from error
         return progress
+
+
+def last_progress(directory: Path) -> Progress | None:
+    """How far a run is, by the last state in `RUN/checkpoints`; None where there is none.
+
+    Raises:
+        RunError: It is damaged or of another version.
+    """
+    last = _last(directory)
+    try:
+        return None if last is None else _read_progress(last)
+    except _UNREADABLE as error:
+        raise RunError(
+            f"The checkpoint {last} is damaged, or of another version: {_reason(error)}."
+        ) from error
+
+
+def _last(directory: Path) -> Path | None:
+    return max(directory.glob("epoch-*"), key=_order, default=None)
+
+
+def _read_progress(checkpoint: Path) -> Progress:
+    state = json.loads((checkpoint / _STATE_FILE).read_text("utf-8"))
+    version = state.pop("version", VERSION)
+    if version != VERSION:
+        raise ValueError(f"expected version {VERSION}, got {version}")
+    return Progress(**state)
 
 
 # What TensorFlow raises for a file that is cut short, swapped or gone is all of these.

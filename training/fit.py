@@ -315,7 +315,8 @@ def callbacks(
     scored = workers.distribute(lambda s: scoring_batches(dev, table, fit_config.batch_size, s)[0])
 
     def nll() -> float:
-        return model.evaluate(scored, steps=count, verbose=0, return_dict=True)["nll"]
+        model.evaluate(scored, steps=count, verbose=0)
+        return float(model.get_metrics_result()["nll"])  # of all devices; the logs are of one
 
     if not workers.chief:
         return [MeasureLikelihood(nll)]

@@ -144,25 +144,39 @@ class Captioner(keras.Model):
             samples=samples,
         )
 
+    def training_terms(
+        self, batch: Batch, seed: tf.Tensor, captions: tf.Tensor | None = None
+    ) -> Terms:
+        """The loss of a training batch: its gradient is the estimate that a step descends.
+
+        Args:
+            batch: See the call's arguments.
+            seed: int32 `[2]`; dropout, locations and the expectation switch are drawn from it.
+            captions: Captions of the whole batch, other replicas' included; None for this one's.
+
+        Returns:
+            `Terms`.
+        """
+        draw, switch = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
+        expectation = self.objective.draw_expectation(switch, tf.shape(batch["tokens"])[0])
+        taught = self(
+            batch,
+            training=True,
+            selection=self.objective.selection,
+            seed=draw,
+            use_expectation=expectation,
+            samples=self.objective.samples,
+        )
+        targets = batch["tokens"][:, 1:]
+        return self.objective(taught, targets, expectation, self.baseline, captions)
+
     def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         """One step of gradient descent; Keras compiles it and runs it on every replica."""
-        seed = self._step_seed()
-        draw, switch = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
         size = tf.shape(batch["tokens"])[0]
         captions = _global_captions(size)
-        expectation = self.objective.draw_expectation(switch, size)
+        seed = self._step_seed()
         with tf.GradientTape() as tape:
-            taught = self(
-                batch,
-                training=True,
-                selection=self.objective.selection,
-                seed=draw,
-                use_expectation=expectation,
-                samples=self.objective.samples,
-            )
-            terms = self.objective(
-                taught, batch["tokens"][:, 1:], expectation, self.baseline, captions
-            )
+            terms = self.training_terms(batch, seed, captions)
             # Replicas' gradients are added up: each counts by its share of the captions. A
             # replica without any has a mean over nothing, NaN, and counts for nothing.
             share = tf.cast(size, tf.float32) / captions

@@ -14,7 +14,7 @@ import pytest
 from sat_tf import runs
 from sat_tf.config import from_dict
 from sat_tf.models.captioner import Captioner, configs
-from training.checkpoints import Checkpoints, Progress
+from training.checkpoints import Checkpoints, Progress, last_progress
 
 
 def make_model(kind: str = "hard", hidden_dim: int = 6) -> Captioner:
@@ -42,6 +42,16 @@ def step(model: Captioner) -> None:
 
 def test_a_new_run_has_nothing_to_restore(tmp_path):
     assert Checkpoints(tmp_path / "checkpoints", make_model()).restore() is None
+
+
+def test_progress_is_read_without_a_model(tmp_path):
+    assert last_progress(tmp_path / "checkpoints") is None
+    progress = Progress(3, 2, 41.5, 1, False, 12.0)
+    Checkpoints(tmp_path, make_model()).save(progress)
+    assert last_progress(tmp_path) == progress
+    (tmp_path / "epoch-003" / "state.json").write_text("{", "utf-8")
+    with pytest.raises(runs.RunError, match="epoch-003 is damaged"):
+        last_progress(tmp_path)
 
 
 def test_weights_optimiser_and_baseline_come_back(tmp_path):

@@ -18,9 +18,9 @@ import tensorflow as tf
 from sat_tf import images
 from sat_tf.layers.encoder import Encoder
 from training.datasets.base import Example, StoredImage
+from training.datasets.reading import UNREADABLE, read, reason
 
 FORMAT = 2  # of the feature store; part of its fingerprint
-READERS = 2  # threads that decode while the encoder works
 _LOOK_AHEAD = 3  # batches
 _HALF_MAX = float(np.finfo(np.float16).max)
 
@@ -91,24 +91,14 @@ class ImageLoader:
         return pixels, np.array([image is not None for image in loaded])
 
     def _load(self, index: int) -> np.ndarray | None:
-        source = self._examples[index].image
         try:
-            with tf.device("/cpu:0"):
-                if isinstance(source, np.ndarray):
-                    return self._resize(source).numpy()
-                content = source if isinstance(source, bytes) else source.read_bytes()
-                if not content:
-                    raise ValueError("the file is empty")
-                upright = images.upright(content)
-                pixels = self._resize(images.decode(upright)).numpy()
-            if upright is not content:
-                self._rotated.add(index)
-            return pixels
-        except OSError as error:
-            self._set_aside[index] = f"cannot be read: {error.strerror or error}"
-        except (tf.errors.OpError, ValueError, TypeError) as error:
-            self._set_aside[index] = images.read_error(error)
-        return None
+            pixels, rotated = read(self._examples[index].image, self._resize)
+        except UNREADABLE as error:
+            self._set_aside[index] = reason(error)
+            return None
+        if rotated:
+            self._rotated.add(index)
+        return pixels
 
 
 class Progress:

@@ -25,7 +25,6 @@ from sat_tf.files import sync
 from sat_tf.layers.encoder import Encoder
 from training.datasets.annotate import (
     FORMAT,
-    READERS,
     ImageLoader,
     Progress,
     compiled,
@@ -33,6 +32,7 @@ from training.datasets.annotate import (
     fingerprint,
 )
 from training.datasets.base import DataError, Example
+from training.datasets.reading import READERS
 
 _STALE = 24 * 3600.0  # seconds after which a temporary file is nobody's any more
 

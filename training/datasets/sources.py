@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from sat_tf import images
 from sat_tf.layers.encoder import Encoder
-from training.datasets.base import DataError, Example, Split, StoredImage
+from training.datasets.base import DataError, Example, Split
 from training.datasets.batches import (
     CaptionTable,
     Share,
@@ -22,9 +22,9 @@ from training.datasets.batches import (
     plan_pictures,
 )
 from training.datasets.features import FeatureStore
+from training.datasets.reading import READERS, UNREADABLE, read, reason
 from training.datasets.views import Views, crop
 
-_READERS = 2
 _WHOLE = Share()
 
 
@@ -94,7 +94,7 @@ class ImageSource:
         self.set_aside: dict[int, str] = {}
         self.rotated: list[int] = []
         self.spec = tf.TensorSpec([None, size, size, 3], tf.uint8)
-        self._pool = ThreadPoolExecutor(_READERS)
+        self._pool = ThreadPoolExecutor(READERS)
         self._drawn = _drawn_pictures(examples, size)
         if self._drawn is None:
             list(self._pool.map(self._check, range(len(examples))))
@@ -108,36 +108,32 @@ class ImageSource:
         elif self._drawn is not None:
             pixels = self._drawn[indices]
         else:
-            pixels = np.stack(list(self._pool.map(self._load, indices)))
+            pixels = np.stack(list(self._pool.map(self._load_plain, indices)))
         if views is not None and self.mirrored:
             pixels = np.where(views.mirrored[:, None, None, None], pixels[:, :, ::-1], pixels)
         return pixels
 
     def _load_crop(self, index: int, corner: np.ndarray) -> np.ndarray:
-        return crop(self._load(index, self._uncropped_size), corner, self._size)
+        pixels, _ = self._load(index, self._uncropped_size)
+        return crop(pixels, corner, self._size)
 
-    def _load(self, index: int, size: int | None = None) -> np.ndarray:
-        picture, size = self._examples[index].image, size or self._size
-        if isinstance(picture, np.ndarray):
-            pixels = images.resize(picture, size, self._resize)
-        else:
-            pixels = images.load(images.upright(_content(picture)), size, self._resize)
-        return np.round(pixels.numpy()).astype(np.uint8)
+    def _load_plain(self, index: int) -> np.ndarray:
+        pixels, _ = self._load(index, self._size)
+        return pixels
+
+    def _load(self, index: int, size: int) -> tuple[np.ndarray, bool]:
+        resize = functools.partial(images.resize, size=size, policy=self._resize)
+        pixels, rotated = read(self._examples[index].image, resize)
+        return np.round(pixels).astype(np.uint8), rotated
 
     def _check(self, index: int) -> None:
         try:
-            self._load(index)
-            picture = self._examples[index].image
-            if not isinstance(picture, np.ndarray) and images.is_rotated(_content(picture)):
-                self.rotated.append(index)
-        except OSError as error:
-            self.set_aside[index] = f"cannot be read: {error.strerror or error}"
-        except (tf.errors.OpError, ValueError) as error:
-            self.set_aside[index] = images.read_error(error)
-
-
-def _content(picture: Path | StoredImage | bytes) -> bytes:
-    return picture if isinstance(picture, bytes) else picture.read_bytes()
+            _, rotated = self._load(index, self._size)
+        except UNREADABLE as error:
+            self.set_aside[index] = reason(error)
+            return
+        if rotated:
+            self.rotated.append(index)
 
 
 def _drawn_pictures(examples: tuple[Example, ...], size: int) -> np.ndarray | None:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from sat_tf.config import EncoderConfig
-from training.datasets.annotate import READERS, ImageLoader, Progress
+from training.datasets.annotate import ImageLoader, Progress
 from training.datasets.base import Split
+from training.datasets.reading import READERS
 from training.inspection.duplicates import Prints
 
 _BATCH = 8

@@ -13,9 +13,10 @@ import tensorflow as tf
 
 from sat_tf.layers.encoder import Encoder
 from sat_tf.models.captioner import Captioner
-from training.datasets.annotate import READERS, ImageLoader, compiled, default_batch_size
+from training.datasets.annotate import ImageLoader, compiled, default_batch_size
 from training.datasets.base import Example
 from training.datasets.batches import CaptionTable
+from training.datasets.reading import READERS
 from training.datasets.views import Views
 from training.fit import batches_from, compile_model, new_model
 from training.recipes import RunConfig

@@ -1,0 +1,288 @@
+"""Compare the estimators of hard attention: `python -m benchmarks.estimators`.
+
+Each is trained from the same seeds on drawn scenes and evaluated; their gradients' noise is
+measured from the same weights. docs/estimators.md says what the figures mean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from benchmarks.case import Row
+from benchmarks.dot_plot import Panel, save_plot
+from benchmarks.run import chosen
+from benchmarks.spread import Spread
+from benchmarks.table import Column, format_table
+from sat_tf.config import to_dict
+from sat_tf.files import write_atomically
+from training.arguments import Settings, default_cache_dir
+from training.interrupts import Interrupts
+from training.recipes import RunConfig, recipe
+
+ESTIMATORS: dict[str, dict[str, Any]] = {
+    "soft": {"kind": "soft"},
+    "paper": {"preset": "paper"},
+    "arctic": {"preset": "arctic"},
+    # The paper's estimator as an unbiased one: its sample and its baseline, and nothing else.
+    "reinforce": {"reward_weight": 1.0, "entropy_weight": 0.0, "expectation_probability": 0.0},
+    "rloo": {"preset": "rloo"},
+    "vimco": {"preset": "vimco"},
+}
+"""What each sets of `attention`."""
+DEFAULT = ("soft", "paper", "reinforce", "rloo", "vimco")
+REFERENCE = "paper"
+UNBIASED = "rloo"
+"""Whose mean gradient stands for the ELBO's."""
+_DRAWN = recipe("scenes_hard")
+BASE = dataclasses.replace(
+    _DRAWN,
+    data=dataclasses.replace(_DRAWN.data, limit=4000),
+    fit=dataclasses.replace(_DRAWN.fit, epochs=2, pictures=0),
+)
+"""What all share."""
+
+_NO_FIGURES = ("estimator", "seed", "samples")  # of a row
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Train the estimators of hard attention from the same seeds, and compare them."""
+
+    config: Settings = BASE
+    """What all share: the recipe scenes_hard, shortened. The estimators set --attention."""
+    estimators: tuple[str, ...] = ()
+    """With blanks or commas between: soft (for reference), paper, arctic, reinforce, rloo,
+    vimco; all but arctic by default."""
+    seeds: tuple[str, ...] = ("0", "1", "2")
+    """With blanks or commas between."""
+    out: Path = Path("runs/estimators")
+    """Where the runs go, and go on from."""
+    json: Path | None = None
+    """Everything measured; comparison.json in OUT by default."""
+    plot: Path | None = None
+    """comparison.png in OUT by default."""
+    batches: int = 8
+    """Training batches on which the gradient's noise and the steps are measured."""
+    draws: int = 64
+    """Of the gradient, on each."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is compared: checked arguments.
+
+    Attributes:
+        configs: Of the runs, by estimator, but for their seeds.
+        seeds: At least one.
+        reference: The hard attention that the others' noise is compared with, and whose weights
+            it is measured from.
+    """
+
+    configs: dict[str, RunConfig]
+    seeds: tuple[int, ...]
+    reference: str
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    arguments = tyro.cli(Arguments, args=argv, prog="python -m benchmarks.estimators")
+    try:
+        with Interrupts() as interrupts:
+            print(run(arguments, interrupts))
+    except KeyboardInterrupt as stop:
+        print(str(stop) or "Stopped.", file=sys.stderr)
+        return getattr(stop, "status", 128 + signal.SIGINT)
+    except (ValueError, OSError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def run(arguments: Arguments, interrupts: Interrupts | None = None) -> str:
+    """Train, measure, write; returns the table."""
+    plan = plan_of(arguments)
+    # TensorFlow takes seconds to load: a wrong flag is answered before.
+    from benchmarks.measure import machine
+
+    load = [os.getloadavg()[0]]
+    # The table alone goes to standard output.
+    with contextlib.redirect_stdout(sys.stderr):
+        rows = [row for seed in plan.seeds for row in _one_seed(plan, seed, arguments, interrupts)]
+    load.append(os.getloadavg()[0])
+    compared = summarise(rows)
+    report = {
+        "reference": plan.reference,
+        "configurations": {name: to_dict(config) for name, config in plan.configs.items()},
+        "batches": arguments.batches,
+        "draws": arguments.draws,
+        "machine": machine(),
+        "load_average": load,
+        "runs": rows,
+    }
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    content = json.dumps(report, indent=1) + "\n"
+    write_atomically(arguments.json or arguments.out / "comparison.json", content)
+    save_plot(arguments.plot or arguments.out / "comparison.png", panels(plan.reference), compared)
+    return format_table(columns(plan.reference), compared)
+
+
+def plan_of(arguments: Arguments) -> Plan:
+    """Check the arguments.
+
+    Raises:
+        ValueError: One is out of its range, or set by the estimators; the message names it.
+    """
+    config = arguments.config
+    for key, flag in (("recipe", None), ("seed", "--seeds"), ("attention", "--estimators")):
+        value = getattr(config, key)
+        if value != getattr(BASE, key):
+            instead = f"; see `{flag}`" if flag else ""
+            raise ValueError(
+                f"Received a value for `--{key}`, which the comparison sets itself{instead}."
+            )
+    for name, least in (("batches", 1), ("draws", 2)):
+        if getattr(arguments, name) < least:
+            raise ValueError(
+                f"Received an invalid value for argument `--{name}`: expected {least} or more, "
+                f"got {getattr(arguments, name)}."
+            )
+    names = chosen("--estimators", arguments.estimators, ESTIMATORS, DEFAULT)
+    hard = [name for name in names if name != "soft"]
+    if not hard:
+        raise ValueError(
+            "Received an invalid value for argument `--estimators`: expected one of hard "
+            f"attention, got {', '.join(names)}."
+        )
+    configs = {name: config_of(name, config) for name in names}
+    return Plan(configs, _seeds(arguments.seeds), REFERENCE if REFERENCE in hard else hard[0])
+
+
+def config_of(name: str, shared: RunConfig) -> RunConfig:
+    """The configuration of an estimator's runs, but for the seed."""
+    attention = dataclasses.replace(shared.attention, **ESTIMATORS[name])
+    # The same number of epochs for all.
+    fit = dataclasses.replace(shared.fit, patience=shared.fit.epochs)
+    return dataclasses.replace(
+        shared, recipe=f"scenes_{attention.kind}", attention=attention, fit=fit
+    )
+
+
+def _seeds(given: Iterable[str]) -> tuple[int, ...]:
+    texts = [text for part in given for text in part.split(",") if text]
+    if not texts or not all(text.isdecimal() for text in texts):
+        raise ValueError(
+            "Received an invalid value for argument `--seeds`: expected integers of 0 or more, "
+            f"got {' '.join(given) or 'none'}."
+        )
+    return tuple(dict.fromkeys(map(int, texts)))
+
+
+def _one_seed(
+    plan: Plan, seed: int, arguments: Arguments, interrupts: Interrupts | None
+) -> list[Row]:
+    """A row an estimator."""
+    from benchmarks.estimator_runs import figures
+    from benchmarks.gradient_noise import measure
+    from training.fit import Places
+
+    configs = {n: dataclasses.replace(config, seed=seed) for n, config in plan.configs.items()}
+    places = {n: Places(arguments.out / f"{n}-seed{seed}", default_cache_dir()) for n in configs}
+    rows = {}
+    for name, config in configs.items():
+        print(f"\n{name}, seed {seed}", flush=True)
+        found = figures(config, places[name], interrupts)
+        rows[name] = {"estimator": name, "seed": seed, **found}
+    print(f"\nGradients and steps, seed {seed}", flush=True)
+    start = places[plan.reference]
+    target = dataclasses.replace(config_of(UNBIASED, arguments.config), seed=seed)
+    settings = arguments.batches, arguments.draws
+    measured = measure(configs, start.run_dir, start, target, *settings)
+    for name, row in measured.items():
+        rows[name] |= row
+    return at_equal_compute(list(rows.values()), plan.reference)
+
+
+def at_equal_compute(rows: Sequence[Row], reference: str) -> list[Row]:
+    """The rows with `equal_compute`: relative variance times step time, over the reference's.
+
+    In a given time there are as many estimates to average as it holds steps, and the variance of
+    their mean is that of one over their number.
+    """
+    (base,) = (_noise_time(row) for row in rows if row["estimator"] == reference)
+    added = []
+    for row in rows:
+        own = _noise_time(row)
+        known = own is not None and base is not None
+        added.append(row | {"equal_compute": own / base if known else None})
+    return added
+
+
+def _noise_time(row: Row) -> float | None:
+    variance = row.get("relative_variance")
+    return None if variance is None else variance * row["step_ms"]
+
+
+def summarise(rows: Sequence[Row]) -> list[Row]:
+    """A row an estimator: of every figure the `Spread` over the seeds that have it."""
+    by_name: dict[str, list[Row]] = {}
+    for row in rows:
+        by_name.setdefault(row["estimator"], []).append(row)
+    return [_summary(name, found) for name, found in by_name.items()]
+
+
+def _summary(name: str, rows: Sequence[Row]) -> Mapping[str, Any]:
+    summary: dict[str, Any] = {"estimator": name, "samples": rows[0].get("samples")}
+    for key in dict.fromkeys(key for row in rows for key in row):
+        values = tuple(row[key] for row in rows if row.get(key) is not None)
+        if key not in _NO_FIGURES and values:
+            summary[key] = Spread(values)
+    return summary
+
+
+def columns(reference: str) -> tuple[Column, ...]:
+    """Of the table."""
+    return (
+        Column("estimator"),
+        Column("samples", "M"),
+        Column("step_ms", "step ms", ".0f"),
+        Column("relative_variance", "variance", ".3g"),
+        Column("equal_compute", f"x {reference} at equal compute", ".2f"),
+        Column("cosine", "cosine", ".2f"),
+        Column("elbo", "ELBO", ".2f"),
+        Column("importance_weighted_bound_50", "IW bound 50", ".2f"),
+        Column("bleu_4", "BLEU-4", ".1f"),
+        Column("cider", "CIDEr", ".0f"),
+        Column("pointing_game", "pointing game", ".1f"),
+        Column("minutes", "minutes", ".1f"),
+    )
+
+
+def panels(reference: str) -> tuple[Panel, ...]:
+    """Of the plot."""
+    return (
+        Panel("equal_compute", "Gradient variance, equal compute", f"times that of {reference}"),
+        Panel("elbo", "ELBO", "nats a caption"),
+        Panel("importance_weighted_bound_50", "IW bound, 50 samples", "nats a caption"),
+        Panel("bleu_4", "BLEU-4", "0 to 100"),
+        Panel("cider", "CIDEr", "100 times the metric"),
+        Panel("pointing_game", "Pointing game", "%"),
+        Panel("minutes", "Training", "minutes"),
+    )
+
+
+if __name__ == "__main__":
+    # TensorFlow warns of functions traced for several shapes, which is what is asked here.
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    sys.exit(main())
