@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
-from dataclasses import dataclass
 
 import tensorflow as tf
 
-_EXAMPLE = (
-    '{"cluster": {"worker": ["host1:12345", "host2:12345"]}, '
-    '"task": {"type": "worker", "index": 0}}'
-)
+from training.cluster import Cluster
 
 
 def make_strategy(name: str) -> tf.distribute.Strategy | None:
@@ -29,9 +24,9 @@ def make_strategy(name: str) -> tf.distribute.Strategy | None:
 
     Raises:
         ValueError: `multi_worker` without a `TF_CONFIG` that says who works together.
+        RunError: The others did not come.
     """
     if name == "multi_worker":
-        Cluster.read(os.environ.get("TF_CONFIG"))
         return multi_worker()
     gpus = tf.config.list_logical_devices("GPU")
     if name == "none" or (name == "auto" and len(gpus) < 2):
@@ -54,62 +49,5 @@ def mirrored(devices: tuple[str, ...]) -> tf.distribute.MirroredStrategy:
 @functools.cache
 def multi_worker() -> tf.distribute.MultiWorkerMirroredStrategy:
     """The one strategy of this process over all of `TF_CONFIG`; before any other operation."""
+    Cluster.read(os.environ.get("TF_CONFIG")).meet()
     return tf.distribute.MultiWorkerMirroredStrategy()
-
-
-@dataclass(frozen=True)
-class Cluster:
-    """The processes that train together.
-
-    Attributes:
-        addresses: HOST:PORT of each, the chief's first.
-        index: Which of them this process is.
-    """
-
-    addresses: tuple[str, ...]
-    index: int
-
-    @classmethod
-    def read(cls, text: str | None) -> Cluster:
-        """From the environment variable `TF_CONFIG`, in TensorFlow's form.
-
-        Args:
-            text: JSON with `cluster` (`worker`, and `chief` if the first worker is not it: lists
-                of HOST:PORT) and `task` (`type` and `index`); None if the variable is not set.
-
-        Raises:
-            ValueError: It is missing, or says something else.
-        """
-        if not text:
-            raise _invalid("a description of the workers", "nothing: it is not set")
-        try:
-            found = json.loads(text)
-            jobs, task = dict(found["cluster"]), dict(found["task"])
-            kind, index = task["type"], int(task["index"])
-        except (ValueError, TypeError, KeyError) as error:
-            raise _invalid("JSON with `cluster` and `task`", f"{text!r} ({error!r})") from error
-        if not jobs or not set(jobs) <= {"chief", "worker"}:
-            raise _invalid("`cluster` to hold `worker`, and `chief` at most", repr(sorted(jobs)))
-        tasks = [(job, n, at) for job in sorted(jobs) for n, at in enumerate(jobs[job])]
-        addresses = tuple(address for _, _, address in tasks)
-        for address in addresses:
-            if not _is_address(address):
-                raise _invalid("a HOST:PORT for each worker", repr(address))
-        if len(set(addresses)) < len(addresses):
-            raise _invalid("another HOST:PORT for each worker", repr(list(addresses)))
-        places = [(job, n) for job, n, _ in tasks]
-        if (kind, index) not in places:
-            raise _invalid("`task` to be one of the `cluster`", f"{kind} {index}")
-        return cls(addresses, places.index((kind, index)))
-
-
-def _is_address(text: object) -> bool:
-    host, _, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
-    return bool(host) and port.isdecimal()
-
-
-def _invalid(expected: str, got: str) -> ValueError:
-    return ValueError(
-        "Received an invalid value for environment variable `TF_CONFIG`, which `--strategy "
-        f"multi_worker` reads: expected {expected}, such as {_EXAMPLE}; got {got}."
-    )

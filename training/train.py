@@ -86,12 +86,12 @@ def run(arguments: Arguments, interrupts: Interrupts) -> int:
     if workers.chief:
         check_run_dir(config, places.run_dir)
     with alone_in(places.run_dir) if workers.chief else contextlib.nullcontext():
-        try:
+        with workers.explained():
             captioner = fit(config, places, strategy, interrupts=interrupts)
-        except tf.errors.OpError as error:
-            raise workers.explain(error) from error
         if workers.chief:
             evaluate_run(captioner, config, places)
+        with workers.explained():
+            workers.wait()  # one that ended before the others would look to them like a failure
     return 0
 
 

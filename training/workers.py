@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import keras
 import numpy as np
 import tensorflow as tf
 
 from sat_tf.runs import RunError
+from training.cluster import Cluster
 from training.datasets.batches import Share
-from training.strategies import Cluster
 
 
 class Workers:
@@ -69,6 +70,10 @@ class Workers:
         """The highest value of any worker; nobody goes on before all have asked."""
         return float(self.everyones([value]).max())
 
+    def wait(self) -> None:
+        """Go on when all the others have come here as well."""
+        self.highest(0.0)
+
     def of_chief(self, value: float) -> float:
         """The chief's value."""
         return float(self.everyones([value])[0, 0])
@@ -115,16 +120,25 @@ class Workers:
                 "Start the same command everywhere, with the same version and on the same data."
             )
 
-    def explain(self, error: tf.errors.OpError) -> Exception:
-        """What to tell the user of an error of TensorFlow's that ended the training."""
-        if self.count > 1 and _is_lost(error):
-            return RunError(
-                f"Another worker has ended, or cannot be reached any more. Worker {self.index} "
-                "ends too; start the same command again on all of them to go on from the last "
-                "checkpoint."
-            )
-        # A file that vanished, say: the reader's own words are in the middle of TensorFlow's.
-        return OSError(f"training stopped: {error.message}")
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """Tells the user what an error of TensorFlow's means that ends the training.
+
+        Raises:
+            RunError: Another worker is gone.
+            OSError: Anything else, a file that vanished for example.
+        """
+        try:
+            yield
+        except tf.errors.OpError as error:
+            if self.count > 1 and _is_lost(error):
+                raise RunError(
+                    "Another worker has ended, or cannot be reached any more. Worker "
+                    f"{self.index} ends too; start the same command again on all of them to go "
+                    "on from the last checkpoint."
+                ) from error
+            # The reader's own words are in the middle of TensorFlow's.
+            raise OSError(f"training stopped: {error.message}") from error
 
     def _sum(self, value: tf.Tensor) -> tf.Tensor:
         return value if self.count == 1 else self._strategy.reduce("SUM", value, axis=None)
