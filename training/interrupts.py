@@ -68,8 +68,16 @@ class Interrupts:
                 # A shell's background job ignores Ctrl-C, and goes on doing so.
                 if handler not in (signal.SIG_IGN, None):
                     self._previous[number] = handler
-                    signal.signal(number, self._receive)
+        self.listen()
         return self
+
+    def listen(self) -> None:
+        """Receive the signals, again: TensorFlow's strategy over several processes takes SIGTERM.
+
+        Its handler notes the signal for a checkpoint manager of its own, and nothing else happens.
+        """
+        for number in self._previous:
+            signal.signal(number, self._receive)
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():

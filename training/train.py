@@ -82,6 +82,7 @@ def run(arguments: Arguments, interrupts: Interrupts) -> int:
     warnings.formatwarning = lambda message, *_: f"Warning: {message}\n"
     # Before any operation, as several workers want it.
     strategy = make_strategy(arguments.strategy) or tf.distribute.get_strategy()
+    interrupts.listen()
     workers = Workers(strategy)
     if workers.chief:
         check_run_dir(config, places.run_dir)
