@@ -76,6 +76,15 @@ def test_two_workers_give_the_losses_of_one_process(whole, tmp_path, flags):
 
 
 @pytest.mark.slow
+def test_hard_attention_on_stored_annotations_in_bfloat16_keeps_the_workers_equal(tmp_path, tiny):
+    flags = (*tiny, "--recipe", "scenes_hard", "--encoder.trainable", "False")
+    flags += ("--fit.precision", "bfloat16", "--decoder.output_dropout", "0.3")
+    for ended in run_workers(tmp_path, flags):
+        assert ended.status == 0, ended.said
+    assert_near(tmp_path / "0.npz", tmp_path / "1.npz", atol=0.0)
+
+
+@pytest.mark.slow
 def test_only_the_chief_has_a_run_folder(whole):
     assert (whole / "run0" / "evaluation" / "dev" / "report.json").exists()
     assert not (whole / "run1").exists()
