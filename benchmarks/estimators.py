@@ -73,7 +73,7 @@ class Arguments:
     """Everything measured; comparison.json in OUT by default."""
     plot: Path | None = None
     """comparison.png in OUT by default."""
-    batches: int = 8
+    batches: int = 4
     """Training batches on which the gradient's noise and the steps are measured."""
     draws: int = 64
     """Of the gradient, on each."""

@@ -1,4 +1,4 @@
-"""Peak memory of this process. Loads no TensorFlow, which would add to it."""
+"""Peak memory of a process. Loads no TensorFlow, which would add to it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,21 @@ import resource
 import sys
 from pathlib import Path
 
-_STATUS = Path("/proc/self/status")
-
 
 def peak_megabytes() -> float:
     """Largest resident size this process has had, in 10^6 bytes."""
-    if _STATUS.exists():
-        # `getrusage` counts the process that this one was forked from too.
-        found = re.search(r"VmHWM:\s+(\d+) kB", _STATUS.read_text("ascii"))
-        if found:
-            return int(found[1]) * 1024 / 1e6
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak * (1 if sys.platform == "darwin" else 1024) / 1e6
+    # `getrusage` counts the process that this one was forked from too.
+    peak = peak_megabytes_of("self")
+    if peak is None:
+        kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        peak = kilobytes * (1 if sys.platform == "darwin" else 1024) / 1e6
+    return peak
+
+
+def peak_megabytes_of(process: int | str) -> float | None:
+    """The same of another process, by its number; None where the system has no `/proc`."""
+    status = Path("/proc") / str(process) / "status"
+    if not status.exists():
+        return None
+    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text("ascii"))
+    return int(found[1]) * 1024 / 1e6 if found else None

@@ -22,6 +22,7 @@ import numpy as np
 import tyro
 from PIL import Image
 
+from benchmarks.peak import peak_megabytes_of
 from serving.channel import Connection, ServingError
 from serving.client import CaptionClient
 
@@ -56,12 +57,14 @@ class Load:
         seconds: How long it went on.
         latencies: Seconds of each request that was answered.
         lost: Why requests were not answered, or not as they should be.
+        server_mb: Largest resident size of the server so far, 10^6 bytes; None if unknown.
     """
 
     images: int
     seconds: float = 0.0
     latencies: list[float] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
+    server_mb: float | None = None
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -74,11 +77,12 @@ def main(argv: list[str] | None = None) -> int:
     )
     image = arguments.image.read_bytes() if arguments.image else drawn_photograph()
     lost = False
-    with local_server(arguments.export_dir) as port:
+    with local_server(arguments.export_dir) as (port, server):
         print(f"{arguments.clients} clients, {arguments.seconds:g} s for each size of request")
-        print("images   requests   p50 ms   p99 ms   images/s   lost")
+        print("images   requests   p50 ms   p99 ms   images/s   lost   server MB")
         for size in arguments.images:
             load = measure(port, image, size, arguments)
+            load.server_mb = peak_megabytes_of(server)
             print(describe(load), flush=True)
             for reason in sorted(set(load.lost)):
                 print(f"  {reason}")
@@ -87,15 +91,15 @@ def main(argv: list[str] | None = None) -> int:
 
 
 @contextlib.contextmanager
-def local_server(export_dir: Path) -> Iterator[int]:
-    """A server in a process of its own; yields its port."""
+def local_server(export_dir: Path) -> Iterator[tuple[int, int]]:
+    """A server in a process of its own; yields its port and the process' number."""
     command = [sys.executable, "-m", "serving.local_server", str(export_dir), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             found = re.search(r":(\d+)$", process.stdout.readline())
             if not found:
                 raise OSError("the server did not start: it says why above")
-            yield int(found[1])
+            yield int(found[1]), process.pid
         finally:
             process.terminate()
 
@@ -139,7 +143,8 @@ def describe(load: Load) -> str:
     rate = load.images * len(load.latencies) / load.seconds
     return (
         f"{load.images:6d} {len(load.latencies):10d} {np.percentile(milliseconds, 50):8.1f} "
-        f"{np.percentile(milliseconds, 99):8.1f} {rate:10.1f} {len(load.lost):6d}"
+        f"{np.percentile(milliseconds, 99):8.1f} {rate:10.1f} {len(load.lost):6d} "
+        f"{'-' if load.server_mb is None else format(load.server_mb, '.0f'):>11}"
     )
 
 

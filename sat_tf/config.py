@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 CONFIG_FILE = "config.json"
 """Name of a run's configuration, in its folder."""
+SYSTEM_KEY = "system"
+"""The key of a configuration that names a system other than a captioner."""
 
 Inference = Literal["expectation", "sample", "argmax"]
 """How hard attention chooses a location when it captions."""

@@ -12,7 +12,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 _COLUMNS = 6
 _GAP = 10  # pixels between tiles
-_PAPER, _INK, _FAINT, _GLOW = (255, 255, 255), (34, 34, 34), (222, 222, 222), (255, 166, 43)
+PAPER, INK, _FAINT, GLOW = (255, 255, 255), (34, 34, 34), (222, 222, 222), (255, 166, 43)
 _OTHER_FONTS = ("DejaVuSans.ttf", "NotoSans-Regular.ttf", "NotoSansCJK-Regular.ttc")
 _OTHER_FONTS += ("Arial Unicode.ttf", "arial.ttf", "msgothic.ttc")
 
@@ -63,10 +63,10 @@ def attention_picture(
     total = columns * (width + _GAP) + _GAP
     lines = _wrap(title, text, total - 2 * _GAP) if title else []
     head = len(lines) * round(text * 1.5) + (_GAP // 2 if lines else 0)
-    sheet = Image.new("RGB", (total, head + rows * (height + label) + 2 * _GAP), _PAPER)
+    sheet = Image.new("RGB", (total, head + rows * (height + label) + 2 * _GAP), PAPER)
     draw = ImageDraw.Draw(sheet)
     for n, line in enumerate(lines):
-        _write(draw, (_GAP, _GAP + n * round(text * 1.5)), line, text)
+        write_text(draw, (_GAP, _GAP + n * round(text * 1.5)), line, text)
     for n in range(len(words) + 1):
         left = _GAP + n % columns * (width + _GAP)
         top = _GAP + head + n // columns * (height + label)
@@ -132,7 +132,7 @@ def _lit(picture: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     colour = picture.astype(np.float32)
     grey = (colour @ np.array([0.299, 0.587, 0.114], np.float32))[..., None]
     # Warm light on top ("screen"), so that dark corners of a photograph show a map as well.
-    glow = 255.0 - (255.0 - colour) * (1.0 - 0.28 * np.array(_GLOW, np.float32) / 255.0)
+    glow = 255.0 - (255.0 - colour) * (1.0 - 0.28 * np.array(GLOW, np.float32) / 255.0)
     lit = (1.0 - mask) * (0.30 * grey + 30.0) + mask * glow
     return np.clip(np.rint(lit), 0, 255).astype(np.uint8)
 
@@ -145,7 +145,7 @@ def _draw_gate(
     small = max(8, round(size * 0.75))
     top += round(size * 1.4)
     if beta is None:
-        _write(draw, (left + width - _length("gate beta", small), top), "gate beta", small)
+        write_text(draw, (left + width - _length("gate beta", small), top), "gate beta", small)
         return
     number = f"{beta:.2f}"
     bar = width - round(_length("0.00", small)) - small // 2
@@ -153,8 +153,8 @@ def _draw_gate(
     draw.rectangle((left, middle - 1, left + bar, middle + 1), fill=_FAINT)
     filled = round(bar * min(max(beta, 0.0), 1.0)) if beta == beta else 0
     if filled:
-        draw.rectangle((left, middle - 1, left + filled, middle + 1), fill=_GLOW)
-    _write(draw, (left + width - _length(number, small), top), number, small)
+        draw.rectangle((left, middle - 1, left + filled, middle + 1), fill=GLOW)
+    write_text(draw, (left + width - _length(number, small), top), number, small)
 
 
 def _write_word(
@@ -172,13 +172,16 @@ def _write_word(
             word = word[:-1]
         word += "..."
     position = (left + (width - _length(word, fitted)) / 2, top + (size - fitted) / 2)
-    _write(draw, position, word, fitted)
+    write_text(draw, position, word, fitted)
 
 
-def _write(draw: ImageDraw.ImageDraw, position, text: str, size: int) -> None:
+def write_text(
+    draw: ImageDraw.ImageDraw, position: tuple[float, float], text: str, size: int
+) -> None:
+    """Text of `size` pixels with its upper left corner at `(x, y)`, in a font that has it."""
     font, text = _font_for(text, size)
     # Positioned by the ascender, so that words with and without descenders share a line.
-    draw.text((round(position[0]), round(position[1])), text, font=font, fill=_INK, anchor="la")
+    draw.text((round(position[0]), round(position[1])), text, font=font, fill=INK, anchor="la")
 
 
 def _length(text: str, size: int) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -17,10 +17,18 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf import images
-from sat_tf.config import CONFIG_FILE, CaptionerConfig, Inference, SearchConfig, from_dict
+from sat_tf.config import (
+    CONFIG_FILE,
+    SYSTEM_KEY,
+    CaptionerConfig,
+    Inference,
+    SearchConfig,
+    from_dict,
+)
 from sat_tf.decoding import Hypotheses
 from sat_tf.files import write_atomically
 from sat_tf.models.captioner import Captioner
+from sat_tf.models.digit_model import DigitModel
 from sat_tf.vocabulary import Vocabulary
 
 VOCABULARY_FILE = "vocabulary.json"
@@ -215,6 +223,11 @@ def load(run_dir: str | Path) -> TrainedCaptioner:
 def read_config(path: Path) -> CaptionerConfig:
     """The captioner's part of a run's configuration."""
     values = _read_json(path / CONFIG_FILE)
+    if SYSTEM_KEY in values:
+        raise RunError(
+            f"{path} is a run of the digit system {values[SYSTEM_KEY]!r}, which writes no "
+            f"captions; `python -m training.evaluate --run-dir {path}` evaluates it."
+        )
     names = [field.name for field in fields(CaptionerConfig)]
     try:
         return from_dict(CaptionerConfig, {name: values[name] for name in names})
@@ -240,22 +253,23 @@ def _read_json(path: Path) -> dict:
 
 
 class _Weights(keras.Model):
-    """The layers whose weights make a captioner, without optimiser and running means."""
+    """The layers whose weights make a model, without optimiser and running means."""
 
-    def __init__(self, captioner: Captioner) -> None:
+    def __init__(self, layers: Mapping[str, keras.layers.Layer]) -> None:
         super().__init__()
-        self.encoder, self.decoder = captioner.encoder, captioner.decoder
+        for name, layer in layers.items():
+            setattr(self, name, layer)
         self.built = True
 
 
-def save_weights(captioner: Captioner, path: Path) -> None:
-    """Write the weights captioning needs, the encoder's included; whole or not at all.
+def save_weights(model: Captioner | DigitModel, path: Path) -> None:
+    """Write the weights of the layers that make a model; whole or not at all.
 
     Raises:
         RunError: They cannot be written; what was there is still there.
     """
     file = _MemoryFile()
-    _Weights(captioner).save_weights(file)
+    _Weights(model.saved_layers()).save_weights(file)
     try:
         write_atomically(path, file.getvalue())
     except OSError as error:
@@ -272,14 +286,14 @@ class _MemoryFile(io.BytesIO):
         return WEIGHTS_FILE  # Keras goes by the end of the name
 
 
-def load_weights(captioner: Captioner, path: Path) -> None:
+def load_weights(model: Captioner | DigitModel, path: Path) -> None:
     """Read back what `save_weights` wrote.
 
     Raises:
-        RunError: The file does not fit the captioner.
+        RunError: The file does not fit the model.
     """
     try:
-        _Weights(captioner).load_weights(path)
+        _Weights(model.saved_layers()).load_weights(path)
     except (OSError, ValueError, KeyError) as error:
         raise RunError(
             f"The weights in {path} do not fit the run's configuration: {error}"

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 import keras
 import numpy as np
@@ -22,7 +23,6 @@ from training.drawing import picture_of
 from training.evaluation import annotations_of, caption_split
 from training.interrupts import Interrupts
 from training.metrics.captions import quick_bleu, quick_cider
-from training.recipes import FitConfig
 from training.workers import Workers
 
 UNIFORM_ENTROPY = 0.98
@@ -31,6 +31,16 @@ CONSTANT_VARIATION = 0.005
 """Attention is called constant when `alpha_variation` is under this."""
 LISTEN_STEPS = 10
 """Steps after which several workers ask each other whether one was told to stop."""
+LOWER_IS_BETTER = ("nll", "error")
+"""Of the scores that a run can monitor."""
+
+
+class Watched(Protocol):
+    """What `Keep` reads of a run's configuration of the training loop."""
+
+    monitor: str
+    patience: int
+    checkpoint_steps: int
 
 
 class Validate(keras.callbacks.Callback):
@@ -114,24 +124,24 @@ class Keep(keras.callbacks.Callback):
         steps: Steps of an epoch.
         run_dir: Where the best weights go.
         interrupts: Signals to end the run, held back until the state is kept.
-        workers: The processes of the run.
+        workers: The processes of the run; None for one.
     """
 
     def __init__(
         self,
         checkpoints: Checkpoints,
         progress: Progress,
-        config: FitConfig,
+        config: Watched,
         steps: int,
         run_dir: Path,
         interrupts: Interrupts,
-        workers: Workers,
+        workers: Workers | None = None,
     ) -> None:
         super().__init__()
         self._checkpoints, self._progress, self._interrupts = checkpoints, progress, interrupts
-        self._workers = workers
+        self._workers = workers or Workers()
         self._monitor, self._patience = f"val_{config.monitor}", config.patience
-        self._sign = -1.0 if config.monitor == "nll" else 1.0
+        self._sign = -1.0 if config.monitor in LOWER_IS_BETTER else 1.0
         self._every, self._steps = config.checkpoint_steps, steps
         self._weights = run_dir / runs.WEIGHTS_FILE
 
@@ -155,8 +165,10 @@ class Keep(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         self._interrupts.hold()
-        score = self._workers.of_chief(self._sign * float(logs.get(self._monitor, 0.0)))
-        progress = self._progress
+        progress, score = self._progress, 0.0
+        if self._workers.chief:
+            score = self._sign * float(logs[self._monitor])
+        score = self._workers.of_chief(score)
         progress.epoch, progress.step, progress.means = epoch + 1, 0, []
         progress.waited += 1
         if progress.better(score):

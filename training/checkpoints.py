@@ -10,10 +10,10 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import keras
 import tensorflow as tf
 
 from sat_tf.files import sync
-from sat_tf.models.captioner import Captioner
 from sat_tf.runs import RunError
 
 VERSION = 2
@@ -70,13 +70,13 @@ class Checkpoints:
 
     Args:
         directory: `RUN/checkpoints`.
-        model: A compiled captioner.
+        model: Compiled, and built.
 
     Attributes:
         variables: What a checkpoint holds.
     """
 
-    def __init__(self, directory: Path, model: Captioner) -> None:
+    def __init__(self, directory: Path, model: keras.Model) -> None:
         self._directory = directory
         # The optimiser's variables are made where the model's are: on every replica.
         with model.distribute_strategy.scope():

@@ -17,7 +17,9 @@ import tyro
 from sat_tf.config import Inference, with_search
 from sat_tf.ranges import Count, Size, check_ranges
 from sat_tf.vocabulary import Unit
+from training.arguments import default_cache_dir, named
 from training.datasets import DataName, Splits
+from training.digits.config import system_of
 from training.recipes import DataConfig, RunConfig, read_run_config
 
 if TYPE_CHECKING:
@@ -88,9 +90,14 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    arguments = tyro.cli(Arguments, args=argv, prog="python -m training.evaluate")
+    argv = sys.argv[1:] if argv is None else argv
     try:
-        return run(arguments)
+        run_dir = named("--run-dir", argv)
+        if run_dir is not None and system_of(Path(run_dir)) is not None:
+            from training.digits import evaluate as digits
+
+            return digits.run(Path(run_dir), argv)
+        return run(tyro.cli(Arguments, args=argv, prog="python -m training.evaluate"))
     except (ValueError, OSError) as error:
         print(f"Error: {error}", file=sys.stderr)
         return 2
@@ -140,7 +147,6 @@ def check_source(arguments: Arguments) -> None:
 def caption_and_evaluate(arguments: Arguments) -> int:
     """Load the run, evaluate, write the report."""
     from sat_tf import runs
-    from training.arguments import default_cache_dir
     from training.fit import Places
 
     captioner = runs.load(arguments.run_dir)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +32,7 @@ from training.checkpoints import Checkpoints, Progress
 from training.datasets import Split, load_split
 from training.datasets.batches import CaptionTable, Share, caption_table
 from training.datasets.sources import Source, open_source, scoring_batches, training_batches
+from training.epochs import train_epochs
 from training.event_files import Scalars, forget_from
 from training.interrupts import Interrupts
 from training.optimizers import make_optimizer
@@ -178,7 +178,7 @@ def train_model(
     hooks: list[keras.callbacks.Callback],
     workers: Workers,
 ) -> None:
-    """Fit what is left to do: the rest of a broken epoch by itself, then the whole ones.
+    """Fit what is left to do of the run.
 
     Args:
         model: Compiled, in the state that `progress` describes.
@@ -190,24 +190,14 @@ def train_model(
         hooks: Callbacks.
         workers: The processes of the run.
     """
-    fit_config, verbose = config.fit, 1 if sys.stdout.isatty() else 2
-    if not workers.chief:
-        verbose = 0
-    while progress.epoch < fit_config.epochs and not progress.stopped:
-        epoch, left = progress.epoch, steps - progress.step
-        if not left:
-            end_epoch(model, hooks, epoch, verbose=verbose, epochs=fit_config.epochs, steps=steps)
-            continue
-        place = (epoch, progress.step)
-        model.fit(
-            workers.distribute(lambda s, p=place: batches_from(config, source, table, *p, s)[0]),
-            epochs=fit_config.epochs,
-            initial_epoch=epoch,
-            steps_per_epoch=left,
-            callbacks=hooks,
-            shuffle=False,
-            verbose=verbose,
+
+    def from_step(epoch: int, step: int) -> tf.data.Dataset | tf.distribute.DistributedDataset:
+        return workers.distribute(
+            lambda share: batches_from(config, source, table, epoch, step, share)[0]
         )
+
+    left = (config.fit.epochs, steps, progress, hooks)
+    train_epochs(model, from_step, *left, quiet=not workers.chief)
 
 
 def batches_from(
@@ -223,17 +213,6 @@ def batches_from(
     size = config.fit.batch_size
     share = share or Share()
     return training_batches(source, table, size, config.seed, epoch, step, by_picture, share)
-
-
-def end_epoch(
-    model: Captioner, hooks: list[keras.callbacks.Callback], epoch: int, **shown: int
-) -> None:
-    """What `fit` does after an epoch's last step: the run was stopped while it was validated."""
-    called = keras.callbacks.CallbackList(hooks, add_progbar=True, model=model, **shown)
-    called.on_train_begin()
-    called.on_epoch_begin(epoch)
-    called.on_epoch_end(epoch, model.get_metrics_result())
-    called.on_train_end()
 
 
 def captioner_config(config: RunConfig) -> CaptionerConfig:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import keras
 import tensorflow as tf
 
-from training.recipes import OptimizerConfig
+from training.recipes import BaseOptimizerConfig, OptimizerConfig
 
 
 class _OwnRate:
@@ -49,7 +49,7 @@ class RMSprop(_OwnRate, keras.optimizers.RMSprop):
 
 
 def make_optimizer(
-    config: OptimizerConfig,
+    config: BaseOptimizerConfig,
     steps: int,
     epochs: int,
     encoder: Sequence[keras.Variable] = (),
@@ -70,13 +70,13 @@ def make_optimizer(
         optimizer = AdamW(rate, weight_decay=config.weight_decay)
     else:
         optimizer = {"adam": Adam, "rmsprop": RMSprop}[config.name](rate)
-    if config.encoder_learning_rate is not None:
+    if isinstance(config, OptimizerConfig) and config.encoder_learning_rate is not None:
         optimizer.set_own_rate(encoder, config.encoder_learning_rate / config.learning_rate)
     return optimizer
 
 
 def make_schedule(
-    config: OptimizerConfig, steps: int, epochs: int
+    config: BaseOptimizerConfig, steps: int, epochs: int
 ) -> float | keras.optimizers.schedules.LearningRateSchedule:
     """The learning rate over the steps of a run: a warm-up, then constant or down to zero."""
     warmup = round(config.warmup_epochs * steps)

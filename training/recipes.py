@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from sat_tf.config import (
     CONFIG_FILE,
+    SYSTEM_KEY,
     AttentionConfig,
     DecoderConfig,
     EncoderConfig,
@@ -20,6 +22,8 @@ from sat_tf.config import (
 from sat_tf.ranges import Count, Range, Rate, Share, Size, Weight, check_ranges
 from sat_tf.vocabulary import Unit
 from training.datasets import DataName, Splits
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -68,15 +72,13 @@ class DataConfig:
 
 
 @dataclass(frozen=True)
-class OptimizerConfig:
+class BaseOptimizerConfig:
     """The optimiser and its schedule."""
 
     name: Literal["adam", "adamw", "rmsprop"] = "adam"
     """adam, adamw (decoupled weight decay) or rmsprop (the paper's for Flickr8k)."""
     learning_rate: Rate = 1e-3
     """Peak learning rate."""
-    encoder_learning_rate: Rate | None = None
-    """That of a trained encoder, on the same schedule; None for learning_rate."""
     schedule: Literal["constant", "cosine"] = "constant"
     """cosine falls to zero at the last step."""
     warmup_epochs: Weight = 0.0
@@ -88,6 +90,14 @@ class OptimizerConfig:
 
     def __post_init__(self) -> None:
         check_ranges(self, "optimizer")
+
+
+@dataclass(frozen=True)
+class OptimizerConfig(BaseOptimizerConfig):
+    """A captioner's optimiser, in which the encoder may have a rate of its own."""
+
+    encoder_learning_rate: Rate | None = None
+    """That of a trained encoder, on the same schedule; None for learning_rate."""
 
 
 @dataclass(frozen=True)
@@ -274,17 +284,22 @@ RECIPES: dict[str, RunConfig] = {
 
 
 def recipe(name: str) -> RunConfig:
+    """The captioner's configuration of this name; see `choose`."""
+    return choose(RECIPES, name)
+
+
+def choose(recipes: Mapping[str, T], name: str) -> T:
     """The configuration of this name.
 
     Raises:
         ValueError: There is no such recipe; the message lists them.
     """
-    if name not in RECIPES:
+    if name not in recipes:
         raise ValueError(
             f"Received an invalid value for argument `--recipe`: expected one of "
-            f"{', '.join(RECIPES)}, got {name!r}."
+            f"{', '.join(recipes)}, got {name!r}."
         )
-    return RECIPES[name]
+    return recipes[name]
 
 
 def read_run_config(run_dir: Path) -> RunConfig:
@@ -297,6 +312,9 @@ def read_run_config(run_dir: Path) -> RunConfig:
     if not path.is_file():
         raise ValueError(f"{run_dir} is not a run: it has no {CONFIG_FILE}.")
     try:
-        return from_dict(RunConfig, json.loads(path.read_text("utf-8")))
+        values = json.loads(path.read_text("utf-8"))
+        if SYSTEM_KEY in values:
+            raise ValueError(f"it is one of the digit system {values[SYSTEM_KEY]!r}.")
+        return from_dict(RunConfig, values)
     except ValueError as error:
         raise ValueError(f"{path} is not a configuration of this version: {error}") from error

@@ -7,8 +7,9 @@ import dataclasses
 import errno
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import filelock
 
@@ -17,6 +18,8 @@ from sat_tf.config import CONFIG_FILE, to_dict
 from sat_tf.files import write_atomically
 from sat_tf.vocabulary import Vocabulary
 from training.recipes import RunConfig, read_run_config
+
+T = TypeVar("T")
 
 LOCK_FILE = ".lock"
 """In the run's folder; the lock is the operating system's, the file itself says nothing."""
@@ -71,14 +74,27 @@ def _leave_nothing(run_dir: Path) -> None:
 
 
 def check_run_dir(config: RunConfig, run_dir: Path) -> None:
+    """`check_free` for the run of a captioner."""
+    check_free(config, run_dir, read_run_config)
+
+
+def check_free(config: T, run_dir: Path, read: Callable[[Path], T]) -> None:
     """See that the run's folder is free, or belongs to this configuration.
+
+    Args:
+        config: Of the run that wants it.
+        run_dir: The folder.
+        read: Gives the configuration of the run that has it.
 
     Raises:
         RunError: It belongs to another one, and the message names the first key that differs; or
             it is no run.
     """
     if (run_dir / CONFIG_FILE).exists():
-        existing = read_run_config(run_dir)
+        try:
+            existing = read(run_dir)
+        except ValueError as error:
+            raise runs.RunError(f"{error} Choose another folder with `--run-dir`.") from error
         # How often the state is kept does not change what is computed.
         kept = dataclasses.replace(existing.fit, checkpoint_steps=config.fit.checkpoint_steps)
         existing = dataclasses.replace(existing, fit=kept)
@@ -106,21 +122,27 @@ def claim(config: RunConfig, vocabulary: Vocabulary, run_dir: Path) -> None:
     Raises:
         RunError: The run was started with other data: its vocabulary differs.
     """
-    run_dir.mkdir(parents=True, exist_ok=True)
     path = run_dir / runs.VOCABULARY_FILE
     if path.exists() and runs.read_vocabulary(run_dir) != vocabulary:
         raise runs.RunError(
             f"{run_dir} belongs to a run on other data: the words of the training captions differ "
             f"from {path}. Give it its own `--data-dir`, or choose another `--run-dir`."
         )
-    for unfinished in run_dir.rglob(_UNFINISHED):
-        unfinished.unlink()
     # First what makes the folder a run: a process killed after this line finds its own.
-    write_atomically(run_dir / CONFIG_FILE, json.dumps(to_dict(config), indent=2) + "\n")
+    claim_with(run_dir, json.dumps(to_dict(config), indent=2))
     vocabulary.save(path)
 
 
+def claim_with(run_dir: Path, config_text: str) -> None:
+    """Make the folder a run with this configuration; nothing half-written is left in it."""
+    run_dir.mkdir(parents=True, exist_ok=True)
+    for unfinished in run_dir.rglob(_UNFINISHED):
+        unfinished.unlink()
+    write_atomically(run_dir / CONFIG_FILE, config_text + "\n")
+
+
 def _first_difference(existing: dict, wanted: dict, prefix: str = "") -> str:
+    # Runs of two systems share their first key, the recipe, and differ in it.
     for key, value in existing.items():
         if value == wanted[key]:
             continue

@@ -1,4 +1,4 @@
-"""Train a captioner: `python -m training.train --recipe scenes_soft`."""
+"""Train a captioner, or a digit system: `python -m training.train --recipe scenes_soft`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,29 @@ import contextlib
 import signal
 import sys
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Generic, Literal, TypeVar
 
 import tyro
 
-from training.arguments import Settings, default_cache_dir, parse_settings
+from training.arguments import (
+    DEFAULT_RECIPE,
+    Settings,
+    default_cache_dir,
+    named,
+    parse_settings,
+)
+from training.digits.config import DigitRunConfig
+from training.digits.recipes import RECIPES as DIGIT_RECIPES
 from training.interrupts import Interrupts
+from training.recipes import RECIPES, RunConfig, choose
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+C = TypeVar("C", bound=DigitRunConfig)
 
 
 @dataclass(frozen=True)
@@ -41,9 +56,29 @@ class Arguments:
             )
 
 
-def parse(argv: list[str]) -> Arguments:
-    """Read the command line."""
-    return parse_settings(Arguments, argv, "training.train", "Train a captioner.")
+@dataclass(frozen=True)
+class DigitArguments(Generic[C]):
+    """Train a system that reads digits; any key of its configuration is a flag."""
+
+    config: Annotated[C, tyro.conf.arg(name=""), tyro.conf.FlagConversionOff]
+    """The recipe's settings."""
+    data_dir: Path | None = None
+    """Folder of mnist.npz; TensorFlow Datasets by default."""
+    run_dir: Path | None = None
+    """Where the run goes, and goes on from; runs/RECIPE by default."""
+    strategy: Literal["auto", "none", "mirrored"] = "auto"
+    """auto mirrors the model over the GPUs when there is more than one."""
+    deterministic: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """The same bits every time, stopped or not, on one device of one kind; slower on a GPU."""
+
+
+def parse(argv: list[str]) -> Arguments | DigitArguments:
+    """Read the command line: the recipe says which kind of run it is about."""
+    recipes = RECIPES | DIGIT_RECIPES
+    config = choose(recipes, named("--recipe", argv, DEFAULT_RECIPE))
+    kind = Arguments if isinstance(config, RunConfig) else DigitArguments[type(config)]
+    purpose = "Train a captioner, or a system that reads digits."
+    return parse_settings(kind, argv, "training.train", purpose, recipes)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -60,15 +95,43 @@ def main(argv: list[str] | None = None) -> int:
         return 2
 
 
-def run(arguments: Arguments, interrupts: Interrupts) -> int:
+def run(arguments: Arguments | DigitArguments, interrupts: Interrupts) -> int:
     """Train, then evaluate the best checkpoint on dev."""
     # TensorFlow takes seconds to load: a wrong flag is answered before.
     import tensorflow as tf
 
+    from training.strategies import make_strategy
+
+    if arguments.deterministic:
+        tf.config.experimental.enable_op_determinism()
+    warnings.formatwarning = lambda message, *_: f"Warning: {message}\n"
+    # Before any operation, as several processes need it.
+    strategy = make_strategy(arguments.strategy)
+    interrupts.listen()
+    train = train_digits if isinstance(arguments, DigitArguments) else train_captioner
+    train(arguments, strategy, interrupts)
+    return 0
+
+
+@contextlib.contextmanager
+def plain_errors() -> Iterator[None]:
+    """Turns what TensorFlow raises in the middle of training into an error of one line."""
+    import tensorflow as tf
+
+    try:
+        yield
+    except tf.errors.OpError as error:
+        # A file that vanished, say: the reader's own words are in the middle of TensorFlow's.
+        raise OSError(f"training stopped: {error.message}") from error
+
+
+def train_captioner(
+    arguments: Arguments, strategy: tf.distribute.Strategy | None, interrupts: Interrupts
+) -> None:
+    """Train a captioner and evaluate it."""
     from training.evaluate import evaluate_run
     from training.fit import Places, fit
     from training.run_folder import alone_in, check_run_dir
-    from training.strategies import make_strategy
     from training.workers import Workers
 
     config = arguments.config
@@ -77,23 +140,33 @@ def run(arguments: Arguments, interrupts: Interrupts) -> int:
         arguments.cache_dir or default_cache_dir(),
         arguments.data_dir,
     )
-    if arguments.deterministic:
-        tf.config.experimental.enable_op_determinism()
-    warnings.formatwarning = lambda message, *_: f"Warning: {message}\n"
-    # Before any operation, as several workers want it.
-    strategy = make_strategy(arguments.strategy) or tf.distribute.get_strategy()
-    interrupts.listen()
     workers = Workers(strategy)
     if workers.chief:
         check_run_dir(config, places.run_dir)
     with alone_in(places.run_dir) if workers.chief else contextlib.nullcontext():
-        with workers.explained():
+        with plain_errors(), workers.explained():
             captioner = fit(config, places, strategy, interrupts=interrupts)
         if workers.chief:
             evaluate_run(captioner, config, places)
-        with workers.explained():
+        with plain_errors(), workers.explained():
             workers.wait()  # one that ended before the others would look to them like a failure
-    return 0
+
+
+def train_digits(
+    arguments: DigitArguments, strategy: tf.distribute.Strategy | None, interrupts: Interrupts
+) -> None:
+    """Train a digit system and evaluate it."""
+    from training.digits.evaluate import evaluate_run
+    from training.digits.fit import check_run_dir, fit
+    from training.run_folder import alone_in
+
+    config, data_dir = arguments.config, arguments.data_dir
+    run_dir = arguments.run_dir or Path("runs") / config.recipe
+    check_run_dir(config, run_dir)
+    with alone_in(run_dir):
+        with plain_errors():
+            model = fit(config, run_dir, data_dir, strategy, interrupts=interrupts)
+        evaluate_run(model, config, config, run_dir, data_dir)
 
 
 if __name__ == "__main__":

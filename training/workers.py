@@ -24,14 +24,14 @@ class Workers:
     is agreed on here is asked by all of them in the same order, and each waits for the others.
 
     Args:
-        strategy: Of the run.
+        strategy: Of the run; None for one device.
 
     Attributes:
         count: Processes.
         index: Of this one; 0 is the chief.
     """
 
-    def __init__(self, strategy: tf.distribute.Strategy) -> None:
+    def __init__(self, strategy: tf.distribute.Strategy | None = None) -> None:
         self._strategy = strategy
         self.count, self.index = 1, 0
         if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
@@ -122,23 +122,21 @@ class Workers:
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
-        """Tells the user what an error of TensorFlow's means that ends the training.
+        """Says what TensorFlow's error means when another worker is gone.
 
         Raises:
-            RunError: Another worker is gone.
-            OSError: Anything else, a file that vanished for example.
+            RunError: In its place.
         """
         try:
             yield
         except tf.errors.OpError as error:
-            if self.count > 1 and _is_lost(error):
-                raise RunError(
-                    "Another worker has ended, or cannot be reached any more. Worker "
-                    f"{self.index} ends too; start the same command again on all of them to go "
-                    "on from the last checkpoint."
-                ) from error
-            # The reader's own words are in the middle of TensorFlow's.
-            raise OSError(f"training stopped: {error.message}") from error
+            if self.count == 1 or not _is_lost(error):
+                raise
+            raise RunError(
+                f"Another worker has ended, or cannot be reached any more. Worker {self.index} "
+                "ends too; start the same command again on all of them to go on from the last "
+                "checkpoint."
+            ) from error
 
     def _sum(self, value: tf.Tensor) -> tf.Tensor:
         return value if self.count == 1 else self._strategy.reduce("SUM", value, axis=None)

@@ -6,7 +6,6 @@ Shapes: B batch, T words, L locations, D annotation width, K hypotheses kept by 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import keras
 import tensorflow as tf
@@ -19,6 +18,14 @@ from sat_tf.layers.encoder import Encoder
 from sat_tf.layers.rnn_decoder import RNNDecoder, Taught
 from sat_tf.losses import word_log_likelihood
 from sat_tf.models.objective import CaptionObjective, Terms, word_mask
+from sat_tf.models.replicas import (
+    Untracked,
+    apply_gradients,
+    build_optimizer,
+    global_mean,
+    global_size,
+    step_seed,
+)
 from sat_tf.models.worker_steps import spans_workers, worker_function
 from sat_tf.vocabulary import PAD, START, UNK
 
@@ -84,7 +91,7 @@ class Captioner(keras.Model):
         )
         self.objective = CaptionObjective(config.attention)
         self.baseline = self.objective.make_baseline(config.decoder.hidden_dim)
-        self._trackers = _Untracked({})
+        self._trackers = Untracked({})
         self.built = True
 
     @property
@@ -109,7 +116,7 @@ class Captioner(keras.Model):
         self.objective = CaptionObjective(self.config.attention, label_smoothing)
         self.clip_norm, self.seed = clip_norm, seed
         names = ("gradient_norm", *self.objective.log_names)
-        self._trackers = _Untracked({name: keras.metrics.Mean(name=name) for name in names})
+        self._trackers = Untracked({name: keras.metrics.Mean(name=name) for name in names})
 
     def annotate(self, batch: Batch, training: bool = False) -> tf.Tensor:
         """Annotations of a batch: those it holds, or the encoder's for its images."""
@@ -173,7 +180,7 @@ class Captioner(keras.Model):
     def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         """One step of gradient descent; Keras compiles it and runs it on every replica."""
         size = tf.shape(batch["tokens"])[0]
-        captions = _global_captions(size)
+        captions = global_size(size)
         seed = self._step_seed()
         with tf.GradientTape() as tape:
             terms = self.training_terms(batch, seed, captions)
@@ -183,9 +190,12 @@ class Captioner(keras.Model):
             loss = tf.math.multiply_no_nan(terms.loss, share)
             scaled_loss = self.optimizer.scale_loss(loss)
         gradients = tape.gradient(scaled_loss, self.trainable_variables)
-        self._apply_gradients(gradients)
+        apart = [] if self.baseline is None else self.baseline.trainable_variables
+        pairs = zip(gradients, self.trainable_variables, strict=True)
+        norm = apply_gradients(self.optimizer, pairs, self.clip_norm, apart)
+        self._trackers.values["gradient_norm"].update_state(norm)
         if isinstance(self.baseline, MovingAverageBaseline):
-            self.baseline.update(_global_mean(terms.returns))
+            self.baseline.update(global_mean(terms.returns))
         return self._track(terms, size)
 
     def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
@@ -281,53 +291,11 @@ class Captioner(keras.Model):
             self.test_function = worker_function(self.distribute_strategy, self.test_step)
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None) -> None:
-        """Builds the optimiser; all else is built when it is made.
-
-        Under a strategy Keras would average the devices' first batches here to see their shapes,
-        which fails where the devices have unequally many captions.
-        """
-        if self.optimizer is not None and not self.optimizer.built:
-            with self.distribute_strategy.scope():
-                self.optimizer.build(self.trainable_variables)
+        """All but the optimiser is built when it is made."""
+        build_optimizer(self)
 
     def _step_seed(self) -> tf.Tensor:
-        """Seed `[2]` from (seed, step, replica): state that needs no saving."""
-        fold = tf.random.experimental.stateless_fold_in
-        seed = tf.constant([getattr(self, "seed", 0), 0], tf.int32)
-        if self.optimizer is not None:
-            seed = fold(seed, tf.cast(self.optimizer.iterations, tf.int32))
-        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
-        return fold(seed, tf.cast(replica, tf.int32))
-
-    def _apply_gradients(self, gradients: list[tf.Tensor | None]) -> None:
-        """Clip the gradient of the whole batch and hand it to the optimiser."""
-        pairs = zip(gradients, self.trainable_variables, strict=True)
-        pairs = [(g, v) for g, v in pairs if g is not None]
-        variables = [v for _, v in pairs]
-        # The embedding's gradient comes as slices.
-        known = [tf.convert_to_tensor(g) for g, _ in pairs]
-        context = tf.distribute.get_replica_context()
-        replicas = context.num_replicas_in_sync
-        if replicas > 1:
-            known = context.all_reduce(tf.distribute.ReduceOp.SUM, known)
-        # A learned baseline is no part of the model: its error, in squared nats, would leave the
-        # model's gradient next to nothing of a norm that they shared. Its weights come last.
-        own = len(self.baseline.trainable_variables) if self.baseline is not None else 0
-        count = len(known) - own
-        model, norm = self._clip(known[:count])
-        known = model + self._clip(known[count:])[0]
-        self._trackers.values["gradient_norm"].update_state(norm)
-        # Keras adds the replicas' gradients once more.
-        known = [g / replicas for g in known]
-        self.optimizer.apply_gradients(zip(known, variables, strict=True))
-
-    def _clip(self, gradients: list[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
-        """Gradients cut to the greatest norm allowed, and their norm before."""
-        if not gradients:
-            return [], tf.zeros([])
-        if self.clip_norm:
-            return tf.clip_by_global_norm(gradients, self.clip_norm)
-        return gradients, tf.linalg.global_norm(gradients)
+        return step_seed(getattr(self, "seed", 0), self.optimizer)
 
     def _track(self, terms: Terms, size: tf.Tensor) -> dict[str, tf.Tensor]:
         trackers = self._trackers.values
@@ -340,6 +308,10 @@ class Captioner(keras.Model):
         """Running means over the epoch, reset by Keras at its start."""
         return list(self._trackers.values.values())
 
+    def saved_layers(self) -> dict[str, keras.layers.Layer]:
+        """What captioning needs: neither the optimiser nor a baseline."""
+        return {"encoder": self.encoder, "decoder": self.decoder}
+
     def get_config(self) -> dict:
         """Constructor arguments."""
         return {
@@ -347,28 +319,3 @@ class Captioner(keras.Model):
             "vocabulary_size": self.vocabulary_size,
             "load_encoder_weights": False,
         }
-
-
-@dataclass(frozen=True)
-class _Untracked:
-    """Keeps Keras from saving the running means among the weights."""
-
-    values: dict[str, keras.metrics.Mean]
-
-
-def _global_captions(size: tf.Tensor) -> tf.Tensor:
-    """Captions of the batches of all replicas, which may be uneven; float32."""
-    context = tf.distribute.get_replica_context()
-    size = tf.cast(size, tf.float32)
-    if context.num_replicas_in_sync == 1:
-        return size
-    return context.all_reduce(tf.distribute.ReduceOp.SUM, size)
-
-
-def _global_mean(values: tf.Tensor) -> tf.Tensor:
-    """Mean over the captions of all replicas."""
-    context = tf.distribute.get_replica_context()
-    total, size = tf.reduce_sum(values), tf.cast(tf.size(values), tf.float32)
-    if context.num_replicas_in_sync > 1:
-        total, size = context.all_reduce(tf.distribute.ReduceOp.SUM, [total, size])
-    return total / size

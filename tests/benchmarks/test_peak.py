@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import pytest
+
+from benchmarks.peak import peak_megabytes, peak_megabytes_of
 
 GROW = """
 import numpy
@@ -25,3 +28,8 @@ def test_it_grows_by_what_is_held_and_stays_when_it_is_freed():
     assert before < 150
     assert 150 < grown - before < 200
     assert freed == pytest.approx(grown, rel=0.01)
+
+
+def test_another_process_is_asked_by_its_number():
+    assert peak_megabytes_of(os.getpid()) == pytest.approx(peak_megabytes(), rel=0.05)
+    assert peak_megabytes_of(2**30) is None

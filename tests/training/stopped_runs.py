@@ -63,8 +63,11 @@ def logs_of(run: Path) -> dict[str, list]:
     events = EventMultiplexer().AddRunsFromDirectory(str(run / "logs")).Reload()
     for part, kinds in events.Runs().items():
         for tag in kinds["tensors"]:
-            points = events.Tensors(part, tag)
-            found[f"{part} {tag}"] = [(p.step, p.tensor_proto.SerializeToString()) for p in points]
+            points = [
+                (p.step, p.tensor_proto.SerializeToString()) for p in events.Tensors(part, tag)
+            ]
+            # Files that one process begins within a second have no order among themselves.
+            found[f"{part} {tag}"] = sorted(points)
     return found
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from PIL import Image
 from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
 from tensorboard.util import tensor_util
@@ -21,7 +20,6 @@ from training.callbacks import CONSTANT_VARIATION, UNIFORM_ENTROPY, CollapseAlar
 from training.checkpoints import Progress
 from training.interrupts import Interrupts
 from training.recipes import FitConfig
-from training.workers import Workers
 
 EVERY_RUN = {
     "train": ("loss", "nll", "learning_rate", "beta", "gradient_norm"),
@@ -197,8 +195,7 @@ def keep(monkeypatch, scores, monitor="bleu_4", patience=2, progress=None):
     monkeypatch.setattr(runs, "save_weights", lambda model, path: best.append(model.epoch))
     progress = progress or Progress()
     config = FitConfig(monitor=monitor, patience=patience)
-    workers = Workers(tf.distribute.get_strategy())
-    callback = Keep(kept, progress, config, 1, Path(), Interrupts(), workers)
+    callback = Keep(kept, progress, config, 1, Path(), Interrupts())
     callback.set_model(model)
     for epoch, score in enumerate(scores, start=progress.epoch):
         model.epoch = epoch + 1

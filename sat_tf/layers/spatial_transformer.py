@@ -1,0 +1,170 @@
+"""The bilinear sampler that glimpses share, and the Spatial Transformer built on it.
+
+Axes: a point is (x, y), x to the right along a row of pixels, y DOWN the rows. Normalised, -1 is
+the centre of the first pixel and +1 that of the last: pixel i of N lies at `-1 + 2 i / (N - 1)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import keras
+import tensorflow as tf
+
+_IDENTITY = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)
+
+
+def to_pixels(points: tf.Tensor, height: int, width: int) -> tf.Tensor:
+    """Normalised points (x, y) in pixels: `(p + 1) (N - 1) / 2`; `[..., 2] -> [..., 2]`."""
+    last = tf.constant([width - 1, height - 1], points.dtype)
+    return (points + 1.0) * (0.5 * last)
+
+
+def affine_grid(theta: tf.Tensor, height: int, width: int) -> tf.Tensor:
+    """Where each pixel of an output is to be read in the input, normalised.
+
+    `(x_in, y_in) = theta (x_out, y_out, 1)`, `x_out = -1 + 2 j / (width - 1)` in column j and
+    `y_out = -1 + 2 i / (height - 1)` in row i.
+
+    Args:
+        theta: `[B, 2, 3]`; its first row gives x, its second y.
+        height: Of the output, pixels; at least 2.
+        width: Of the output, pixels; at least 2.
+
+    Returns:
+        `[B, height, width, 2]`, points (x, y).
+
+    Raises:
+        ValueError: A side of the output is below 2: its only pixel would have no place.
+
+    References:
+        Jaderberg et al. (2015), eq. 1, arXiv:1506.02025.
+    """
+    if height < 2 or width < 2:
+        raise ValueError(
+            "Received an invalid value for arguments `height` and `width`: expected 2 or more, "
+            f"got {height} and {width}."
+        )
+    first, last = tf.constant(-1.0, theta.dtype), tf.constant(1.0, theta.dtype)
+    x, y = tf.meshgrid(tf.linspace(first, last, width), tf.linspace(first, last, height))
+    points = tf.stack([x, y, tf.ones_like(x)], axis=-1)
+    return tf.einsum("bcp,hwp->bhwc", theta, points)
+
+
+def bilinear_sample(images: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
+    """Values of images between their pixels; zero outside.
+
+    `sum_n sum_m U[n, m] max(0, 1 - |x - m|) max(0, 1 - |y - n|)`, the sum over the four pixels
+    about the point. A picture goes on as zeros beyond its border, so that values fade within one
+    pixel of it.
+
+    Args:
+        images: Floating `[B, H, W, C]`.
+        points: Floating `[B, ..., 2]`, (x, y) in pixels: (0, 0) is the centre of the first one.
+
+    Returns:
+        `[B, ..., C]`; differentiable in both.
+
+    References:
+        Jaderberg et al. (2015), eq. 5, arXiv:1506.02025.
+    """
+    height, width = tf.shape(images)[1], tf.shape(images)[2]
+    rows = tf.shape(images)[0] * height * width
+    pixels = tf.reshape(images, [rows, images.shape[-1]])
+    # Far points would not fit an integer; two pixels outside is as good as far away.
+    limits = tf.cast(tf.stack([width, height]), points.dtype) + 1.0
+    points = tf.clip_by_value(points, -2.0, limits)
+    corner = tf.floor(points)
+    share = points - tf.stop_gradient(corner)
+    left, top = tf.unstack(tf.cast(corner, tf.int32), axis=-1)
+    right_share, low_share = tf.unstack(share, axis=-1)
+    batch = tf.reshape(tf.range(tf.shape(images)[0]), [-1] + [1] * (points.shape.rank - 2))
+    total = None
+    for column, row, weight in (
+        (left, top, (1.0 - right_share) * (1.0 - low_share)),
+        (left + 1, top, right_share * (1.0 - low_share)),
+        (left, top + 1, (1.0 - right_share) * low_share),
+        (left + 1, top + 1, right_share * low_share),
+    ):
+        inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
+        index = (batch * height + row) * width + column
+        values = tf.gather(pixels, tf.where(inside, index, 0))
+        weight = tf.where(inside, weight, 0.0)[..., tf.newaxis]
+        total = values * weight if total is None else total + values * weight
+    return total
+
+
+def transform(images: tf.Tensor, theta: tf.Tensor, height: int, width: int) -> tf.Tensor:
+    """Images seen through affine maps: `[B, H, W, C]`, `[B, 2, 3] -> [B, height, width, C]`."""
+    grid = affine_grid(theta, height, width)
+    return bilinear_sample(images, to_pixels(grid, images.shape[1], images.shape[2]))
+
+
+@keras.saving.register_keras_serializable(package="sat_tf")
+class SpatialTransformer(keras.layers.Layer):
+    """Reads an affine map from the picture, and gives the picture seen through it.
+
+    `theta = f_loc(U)`, `V = transform(U, theta)`. The localisation net is convolutions of 5 x 5,
+    each after a mean over 2 x 2 pixels, then a hidden layer; its last layer starts as the
+    constant identity.
+
+    Args:
+        image_size: Side of the square pictures, pixels.
+        output_size: Side of what it gives, pixels.
+        filters: Width of the convolutions.
+        hidden_dim: Width of the hidden layer.
+
+    Call arguments:
+        images: `[B, image_size, image_size, 1]`.
+
+    Output:
+        `[B, output_size, output_size, 1]`, and theta `[B, 2, 3]`.
+
+    References:
+        Jaderberg et al. (2015), Sec. 3, arXiv:1506.02025.
+    """
+
+    def __init__(
+        self,
+        image_size: int,
+        output_size: int,
+        filters: Sequence[int] = (20, 20),
+        hidden_dim: int = 50,
+        **kwargs,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.image_size, self.output_size = image_size, output_size
+        self.filters, self.hidden_dim = tuple(filters), hidden_dim
+        layers = []
+        for width in filters:
+            layers.append(keras.layers.AveragePooling2D(2))
+            layers.append(keras.layers.Conv2D(width, 5, padding="same", activation="relu"))
+        layers += [keras.layers.MaxPooling2D(2), keras.layers.Flatten()]
+        layers.append(keras.layers.Dense(hidden_dim, activation="tanh"))
+        layers.append(
+            keras.layers.Dense(
+                6, kernel_initializer="zeros", bias_initializer=_identity, name="theta"
+            )
+        )
+        self.localisation = keras.Sequential(layers, name="localisation")
+        self.localisation.build((None, image_size, image_size, 1))
+        self.built = True
+
+    def call(self, images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """The rectified pictures and their maps."""
+        theta = tf.reshape(self.localisation(images), [-1, 2, 3])
+        return transform(images, theta, self.output_size, self.output_size), theta
+
+    def get_config(self) -> dict:
+        """Constructor arguments."""
+        return {
+            **super().get_config(),
+            "image_size": self.image_size,
+            "output_size": self.output_size,
+            "filters": self.filters,
+            "hidden_dim": self.hidden_dim,
+        }
+
+
+def _identity(shape, dtype=None):
+    return tf.constant(_IDENTITY, dtype or tf.float32)

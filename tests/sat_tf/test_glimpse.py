@@ -1,0 +1,189 @@
+"""Glimpses against NumPy slices and block means, their networks by hand, the Gaussian policy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sat_tf.layers.glimpse import (
+    GatedGlimpseNetwork,
+    GlimpseNetwork,
+    GlimpseSensor,
+    LocationNetwork,
+    gaussian,
+)
+
+SIZE = 16
+
+
+def pictures(batch=3, size=SIZE):
+    return np.random.default_rng(0).uniform(size=[batch, size, size, 1]).astype(np.float32)
+
+
+def normalised(pixels, size=SIZE):
+    return (2.0 * np.array(pixels) / (size - 1) - 1.0).astype(np.float32)
+
+
+def glimpse(images, centre, size, scales):
+    """Patches about one centre in pixels (x, y), `[B, size, size, scales]`."""
+    sensor = GlimpseSensor(size, scales)
+    location = np.tile(normalised(centre, images.shape[1]), [len(images), 1])
+    return sensor(sensor.pyramid(tf.constant(images)), tf.constant(location)).numpy()
+
+
+def block_means(images, block):
+    batch, height, width, _ = images.shape
+    blocks = images.reshape(batch, height // block, block, width // block, block)
+    return blocks.mean(axis=(2, 4))
+
+
+def test_an_even_patch_between_pixels_is_a_slice():
+    images = pictures()
+    seen = glimpse(images, (5.5, 9.5), size=4, scales=1)
+    np.testing.assert_allclose(seen, images[:, 8:12, 4:8], atol=1e-5)
+
+
+def test_an_odd_patch_on_a_pixel_is_a_slice():
+    images = pictures()
+    seen = glimpse(images, (5.0, 9.0), size=3, scales=1)
+    np.testing.assert_allclose(seen, images[:, 8:11, 4:7], atol=1e-5)
+
+
+def test_each_patch_covers_twice_as_much_averaged_over_blocks():
+    images = pictures()
+    # A centre on the corner of a block of four has a slice of blocks at every scale.
+    seen = glimpse(images, (7.5, 7.5), size=2, scales=3)
+    for k, block in enumerate((1, 2, 4)):
+        whole = block_means(images, block) if block > 1 else images[..., 0]
+        middle = 8 // block
+        expected = whole[:, middle - 1 : middle + 1, middle - 1 : middle + 1]
+        np.testing.assert_allclose(seen[..., k], expected, atol=1e-5)
+
+
+def test_a_patch_beyond_the_border_is_zero_there():
+    images = pictures()
+    seen = glimpse(images, (-0.5, 15.5), size=4, scales=2)
+    np.testing.assert_allclose(seen[:, :2, 2:, 0], images[:, 14:, :2, 0], atol=1e-5)
+    assert not seen[:, 2:, :, 0].any() and not seen[:, :, :2, 0].any()
+    assert seen[:, :2, 2:, 1].any() and not seen[:, 2:, :, 1].any()
+
+
+def test_a_side_that_is_no_multiple_of_a_block_goes_on_as_zeros():
+    images = np.ones([1, 7, 7, 1], np.float32)
+    coarse = GlimpseSensor(2, 2).pyramid(tf.constant(images))[1]
+    assert coarse.shape == (1, 4, 4, 1)
+    np.testing.assert_allclose(coarse[0, -1, :, 0], [0.5, 0.5, 0.5, 0.25])
+
+
+def test_every_picture_has_its_own_location():
+    images = pictures(batch=2)
+    sensor = GlimpseSensor(2, 1)
+    location = tf.constant(np.stack([normalised((2.5, 3.5)), normalised((9.5, 4.5))]))
+    seen = sensor(sensor.pyramid(tf.constant(images)), location)
+    np.testing.assert_allclose(seen[0], images[0, 3:5, 2:4], atol=1e-5)
+    np.testing.assert_allclose(seen[1], images[1, 4:6, 9:11], atol=1e-5)
+
+
+def test_the_glimpse_network_is_the_papers_equation():
+    network = GlimpseNetwork((2, 2, 1), 3, 5)
+    patches, location = pictures(size=2), np.random.default_rng(1).normal(size=[3, 2])
+    weights = {}
+    for name, layer in zip(
+        ("w1", "w2", "w3", "w4"),
+        (
+            network.patch_layer,
+            network.patch_projection,
+            network.location_layer,
+            network.location_projection,
+        ),
+        strict=True,
+    ):
+        layer.bias.assign(np.random.default_rng(2).normal(size=layer.bias.shape))
+        weights[name] = [w.numpy() for w in layer.weights]
+
+    def linear(name, x):
+        return x @ weights[name][0] + weights[name][1]
+
+    def relu(x):
+        return np.maximum(x, 0.0)
+
+    what = linear("w2", relu(linear("w1", patches.reshape(3, 4))))
+    where = linear("w4", relu(linear("w3", location)))
+    found = network(tf.constant(patches), tf.constant(location, tf.float32))
+    np.testing.assert_allclose(found, relu(what + where), rtol=1e-4, atol=1e-5)
+
+
+def test_the_gated_glimpse_network_multiplies_what_with_where():
+    network = GatedGlimpseNetwork((4, 4, 2), (2, 3, 3), 5)
+    patches = tf.constant(np.random.default_rng(0).uniform(size=[3, 4, 4, 2]), tf.float32)
+    location = tf.constant([[0.1, -0.4], [0.0, 0.0], [1.0, 1.0]])
+    found = network(patches, location)
+    assert found.shape == (3, 5)
+    product = network.image_network(patches) * network.location_network(location)
+    np.testing.assert_allclose(found, product)
+    # At first the location leaves a glimpse in the middle as it is.
+    np.testing.assert_allclose(found[1], network.image_network(patches)[1])
+
+
+# --- the policy ---
+
+
+def policy(std=0.2, state_dim=4):
+    network = LocationNetwork(state_dim, 8, std)
+    network.mean_layer.kernel.assign(tf.random.stateless_normal([8, 2], [1, 2]))
+    return network
+
+
+def states(batch=1000):
+    return tf.random.stateless_normal([batch, 4], [3, 4])
+
+
+def test_the_log_probability_is_the_gaussians_at_the_sample():
+    std, mean = 0.3, np.array([[0.2, -0.5]])
+    drawn = np.array([[0.9, -1.7]])
+    squares = ((drawn - mean) / std) ** 2
+    expected = (-0.5 * squares - np.log(std) - 0.5 * np.log(2 * np.pi)).sum(-1)
+    found = gaussian(tf.constant(mean), std).log_prob(tf.constant(drawn))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_samples_are_clipped_and_their_log_probability_is_not():
+    network, std = policy(std=2.0), 2.0
+    aim = network(states(), tf.constant([0, 1]))
+    assert np.abs(aim.location).max() == 1.0
+    drawn = gaussian(aim.mean, std).sample(seed=tf.constant([0, 1]))
+    np.testing.assert_allclose(aim.log_prob, gaussian(aim.mean, std).log_prob(drawn), rtol=1e-5)
+    clipped = gaussian(aim.mean, std).log_prob(aim.location)
+    assert np.abs(aim.log_prob - clipped).max() > 0.1
+
+
+def test_without_a_seed_the_policy_looks_at_its_mean():
+    aim = policy()(states())
+    np.testing.assert_array_equal(aim.location, aim.mean)
+    assert np.abs(aim.mean).max() < 1.0
+
+
+def test_samples_spread_by_the_standard_deviation():
+    network = LocationNetwork(4, 8, 0.05)
+    aim = network(states(), tf.constant([0, 1]))
+    np.testing.assert_allclose(np.std(aim.location - aim.mean), 0.05, rtol=0.1)
+
+
+@pytest.mark.parametrize("seed", [None, [0, 1]])
+def test_no_gradient_flows_through_a_location(seed):
+    network, hidden = policy(), states()
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(hidden)
+        aim = network(hidden, None if seed is None else tf.constant(seed))
+    assert tape.gradient(aim.location, [hidden, *network.trainable_variables]) == [None] * 5
+
+
+def test_the_log_probability_teaches_the_mean_towards_the_sample():
+    network, hidden = policy(std=0.1), states(1)
+    with tf.GradientTape() as tape:
+        aim = network(hidden, tf.constant([0, 1]))
+    # d log N / d mean = (sample - mean) / std^2
+    (gradient,) = tape.gradient(aim.log_prob, [network.mean_layer.bias])
+    inside = (1.0 - np.square(aim.mean)) * (aim.location - aim.mean) / 0.1**2
+    np.testing.assert_allclose(gradient, inside[0], rtol=1e-4)

@@ -1,0 +1,141 @@
+"""The bilinear sampler and affine maps against NumPy, and what a Spatial Transformer starts as."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sat_tf.layers.spatial_transformer import (
+    SpatialTransformer,
+    affine_grid,
+    bilinear_sample,
+    to_pixels,
+    transform,
+)
+
+IDENTITY = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+
+
+def pictures(batch=2, height=5, width=7, channels=1, dtype=np.float64):
+    rng = np.random.default_rng(0)
+    return rng.uniform(0.1, 1.0, [batch, height, width, channels]).astype(dtype)
+
+
+def maps(theta, batch=2):
+    return tf.constant(np.tile(np.array(theta, np.float64), [batch, 1, 1]))
+
+
+def by_hand(image, point):
+    """The double sum over every pixel of `[H, W, C]`, as the paper has it."""
+    x, y = point
+    total = np.zeros(image.shape[-1])
+    for n in range(image.shape[0]):
+        for m in range(image.shape[1]):
+            total += image[n, m] * max(0.0, 1 - abs(x - m)) * max(0.0, 1 - abs(y - n))
+    return total
+
+
+def test_the_grid_counts_from_minus_one_to_one_x_first_and_y_down():
+    grid = affine_grid(maps(IDENTITY, 1), 3, 5)[0].numpy()
+    np.testing.assert_allclose(grid[1, :, 0], [-1, -0.5, 0, 0.5, 1])
+    np.testing.assert_allclose(grid[:, 2, 1], [-1, 0, 1])
+    np.testing.assert_allclose(to_pixels(tf.constant(grid), 3, 5)[2, 4], [4, 2])
+
+
+def test_the_sampler_is_the_papers_double_sum():
+    images = pictures(channels=3)
+    points = np.random.default_rng(1).uniform(-2.0, 8.0, [2, 4, 6, 2])
+    sampled = bilinear_sample(tf.constant(images), tf.constant(points)).numpy()
+    assert sampled.shape == (2, 4, 6, 3)
+    for index in np.ndindex(2, 4, 6):
+        expected = by_hand(images[index[0]], points[index])
+        np.testing.assert_allclose(sampled[index], expected, atol=1e-12)
+
+
+def test_the_identity_gives_the_picture():
+    images = pictures()
+    np.testing.assert_allclose(transform(images, maps(IDENTITY), 5, 7), images, atol=1e-12)
+
+
+def test_a_translation_moves_the_picture_and_fills_with_zeros():
+    images = pictures()
+    # Each pixel reads two columns further right and one row further down.
+    theta = maps([[1.0, 0.0, 2 * 2 / 6], [0.0, 1.0, 1 * 2 / 4]])
+    expected = np.zeros_like(images)
+    expected[:, :-1, :-2] = images[:, 1:, 2:]
+    np.testing.assert_allclose(transform(images, theta, 5, 7), expected, atol=1e-12)
+
+
+def test_a_quarter_turn_is_numpys():
+    images = pictures(height=6, width=6)
+    # (x, y) reads (-y, x): what was on the right comes to the top.
+    theta = maps([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0]])
+    expected = np.rot90(images, axes=(1, 2))
+    np.testing.assert_allclose(transform(images, theta, 6, 6), expected, atol=1e-12)
+
+
+def test_a_half_scale_reads_the_middle():
+    images = pictures(height=5, width=5)
+    found = transform(images, maps([[0.5, 0.0, 0.0], [0.0, 0.5, 0.0]]), 3, 3)
+    np.testing.assert_allclose(found, images[:, 1:4, 1:4], atol=1e-12)
+
+
+@pytest.mark.parametrize("far", [1.4, 50.0, 1e30])
+def test_out_of_range_is_zero(far):
+    images = pictures(dtype=np.float32)
+    points = np.array([[[-far, 2.0], [6 + far, 2.0], [3.0, -far], [3.0, 4 + far]]] * 2, np.float32)
+    np.testing.assert_array_equal(bilinear_sample(images, points), np.zeros([2, 4, 1]))
+
+
+def test_the_gradient_in_theta_is_that_of_finite_differences():
+    images = tf.constant(pictures())
+    # No sample on a pixel's border, where the sampler has a corner.
+    theta = maps([[0.83, 0.11, 0.07], [-0.13, 0.91, 0.043]])
+    weights = tf.constant(np.random.default_rng(2).normal(size=[2, 4, 4, 1]))
+
+    def value(theta):
+        return tf.reduce_sum(weights * transform(images, theta, 4, 4))
+
+    with tf.GradientTape() as tape:
+        tape.watch(theta)
+        total = value(theta)
+    gradient = tape.gradient(total, theta).numpy()
+    for index in np.ndindex(2, 2, 3):
+        step = np.zeros([2, 2, 3])
+        step[index] = 1e-6
+        difference = (value(theta + step) - value(theta - step)) / 2e-6
+        np.testing.assert_allclose(gradient[index], difference, rtol=1e-6)
+
+
+def test_pictures_get_a_gradient_too():
+    images = tf.constant(pictures())
+    with tf.GradientTape() as tape:
+        tape.watch(images)
+        total = tf.reduce_sum(transform(images, maps(IDENTITY), 5, 7))
+    np.testing.assert_allclose(tape.gradient(total, images), np.ones([2, 5, 7, 1]), atol=1e-12)
+
+
+def test_a_single_row_has_no_grid():
+    with pytest.raises(ValueError, match="`height` and `width`: expected 2 or more, got 1 and 3"):
+        affine_grid(maps(IDENTITY), 1, 3)
+
+
+def test_a_spatial_transformer_starts_as_the_identity_and_can_learn():
+    layer = SpatialTransformer(12, 12, filters=(2, 2), hidden_dim=3)
+    images = tf.constant(pictures(height=12, width=12, dtype=np.float32))
+    with tf.GradientTape() as tape:
+        rectified, theta = layer(images)
+        loss = tf.reduce_sum(rectified * tf.random.stateless_normal([2, 12, 12, 1], [0, 1]))
+    np.testing.assert_array_equal(theta, np.tile(np.array(IDENTITY, np.float32), [2, 1, 1]))
+    np.testing.assert_allclose(rectified, images, atol=1e-4)
+    last = layer.localisation.get_layer("theta")
+    gradients = tape.gradient(loss, last.trainable_variables)
+    assert all(np.any(gradient.numpy()) for gradient in gradients)
+
+
+def test_a_spatial_transformer_is_made_again_from_its_configuration():
+    layer = SpatialTransformer(12, 6, filters=(2, 3), hidden_dim=4)
+    again = SpatialTransformer.from_config(layer.get_config())
+    assert [w.shape for w in again.weights] == [w.shape for w in layer.weights]
+    assert again(tf.zeros([1, 12, 12, 1]))[0].shape == (1, 6, 6, 1)

@@ -1,0 +1,77 @@
+"""The classifier behind a Spatial Transformer, and without it."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sat_tf.glimpse_config import STNConfig
+from sat_tf.models.stn import STN
+
+SEED = tf.constant([3, 5])
+SMALL = {"localisation_filters": 2, "localisation_dim": 4, "filters": 4, "hidden_dim": 8}
+
+
+def make(**settings):
+    return STN(STNConfig(**SMALL | {"output_size": 12} | settings), image_size=16)
+
+
+def batch(size=4):
+    rng = np.random.default_rng(0)
+    return {
+        "images": tf.constant(rng.uniform(size=[size, 16, 16, 1]), tf.float32),
+        "labels": tf.constant(rng.integers(0, 10, size), tf.int32),
+    }
+
+
+def test_the_classifier_sees_the_rectified_picture():
+    logits, seen = make()(batch()["images"])
+    assert logits.shape == (4, 10) and seen.shape == (4, 12, 12, 1)
+
+
+def test_without_a_transformer_it_sees_the_picture():
+    images = batch()["images"]
+    model = make(transformer=False)
+    np.testing.assert_array_equal(model(images)[1], images)
+    assert model.transformer is None
+
+
+def test_dropout_is_for_training_only():
+    model, images = make(dropout=0.5), batch()["images"]
+    np.testing.assert_array_equal(model(images)[0], model(images)[0])
+    assert np.any(model(images, SEED)[0] != model(images)[0])
+
+
+def test_the_classifiers_loss_teaches_the_localisation_net():
+    model = make()
+    with tf.GradientTape() as tape:
+        loss, logs = model.training_loss(batch(), SEED)
+    theta = model.transformer.localisation.get_layer("theta")
+    assert all(np.any(g) for g in tape.gradient(loss, theta.trainable_variables))
+    assert set(logs) == set(model.log_names)
+
+
+def test_figures_and_pictures():
+    model = make()
+    figures = model.figures(batch(), SEED)
+    assert set(np.unique(figures["error"].values)) <= {0.0, 100.0}
+    drawn = model.pictures(batch(2), SEED)
+    assert len(drawn) == 2 and drawn[0].dtype == np.uint8
+
+
+@pytest.mark.parametrize("transformer", [True, False])
+def test_a_few_steps_lower_the_loss(transformer):
+    model = make(transformer=transformer, dropout=0.0)
+    model.compile(keras.optimizers.Adam(1e-2), clip_norm=5.0)
+    data = batch()
+    before = np.mean(model.figures(data, SEED)["nll"].values)
+    repeated = tf.data.Dataset.from_tensors(data).repeat()
+    model.fit(repeated, steps_per_epoch=15, shuffle=False, verbose=0)
+    assert np.mean(model.figures(data, SEED)["nll"].values) < 0.7 * before
+
+
+def test_an_output_of_one_pixel_is_refused():
+    with pytest.raises(ValueError, match="`--model.output_size`: expected 2 or more, got 1"):
+        STNConfig(output_size=1)

@@ -1,0 +1,59 @@
+"""Strips of digits: what is moved, how far, and when."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from training.digits.batches import scoring_batches
+from training.digits.config import StripsData
+from training.digits.mnist import load_digits
+from training.digits.recipes import RECIPES
+from training.digits.strips import draw
+
+ROWS = np.array([[0, 3, 5], [7, 2, 2]])
+
+
+@pytest.fixture(scope="module")
+def digits(mnist):
+    return load_digits("train", mnist, 20)
+
+
+def portions(digits, shift):
+    data = StripsData(portions=3, shift=shift)
+    strips = draw(digits, ROWS, np.random.default_rng(0), data)["images"]
+    assert strips.dtype == np.uint8
+    return strips.reshape([2, 28, 3, 28]).transpose([0, 2, 1, 3]).reshape([6, 28, 28])
+
+
+def moved(image, down, right):
+    """The image moved, by padding and cutting."""
+    padded = np.pad(image, 28)
+    return padded[28 - down : 56 - down, 28 - right : 56 - right]
+
+
+def test_digits_stay_where_they_are_by_default(digits):
+    np.testing.assert_array_equal(portions(digits, 0), digits.images[ROWS.ravel()])
+
+
+def test_each_digit_is_moved_by_itself_and_no_further_than_asked(digits):
+    reach = range(-3, 4)
+    found = set()
+    for portion, row in zip(portions(digits, 3), ROWS.ravel(), strict=True):
+        image = digits.images[row]
+        places = [(d, r) for d in reach for r in reach if (moved(image, d, r) == portion).all()]
+        assert len(places) == 1
+        found.add(places[0])
+    assert len(found) > 3
+
+
+def test_scored_digits_are_not_moved(digits):
+    base = RECIPES["digits_queries"]
+    config = dataclasses.replace(base, data=dataclasses.replace(base.data, shift=3))
+    still = dataclasses.replace(base, data=dataclasses.replace(base.data, shift=0))
+    for one, other in zip(
+        scoring_batches(digits, config, "dev"), scoring_batches(digits, still, "dev"), strict=True
+    ):
+        np.testing.assert_array_equal(one["images"], other["images"])

@@ -1,0 +1,1 @@
+"""Systems that read digits: their data sets, recipes, fit and evaluation."""

@@ -1,0 +1,158 @@
+"""Recipes of the Spatial Transformer, RAM and DRAM.
+
+Each is of a size that two CPU cores train; one ending in `_paper` has the canvas, the widths and
+the length of training that the paper names, with Adam in place of its SGD.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from sat_tf.glimpse_config import DRAMConfig, RAMConfig, STNConfig
+from training.digits.config import (
+    CanvasData,
+    DigitFitConfig,
+    DigitRunConfig,
+    DRAMRun,
+    PairData,
+    PairsDRAMRun,
+    PairsRAMRun,
+    PairsSTNRun,
+    RAMRun,
+    STNRun,
+)
+from training.recipes import BaseOptimizerConfig
+
+_ADAM = BaseOptimizerConfig(learning_rate=1e-3, schedule="cosine", warmup_epochs=0.2)
+
+_ROTATED = CanvasData(size=28, rotation=90.0)
+_RTS = CanvasData(size=42, rotation=45.0, scale_from=0.7, scale_to=1.2)
+# Sixteen scraps of 6 x 6 pixels for the Spatial Transformer, four of 8 x 8 for RAM: each as in
+# its own paper.
+_STN_CLUTTERED = CanvasData(size=60, clutter=16, clutter_size=6)
+_RAM_CLUTTERED = CanvasData(size=60, clutter=4, clutter_size=8)
+_PAIRS, _SUMS = PairData(size=60), PairData(size=60, target="sum")
+
+
+def _changed(base: DigitRunConfig, recipe: str, **groups: dict[str, Any]) -> DigitRunConfig:
+    """`base` under another name; of each group of keys, those given are changed."""
+    changed = {
+        group: dataclasses.replace(getattr(base, group), **keys) for group, keys in groups.items()
+    }
+    return dataclasses.replace(base, recipe=recipe, **changed)
+
+
+# --- Spatial Transformer ---
+
+_STN_ROTATED = STNRun(
+    recipe="stn_rotated",
+    data=_ROTATED,
+    model=STNConfig(),
+    optimizer=_ADAM,
+    fit=DigitFitConfig(epochs=20, batch_size=128),
+)
+_STN = (
+    _STN_ROTATED,
+    dataclasses.replace(_STN_ROTATED, recipe="stn_rts", data=_RTS),
+    dataclasses.replace(_STN_ROTATED, recipe="stn_cluttered", data=_STN_CLUTTERED),
+    dataclasses.replace(
+        _STN_ROTATED,
+        recipe="cnn_cluttered",
+        data=_STN_CLUTTERED,
+        model=STNConfig(transformer=False),
+    ),
+)
+# 150,000 batches of 256.
+_STN_PAPER = tuple(
+    _changed(base, f"{base.recipe}_paper", fit={"epochs": 640, "batch_size": 256, "patience": 100})
+    for base in _STN
+)
+
+# --- RAM ---
+
+_RAM_28 = RAMRun(
+    recipe="ram_28",
+    data=CanvasData(size=28),
+    model=RAMConfig(glimpses=6, glimpse_size=8, scales=1),
+    optimizer=_ADAM,
+    fit=DigitFitConfig(epochs=60, batch_size=128, patience=60),
+)
+_RAM_60 = RAMRun(
+    recipe="ram_60_translated",
+    data=CanvasData(size=60),
+    model=RAMConfig(glimpses=6, glimpse_size=12, scales=3),
+    optimizer=_ADAM,
+    fit=DigitFitConfig(epochs=60, batch_size=128, patience=60),
+)
+_RAM = (
+    _RAM_28,
+    _RAM_60,
+    dataclasses.replace(_RAM_60, recipe="ram_60_cluttered", data=_RAM_CLUTTERED),
+)
+_RAM_PAPER = tuple(
+    _changed(
+        base,
+        f"{base.recipe}_paper",
+        model={"first_location": "random"} | glimpses,
+        fit={"epochs": 400, "patience": 100},
+    )
+    for base, glimpses in zip(_RAM, ({}, {"glimpses": 8}, {"glimpses": 8}), strict=True)
+)
+
+# --- pairs of digits ---
+
+_DRAM_PAIRS = PairsDRAMRun(
+    recipe="dram_pairs",
+    data=_PAIRS,
+    model=DRAMConfig(glimpses=8, glimpse_size=12, scales=2),
+    optimizer=_ADAM,
+    fit=DigitFitConfig(epochs=40, batch_size=128, patience=40),
+)
+# Single digits first: `--init-from` takes what is learned on them to pairs.
+_DRAM_DIGIT = DRAMRun(
+    recipe="dram_digit",
+    data=CanvasData(size=_PAIRS.size),
+    model=_DRAM_PAIRS.model,
+    optimizer=_ADAM,
+    fit=dataclasses.replace(_DRAM_PAIRS.fit, epochs=10),
+)
+_RAM_PAIRS = PairsRAMRun(
+    recipe="ram_pairs",
+    data=_PAIRS,
+    model=RAMConfig(glimpses=8, glimpse_size=12, scales=2, core="lstm"),
+    optimizer=_ADAM,
+    fit=_DRAM_PAIRS.fit,
+)
+_CONVNET = PairsSTNRun(
+    recipe="convnet_addition",
+    data=_SUMS,
+    model=STNConfig(transformer=False),
+    optimizer=_ADAM,
+    fit=DigitFitConfig(epochs=20, batch_size=128, patience=20),
+)
+_PAIRED = (
+    _DRAM_DIGIT,
+    _DRAM_PAIRS,
+    _changed(_DRAM_PAIRS, "dram_pairs_no_context", model={"context": False}),
+    _RAM_PAIRS,
+    dataclasses.replace(_DRAM_PAIRS, recipe="dram_addition", data=_SUMS),
+    _CONVNET,
+)
+_WIDE: dict[type, dict[str, Any]] = {
+    DRAMConfig: {"glimpse_filters": 64, "glimpse_dim": 1024, "hidden_dim": 512},
+    RAMConfig: {"glimpse_dim": 1024, "hidden_dim": 512},
+    STNConfig: {"hidden_dim": 512},
+}
+_PAIRED_PAPER = tuple(
+    _changed(
+        base,
+        f"{base.recipe}_paper",
+        data={"size": 100},
+        model=_WIDE[type(base.model)],
+        fit={"epochs": 400, "patience": 100},
+    )
+    for base in _PAIRED
+)
+
+CANVAS_RECIPES = (*_STN, *_STN_PAPER, *_RAM, *_RAM_PAPER, *_PAIRED, *_PAIRED_PAPER)

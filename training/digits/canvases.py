@@ -1,0 +1,147 @@
+"""Digits turned, resized, moved and hidden among scraps of others; pairs of them and their sums."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sat_tf.layers.spatial_transformer import bilinear_sample
+from training.digits.config import CanvasData, PairData
+from training.digits.mnist import Digits
+
+_SIDE = 28  # of a digit's picture, pixels
+_INK = 20  # of the square in its middle that MNIST's digits are drawn in
+
+
+def draw_canvases(
+    digits: Digits, rows: np.ndarray, rng: np.random.Generator, config: CanvasData
+) -> dict[str, np.ndarray]:
+    """One digit on each canvas.
+
+    Args:
+        digits: Of the split.
+        rows: int `[B, 1]`, which of them.
+        rng: Of this batch.
+        config: What happens to a digit.
+
+    Returns:
+        `images` uint8 `[B, size, size]`, `labels` int `[B]`, and `centres` float32 `[B, 1, 2]`,
+        of the digit's own 28 x 28 pixels, (x, y) normalised to [-1, 1], y down.
+    """
+    rows = rows[:, 0]
+    images = digits.images[rows]
+    if config.rotation or config.scale_from != 1.0 or config.scale_to != 1.0:
+        canvases, centres = _warped(images, rng, config)
+    else:
+        corners = rng.integers(0, config.size - _SIDE + 1, [len(rows), 2])
+        canvases = _pasted(_blank(len(rows), config.size), images, corners)
+        centres = corners + (_SIDE - 1) / 2
+    _add_clutter(canvases, digits, rng, config.clutter, config.clutter_size)
+    return {
+        "images": canvases,
+        "labels": digits.labels[rows],
+        "centres": _normalised(centres[:, np.newaxis], config.size),
+    }
+
+
+def draw_pairs(
+    digits: Digits, rows: np.ndarray, rng: np.random.Generator, config: PairData
+) -> dict[str, np.ndarray]:
+    """Two digits on each canvas, their strokes apart.
+
+    Args:
+        digits: Of the split.
+        rows: int `[B, 2]`, which of them.
+        rng: Of this batch.
+        config: The canvas, and what is asked.
+
+    Returns:
+        As `draw_canvases`, with `centres` `[B, 2, 2]`, the left digit's first. `labels` are
+        sums, 0..18, or numbers of unordered pairs, 0..54 (`pair_number`).
+    """
+    corners = _apart(len(rows), config.size - _SIDE, rng)
+    canvases = _blank(len(rows), config.size)
+    for k in range(2):
+        canvases = _pasted(canvases, digits.images[rows[:, k]], corners[:, k])
+    first, second = digits.labels[rows].T
+    from_left = np.argsort(corners[..., 0], axis=1, kind="stable")[..., np.newaxis]
+    centres = np.take_along_axis(corners, from_left, axis=1) + (_SIDE - 1) / 2
+    return {
+        "images": canvases,
+        "labels": first + second if config.target == "sum" else pair_number(first, second),
+        "centres": _normalised(centres, config.size),
+    }
+
+
+def pair_number(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """The number of an unordered pair of digits: 00 is 0, 01 is 1, 11 is 10, 99 is 54."""
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    return low * (19 - low) // 2 + high
+
+
+def _blank(count: int, size: int) -> np.ndarray:
+    return np.zeros([count, size, size], np.uint8)
+
+
+def _pasted(canvases: np.ndarray, patches: np.ndarray, corners: np.ndarray) -> np.ndarray:
+    """Patches `[B, h, w]` laid over canvases at corners `[B, 2]` (x, y): the brighter one stays."""
+    height, width = patches.shape[1:]
+    row = (corners[:, 1, np.newaxis] + np.arange(height))[:, :, np.newaxis]
+    column = (corners[:, 0, np.newaxis] + np.arange(width))[:, np.newaxis]
+    place = np.arange(len(canvases))[:, np.newaxis, np.newaxis], row, column
+    canvases[place] = np.maximum(canvases[place], patches)
+    return canvases
+
+
+def _warped(
+    images: np.ndarray, rng: np.random.Generator, config: CanvasData
+) -> tuple[np.ndarray, np.ndarray]:
+    """Digits turned, resized and moved at once, and their centres in pixels.
+
+    The whole of a resized picture stays on the canvas, so far as it is not turned.
+    """
+    count, size = len(images), config.size
+    angle = np.deg2rad(rng.uniform(-config.rotation, config.rotation, count))
+    scale = rng.uniform(config.scale_from, config.scale_to, count)
+    middle = (size - 1) / 2
+    reach = np.maximum((size - _SIDE * scale) / 2, 0.0)[:, np.newaxis]
+    centres = middle + reach * rng.uniform(-1.0, 1.0, [count, 2])
+    # Where each pixel of the canvas comes from: turned back and divided by the scale.
+    cosine, sine = np.cos(angle) / scale, np.sin(angle) / scale
+    back = np.stack([cosine, sine, -sine, cosine], axis=-1).reshape([-1, 1, 2, 2])
+    y, x = np.mgrid[:size, :size].reshape([2, 1, -1])
+    offset = np.stack([x, y], axis=-1) - centres[:, np.newaxis]
+    points = (back @ offset[..., np.newaxis])[..., 0] + (_SIDE - 1) / 2
+    values = bilinear_sample(
+        images[..., np.newaxis].astype(np.float32), points.astype(np.float32)
+    ).numpy()
+    canvases = np.rint(values).astype(np.uint8).reshape([-1, size, size])
+    return canvases, centres
+
+
+def _add_clutter(
+    canvases: np.ndarray, digits: Digits, rng: np.random.Generator, scraps: int, side: int
+) -> None:
+    """Lays scraps of random digits on each canvas, in random places."""
+    count, size = canvases.shape[:2]
+    for _ in range(scraps):
+        source = rng.integers(len(digits.images), size=count)
+        cut = rng.integers(0, _SIDE - side + 1, [count, 2])
+        row = (cut[:, 1, np.newaxis] + np.arange(side))[:, :, np.newaxis]
+        column = (cut[:, 0, np.newaxis] + np.arange(side))[:, np.newaxis]
+        patches = digits.images[source[:, np.newaxis, np.newaxis], row, column]
+        _pasted(canvases, patches, rng.integers(0, size - side + 1, [count, 2]))
+
+
+def _apart(count: int, last: int, rng: np.random.Generator) -> np.ndarray:
+    """Corners `[count, 2, 2]`, each 0..last, of two digits whose strokes do not touch."""
+    corners = rng.integers(0, last + 1, [count, 2, 2])
+    while True:
+        distance = np.abs(corners[:, 0] - corners[:, 1]).max(axis=-1)
+        close = np.flatnonzero(distance < _INK)
+        if not len(close):
+            return corners
+        corners[close] = rng.integers(0, last + 1, [len(close), 2, 2])
+
+
+def _normalised(centres: np.ndarray, size: int) -> np.ndarray:
+    return (centres * (2.0 / (size - 1)) - 1.0).astype(np.float32)

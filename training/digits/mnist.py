@@ -1,0 +1,135 @@
+"""MNIST, from a file the user has or through TensorFlow Datasets.
+
+The training digits are cut in two: the last of them are `dev`, the others `train`. `test` is the
+data set's own. TensorFlow Datasets keeps the digits in another order than Keras' `mnist.npz`, so
+that `dev` holds other digits there.
+
+References:
+    LeCun et al. (1998), "Gradient-Based Learning Applied to Document Recognition".
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from training.datasets.base import DataError, canonical_split
+
+FILE = "mnist.npz"
+SIDE = 28
+
+
+@dataclass(frozen=True, eq=False)
+class Digits:
+    """The digits of a split.
+
+    Attributes:
+        images: uint8 `[n, 28, 28]`, white on black.
+        labels: int64 `[n]`, 0 ... 9.
+    """
+
+    images: np.ndarray
+    labels: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, part: slice) -> Digits:
+        return Digits(self.images[part], self.labels[part])
+
+    def fingerprint(self) -> str:
+        """SHA-256, in hexadecimal, of images and labels."""
+        digest = hashlib.sha256(np.ascontiguousarray(self.images).data)
+        digest.update(np.ascontiguousarray(self.labels).data)
+        return digest.hexdigest()
+
+
+def load_digits(
+    split: str, data_dir: Path | None = None, dev_digits: int = 5000, limit: int | None = None
+) -> Digits:
+    """The digits of a split.
+
+    Args:
+        split: "train", "dev" (or "val") or "test".
+        data_dir: Folder of `mnist.npz`, laid out as `keras.datasets.mnist` has it: `x_train`,
+            `y_train`, `x_test`, `y_test`; the last two are read for the test split only. None
+            takes TensorFlow Datasets, which downloads MNIST the first time.
+        dev_digits: The last so many training digits are `dev`.
+        limit: Keep the first digits of the split only.
+
+    Raises:
+        DataError: There is no such split, no such file, or it does not hold digits.
+    """
+    split = canonical_split(split)
+    part = "test" if split == "test" else "train"
+    digits = _from_tfds(part) if data_dir is None else _from_file(data_dir / FILE, part)
+    if part == "train":
+        if dev_digits >= len(digits):
+            raise DataError(
+                "Received an invalid value for key `--data.dev_digits`: expected fewer than the "
+                f"{len(digits)} training digits, got {dev_digits}."
+            )
+        cut = len(digits) - dev_digits
+        digits = digits[:cut] if split == "train" else digits[cut:]
+    return digits[:limit]
+
+
+def _from_file(path: Path, part: str) -> Digits:
+    names = f"x_{part}", f"y_{part}"
+    try:
+        with np.load(path) as file:
+            missing = [name for name in names if name not in file.files]
+            if missing:
+                raise DataError(
+                    f"{path} has no {' and no '.join(missing)}: expected the arrays of "
+                    f"`keras.datasets.mnist`, got {', '.join(file.files) or 'none'}."
+                )
+            images, labels = (file[name] for name in names)
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{path.parent} has no {FILE}. `--data-dir` names the folder that holds it; without "
+            "`--data-dir`, MNIST comes from TensorFlow Datasets."
+        ) from error
+    except DataError:
+        raise
+    # What NumPy raises for a file that is cut short, or is something else, is all of these.
+    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path} cannot be read as arrays of NumPy: {error}.") from error
+    return _checked(images, labels, f"{path}, {' and '.join(names)}")
+
+
+def _from_tfds(part: str) -> Digits:
+    import tensorflow_datasets as tfds
+
+    builder = tfds.builder("mnist")
+    try:
+        builder.download_and_prepare()
+    except (tfds.download.DownloadError, ImportError, OSError) as error:
+        raise DataError(
+            f"MNIST cannot be prepared in {builder.data_dir}: {error}. Preparing needs the "
+            f"network; `--data-dir` names a folder with {FILE} instead."
+        ) from error
+    arrays = tfds.as_numpy(builder.as_dataset(split=part, batch_size=-1))
+    return _checked(arrays["image"][..., 0], arrays["label"], f"mnist of {builder.data_dir}")
+
+
+def _checked(images: np.ndarray, labels: np.ndarray, where: str) -> Digits:
+    if images.dtype != np.uint8 or images.shape[1:] != (SIDE, SIDE) or not len(images):
+        raise DataError(
+            f"Expected images uint8 [n, {SIDE}, {SIDE}] in {where}, got {images.dtype} "
+            f"{list(images.shape)}."
+        )
+    if labels.shape != images.shape[:1] or not np.issubdtype(labels.dtype, np.integer):
+        raise DataError(
+            f"Expected a whole number for each of the {len(images)} images in {where}, got labels "
+            f"{labels.dtype} {list(labels.shape)}."
+        )
+    if labels.min() < 0 or labels.max() > 9:
+        raise DataError(
+            f"Expected labels of 0 to 9 in {where}, got {labels.min()} to {labels.max()}."
+        )
+    return Digits(images, labels.astype(np.int64))
