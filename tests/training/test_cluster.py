@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import socket
 import threading
 import time
@@ -13,6 +15,7 @@ import pytest
 from sat_tf.runs import RunError
 from tests.training.worker_group import free_ports
 from training.cluster import Cluster
+from training.interrupts import Interrupted, Interrupts
 from training.strategies import make_strategy
 
 
@@ -116,3 +119,14 @@ def test_a_port_that_is_taken_is_an_error():
     port = int(clusters[0].addresses[0].rpartition(":")[2])
     with socket.create_server(("", port)), pytest.raises(OSError, match="in use"):
         clusters[0].meet(1.0)
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_signal_ends_the_wait(index):
+    cluster = cluster_of(2)[index]
+    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGTERM))
+    began = time.monotonic()
+    with Interrupts(), pytest.raises(Interrupted, match="Stopped by SIGTERM"):
+        timer.start()
+        cluster.meet(60.0)
+    assert time.monotonic() - began < 30.0
