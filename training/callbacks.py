@@ -23,11 +23,14 @@ from training.drawing import picture_of
 from training.evaluation import annotations_of, caption_split
 from training.interrupts import Interrupts
 from training.metrics.captions import quick_bleu, quick_cider
+from training.workers import Workers
 
 UNIFORM_ENTROPY = 0.98
 """Attention is called uniform when its entropy is over this share of log L."""
 CONSTANT_VARIATION = 0.005
 """Attention is called constant when `alpha_variation` is under this."""
+LISTEN_STEPS = 10
+"""Steps after which several workers ask each other whether one was told to stop."""
 LOWER_IS_BETTER = ("nll", "error")
 """Of the scores that a run can monitor."""
 
@@ -41,7 +44,7 @@ class Watched(Protocol):
 
 
 class Validate(keras.callbacks.Callback):
-    """Free-running captions of the dev split, scored: `val_bleu_4`, `val_cider`, `val_nll`.
+    """Free-running captions of the dev split, scored: `val_bleu_4`, `val_cider`, `val_distinct`.
 
     Args:
         captioner: The model being trained, with its vocabulary.
@@ -49,7 +52,6 @@ class Validate(keras.callbacks.Callback):
         source: Its pictures or annotations.
         search: How captions are generated.
         images: The most pictures captioned; None for all.
-        nll: Gives the teacher-forced dev NLL, nats a token.
     """
 
     def __init__(
@@ -59,11 +61,10 @@ class Validate(keras.callbacks.Callback):
         source: Source,
         search: SearchConfig,
         images: int | None,
-        nll: Callable[[], float],
     ) -> None:
         super().__init__()
         self._captioner, self._split, self._source = captioner, split, source
-        self._search, self._images, self._nll = search, images, nll
+        self._search, self._images = search, images
         self._references = {e.image_id: list(e.captions) for e in split.examples}
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
@@ -75,8 +76,22 @@ class Validate(keras.callbacks.Callback):
         unit = self._captioner.vocabulary.unit
         logs["val_bleu_4"] = quick_bleu(texts, references, unit)["bleu_4"]
         logs["val_cider"] = quick_cider(texts, references, unit)
-        logs["val_nll"] = self._nll()
         logs["val_distinct"] = 100.0 * len(set(texts.values())) / len(texts)
+
+
+class MeasureLikelihood(keras.callbacks.Callback):
+    """`val_nll`: all workers together, each on its share of the dev captions.
+
+    Args:
+        nll: Gives the teacher-forced dev NLL, nats a token.
+    """
+
+    def __init__(self, nll: Callable[[], float]) -> None:
+        super().__init__()
+        self._nll = nll
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        logs["val_nll"] = self._nll()
 
 
 class MeasureBounds(keras.callbacks.Callback):
@@ -99,7 +114,8 @@ class Keep(keras.callbacks.Callback):
 
     The state is kept every `every` steps, after the last step of an epoch and after its
     validation. The best weights are written before that last one: a process killed between the
-    two validates again and writes them again.
+    two validates again and writes them again. Of several workers the chief alone writes, and
+    its score decides for all.
 
     Args:
         checkpoints: Where the last state goes.
@@ -108,6 +124,7 @@ class Keep(keras.callbacks.Callback):
         steps: Steps of an epoch.
         run_dir: Where the best weights go.
         interrupts: Signals to end the run, held back until the state is kept.
+        workers: The processes of the run; None for one.
     """
 
     def __init__(
@@ -118,16 +135,18 @@ class Keep(keras.callbacks.Callback):
         steps: int,
         run_dir: Path,
         interrupts: Interrupts,
+        workers: Workers | None = None,
     ) -> None:
         super().__init__()
         self._checkpoints, self._progress, self._interrupts = checkpoints, progress, interrupts
+        self._workers = workers or Workers()
         self._monitor, self._patience = f"val_{config.monitor}", config.patience
         self._sign = -1.0 if config.monitor in LOWER_IS_BETTER else 1.0
         self._every, self._steps = config.checkpoint_steps, steps
         self._weights = run_dir / runs.WEIGHTS_FILE
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        self._begun = time.monotonic()
+        self._begun, self._heard = time.monotonic(), False
         self._first = self._progress.step
         if self._first:  # Keras has just set the running means to zero
             for variable, value in zip(self._means(), self._progress.means, strict=True):
@@ -136,18 +155,26 @@ class Keep(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
         self._interrupts.hold()
         step = self._progress.step = self._first + batch + 1
-        if step % self._every == 0 or step == self._steps or self._interrupts.waiting:
+        due = step % self._every == 0 or step == self._steps
+        if self._workers.count > 1 and not due and step % LISTEN_STEPS == 0:
+            self._listen()
+        # A signal of one worker is the others' too, but only once they have heard of it.
+        if due or (self._interrupts.waiting and (self._workers.count == 1 or self._heard)):
             self._progress.means = [float(np.asarray(variable)) for variable in self._means()]
             self._save()
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         self._interrupts.hold()
-        progress, score = self._progress, self._sign * float(logs[self._monitor])
+        progress, score = self._progress, 0.0
+        if self._workers.chief:
+            score = self._sign * float(logs[self._monitor])
+        score = self._workers.of_chief(score)
         progress.epoch, progress.step, progress.means = epoch + 1, 0, []
         progress.waited += 1
         if progress.better(score):
             progress.best_score, progress.best_epoch, progress.waited = score, epoch + 1, 0
-            runs.save_weights(self.model, self._weights)
+            if self._workers.chief:
+                runs.save_weights(self.model, self._weights)
         progress.stopped = progress.waited >= self._patience
         # The rest of a broken epoch has a call of `fit` to itself: all epochs of a call have as
         # many steps.
@@ -159,8 +186,17 @@ class Keep(keras.callbacks.Callback):
         now = time.monotonic()
         self._progress.seconds += now - self._begun
         self._begun = now
-        self._checkpoints.save(self._progress)
+        if self._workers.chief:
+            self._checkpoints.save(self._progress)
+        self._listen()  # so nobody goes on, or ends, before the state is kept
         self._interrupts.release(f"The state {self._progress.where} is kept.")
+
+    def _listen(self) -> None:
+        """Take up a signal that any worker got: all keep the state, and end, together."""
+        number = self._workers.highest(self._interrupts.waiting or 0)
+        self._heard = number > 0
+        if number:
+            self._interrupts.tell(int(number))
 
     def _means(self) -> list[keras.Variable]:
         return [variable for metric in self.model.metrics for variable in metric.variables]

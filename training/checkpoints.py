@@ -71,6 +71,9 @@ class Checkpoints:
     Args:
         directory: `RUN/checkpoints`.
         model: Compiled, and built.
+
+    Attributes:
+        variables: What a checkpoint holds.
     """
 
     def __init__(self, directory: Path, model: keras.Model) -> None:
@@ -78,10 +81,10 @@ class Checkpoints:
         # The optimiser's variables are made where the model's are: on every replica.
         with model.distribute_strategy.scope():
             model.optimizer.build(model.trainable_variables)
-        variables = [*model.variables, *model.optimizer.variables]
+        self.variables = [*model.variables, *model.optimizer.variables]
         # Keyed by position: the paths of Keras' variables are not unique.
         self._checkpoint = tf.train.Checkpoint(
-            **{f"{_PREFIX}_{index}": v.value for index, v in enumerate(variables)}
+            **{f"{_PREFIX}_{index}": v.value for index, v in enumerate(self.variables)}
         )
 
     def save(self, progress: Progress) -> None:

@@ -13,11 +13,12 @@ from training.checkpoints import Progress
 
 def train_epochs(
     model: keras.Model,
-    batches_from: Callable[[int, int], tf.data.Dataset],
+    batches_from: Callable[[int, int], tf.data.Dataset | tf.distribute.DistributedDataset],
     epochs: int,
     steps: int,
     progress: Progress,
     hooks: Sequence[keras.callbacks.Callback],
+    quiet: bool = False,
 ) -> None:
     """Fit what is left to do: the rest of a broken epoch by itself, then the whole ones.
 
@@ -28,8 +29,9 @@ def train_epochs(
         steps: Batches of an epoch.
         progress: Kept up to date by `Keep`, the last of the hooks.
         hooks: Callbacks.
+        quiet: Print nothing of the progress: another process does.
     """
-    verbose = 1 if sys.stdout.isatty() else 2
+    verbose = 0 if quiet else 1 if sys.stdout.isatty() else 2
     while progress.epoch < epochs and not progress.stopped:
         epoch, left = progress.epoch, steps - progress.step
         if not left:

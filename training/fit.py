@@ -13,7 +13,7 @@ import keras
 import tensorflow as tf
 
 from sat_tf import runs
-from sat_tf.config import CaptionerConfig
+from sat_tf.config import CaptionerConfig, to_dict
 from sat_tf.files import write_atomically
 from sat_tf.models.captioner import Captioner
 from sat_tf.runs import TrainedCaptioner
@@ -25,11 +25,12 @@ from training.callbacks import (
     Keep,
     LearningRate,
     MeasureBounds,
+    MeasureLikelihood,
     Validate,
 )
 from training.checkpoints import Checkpoints, Progress
 from training.datasets import Split, load_split
-from training.datasets.batches import CaptionTable, caption_table
+from training.datasets.batches import CaptionTable, Share, caption_table
 from training.datasets.sources import Source, open_source, scoring_batches, training_batches
 from training.epochs import train_epochs
 from training.event_files import Scalars, forget_from
@@ -38,6 +39,7 @@ from training.optimizers import make_optimizer
 from training.recipes import DataConfig, RunConfig
 from training.run_folder import check_run_dir, claim
 from training.warm_start import start_from
+from training.workers import Workers
 
 _BOUND_IMAGES, _BOUND_SAMPLES = 16, 5  # What is measured after each epoch, in seconds.
 
@@ -73,7 +75,7 @@ def fit(
     strategy: tf.distribute.Strategy | None = None,
     say: Callable[[str], None] = print,
     interrupts: Interrupts | None = None,
-) -> TrainedCaptioner:
+) -> TrainedCaptioner | None:
     """Train, going on from the run's last checkpoint if it has one.
 
     Args:
@@ -84,30 +86,41 @@ def fit(
         interrupts: Signals that end the run once its state is kept; None for none.
 
     Returns:
-        The best captioner of the run.
+        The best captioner of the run; None on a worker that is not the chief.
     """
-    check_run_dir(config, places.run_dir)
+    strategy = strategy or tf.distribute.get_strategy()
+    workers = Workers(strategy)
+    if workers.chief:
+        check_run_dir(config, places.run_dir)
+    else:
+        say = _nobody
     keras.utils.set_random_seed(config.seed)
     data = load_data(config, places)
-    strategy = strategy or tf.distribute.get_strategy()
+    workers.compare("configuration or captions", lambda: _identity(config, data))
     with strategy.scope():
         model = make_model(config, data.vocabulary)
     train, dev = open_sources(config, model, data, places.cache_dir)
-    claim(config, data.vocabulary, places.run_dir)
-    report_pictures(data.train, train, places.run_dir, say)
-    report_pictures(data.dev, dev, places.run_dir, say)
+    unreadable = [sorted(source.set_aside) for source in (train, dev)]
+    workers.compare("unreadable pictures", lambda: str(unreadable))
+    if workers.chief:
+        claim(config, data.vocabulary, places.run_dir)
+        report_pictures(data.train, train, places.run_dir, say)
+        report_pictures(data.dev, dev, places.run_dir, say)
     _, steps = batches_from(config, train, data.table, 0)
     with strategy.scope():
         compile_model(model, config, steps)
     checkpoints = Checkpoints(places.run_dir / "checkpoints", model)
-    progress = checkpoints.restore() or Progress()
+    progress = start(checkpoints, workers)
     describe(config, model, data, steps, progress, say)
     if progress.epoch < config.fit.epochs and not progress.stopped:
-        forget_from(places.run_dir / "logs", progress.epoch)
-        hooks = callbacks(config, places, model, data, dev)
-        interrupts = interrupts or Interrupts()
-        hooks.append(Keep(checkpoints, progress, config.fit, steps, places.run_dir, interrupts))
-        train_model(model, config, train, data.table, steps, progress, hooks)
+        if workers.chief:
+            forget_from(places.run_dir / "logs", progress.epoch)
+        hooks = callbacks(config, places, model, data, dev, workers)
+        held = interrupts or Interrupts()
+        hooks.append(Keep(checkpoints, progress, config.fit, steps, places.run_dir, held, workers))
+        train_model(model, config, train, data.table, steps, progress, hooks, workers)
+    if not workers.chief:
+        return None
     if progress.best_score is not None:
         say(
             f"Best epoch {progress.best_epoch} of {progress.epoch}: "
@@ -115,6 +128,26 @@ def fit(
             f"{progress.seconds / 60:.1f} minutes of training."
         )
     return runs.load(places.run_dir)
+
+
+def _nobody(_: str) -> None:
+    """Says nothing: the chief does."""
+
+
+def _identity(config: RunConfig, data: Data) -> str:
+    """What workers must have in common to compute parts of the same batches."""
+    parts = (to_dict(config), data.vocabulary.words, data.train.fingerprint())
+    return json.dumps([*parts, data.dev.fingerprint()])
+
+
+def start(checkpoints: Checkpoints, workers: Workers) -> Progress:
+    """Take up the run's last state, or the one it begins with; on all workers, the chief's."""
+    progress = (checkpoints.restore() if workers.chief else None) or Progress()
+    workers.spread(checkpoints.variables)
+    if workers.count > 1:
+        said = workers.text_of_chief(json.dumps(dataclasses.asdict(progress)))
+        progress = Progress(**json.loads(said))
+    return progress
 
 
 def make_model(config: RunConfig, vocabulary: Vocabulary) -> Captioner:
@@ -143,6 +176,7 @@ def train_model(
     steps: int,
     progress: Progress,
     hooks: list[keras.callbacks.Callback],
+    workers: Workers,
 ) -> None:
     """Fit what is left to do of the run.
 
@@ -154,21 +188,31 @@ def train_model(
         steps: Batches of an epoch.
         progress: Kept up to date by `Keep`, the last of the hooks.
         hooks: Callbacks.
+        workers: The processes of the run.
     """
 
-    def from_step(epoch: int, step: int) -> tf.data.Dataset:
-        return batches_from(config, source, table, epoch, step)[0]
+    def from_step(epoch: int, step: int) -> tf.data.Dataset | tf.distribute.DistributedDataset:
+        return workers.distribute(
+            lambda share: batches_from(config, source, table, epoch, step, share)[0]
+        )
 
-    train_epochs(model, from_step, config.fit.epochs, steps, progress, hooks)
+    left = (config.fit.epochs, steps, progress, hooks)
+    train_epochs(model, from_step, *left, quiet=not workers.chief)
 
 
 def batches_from(
-    config: RunConfig, source: Source, table: CaptionTable, epoch: int, step: int = 0
+    config: RunConfig,
+    source: Source,
+    table: CaptionTable,
+    epoch: int,
+    step: int = 0,
+    share: Share | None = None,
 ) -> tuple[tf.data.Dataset, int]:
     """Training batches from this step of this epoch on, and how many an epoch has."""
     by_picture = config.fit.batch_by == "picture"
     size = config.fit.batch_size
-    return training_batches(source, table, size, config.seed, epoch, step, by_picture)
+    share = share or Share()
+    return training_batches(source, table, size, config.seed, epoch, step, by_picture, share)
 
 
 def captioner_config(config: RunConfig) -> CaptionerConfig:
@@ -240,23 +284,29 @@ def callbacks(
     model: Captioner,
     data: Data,
     dev: Source,
+    workers: Workers,
 ) -> list[keras.callbacks.Callback]:
     """All but `Keep`, in the order they run: scores first, so that the others find them."""
     captioner = TrainedCaptioner(model, data.vocabulary)
     fit_config, log_dir = config.fit, places.run_dir / "logs"
     table = caption_table(data.dev, data.vocabulary, config.data.max_length)
-    scored, count = scoring_batches(dev, table, fit_config.batch_size)
+    _, count = scoring_batches(dev, table, fit_config.batch_size)
+    scored = workers.distribute(lambda s: scoring_batches(dev, table, fit_config.batch_size, s)[0])
 
     def nll() -> float:
-        return model.evaluate(scored, steps=count, verbose=0, return_dict=True)["nll"]
+        model.evaluate(scored, steps=count, verbose=0)
+        return float(model.get_metrics_result()["nll"])  # of all devices; the logs are of one
 
+    if not workers.chief:
+        return [MeasureLikelihood(nll)]
     search = dataclasses.replace(config.search, beam=fit_config.validation_beam)
     measured = []
     if config.attention.kind == "hard":
         bounds = Bounds(captioner, data.dev, dev, _BOUND_IMAGES, _BOUND_SAMPLES)
         measured = [MeasureBounds(bounds)]
     return [
-        Validate(captioner, data.dev, dev, search, fit_config.validation_images, nll),
+        Validate(captioner, data.dev, dev, search, fit_config.validation_images),
+        MeasureLikelihood(nll),
         *measured,
         LearningRate(),
         CollapseAlarm(),

@@ -36,9 +36,13 @@ class Interrupts:
         self._previous: dict[int, signal.Handlers] = {}
 
     @property
-    def waiting(self) -> bool:
-        """Whether a signal came since `hold`."""
-        return self._waiting is not None
+    def waiting(self) -> int | None:
+        """The signal that came since `hold`; None if none did."""
+        return self._waiting
+
+    def tell(self, number: int) -> None:
+        """Act as if this signal had come: another process of the run got it."""
+        self._waiting = number
 
     def hold(self) -> None:
         """From here on there is something to keep: a signal waits."""
@@ -64,8 +68,16 @@ class Interrupts:
                 # A shell's background job ignores Ctrl-C, and goes on doing so.
                 if handler not in (signal.SIG_IGN, None):
                     self._previous[number] = handler
-                    signal.signal(number, self._receive)
+        self.listen()
         return self
+
+    def listen(self) -> None:
+        """Receive the signals, again: TensorFlow's strategy over several processes takes SIGTERM.
+
+        Its handler notes the signal for a checkpoint manager of its own, and nothing else happens.
+        """
+        for number in self._previous:
+            signal.signal(number, self._receive)
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():

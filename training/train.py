@@ -43,10 +43,17 @@ class Arguments:
     """Where the run goes, and goes on from; runs/RECIPE by default."""
     cache_dir: Path | None = None
     """Feature stores; $SAT_TF_CACHE or ~/.cache/sat_tf by default."""
-    strategy: Literal["auto", "none", "mirrored"] = "auto"
-    """auto mirrors the model over the GPUs when there is more than one."""
+    strategy: Literal["auto", "none", "mirrored", "multi_worker"] = "auto"
+    """auto mirrors the model over the GPUs if there are several; multi_worker reads TF_CONFIG."""
     deterministic: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """The same bits every time, stopped or not, on one device of one kind; slower on a GPU."""
+
+    def __post_init__(self) -> None:
+        if self.strategy == "multi_worker" and self.config.fit.jit_compile:
+            raise ValueError(
+                "Received an invalid value for key `--fit.jit_compile`: expected False with "
+                "`--strategy multi_worker`, got True."
+            )
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,9 @@ def run(arguments: Arguments | DigitArguments, interrupts: Interrupts) -> int:
     if arguments.deterministic:
         tf.config.experimental.enable_op_determinism()
     warnings.formatwarning = lambda message, *_: f"Warning: {message}\n"
+    # Before any operation, as several processes need it.
     strategy = make_strategy(arguments.strategy)
+    interrupts.listen()
     train = train_digits if isinstance(arguments, DigitArguments) else train_captioner
     train(arguments, strategy, interrupts)
     return 0
@@ -123,6 +132,7 @@ def train_captioner(
     from training.evaluate import evaluate_run
     from training.fit import Places, fit
     from training.run_folder import alone_in, check_run_dir
+    from training.workers import Workers
 
     config = arguments.config
     places = Places(
@@ -130,11 +140,16 @@ def train_captioner(
         arguments.cache_dir or default_cache_dir(),
         arguments.data_dir,
     )
-    check_run_dir(config, places.run_dir)
-    with alone_in(places.run_dir):
-        with plain_errors():
+    workers = Workers(strategy)
+    if workers.chief:
+        check_run_dir(config, places.run_dir)
+    with alone_in(places.run_dir) if workers.chief else contextlib.nullcontext():
+        with plain_errors(), workers.explained():
             captioner = fit(config, places, strategy, interrupts=interrupts)
-        evaluate_run(captioner, config, places)
+        if workers.chief:
+            evaluate_run(captioner, config, places)
+        with plain_errors(), workers.explained():
+            workers.wait()  # one that ended before the others would look to them like a failure
 
 
 def train_digits(

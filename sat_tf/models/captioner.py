@@ -26,6 +26,7 @@ from sat_tf.models.replicas import (
     global_size,
     step_seed,
 )
+from sat_tf.models.worker_steps import spans_workers, worker_function
 from sat_tf.vocabulary import PAD, START, UNK
 
 Batch = Mapping[str, tf.Tensor]
@@ -274,6 +275,20 @@ class Captioner(keras.Model):
             return tf.nn.log_softmax(logits), (state, time), (alpha, look.beta)
 
         return step, (state, time)
+
+    def make_train_function(self, force: bool = False) -> None:
+        """As Keras' own, which several processes cannot use."""
+        if not spans_workers(self.distribute_strategy):
+            super().make_train_function(force)
+        elif self.train_function is None or force:
+            self.train_function = worker_function(self.distribute_strategy, self.train_step)
+
+    def make_test_function(self, force: bool = False) -> None:
+        """As Keras' own, which several processes cannot use."""
+        if not spans_workers(self.distribute_strategy):
+            super().make_test_function(force)
+        elif self.test_function is None or force:
+            self.test_function = worker_function(self.distribute_strategy, self.test_step)
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None) -> None:
         """All but the optimiser is built when it is made."""

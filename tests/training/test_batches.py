@@ -8,6 +8,7 @@ import pytest
 from sat_tf.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNK, Vocabulary
 from training.datasets.base import DataError, Example, Split
 from training.datasets.batches import (
+    Share,
     caption_table,
     pad_tokens,
     padding_share,
@@ -159,3 +160,13 @@ def test_plans_of_whole_pictures_depend_on_seed_and_epoch_and_are_equally_many()
     texts = [[batch.tolist() for batch in plan] for plan in plans]
     assert texts[0] == texts[1] and texts.count(texts[0]) == 2
     assert {len(plan) for plan in plans} == {len(plans[0])}
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 7, 64])
+@pytest.mark.parametrize(("workers", "devices"), [(1, 1), (2, 1), (2, 3), (3, 2)])
+def test_the_shares_of_all_workers_make_the_batch(size, workers, devices):
+    shares = [Share(w * devices, devices, workers * devices) for w in range(workers)]
+    parts = [range(size)[share.part(size, d)] for share in shares for d in range(devices)]
+    assert [row for part in parts for row in part] == list(range(size))
+    sizes = list(map(len, parts))
+    assert max(sizes) - min(sizes) <= 1

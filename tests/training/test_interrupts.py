@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import threading
@@ -50,6 +51,16 @@ def test_after_a_release_a_signal_no_longer_waits_and_tells_what_is_kept():
         interrupts.release("All of it is kept.")
         assert not interrupts.waiting
         with pytest.raises(Interrupted, match="SIGTERM. All of it is kept. Start"):
+            send(signal.SIGTERM)
+
+
+def test_a_handler_that_a_library_has_put_in_between_is_replaced():
+    ignore = ctypes.c_void_p(1)
+    with Interrupts() as interrupts:
+        ctypes.CDLL(None).signal(signal.SIGTERM, ignore)  # as C code does, behind Python's back
+        send(signal.SIGTERM)
+        interrupts.listen()
+        with pytest.raises(Interrupted, match="Stopped by SIGTERM"):
             send(signal.SIGTERM)
 
 

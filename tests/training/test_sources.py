@@ -12,7 +12,7 @@ from PIL import Image
 from sat_tf.layers.encoder import Encoder
 from sat_tf.vocabulary import Vocabulary
 from training.datasets.base import DataError, Example, Split
-from training.datasets.batches import caption_table
+from training.datasets.batches import Share, caption_table
 from training.datasets.sources import (
     AnnotationSource,
     ImageSource,
@@ -254,3 +254,34 @@ def test_rows_of_set_aside_pictures_are_left_out():
     assert list(rows_with_pictures(table, source)) == list(range(9))
     source.set_aside = {0: "why", 2: "why"}
     assert list(table.image_index[rows_with_pictures(table, source)]) == [1, 1, 1]
+
+
+@pytest.mark.parametrize("by_picture", [False, True])
+def test_what_the_workers_read_of_a_batch_is_the_batch(by_picture):
+    examples = drawn(5)
+    table, _ = table_of(examples)
+    source = ImageSource(examples, SIZE, "crop", mirrored=True)
+
+    def batches(share: Share, count: int) -> list[dict]:
+        dataset, _ = training_batches(source, table, 4, 0, 1, 1, by_picture, share)
+        return list(dataset.take(count * share.devices).as_numpy_iterator())
+
+    whole = batches(Share(), 5)
+    one, two = batches(Share(0, 1, 3), 5), batches(Share(1, 2, 3), 5)
+    for number, batch in enumerate(whole):
+        parts = [one[number], *two[2 * number : 2 * number + 2]]
+        joined = {key: np.concatenate([part[key] for part in parts]) for key in batch}
+        assert same([batch], [joined])
+
+
+def test_what_the_workers_score_is_every_caption_once():
+    examples = drawn(5)
+    table, _ = table_of(examples)
+    source = ImageSource(examples, SIZE, "crop")
+    rows = []
+    for share in (Share(0, 1, 3), Share(1, 2, 3)):
+        dataset, steps = scoring_batches(source, table, 4, share)
+        parts = list(dataset.as_numpy_iterator())
+        assert len(parts) == steps * share.devices
+        rows += [tuple(row[row > 0]) for part in parts for row in part["tokens"]]
+    assert sorted(rows) == sorted(map(tuple, table.tokens))

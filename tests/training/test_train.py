@@ -57,10 +57,15 @@ def test_a_flag_changes_its_key_alone():
         (["--decoder.output_dropout", "1.5"], "`--decoder.output_dropout`"),
         (["--fit.epochs", "0"], "`--fit.epochs`"),
         (["--seed", "-1"], "`--seed`"),
+        (["--strategy", "multi_worker", "--fit.jit_compile", "True"], "`--fit.jit_compile`"),
+        (["--strategy", "multi_worker"], "`TF_CONFIG`"),
         (["extra"], "extra"),
     ],
 )
-def test_an_unknown_key_or_a_wrong_value_is_an_error_that_names_it(capsys, argv, named):
+def test_an_unknown_key_or_a_wrong_value_is_an_error_that_names_it(
+    capsys, monkeypatch, argv, named
+):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
     status, message = exit_of(capsys, *argv)
     assert status == 2 and named in message and "Traceback" not in message
 

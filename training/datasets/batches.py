@@ -16,6 +16,29 @@ from sat_tf.vocabulary import END, PAD, START, Vocabulary
 from training.datasets.base import DataError, Split
 
 
+@dataclass(frozen=True)
+class Share:
+    """What one process takes of each batch: the parts of its devices.
+
+    Attributes:
+        first: Its first device, counted over all processes.
+        devices: How many it has.
+        total: Devices of all processes; a batch has so many parts.
+    """
+
+    first: int = 0
+    devices: int = 1
+    total: int = 1
+
+    def part(self, size: int, device: int) -> slice:
+        """Rows of a batch of this size for one of its devices, 0 ... devices - 1.
+
+        Parts differ by one row at most, and are empty where the batch is smaller than `total`.
+        """
+        place = self.first + device
+        return slice(-(-size * place // self.total), -(-size * (place + 1) // self.total))
+
+
 @dataclass(frozen=True, eq=False)
 class CaptionTable:
     """Every caption of a split as ids; row n belongs to one image.

@@ -14,10 +14,18 @@ import tensorflow as tf
 from sat_tf import images
 from sat_tf.layers.encoder import Encoder
 from training.datasets.base import DataError, Example, Split
-from training.datasets.batches import CaptionTable, pad_tokens, plan_epoch, plan_pictures
+from training.datasets.batches import (
+    CaptionTable,
+    Share,
+    pad_tokens,
+    plan_epoch,
+    plan_pictures,
+)
 from training.datasets.features import FeatureStore
 from training.datasets.reading import READERS, UNREADABLE, read, reason
 from training.datasets.views import Views, crop
+
+_WHOLE = Share()
 
 
 class Source(Protocol):
@@ -93,6 +101,8 @@ class ImageSource:
 
     def read(self, indices: np.ndarray, views: Views | None = None) -> np.ndarray:
         """uint8 `[n, size, size, 3]`."""
+        if not len(indices):
+            return np.zeros([0, self._size, self._size, 3], np.uint8)
         if views is not None and self._uncropped_size > self._size:
             pixels = np.stack(list(self._pool.map(self._load_crop, indices, views.corners)))
         elif self._drawn is not None:
@@ -194,6 +204,7 @@ def training_batches(
     first_epoch: int,
     first_step: int = 0,
     by_picture: bool = False,
+    share: Share = _WHOLE,
 ) -> tuple[tf.data.Dataset, int]:
     """Epoch after epoch of shuffled, length-bucketed batches, starting within `first_epoch`.
 
@@ -207,9 +218,11 @@ def training_batches(
         first_epoch: Where to start.
         first_step: And at which of its batches.
         by_picture: All captions of a picture come in the same batch and in the same view.
+        share: What is read of each batch; all of it by default.
 
     Returns:
-        An endless dataset, and the number of batches of an epoch.
+        An endless dataset, and the number of batches of an epoch. With a share, each batch comes
+        as its parts, one after the other.
     """
     rows = rows_with_pictures(table, source)
     lengths = table.lengths[rows]
@@ -229,21 +242,23 @@ def training_batches(
             return plan_of(epoch), Views.draw(pictures, seed, epoch)[table.image_index]
         return plan_of(epoch), Views.draw(len(table), seed, epoch)
 
-    def batch(index: int) -> dict[str, np.ndarray]:
+    def batch(index: int, device: int) -> dict[str, np.ndarray]:
         epoch, step = divmod(index, steps)
         plan, views = epoch_plan(epoch)
-        return _batch(source, table, rows[plan[step]], views, by_picture)
+        part = share.part(len(plan[step]), device)
+        return _batch(source, table, rows[plan[step]], views, by_picture, part)
 
     first = first_epoch * steps + first_step
-    return _dataset(batch, source, first, tf.int64.max, by_picture), steps
+    return _dataset(batch, source, first, None, by_picture, share.devices), steps
 
 
 def scoring_batches(
-    source: Source, table: CaptionTable, batch_size: int
+    source: Source, table: CaptionTable, batch_size: int, share: Share = _WHOLE
 ) -> tuple[tf.data.Dataset, int]:
     """Every caption once, plain views, for teacher-forced scores; and the number of batches.
 
-    Pictures come with all their captions, so that the encoder has to look at each but once.
+    The last argument as in `training_batches`. Pictures come with all their captions, so that the
+    encoder has to look at each but once.
     """
     rows = rows_with_pictures(table, source)
     lengths, image_index = table.lengths[rows], table.image_index[rows]
@@ -253,10 +268,11 @@ def scoring_batches(
     else:
         plan = plan_epoch(lengths, batch_size, 0, 0)
 
-    def batch(index: int) -> dict[str, np.ndarray]:
-        return _batch(source, table, rows[plan[index]], None, by_picture)
+    def batch(index: int, device: int) -> dict[str, np.ndarray]:
+        part = share.part(len(plan[index]), device)
+        return _batch(source, table, rows[plan[index]], None, by_picture, part)
 
-    return _dataset(batch, source, 0, len(plan), by_picture), len(plan)
+    return _dataset(batch, source, 0, len(plan), by_picture, share.devices), len(plan)
 
 
 def _batch(
@@ -265,9 +281,12 @@ def _batch(
     rows: np.ndarray,
     views: Views | None,
     by_picture: bool,
+    part: slice,
 ) -> dict[str, np.ndarray]:
+    # Padded before it is divided: all devices have as many steps to take, and as few shapes.
+    tokens = pad_tokens([table.tokens[row] for row in rows])[part]
+    rows = rows[part]
     pictures, seen = table.image_index[rows], None if views is None else views[rows]
-    tokens = pad_tokens([table.tokens[row] for row in rows])
     if not by_picture:
         return {source.key: source.read(pictures, seen), "tokens": tokens}
     once, first, place = np.unique(pictures, return_index=True, return_inverse=True)
@@ -277,13 +296,17 @@ def _batch(
 
 
 def _dataset(
-    batch: Callable[[int], dict[str, np.ndarray]],
+    batch: Callable[[int, int], dict[str, np.ndarray]],
     source: Source,
     first: int,
-    last: int,
+    last: int | None,
     by_picture: bool,
+    devices: int,
 ) -> tf.data.Dataset:
     """Batches `first` ... `last - 1` of a numbered sequence, read ahead of their use.
+
+    Each comes in as many parts as there are devices. Without a last one there is no end, which
+    several processes need to know: they would otherwise ask each other at every step.
 
     Not `Dataset.from_generator`: its operation sets malloc's trim threshold to 128 kB for the
     whole process, so that every larger tensor is mapped and cleared anew; a training run then
@@ -295,7 +318,7 @@ def _dataset(
 
     def read(index: tf.Tensor) -> dict[str, tf.Tensor]:
         parts = tf.numpy_function(
-            lambda number: tuple(batch(int(number)).values()),
+            lambda number: tuple(batch(*divmod(int(number), devices)).values()),
             [index],
             [spec.dtype for spec in specs.values()],
         )
@@ -304,4 +327,8 @@ def _dataset(
             for (name, spec), part in zip(specs.items(), parts, strict=True)
         }
 
-    return tf.data.Dataset.range(first, last).map(read).prefetch(2)
+    end = tf.int64.max if last is None else last * devices
+    numbers = tf.data.Dataset.range(first * devices, end)
+    if last is None:
+        numbers = numbers.repeat()
+    return numbers.map(read).prefetch(2 * devices)

@@ -1,0 +1,164 @@
+"""Two processes train as one does, end together, and go on together."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.util import tensor_util
+
+from sat_tf.runs import RunError
+from tests.training.stopped_runs import last_checkpoint, logs_of
+from tests.training.worker_group import NEVER, ends, run_workers, start, tf_configs
+from training.workers import Workers
+
+TWO_EPOCHS = ("--fit.epochs", "2", "--fit.pictures", "0", "--fit.checkpoint_steps", "4")
+LOST = "Error: Another worker has ended, or cannot be reached any more. Worker {} ends too"
+
+
+@pytest.fixture(scope="module")
+def flags(tiny, fine_tuned) -> tuple[str, ...]:
+    """Of a run of two epochs, on augmented pictures, batches of unequal halves among them."""
+    return (*tiny, *fine_tuned, *TWO_EPOCHS)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, flags) -> Path:
+    """The folder of a run that two workers took to its end; beside it, one that one process did."""
+    folder = tmp_path_factory.mktemp("workers")
+    places = ("--run-dir", str(folder / "one"), "--cache-dir", str(folder / "cache"))
+    alone = start(folder / "one.npz", (*flags, *places, "--strategy", "none"))
+    try:
+        workers = run_workers(folder, flags)
+    finally:
+        (one,) = ends([alone], 300.0)
+    for ended in (*workers, one):
+        assert ended.status == 0, ended.said
+    return folder
+
+
+def result(path: Path) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The losses and the weights a process ended with."""
+    with np.load(path) as file:
+        found = dict(file)
+    return found.pop("epochs"), found
+
+
+def losses_of(run: Path) -> list[float]:
+    """The training loss of every epoch, as TensorBoard reads it."""
+    points = [TensorProto.FromString(content) for _, content in logs_of(run)["train epoch_loss"]]
+    return [float(tensor_util.make_ndarray(point)) for point in points]
+
+
+def assert_near(one: Path, other: Path, atol: float) -> None:
+    """Whether two processes ended with the same weights, but for rounding."""
+    weights, others = result(one)[1], result(other)[1]
+    assert weights.keys() == others.keys() and weights
+    for name, value in weights.items():
+        np.testing.assert_allclose(value, others[name], atol=atol, err_msg=name)
+
+
+@pytest.mark.slow
+def test_two_workers_end_with_equal_weights_and_logs(whole):
+    assert_near(whole / "0.npz", whole / "1.npz", atol=0.0)
+    logs, others = result(whole / "0.npz")[0], result(whole / "1.npz")[0]
+    assert logs.shape == (2, 5)
+    np.testing.assert_array_equal(logs, others)
+
+
+@pytest.mark.slow
+def test_two_workers_give_the_losses_of_one_process(whole):
+    logs, one = result(whole / "0.npz")[0], result(whole / "one.npz")[0]
+    np.testing.assert_allclose(logs, one, rtol=1e-4, atol=1e-4)
+    assert_near(whole / "0.npz", whole / "one.npz", atol=2e-3)
+
+
+@pytest.mark.slow
+def test_hard_attention_on_stored_annotations_in_bfloat16_keeps_the_workers_equal(tmp_path, tiny):
+    flags = (*tiny, "--recipe", "scenes_hard", "--encoder.trainable", "False")
+    flags += ("--fit.precision", "bfloat16", "--decoder.output_dropout", "0.3")
+    for ended in run_workers(tmp_path, flags):
+        assert ended.status == 0, ended.said
+    assert_near(tmp_path / "0.npz", tmp_path / "1.npz", atol=0.0)
+
+
+@pytest.mark.slow
+def test_only_the_chief_has_a_run_folder(whole):
+    assert (whole / "run0" / "evaluation" / "dev" / "report.json").exists()
+    assert not (whole / "run1").exists()
+
+
+@pytest.mark.slow
+def test_workers_that_are_stopped_or_die_go_on_from_the_checkpoint(whole, tmp_path, flags):
+    # Told to stop: both end, after the same step.
+    stop = ("step", 2, signal.SIGTERM.value)
+    chief, other = run_workers(tmp_path, flags, moments=(NEVER, stop), seconds=120.0)
+    assert (chief.status, other.status) == (143, 143), (chief, other)
+    assert "The state after step 4 of epoch 1 is kept" in chief.said
+    # Killed: the other one says so, and ends.
+    kill = ("step", 3, signal.SIGKILL.value)
+    chief, other = run_workers(tmp_path, flags, moments=(NEVER, kill), seconds=120.0)
+    assert (chief.status, other.status) == (2, -signal.SIGKILL), (chief, other)
+    assert LOST.format(0) in chief.said and "Traceback" not in chief.said
+    assert "Going on after step 4 of epoch 1." in chief.said
+    chief, other = run_workers(tmp_path, flags, moments=(kill, NEVER), seconds=120.0)
+    assert (chief.status, other.status) == (-signal.SIGKILL, 2), (chief, other)
+    assert LOST.format(1) in other.said and "Traceback" not in other.said
+    # The end is that of an unbroken run.
+    for ended in run_workers(tmp_path, flags):
+        assert ended.status == 0, ended.said
+    assert_near(tmp_path / "0.npz", tmp_path / "1.npz", atol=0.0)
+    assert_near(tmp_path / "0.npz", whole / "0.npz", atol=1e-3)
+    loss, unbroken = (losses_of(at / "run0") for at in (tmp_path, whole))
+    np.testing.assert_allclose(loss, unbroken, rtol=1e-3)
+    state, other_state = (last_checkpoint(at / "run0")[1] for at in (tmp_path, whole))
+    assert (state["epoch"], state["best_epoch"]) == (2, other_state["best_epoch"])
+
+
+@pytest.mark.slow
+def test_workers_with_other_settings_are_refused(tmp_path, flags):
+    for ended in run_workers(tmp_path, flags, (*flags, "--seed", "7"), seconds=120.0):
+        assert ended.status == 2 and "Traceback" not in ended.said, ended.said
+        assert "Error: Workers differ in their configuration or captions: 1 from the" in ended.said
+    assert not (tmp_path / "run0").exists()
+
+
+@pytest.mark.slow
+def test_a_worker_alone_gives_up(tmp_path, flags):
+    # Two clusters, of each of which only one worker is ever started.
+    flags = (*flags, "--run-dir", str(tmp_path / "run"), "--strategy", "multi_worker")
+    present = [tf_configs(2)[0], tf_configs(2)[1]]
+    alone = [start(tmp_path / "out", flags, config, wait=2.0) for config in present]
+    chief, other = ends(alone, 120.0)
+    assert chief.status == other.status == 2
+    assert re.search(r"Error: Not all workers were there within 2 s; missing: 1 \(.*\)", chief.said)
+    assert "Error: Worker 1 waited 2 s for the chief at" in other.said
+    assert "Traceback" not in chief.said + other.said and not (tmp_path / "run").exists()
+
+
+# Of one process.
+
+
+def test_one_process_is_its_own_chief_and_agrees_with_itself():
+    workers = Workers()
+    assert workers.chief and workers.count == 1
+    assert workers.highest(3.0) == workers.of_chief(3.0) == 3.0
+    assert workers.text_of_chief("gr\u00fcn") == "gr\u00fcn"
+    workers.compare("captions", lambda: pytest.fail("asked"))
+    workers.wait()
+
+
+def test_an_error_of_tensorflow_is_a_lost_worker_only_where_there_are_several():
+    workers = Workers()
+    with pytest.raises(tf.errors.UnavailableError), workers.explained():
+        raise tf.errors.UnavailableError(None, None, "gone")
+    workers.count = 2
+    with pytest.raises(RunError, match="Worker 0 ends too"), workers.explained():
+        raise tf.errors.UnavailableError(None, None, "gone")
+    with pytest.raises(tf.errors.NotFoundError), workers.explained():
+        raise tf.errors.NotFoundError(None, None, "no file")

@@ -1,0 +1,167 @@
+"""The processes that train one run together, by `TF_CONFIG`, and how they come together.
+
+TensorFlow waits for them too, when the strategy is made, but for an hour, in which neither a
+signal nor a clock of ours gets a word in. So they meet before, at the chief's address.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import select
+import socket
+import time
+from dataclasses import dataclass
+
+from sat_tf.runs import RunError
+
+MEETING_SECONDS = 600.0
+"""How long the processes wait for each other at the start."""
+_RETRY_SECONDS = 0.2
+_HELLO_SECONDS = 5.0  # for whoever connects to say who it is
+_GO = b"sat_tf: all there\n"
+_EXAMPLE = (
+    '{"cluster": {"worker": ["host1:12345", "host2:12345"]}, '
+    '"task": {"type": "worker", "index": 0}}'
+)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The processes that train together.
+
+    Attributes:
+        addresses: HOST:PORT of each, the chief's first.
+        index: Which of them this process is.
+    """
+
+    addresses: tuple[str, ...]
+    index: int
+
+    @classmethod
+    def read(cls, text: str | None) -> Cluster:
+        """From the environment variable `TF_CONFIG`, in TensorFlow's form.
+
+        Args:
+            text: JSON with `cluster` (`worker`, and `chief` if the first worker is not it: lists
+                of HOST:PORT) and `task` (`type` and `index`); None if the variable is not set.
+
+        Raises:
+            ValueError: It is missing, or says something else.
+        """
+        if not text:
+            raise _invalid("a description of the workers", "nothing: it is not set")
+        try:
+            found = json.loads(text)
+            jobs, task = dict(found["cluster"]), dict(found["task"])
+            kind, index = task["type"], int(task["index"])
+        except (ValueError, TypeError, KeyError) as error:
+            raise _invalid("JSON with `cluster` and `task`", f"{text!r} ({error!r})") from error
+        if not jobs or not set(jobs) <= {"chief", "worker"}:
+            raise _invalid("`cluster` to hold `worker`, and `chief` at most", repr(sorted(jobs)))
+        tasks = [(job, n, at) for job in sorted(jobs) for n, at in enumerate(jobs[job])]
+        addresses = tuple(address for _, _, address in tasks)
+        for address in addresses:
+            if not _is_address(address):
+                raise _invalid("a HOST:PORT for each worker", repr(address))
+        if len(set(addresses)) < len(addresses):
+            raise _invalid("another HOST:PORT for each worker", repr(list(addresses)))
+        places = [(job, n) for job, n, _ in tasks]
+        if (kind, index) not in places:
+            raise _invalid("`task` to be one of the `cluster`", f"{kind} {index}")
+        return cls(addresses, places.index((kind, index)))
+
+    def meet(self, seconds: float = MEETING_SECONDS) -> None:
+        """Return once all the processes are there.
+
+        The chief listens at its own address, which it leaves to TensorFlow afterwards; the others
+        call there and wait for its word. One that dies meanwhile may be started again.
+
+        Args:
+            seconds: How long to wait for the others.
+
+        Raises:
+            RunError: They did not come.
+            OSError: The chief cannot listen at its port.
+        """
+        deadline = time.monotonic() + seconds
+        if self.index:
+            self._call_chief(deadline, seconds)
+        elif len(self.addresses) > 1:
+            self._gather(deadline, seconds)
+
+    def _gather(self, deadline: float, seconds: float) -> None:
+        come: dict[int, socket.socket] = {}
+        hellos = {self._hello(index): index for index in range(1, len(self.addresses))}
+        port = int(self.addresses[0].rpartition(":")[2])
+        with contextlib.ExitStack() as held:
+            server = held.enter_context(socket.create_server(("", port)))
+            while len(come) < len(hellos):
+                server.settimeout(_left(deadline))
+                try:
+                    connection = held.enter_context(server.accept()[0])
+                except TimeoutError as error:
+                    missing = sorted(set(hellos.values()) - come.keys())
+                    named = ", ".join(f"{n} ({self.addresses[n]})" for n in missing)
+                    raise RunError(
+                        f"Not all workers were there within {seconds:.0f} s; missing: {named}. "
+                        "Start the same command on all of them."
+                    ) from error
+                said = _line(connection, _HELLO_SECONDS)
+                come = {index: other for index, other in come.items() if _waits(other)}
+                if said in hellos:
+                    come[hellos[said]] = connection
+            for connection in come.values():
+                with contextlib.suppress(OSError):
+                    connection.sendall(_GO)
+
+    def _call_chief(self, deadline: float, seconds: float) -> None:
+        host, _, port = self.addresses[0].rpartition(":")
+        reason = "it did not say that all are there"
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                with socket.create_connection((host.strip("[]"), int(port)), left) as connection:
+                    connection.sendall(self._hello(self.index))
+                    if _line(connection, _left(deadline)) == _GO:
+                        return
+            except OSError as error:
+                reason = error.strerror or str(error)
+            time.sleep(_RETRY_SECONDS)
+        raise RunError(
+            f"Worker {self.index} waited {seconds:.0f} s for the chief at {self.addresses[0]}: "
+            f"{reason}. Start the same command on all workers, and see that they reach each other."
+        )
+
+    def _hello(self, index: int) -> bytes:
+        return f"sat_tf: worker {index} of {len(self.addresses)}\n".encode()
+
+
+def _left(deadline: float) -> float:
+    return max(deadline - time.monotonic(), 0.001)
+
+
+def _line(connection: socket.socket, seconds: float) -> bytes:
+    """What the other side says, up to the end of a line; what came of it if that never comes."""
+    connection.settimeout(seconds)
+    said = b""
+    with contextlib.suppress(OSError):
+        while not said.endswith(b"\n") and len(said) < 64 and (more := connection.recv(1)):
+            said += more
+    return said
+
+
+def _waits(connection: socket.socket) -> bool:
+    """Whether a worker is still there: it says nothing more, so what can be read is its end."""
+    return not select.select([connection], [], [], 0)[0]
+
+
+def _is_address(text: object) -> bool:
+    host, _, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
+    return bool(host) and port.isdecimal()
+
+
+def _invalid(expected: str, got: str) -> ValueError:
+    return ValueError(
+        "Received an invalid value for environment variable `TF_CONFIG`, which `--strategy "
+        f"multi_worker` reads: expected {expected}, such as {_EXAMPLE}; got {got}."
+    )
