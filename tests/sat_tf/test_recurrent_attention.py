@@ -179,6 +179,13 @@ def test_rewards_reach_the_policy_and_nothing_else():
             np.testing.assert_allclose(gradient, other, rtol=1e-4, atol=1e-7)
 
 
+def test_the_logged_value_is_that_of_the_locations_drawn():
+    model = make()
+    model.baseline.output_layer.bias.assign([0.25])
+    assert float(losses(model)[1]["value"]) == pytest.approx(0.25)
+    assert losses(make(locations="random"))[1]["value"] == 0.0
+
+
 def test_the_baselines_error_reaches_the_baseline_alone():
     model = make(reward_weight=0.0, value_weight=1.0, reward="log_lik")
     without = make(reward_weight=0.0, value_weight=0.0, reward="log_lik")

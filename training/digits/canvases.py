@@ -28,7 +28,7 @@ def draw_canvases(
         of the digit's own 28 x 28 pixels, (x, y) normalised to [-1, 1], y down.
     """
     rows = rows[:, 0]
-    images = digits.images[rows]
+    images = digits.moved(rows, rng, config.shift)
     if config.rotation or config.scale_from != 1.0 or config.scale_to != 1.0:
         canvases, centres = _warped(images, rng, config)
     else:

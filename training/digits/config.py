@@ -37,26 +37,32 @@ class DigitData:
 
 
 @dataclass(frozen=True)
-class StripsData(DigitData):
+class ShiftedData(DigitData):
+    """Digits that are moved about in training."""
+
+    shift: Annotated[int, Range(0, 27)] = 0
+    """Training digits are moved by up to so many pixels each way, within their 28 x 28."""
+
+    def scored(self) -> ShiftedData:
+        """Digits are scored as they are."""
+        return dataclasses.replace(self, shift=0)
+
+
+@dataclass(frozen=True)
+class StripsData(ShiftedData):
     """Digits side by side."""
 
     portions: Size = 5
     """Digits of a strip."""
-    shift: Annotated[int, Range(0, 27)] = 0
-    """Training digits are moved by up to so many pixels, within their portions."""
 
     @property
     def digits_per_example(self) -> int:
         """Digits of a strip."""
         return self.portions
 
-    def scored(self) -> StripsData:
-        """Digits are scored as they are."""
-        return dataclasses.replace(self, shift=0)
-
 
 @dataclass(frozen=True)
-class CanvasData(DigitData):
+class CanvasData(ShiftedData):
     """One digit, turned, resized, moved and hidden among scraps of others."""
 
     size: Annotated[int, Range(28)] = 28

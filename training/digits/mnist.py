@@ -41,11 +41,35 @@ class Digits:
     def __getitem__(self, part: slice) -> Digits:
         return Digits(self.images[part], self.labels[part])
 
+    def moved(self, rows: np.ndarray, rng: np.random.Generator, shift: int) -> np.ndarray:
+        """The images of these rows, each moved at random; zeros come in at the sides.
+
+        Args:
+            rows: int, of any shape.
+            rng: Of how far.
+            shift: The most pixels, along either axis.
+
+        Returns:
+            uint8 `[*rows.shape, 28, 28]`.
+        """
+        if not shift:
+            return self.images[rows]
+        by = rng.integers(-shift, shift + 1, [*rows.shape, 2])
+        column, row = np.moveaxis(np.arange(SIDE) - by[..., np.newaxis], -2, 0)
+        inside = _on_canvas(row)[..., np.newaxis] & _on_canvas(column)[..., np.newaxis, :]
+        place = (row % SIDE)[..., np.newaxis], (column % SIDE)[..., np.newaxis, :]
+        picked = self.images[rows[..., np.newaxis, np.newaxis], *place]
+        return np.where(inside, picked, np.uint8(0))
+
     def fingerprint(self) -> str:
         """SHA-256, in hexadecimal, of images and labels."""
         digest = hashlib.sha256(np.ascontiguousarray(self.images).data)
         digest.update(np.ascontiguousarray(self.labels).data)
         return digest.hexdigest()
+
+
+def _on_canvas(pixel: np.ndarray) -> np.ndarray:
+    return (pixel >= 0) & (pixel < SIDE)
 
 
 def load_digits(

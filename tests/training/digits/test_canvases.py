@@ -171,3 +171,12 @@ def test_pairs_ask_for_both_digits_or_for_their_sum(digits):
 def test_settings_out_of_range_are_named(kind, settings, key):
     with pytest.raises(ValueError, match=f"`--data.{key}`"):
         kind(**settings)
+
+
+def test_a_digit_is_moved_within_its_picture_in_training(digits):
+    rows = np.arange(12)[:, np.newaxis]
+    shifted = draw_canvases(digits, rows, np.random.default_rng(0), CanvasData(shift=3))
+    still = draw_canvases(digits, rows, np.random.default_rng(0), CanvasData(shift=3).scored())
+    np.testing.assert_array_equal(still["images"], digits.images[rows[:, 0]])
+    assert (shifted["images"] != still["images"]).any(axis=(1, 2)).sum() > 6
+    np.testing.assert_array_equal(shifted["centres"], still["centres"])
