@@ -13,7 +13,11 @@ from training.digits.mnist import load_digits
 from training.digits.recipes import RECIPES
 
 BASE = RECIPES["digits_queries"]
-CONFIG = dataclasses.replace(BASE, fit=dataclasses.replace(BASE.fit, batch_size=20))
+CONFIG = dataclasses.replace(
+    BASE,
+    data=dataclasses.replace(BASE.data, shift=0),
+    fit=dataclasses.replace(BASE.fit, batch_size=20),
+)
 
 
 def with_data(**changed):
