@@ -77,7 +77,7 @@ _RAM_28 = RAMRun(
     # From the middle each time, it would learn the training digits by heart.
     model=RAMConfig(glimpses=6, glimpse_size=8, scales=1, first_location="random"),
     optimizer=dataclasses.replace(_ADAM, learning_rate=2e-3),
-    fit=DigitFitConfig(epochs=40, batch_size=128, patience=40),
+    fit=DigitFitConfig(epochs=70, batch_size=128, patience=70),
 )
 _RAM_60 = RAMRun(
     recipe="ram_60_translated",
