@@ -11,7 +11,6 @@ import dataclasses
 import json
 import logging
 import os
-import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from benchmarks.table import Column, format_table
 from sat_tf.config import to_dict
 from sat_tf.files import write_atomically
 from training.arguments import Settings, default_cache_dir
-from training.interrupts import Interrupts
+from training.interrupts import Interrupts, exit_status
 from training.recipes import RunConfig, recipe
 
 ESTIMATORS: dict[str, dict[str, Any]] = {
@@ -98,16 +97,7 @@ class Plan:
 def main(argv: list[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     arguments = tyro.cli(Arguments, args=argv, prog="python -m benchmarks.estimators")
-    try:
-        with Interrupts() as interrupts:
-            print(run(arguments, interrupts))
-    except KeyboardInterrupt as stop:
-        print(str(stop) or "Stopped.", file=sys.stderr)
-        return getattr(stop, "status", 128 + signal.SIGINT)
-    except (ValueError, OSError) as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 2
-    return 0
+    return exit_status(lambda interrupts: print(run(arguments, interrupts)))
 
 
 def run(arguments: Arguments, interrupts: Interrupts | None = None) -> str:

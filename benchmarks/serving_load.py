@@ -1,8 +1,8 @@
 """A served model under load: `python -m benchmarks.serving_load EXPORT_DIR`.
 
 Starts the local server in a process of its own and lets concurrent clients ask for captions, for
-each size of request: latencies, images per second, and whether an answer was lost. Server and
-clients share this machine's cores.
+each size of request: latencies, images per second, the server's peak memory, and whether an answer
+was lost. Server and clients share this machine's cores.
 """
 
 from __future__ import annotations

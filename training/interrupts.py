@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
+from collections.abc import Callable
 from types import FrameType
 
 _SIGNALS = {signal.SIGTERM: "SIGTERM", signal.SIGINT: "Ctrl-C"}
@@ -90,3 +92,24 @@ class Interrupts:
         self._waiting = number
         if not self._held:
             raise Interrupted(number, self._kept)
+
+
+def exit_status(command: Callable[[Interrupts], object]) -> int:
+    """Run a command that can be told to stop; what ends it goes to standard error in a line.
+
+    Args:
+        command: Is given the signals to hold back.
+
+    Returns:
+        0; 2 after bad input; 128 and the signal's number if it was stopped.
+    """
+    try:
+        with Interrupts() as interrupts:
+            command(interrupts)
+    except KeyboardInterrupt as stop:
+        print(str(stop) or "Stopped.", file=sys.stderr)
+        return getattr(stop, "status", 128 + signal.SIGINT)
+    except (ValueError, OSError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 2
+    return 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import sys
 import warnings
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ from training.arguments import (
 )
 from training.digits.config import DigitRunConfig
 from training.digits.recipes import RECIPES as DIGIT_RECIPES
-from training.interrupts import Interrupts
+from training.interrupts import Interrupts, exit_status
 from training.recipes import RECIPES, RunConfig, choose
 
 if TYPE_CHECKING:
@@ -83,19 +82,11 @@ def parse(argv: list[str]) -> Arguments | DigitArguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command; returns the exit status."""
-    try:
-        arguments = parse(sys.argv[1:] if argv is None else argv)
-        with Interrupts() as interrupts:
-            return run(arguments, interrupts)
-    except KeyboardInterrupt as stop:
-        print(str(stop) or "Stopped.", file=sys.stderr)
-        return getattr(stop, "status", 128 + signal.SIGINT)
-    except (ValueError, OSError) as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 2
+    given = sys.argv[1:] if argv is None else argv
+    return exit_status(lambda interrupts: run(parse(given), interrupts))
 
 
-def run(arguments: Arguments | DigitArguments, interrupts: Interrupts) -> int:
+def run(arguments: Arguments | DigitArguments, interrupts: Interrupts) -> None:
     """Train, then evaluate the best checkpoint on dev."""
     # TensorFlow takes seconds to load: a wrong flag is answered before.
     import tensorflow as tf
@@ -110,7 +101,6 @@ def run(arguments: Arguments | DigitArguments, interrupts: Interrupts) -> int:
     interrupts.listen()
     train = train_digits if isinstance(arguments, DigitArguments) else train_captioner
     train(arguments, strategy, interrupts)
-    return 0
 
 
 @contextlib.contextmanager

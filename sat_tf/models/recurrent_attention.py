@@ -20,6 +20,7 @@ from sat_tf.glimpse_pictures import glimpse_picture
 from sat_tf.layers.glimpse import GlimpseSensor, LocationNetwork
 from sat_tf.layers.unroll import step_seeds, unroll
 from sat_tf.models.digit_model import Batch, DigitModel, Figure
+from sat_tf.models.rollout_logs import weighted_mean
 
 State = Any
 
@@ -207,7 +208,7 @@ class RecurrentAttention(DigitModel):
             "nll": -tf.reduce_mean(log_lik),
             "accuracy": 100.0 * tf.reduce_mean(correct),
             "reward": tf.reduce_mean(reward),
-            "value": _mean_where(rollout.mask, signal.baseline),
+            "value": weighted_mean(signal.baseline, rollout.mask),
             "score_loss": -tf.reduce_mean(score),
         }
         return loss, logs
@@ -288,11 +289,6 @@ def scan_locations(centres: tf.Tensor, glimpses: int, image_size: int) -> tf.Ten
 def _batch_first(sequence: tf.Tensor) -> tf.Tensor:
     rank = sequence.shape.rank
     return tf.transpose(sequence, [1, 0, *range(2, rank)])
-
-
-def _mean_where(mask: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Mean over the entries with mask 1.0, zero if there are none; values may be fewer."""
-    return tf.math.divide_no_nan(tf.reduce_sum(mask * values), tf.reduce_sum(mask))
 
 
 def _predicted(logits: tf.Tensor) -> tf.Tensor:

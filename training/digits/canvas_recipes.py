@@ -1,7 +1,7 @@
 """Recipes of the Spatial Transformer, RAM and DRAM.
 
-Each is of a size that two CPU cores train; one ending in `_paper` has the canvas, the widths and
-the length of training that the paper names, with Adam in place of its SGD.
+Each is of a size that two CPU cores train; one ending in `_paper` has a canvas, widths and a
+length of training like the paper's, with Adam in place of its SGD.
 """
 
 from __future__ import annotations
