@@ -16,6 +16,7 @@ from sat_tf import runs
 from sat_tf.config import CaptionerConfig, to_dict
 from sat_tf.files import write_atomically
 from sat_tf.models.captioner import Captioner
+from sat_tf.models.sequence import SequenceObjective
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.vocabulary import Vocabulary
 from training.bounds import Bounds
@@ -35,6 +36,7 @@ from training.datasets.sources import Source, open_source, scoring_batches, trai
 from training.epochs import best_epoch, train_epochs
 from training.event_files import Scalars, forget_from
 from training.interrupts import Interrupts
+from training.metrics.cider_reward import CiderReward
 from training.optimizers import make_optimizer
 from training.recipes import DataConfig, RunConfig
 from training.run_folder import Contents, check_run_dir, claim
@@ -110,7 +112,7 @@ def fit(
         report_pictures(data.dev, dev, places.run_dir, say)
     _, steps = batches_from(config, train, data.table, 0)
     with strategy.scope():
-        compile_model(model, config, steps)
+        compile_model(model, config, steps, data.table)
     checkpoints = Checkpoints(states, model)
     progress = start(checkpoints, workers)
     describe(config, model, data, steps, progress, say)
@@ -220,6 +222,9 @@ def batches_from(
 ) -> tuple[tf.data.Dataset, int]:
     """Training batches from this step of this epoch on, and how many an epoch has."""
     by_picture = config.fit.batch_by == "picture"
+    if config.reward.metric != "none":
+        # Their own captions are what it draws: a row a picture, with its number.
+        table, by_picture = table.one_a_picture(), True
     size = config.fit.batch_size
     share = share or Share()
     return training_batches(source, table, size, config.seed, epoch, step, by_picture, share)
@@ -287,14 +292,20 @@ def report_pictures(
         )
 
 
-def compile_model(model: Captioner, config: RunConfig, steps: int) -> None:
+def compile_model(model: Captioner, config: RunConfig, steps: int, table: CaptionTable) -> None:
     """Give the model its optimiser and the constants of its train step."""
+    reward, sequence = config.reward, None
+    if reward.metric != "none":
+        sequence = SequenceObjective(
+            CiderReward.of(table), reward.samples, config.attention, config.search
+        )
     encoder = model.encoder.trainable_variables
     model.compile(
         optimizer=make_optimizer(config.optimizer, steps, config.fit.epochs, encoder),
         label_smoothing=config.fit.label_smoothing,
         clip_norm=config.optimizer.clip_norm,
         seed=config.seed,
+        sequence=sequence,
         jit_compile=config.fit.jit_compile,
     )
 
@@ -364,7 +375,7 @@ def describe(
         f"{model.encoder.annotation_dim}, {describe_learning(model)}. "
         f"Decoder: {config.attention.kind} attention, {decoder / 1e6:.2f} M weights."
     )
-    for name, value in model.objective.describe(config.fit.batch_size).items():
+    for name, value in (model.sequence or model.objective).describe(config.fit.batch_size).items():
         say(f"  {name}: {value}")
     if progress.epoch or progress.step:
         say(f"Going on {progress.where}.")

@@ -139,6 +139,16 @@ class FitConfig:
 
 
 @dataclass(frozen=True)
+class RewardConfig:
+    """Sequence-level training, after word by word: captions are drawn and a metric rewards them."""
+
+    metric: Literal["none", "cider"] = "none"
+    """none: learn the captions word by word; cider: CIDEr-D against the training captions."""
+    samples: Annotated[int, Range(2)] = 5
+    """Captions drawn a picture; each is compared with the others. A batch counts pictures."""
+
+
+@dataclass(frozen=True)
 class RunConfig:
     """Everything that makes a run what it is; two runs with equal ones are the same."""
 
@@ -154,6 +164,7 @@ class RunConfig:
     attention: AttentionConfig = field(default_factory=AttentionConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
     fit: FitConfig = field(default_factory=FitConfig)
 
     def __post_init__(self) -> None:

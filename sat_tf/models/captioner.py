@@ -16,6 +16,7 @@ from sat_tf.decoding import Hypotheses, beam_search
 from sat_tf.layers.attention import Selection
 from sat_tf.layers.encoder import Encoder
 from sat_tf.layers.rnn_decoder import RNNDecoder, Taught
+from sat_tf.layers.unroll import step_seeds
 from sat_tf.losses import word_log_likelihood
 from sat_tf.models.objective import CaptionObjective, Terms, word_mask
 from sat_tf.models.replicas import (
@@ -26,6 +27,7 @@ from sat_tf.models.replicas import (
     global_size,
     step_seed,
 )
+from sat_tf.models.sequence import SequenceObjective
 from sat_tf.models.worker_steps import spans_workers, worker_function
 from sat_tf.vocabulary import PAD, START, UNK
 
@@ -90,6 +92,7 @@ class Captioner(keras.Model):
             name="decoder",
         )
         self.objective = CaptionObjective(config.attention)
+        self.sequence: SequenceObjective | None = None
         self.baseline = self.objective.make_baseline(config.decoder.hidden_dim)
         self._trackers = Untracked({})
         self.built = True
@@ -101,7 +104,13 @@ class Captioner(keras.Model):
         return attention.inference if attention.kind == "hard" else "expectation"
 
     def compile(
-        self, *args, label_smoothing: float = 0.0, clip_norm: float = 0.0, seed: int = 0, **kwargs
+        self,
+        *args,
+        label_smoothing: float = 0.0,
+        clip_norm: float = 0.0,
+        seed: int = 0,
+        sequence: SequenceObjective | None = None,
+        **kwargs,
     ) -> None:
         """As `keras.Model.compile`, and what the custom train step needs.
 
@@ -110,12 +119,15 @@ class Captioner(keras.Model):
             label_smoothing: Share of the target spread over the vocabulary.
             clip_norm: Largest global norm of a gradient; 0 does not clip.
             seed: Of every random draw in training.
+            sequence: What captions drawn from the model are trained for; None learns the
+                captions of the batch.
             **kwargs: For Keras.
         """
         super().compile(*args, **kwargs)
         self.objective = CaptionObjective(self.config.attention, label_smoothing)
+        self.sequence = sequence
         self.clip_norm, self.seed = clip_norm, seed
-        names = ("gradient_norm", *self.objective.log_names)
+        names = ("gradient_norm", *(sequence or self.objective).log_names)
         self._trackers = Untracked({name: keras.metrics.Mean(name=name) for name in names})
 
     def annotate(self, batch: Batch, training: bool = False) -> tf.Tensor:
@@ -183,7 +195,10 @@ class Captioner(keras.Model):
         captions = global_size(size)
         seed = self._step_seed()
         with tf.GradientTape() as tape:
-            terms = self.training_terms(batch, seed, captions)
+            if self.sequence is None:
+                terms = self.training_terms(batch, seed, captions)
+            else:
+                terms = self.sequence(self, batch, seed)
             # Replicas' gradients are added up: each counts by its share of the captions. A
             # replica without any has a mean over nothing, NaN, and counts for nothing.
             share = tf.cast(size, tf.float32) / captions
@@ -194,7 +209,7 @@ class Captioner(keras.Model):
         pairs = zip(gradients, self.trainable_variables, strict=True)
         norm = apply_gradients(self.optimizer, pairs, self.clip_norm, apart)
         self._trackers.values["gradient_norm"].update_state(norm)
-        if isinstance(self.baseline, MovingAverageBaseline):
+        if isinstance(self.baseline, MovingAverageBaseline) and self.sequence is None:
             self.baseline.update(global_mean(terms.returns))
         return self._track(terms, size)
 
@@ -268,7 +283,8 @@ class Captioner(keras.Model):
 
         def step(tokens, state):
             state, time = state
-            seed_t = tf.random.experimental.stateless_fold_in(seed, time[0]) if samples else None
+            # As in teacher forcing, which then looks where a caption was drawn.
+            seed_t = step_seeds(seed, time[0] + 1)[time[0]] if samples else None
             logits, state, look = self.decoder.step(picture, tokens, state, selection, seed_t)
             alpha = tf.nn.softmax(look.alignment_scores)
             time = time + 1 if samples else ()

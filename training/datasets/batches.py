@@ -60,6 +60,12 @@ class CaptionTable:
     def __len__(self) -> int:
         return len(self.tokens)
 
+    def one_a_picture(self) -> CaptionTable:
+        """The same with the first caption of each picture alone."""
+        _, rows = np.unique(self.image_index, return_index=True)
+        tokens = [self.tokens[row] for row in rows]
+        return CaptionTable(self.image_index[rows], self.caption_index[rows], tokens)
+
     @cached_property
     def lengths(self) -> np.ndarray:
         """int32 `[N]`: tokens of each caption, `<start>` and `<end>` included."""

@@ -1,0 +1,124 @@
+"""CIDEr-D of captions as ids: the reward of sequence-level training.
+
+pycocoevalcap takes its document frequencies from the captions it scores and prepares every
+reference anew; here both are those of the training captions, prepared once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from sat_tf.vocabulary import END, START
+from training.datasets.batches import CaptionTable
+
+ORDERS = 4
+_SIGMA = 6.0  # words by which lengths may differ, of the Gaussian penalty
+_SCALE = 10.0  # of the published metric
+
+Gram = tuple[int, ...]
+
+
+class _Vectors(NamedTuple):
+    """A caption, or the mean of a picture's: tf-idf of its n-grams, by order."""
+
+    weights: list[dict[Gram, float]]
+    norms: list[float]
+    pairs: int
+
+
+class CiderReward:
+    """What CIDEr-D says of captions of training pictures, 0 to 10.
+
+    `mean_n 10 mean_j exp(-(l - l_j)^2 / 2 sigma^2) <min(g, g_j), g_j> / |g| |g_j|` over orders
+    n = 1..4 and references j; g are tf-idf vectors of n-grams. The end of a caption is a word:
+    without it a caption that breaks off ("a man on a") would be as good as one that ends.
+
+    Args:
+        references: Of each picture its captions, int arrays `<start> ... <end>`.
+
+    References:
+        Vedantam et al. (2015), arXiv:1411.5726; Rennie et al. (2017), arXiv:1612.00563, as reward.
+    """
+
+    def __init__(self, references: Sequence[Sequence[np.ndarray]]) -> None:
+        counts = [[_count(words_of(caption)) for caption in captions] for captions in references]
+        documents: Counter[Gram] = Counter()
+        for captions in counts:
+            documents.update({gram for grams in captions for gram in grams})
+        pictures = sum(map(bool, counts))
+        self._known = {gram: math.log(pictures / n) for gram, n in documents.items()}
+        self._unknown = math.log(max(pictures, 1))
+        self._references = [[self._vectors(grams) for grams in captions] for captions in counts]
+
+    @classmethod
+    def of(cls, table: CaptionTable) -> CiderReward:
+        """The reward by the captions of a table; pictures are those of `table.image_index`."""
+        references: list[list[np.ndarray]] = [[] for _ in range(int(table.image_index.max()) + 1)]
+        for picture, tokens in zip(table.image_index, table.tokens, strict=True):
+            references[picture].append(tokens)
+        return cls(references)
+
+    def __call__(self, pictures: np.ndarray, captions: np.ndarray) -> np.ndarray:
+        """Rewards of captions.
+
+        Args:
+            pictures: int `[N]`, which picture each caption is about.
+            captions: int `[N, T]`, words up to `<end>`; what follows does not count.
+
+        Returns:
+            float32 `[N]`.
+        """
+        rewards = [
+            self._score(self._vectors(_count(words_of(caption))), self._references[picture])
+            for picture, caption in zip(pictures, captions, strict=True)
+        ]
+        return np.array(rewards, np.float32)
+
+    def _vectors(self, grams: Counter[Gram]) -> _Vectors:
+        weights: list[dict[Gram, float]] = [{} for _ in range(ORDERS)]
+        for gram, count in grams.items():
+            weights[len(gram) - 1][gram] = count * self._known.get(gram, self._unknown)
+        norms = [math.sqrt(sum(w * w for w in order.values())) for order in weights]
+        # The published code takes the number of pairs for the length.
+        return _Vectors(weights, norms, sum(n for gram, n in grams.items() if len(gram) == 2))
+
+    def _score(self, caption: _Vectors, references: Sequence[_Vectors]) -> float:
+        total = sum(_similarity(caption, reference) for reference in references)
+        return _SCALE * total / (ORDERS * len(references))
+
+
+def words_of(caption: np.ndarray) -> list[int]:
+    """Ids without `<start>`, up to the first `<end>` and with it."""
+    words = []
+    for word in caption.tolist():
+        if word != START:
+            words.append(word)
+        if word == END:
+            break
+    return words
+
+
+def _count(words: Sequence[int]) -> Counter[Gram]:
+    return Counter(
+        tuple(words[i : i + n]) for n in range(1, ORDERS + 1) for i in range(len(words) - n + 1)
+    )
+
+
+def _similarity(caption: _Vectors, reference: _Vectors) -> float:
+    """Summed over the orders."""
+    total = 0.0
+    for order in range(ORDERS):
+        theirs = reference.weights[order]
+        shared = sum(
+            min(weight, theirs[gram]) * theirs[gram]
+            for gram, weight in caption.weights[order].items()
+            if gram in theirs
+        )
+        if shared:
+            total += shared / (caption.norms[order] * reference.norms[order])
+    return total * math.exp(-((caption.pairs - reference.pairs) ** 2) / (2.0 * _SIGMA**2))
