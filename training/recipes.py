@@ -107,7 +107,7 @@ class FitConfig:
     epochs: Size = 10
     """Most epochs."""
     batch_size: Size = 64
-    """Captions a batch, over all devices."""
+    """Captions a batch, over all devices; pictures with a reward."""
     batch_by: Literal["length", "picture"] = "length"
     """picture: all captions of a picture together, which a trained encoder then sees once."""
     label_smoothing: Share = 0.0
@@ -140,12 +140,15 @@ class FitConfig:
 
 @dataclass(frozen=True)
 class RewardConfig:
-    """Sequence-level training, after word by word: captions are drawn and a metric rewards them."""
+    """Sequence-level training, from a trained captioner: captions are drawn, a metric rewards."""
 
     metric: Literal["none", "cider"] = "none"
     """none: learn the captions word by word; cider: CIDEr-D against the training captions."""
     samples: Annotated[int, Range(2)] = 5
-    """Captions drawn a picture; each is compared with the others. A batch counts pictures."""
+    """Captions drawn a picture; each is compared with the others."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self, "reward")
 
 
 @dataclass(frozen=True)
@@ -169,11 +172,28 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        _check_reward(self)
         if not self.encoder.trainable:
             _check_frozen("data.random_crop", self.data.random_crop, 0.0)
             rate = self.optimizer.encoder_learning_rate
             _check_frozen("optimizer.encoder_learning_rate", rate, None)
             _check_frozen("fit.batch_by", self.fit.batch_by, "length")
+
+
+def _check_reward(config: RunConfig) -> None:
+    if config.reward.metric == "none":
+        return
+    metric = f"with `--reward.metric {config.reward.metric}`"
+    if config.init_from is None:
+        raise ValueError(
+            "Received an invalid value for key `--init-from`: expected a finished run "
+            f"{metric}, got None; captions drawn from an untrained model are all worth nothing."
+        )
+    if config.fit.jit_compile:
+        raise ValueError(
+            f"Received an invalid value for key `--fit.jit_compile`: expected False {metric}, got "
+            "True; XLA cannot ask for a caption's reward."
+        )
 
 
 def _check_frozen(key: str, value: float | str | None, expected: float | str | None) -> None:

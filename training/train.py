@@ -78,7 +78,7 @@ def check_optimizer(config: BaseOptimizerConfig, base: BaseOptimizerConfig) -> N
     Raises:
         ValueError: It has no weight decay.
     """
-    if config.weight_decay != base.weight_decay and config.name != "adamw":
+    if config.weight_decay not in (0.0, base.weight_decay) and config.name != "adamw":
         raise ValueError(
             "Received an invalid value for key `--optimizer.weight_decay`: expected none with "
             f"`--optimizer.name {config.name}`, as it is adamw's, got {config.weight_decay}."

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.config import AttentionConfig, SearchConfig
-from sat_tf.decoding import sample
+from sat_tf.decoding import Hypotheses, sample
 from sat_tf.estimators import Objective, Rollout, learning_signal, stochastic_loss, whole_return
 from sat_tf.layers.attention import Selection, entropy_share
 from sat_tf.layers.rnn_decoder import Taught
@@ -79,22 +79,40 @@ class SequenceObjective:
             "doubly stochastic lambda a caption": self.penalty_weight,
         }
 
-    def draw(self, model: Captioner, annotations: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Captions int32 `[B M, T + 1]` from <start> on, those of a picture side by side."""
-        words, locations = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
+    def sample(self, model: Captioner, annotations: tf.Tensor, seed: tf.Tensor) -> Hypotheses:
+        """M captions a picture, side by side: `Hypotheses` of `B M` pictures, one each."""
+        words, locations = _split(seed)
         rows = self.samples
         step, state = model.search_step(annotations, self.selection, locations, beam=rows)
-        state = tf.nest.map_structure(lambda part: tf.repeat(part, rows, axis=0), state)
-        drawn = sample(
+        return sample(
             step,
-            state,
+            tf.nest.map_structure(lambda part: tf.repeat(part, rows, axis=0), state),
             batch_size=tf.shape(annotations)[0] * rows,
             max_length=self.search.max_length,
             seed=words,
             forbidden=self._forbidden,
         )
-        ids = drawn.token_ids[:, 0, : tf.reduce_max(drawn.lengths) + 1]
+
+    def draw(self, model: Captioner, annotations: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Captions int32 `[B M, T + 1]` from <start> on, as long as the longest."""
+        drawn = self.sample(model, annotations, seed)
+        # A replica may have no picture, and no longest caption.
+        longest = tf.maximum(tf.reduce_max(drawn.lengths), 1)
+        ids = drawn.token_ids[:, 0, : longest + 1]
         return tf.pad(ids, [[0, 0], [1, 0]], constant_values=START)
+
+    def teach(
+        self, model: Captioner, annotations: tf.Tensor, tokens: tf.Tensor, seed: tf.Tensor
+    ) -> Taught:
+        """What the decoder says of captions from `draw`, with gradient; arguments as there."""
+        _, locations = _split(seed)
+        # The same seed, in rows of the same order: the locations that they were drawn at.
+        return model.decoder(
+            tf.repeat(annotations, self.samples, axis=0),
+            tokens[:, :-1],
+            selection=self.selection,
+            seed=locations,
+        )
 
     def __call__(self, model: Captioner, batch: Mapping[str, tf.Tensor], seed: tf.Tensor) -> Terms:
         """Loss and logs of one batch.
@@ -109,19 +127,21 @@ class SequenceObjective:
             `Terms`; its captions are the pictures of the batch.
         """
         annotations = model.annotate(batch)
-        tokens = tf.stop_gradient(self.draw(model, annotations, seed))
+        tokens = self.draw(model, annotations, seed)
         reward = self._rewards(tf.repeat(batch["picture"], self.samples), tokens[:, 1:])
-        _, locations = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
-        # The same seed in rows of the same order: the locations that the captions were drawn at.
-        taught = model.decoder(
-            tf.repeat(annotations, self.samples, axis=0),
-            tokens[:, :-1],
-            selection=self.selection,
-            seed=locations,
-        )
-        return self._terms(taught, tokens[:, 1:], reward)
+        return self.terms(self.teach(model, annotations, tokens, seed), tokens[:, 1:], reward)
 
-    def _terms(self, taught: Taught, targets: tf.Tensor, reward: tf.Tensor) -> Terms:
+    def terms(self, taught: Taught, targets: tf.Tensor, reward: tf.Tensor) -> Terms:
+        """Loss and logs of captions that were drawn.
+
+        Args:
+            taught: What the decoder says of them, `B M` rows.
+            targets: int32 `[B M, T]`, the words and <end>, padded with 0.
+            reward: float32 `[B M]`.
+
+        Returns:
+            `Terms`.
+        """
         mask = self._drawn(targets)
         log_lik = word_log_likelihood(self._allowed(taught.logits), targets, mask)
         ends = tf.one_hot(tf.shape(targets)[1] - 1, tf.shape(targets)[1])
@@ -188,3 +208,8 @@ class SequenceObjective:
 
 def _is_word(targets: tf.Tensor) -> tf.Tensor:
     return (targets != PAD) & (targets != END)
+
+
+def _split(seed: tf.Tensor) -> list[tf.Tensor]:
+    """Seeds of the words and of the locations."""
+    return tf.unstack(tf.random.experimental.stateless_split(seed, 2))

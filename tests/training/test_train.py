@@ -42,6 +42,8 @@ def test_a_recipe_of_adamw_may_have_another_optimiser():
     recipe = next(name for name, c in RECIPES.items() if c.optimizer.weight_decay)
     config = parse(["--recipe", recipe, "--optimizer.name", "adam"]).config
     assert config.optimizer.name == "adam"
+    flags = ["--recipe", recipe, "--optimizer.name", "adam", "--optimizer.weight_decay", "0"]
+    assert parse(flags).config.optimizer.weight_decay == 0.0
 
 
 def test_none_is_spelled_none():
@@ -65,6 +67,12 @@ def test_a_flag_changes_its_key_alone():
         (["--fit.epochs", "0"], "`--fit.epochs`"),
         (["--seed", "-1"], "`--seed`"),
         (["--optimizer.weight_decay", "0.1"], "expected none with `--optimizer.name adam`"),
+        (["--reward.metric", "cider"], "`--init-from`"),
+        (
+            ["--reward.metric", "cider", "--init-from", "run", "--fit.jit_compile", "True"],
+            "`--fit.jit_compile`",
+        ),
+        (["--reward.samples", "1"], "`--reward.samples`"),
         (["--strategy", "multi_worker", "--fit.jit_compile", "True"], "`--fit.jit_compile`"),
         (["--strategy", "multi_worker"], "`TF_CONFIG`"),
         (["extra"], "extra"),

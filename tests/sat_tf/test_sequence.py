@@ -1,0 +1,213 @@
+"""Captions are drawn as the model would write them, and their reward is climbed without bias."""
+
+from __future__ import annotations
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sat_tf.config import AttentionConfig, DecoderConfig, SearchConfig
+from sat_tf.layers.rnn_decoder import RNNDecoder
+from sat_tf.losses import word_log_likelihood
+from sat_tf.models.objective import word_mask
+from sat_tf.models.sequence import SequenceObjective
+from sat_tf.vocabulary import END, PAD, START, UNK
+from tests.sat_tf.captioner_models import (
+    KINDS,
+    VOCABULARY,
+    compile_model,
+    fit,
+    make_batch,
+    make_model,
+    randomise,
+)
+from tests.sat_tf.test_objective_enumerated import Prescribed
+
+A, B = UNK + 1, UNK + 2
+PLACES, ROOM = 3, 2
+
+
+def nothing(pictures, captions):
+    return np.zeros(len(pictures), np.float32)
+
+
+def count_of_a(pictures, captions):
+    return (captions == A).sum(axis=1).astype(np.float32)
+
+
+def objective_of(model, reward=nothing, samples=4):
+    return SequenceObjective(reward, samples, model.config.attention, model.config.search)
+
+
+def pictures(count=6, seed=0):
+    batch = make_batch(count, seed=seed)
+    return batch | {"picture": np.arange(count, dtype=np.int32)}
+
+
+def everything(attention):
+    """All captions of at most two words out of two, along all paths of locations.
+
+    What follows a caption's end, and the location before an <end> for want of room, is not drawn.
+    """
+    steps = itertools.product([A, B], [END, A, B])
+    captions = [(first, second, PAD if second == END else END) for first, second in steps]
+    paths = [(0, 0)]
+    if attention == "hard":
+        paths = list(itertools.product(range(PLACES), repeat=ROOM))
+    return list(itertools.product(captions, paths))
+
+
+def small_decoder():
+    config = DecoderConfig(embedding_dim=3, attention_dim=4, hidden_dim=5)
+    decoder = RNNDecoder(B + 1, 2, True, config)
+    rng = np.random.default_rng(3)
+    decoder.set_weights([rng.normal(size=w.shape) for w in decoder.weights])
+    return decoder
+
+
+def read(monkeypatch, decoder, kind, outcomes):
+    """What the decoder says of captions, looking at the locations given."""
+    captions, paths = (np.array(part) for part in zip(*outcomes, strict=True))
+    fake = Prescribed(np.pad(paths, [(0, 0), (0, 1)]))
+    monkeypatch.setattr("sat_tf.layers.attention.multinoulli", fake)
+    annotations = np.random.default_rng(4).normal(size=[1, PLACES, 2]).astype(np.float32)
+    words = np.concatenate([np.full([len(captions), 1], START), captions[:, :-1]], axis=1)
+    taught = decoder(
+        tf.repeat(annotations, len(captions), axis=0),
+        tf.constant(words, tf.int32),
+        selection="sample" if kind == "hard" else "expectation",
+        seed=tf.constant([0, 0]),
+    )
+    return taught, tf.constant(captions, tf.int32)
+
+
+@pytest.mark.parametrize("kind", ["soft", "hard"])
+def test_the_gradient_is_that_of_the_expected_reward(monkeypatch, kind):
+    # Every pair of captions as if it had been drawn, weighed by how probable that was.
+    decoder, outcomes = small_decoder(), everything(kind)
+    attention = AttentionConfig(kind, penalty_weight=0.0)
+    rule = SequenceObjective(nothing, 2, attention, SearchConfig(max_length=ROOM))
+    worth = np.random.default_rng(7).uniform(0, 3, len(outcomes)).astype(np.float32)
+
+    with tf.GradientTape() as tape:
+        taught, targets = read(monkeypatch, decoder, kind, outcomes)
+        log_prob = log_probabilities(taught, targets)
+        exact = tf.reduce_sum(tf.exp(log_prob) * worth)
+    np.testing.assert_allclose(tf.reduce_sum(tf.exp(log_prob)), 1.0, rtol=1e-5)
+    weights = decoder.trainable_variables
+    expected = tape.gradient(exact, weights, unconnected_gradients="zero")
+
+    pairs = np.array(list(itertools.product(range(len(outcomes)), repeat=2)))
+    probability = np.exp(log_prob.numpy())[pairs].prod(axis=1)
+    rewards = worth[pairs] * probability[:, np.newaxis] * len(pairs)  # the loss is linear in them
+    with tf.GradientTape() as tape:
+        taught, targets = read(monkeypatch, decoder, kind, [outcomes[i] for i in pairs.flat])
+        loss = rule.terms(taught, targets, tf.constant(rewards.ravel(), tf.float32)).loss
+    found = tape.gradient(loss, weights, unconnected_gradients="zero")
+    largest = max(np.abs(gradient).max() for gradient in map(tf.convert_to_tensor, expected))
+    assert largest > 1e-2
+    for ours, exact in zip(found, expected, strict=True):
+        ours, exact = tf.convert_to_tensor(ours), tf.convert_to_tensor(exact)
+        np.testing.assert_allclose(-ours, exact, atol=1e-4 * largest)
+
+
+def log_probabilities(taught, targets):
+    """By hand: of words among those allowed, of locations, of nothing that is not drawn."""
+    log_prob = tf.zeros([targets.shape[0]])
+    for time in range(ROOM):
+        allowed = [A, B] if time == 0 else [END, A, B]
+        logits = tf.gather(taught.logits[:, time], allowed, axis=1)
+        place = tf.argmax(targets[:, time, tf.newaxis] == tf.constant(allowed), axis=1)
+        word = tf.gather(tf.nn.log_softmax(logits), place, batch_dims=1)
+        log_prob += word + taught.log_prob[:, time]
+    return log_prob
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_captions_are_drawn_from_what_teacher_forcing_then_scores(kind):
+    # Hard attention looks at the very locations again, or the two would differ.
+    model = randomise(make_model(kind), 1.0)
+    batch, seed = pictures(), tf.constant([3, 4])
+    rule = objective_of(model)
+    tokens = rule.draw(model, batch["annotations"], seed)
+    taught = rule.teach(model, batch["annotations"], tokens, seed)
+    drawn = rule.sample(model, batch["annotations"], seed).log_probs[:, 0]
+    mask = word_mask(tokens[:, 1:])
+    scored = word_log_likelihood(taught.logits, tokens[:, 1:], mask)
+    full = np.arange(tokens.shape[1] - 1) >= model.config.search.max_length
+    scored = tf.reduce_sum(tf.where(full, 0.0, scored), axis=1)
+    np.testing.assert_allclose(scored, drawn, rtol=1e-3)
+    assert len(np.unique(np.round(drawn, 3))) > len(drawn) / 2
+
+
+@pytest.mark.parametrize("unknown", [True, False])
+def test_words_that_a_search_may_not_write_are_not_drawn(unknown):
+    model = randomise(make_model(), 0.1)
+    search = SearchConfig(max_length=5, suppress_unknown=unknown)
+    rule = SequenceObjective(nothing, 20, model.config.attention, search)
+    tokens = rule.draw(model, pictures()["annotations"], tf.constant([1, 2])).numpy()
+    assert (tokens[:, 0] == START).all() and not (tokens[:, 1:] == START).any()
+    assert (tokens[:, 1] != END).all()
+    assert set(np.unique(tokens[:, 1:])) >= set(range(UNK + 1, VOCABULARY)) | {END}
+    assert (tokens == UNK).any() is not unknown
+    # Every caption ends once, and nothing follows.
+    assert ((tokens == END).sum(axis=1) == 1).all()
+    ends = (tokens == END).argmax(axis=1)
+    assert all((row[end + 1 :] == PAD).all() for row, end in zip(tokens, ends, strict=True))
+
+
+def test_captions_of_a_picture_differ_and_a_seed_gives_the_same_ones():
+    model = randomise(make_model())
+    rule, annotations = objective_of(model), pictures()["annotations"]
+    first, same, other = (
+        rule.draw(model, annotations, tf.constant(seed)).numpy()
+        for seed in ([1, 2], [1, 2], [1, 3])
+    )
+    np.testing.assert_array_equal(first, same)
+    assert first.shape != other.shape or (first != other).any()
+    by_picture = first.reshape([len(annotations), rule.samples, -1])
+    assert all(len(np.unique(captions, axis=0)) > 1 for captions in by_picture)
+
+
+def test_the_reward_is_told_which_picture_a_caption_is_about():
+    seen = []
+
+    def reward(pictures, captions):
+        seen.append((pictures, captions))
+        return np.zeros(len(pictures), np.float32)
+
+    model = randomise(make_model())
+    batch = pictures(3) | {"picture": np.array([7, 0, 5], np.int32)}
+    rule = objective_of(model, reward, samples=2)
+    seed = tf.constant([1, 2])
+    rule(model, batch, seed)
+    np.testing.assert_array_equal(seen[0][0], [7, 7, 0, 0, 5, 5])
+    tokens = rule.draw(model, batch["annotations"], seed)
+    np.testing.assert_array_equal(seen[0][1], tokens[:, 1:])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_raises_the_reward(kind):
+    keras.utils.set_random_seed(0)
+    model = make_model(kind)
+    compile_model(model, 3e-2, sequence=objective_of(model, count_of_a))
+    logs = fit(model, pictures(), epochs=30)
+    first, last = (np.mean([log["reward"] for log in part]) for part in (logs[:3], logs[-3:]))
+    assert last > first + 1.5  # of five words at most
+    assert logs[-1]["words"] <= model.config.search.max_length
+    assert set(logs[-1]) >= set(model.sequence.log_names)
+
+
+def test_equal_rewards_teach_nothing_but_the_penalty():
+    model = randomise(make_model("soft", penalty_weight=0.0))
+    compile_model(model, sequence=objective_of(model))
+    before = [w.numpy() for w in model.decoder.trainable_variables]
+    assert fit(model, pictures())[-1]["gradient_norm"] == 0.0
+    for old, new in zip(before, model.decoder.trainable_variables, strict=True):
+        np.testing.assert_array_equal(old, new)
+    model = randomise(make_model("soft", penalty_weight=1.0))
+    compile_model(model, sequence=objective_of(model))
+    assert fit(model, pictures())[-1]["gradient_norm"] > 0.0

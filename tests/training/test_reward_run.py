@@ -1,0 +1,70 @@
+"""Runs that are trained for a reward, from a run that was trained word by word."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+
+from tests.training.stopped_runs import Killed, assert_same_runs, die_after
+from training import fit as fit_module
+from training.callbacks import Keep
+from training.fit import Places, fit
+from training.strategies import make_strategy
+from training.train import parse
+
+REWARDED = ("--reward.metric", "cider", "--fit.batch_size", "5", "--fit.pictures", "0")
+
+
+def config_of(start, tiny, *flags):
+    return parse([*tiny, *REWARDED, "--init-from", str(start), *flags]).config
+
+
+def run(folder, config, strategy=None):
+    """What was said, and the logs of every epoch."""
+    said, logs = [], []
+
+    class Record(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, values=None):
+            logs.append(dict(values))
+
+    original = fit_module.callbacks
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fit_module, "callbacks", lambda *a: [*original(*a), Record()])
+        fit(config, Places(folder / "run", folder / "cache"), strategy, said.append)
+    return "\n".join(said), logs
+
+
+def test_a_rewarded_run_draws_captions_of_every_picture_and_goes_on_where_it_was(
+    soft_run, tmp_path, tiny, monkeypatch
+):
+    asked = []
+    reward = fit_module.CiderReward.__call__
+
+    def ask(self, pictures, captions):
+        asked.append(pictures)
+        return reward(self, pictures, captions)
+
+    monkeypatch.setattr(fit_module.CiderReward, "__call__", ask)
+    config = config_of(soft_run, tiny, "--fit.epochs", "2", "--fit.checkpoint_steps", "2")
+    said, logs = run(tmp_path / "whole", config)
+    assert "captions drawn a picture: 5" in said and "pictures a batch: 5" in said
+    # Twelve pictures, five captions of each, twice.
+    np.testing.assert_array_equal(np.bincount(np.concatenate(asked)), [10] * 12)
+    assert all(0.0 <= epoch["reward"] <= 10.0 and np.isfinite(epoch["loss"]) for epoch in logs)
+    with monkeypatch.context() as patch:
+        die_after(patch, Keep, "on_train_batch_end", 3)
+        with pytest.raises(Killed):
+            run(tmp_path / "broken", config)
+    said, _ = run(tmp_path / "broken", config)
+    assert "Going on after step 2 of epoch 1." in said
+    assert_same_runs(tmp_path / "whole" / "run", tmp_path / "broken" / "run")
+
+
+@pytest.mark.slow
+def test_devices_share_the_pictures_of_a_batch_however_few(soft_run, tmp_path, tiny):
+    # A picture a batch: one of the two devices has none.
+    config = config_of(soft_run, tiny, "--fit.batch_size", "1")
+    _, logs = run(tmp_path, config, make_strategy("mirrored"))
+    assert logs[0]["reward"] > 0 and np.isfinite(logs[0]["loss"])
+    assert np.isfinite(logs[0]["gradient_norm"])
