@@ -17,6 +17,8 @@ from pathlib import Path
 
 import tyro
 
+from sat_tf.commands import exit_status
+
 _MOST_MB = 2047
 
 
@@ -47,11 +49,7 @@ class Arguments:
 def main(argv: list[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     arguments = tyro.cli(Arguments, args=argv, prog="python -m serving.local_server")
-    try:
-        return run(arguments)
-    except (ValueError, OSError) as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 2
+    return exit_status(lambda: run(arguments))
 
 
 def run(arguments: Arguments) -> int:

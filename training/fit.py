@@ -297,7 +297,10 @@ def compile_model(model: Captioner, config: RunConfig, steps: int, table: Captio
     reward, sequence = config.reward, None
     if reward.metric != "none":
         sequence = SequenceObjective(
-            CiderReward.of(table), reward.samples, config.attention, config.search
+            CiderReward.of(table),
+            reward.samples,
+            config.attention,
+            dataclasses.replace(config.search, max_length=reward.max_length),
         )
     encoder = model.encoder.trainable_variables
     model.compile(

@@ -146,6 +146,8 @@ class RewardConfig:
     """none: learn the captions word by word; cider: CIDEr-D against the training captions."""
     samples: Annotated[int, Range(2)] = 5
     """Captions drawn a picture; each is compared with the others."""
+    max_length: Size = 20
+    """Most words of a caption drawn."""
 
     def __post_init__(self) -> None:
         check_ranges(self, "reward")

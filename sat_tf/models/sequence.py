@@ -44,7 +44,7 @@ class SequenceObjective:
         reward: What a caption is worth.
         samples: M, at least 2: the others are the baseline of each.
         attention: The configuration.
-        search: Gives the greatest length.
+        search: Says how long a caption may be, and whether <unk> is a word of it.
 
     References:
         Ranzato et al. (2016), arXiv:1511.06732; Rennie et al. (2017), arXiv:1612.00563, with the

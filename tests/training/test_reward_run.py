@@ -38,19 +38,22 @@ def run(folder, config, strategy=None):
 def test_a_rewarded_run_draws_captions_of_every_picture_and_goes_on_where_it_was(
     soft_run, tmp_path, tiny, monkeypatch
 ):
-    asked = []
+    asked, widths = [], set()
     reward = fit_module.CiderReward.__call__
 
     def ask(self, pictures, captions):
         asked.append(pictures)
+        widths.add(captions.shape[1])
         return reward(self, pictures, captions)
 
     monkeypatch.setattr(fit_module.CiderReward, "__call__", ask)
-    config = config_of(soft_run, tiny, "--fit.epochs", "2", "--fit.checkpoint_steps", "2")
+    flags = ("--fit.epochs", "2", "--fit.checkpoint_steps", "2", "--reward.max_length", "6")
+    config = config_of(soft_run, tiny, *flags)
     said, logs = run(tmp_path / "whole", config)
     assert "captions drawn a picture: 5" in said and "pictures a batch: 5" in said
     # Twelve pictures, five captions of each, twice.
     np.testing.assert_array_equal(np.bincount(np.concatenate(asked)), [10] * 12)
+    assert max(widths) == 6 + 1  # and the end
     assert all(0.0 <= epoch["reward"] <= 10.0 and np.isfinite(epoch["loss"]) for epoch in logs)
     with monkeypatch.context() as patch:
         die_after(patch, Keep, "on_train_batch_end", 3)
