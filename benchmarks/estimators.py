@@ -45,11 +45,7 @@ REFERENCE = "paper"
 UNBIASED = "rloo"
 """Whose mean gradient stands for the ELBO's."""
 _DRAWN = recipe("scenes_hard")
-BASE = dataclasses.replace(
-    _DRAWN,
-    data=dataclasses.replace(_DRAWN.data, limit=4000),
-    fit=dataclasses.replace(_DRAWN.fit, epochs=2, pictures=0),
-)
+BASE = dataclasses.replace(_DRAWN, fit=dataclasses.replace(_DRAWN.fit, epochs=3, pictures=0))
 """What all share."""
 
 _NO_FIGURES = ("estimator", "seed", "samples")  # of a row

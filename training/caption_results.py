@@ -12,6 +12,8 @@ from training.datasets.base import DataError, Split
 from training.datasets.caption_files import has_half_character
 
 CAPTIONS_FILE = "captions.json"
+GROUNDING_KEY = "grounding"
+"""Of a row: how well its picture's phrases were found, see `grounding_by_group`."""
 
 
 def write_captions(folder: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -46,6 +48,12 @@ def parse_captions(content: bytes, path: Path) -> dict[str, str]:
             raise DataError(f"{path}, caption {number}: image {image_id!r} has one already.")
         captions[image_id] = caption
     return captions
+
+
+def read_grounding(path: Path) -> dict[str, dict[str, float]]:
+    """Image id -> grounding, of the rows of `captions.json` that have it."""
+    rows = json.loads(path.read_bytes())
+    return {str(row["image_id"]): row[GROUNDING_KEY] for row in rows if GROUNDING_KEY in row}
 
 
 def captions_of(split: Split, captions: Mapping[str, str], path: Path) -> dict[str, str]:

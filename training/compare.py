@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import string
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,11 +15,16 @@ import tyro
 from sat_tf.commands import exit_status
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from training.datasets import Split
+    from training.metrics.bootstrap import Interval
     from training.metrics.captions import CaptionScores
     from training.recipes import DataConfig
 
 _METRICS = ("bleu_4", "meteor", "cider", "rouge_l")
+_POINTING = "pointing_game"
+_WIDTH = len(_POINTING)
 _LABELS = string.ascii_uppercase
 
 
@@ -39,11 +44,12 @@ class Arguments:
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
-    """What an evaluation left: its folder, its report, image id -> caption."""
+    """What an evaluation left: its folder, its report, image id -> caption, and -> grounding."""
 
     folder: Path
     report: Mapping
     captions: Mapping[str, str]
+    grounding: Mapping[str, Mapping[str, float]]
 
     @property
     def data(self) -> DataConfig:
@@ -86,7 +92,11 @@ def run(arguments: Arguments) -> str:
     }
     lines = [f"{label}: {path}" for label, path in zip(_LABELS, arguments.runs, strict=False)]
     lines.append(f"{split.name}, {len(shared)} pictures, {arguments.samples} resamples")
-    lines += ["", *score_table(scores), "", *difference_table(scores, arguments.samples), ""]
+    table, differences = score_table(scores), difference_table(scores, arguments.samples)
+    if (places := grounded(found, list(references))) is not None:
+        table.append(pointing_line(places))
+        differences.append(pointing_differences(places, arguments.samples))
+    lines += ["", *table, "", *differences, ""]
     lines += notes(scores)
     left_out = {image_id for one in found for image_id in one.captions} - set(references)
     if left_out:
@@ -107,7 +117,7 @@ def read_evaluation(path: Path, split: str) -> Evaluated:
     Raises:
         ValueError: There is no evaluation on that split, or it is one of a digit run.
     """
-    from training.caption_results import CAPTIONS_FILE, parse_captions
+    from training.caption_results import CAPTIONS_FILE, parse_captions, read_grounding
     from training.digits.config import system_of
     from training.reports import REPORT_FILE
 
@@ -132,7 +142,8 @@ def read_evaluation(path: Path, split: str) -> Evaluated:
     if found[0] != split:
         raise ValueError(f"{folder} is an evaluation on {found[0]}: expected one on {split}.")
     captions_path = folder / CAPTIONS_FILE
-    return Evaluated(folder, report, parse_captions(captions_path.read_bytes(), captions_path))
+    captions = parse_captions(captions_path.read_bytes(), captions_path)
+    return Evaluated(folder, report, captions, read_grounding(captions_path))
 
 
 def _system_in(report: Path) -> str | None:
@@ -167,10 +178,10 @@ def common_split(found: Sequence[Evaluated], data_dir: Path | None) -> Split:
 
 def score_table(scores: Mapping[str, CaptionScores]) -> list[str]:
     """A line a metric, a column a run."""
-    lines = [f"{'':<8}" + "".join(f"  {label:>7}" for label in scores)]
+    lines = [f"{'':<{_WIDTH}}" + "".join(f"  {label:>7}" for label in scores)]
     for metric in _common_metrics(scores):
         columns = (f"  {one.scores[metric]:7.2f}" for one in scores.values())
-        lines.append(f"{metric:<8}" + "".join(columns))
+        lines.append(f"{metric:<{_WIDTH}}" + "".join(columns))
     return lines
 
 
@@ -179,17 +190,50 @@ def difference_table(scores: Mapping[str, CaptionScores], samples: int) -> list[
     from training.metrics.bootstrap import paired_bootstrap
 
     first, *others = scores
-    lines = [
-        f"{'':<8}" + "".join(f"  {f'{o} - {first}':>7}  {'95 % interval':<18}" for o in others)
-    ]
+    heads = (f"  {f'{o} - {first}':>7}  {'95 % interval':<18}" for o in others)
+    lines = [(f"{'':<{_WIDTH}}" + "".join(heads)).rstrip()]
     for metric in _common_metrics(scores):
-        line = f"{metric:<8}"
-        for other in others:
-            found = paired_bootstrap(scores[other], scores[first], metric, samples)
-            interval = f"[{found.low:+.2f}, {found.high:+.2f}]"
-            line += f"  {found.difference:+7.2f}  {interval:<18}"
-        lines.append(line)
-    return [line.rstrip() for line in lines]
+        found = (paired_bootstrap(scores[o], scores[first], metric, samples) for o in others)
+        lines.append(_difference_line(metric, found))
+    return lines
+
+
+def grounded(found: Sequence[Evaluated], image_ids: Sequence[str]) -> list[np.ndarray] | None:
+    """Of each evaluation `[N, 2]`: the pointing game of these images, and over how many phrases.
+
+    None where one has no maps, or the images have no boxes. An image without a phrase has zeros.
+    """
+    import numpy as np
+
+    if not all(one.grounding for one in found):
+        return None
+    nothing = {_POINTING: 0.0, "phrases": 0}
+    rows = ([one.grounding.get(i, nothing) for i in image_ids] for one in found)
+    places = [np.array([[row[_POINTING], row["phrases"]] for row in own]) for own in rows]
+    return places if places[0][:, 1].any() else None
+
+
+def pointing_line(places: Sequence[np.ndarray]) -> str:
+    """The line of `score_table` for the pointing game."""
+    means = (one[:, 0] @ one[:, 1] / one[:, 1].sum() for one in places)
+    return f"{_POINTING:<{_WIDTH}}" + "".join(f"  {mean:7.2f}" for mean in means)
+
+
+def pointing_differences(places: Sequence[np.ndarray], samples: int) -> str:
+    """The line of `difference_table` for the pointing game."""
+    from training.metrics.bootstrap import paired_means
+
+    first, *others = places
+    # The phrases are the references': all have the same.
+    found = (paired_means(other[:, 0], first[:, 0], first[:, 1], samples) for other in others)
+    return _difference_line(_POINTING, found)
+
+
+def _difference_line(metric: str, found: Iterable[Interval]) -> str:
+    line = f"{metric:<{_WIDTH}}"
+    for one in found:
+        line += f"  {one.difference:+7.2f}  {f'[{one.low:+.2f}, {one.high:+.2f}]':<18}"
+    return line.rstrip()
 
 
 def notes(scores: Mapping[str, CaptionScores]) -> list[str]:

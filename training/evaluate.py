@@ -268,16 +268,21 @@ def make_report(captioner, config, split, source, found: Evaluation) -> dict:
 
 
 def caption_rows(found: Evaluation) -> list[dict]:
-    """What `captions.json` holds: image id, caption, score, and the other hypotheses."""
-    return [
-        {
+    """What `captions.json` holds: image id, caption, score, the other hypotheses, grounding."""
+    from training.caption_results import GROUNDING_KEY
+
+    rows = []
+    for image_id, caption in found.captions.items():
+        row = {
             "image_id": image_id,
             "caption": caption.text,
             "score": caption.score,
             "alternatives": [{"caption": t, "score": s} for t, s in caption.alternatives],
         }
-        for image_id, caption in found.captions.items()
-    ]
+        if image_id in found.grounding:
+            row[GROUNDING_KEY] = found.grounding[image_id]
+        rows.append(row)
+    return rows
 
 
 def page_entries(captioner: TrainedCaptioner, split: Split, found: Evaluation, count: int):

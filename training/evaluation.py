@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +19,7 @@ from training.datasets.base import Split
 from training.datasets.batches import caption_table
 from training.datasets.sources import Source, rows_with_pictures, scoring_batches
 from training.metrics.captions import CaptionScores, score_captions
-from training.metrics.grounding import grounding_scores
+from training.metrics.grounding import grounding_by_group, grounding_scores
 
 _GROUNDING = ("pointing_game", "attention_correctness")
 _NO_WORDS = "Where attention looked is left out: boxes are of words, the tokens are characters."
@@ -34,6 +35,8 @@ class Evaluation:
         scores: Every figure, by name.
         seconds: What took how long.
         notes: What was left out, and why.
+        grounding: Image id -> `phrases`, and the means over them of `pointing_game` and
+            `attention_correctness`; empty where the data has no boxes, or the captioner no maps.
     """
 
     captions: dict[str, Caption]
@@ -41,6 +44,7 @@ class Evaluation:
     scores: dict[str, float]
     seconds: dict[str, float]
     notes: tuple[str, ...] = ()
+    grounding: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 def evaluate(
@@ -75,11 +79,13 @@ def evaluate(
     scored = time.monotonic()
     scores |= likelihood(captioner, split, source)
     notes: tuple[str, ...] = ()
+    by_picture: dict[str, dict[str, float]] = {}
     if any(example.phrases for example in split.examples):
         scores |= word_scores(texts, split)
         if captioner.config.attention.kind != "none":
             if unit == "words":
-                scores |= grounding(captioner, split, source)
+                found, by_picture = grounding(captioner, split, source)
+                scores |= found
                 scores |= generated_grounding(captions, split)
             else:
                 notes = (_NO_WORDS,)
@@ -89,7 +95,7 @@ def evaluate(
         "caption metrics": scored - searched,
         "teacher forcing": end - scored,
     }
-    return Evaluation(captions, caption_scores, scores, seconds, notes)
+    return Evaluation(captions, caption_scores, scores, seconds, notes, by_picture)
 
 
 def caption_split(
@@ -133,11 +139,17 @@ def likelihood(captioner: TrainedCaptioner, split: Split, source: Source) -> dic
     return {"nll": -total / words, "perplexity": float(np.exp(-total / words))}
 
 
-def grounding(captioner: TrainedCaptioner, split: Split, source: Source) -> dict[str, float]:
+def grounding(
+    captioner: TrainedCaptioner, split: Split, source: Source
+) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """Pointing game and attention correctness, teacher-forced over every reference noun phrase.
 
     The map of a phrase is the alpha that predicted its head noun; the captioner's tokens have to be
-    words. Figures of phrases held out of training end in `_held_out`.
+    words.
+
+    Returns:
+        The figures; those of phrases held out of training end in `_held_out`. And those of each
+        picture, by its id: see `grounding_by_group`.
     """
     longest = max(len(tokenize(c)) for e in split.examples for c in e.captions)
     table = caption_table(split, captioner.vocabulary, longest)
@@ -164,7 +176,8 @@ def grounding(captioner: TrainedCaptioner, split: Split, source: Source) -> dict
     if held_out:
         part = grounding_scores([maps[i] for i in held_out], [boxes[i] for i in held_out])
         scores |= {f"{name}_held_out": part[name] for name in _GROUNDING}
-    return scores
+    ids = [split.examples[group].image_id for group in groups]
+    return scores, grounding_by_group(maps, boxes, ids)
 
 
 def generated_grounding(captions: dict[str, Caption], split: Split) -> dict[str, float]:

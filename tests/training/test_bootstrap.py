@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from training.metrics.bootstrap import bootstrap, paired_bootstrap
+from training.metrics.bootstrap import bootstrap, paired_bootstrap, paired_means
 from training.metrics.captions import BleuStatistics, CaptionScores, bleu_scores
 
 
@@ -73,6 +73,21 @@ def test_pairing_follows_the_images_not_their_order():
     b = CaptionScores(a.scores, a.image_ids[::-1], per_image, statistics, a.tokeniser)
     for metric in ("bleu_4", "cider"):
         assert paired_bootstrap(a, b, metric, samples=20) == pytest.approx((0, 0, 0), abs=1e-9)
+
+
+def test_means_over_what_images_hold_count_by_how_much_that_is():
+    rng = np.random.default_rng(0)
+    sizes = rng.integers(0, 6, 300)
+    a, b = rng.normal(60, 20, 300), rng.normal(50, 20, 300)
+    found = paired_means(a, b, sizes, samples=2000)
+    assert found.difference == pytest.approx(sizes @ (a - b) / sizes.sum())
+    # The spread of a ratio of sums over images, by linearisation.
+    errors = sizes * (a - b - found.difference) / sizes.mean()
+    theory = 2 * 1.96 * errors.std() / np.sqrt(300)
+    assert found.high - found.low == pytest.approx(theory, rel=0.1)
+    assert paired_means(a, a, sizes) == (0, 0, 0)
+    flat = paired_means(a, b, np.ones(300), samples=2000)
+    assert flat.difference == pytest.approx((a - b).mean())
 
 
 def test_the_seed_decides_the_draws():

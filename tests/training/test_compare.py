@@ -80,6 +80,23 @@ def test_the_interval_is_that_of_the_paired_bootstrap(capsys, soft_run, none_run
     assert asked[1] == (*map(pytest.approx, expected), 20)
 
 
+def test_attention_is_compared_where_all_have_looked(capsys, soft_run, hard_run, none_run, copy):
+    said = compared(capsys, soft_run, hard_run)
+    scores, (difference, low, high) = numbers(said, "pointing_game")
+    expected = [score_of(run, "pointing_game") for run in (soft_run, hard_run)]
+    assert scores == pytest.approx(expected, abs=0.006)
+    assert difference == pytest.approx(scores[1] - scores[0], abs=0.02)
+    assert low <= difference <= high
+    assert not numbers(compared(capsys, soft_run, none_run), "pointing_game")
+
+    def worse(rows):
+        for row in rows:
+            row["grounding"]["pointing_game"] -= 10
+
+    rewrite(copy, "captions.json", worse)
+    assert numbers(compared(capsys, soft_run, copy), "pointing_game")[1] == [-10, -10, -10]
+
+
 def test_a_run_does_not_differ_from_itself(capsys, soft_run, copy):
     said = compared(capsys, soft_run, copy)
     assert numbers(said, "bleu_4")[1] == [0, 0, 0]

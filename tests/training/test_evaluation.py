@@ -111,7 +111,7 @@ def test_the_map_of_a_phrase_is_the_one_that_predicted_its_head_noun(
     )
     Oracle.split = Split("dev", examples)
     monkeypatch.setattr(evaluation, "_TeacherForcing", Oracle)
-    scores = grounding(captioner, Oracle.split, source)
+    scores, _ = grounding(captioner, Oracle.split, source)
     assert scores["pointing_game"] > 90 > 40 > scores["pointing_game_uniform"]
     assert scores["pointing_game"] > scores["pointing_game_shuffled"] + 20
 
@@ -120,8 +120,15 @@ def test_long_captions_are_grounded_to_their_end(captioner, source, split):
     # Longer than any the search gives, and the phrases at the end count too.
     longest = max(phrase.word for example in split.examples for phrase in example.phrases)
     assert longest >= captioner.config.search.max_length
-    scores = grounding(captioner, split, source)
+    scores, by_picture = grounding(captioner, split, source)
     assert 0 <= scores["pointing_game"] <= 100
+    # What each picture adds is what the figures are made of.
+    assert {e.image_id: len(e.phrases) for e in split.examples} == {
+        image_id: found["phrases"] for image_id, found in by_picture.items()
+    }
+    for name in ("pointing_game", "attention_correctness"):
+        values, sizes = zip(*((p[name], p["phrases"]) for p in by_picture.values()), strict=True)
+        assert np.average(values, weights=sizes) == pytest.approx(scores[name])
 
 
 def test_characters_are_not_looked_up_as_if_they_were_words(captioner, source, split):

@@ -53,7 +53,10 @@ def bootstrap(
     References:
         Koehn (2004), "Statistical Significance Tests for Machine Translation Evaluation".
     """
-    return _interval(lambda weights: _resampled(a, metric, None, weights), a, samples, seed, level)
+    count = len(a.image_ids)
+    return _interval(
+        lambda weights: _resampled(a, metric, None, weights), count, samples, seed, level
+    )
 
 
 def intervals(a: CaptionScores) -> dict[str, Interval]:
@@ -93,7 +96,35 @@ def paired_bootstrap(
     def difference(weights: np.ndarray) -> np.ndarray:
         return _resampled(a, metric, None, weights) - _resampled(b, metric, order, weights)
 
-    return _interval(difference, a, samples, seed, level)
+    return _interval(difference, len(a.image_ids), samples, seed, level)
+
+
+def paired_means(
+    a: np.ndarray,
+    b: np.ndarray,
+    sizes: np.ndarray,
+    samples: int = 1000,
+    seed: int = 0,
+    level: float = 0.95,
+) -> Interval:
+    """Interval of the difference of two means over what images hold, such as their phrases.
+
+    Args:
+        a: `[N]`, the mean of one system in each image.
+        b: `[N]`, of the other, on the same images.
+        sizes: `[N]`, over how many each image's means are; one at least holds some.
+        samples: As in `bootstrap`, as are the others.
+
+    Returns:
+        Of `sum_n size_n (a_n - b_n) / sum_n size_n`, images drawn with replacement.
+    """
+
+    def difference(weights: np.ndarray) -> np.ndarray:
+        held = weights * sizes
+        # A draw without any phrase says nothing of a difference.
+        return held @ (a - b) / np.maximum(held.sum(axis=1), 1.0)
+
+    return _interval(difference, len(a), samples, seed, level)
 
 
 def _resampled(
@@ -113,7 +144,7 @@ def _resampled(
     return weights @ scores.per_image[metric][order] / weights.sum(axis=1)
 
 
-def _interval(statistic, scores: CaptionScores, samples: int, seed: int, level: float) -> Interval:
+def _interval(statistic, count: int, samples: int, seed: int, level: float) -> Interval:
     if samples < 1:
         raise ValueError(
             "Received an invalid value for argument `samples`: expected a positive integer, got "
@@ -124,7 +155,6 @@ def _interval(statistic, scores: CaptionScores, samples: int, seed: int, level: 
             "Received an invalid value for argument `level`: expected a number between 0 and 1, "
             f"got {level}."
         )
-    count = len(scores.image_ids)
     values = np.concatenate([statistic(weights) for weights in _draws(count, samples, seed)])
     low, high = np.quantile(values, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
     return Interval(float(statistic(np.ones((1, count)))[0]), float(low), float(high))

@@ -85,6 +85,33 @@ def grounding_scores(
     }
 
 
+def grounding_by_group(
+    maps: Sequence[np.ndarray], boxes: Sequence[Box], groups: Sequence[Hashable]
+) -> dict[Hashable, dict[str, float]]:
+    """The same of each group of phrases, such as a picture's: means, and over how many.
+
+    Args:
+        maps: As in `grounding_scores`.
+        boxes: As there.
+        groups: Of each phrase.
+
+    Returns:
+        Group -> `phrases`, how many it has, `pointing_game` and `attention_correctness`, 0-100.
+    """
+    members: dict[Hashable, list[int]] = {}
+    for number, group in enumerate(groups):
+        members.setdefault(group, []).append(number)
+    scores = {"pointing_game": pointing_game, "attention_correctness": attention_correctness}
+    return {
+        group: {"phrases": len(own)}
+        | {
+            name: _percent(score, [maps[n] for n in own], [boxes[n] for n in own])
+            for name, score in scores.items()
+        }
+        for group, own in members.items()
+    }
+
+
 def pointing_game(alpha: np.ndarray, box: Box) -> float:
     """Share of the arg max cells, `[h, w]`, whose centre lies in the box: 0 or 1 without ties."""
     return float(_centres_inside(box, *alpha.shape)[alpha == alpha.max()].mean())
