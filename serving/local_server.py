@@ -17,8 +17,6 @@ from pathlib import Path
 
 import tyro
 
-from sat_tf.commands import exit_status
-
 _MOST_MB = 2047
 
 
@@ -49,7 +47,15 @@ class Arguments:
 def main(argv: list[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     arguments = tyro.cli(Arguments, args=argv, prog="python -m serving.local_server")
-    return exit_status(lambda: run(arguments))
+    # As `sat_tf.commands` does, of which the server imports nothing: an export needs no code of ours.
+    try:
+        return run(arguments)
+    except KeyboardInterrupt:
+        print("Stopped.", file=sys.stderr)
+        return 128 + signal.SIGINT
+    except (ValueError, OSError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 2
 
 
 def run(arguments: Arguments) -> int:

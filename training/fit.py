@@ -36,9 +36,9 @@ from training.datasets.sources import Source, open_source, scoring_batches, trai
 from training.epochs import best_epoch, train_epochs
 from training.event_files import Scalars, forget_from
 from training.interrupts import Interrupts
-from training.metrics.cider_reward import CiderReward
 from training.optimizers import make_optimizer
 from training.recipes import DataConfig, RunConfig
+from training.rewards import sequence_of
 from training.run_folder import Contents, check_run_dir, claim
 from training.warm_start import start_from
 from training.workers import Workers
@@ -112,7 +112,7 @@ def fit(
         report_pictures(data.dev, dev, places.run_dir, say)
     _, steps = batches_from(config, train, data.table, 0)
     with strategy.scope():
-        compile_model(model, config, steps, data.table)
+        compile_model(model, config, steps, sequence_of(config, data.table))
     checkpoints = Checkpoints(states, model)
     progress = start(checkpoints, workers)
     describe(config, model, data, steps, progress, say)
@@ -292,16 +292,10 @@ def report_pictures(
         )
 
 
-def compile_model(model: Captioner, config: RunConfig, steps: int, table: CaptionTable) -> None:
+def compile_model(
+    model: Captioner, config: RunConfig, steps: int, sequence: SequenceObjective | None = None
+) -> None:
     """Give the model its optimiser and the constants of its train step."""
-    reward, sequence = config.reward, None
-    if reward.metric != "none":
-        sequence = SequenceObjective(
-            CiderReward.of(table),
-            reward.samples,
-            config.attention,
-            dataclasses.replace(config.search, max_length=reward.max_length),
-        )
     encoder = model.encoder.trainable_variables
     model.compile(
         optimizer=make_optimizer(config.optimizer, steps, config.fit.epochs, encoder),

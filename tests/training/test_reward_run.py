@@ -10,6 +10,7 @@ from tests.training.stopped_runs import Killed, assert_same_runs, die_after
 from training import fit as fit_module
 from training.callbacks import Keep
 from training.fit import Places, fit
+from training.metrics.cider_reward import CiderReward
 from training.strategies import make_strategy
 from training.train import parse
 
@@ -39,14 +40,14 @@ def test_a_rewarded_run_draws_captions_of_every_picture_and_goes_on_where_it_was
     soft_run, tmp_path, tiny, monkeypatch
 ):
     asked, widths = [], set()
-    reward = fit_module.CiderReward.__call__
+    reward = CiderReward.__call__
 
     def ask(self, pictures, captions):
         asked.append(pictures)
         widths.add(captions.shape[1])
         return reward(self, pictures, captions)
 
-    monkeypatch.setattr(fit_module.CiderReward, "__call__", ask)
+    monkeypatch.setattr(CiderReward, "__call__", ask)
     flags = ("--fit.epochs", "2", "--fit.checkpoint_steps", "2", "--reward.max_length", "6")
     config = config_of(soft_run, tiny, *flags)
     said, logs = run(tmp_path / "whole", config)

@@ -20,6 +20,7 @@ from training.datasets.reading import READERS
 from training.datasets.views import Views
 from training.fit import batches_from, compile_model, new_model
 from training.recipes import RunConfig
+from training.rewards import sequence_of
 
 _WARM_UP = 2  # steps; the first one traces the graph
 SECONDS = 8.0  # of measuring, about
@@ -58,7 +59,7 @@ def measure(
     model = new_model(config, vocabulary_size, config.encoder.weights != "imagenet")
     source = _RandomSource(model.encoder, set_aside, config.fit.batch_size)
     batches, steps = batches_from(config, source, table, epoch=0)
-    compile_model(model, config, steps)
+    compile_model(model, config, steps, sequence_of(config, table))
     seconds = _step_seconds(model, batches)
     found = {"steps": steps, "step_seconds": seconds, "epoch_seconds": seconds * steps}
     if not model.encoder.trainable:
