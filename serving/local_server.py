@@ -47,7 +47,7 @@ class Arguments:
 def main(argv: list[str] | None = None) -> int:
     """Run the command; returns the exit status."""
     arguments = tyro.cli(Arguments, args=argv, prog="python -m serving.local_server")
-    # As `sat_tf.commands` does, of which the server imports nothing: an export needs no code of ours.
+    # As `sat_tf.commands` does; but the server imports no code of ours, as an export needs none.
     try:
         return run(arguments)
     except KeyboardInterrupt:
