@@ -15,16 +15,16 @@ Reward = Literal["correct", "log_lik"]
 
 @dataclass(frozen=True)
 class STNConfig:
-    """A convolutional network behind a Spatial Transformer, or without it."""
+    """A convolutional network behind a Spatial Transformer, behind a mask, or by itself."""
 
-    transformer: bool = True
-    """Rectify the picture first; False leaves the same network without."""
+    attention: Literal["transformer", "mask", "none"] = "transformer"
+    """Rectify the picture first, dim what is beside the point, or do neither."""
     output_size: Size = 28
     """Side of the rectified picture, pixels."""
     localisation_filters: Size = 20
-    """Width of the two convolutions of the localisation net."""
+    """Width of the two convolutions of the net that says where to look."""
     localisation_dim: Size = 50
-    """Width of its hidden layer."""
+    """Width of its hidden layer; a mask has none."""
     filters: Size = 32
     """Width of the classifier's first convolution; the second has twice as many."""
     hidden_dim: Size = 128

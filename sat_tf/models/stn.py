@@ -1,4 +1,4 @@
-"""A digit classifier behind a Spatial Transformer, and the same classifier without."""
+"""A digit classifier behind location-wise soft attention, and the same classifier without."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import tensorflow as tf
 from sat_tf.glimpse_config import STNConfig
 from sat_tf.glimpse_pictures import side_by_side
 from sat_tf.layers.dropout import dropout
+from sat_tf.layers.spatial_mask import SpatialMask
 from sat_tf.layers.spatial_transformer import SpatialTransformer
 from sat_tf.models.digit_model import Batch, DigitModel, Figure, predicted_class
 
 
 class STN(DigitModel):
-    """`log p(y | CNN(V))`, V the picture seen through its own affine map, or the picture itself.
+    """`log p(y | CNN(V))`, V the picture through its affine map or its mask, or the picture itself.
 
     The CNN: two convolutions of 5 x 5, each before a maximum over 2 x 2 pixels, a hidden layer and
-    the classes. No loss of its own leads the transformer: it learns what helps the CNN.
+    the classes. No loss of its own leads the attention: it learns what helps the CNN.
 
     Args:
         config: Of the model.
@@ -39,16 +40,15 @@ class STN(DigitModel):
 
     def __init__(self, config: STNConfig, image_size: int, classes: int = 10, **kwargs) -> None:
         super().__init__(config, **kwargs)
-        side, self.transformer = image_size, None
-        if config.transformer:
+        side, filters = image_size, (config.localisation_filters,) * 2
+        self.attention = None
+        if config.attention == "transformer":
             side = config.output_size
-            self.transformer = SpatialTransformer(
-                image_size,
-                side,
-                (config.localisation_filters,) * 2,
-                config.localisation_dim,
-                name="transformer",
+            self.attention = SpatialTransformer(
+                image_size, side, filters, config.localisation_dim, name="transformer"
             )
+        elif config.attention == "mask":
+            self.attention = SpatialMask(image_size, filters, name="mask")
         options = {"padding": "same", "activation": "relu"}
         self.features = keras.Sequential(
             [
@@ -68,7 +68,7 @@ class STN(DigitModel):
 
     def call(self, images: tf.Tensor, seed: tf.Tensor | None = None) -> tuple[tf.Tensor, tf.Tensor]:
         """Logits and what they were read from; dropout where there is a seed."""
-        seen = images if self.transformer is None else self.transformer(images)[0]
+        seen = images if self.attention is None else self.attention(images)[0]
         hidden = dropout(self.features(seen), self.config.dropout, seed, 0)
         return self.classifier(hidden), seen
 

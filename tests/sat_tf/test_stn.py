@@ -31,11 +31,17 @@ def test_the_classifier_sees_the_rectified_picture():
     assert logits.shape == (4, 10) and seen.shape == (4, 12, 12, 1)
 
 
-def test_without_a_transformer_it_sees_the_picture():
+def test_the_classifier_sees_the_masked_picture():
     images = batch()["images"]
-    model = make(transformer=False)
+    model = make(attention="mask")
+    np.testing.assert_allclose(model(images)[1], images * model.attention(images)[1], rtol=1e-6)
+
+
+def test_without_attention_it_sees_the_picture():
+    images = batch()["images"]
+    model = make(attention="none")
     np.testing.assert_array_equal(model(images)[1], images)
-    assert model.transformer is None
+    assert model.attention is None
 
 
 def test_dropout_is_for_training_only():
@@ -44,12 +50,13 @@ def test_dropout_is_for_training_only():
     assert np.any(model(images, SEED)[0] != model(images)[0])
 
 
-def test_the_classifiers_loss_teaches_the_localisation_net():
-    model = make()
+@pytest.mark.parametrize(("attention", "last"), [("transformer", "theta"), ("mask", "logits")])
+def test_the_classifiers_loss_teaches_where_to_look(attention, last):
+    model = make(attention=attention)
     with tf.GradientTape() as tape:
         loss, logs = model.training_loss(batch(), SEED)
-    theta = model.transformer.localisation.get_layer("theta")
-    assert all(np.any(g) for g in tape.gradient(loss, theta.trainable_variables))
+    layer = model.attention.localisation.get_layer(last)
+    assert all(np.any(g) for g in tape.gradient(loss, layer.trainable_variables))
     assert set(logs) == set(model.log_names)
 
 
@@ -61,9 +68,9 @@ def test_figures_and_pictures():
     assert len(drawn) == 2 and drawn[0].dtype == np.uint8
 
 
-@pytest.mark.parametrize("transformer", [True, False])
-def test_a_few_steps_lower_the_loss(transformer):
-    model = make(transformer=transformer, dropout=0.0)
+@pytest.mark.parametrize("attention", ["transformer", "mask", "none"])
+def test_a_few_steps_lower_the_loss(attention):
+    model = make(attention=attention, dropout=0.0)
     model.compile(keras.optimizers.Adam(1e-2), clip_norm=5.0)
     data = batch()
     before = np.mean(model.figures(data, SEED)["nll"].values)

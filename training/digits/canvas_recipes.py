@@ -58,9 +58,15 @@ _STN = (
     dataclasses.replace(_STN_ROTATED, recipe="stn_cluttered", data=_STN_CLUTTERED),
     dataclasses.replace(
         _STN_ROTATED,
+        recipe="mask_cluttered",
+        data=_STN_CLUTTERED,
+        model=STNConfig(attention="mask"),
+    ),
+    dataclasses.replace(
+        _STN_ROTATED,
         recipe="cnn_cluttered",
         data=_STN_CLUTTERED,
-        model=STNConfig(transformer=False),
+        model=STNConfig(attention="none"),
     ),
 )
 # 640 epochs of 214 batches of 256: 136,960. The paper's are 150,000.
@@ -145,7 +151,7 @@ _RAM_DIGIT = RAMRun(
 _CONVNET = PairsSTNRun(
     recipe="convnet_addition",
     data=_SUMS,
-    model=STNConfig(transformer=False),
+    model=STNConfig(attention="none"),
     optimizer=_ADAM,
     fit=DigitFitConfig(epochs=20, batch_size=128, patience=20),
 )

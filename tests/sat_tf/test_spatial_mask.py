@@ -1,0 +1,49 @@
+"""The mask over a picture."""
+
+from __future__ import annotations
+
+import numpy as np
+import tensorflow as tf
+
+from sat_tf.layers.spatial_mask import SpatialMask
+
+
+def pictures(size=12):
+    return np.random.default_rng(0).uniform(size=[2, size, size, 1]).astype(np.float32)
+
+
+def test_it_starts_as_a_constant_that_lets_nearly_all_through():
+    images = pictures()
+    masked, mask = SpatialMask(12, filters=(2, 2))(images)
+    np.testing.assert_allclose(mask, np.full([2, 12, 12, 1], 1.0 / (1.0 + np.exp(-2.0))), rtol=1e-6)
+    np.testing.assert_allclose(masked, images * mask.numpy(), rtol=1e-6)
+
+
+def test_what_it_shows_is_the_picture_times_a_mask_of_its_own():
+    layer, images = SpatialMask(12, filters=(2, 3)), pictures()
+    kernel, bias = layer.localisation.get_layer("logits").weights
+    kernel.assign(np.random.default_rng(1).normal(size=kernel.shape))
+    bias.assign([0.0])
+    masked, mask = layer(images)
+    assert np.ptp(mask[0]) > 0 and np.any(mask[0] != mask[1])
+    assert np.all(mask > 0) and np.all(mask < 1)
+    np.testing.assert_allclose(masked, images * mask.numpy(), rtol=1e-6)
+
+
+def test_a_loss_of_what_it_shows_teaches_it():
+    layer, images = SpatialMask(12, filters=(2, 2)), pictures()
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(layer(images)[0] * tf.random.stateless_normal([2, 12, 12, 1], [0, 1]))
+    last = layer.localisation.get_layer("logits")
+    assert all(np.any(g.numpy()) for g in tape.gradient(loss, last.trainable_variables))
+
+
+def test_a_side_that_is_no_multiple_of_four_keeps_its_size():
+    images = pictures(size=15)
+    assert SpatialMask(15, filters=(2, 2))(images)[0].shape == images.shape
+
+
+def test_a_mask_is_made_again_from_its_configuration():
+    layer = SpatialMask(12, filters=(2, 3))
+    again = SpatialMask.from_config(layer.get_config())
+    assert [w.shape for w in again.weights] == [w.shape for w in layer.weights]
