@@ -33,6 +33,8 @@ from sat_tf.vocabulary import Vocabulary
 
 VOCABULARY_FILE = "vocabulary.json"
 WEIGHTS_FILE = "best.weights.h5"
+AVERAGE_FILE = "average.json"
+"""Of a folder whose weights are a mean: run -> its share."""
 
 Image = str | Path | bytes | np.ndarray
 
@@ -249,6 +251,11 @@ def read_vocabulary(path: Path) -> Vocabulary:
         return Vocabulary.load(path / VOCABULARY_FILE)
     except (OSError, ValueError) as error:
         raise RunError(f"Cannot read {path / VOCABULARY_FILE}: {error}") from error
+
+
+def read_average(path: Path) -> dict[str, float]:
+    """The runs whose weights were averaged, with their shares; none for a run that was trained."""
+    return _read_json(path / AVERAGE_FILE) if (path / AVERAGE_FILE).exists() else {}
 
 
 def _read_json(path: Path) -> dict:

@@ -257,7 +257,7 @@ def make_report(captioner, config, split, source, found: Evaluation) -> dict:
     scores = found.caption_scores
     report = caption_report(split, scores, found.scores, intervals(scores))
     report["set_aside"] = split.unusable(source.set_aside)
-    report["notes"] += found.notes
+    report["notes"] += found.notes + average_note(captioner)
     return report | {
         "recipe": config.recipe,
         "seed": config.seed,
@@ -265,6 +265,17 @@ def make_report(captioner, config, split, source, found: Evaluation) -> dict:
         "search": {**to_dict(config.search), "attention": captioner.model.selection},
         "configuration": to_dict(config),
     }
+
+
+def average_note(captioner: TrainedCaptioner) -> tuple[str, ...]:
+    """That the weights are a mean, where they are: the configuration says nothing of it."""
+    from sat_tf.runs import read_average
+
+    shares = read_average(captioner.path) if captioner.path else {}
+    if not shares:
+        return ()
+    parts = (f"{share:g} of {Path(run).name}" for run, share in shares.items())
+    return (f"The weights are an average: {', '.join(parts)}.",)
 
 
 def caption_rows(found: Evaluation) -> list[dict]:

@@ -104,8 +104,13 @@ def check_free(config: T, run_dir: Path, read: Callable[[Path], T]) -> None:
 
     Raises:
         RunError: It belongs to another one, and the message names the first key that differs; or
-            it is no run.
+            it is no run, or an average of runs.
     """
+    if (run_dir / runs.AVERAGE_FILE).exists():
+        raise runs.RunError(
+            f"{run_dir} is an average of other runs, which cannot be gone on with. Choose another "
+            f"folder with `--run-dir`; `--init-from {run_dir}` starts from its weights."
+        )
     if (run_dir / CONFIG_FILE).exists():
         try:
             existing = read(run_dir)
@@ -204,6 +209,29 @@ def claim_with(run_dir: Path, config_text: str) -> None:
     for unfinished in run_dir.rglob(_UNFINISHED):
         unfinished.unlink()
     write_atomically(run_dir / CONFIG_FILE, config_text + "\n")
+
+
+def claim_average(run_dir: Path, like: Path, shares: Mapping[str, float]) -> None:
+    """Make the folder one of averaged weights, which are still to be written.
+
+    Args:
+        run_dir: The folder: new, empty, or of the same average.
+        like: The run whose configuration and words it has.
+        shares: Run -> its share.
+
+    Raises:
+        RunError: It is in use for something else.
+    """
+    foreign = any(map(_is_foreign, run_dir.iterdir()))
+    if foreign and list(runs.read_average(run_dir).items()) != list(shares.items()):
+        raise runs.RunError(
+            f"{run_dir} is not empty and not of this average. Choose another folder with "
+            "`--run-dir`."
+        )
+    text = json.dumps(shares, indent=1, ensure_ascii=False)
+    write_atomically(run_dir / runs.AVERAGE_FILE, text + "\n")
+    for name in (CONFIG_FILE, runs.VOCABULARY_FILE):
+        write_atomically(run_dir / name, (like / name).read_bytes())
 
 
 def _first_difference(existing: dict, wanted: dict, prefix: str = "") -> str:

@@ -11,13 +11,16 @@ from sat_tf.models.captioner import Captioner
 from sat_tf.vocabulary import Vocabulary
 
 
-def start_from(run_dir: Path, model: Captioner, vocabulary: Vocabulary) -> None:
+def start_from(
+    run_dir: Path, model: Captioner, vocabulary: Vocabulary, asked_by: str = "key `--init-from`"
+) -> None:
     """Gives a captioner the best weights of a finished run, the encoder's among them.
 
     Args:
         run_dir: The finished run (`--init-from`).
         model: The captioner; its weights have to have the same shapes.
         vocabulary: Its words; they have to be the same.
+        asked_by: The key or argument that names the run, for the error.
 
     Raises:
         RunError: The folder is no finished run, or one of another vocabulary or other shapes.
@@ -30,7 +33,7 @@ def start_from(run_dir: Path, model: Captioner, vocabulary: Vocabulary) -> None:
         pairs = _pairs(found, model)
     except runs.RunError as error:
         raise runs.RunError(
-            "Received an invalid value for key `--init-from`: expected a finished run with the "
+            f"Received an invalid value for {asked_by}: expected a finished run with the "
             f"vocabulary and the shapes of this one, got {str(run_dir)!r}: {error}"
         ) from error
     for theirs, ours in pairs:

@@ -1,0 +1,133 @@
+"""Averaged runs: the mean of their weights, in a folder that everything but training takes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sat_tf import runs
+from tests.training.stopped_runs import weights_of
+from training import average, evaluate, train
+from training.average import check_shares
+
+
+@pytest.fixture(scope="module")
+def tuned(soft_run, tiny, tmp_path_factory) -> Path:
+    """An epoch more than `soft_run`, from its weights."""
+    folder = tmp_path_factory.mktemp("tuned")
+    flags = ("--init-from", str(soft_run), "--run-dir", str(folder / "run"), "--seed", "1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("training.evaluate.evaluate_run", lambda *_, **__: {})
+        assert train.main([*tiny, *flags, "--cache-dir", str(folder / "cache")]) == 0
+    return folder / "run"
+
+
+def averaged(out: Path, *arguments: object) -> int:
+    return average.main([*map(str, arguments), "--run-dir", str(out)])
+
+
+def test_weights_are_the_mean_by_the_shares(soft_run, tuned, tmp_path, capsys):
+    assert averaged(tmp_path / "out", soft_run, tuned, "--shares", "0.25", "0.75") == 0
+    first, second, mean = map(weights_of, (soft_run, tuned, tmp_path / "out"))
+    assert any(np.any(first[name] != second[name]) for name in first)
+    assert mean.keys() == first.keys()
+    for name, value in mean.items():
+        expected = 0.25 * first[name].astype(float) + 0.75 * second[name]
+        np.testing.assert_allclose(value, expected, rtol=1e-6, atol=1e-7, err_msg=name)
+    assert f"0.250  {soft_run}" in capsys.readouterr().out
+
+
+def test_equal_weights_stay_what_they_are(soft_run, tmp_path):
+    """So that a frozen encoder's stored annotations still fit."""
+    other = tmp_path / "copy"
+    shutil.copytree(soft_run, other)
+    config = json.loads((other / "config.json").read_text("utf-8")) | {"init_from": str(soft_run)}
+    (other / "config.json").write_text(json.dumps(config), "utf-8")
+    assert averaged(tmp_path / "out", soft_run, other, "--shares", "0.3", "0.7") == 0
+    mean, one = weights_of(tmp_path / "out"), weights_of(soft_run)
+    for name, value in mean.items():
+        np.testing.assert_array_equal(value, one[name], err_msg=name)
+
+
+def test_an_average_is_evaluated_and_says_what_it_is(soft_run, tuned, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert averaged(out, soft_run, tuned) == 0
+    flags = ["--run-dir", str(out), "--cache-dir", str(tmp_path / "cache"), "--pictures", "0"]
+    assert evaluate.main(flags) == 0
+    note = f"The weights are an average: 0.5 of {soft_run.name}, 0.5 of {tuned.name}."
+    assert f"Note: {note}" in capsys.readouterr().out
+    report = json.loads((out / "evaluation/dev/report.json").read_text("utf-8"))
+    assert note in report["notes"]
+
+
+def test_an_average_cannot_be_gone_on_with_but_can_be_started_from(
+    soft_run, tuned, tmp_path, tiny, capsys
+):
+    out = tmp_path / "out"
+    assert averaged(out, soft_run, tuned) == 0
+    before = weights_of(out)
+    flags = [*tiny, "--init-from", str(soft_run), "--run-dir", str(out), "--seed", "1"]
+    assert train.main(flags) == 2
+    assert "is an average of other runs, which cannot be gone on with" in capsys.readouterr().err
+    np.testing.assert_equal(weights_of(out), before)
+    assert averaged(tmp_path / "again", soft_run, out) == 0
+
+
+def test_an_average_that_was_broken_off_is_finished_by_the_same_command(
+    soft_run, tuned, tmp_path, monkeypatch
+):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(runs, "save_weights", _interrupt)
+        average.average([soft_run, tuned], (0.5, 0.5), out)
+    with pytest.raises(runs.RunError, match="has no best.weights.h5"):
+        runs.load(out)
+    assert averaged(out, soft_run, tuned) == 0
+    assert runs.load(out).vocabulary == runs.read_vocabulary(soft_run)
+
+
+def _interrupt(*_) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_folder_of_something_else_is_left_alone(soft_run, tuned, tmp_path, capsys):
+    before = weights_of(soft_run)
+    assert averaged(soft_run, soft_run, tuned) == 2
+    assert "is not empty and not of this average" in capsys.readouterr().err
+    assert not (soft_run / runs.AVERAGE_FILE).exists()
+    np.testing.assert_equal(weights_of(soft_run), before)
+    assert averaged(tmp_path / "out", soft_run, tuned) == 0
+    assert averaged(tmp_path / "out", tuned, soft_run) == 2
+
+
+def test_runs_that_were_drawn_apart_are_refused(soft_run, hard_run, tmp_path, capsys):
+    assert averaged(tmp_path / "out", soft_run, hard_run) == 2
+    message = capsys.readouterr().err
+    assert "expected runs that started from one another" in message and str(hard_run) in message
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_is_no_run_is_one_error(soft_run, tmp_path, capsys):
+    assert averaged(tmp_path / "out", soft_run, tmp_path / "nowhere") == 2
+    assert "nowhere is not a run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shares", [(0.5,), (0.5, 0.6), (1.5, -0.5), (float("nan"), 0.5)], ids=repr)
+def test_shares_that_are_no_mean_are_refused(shares):
+    with pytest.raises(ValueError, match="`--shares`: expected 2 numbers from 0 to 1 that sum"):
+        check_shares([Path("a"), Path("b")], shares)
+
+
+@pytest.mark.parametrize("names", [(), ("a",), ("a", "a")])
+def test_two_different_runs_are_needed(names):
+    with pytest.raises(ValueError, match="`runs`: expected two or more, all different"):
+        check_shares([Path(name) for name in names], None)
+
+
+def test_shares_are_equal_unless_given():
+    assert check_shares([Path("a"), Path("b"), Path("c"), Path("d")], None) == (0.25,) * 4
