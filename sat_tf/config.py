@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from sat_tf.ranges import Count, Probability, Share, Size, Weight, check_ranges
+from sat_tf.vocabulary import PAD, START, UNK
 
 T = TypeVar("T")
 
@@ -204,6 +205,11 @@ class SearchConfig:
 
     def __post_init__(self) -> None:
         check_ranges(self, "search")
+
+    @property
+    def forbidden(self) -> tuple[int, ...]:
+        """Ids that are never generated."""
+        return (PAD, START, UNK) if self.suppress_unknown else (PAD, START)
 
 
 @dataclass(frozen=True)

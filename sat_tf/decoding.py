@@ -184,7 +184,9 @@ def _run(step: Step, state: Nest, select: _Select, batch_size, rules: _Rules) ->
     def advance(index, tokens, state, live, room):
         log_probs, new_state, auxiliary = step(tokens, state)
         log_probs = tf.cast(log_probs, tf.float32)
-        allowed = _allowed(log_probs.shape[1], index, rules)
+        # Only the first step, which is not in the loop, has a number as its index.
+        first = isinstance(index, int) and rules.never_empty
+        allowed = allowed_tokens(log_probs.shape[1], rules.forbidden, first)
         log_probs = tf.where(tf.math.is_finite(log_probs) & allowed, log_probs, -math.inf)
         parent, token, total = select(index, live, log_probs)
         # Finished hypotheses keep their places: the lowest ranks have no slot left.
@@ -236,13 +238,17 @@ def _run(step: Step, state: Nest, select: _Select, batch_size, rules: _Rules) ->
     return _Trace(*tf.nest.map_structure(lambda a: a.gather(tf.range(steps)), arrays))
 
 
-def _allowed(vocabulary: int | None, index: int | tf.Tensor, rules: _Rules) -> np.ndarray:
-    """Whether step `index` may generate a token: bool `[V]`, known when the graph is made."""
+def allowed_tokens(vocabulary: int | None, forbidden: Sequence[int], first: bool) -> np.ndarray:
+    """Whether a step may generate a token: bool `[V]`, known when the graph is made.
+
+    Args:
+        vocabulary: V.
+        forbidden: Token ids never generated.
+        first: It is the first step of captions that are never empty.
+    """
     if vocabulary is None:
         raise _invalid("step", "log-probabilities of a known number of tokens", vocabulary)
-    # Only the first step, which is not in the loop, has a number as its index.
-    first = isinstance(index, int)
-    barred = (*rules.forbidden, END) if first and rules.never_empty else rules.forbidden
+    barred = (*forbidden, END) if first else tuple(forbidden)
     return ~np.isin(np.arange(vocabulary), barred)
 
 

@@ -29,7 +29,6 @@ from sat_tf.models.replicas import (
 )
 from sat_tf.models.sequence import SequenceObjective
 from sat_tf.models.worker_steps import spans_workers, worker_function
-from sat_tf.vocabulary import PAD, START, UNK
 
 Batch = Mapping[str, tf.Tensor]
 
@@ -195,7 +194,8 @@ class Captioner(keras.Model):
         captions = global_size(size)
         seed = self._step_seed()
         with tf.GradientTape() as tape:
-            if self.sequence is None:
+            word_by_word = self.sequence is None
+            if word_by_word:
                 terms = self.training_terms(batch, seed, captions)
             else:
                 terms = self.sequence(self, batch, seed)
@@ -209,7 +209,7 @@ class Captioner(keras.Model):
         pairs = zip(gradients, self.trainable_variables, strict=True)
         norm = apply_gradients(self.optimizer, pairs, self.clip_norm, apart)
         self._trackers.values["gradient_norm"].update_state(norm)
-        if isinstance(self.baseline, MovingAverageBaseline) and self.sequence is None:
+        if word_by_word and isinstance(self.baseline, MovingAverageBaseline):
             self.baseline.update(global_mean(terms.returns))
         return self._track(terms, size)
 
@@ -253,7 +253,7 @@ class Captioner(keras.Model):
             beam=search.beam,
             max_length=search.max_length,
             length_power=search.length_power,
-            forbidden=(PAD, START, UNK) if search.suppress_unknown else (PAD, START),
+            forbidden=search.forbidden,
         )
 
     def search_step(

@@ -54,6 +54,15 @@ class Terms(NamedTuple):
         return logs | {name: (value, self.drawn) for name, value in self.drawn_means.items()}
 
 
+class AttentionMeans(NamedTuple):
+    """Named scalars about where a batch's captions looked, without their weights."""
+
+    of_caption: dict[str, tf.Tensor]
+    """Means over captions: penalty, alpha_variation."""
+    of_word: dict[str, tf.Tensor]
+    """Means over words: alpha_entropy (over log L)."""
+
+
 class CaptionObjective:
     """Loss of a batch of captions.
 
@@ -174,10 +183,9 @@ class CaptionObjective:
             task = smoothed_log_likelihood(taught.logits, rows, mask, self.label_smoothing)
         word_means = {
             "nll": -tf.reduce_sum(log_lik) / tf.reduce_sum(mask),
-            "beta": _word_mean(taught.beta, mask),
+            "beta": word_mean(taught.beta, mask),
         }
         caption_means, drawn_means, drawn, returns = {}, {}, tf.zeros([]), tf.zeros([0])
-        alpha = tf.nn.softmax(taught.alignment_scores)
         if self.hard:
             objective = self.weights(tf.cast(size, tf.float32))
             rollout = self._rollout(taught, task, log_lik, mask, expectation, baseline)
@@ -188,18 +196,18 @@ class CaptionObjective:
             caption_means["reward"] = tf.reduce_mean(returns)
             caption_means["baseline"] = _mean_baseline(signal, rollout.mask)
             drawn = tf.reduce_sum(tf.cast(~expectation, tf.float32))
+            alpha = tf.nn.softmax(taught.alignment_scores)
             peakedness = self._by_sample(tf.reduce_sum(tf.square(alpha), axis=-1))
             exact = self._by_sample(log_lik)
             drawn_means = rollout_logs(rollout, signal, objective, exact, peakedness)
         else:
             loss = -tf.reduce_mean(tf.reduce_sum(task, axis=-1))
         if self.attention.kind != "none":
-            penalty = tf.reduce_mean(doubly_stochastic_penalty(alpha, mask))
+            means = attention_means(taught, mask)
             if self.penalty_weight:
-                loss += self.penalty_weight * penalty
-            caption_means["penalty"] = penalty
-            caption_means["alpha_variation"] = alpha_variation(alpha, mask)
-            word_means["alpha_entropy"] = _entropy_share(taught.alignment_scores, mask)
+                loss += self.penalty_weight * means.of_caption["penalty"]
+            caption_means |= means.of_caption
+            word_means |= means.of_word
         words = tf.reduce_sum(word_mask(targets))
         return Terms(loss, words, word_means, caption_means, returns, drawn, drawn_means)
 
@@ -232,9 +240,7 @@ class CaptionObjective:
         )
 
     def _by_sample(self, rows: tf.Tensor) -> tf.Tensor:
-        """`[B M, T] -> [M, B, T]`."""
-        rows = tf.reshape(rows, [-1, self.samples, tf.shape(rows)[1]])
-        return tf.transpose(rows, [1, 0, 2])
+        return by_sample(rows, self.samples)
 
 
 def _caption_returns(signal: Signal, mask: tf.Tensor) -> tf.Tensor:
@@ -245,9 +251,25 @@ def _caption_returns(signal: Signal, mask: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(returns * mask, axis=-1) / tf.reduce_sum(mask, axis=-1)
 
 
+def by_sample(rows: tf.Tensor, samples: int) -> tf.Tensor:
+    """`[B M, T] -> [M, B, T]`, M the samples of a caption, side by side."""
+    rows = tf.reshape(rows, [-1, samples, tf.shape(rows)[1]])
+    return tf.transpose(rows, [1, 0, 2])
+
+
 def word_mask(targets: tf.Tensor) -> tf.Tensor:
     """float32, 1.0 where there is a word to predict, 0.0 on padding."""
     return tf.cast(targets != PAD, tf.float32)
+
+
+def attention_means(taught: Taught, mask: tf.Tensor) -> AttentionMeans:
+    """How captions were looked at; `mask` is float32 `[B, T]`, 1.0 where there is a word."""
+    alpha = tf.nn.softmax(taught.alignment_scores)
+    penalty = tf.reduce_mean(doubly_stochastic_penalty(alpha, mask))
+    return AttentionMeans(
+        {"penalty": penalty, "alpha_variation": alpha_variation(alpha, mask)},
+        {"alpha_entropy": word_mean(entropy_share(taught.alignment_scores), mask)},
+    )
 
 
 def alpha_variation(alpha: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -277,10 +299,6 @@ def _mean_baseline(signal: Signal, mask: tf.Tensor) -> tf.Tensor:
     return baseline if baseline.shape.rank == 0 else weighted_mean(baseline, mask)
 
 
-def _entropy_share(alignment_scores: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-    """`entropy_share`, mean over words."""
-    return _word_mean(entropy_share(alignment_scores), mask)
-
-
-def _word_mean(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+def word_mean(values: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Scalar: mean of `values` `[B, T]` where `mask` is 1."""
     return tf.reduce_sum(values * mask) / tf.reduce_sum(mask)

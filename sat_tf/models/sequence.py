@@ -13,14 +13,14 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.config import AttentionConfig, SearchConfig
-from sat_tf.decoding import Hypotheses, sample
+from sat_tf.decoding import Hypotheses, allowed_tokens, sample
 from sat_tf.estimators import Objective, Rollout, learning_signal, stochastic_loss, whole_return
-from sat_tf.layers.attention import Selection, entropy_share
+from sat_tf.layers.attention import Selection
 from sat_tf.layers.rnn_decoder import Taught
-from sat_tf.losses import doubly_stochastic_penalty, word_log_likelihood
-from sat_tf.models.objective import Terms, alpha_variation, word_mask
+from sat_tf.losses import word_log_likelihood
+from sat_tf.models.objective import Terms, attention_means, by_sample, word_mask, word_mean
 from sat_tf.models.rollout_logs import variance
-from sat_tf.vocabulary import END, PAD, START, UNK
+from sat_tf.vocabulary import END, PAD, START
 
 if TYPE_CHECKING:
     from sat_tf.models.captioner import Captioner
@@ -90,7 +90,7 @@ class SequenceObjective:
             batch_size=tf.shape(annotations)[0] * rows,
             max_length=self.search.max_length,
             seed=words,
-            forbidden=self._forbidden,
+            forbidden=self.search.forbidden,
         )
 
     def draw(self, model: Captioner, annotations: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
@@ -145,20 +145,19 @@ class SequenceObjective:
         mask = self._drawn(targets)
         log_lik = word_log_likelihood(self._allowed(taught.logits), targets, mask)
         ends = tf.one_hot(tf.shape(targets)[1] - 1, tf.shape(targets)[1])
-        by_sample = self._by_sample
         rollout = Rollout(
-            log_prob=by_sample(log_lik + mask * taught.log_prob),
+            log_prob=by_sample(log_lik + mask * taught.log_prob, self.samples),
             entropy=None,
-            log_lik=tf.zeros_like(by_sample(log_lik)),
-            reward=by_sample(reward[:, tf.newaxis] * ends),
-            mask=by_sample(mask),
+            log_lik=tf.zeros_like(by_sample(log_lik, self.samples)),
+            reward=by_sample(reward[:, tf.newaxis] * ends, self.samples),
+            mask=by_sample(mask, self.samples),
         )
         signal = learning_signal(rollout, _OBJECTIVE)
         loss = stochastic_loss(rollout, *signal, _OBJECTIVE)
         words = tf.reduce_sum(mask)
         word_means = {
             "nll": -tf.reduce_sum(log_lik) / words,
-            "beta": tf.reduce_sum(mask * taught.beta) / words,
+            "beta": word_mean(taught.beta, mask),
         }
         once = tf.ones_like(whole_return(rollout.reward))
         caption_means = {
@@ -168,24 +167,17 @@ class SequenceObjective:
             "advantage_variance": variance(signal.advantage, once),
         }
         if self.attention.kind != "none":
-            alpha = tf.nn.softmax(taught.alignment_scores)
-            penalty = tf.reduce_mean(doubly_stochastic_penalty(alpha, mask))
+            means = attention_means(taught, mask)
             if self.penalty_weight:
-                loss += self.penalty_weight * penalty
-            caption_means["penalty"] = penalty
-            caption_means["alpha_variation"] = alpha_variation(alpha, mask)
-            entropy = entropy_share(taught.alignment_scores)
-            word_means["alpha_entropy"] = tf.reduce_sum(mask * entropy) / words
+                loss += self.penalty_weight * means.of_caption["penalty"]
+            caption_means |= means.of_caption
+            word_means |= means.of_word
         captions = tf.cast(tf.size(reward), tf.float32)
         return Terms(loss, words, word_means, caption_means, tf.zeros([0]), captions, {})
 
     def _rewards(self, pictures: tf.Tensor, captions: tf.Tensor) -> tf.Tensor:
         rewards = tf.numpy_function(self.reward, [pictures, captions], tf.float32, stateful=False)
         return tf.ensure_shape(rewards, pictures.shape)
-
-    @property
-    def _forbidden(self) -> tuple[int, ...]:
-        return (PAD, START, UNK) if self.search.suppress_unknown else (PAD, START)
 
     def _drawn(self, targets: tf.Tensor) -> tf.Tensor:
         """float32 `[N, T]`: 1.0 where a word was drawn; an <end> for want of room was not."""
@@ -194,16 +186,12 @@ class SequenceObjective:
 
     def _allowed(self, logits: tf.Tensor) -> tf.Tensor:
         """The logits that words were drawn by: no caption begins with its end."""
-        ids = np.arange(logits.shape[-1])
-        barred = tf.constant(np.isin(ids, self._forbidden))
-        first = tf.range(tf.shape(logits)[1])[:, tf.newaxis] == 0
-        barred |= first & tf.constant(ids == END)
-        return tf.where(barred, _NEVER, logits)
-
-    def _by_sample(self, rows: tf.Tensor) -> tf.Tensor:
-        """`[B M, T] -> [M, B, T]`."""
-        rows = tf.reshape(rows, [-1, self.samples, tf.shape(rows)[1]])
-        return tf.transpose(rows, [1, 0, 2])
+        first, later = (
+            allowed_tokens(logits.shape[-1], self.search.forbidden, first)
+            for first in (True, False)
+        )
+        is_first = tf.range(tf.shape(logits)[1])[:, tf.newaxis] == 0
+        return tf.where(tf.where(is_first, first, later), logits, _NEVER)
 
 
 def _is_word(targets: tf.Tensor) -> tf.Tensor:

@@ -16,7 +16,7 @@ import numpy as np
 from sat_tf.vocabulary import END, START
 from training.datasets.batches import CaptionTable
 
-ORDERS = 4
+_ORDERS = 4
 _SIGMA = 6.0  # words by which lengths may differ, of the Gaussian penalty
 _SCALE = 10.0  # of the published metric
 
@@ -24,7 +24,7 @@ Gram = tuple[int, ...]
 
 
 class _Vectors(NamedTuple):
-    """A caption, or the mean of a picture's: tf-idf of its n-grams, by order."""
+    """A caption: tf-idf of its n-grams, by order."""
 
     weights: list[dict[Gram, float]]
     norms: list[float]
@@ -46,7 +46,7 @@ class CiderReward:
     """
 
     def __init__(self, references: Sequence[Sequence[np.ndarray]]) -> None:
-        counts = [[_count(words_of(caption)) for caption in captions] for captions in references]
+        counts = [[_count(_words_of(caption)) for caption in captions] for captions in references]
         documents: Counter[Gram] = Counter()
         for captions in counts:
             documents.update({gram for grams in captions for gram in grams})
@@ -74,13 +74,13 @@ class CiderReward:
             float32 `[N]`.
         """
         rewards = [
-            self._score(self._vectors(_count(words_of(caption))), self._references[picture])
+            self._score(self._vectors(_count(_words_of(caption))), self._references[picture])
             for picture, caption in zip(pictures, captions, strict=True)
         ]
         return np.array(rewards, np.float32)
 
     def _vectors(self, grams: Counter[Gram]) -> _Vectors:
-        weights: list[dict[Gram, float]] = [{} for _ in range(ORDERS)]
+        weights: list[dict[Gram, float]] = [{} for _ in range(_ORDERS)]
         for gram, count in grams.items():
             weights[len(gram) - 1][gram] = count * self._known.get(gram, self._unknown)
         norms = [math.sqrt(sum(w * w for w in order.values())) for order in weights]
@@ -89,10 +89,10 @@ class CiderReward:
 
     def _score(self, caption: _Vectors, references: Sequence[_Vectors]) -> float:
         total = sum(_similarity(caption, reference) for reference in references)
-        return _SCALE * total / (ORDERS * len(references))
+        return _SCALE * total / (_ORDERS * len(references))
 
 
-def words_of(caption: np.ndarray) -> list[int]:
+def _words_of(caption: np.ndarray) -> list[int]:
     """Ids without `<start>`, up to the first `<end>` and with it."""
     words = []
     for word in caption.tolist():
@@ -105,14 +105,14 @@ def words_of(caption: np.ndarray) -> list[int]:
 
 def _count(words: Sequence[int]) -> Counter[Gram]:
     return Counter(
-        tuple(words[i : i + n]) for n in range(1, ORDERS + 1) for i in range(len(words) - n + 1)
+        tuple(words[i : i + n]) for n in range(1, _ORDERS + 1) for i in range(len(words) - n + 1)
     )
 
 
 def _similarity(caption: _Vectors, reference: _Vectors) -> float:
     """Summed over the orders."""
     total = 0.0
-    for order in range(ORDERS):
+    for order in range(_ORDERS):
         theirs = reference.weights[order]
         shared = sum(
             min(weight, theirs[gram]) * theirs[gram]
