@@ -30,6 +30,9 @@ class SpatialMask(keras.layers.Layer):
 
     Output:
         The masked pictures and their masks, each `[B, image_size, image_size, 1]`.
+
+    References:
+        Wang and Tax (2016), Sec. 2.4.4, arXiv:1601.06823, for the kind of attention.
     """
 
     def __init__(self, image_size: int, filters: Sequence[int] = (20, 20), **kwargs) -> None:
