@@ -21,7 +21,7 @@ class Arguments:
     """Two or more finished runs of captioners; settings without weights are the last one's."""
     run_dir: Path
     """Where the average goes: a folder like a run's, to be evaluated, exported and so on."""
-    shares: tuple[float, ...] | None = None
+    shares: tuple[float, ...] = ()
     """The weight of each run in the mean, from 0 to 1, together 1; equal by default."""
 
 
@@ -43,8 +43,8 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def check_shares(runs: Sequence[Path], shares: Sequence[float] | None) -> tuple[float, ...]:
-    """The share of each run.
+def check_shares(runs: Sequence[Path], shares: Sequence[float]) -> tuple[float, ...]:
+    """The share of each run; equal ones where none are given.
 
     Raises:
         ValueError: There are fewer than two runs, or one twice, or the shares do not fit them.
@@ -55,7 +55,7 @@ def check_shares(runs: Sequence[Path], shares: Sequence[float] | None) -> tuple[
             "Received an invalid value for argument `runs`: expected two or more, all different, "
             f"got {' '.join(map(str, runs)) or 'none'}."
         )
-    if shares is None:
+    if not shares:
         return (1.0 / len(runs),) * len(runs)
     whole = math.isclose(math.fsum(shares), 1.0, abs_tol=1e-6)
     if len(shares) != len(runs) or not whole or not all(0.0 <= share <= 1.0 for share in shares):

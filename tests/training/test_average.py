@@ -126,8 +126,8 @@ def test_shares_that_are_no_mean_are_refused(shares):
 @pytest.mark.parametrize("names", [(), ("a",), ("a", "a")])
 def test_two_different_runs_are_needed(names):
     with pytest.raises(ValueError, match="`runs`: expected two or more, all different"):
-        check_shares([Path(name) for name in names], None)
+        check_shares([Path(name) for name in names], ())
 
 
 def test_shares_are_equal_unless_given():
-    assert check_shares([Path("a"), Path("b"), Path("c"), Path("d")], None) == (0.25,) * 4
+    assert check_shares([Path("a"), Path("b"), Path("c"), Path("d")], ()) == (0.25,) * 4
