@@ -159,6 +159,11 @@ class AttentionConfig:
         _check_estimator(self.estimator)
 
     @property
+    def selection(self) -> Inference:
+        """How a location is chosen when a caption is written; soft attention has one way."""
+        return self.inference if self.kind == "hard" else "expectation"
+
+    @property
     def estimator(self) -> Preset:
         """The preset with the values given in place of its own."""
         preset = PRESETS[self.preset]

@@ -99,8 +99,7 @@ class Captioner(keras.Model):
     @property
     def selection(self) -> Selection:
         """How a location is chosen at inference."""
-        attention = self.config.attention
-        return attention.inference if attention.kind == "hard" else "expectation"
+        return self.config.attention.selection
 
     def compile(
         self,

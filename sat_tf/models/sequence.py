@@ -35,8 +35,10 @@ _OBJECTIVE = Objective(baseline="leave_one_out")
 class SequenceObjective:
     """`-E[reward]` of captions drawn from the model, its gradient by leave-one-out REINFORCE.
 
-    A caption's log-probability is that of its words and, with hard attention, of the locations
-    drawn for them. There is no dropout: the captions are drawn from the model they are scored by.
+    Captions are drawn as they would be written: hard attention chooses its locations by
+    `attention.inference`. Where it draws them, a caption's log-probability is that of its words
+    and of those locations, else of its words. There is no dropout: the captions are drawn from the
+    model they are scored by.
     The words that a search may not write (<unk> among them) are not drawn either. Soft attention
     keeps its doubly stochastic penalty.
 
@@ -56,7 +58,7 @@ class SequenceObjective:
     ) -> None:
         self.reward, self.samples = reward, samples
         self.attention, self.search = attention, search
-        self.selection: Selection = "sample" if attention.kind == "hard" else "expectation"
+        self.selection: Selection = attention.selection
         self.penalty_weight = attention.penalty_weight if attention.kind == "soft" else 0.0
 
     @property

@@ -47,15 +47,15 @@ def pictures(count=6, seed=0):
     return batch | {"picture": np.arange(count, dtype=np.int32)}
 
 
-def everything(attention):
-    """All captions of at most two words out of two, along all paths of locations.
+def everything(drawn):
+    """All captions of at most two words out of two, along all paths of locations if drawn.
 
     What follows a caption's end, and the location before an <end> for want of room, is not drawn.
     """
     steps = itertools.product([A, B], [END, A, B])
     captions = [(first, second, PAD if second == END else END) for first, second in steps]
     paths = [(0, 0)]
-    if attention == "hard":
+    if drawn:
         paths = list(itertools.product(range(PLACES), repeat=ROOM))
     return list(itertools.product(captions, paths))
 
@@ -68,7 +68,7 @@ def small_decoder():
     return decoder
 
 
-def read(monkeypatch, decoder, kind, outcomes):
+def read(monkeypatch, decoder, selection, outcomes):
     """What the decoder says of captions, looking at the locations given."""
     captions, paths = (np.array(part) for part in zip(*outcomes, strict=True))
     fake = Prescribed(np.pad(paths, [(0, 0), (0, 1)]))
@@ -78,22 +78,25 @@ def read(monkeypatch, decoder, kind, outcomes):
     taught = decoder(
         tf.repeat(annotations, len(captions), axis=0),
         tf.constant(words, tf.int32),
-        selection="sample" if kind == "hard" else "expectation",
+        selection=selection,
         seed=tf.constant([0, 0]),
     )
     return taught, tf.constant(captions, tf.int32)
 
 
-@pytest.mark.parametrize("kind", ["soft", "hard"])
-def test_the_gradient_is_that_of_the_expected_reward(monkeypatch, kind):
+@pytest.mark.parametrize(
+    ("kind", "inference"), [("soft", "sample"), ("hard", "sample"), ("hard", "expectation")]
+)
+def test_the_gradient_is_that_of_the_expected_reward(monkeypatch, kind, inference):
     # Every pair of captions as if it had been drawn, weighed by how probable that was.
-    decoder, outcomes = small_decoder(), everything(kind)
-    attention = AttentionConfig(kind, penalty_weight=0.0)
+    attention = AttentionConfig(kind, penalty_weight=0.0, inference=inference)
+    draws = (kind, inference) == ("hard", "sample")
+    decoder, outcomes = small_decoder(), everything(draws)
     rule = SequenceObjective(nothing, 2, attention, SearchConfig(max_length=ROOM))
     worth = np.random.default_rng(7).uniform(0, 3, len(outcomes)).astype(np.float32)
 
     with tf.GradientTape() as tape:
-        taught, targets = read(monkeypatch, decoder, kind, outcomes)
+        taught, targets = read(monkeypatch, decoder, rule.selection, outcomes)
         log_prob = log_probabilities(taught, targets)
         exact = tf.reduce_sum(tf.exp(log_prob) * worth)
     np.testing.assert_allclose(tf.reduce_sum(tf.exp(log_prob)), 1.0, rtol=1e-5)
@@ -104,7 +107,9 @@ def test_the_gradient_is_that_of_the_expected_reward(monkeypatch, kind):
     probability = np.exp(log_prob.numpy())[pairs].prod(axis=1)
     rewards = worth[pairs] * probability[:, np.newaxis] * len(pairs)  # the loss is linear in them
     with tf.GradientTape() as tape:
-        taught, targets = read(monkeypatch, decoder, kind, [outcomes[i] for i in pairs.flat])
+        taught, targets = read(
+            monkeypatch, decoder, rule.selection, [outcomes[i] for i in pairs.flat]
+        )
         loss = rule.terms(taught, targets, tf.constant(rewards.ravel(), tf.float32)).loss
     found = tape.gradient(loss, weights, unconnected_gradients="zero")
     largest = max(np.abs(gradient).max() for gradient in map(tf.convert_to_tensor, expected))
@@ -127,9 +132,10 @@ def log_probabilities(taught, targets):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_captions_are_drawn_from_what_teacher_forcing_then_scores(kind):
+@pytest.mark.parametrize("inference", ["expectation", "sample", "argmax"])
+def test_captions_are_drawn_from_what_teacher_forcing_then_scores(kind, inference):
     # Hard attention looks at the very locations again, or the two would differ.
-    model = randomise(make_model(kind), 1.0)
+    model = randomise(make_model(kind, inference=inference), 1.0)
     batch, seed = pictures(), tf.constant([3, 4])
     rule = objective_of(model)
     tokens = rule.draw(model, batch["annotations"], seed)
@@ -141,6 +147,22 @@ def test_captions_are_drawn_from_what_teacher_forcing_then_scores(kind):
     scored = tf.reduce_sum(tf.where(full, 0.0, scored), axis=1)
     np.testing.assert_allclose(scored, drawn, rtol=1e-3)
     assert len(np.unique(np.round(drawn, 3))) > len(drawn) / 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "inference", "selection"),
+    [
+        ("soft", "sample", "expectation"),
+        ("hard", "sample", "sample"),
+        ("hard", "expectation", "expectation"),
+        ("hard", "argmax", "argmax"),
+    ],
+)
+def test_captions_are_drawn_as_the_model_would_write_them(kind, inference, selection):
+    rule = objective_of(make_model(kind, inference=inference))
+    assert rule.selection == make_model(kind, inference=inference).selection == selection
+    drawn = "words and locations" if selection == "sample" else "words"
+    assert rule.describe(4)["drawn"] == drawn
 
 
 @pytest.mark.parametrize("unknown", [True, False])
@@ -192,7 +214,7 @@ def test_the_reward_is_told_which_picture_a_caption_is_about():
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_raises_the_reward(kind):
     keras.utils.set_random_seed(0)
-    model = make_model(kind)
+    model = make_model(kind, inference="sample")
     compile_model(model, 3e-2, sequence=objective_of(model, count_of_a))
     logs = fit(model, pictures(), epochs=30)
     first, last = (np.mean([log["reward"] for log in part]) for part in (logs[:3], logs[-3:]))
