@@ -104,7 +104,7 @@ def average(runs: Sequence[Path], shares: Sequence[float], out: Path) -> None:
     Args:
         runs: Folders of finished runs with the same words and shapes of weights.
         shares: Of each; they sum to 1.
-        out: A new folder, or an empty one.
+        out: A new folder, an empty one, or one in which the same average was broken off.
 
     Raises:
         RunError: A run is not finished or does not fit the others, or the folder is in use.
