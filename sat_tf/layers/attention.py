@@ -69,8 +69,10 @@ class BahdanauAttention(keras.layers.Layer):
         """Equation 4; the dot product with `v` is summed in float32."""
         query = by_picture(self.query_projection(hidden), keys)
         activation = tf.tanh(keys[:, tf.newaxis] + query[:, :, tf.newaxis])
-        vector = tf.cast(self.score_vector, tf.float32)
-        scores = tf.linalg.matvec(tf.cast(activation, tf.float32), vector)
+        # As one matrix: TensorFlow 2.21's oneDNN product of a tensor of four axes, one of them
+        # of size 1, with a vector writes past its end (tensorflow issue 117700).
+        rows = tf.reshape(tf.cast(activation, tf.float32), [-1, self.attention_dim])
+        scores = tf.linalg.matvec(rows, tf.cast(self.score_vector, tf.float32))
         return tf.reshape(scores, [-1, tf.shape(keys)[1]])
 
     def get_config(self) -> dict:

@@ -56,6 +56,27 @@ def test_alignment_scores_are_equation_4(attention, wrap):
     assert got.dtype == tf.float32
 
 
+@pytest.mark.parametrize("rows", [1, G])
+def test_scores_are_no_product_of_four_axes(attention, rows):
+    """TensorFlow 2.21 corrupts memory in those (issue 117700) where oneDNN has AVX-512."""
+
+    @tf.function
+    def scores(hidden, annotations):
+        with tf.GradientTape() as tape:
+            tape.watch(hidden)
+            found = attention(hidden, attention.keys(annotations))
+        return tape.gradient(found, hidden)
+
+    specs = tf.TensorSpec([rows * B, N]), tf.TensorSpec([B, L, D])
+    products = [
+        op for op in scores.get_concrete_function(*specs).graph.get_operations()
+        if "MatMul" in op.type
+    ]  # fmt: skip
+    assert products
+    for product in products:
+        assert all(axes.shape.rank == 2 for axes in product.inputs), product.name
+
+
 def test_rows_of_one_picture_share_its_keys(attention):
     annotations, hidden = random(B, L, D), random(B * G, N, seed=9)
     got = attention(hidden, attention.keys(annotations))
