@@ -23,15 +23,15 @@ def word_log_likelihood(logits: tf.Tensor, targets: tf.Tensor, mask: tf.Tensor) 
 
 
 def smoothed_log_likelihood(
-    logits: tf.Tensor, targets: tf.Tensor, mask: tf.Tensor, smoothing: float
+    log_lik: tf.Tensor, logits: tf.Tensor, mask: tf.Tensor, smoothing: float
 ) -> tf.Tensor:
     """Log-likelihood under labels smoothed uniformly over the vocabulary.
 
     `(1 - s) log p(y_t) + s mean_k log p(k)`
 
     Args:
+        log_lik: float32 `[..., T]`, from `word_log_likelihood` of the same logits and mask.
         logits: float32 `[..., T, K]`.
-        targets: int32 `[..., T]`.
         mask: float32 `[..., T]`.
         smoothing: s in [0, 1).
 
@@ -41,7 +41,6 @@ def smoothed_log_likelihood(
     References:
         Szegedy et al. (2016), arXiv:1512.00567.
     """
-    log_lik = word_log_likelihood(logits, targets, mask)
     if smoothing == 0.0:
         return log_lik
     mean_log_prob = tf.reduce_mean(logits, axis=-1) - tf.reduce_logsumexp(logits, axis=-1)

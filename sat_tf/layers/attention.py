@@ -39,7 +39,8 @@ class BahdanauAttention(keras.layers.Layer):
     """
 
     def __init__(self, attention_dim: int, **kwargs) -> None:
-        super().__init__(**kwargs)
+        # Keys come back in float32 under every policy; the projections cast for themselves.
+        super().__init__(autocast=False, **kwargs)
         if attention_dim < 1:
             raise ValueError(
                 "Received an invalid value for argument `attention_dim`: expected a positive "
@@ -62,16 +63,21 @@ class BahdanauAttention(keras.layers.Layer):
         self.built = True
 
     def keys(self, annotations: tf.Tensor) -> tf.Tensor:
-        """`W_a a_i + b` for annotations `[B, L, D]`: `[B, L, A]`."""
-        return self.key_projection(annotations)
+        """`W_a a_i + b` for annotations `[B, L, D]`: float32 `[B, L, A]`."""
+        return tf.cast(self.key_projection(annotations), tf.float32)
 
     def call(self, hidden: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
-        """Equation 4; the dot product with `v` is summed in float32."""
-        query = by_picture(self.query_projection(hidden), keys)
-        activation = tf.tanh(keys[:, tf.newaxis] + query[:, :, tf.newaxis])
+        """Equation 4, in float32 after the projections.
+
+        Half as many bytes would not pay: tanh and its gradient are slower in bfloat16, and the
+        product with `v` has to be summed in float32.
+        """
+        query = tf.cast(by_picture(self.query_projection(hidden), keys), tf.float32)
+        # Axes are added by reshaping: the gradient of an index fills the whole tensor anew.
+        activation = tf.tanh(tf.expand_dims(keys, 1) + tf.expand_dims(query, 2))
         # As one matrix: TensorFlow 2.21's oneDNN product of a tensor of four axes, one of them
         # of size 1, with a vector writes past its end (tensorflow issue 117700).
-        rows = tf.reshape(tf.cast(activation, tf.float32), [-1, self.attention_dim])
+        rows = tf.reshape(activation, [-1, self.attention_dim])
         scores = tf.linalg.matvec(rows, tf.cast(self.score_vector, tf.float32))
         return tf.reshape(scores, [-1, tf.shape(keys)[1]])
 

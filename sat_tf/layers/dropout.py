@@ -16,7 +16,7 @@ def dropout(
     salt: int,
     shared_axis: int | None = None,
 ) -> tf.Tensor:
-    """Zero a share `rate` of `inputs` and scale the rest by `1 / (1 - rate)`.
+    """Zero a share `rate` of `inputs`, to 1 / 65,536, and scale the rest by `1 / (1 - rate)`.
 
     Args:
         inputs: Any shape, floating.
@@ -31,10 +31,23 @@ def dropout(
     if seed is None or rate == 0.0:
         return inputs
     seed = tf.random.experimental.stateless_fold_in(seed, salt)
-    shape = None
+    shape = tf.unstack(tf.shape(inputs))
     if shared_axis is not None:
-        shape = tf.unstack(tf.shape(inputs))
         shape[shared_axis] = 1
-    return tf.nn.experimental.stateless_dropout(
-        inputs, rate, seed=seed, rng_alg="philox", noise_shape=shape
+    # The share in 65,536ths that is dropped, and what scales exactly that share.
+    dropped = round(rate * _DRAWS)
+    scale = tf.cast(_DRAWS / (_DRAWS - dropped), inputs.dtype)
+    kept = _draw(shape, seed) >= tf.constant(dropped, tf.uint16)
+    return tf.where(kept, inputs * scale, tf.zeros([], inputs.dtype))
+
+
+_DRAWS = 2**16
+
+
+def _draw(shape: list[tf.Tensor], seed: tf.Tensor) -> tf.Tensor:
+    """Uniform uint16 of a shape, two from each number drawn: drawing is what dropout costs."""
+    size = tf.reduce_prod(shape)
+    pairs = tf.random.stateless_uniform(
+        [(size + 1) // 2], seed, minval=None, maxval=None, dtype=tf.uint32, alg="philox"
     )
+    return tf.reshape(tf.reshape(tf.bitcast(pairs, tf.uint16), [-1])[:size], shape)

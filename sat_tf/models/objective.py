@@ -178,9 +178,7 @@ class CaptionObjective:
         rows = targets if self.samples == 1 else tf.repeat(targets, self.samples, axis=0)
         mask = word_mask(rows)
         log_lik = word_log_likelihood(taught.logits, rows, mask)
-        task = log_lik
-        if self.label_smoothing:
-            task = smoothed_log_likelihood(taught.logits, rows, mask, self.label_smoothing)
+        task = smoothed_log_likelihood(log_lik, taught.logits, mask, self.label_smoothing)
         word_means = {
             "nll": -tf.reduce_sum(log_lik) / tf.reduce_sum(mask),
             "beta": word_mean(taught.beta, mask),

@@ -45,9 +45,7 @@ def nll(batch):
 
 
 def smoothed(batch, smoothing=0.1):
-    return losses.smoothed_log_likelihood(
-        batch["logits"], batch["targets"], batch["mask"], smoothing
-    )
+    return losses.smoothed_log_likelihood(nll(batch), batch["logits"], batch["mask"], smoothing)
 
 
 def test_word_log_likelihood_is_the_log_softmax_of_the_target(batch):
