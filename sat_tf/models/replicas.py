@@ -88,7 +88,7 @@ def apply_gradients(
         clipped, norm = _clip([known[i] for i in group], clip_norm)
         for i, gradient in zip(group, clipped, strict=True):
             # Keras adds the replicas' gradients once more.
-            known[i] = gradient / replicas
+            known[i] = gradient / replicas if replicas > 1 else gradient
         norms.append(norm)
     optimizer.apply_gradients(zip(known, [variable for _, variable in pairs], strict=True))
     return norms[0]

@@ -63,10 +63,17 @@ def options(name: str, rate: float) -> dict:
     return {"name": name, "learning_rate": rate, **shape}
 
 
-def test_weights_decay_as_keras_decays_them():
-    config = OptimizerConfig(**options("adamw", 0.1))
+THEIRS = {
+    "adam": keras.optimizers.Adam,
+    "adamw": lambda rate: keras.optimizers.AdamW(rate, weight_decay=0.3),
+}
+
+
+@pytest.mark.parametrize("name", THEIRS)
+def test_steps_and_decay_are_those_of_keras(name):
+    config = OptimizerConfig(**options(name, 0.1))
     theirs, rng = two(), np.random.default_rng(0)
-    optimizer = keras.optimizers.AdamW(make_schedule(config, STEPS, 1), weight_decay=0.3)
+    optimizer = THEIRS[name](make_schedule(config, STEPS, 1))
     for wanted in zip(*path_of(two(), config), strict=True):
         gradient = tf.constant(rng.normal(size=3), tf.float32)
         optimizer.apply_gradients([(gradient, variable) for variable in theirs])
