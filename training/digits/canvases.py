@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from sat_tf.layers.spatial_transformer import bilinear_sample
 from training.digits.config import CanvasData, PairData
 from training.digits.mnist import SIDE, Digits
+from training.digits.warps import warped
 
 _INK = 20  # side of the square that a digit of MNIST fits into, pixels
 
@@ -105,17 +105,7 @@ def _warped(
     middle = (size - 1) / 2
     reach = np.maximum((size - SIDE * scale) / 2, 0.0)[:, np.newaxis]
     centres = middle + reach * rng.uniform(-1.0, 1.0, [count, 2])
-    # Where each pixel of the canvas comes from: turned back and divided by the scale.
-    cosine, sine = np.cos(angle) / scale, np.sin(angle) / scale
-    back = np.stack([cosine, sine, -sine, cosine], axis=-1).reshape([-1, 1, 2, 2])
-    y, x = np.mgrid[:size, :size].reshape([2, 1, -1])
-    offset = np.stack([x, y], axis=-1) - centres[:, np.newaxis]
-    points = (back @ offset[..., np.newaxis])[..., 0] + (SIDE - 1) / 2
-    values = bilinear_sample(
-        images[..., np.newaxis].astype(np.float32), points.astype(np.float32)
-    ).numpy()
-    canvases = np.rint(values).astype(np.uint8).reshape([-1, size, size])
-    return canvases, centres
+    return warped(images, angle, scale, centres, size), centres
 
 
 def _add_clutter(

@@ -54,6 +54,12 @@ class StripsData(ShiftedData):
 
     portions: Size = 5
     """Digits of a strip."""
+    turn: Annotated[float, Range(0, 180)] = 0.0
+    """Training digits are turned by up to so many degrees, either way."""
+
+    def scored(self) -> StripsData:
+        """Digits are scored as they are."""
+        return dataclasses.replace(super().scored(), turn=0.0)
 
     @property
     def digits_per_example(self) -> int:

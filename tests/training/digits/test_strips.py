@@ -12,6 +12,7 @@ from training.digits.config import StripsData
 from training.digits.mnist import load_digits
 from training.digits.recipes import RECIPES
 from training.digits.strips import draw
+from training.digits.warps import warped
 
 ROWS = np.array([[0, 3, 5], [7, 2, 2]])
 
@@ -21,8 +22,8 @@ def digits(mnist):
     return load_digits("train", mnist, 20)
 
 
-def portions(digits, shift):
-    data = StripsData(portions=3, shift=shift)
+def portions(digits, shift=0, turn=0.0):
+    data = StripsData(portions=3, shift=shift, turn=turn)
     strips = draw(digits, ROWS, np.random.default_rng(0), data)["images"]
     assert strips.dtype == np.uint8
     return strips.reshape([2, 28, 3, 28]).transpose([0, 2, 1, 3]).reshape([6, 28, 28])
@@ -49,11 +50,28 @@ def test_each_digit_is_moved_by_itself_and_no_further_than_asked(digits):
     assert len(found) > 3
 
 
-def test_scored_digits_are_not_moved(digits):
+def test_each_digit_is_turned_by_itself(digits):
+    plain, turned = portions(digits), portions(digits, turn=30.0)
+    assert all((one != other).any() for one, other in zip(plain, turned, strict=True))
+    # The last two are the same digit.
+    assert (turned[4] != turned[5]).any()
+
+
+def test_a_quarter_turn_takes_right_to_down(digits):
+    quarter = np.full(len(digits.images), np.pi / 2)
+    clockwise = np.rot90(digits.images, -1, axes=(1, 2))
+    np.testing.assert_array_equal(warped(digits.images, quarter), clockwise)
+
+
+@pytest.mark.parametrize("change", [{"shift": 3}, {"turn": 30.0}])
+def test_scored_digits_are_as_they_are(digits, change):
     base = RECIPES["digits_queries"]
-    config = dataclasses.replace(base, data=dataclasses.replace(base.data, shift=3))
-    still = dataclasses.replace(base, data=dataclasses.replace(base.data, shift=0))
+    still = {"shift": 0, "turn": 0.0}
+    config, plain = (
+        dataclasses.replace(base, data=dataclasses.replace(base.data, **still | changed))
+        for changed in (change, {})
+    )
     for one, other in zip(
-        scoring_batches(digits, config, "dev"), scoring_batches(digits, still, "dev"), strict=True
+        scoring_batches(digits, config, "dev"), scoring_batches(digits, plain, "dev"), strict=True
     ):
         np.testing.assert_array_equal(one["images"], other["images"])

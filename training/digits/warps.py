@@ -1,0 +1,41 @@
+"""Digits turned, resized and moved, by the sampler that the models read pictures with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sat_tf.layers.spatial_transformer import bilinear_sample
+from training.digits.mnist import SIDE
+
+
+def warped(
+    images: np.ndarray,
+    angle: np.ndarray,
+    scale: np.ndarray | float = 1.0,
+    centres: np.ndarray | float = (SIDE - 1) / 2,
+    size: int = SIDE,
+) -> np.ndarray:
+    """Digits on canvases of their own; what reaches over the edge is cut off.
+
+    Args:
+        images: uint8 `[B, 28, 28]`.
+        angle: `[B]`, radians; positive turns x towards y, which is down.
+        scale: `[B]` or a number for all, factor of the size.
+        centres: `[B, 2]` or a number for all, where the digit's middle comes to lie, (x, y) in
+            pixels.
+        size: Side of the canvas, pixels.
+
+    Returns:
+        uint8 `[B, size, size]`.
+    """
+    # Where each pixel of the canvas comes from: turned back and divided by the scale.
+    cosine, sine = np.cos(angle) / scale, np.sin(angle) / scale
+    back = np.stack([cosine, sine, -sine, cosine], axis=-1).reshape([-1, 1, 2, 2])
+    y, x = np.mgrid[:size, :size].reshape([2, 1, -1])
+    centres = np.broadcast_to(centres, [len(images), 2])
+    offset = np.stack([x, y], axis=-1) - centres[:, np.newaxis]
+    points = (back @ offset[..., np.newaxis])[..., 0] + (SIDE - 1) / 2
+    values = bilinear_sample(
+        images[..., np.newaxis].astype(np.float32), points.astype(np.float32)
+    ).numpy()
+    return np.rint(values).astype(np.uint8).reshape([-1, size, size])
