@@ -35,7 +35,7 @@ def dropout(
     if shared_axis is not None:
         shape[shared_axis] = 1
     # The share in 65,536ths that is dropped, and what scales exactly that share.
-    dropped = round(rate * _DRAWS)
+    dropped = min(round(rate * _DRAWS), _DRAWS - 1)
     scale = tf.cast(_DRAWS / (_DRAWS - dropped), inputs.dtype)
     kept = _draw(shape, seed) >= tf.constant(dropped, tf.uint16)
     return tf.where(kept, inputs * scale, tf.zeros([], inputs.dtype))

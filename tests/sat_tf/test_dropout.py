@@ -17,6 +17,18 @@ def test_dropout_zeroes_its_share_and_scales_the_rest():
     assert abs((outputs == 0.0).mean() - 0.25) < 0.02
 
 
+def test_a_rate_is_met_to_one_draw_in_65536():
+    share = (dropout(tf.ones([2000, 1000]), 0.0123, SEED, 0).numpy() == 0.0).mean()
+    assert abs(share - 0.0123) < 5 * (0.0123 / 2e6) ** 0.5
+    assert np.isfinite(dropout(tf.ones([100]), 1.0 - 1e-9, SEED, 0)).all()
+
+
+@pytest.mark.parametrize("shape", [[], [1], [3, 5]])
+def test_dropout_takes_any_shape(shape):
+    outputs = dropout(tf.ones(shape), 0.5, SEED, 0)
+    assert outputs.shape == shape and set(np.unique(outputs)) <= {0.0, 2.0}
+
+
 def test_dropout_leaves_inputs_alone_without_a_seed_or_a_rate():
     inputs = tf.ones([3])
     assert dropout(inputs, 0.5, None, 0) is inputs
