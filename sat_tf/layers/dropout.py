@@ -31,9 +31,11 @@ def dropout(
     if seed is None or rate == 0.0:
         return inputs
     seed = tf.random.experimental.stateless_fold_in(seed, salt)
-    shape = tf.unstack(tf.shape(inputs))
+    shape = tf.shape(inputs)
     if shared_axis is not None:
-        shape[shared_axis] = 1
+        sizes = tf.unstack(shape)
+        sizes[shared_axis] = 1
+        shape = tf.stack(sizes)
     # The share in 65,536ths that is dropped, and what scales exactly that share.
     dropped = min(round(rate * _DRAWS), _DRAWS - 1)
     scale = tf.cast(_DRAWS / (_DRAWS - dropped), inputs.dtype)
@@ -44,7 +46,7 @@ def dropout(
 _DRAWS = 2**16
 
 
-def _draw(shape: list[tf.Tensor], seed: tf.Tensor) -> tf.Tensor:
+def _draw(shape: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """Uniform uint16 of a shape, two from each number drawn: drawing is what dropout costs."""
     size = tf.reduce_prod(shape)
     pairs = tf.random.stateless_uniform(
