@@ -134,12 +134,21 @@ class Captioner(keras.Model):
             return batch["annotations"]
         images = batch["images"]
         if "picture" not in batch:
-            return self.encoder(tf.cast(images, tf.float32), training=training)
+            return self._encode(images, training)
         pictures, place = tf.unique(batch["picture"])
         rows = tf.range(tf.size(place))
         first = tf.math.unsorted_segment_min(rows, place, tf.size(pictures))
-        images = tf.cast(tf.gather(images, first), tf.float32)
-        return tf.gather(self.encoder(images, training=training), place)
+        return tf.gather(self._encode(tf.gather(images, first), training), place)
+
+    def _encode(self, images: tf.Tensor, training: bool) -> tf.Tensor:
+        images = tf.cast(images, tf.float32)
+        if tf.distribute.get_strategy().num_replicas_in_sync == 1:
+            return self.encoder(images, training=training)
+        # A replica may be without pictures, and oneDNN's convolutions give another shape for none.
+        count = tf.shape(images)[0]
+        blank = tf.cast(tf.equal(count, 0), tf.int32)
+        images = tf.pad(images, [[0, blank], *[[0, 0]] * 3])
+        return self.encoder(images, training=training)[:count]
 
     def call(
         self,
