@@ -46,7 +46,7 @@ class _OneKernel:
     """For Keras' Adam: the same step of a variable in TensorFlow's one operation for it.
 
     Keras' own is a dozen operations over weights, moments and gradient, each through memory: with
-    10 M weights a tenth of a training step of 256 captions on two cores, a quarter of one of 64.
+    10 M weights 40 ms for 19 on two cores, where a step of 64 captions takes 230 (bfloat16).
     """
 
     def update_step(
