@@ -15,7 +15,7 @@ from training.digits.recipes import RECIPES
 BASE = RECIPES["digits_queries"]
 CONFIG = dataclasses.replace(
     BASE,
-    data=dataclasses.replace(BASE.data, shift=0),
+    data=dataclasses.replace(BASE.data, shift=0, turn=0.0),
     fit=dataclasses.replace(BASE.fit, batch_size=20),
 )
 
