@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+_DRAWS = 2**16
+
 
 def dropout(
     inputs: tf.Tensor,
@@ -41,9 +43,6 @@ def dropout(
     scale = tf.cast(_DRAWS / (_DRAWS - dropped), inputs.dtype)
     kept = _draw(shape, seed) >= tf.constant(dropped, tf.uint16)
     return tf.where(kept, inputs * scale, tf.zeros([], inputs.dtype))
-
-
-_DRAWS = 2**16
 
 
 def _draw(shape: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:

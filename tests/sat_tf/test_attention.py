@@ -68,10 +68,8 @@ def test_scores_are_no_product_of_four_axes(attention, rows):
         return tape.gradient(found, hidden)
 
     specs = tf.TensorSpec([rows * B, N]), tf.TensorSpec([B, L, D])
-    products = [
-        op for op in scores.get_concrete_function(*specs).graph.get_operations()
-        if "MatMul" in op.type
-    ]  # fmt: skip
+    operations = scores.get_concrete_function(*specs).graph.get_operations()
+    products = [operation for operation in operations if "MatMul" in operation.type]
     assert products
     for product in products:
         assert all(axes.shape.rank == 2 for axes in product.inputs), product.name
