@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator  # noqa: E402
 from contextlib import contextmanager  # noqa: E402
 from pathlib import Path  # noqa: E402
 
+from sat_tf.commands import loading  # noqa: E402
+
 
 class FirstStepDone(Exception):  # noqa: N818  (it is no error)
     """Ends the training command."""
@@ -49,7 +51,7 @@ class Phases:
 def main(out: Path, argv: list[str]) -> None:
     """Train until the first step is done, and write where the time went."""
     phases = Phases()
-    with phases.time("import tensorflow, keras"):
+    with loading(), phases.time("import tensorflow, keras"):  # as the command does
         import keras
         import tensorflow  # noqa: F401
     with phases.time("other imports"):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from sat_tf.commands import exit_status
+from sat_tf.commands import exit_status, loading
 from sat_tf.config import with_search
 from sat_tf.files import sync
 from sat_tf.ranges import Size, Weight, check_ranges
@@ -52,8 +52,9 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: Arguments) -> None:
     """Load the run, export it, print what was baked in."""
     check_ranges(arguments)
-    import sat_tf
-    from serving.model_card import CARD, facts
+    with loading():
+        import sat_tf.runs
+        from serving.model_card import CARD, facts
 
     captioner = sat_tf.load(arguments.run_dir)
     if arguments.inference is not None:

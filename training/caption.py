@@ -9,7 +9,7 @@ from pathlib import Path
 
 import tyro
 
-from sat_tf.commands import exit_status
+from sat_tf.commands import exit_status, loading
 from sat_tf.config import with_search
 from sat_tf.ranges import Size, Weight, check_ranges
 
@@ -44,8 +44,9 @@ def run(arguments: Arguments) -> int:
     if not arguments.images:
         raise ValueError("Received no value for argument `images`: name at least one file.")
     check_ranges(arguments)
-    import sat_tf
-    from sat_tf.pictures import picture_paths
+    with loading():
+        import sat_tf.runs
+        from sat_tf.pictures import picture_paths
 
     captioner = sat_tf.load(arguments.run_dir)
     search = with_search(

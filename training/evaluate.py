@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import tyro
 
-from sat_tf.commands import exit_status
+from sat_tf.commands import exit_status, loading
 from sat_tf.config import Inference, with_search
 from sat_tf.ranges import Count, Size, Weight, check_ranges
 from sat_tf.vocabulary import Unit
@@ -161,10 +161,11 @@ def check_attention(arguments: Arguments, config: RunConfig) -> None:
 
 def caption_and_evaluate(arguments: Arguments) -> int:
     """Load the run, evaluate, write the report."""
-    from sat_tf import runs
-    from training.fit import Places
+    with loading():
+        import sat_tf.runs
+        from training.fit import Places
 
-    captioner = runs.load(arguments.run_dir)
+    captioner = sat_tf.load(arguments.run_dir)
     config = read_run_config(arguments.run_dir)
     check_attention(arguments, config)
     places = Places(

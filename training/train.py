@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Generic, Literal, TypeVar
 
 import tyro
 
+from sat_tf.commands import loading
 from training.arguments import (
     DEFAULT_RECIPE,
     Settings,
@@ -105,9 +106,11 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: Arguments | DigitArguments, interrupts: Interrupts) -> None:
     """Train, then evaluate the best checkpoint on dev."""
     # TensorFlow takes seconds to load: a wrong flag is answered before.
-    import tensorflow as tf
+    with loading():
+        import keras  # noqa: F401
+        import tensorflow as tf
 
-    from training.strategies import make_strategy
+        from training.strategies import make_strategy
 
     if arguments.deterministic:
         tf.config.experimental.enable_op_determinism()

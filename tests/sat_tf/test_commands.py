@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import signal
+import sys
 
 import pytest
 
-from sat_tf.commands import exit_status
+from sat_tf.commands import exit_status, loading
 
 RUN, FILE = ["--run-dir", "RUN"], ["x.jpg"]
 COMMANDS = {
@@ -69,3 +71,19 @@ def test_an_interruption_may_bring_its_own_status(capsys):
     stop.status = 128 + signal.SIGTERM
     assert exit_status(raiser(stop)) == 143
     assert capsys.readouterr().err == "Stopped by SIGTERM.\n"
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_the_collector_waits_for_tensorflow_once(loaded, monkeypatch):
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    if not loaded:
+        monkeypatch.delitem(sys.modules, "tensorflow")
+    frozen = gc.get_freeze_count()
+    try:
+        with pytest.raises(ImportError), loading():
+            assert gc.isenabled() is loaded
+            raise ImportError
+        assert gc.isenabled()
+        assert (gc.get_freeze_count() == frozen) is loaded
+    finally:
+        gc.unfreeze()
