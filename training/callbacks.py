@@ -160,7 +160,7 @@ class Keep(keras.callbacks.Callback):
             self._listen()
         # A signal of one worker is the others' too, but only once they have heard of it.
         if due or (self._interrupts.waiting and (self._workers.count == 1 or self._heard)):
-            self._progress.means = [float(np.asarray(variable)) for variable in self._means()]
+            self._progress.means = [np.asarray(variable).tolist() for variable in self._means()]
             self._save()
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:

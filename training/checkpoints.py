@@ -17,7 +17,7 @@ import tensorflow as tf
 from sat_tf.files import sync
 from sat_tf.runs import RunError
 
-VERSION = 2
+VERSION = 3
 """Of what a checkpoint holds, and in which order."""
 _STATE_FILE = "state.json"
 _PREFIX = "variables"
@@ -36,7 +36,7 @@ class Progress:
         stopped: Early stopping ended the run.
         seconds: Time spent training so far, in all the processes the run took.
         step: Steps done of the epoch under way; all of them while it is validated.
-        means: What Keras' running means over that epoch have summed up so far.
+        means: What the running means over that epoch have summed up so far.
     """
 
     epoch: int = 0
@@ -46,7 +46,7 @@ class Progress:
     stopped: bool = False
     seconds: float = 0.0
     step: int = 0
-    means: list[float] = field(default_factory=list)
+    means: list[list[float]] = field(default_factory=list)
 
     @property
     def where(self) -> str:

@@ -27,6 +27,7 @@ from sat_tf.models.replicas import (
     global_size,
     step_seed,
 )
+from sat_tf.models.running_means import RunningMeans
 from sat_tf.models.sequence import SequenceObjective
 from sat_tf.models.worker_steps import spans_workers, worker_function
 
@@ -93,7 +94,7 @@ class Captioner(keras.Model):
         self.objective = CaptionObjective(config.attention)
         self.sequence: SequenceObjective | None = None
         self.baseline = self.objective.make_baseline(config.decoder.hidden_dim)
-        self._trackers = Untracked({})
+        self._means: Untracked | None = None
         self.built = True
 
     @property
@@ -126,7 +127,7 @@ class Captioner(keras.Model):
         self.sequence = sequence
         self.clip_norm, self.seed = clip_norm, seed
         names = ("gradient_norm", *(sequence or self.objective).log_names)
-        self._trackers = Untracked({name: keras.metrics.Mean(name=name) for name in names})
+        self._means = Untracked(RunningMeans(names))
 
     def annotate(self, batch: Batch, training: bool = False) -> tf.Tensor:
         """Annotations of a batch: those it holds, or the encoder's for its images."""
@@ -216,10 +217,12 @@ class Captioner(keras.Model):
         apart = [] if self.baseline is None else self.baseline.trainable_variables
         pairs = zip(gradients, self.trainable_variables, strict=True)
         norm = apply_gradients(self.optimizer, pairs, self.clip_norm, apart)
-        self._trackers.values["gradient_norm"].update_state(norm)
         if word_by_word and isinstance(self.baseline, MovingAverageBaseline):
             self.baseline.update(global_mean(terms.returns))
-        return self._track(terms, size)
+        means = self._means.value
+        logs = terms.logs(tf.cast(size, tf.float32))
+        means.update_state(logs | {"gradient_norm": (norm, 1.0)})
+        return means.result()
 
     def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         """Negative log-likelihood of the captions, teacher-forced, nats a token."""
@@ -228,9 +231,9 @@ class Captioner(keras.Model):
         mask = word_mask(targets)
         nll = -tf.reduce_sum(word_log_likelihood(taught.logits, targets, mask))
         words = tf.reduce_sum(mask)
-        tracker = self._trackers.values["nll"]
-        tracker.update_state(tf.math.divide_no_nan(nll, words), words)
-        return {"nll": tracker.result()}
+        means = self._means.value
+        means.update_state({"nll": (tf.math.divide_no_nan(nll, words), words)})
+        return {"nll": means.result()["nll"]}
 
     def search(
         self,
@@ -321,16 +324,10 @@ class Captioner(keras.Model):
     def _step_seed(self) -> tf.Tensor:
         return step_seed(getattr(self, "seed", 0), self.optimizer)
 
-    def _track(self, terms: Terms, size: tf.Tensor) -> dict[str, tf.Tensor]:
-        trackers = self._trackers.values
-        for name, (value, weight) in terms.logs(tf.cast(size, tf.float32)).items():
-            trackers[name].update_state(tf.where(weight > 0.0, value, 0.0), weight)
-        return {name: tracker.result() for name, tracker in trackers.items()}
-
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
         """Running means over the epoch, reset by Keras at its start."""
-        return list(self._trackers.values.values())
+        return [] if self._means is None else [self._means.value]
 
     def saved_layers(self) -> dict[str, keras.layers.Layer]:
         """What captioning needs: neither the optimiser nor a baseline."""

@@ -16,6 +16,7 @@ from sat_tf.models.replicas import (
     global_size,
     step_seed,
 )
+from sat_tf.models.running_means import RunningMeans
 
 Batch = Mapping[str, tf.Tensor]
 
@@ -53,7 +54,7 @@ class DigitModel(keras.Model):
     def __init__(self, config: Any, **kwargs) -> None:
         super().__init__(**kwargs)
         self.config = config
-        self._trackers = Untracked({})
+        self._means: Untracked | None = None
 
     @property
     def own_variables(self) -> list[keras.Variable]:
@@ -109,7 +110,7 @@ class DigitModel(keras.Model):
         super().compile(*args, **kwargs)
         self.clip_norm, self.seed = clip_norm, seed
         names = ("loss", "gradient_norm", *self.log_names)
-        self._trackers = Untracked({name: keras.metrics.Mean(name=name) for name in names})
+        self._means = Untracked(RunningMeans(names))
 
     def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         """One step of gradient descent; Keras compiles it and runs it on every replica."""
@@ -123,11 +124,10 @@ class DigitModel(keras.Model):
         gradients = tape.gradient(scaled_loss, self.trainable_variables)
         pairs = zip(gradients, self.trainable_variables, strict=True)
         norm = apply_gradients(self.optimizer, pairs, self.clip_norm, self.own_variables)
-        trackers = self._trackers.values
-        for name, value in ({"loss": loss, "gradient_norm": norm} | logs).items():
-            value = tf.where(size > 0, value, 0.0)
-            trackers[name].update_state(value, tf.cast(size, tf.float32))
-        return {name: tracker.result() for name, tracker in trackers.items()}
+        weight, means = tf.cast(size, tf.float32), self._means.value
+        logs = {"loss": loss, "gradient_norm": norm} | logs
+        means.update_state({name: (value, weight) for name, value in logs.items()})
+        return means.result()
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None) -> None:
         """All but the optimiser is built when it is made."""
@@ -136,7 +136,7 @@ class DigitModel(keras.Model):
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
         """Running means over the epoch, reset by Keras at its start."""
-        return list(self._trackers.values.values())
+        return [] if self._means is None else [self._means.value]
 
     def saved_layers(self) -> dict[str, keras.layers.Layer]:
         """The layers that make the model, by the names of its attributes.

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 import keras
 import tensorflow as tf
 
+from sat_tf.models.running_means import RunningMeans
+
 
 @dataclass(frozen=True)
 class Untracked:
     """Keeps Keras from saving the running means among the weights."""
 
-    values: dict[str, keras.metrics.Mean]
+    value: RunningMeans
 
 
 def build_optimizer(model: keras.Model) -> None:

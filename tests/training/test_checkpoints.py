@@ -14,7 +14,7 @@ import pytest
 from sat_tf import runs
 from sat_tf.config import from_dict
 from sat_tf.models.captioner import Captioner, configs
-from training.checkpoints import Checkpoints, Progress, last_progress
+from training.checkpoints import VERSION, Checkpoints, Progress, last_progress
 
 
 def make_model(kind: str = "hard", hidden_dim: int = 6) -> Captioner:
@@ -87,7 +87,7 @@ def test_one_within_an_epoch_replaces_the_one_before_and_is_replaced(tmp_path):
 
 
 def test_the_sums_of_running_means_come_back_to_the_bit(tmp_path):
-    means = [float(np.float32(x)) for x in (0.1, 1e-30, 12345.678, float("nan"))]
+    means = np.float32([[0.1, 1e-30], [12345.678, np.nan]]).tolist()
     checkpoints = Checkpoints(tmp_path, make_model("none"))
     checkpoints.save(Progress(step=1, means=means))
     np.testing.assert_array_equal(checkpoints.restore().means, means)
@@ -188,7 +188,7 @@ def test_one_of_another_version_is_a_clear_error(tmp_path):
     checkpoints.save(Progress(1))
     state = tmp_path / "epoch-001" / "state.json"
     state.write_text(json.dumps({**json.loads(state.read_text()), "version": 99}))
-    with pytest.raises(runs.RunError, match="epoch-001.*expected version 2, got 99"):
+    with pytest.raises(runs.RunError, match=f"epoch-001.*expected version {VERSION}, got 99"):
         checkpoints.restore()
 
 
