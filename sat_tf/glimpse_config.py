@@ -23,8 +23,10 @@ class STNConfig:
     """Side of the rectified picture, pixels."""
     localisation_filters: Size = 20
     """Width of the two convolutions of the net that says where to look."""
-    localisation_dim: Size = 50
-    """Width of its hidden layer; a mask has none."""
+    localisation_dim: Count = 50
+    """Width of its hidden layer, or 0; a mask has none."""
+    localisation_points: Count = 0
+    """Heat maps whose centres of mass it reads too, or in place of it; a mask has none."""
     filters: Size = 32
     """Width of the classifier's first convolution; the second has twice as many."""
     hidden_dim: Size = 128
@@ -38,6 +40,11 @@ class STNConfig:
             raise ValueError(
                 "Received an invalid value for key `--model.output_size`: expected 2 or more, "
                 f"got {self.output_size}."
+            )
+        if not self.localisation_dim and not self.localisation_points:
+            raise ValueError(
+                "Received invalid values for keys `--model.localisation_dim` and "
+                "`--model.localisation_points`: expected one of them above 0, got 0 and 0."
             )
 
 

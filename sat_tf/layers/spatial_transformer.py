@@ -100,19 +100,44 @@ def transform(images: tf.Tensor, theta: tf.Tensor, height: int, width: int) -> t
     return bilinear_sample(images, to_pixels(grid, images.shape[1], images.shape[2]))
 
 
+def centres_of_mass(logits: tf.Tensor) -> tf.Tensor:
+    """Where heat maps have their weight: the mean point under the softmax of each.
+
+    `sum_ij softmax(logits)_ij (x_j, y_i)`, normalised points. Unlike an arg max it has a gradient,
+    and it falls between the map's pixels.
+
+    Args:
+        logits: `[B, height, width, K]`; sides of at least 2.
+
+    Returns:
+        `[B, K, 2]`, (x, y).
+
+    References:
+        Levine et al. (2016), Sec. 5.1, arXiv:1504.00702.
+    """
+    height, width, maps = logits.shape[1:]
+    identity = tf.reshape(tf.constant(_IDENTITY, logits.dtype), [1, 2, 3])
+    points = tf.reshape(affine_grid(identity, height, width), [height * width, 2])
+    weights = tf.nn.softmax(tf.reshape(logits, [-1, height * width, maps]), axis=1)
+    return tf.einsum("bik,ic->bkc", weights, points)
+
+
 @keras.saving.register_keras_serializable(package="sat_tf")
 class SpatialTransformer(keras.layers.Layer):
     """Reads an affine map from the picture, and gives the picture seen through it.
 
     `theta = f_loc(U)`, `V = transform(U, theta)`. The localisation net is convolutions of 5 x 5,
-    each after a mean over 2 x 2 pixels, then a hidden layer; its last layer starts as the
-    constant identity.
+    each after a mean over 2 x 2 pixels. Then comes a hidden layer, or the centres of mass of heat
+    maps, or both. The hidden layer can tell how a thing is turned; where it is, it would have to
+    learn for each place by itself, while a heat map finds it in any. The last layer, `theta`,
+    starts as the constant identity.
 
     Args:
         image_size: Side of the square pictures, pixels.
         output_size: Side of what it gives, pixels.
         filters: Width of the convolutions.
-        hidden_dim: Width of the hidden layer.
+        hidden_dim: Width of the hidden layer; 0 for none.
+        points: Heat maps; 0 for none.
 
     Call arguments:
         images: `[B, image_size, image_size, 1]`.
@@ -120,8 +145,12 @@ class SpatialTransformer(keras.layers.Layer):
     Output:
         `[B, output_size, output_size, 1]`, and theta `[B, 2, 3]`.
 
+    Raises:
+        ValueError: There is neither a hidden layer nor a heat map.
+
     References:
-        Jaderberg et al. (2015), Sec. 3, arXiv:1506.02025.
+        Jaderberg et al. (2015), Sec. 3, arXiv:1506.02025; Levine et al. (2016), Sec. 5.1,
+        arXiv:1504.00702, for the heat maps.
     """
 
     def __init__(
@@ -130,29 +159,45 @@ class SpatialTransformer(keras.layers.Layer):
         output_size: int,
         filters: Sequence[int] = (20, 20),
         hidden_dim: int = 50,
+        points: int = 0,
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
+        if not hidden_dim and not points:
+            raise ValueError(
+                "Received invalid values for arguments `hidden_dim` and `points`: expected one of "
+                "them above 0, got 0 and 0."
+            )
         self.image_size, self.output_size = image_size, output_size
-        self.filters, self.hidden_dim = tuple(filters), hidden_dim
+        self.filters, self.hidden_dim, self.points = tuple(filters), hidden_dim, points
         layers = []
         for width in filters:
-            layers.append(keras.layers.AveragePooling2D(2))
-            layers.append(keras.layers.Conv2D(width, 5, padding="same", activation="relu"))
-        layers += [keras.layers.MaxPooling2D(2), keras.layers.Flatten()]
-        layers.append(keras.layers.Dense(hidden_dim, activation="tanh"))
-        layers.append(
-            keras.layers.Dense(
-                6, kernel_initializer="zeros", bias_initializer=_identity, name="theta"
-            )
+            layers += [keras.layers.AveragePooling2D(2), _convolution(width)]
+        self.convolutions = _built(layers, (None, image_size, image_size, 1), "convolutions")
+        grid = self.convolutions.output_shape
+        self.hidden = self.heat_maps = None
+        if hidden_dim:
+            layers = [keras.layers.MaxPooling2D(2), keras.layers.Flatten()]
+            layers.append(keras.layers.Dense(hidden_dim, activation="tanh"))
+            self.hidden = _built(layers, grid, "hidden")
+        if points:
+            layers = [_convolution(filters[-1]), keras.layers.Conv2D(points, 1)]
+            self.heat_maps = _built(layers, grid, "heat_maps")
+        self.theta = keras.layers.Dense(
+            6, kernel_initializer="zeros", bias_initializer=_identity, name="theta"
         )
-        self.localisation = keras.Sequential(layers, name="localisation")
-        self.localisation.build((None, image_size, image_size, 1))
+        self.theta.build((None, hidden_dim + 2 * points))
         self.built = True
 
     def call(self, images: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """The rectified pictures and their maps."""
-        theta = tf.reshape(self.localisation(images), [-1, 2, 3])
+        features, read = self.convolutions(images), []
+        if self.hidden is not None:
+            read.append(self.hidden(features))
+        if self.heat_maps is not None:
+            centres = centres_of_mass(self.heat_maps(features))
+            read.append(tf.reshape(centres, [-1, 2 * self.points]))
+        theta = tf.reshape(self.theta(tf.concat(read, axis=-1)), [-1, 2, 3])
         return transform(images, theta, self.output_size, self.output_size), theta
 
     def get_config(self) -> dict:
@@ -163,7 +208,18 @@ class SpatialTransformer(keras.layers.Layer):
             "output_size": self.output_size,
             "filters": self.filters,
             "hidden_dim": self.hidden_dim,
+            "points": self.points,
         }
+
+
+def _convolution(width: int) -> keras.layers.Layer:
+    return keras.layers.Conv2D(width, 5, padding="same", activation="relu")
+
+
+def _built(layers: list[keras.layers.Layer], shape: tuple, name: str) -> keras.Sequential:
+    stack = keras.Sequential(layers, name=name)
+    stack.build(shape)
+    return stack
 
 
 def _identity(shape, dtype=None):

@@ -45,7 +45,12 @@ class STN(DigitModel):
         if config.attention == "transformer":
             side = config.output_size
             self.attention = SpatialTransformer(
-                image_size, side, filters, config.localisation_dim, name="transformer"
+                image_size,
+                side,
+                filters,
+                config.localisation_dim,
+                config.localisation_points,
+                name="transformer",
             )
         elif config.attention == "mask":
             self.attention = SpatialMask(image_size, filters, name="mask")

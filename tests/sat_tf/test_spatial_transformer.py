@@ -10,6 +10,7 @@ from sat_tf.layers.spatial_transformer import (
     SpatialTransformer,
     affine_grid,
     bilinear_sample,
+    centres_of_mass,
     to_pixels,
     transform,
 )
@@ -121,21 +122,42 @@ def test_a_single_row_has_no_grid():
         affine_grid(maps(IDENTITY), 1, 3)
 
 
-def test_a_spatial_transformer_starts_as_the_identity_and_can_learn():
-    layer = SpatialTransformer(12, 12, filters=(2, 2), hidden_dim=3)
+def test_centres_of_mass_are_means_under_the_softmax():
+    logits = np.random.default_rng(2).normal(size=[2, 3, 4, 5])
+    weights = np.exp(logits) / np.exp(logits).sum((1, 2), keepdims=True)
+    x, y = np.meshgrid(np.linspace(-1, 1, 4), np.linspace(-1, 1, 3))
+    wanted = [(weights * along[..., np.newaxis]).sum((1, 2)) for along in (x, y)]
+    found = centres_of_mass(tf.constant(logits))
+    np.testing.assert_allclose(found, np.stack(wanted, axis=-1), atol=1e-12)
+
+
+def test_a_heat_map_of_one_place_says_where_it_is():
+    logits = np.full([1, 3, 5, 1], -1e3)
+    logits[0, 2, 1, 0] = 1e3
+    np.testing.assert_allclose(centres_of_mass(tf.constant(logits)), [[[-0.5, 1.0]]])
+
+
+@pytest.mark.parametrize(("hidden_dim", "points"), [(3, 0), (0, 2), (3, 2)])
+def test_a_spatial_transformer_starts_as_the_identity_and_can_learn(hidden_dim, points):
+    layer = SpatialTransformer(12, 12, filters=(2, 2), hidden_dim=hidden_dim, points=points)
     images = tf.constant(pictures(height=12, width=12, dtype=np.float32))
     with tf.GradientTape() as tape:
         rectified, theta = layer(images)
         loss = tf.reduce_sum(rectified * tf.random.stateless_normal([2, 12, 12, 1], [0, 1]))
     np.testing.assert_array_equal(theta, np.tile(np.array(IDENTITY, np.float32), [2, 1, 1]))
     np.testing.assert_allclose(rectified, images, atol=1e-4)
-    last = layer.localisation.get_layer("theta")
-    gradients = tape.gradient(loss, last.trainable_variables)
+    gradients = tape.gradient(loss, layer.theta.trainable_variables)
     assert all(np.any(gradient.numpy()) for gradient in gradients)
 
 
-def test_a_spatial_transformer_is_made_again_from_its_configuration():
-    layer = SpatialTransformer(12, 6, filters=(2, 3), hidden_dim=4)
+@pytest.mark.parametrize("points", [0, 2])
+def test_a_spatial_transformer_is_made_again_from_its_configuration(points):
+    layer = SpatialTransformer(12, 6, filters=(2, 3), hidden_dim=4, points=points)
     again = SpatialTransformer.from_config(layer.get_config())
     assert [w.shape for w in again.weights] == [w.shape for w in layer.weights]
     assert again(tf.zeros([1, 12, 12, 1]))[0].shape == (1, 6, 6, 1)
+
+
+def test_a_spatial_transformer_that_reads_nothing_is_refused():
+    with pytest.raises(ValueError, match="`hidden_dim` and `points`: .* got 0 and 0"):
+        SpatialTransformer(12, 6, hidden_dim=0)

@@ -50,12 +50,13 @@ def test_dropout_is_for_training_only():
     assert np.any(model(images, SEED)[0] != model(images)[0])
 
 
-@pytest.mark.parametrize(("attention", "last"), [("transformer", "theta"), ("mask", "logits")])
-def test_the_classifiers_loss_teaches_where_to_look(attention, last):
+@pytest.mark.parametrize("attention", ["transformer", "mask"])
+def test_the_classifiers_loss_teaches_where_to_look(attention):
     model = make(attention=attention)
     with tf.GradientTape() as tape:
         loss, logs = model.training_loss(batch(), SEED)
-    layer = model.attention.localisation.get_layer(last)
+    of = model.attention
+    layer = of.theta if attention == "transformer" else of.localisation.get_layer("logits")
     assert all(np.any(g) for g in tape.gradient(loss, layer.trainable_variables))
     assert set(logs) == set(model.log_names)
 
@@ -68,9 +69,15 @@ def test_figures_and_pictures():
     assert len(drawn) == 2 and drawn[0].dtype == np.uint8
 
 
-@pytest.mark.parametrize("attention", ["transformer", "mask", "none"])
-def test_a_few_steps_lower_the_loss(attention):
-    model = make(attention=attention, dropout=0.0)
+HEAT_MAPS = {"localisation_dim": 0, "localisation_points": 2}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"attention": "transformer"}, HEAT_MAPS, {"attention": "mask"}, {"attention": "none"}],
+)
+def test_a_few_steps_lower_the_loss(settings):
+    model = make(**settings, dropout=0.0)
     model.compile(keras.optimizers.Adam(1e-2), clip_norm=5.0)
     data = batch()
     before = np.mean(model.figures(data, SEED)["nll"].values)
@@ -82,3 +89,9 @@ def test_a_few_steps_lower_the_loss(attention):
 def test_an_output_of_one_pixel_is_refused():
     with pytest.raises(ValueError, match="`--model.output_size`: expected 2 or more, got 1"):
         STNConfig(output_size=1)
+
+
+def test_a_localisation_net_that_reads_nothing_is_refused():
+    keys = "`--model.localisation_dim` and `--model.localisation_points`"
+    with pytest.raises(ValueError, match=f"{keys}: .* got 0 and 0"):
+        STNConfig(localisation_dim=0)
