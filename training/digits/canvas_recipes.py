@@ -50,12 +50,13 @@ _STN_ROTATED = STNRun(
     data=_ROTATED,
     model=STNConfig(),
     optimizer=_ADAM,
-    fit=DigitFitConfig(epochs=20, batch_size=128),
+    fit=DigitFitConfig(epochs=40, batch_size=128),
 )
-_ON_CLUTTER = dataclasses.replace(_STN_ROTATED, data=_STN_CLUTTERED)
+_SHORTER = dataclasses.replace(_STN_ROTATED.fit, epochs=20)
+_ON_CLUTTER = dataclasses.replace(_STN_ROTATED, data=_STN_CLUTTERED, fit=_SHORTER)
 _STN = (
     _STN_ROTATED,
-    dataclasses.replace(_STN_ROTATED, recipe="stn_rts", data=_RTS),
+    dataclasses.replace(_STN_ROTATED, recipe="stn_rts", data=_RTS, fit=_SHORTER),
     # As many pixels as the part it looks at has: with 28, digits were read at three quarters of
     # their resolution, and twice as many wrongly.
     dataclasses.replace(
@@ -72,7 +73,12 @@ _STN = (
 )
 # 640 epochs of 214 batches of 256: 136,960. The paper's are 150,000.
 _STN_PAPER = tuple(
-    _changed(base, f"{base.recipe}_paper", fit={"epochs": 640, "batch_size": 256, "patience": 100})
+    _changed(
+        base,
+        f"{base.recipe}_paper",
+        model={"filters": 32},
+        fit={"epochs": 640, "batch_size": 256, "patience": 100},
+    )
     for base in _STN
 )
 
