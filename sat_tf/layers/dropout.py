@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from sat_tf.layers.draws import draw_integers
+
 _DRAWS = 2**16
 
 
@@ -48,9 +50,5 @@ def dropout(
 def _draw(shape: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
     """Uniform uint16 of a shape, two from each number drawn: drawing is what dropout costs."""
     size = tf.reduce_prod(shape)
-    # What `tf.random.stateless_uniform` gives, which takes fifty operations to ask for it: a train
-    # step is that much sooner traced.
-    pairs = tf.raw_ops.StatelessRandomUniformFullInt(
-        shape=[(size + 1) // 2], seed=seed, dtype=tf.uint32
-    )
+    pairs = draw_integers([(size + 1) // 2], seed, tf.uint32)
     return tf.reshape(tf.reshape(tf.bitcast(pairs, tf.uint16), [-1])[:size], shape)

@@ -11,6 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from sat_tf.layers.draws import draw_integers
+
 Nest = Any
 
 
@@ -63,5 +65,4 @@ def step_seeds(seed: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
     Drawn outside the loop so that a step's random numbers depend on its time alone: the seeds of
     the first steps are the same however many follow.
     """
-    # In one operation; `tf.random.stateless_uniform` takes fifty.
-    return tf.raw_ops.StatelessRandomUniformFullInt(shape=[steps, 2], seed=seed, dtype=tf.int32)
+    return draw_integers([steps, 2], seed, tf.int32)
