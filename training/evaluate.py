@@ -99,7 +99,8 @@ def _dispatch(argv: list[str]) -> int:
     """A digit run has flags of its own."""
     run_dir = named("--run-dir", argv)
     if run_dir is not None and system_of(Path(run_dir)) is not None:
-        from training.digits import evaluate as digits
+        with loading():
+            from training.digits import evaluate as digits
 
         return digits.run(Path(run_dir), argv)
     return run(tyro.cli(Arguments, args=argv, prog="python -m training.evaluate"))

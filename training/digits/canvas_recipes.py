@@ -58,7 +58,7 @@ _STN = (
     _STN_ROTATED,
     dataclasses.replace(_STN_ROTATED, recipe="stn_rts", data=_RTS, fit=_SHORTER),
     # As many pixels as the part it looks at has: with 28, digits were read at three quarters of
-    # their resolution, and twice as many wrongly.
+    # their resolution, and nearly twice as many wrongly after as many epochs.
     dataclasses.replace(
         _ON_CLUTTER,
         recipe="stn_cluttered",
