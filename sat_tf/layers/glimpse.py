@@ -11,7 +11,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
-from sat_tf.layers.spatial_transformer import bilinear_sample, to_pixels
+from sat_tf.layers.spatial_transformer import bilinear_sample_grid, to_pixels
 
 
 @keras.saving.register_keras_serializable(package="sat_tf")
@@ -58,16 +58,14 @@ class GlimpseSensor(keras.layers.Layer):
             `[B, size, size, scales C]`: patches side by side as channels.
         """
         height, width = pyramid[0].shape[1:3]
-        centre = to_pixels(location, height, width)[:, tf.newaxis, tf.newaxis]
-        steps = tf.range(self.size, dtype=location.dtype) - (self.size - 1) / 2
-        x, y = tf.meshgrid(steps, steps)
-        offsets = tf.stack([x, y], axis=-1)
+        centre = to_pixels(location, height, width)[..., tf.newaxis]
+        offsets = tf.range(self.size, dtype=location.dtype) - (self.size - 1) / 2
         patches = []
         for k, pictures in enumerate(pyramid):
             block = 2**k
             # Block 0 has its centre between the pixels that it is the mean of.
-            points = (centre - (block - 1) / 2) / block + offsets
-            patches.append(bilinear_sample(pictures, points))
+            x, y = tf.unstack((centre - (block - 1) / 2) / block + offsets, axis=1)
+            patches.append(bilinear_sample_grid(pictures, x, y))
         return tf.concat(patches, axis=-1)
 
     def get_config(self) -> dict:

@@ -68,30 +68,65 @@ def bilinear_sample(images: tf.Tensor, points: tf.Tensor) -> tf.Tensor:
     References:
         Jaderberg et al. (2015), eq. 5, arXiv:1506.02025.
     """
-    height, width = tf.shape(images)[1], tf.shape(images)[2]
-    rows = tf.shape(images)[0] * height * width
-    pixels = tf.reshape(images, [rows, images.shape[-1]])
-    # Far points would not fit an integer; two pixels outside is as good as far away.
-    limits = tf.cast(tf.stack([width, height]), points.dtype) + 1.0
-    points = tf.clip_by_value(points, -2.0, limits)
-    corner = tf.floor(points)
-    share = points - tf.stop_gradient(corner)
-    left, top = tf.unstack(tf.cast(corner, tf.int32), axis=-1)
-    right_share, low_share = tf.unstack(share, axis=-1)
-    batch = tf.reshape(tf.range(tf.shape(images)[0]), [-1] + [1] * (points.shape.rank - 2))
-    total = None
-    for column, row, weight in (
-        (left, top, (1.0 - right_share) * (1.0 - low_share)),
-        (left + 1, top, right_share * (1.0 - low_share)),
-        (left, top + 1, (1.0 - right_share) * low_share),
-        (left + 1, top + 1, right_share * low_share),
-    ):
-        inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-        index = (batch * height + row) * width + column
-        values = tf.gather(pixels, tf.where(inside, index, 0))
-        weight = tf.where(inside, weight, 0.0)[..., tf.newaxis]
-        total = values * weight if total is None else total + values * weight
-    return total
+    batch, height, width = tf.unstack(tf.shape(images)[:3])
+    pixels = tf.reshape(images, [batch * height * width, images.shape[-1]])
+    # An axis by itself: TensorFlow is slow where the two values of a point meet one of each.
+    x, y = tf.unstack(points, axis=-1)
+    (left, of_left), (right, of_right) = _two_nearest(x, width)
+    (top, of_top), (low, of_low) = _two_nearest(y, height)
+    picture = tf.reshape(tf.range(batch) * height, [-1] + [1] * (len(points.shape) - 2))
+
+    def along(row):
+        first = (picture + row) * width
+        from_left = tf.gather(pixels, first + left) * of_left
+        return from_left + tf.gather(pixels, first + right) * of_right
+
+    return along(top) * of_top + along(low) * of_low
+
+
+def _two_nearest(place: tf.Tensor, pixels: tf.Tensor) -> list[tuple[tf.Tensor, tf.Tensor]]:
+    """The pixels on either side of a place along an axis, and the share of each; `[B, ...]`.
+
+    A share is `max(0, 1 - |x - m|)` with a last axis for channels, and zero for a pixel outside,
+    for which another one stands.
+    """
+    # Far places would not fit an integer; two pixels outside is as good as far away.
+    place = tf.clip_by_value(place, -2.0, tf.cast(pixels, place.dtype) + 1.0)
+    before = tf.stop_gradient(tf.floor(place))
+    share = place - before
+    before = tf.cast(before, tf.int32)
+    return [
+        (
+            tf.clip_by_value(pixel, 0, pixels - 1),
+            tf.where((pixel >= 0) & (pixel < pixels), part, 0.0)[..., tf.newaxis],
+        )
+        for pixel, part in ((before, 1.0 - share), (before + 1, share))
+    ]
+
+
+def bilinear_sample_grid(images: tf.Tensor, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """`bilinear_sample` where the points are rows and columns, `(x_j, y_i)`: two matrix products.
+
+    `sum_n max(0, 1 - |y_i - n|) sum_m U[n, m] max(0, 1 - |x_j - m|)`: the same sum, whose weights
+    are then the same in every row and in every column.
+
+    Args:
+        images: Floating `[B, H, W, C]`.
+        x: Floating `[B, w]`, of the columns, in pixels.
+        y: Floating `[B, h]`, of the rows.
+
+    Returns:
+        `[B, h, w, C]`; differentiable in all.
+    """
+    height, width = images.shape[1:3]
+    by_rows = tf.einsum("bin,bnmc->bimc", _overlap(y, height), images)
+    return tf.einsum("bimc,bjm->bijc", by_rows, _overlap(x, width))
+
+
+def _overlap(places: tf.Tensor, pixels: int) -> tf.Tensor:
+    """Each pixel's share in what is read at a place, along one axis: `[B, k] -> [B, k, pixels]`."""
+    distance = tf.abs(places[..., tf.newaxis] - tf.range(pixels, dtype=places.dtype))
+    return tf.nn.relu(1.0 - distance)
 
 
 def transform(images: tf.Tensor, theta: tf.Tensor, height: int, width: int) -> tf.Tensor:
