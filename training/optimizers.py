@@ -10,6 +10,19 @@ import tensorflow as tf
 from training.recipes import BaseOptimizerConfig, OptimizerConfig
 
 
+class SummedGradients:
+    """For an optimiser of Keras: gradients come summed over the replicas, and stay as they are.
+
+    The train step has to sum them before it clips them (`sat_tf.models.replicas`). Keras would sum
+    them once more, which doubles what devices send each other.
+    """
+
+    takes_summed_gradients = True
+
+    def _all_reduce_sum_gradients(self, grads_and_vars):
+        return list(grads_and_vars)
+
+
 class _OwnRate:
     """For an optimiser of Keras: some variables learn at a multiple of the learning rate.
 
@@ -83,16 +96,16 @@ class _OneKernel:
         )
 
 
-class Adam(_OwnRate, _OneKernel, keras.optimizers.Adam):
-    """Keras' with `set_own_rate`."""
+class Adam(SummedGradients, _OwnRate, _OneKernel, keras.optimizers.Adam):
+    """Keras' with `set_own_rate`, for gradients that are summed over the replicas."""
 
 
-class AdamW(_OwnRate, _OneKernel, keras.optimizers.AdamW):
-    """Keras' with `set_own_rate`."""
+class AdamW(SummedGradients, _OwnRate, _OneKernel, keras.optimizers.AdamW):
+    """Keras' with `set_own_rate`, for gradients that are summed over the replicas."""
 
 
-class RMSprop(_OwnRate, keras.optimizers.RMSprop):
-    """Keras' with `set_own_rate`."""
+class RMSprop(SummedGradients, _OwnRate, keras.optimizers.RMSprop):
+    """Keras' with `set_own_rate`, for gradients that are summed over the replicas."""
 
 
 def make_optimizer(

@@ -66,7 +66,8 @@ def apply_gradients(
     """Clip the gradient of the whole batch and hand it to the optimiser.
 
     Args:
-        optimizer: Built.
+        optimizer: Built. One whose `takes_summed_gradients` is true is given the sum over the
+            replicas; any other optimiser of Keras sums what it is given.
         pairs: Gradients of this replica's share of the loss, with their variables.
         clip_norm: Largest global norm; 0 does not clip.
         apart: Variables whose gradients have a norm of their own. A learned baseline is no part
@@ -83,14 +84,14 @@ def apply_gradients(
     replicas = context.num_replicas_in_sync
     if replicas > 1:
         known = context.all_reduce(tf.distribute.ReduceOp.SUM, known)
+    again = replicas > 1 and not getattr(optimizer, "takes_summed_gradients", False)
     own = {id(variable) for variable in apart}
     norms = []
     for outside in (False, True):
         group = [i for i, (_, variable) in enumerate(pairs) if (id(variable) in own) is outside]
         clipped, norm = _clip([known[i] for i in group], clip_norm)
         for i, gradient in zip(group, clipped, strict=True):
-            # Keras adds the replicas' gradients once more.
-            known[i] = gradient / replicas if replicas > 1 else gradient
+            known[i] = gradient / replicas if again else gradient
         norms.append(norm)
     optimizer.apply_gradients(zip(known, [variable for _, variable in pairs], strict=True))
     return norms[0]

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.optimizers import make_optimizer, make_schedule
+from sat_tf.models.digit_model import DigitModel
+from training.optimizers import SummedGradients, make_optimizer, make_schedule
 from training.recipes import OptimizerConfig
 from training.strategies import make_strategy
 
@@ -129,11 +130,61 @@ def test_two_devices_take_the_steps_of_one():
 
     @tf.function(input_signature=[tf.TensorSpec([3])])
     def step(gradient):
-        replicas = tf.distribute.get_replica_context().num_replicas_in_sync
-        optimizer.apply_gradients([(gradient / replicas, variable) for variable in variables])
+        # Summed already: each device has the whole of it.
+        optimizer.apply_gradients([(gradient, variable) for variable in variables])
 
     for _ in range(STEPS):
         strategy.run(step, [tf.constant(gradients.normal(size=3), tf.float32)])
     for variable, path in zip(variables, wanted, strict=True):
         for copy in strategy.experimental_local_results(variable.value):
             np.testing.assert_allclose(copy.numpy(), path[-1], rtol=1e-5)
+
+
+class Parabola(DigitModel):
+    """A train step with next to no model."""
+
+    def __init__(self):
+        super().__init__(None)
+        self.layer = keras.layers.Dense(3)
+        self.layer.build([None, 1])
+        self.built = True
+
+    def training_loss(self, batch, seed):
+        return tf.reduce_mean(self.layer(batch["images"]) ** 2), {}
+
+
+def kernel_after_a_step(optimizer, strategy) -> np.ndarray:
+    """After a step on a batch that the replicas share."""
+    with strategy.scope():
+        keras.utils.set_random_seed(0)
+        model = Parabola()
+        model.compile(optimizer=optimizer(), clip_norm=0.5)
+    images = np.random.default_rng(0).normal(size=[8, 1]).astype(np.float32)
+    batches = tf.data.Dataset.from_tensor_slices({"images": images}).batch(8)
+    model.fit(batches, shuffle=False, verbose=0)
+    return model.layer.kernel.numpy()
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_gradients_are_sent_around_once_and_come_to_the_same(ours, monkeypatch):
+    sent, theirs = [], keras.optimizers.SGD
+    all_reduce = tf.distribute.ReplicaContext.all_reduce
+
+    def counted(context, op, value, options=None):
+        sent.append([int(np.prod(part.shape)) for part in tf.nest.flatten(value)])
+        return all_reduce(context, op, value, options)
+
+    monkeypatch.setattr(tf.distribute.ReplicaContext, "all_reduce", counted)
+    # Of plain gradient descent: Adam's steps are the same whatever its gradients are multiplied by.
+    kind = type("Ours", (SummedGradients, theirs), {}) if ours else theirs
+    found = kernel_after_a_step(lambda: kind(0.1), make_strategy("mirrored"))
+    # Kernel and bias, by each of the replicas; with Keras' own optimiser twice.
+    assert sent.count([3, 3]) == (2 if ours else 4)
+    monkeypatch.undo()
+    wanted = kernel_after_a_step(lambda: theirs(0.1), tf.distribute.get_strategy())
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "rmsprop"])
+def test_every_optimiser_takes_summed_gradients(name):
+    assert isinstance(make_optimizer(OptimizerConfig(name=name), 1, 1), SummedGradients)
