@@ -6,9 +6,10 @@ the centre of the first pixel and +1 that of the last: pixel i of N lies at `-1 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 _IDENTITY = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)
@@ -165,7 +166,8 @@ class SpatialTransformer(keras.layers.Layer):
     each after a mean over 2 x 2 pixels. Then comes a hidden layer, or the centres of mass of heat
     maps, or both. The hidden layer can tell how a thing is turned; where it is, it would have to
     learn for each place by itself, while a heat map finds it in any. The last layer, `theta`,
-    starts as the constant identity.
+    starts as the constant identity; where there are heat maps, moved to the mean of their centres,
+    which lie near the middle at first.
 
     Args:
         image_size: Side of the square pictures, pixels.
@@ -219,7 +221,7 @@ class SpatialTransformer(keras.layers.Layer):
             layers = [_convolution(filters[-1]), keras.layers.Conv2D(points, 1)]
             self.heat_maps = _built(layers, grid, "heat_maps")
         self.theta = keras.layers.Dense(
-            6, kernel_initializer="zeros", bias_initializer=_identity, name="theta"
+            6, kernel_initializer=_towards_centres(points), bias_initializer=_identity, name="theta"
         )
         self.theta.build((None, hidden_dim + 2 * points))
         self.built = True
@@ -259,3 +261,15 @@ def _built(layers: list[keras.layers.Layer], shape: tuple, name: str) -> keras.S
 
 def _identity(shape, dtype=None):
     return tf.constant(_IDENTITY, dtype or tf.float32)
+
+
+def _towards_centres(points: int) -> Callable[..., tf.Tensor]:
+    """Zeros, but that the middle of the output is the mean of the heat maps' centres."""
+
+    def kernel(shape, dtype=None):
+        weights = np.zeros(shape, np.float32)
+        if points:
+            weights[-2 * points :: 2, 2] = weights[1 - 2 * points :: 2, 5] = 1.0 / points
+        return tf.constant(weights, dtype or tf.float32)
+
+    return kernel

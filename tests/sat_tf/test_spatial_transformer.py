@@ -161,16 +161,32 @@ def test_a_heat_map_of_one_place_says_where_it_is():
     np.testing.assert_allclose(centres_of_mass(tf.constant(logits)), [[[-0.5, 1.0]]])
 
 
-@pytest.mark.parametrize(("hidden_dim", "points"), [(3, 0), (0, 2), (3, 2)])
-def test_a_spatial_transformer_starts_as_the_identity_and_can_learn(hidden_dim, points):
-    layer = SpatialTransformer(12, 12, filters=(2, 2), hidden_dim=hidden_dim, points=points)
+def first_pass(**options):
+    """Of a transformer that has learned nothing: the pictures, what it gives, and gradients."""
+    layer = SpatialTransformer(12, 12, filters=(2, 2), **options)
     images = tf.constant(pictures(height=12, width=12, dtype=np.float32))
     with tf.GradientTape() as tape:
         rectified, theta = layer(images)
         loss = tf.reduce_sum(rectified * tf.random.stateless_normal([2, 12, 12, 1], [0, 1]))
+    gradients = tape.gradient(loss, layer.theta.trainable_variables)
+    return layer, images, rectified, theta, gradients
+
+
+def test_a_spatial_transformer_starts_as_the_identity_and_can_learn():
+    _, images, rectified, theta, gradients = first_pass(hidden_dim=3)
     np.testing.assert_array_equal(theta, np.tile(np.array(IDENTITY, np.float32), [2, 1, 1]))
     np.testing.assert_allclose(rectified, images, atol=1e-4)
-    gradients = tape.gradient(loss, layer.theta.trainable_variables)
+    assert all(np.any(gradient.numpy()) for gradient in gradients)
+
+
+@pytest.mark.parametrize("hidden_dim", [0, 3])
+def test_with_heat_maps_it_starts_at_the_mean_of_their_centres(hidden_dim):
+    layer, images, _, theta, gradients = first_pass(hidden_dim=hidden_dim, points=2)
+    centres = centres_of_mass(layer.heat_maps(layer.convolutions(images))).numpy().mean(axis=1)
+    assert np.any(centres)
+    expected = np.tile(np.array(IDENTITY, np.float32), [2, 1, 1])
+    expected[..., 2] = centres
+    np.testing.assert_allclose(theta, expected, atol=1e-6)
     assert all(np.any(gradient.numpy()) for gradient in gradients)
 
 
