@@ -76,6 +76,9 @@ class GlimpseConfig:
     """Of the score-function term."""
     value_weight: Weight = 1.0
     """Of the learned baseline's error."""
+    aim_weight: Weight = 0.0
+    """Of the squared distance from the middle, before its tanh, at which the policy aims: a glimpse
+    that makes no difference can drift to the border and stay there. The papers have none."""
     random_steps: Count = 0
     """Warm-up: the share of pictures looked at in random places falls to zero over so many
     steps, so that the classifier is worth listening to when the policy learns from it."""

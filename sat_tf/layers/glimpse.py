@@ -201,6 +201,8 @@ class GatedGlimpseNetwork(keras.layers.Layer):
 class Aim(NamedTuple):
     """A location chosen from a state."""
 
+    activation: tf.Tensor
+    """`[B, 2]`, whose tanh is the mean; differentiable however large it is."""
     mean: tf.Tensor
     """`[B, 2]`, of the policy; in (-1, 1)."""
     location: tf.Tensor
@@ -239,18 +241,19 @@ class LocationNetwork(keras.layers.Layer):
         self.hidden_layer = keras.layers.Dense(hidden_dim, "relu", name="hidden")
         # Small: tanh of large numbers, whatever their sign, would hardly learn.
         small = keras.initializers.RandomNormal(stddev=0.01)
-        self.mean_layer = keras.layers.Dense(2, "tanh", kernel_initializer=small, name="mean")
+        self.mean_layer = keras.layers.Dense(2, kernel_initializer=small, name="mean")
         self.hidden_layer.build((None, state_dim))
         self.mean_layer.build((None, hidden_dim))
         self.built = True
 
     def call(self, hidden: tf.Tensor, seed: tf.Tensor | None = None) -> Aim:
         """Where to look next."""
-        mean = self.mean_layer(self.hidden_layer(hidden))
+        activation = self.mean_layer(self.hidden_layer(hidden))
+        mean = tf.tanh(activation)
         policy = gaussian(mean, self.std)
         drawn = mean if seed is None else policy.sample(seed=seed)
         drawn = tf.stop_gradient(drawn)
-        return Aim(mean, tf.clip_by_value(drawn, -1.0, 1.0), policy.log_prob(drawn))
+        return Aim(activation, mean, tf.clip_by_value(drawn, -1.0, 1.0), policy.log_prob(drawn))
 
     def get_config(self) -> dict:
         """Constructor arguments."""

@@ -34,6 +34,8 @@ class Looks(NamedTuple):
     """`[B, T, 2]`, where each was taken."""
     log_prob: tf.Tensor
     """`[B, T]`, of the location drawn; of no meaning where it was given."""
+    activation: tf.Tensor
+    """`[B, T, 2]`, whose tanh is the policy's mean; of no meaning where the location was given."""
     aiming: tf.Tensor
     """`[B, T, N]`, the state from which each location was drawn."""
     patches: tf.Tensor
@@ -64,7 +66,7 @@ class RecurrentAttention(DigitModel):
             need `centres` `[B, D, 2]`, those of the picture's D digits, normalised.
     """
 
-    log_names = ("nll", "accuracy", "reward", "value", "score_loss")
+    log_names = ("nll", "accuracy", "reward", "value", "score_loss", "aim_penalty")
 
     def __init__(
         self, config: GlimpseConfig, image_size: int, classes: int, aiming_dim: int, **kwargs
@@ -146,9 +148,9 @@ class RecurrentAttention(DigitModel):
             location = tf.where(use_given_t[:, tf.newaxis], given_t, aim.location)
             patches = self.sensor(pyramid, location)
             state = self.advance(patches, location, state)
-            return (location, aim.log_prob, hidden, patches), state
+            return (location, aim.log_prob, aim.activation, hidden, patches), state
 
-        shapes = ([2], [], [self.locator.state_dim], list(self.patch_shape))
+        shapes = ([2], [], [2], [self.locator.state_dim], list(self.patch_shape))
         outputs = tuple(tf.TensorSpec([None, *shape], tf.float32) for shape in shapes)
         inputs = (given, use_given, step_seeds(fold(seed, 1), tf.constant(steps)))
         looked, state = unroll(step, state, inputs, outputs)
@@ -182,7 +184,12 @@ class RecurrentAttention(DigitModel):
     def training_loss(
         self, batch: Batch, seed: tf.Tensor
     ) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
-        """`-bound + reward_weight * score_function_loss + value_weight * (value - reward)^2`."""
+        """`-bound + reward_weight * score_function_loss + value_weight * (value - reward)^2`.
+
+        And `aim_weight * sum_t a_t^2` with a_t before the policy's tanh: where a glimpse makes no
+        difference, the noise of its reward would carry its mean to the border, and there tanh lets
+        no gradient through. The squares keep it near the middle.
+        """
         config = self.config
         looks = self(batch, seed, samples=config.samples, random_share=self._random_share())
         labels = tf.repeat(batch["labels"], config.samples)
@@ -203,6 +210,10 @@ class RecurrentAttention(DigitModel):
         )
         signal = learning_signal(rollout, objective)
         loss = stochastic_loss(rollout, *signal, objective)
+        aim_penalty = tf.reduce_mean(
+            tf.reduce_sum(looks.drawn * tf.reduce_sum(looks.activation**2, axis=-1), axis=-1)
+        )
+        loss += config.aim_weight * aim_penalty
         score = tf.reduce_sum(rollout.mask * signal.advantage * rollout.log_prob, axis=-1)
         logs = {
             "nll": -tf.reduce_mean(log_lik),
@@ -210,6 +221,7 @@ class RecurrentAttention(DigitModel):
             "reward": tf.reduce_mean(reward),
             "value": weighted_mean(signal.baseline, rollout.mask),
             "score_loss": -tf.reduce_mean(score),
+            "aim_penalty": aim_penalty,
         }
         return loss, logs
 

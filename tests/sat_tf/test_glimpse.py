@@ -161,6 +161,7 @@ def test_samples_are_clipped_and_their_log_probability_is_not():
 def test_without_a_seed_the_policy_looks_at_its_mean():
     aim = policy()(states())
     np.testing.assert_array_equal(aim.location, aim.mean)
+    np.testing.assert_allclose(np.tanh(aim.activation), aim.mean, rtol=1e-5)
     assert np.abs(aim.mean).max() < 1.0
 
 

@@ -142,7 +142,7 @@ def test_the_number_of_glimpses_needs_no_weights():
 
 
 def test_the_loss_is_the_estimators_by_hand():
-    model = make(samples=2, baseline="leave_one_out", reward_weight=0.3)
+    model = make(samples=2, baseline="leave_one_out", reward_weight=0.3, aim_weight=0.7)
     loss, logs, _ = losses(model)
     data = batch()
     looks = model(data, SEED, samples=2)
@@ -152,7 +152,11 @@ def test_the_loss_is_the_estimators_by_hand():
     correct = (log_p.argmax(-1) == labels[:, np.newaxis]).astype(np.float32)
     advantage = correct - correct[:, ::-1]
     log_prob = (looks.drawn * looks.log_prob).numpy().reshape(B, 2, T).sum(-1)
-    expected = -log_lik.mean() - 0.3 * (advantage * log_prob).mean()
+    # Of the means at which it aims; the first glimpse is in the middle, whatever it would be.
+    means = model.locator(tf.reshape(looks.aiming, [-1, 12])).mean.numpy().reshape(B * 2, T, 2)
+    squares = (np.arctanh(means[:, 1:]) ** 2).sum((1, 2)).mean()
+    expected = -log_lik.mean() - 0.3 * (advantage * log_prob).mean() + 0.7 * squares
+    np.testing.assert_allclose(logs["aim_penalty"], squares, rtol=1e-5)
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
     np.testing.assert_allclose(logs["nll"], -log_lik.mean(), rtol=1e-5)
     np.testing.assert_allclose(logs["reward"], correct.mean())
@@ -167,8 +171,8 @@ def test_the_reward_may_be_the_log_likelihood():
 
 def test_rewards_reach_the_policy_and_nothing_else():
     told, untold = (
-        make(reward_weight=5.0, baseline="none", reward="log_lik"),
-        make(reward_weight=0.0, baseline="none"),
+        make(reward_weight=5.0, baseline="none", reward="log_lik", aim_weight=0.0),
+        make(reward_weight=0.0, baseline="none", aim_weight=0.0),
     )
     untold.set_weights(told.get_weights())
     with_reward, without = losses(told)[2], losses(untold)[2]
@@ -195,6 +199,24 @@ def test_the_baselines_error_reaches_the_baseline_alone():
         if "baseline" in name and "output" in name:
             assert np.any(gradient) and not np.any(other)
         elif "baseline" not in name:
+            np.testing.assert_allclose(gradient, other, rtol=1e-4, atol=1e-7)
+
+
+def test_a_policy_at_the_border_is_called_back():
+    pulled, left = (make(reward_weight=0.0, baseline="none", aim_weight=w) for w in (0.5, 0.0))
+    # Where tanh has no slope.
+    pulled.locator.mean_layer.bias.assign([-40.0, 0.0])
+    left.set_weights(pulled.get_weights())
+    assert np.max(left(batch(), SEED).location[:, 1:, 0]) < -0.5
+    for (name, gradient), other in zip(
+        losses(pulled)[2].items(), losses(left)[2].values(), strict=True
+    ):
+        if name == "locator/mean/bias":
+            # Of the two glimpses that are the policy's.
+            assert float(gradient[0]) == pytest.approx(0.5 * 2 * 2 * -40.0, rel=0.1) and not np.any(
+                other
+            )
+        elif "locator" not in name:
             np.testing.assert_allclose(gradient, other, rtol=1e-4, atol=1e-7)
 
 
