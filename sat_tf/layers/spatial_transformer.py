@@ -1,4 +1,4 @@
-"""The bilinear sampler that glimpses share, and the Spatial Transformer built on it.
+"""Bilinear sampling, at any points and for glimpses, and the Spatial Transformer built on it.
 
 Axes: a point is (x, y), x to the right along a row of pixels, y DOWN the rows. Normalised, -1 is
 the centre of the first pixel and +1 that of the last: pixel i of N lies at `-1 + 2 i / (N - 1)`.
