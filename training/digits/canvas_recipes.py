@@ -45,7 +45,7 @@ def _changed(base: DigitRunConfig, recipe: str, **groups: dict[str, Any]) -> Dig
 
 # --- Spatial Transformer ---
 
-# Batches of 64: with 128, after as many epochs, an eighth to a fifth more digits were wrong.
+# Batches of 64: with 128, after as many epochs, up to a quarter more digits were wrong.
 _STN_ROTATED = STNRun(
     recipe="stn_rotated",
     data=_ROTATED,
