@@ -21,7 +21,7 @@ class GlimpseSensor(keras.layers.Layer):
     Patch k covers `2^k size` pixels and gives `size` values a side. Its picture is averaged over
     blocks of `2^k` pixels first, once a picture, so that nothing finer than a value's own pixel
     gets into it (sampling alone would alias); patches are then read from these smaller pictures
-    by the bilinear sampler. A picture is zero beyond its border.
+    by bilinear sampling. A picture is zero beyond its border.
 
     Args:
         size: Values along a side of every patch.

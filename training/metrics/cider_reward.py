@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from training.metrics.reward_captions import words_of
+from training.metrics.reward_captions import SCALE, CaptionReward, words_of
 
 _ORDERS = 4
 _SIGMA = 6.0  # words by which lengths may differ, of the Gaussian penalty
-_SCALE = 10.0  # of the published metric
 
 Gram = tuple[int, ...]
 
@@ -30,7 +29,7 @@ class _Vectors(NamedTuple):
     pairs: int
 
 
-class CiderReward:
+class CiderReward(CaptionReward):
     """What CIDEr-D says of captions of training pictures, 0 to 10.
 
     `mean_n 10 mean_j exp(-(l - l_j)^2 / 2 sigma^2) <min(g, g_j), g_j> / |g| |g_j|` over orders
@@ -53,21 +52,11 @@ class CiderReward:
         self._unknown = math.log(max(pictures, 1))
         self._references = [[self._vectors(grams) for grams in captions] for captions in counts]
 
-    def __call__(self, pictures: np.ndarray, captions: np.ndarray) -> np.ndarray:
-        """Rewards of captions.
-
-        Args:
-            pictures: int `[N]`, which picture each caption is about.
-            captions: int `[N, T]`, words up to `<end>`; what follows does not count.
-
-        Returns:
-            float32 `[N]`.
-        """
-        rewards = [
-            self._score(self._vectors(_count(words_of(caption))), self._references[picture])
-            for picture, caption in zip(pictures, captions, strict=True)
-        ]
-        return np.array(rewards, np.float32)
+    def score(self, words: Sequence[int], picture: int) -> float:
+        """CIDEr-D of a caption, by those of its picture."""
+        caption, references = self._vectors(_count(words)), self._references[picture]
+        total = sum(_similarity(caption, reference) for reference in references)
+        return SCALE * total / (_ORDERS * len(references))
 
     def _vectors(self, grams: Counter[Gram]) -> _Vectors:
         weights: list[dict[Gram, float]] = [{} for _ in range(_ORDERS)]
@@ -76,10 +65,6 @@ class CiderReward:
         norms = [math.sqrt(sum(w * w for w in order.values())) for order in weights]
         # The published code takes the number of pairs for the length.
         return _Vectors(weights, norms, sum(n for gram, n in grams.items() if len(gram) == 2))
-
-    def _score(self, caption: _Vectors, references: Sequence[_Vectors]) -> float:
-        total = sum(_similarity(caption, reference) for reference in references)
-        return _SCALE * total / (_ORDERS * len(references))
 
 
 def _count(words: Sequence[int]) -> Counter[Gram]:

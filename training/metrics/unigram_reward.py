@@ -8,12 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from training.metrics.meteor import ALPHA
-from training.metrics.reward_captions import words_of
-
-_SCALE = 10.0  # CIDEr-D's
+from training.metrics.reward_captions import SCALE, CaptionReward, words_of
 
 
-class UnigramReward:
+class UnigramReward(CaptionReward):
     """METEOR's mean of unigram precision and recall, by words that are the same, 0 to 10.
 
     `10 max_j P_j R_j / (alpha P_j + (1 - alpha) R_j)`: with j the picture's captions, m the words
@@ -35,21 +33,10 @@ class UnigramReward:
             [Counter(words_of(caption)) for caption in captions] for captions in references
         ]
 
-    def __call__(self, pictures: np.ndarray, captions: np.ndarray) -> np.ndarray:
-        """Rewards of captions.
-
-        Args:
-            pictures: int `[N]`, which picture each caption is about.
-            captions: int `[N, T]`, words up to `<end>`; what follows does not count.
-
-        Returns:
-            float32 `[N]`.
-        """
-        rewards = [
-            max(_mean(Counter(words_of(caption)), other) for other in self._references[picture])
-            for picture, caption in zip(pictures, captions, strict=True)
-        ]
-        return _SCALE * np.array(rewards, np.float32)
+    def score(self, words: Sequence[int], picture: int) -> float:
+        """The mean with the reference for which it is largest."""
+        caption = Counter(words)
+        return SCALE * max(_mean(caption, other) for other in self._references[picture])
 
 
 def _mean(caption: Counter[int], reference: Counter[int]) -> float:
