@@ -206,11 +206,12 @@ class RNNDecoder(keras.layers.Layer):
         use_expectation: tf.Tensor | None = None,
         training: bool = False,
         samples: int = 1,
+        captions: int = 1,
     ) -> Taught:
         """Teacher forcing: read the true previous words and predict every next one.
 
         Args:
-            annotations: `[B, L, D]`.
+            annotations: `[B / C, L, D]`.
             words: int32 `[B, T]`, y[0] = <start> and the words before each prediction.
             selection: See `sat_tf.layers.attention.glance`.
             seed: int32 `[2]`; needed by dropout and by `selection="sample"`.
@@ -218,6 +219,8 @@ class RNNDecoder(keras.layers.Layer):
             training: Apply dropout.
             samples: M, sequences of locations drawn a caption, from the same keys and initial
                 state and under the same dropout masks: they differ in where they look alone.
+            captions: C, of each picture, side by side; its keys and initial state are computed
+                once.
 
         Returns:
             A `Taught`.
@@ -228,7 +231,7 @@ class RNNDecoder(keras.layers.Layer):
             noise = tf.random.experimental.stateless_fold_in(seed, -1)
         picture, state = self.look_once(annotations, noise)
         embeddings = dropout(self.embedding(words), self.config.embedding_dropout, noise, 2)
-        state = State(*(_side_by_side(part, samples) for part in state))
+        state = State(*(_side_by_side(part, captions * samples) for part in state))
         if use_expectation is not None:
             use_expectation = _side_by_side(use_expectation, samples)
         seed = tf.zeros([2], tf.int32) if seed is None else seed

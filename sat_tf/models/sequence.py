@@ -110,10 +110,11 @@ class SequenceObjective:
         _, locations = _split(seed)
         # The same seed, in rows of the same order: the locations that they were drawn at.
         return model.decoder(
-            tf.repeat(annotations, self.samples, axis=0),
+            annotations,
             tokens[:, :-1],
             selection=self.selection,
             seed=locations,
+            captions=self.samples,
         )
 
     def __call__(self, model: Captioner, batch: Mapping[str, tf.Tensor], seed: tf.Tensor) -> Terms:

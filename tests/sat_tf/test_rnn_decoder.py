@@ -174,6 +174,34 @@ def test_samples_are_drawn_each_for_itself_from_one_set_of_keys(monkeypatch):
     np.testing.assert_allclose(taught.logits[:20], tf.repeat(soft.logits[:1], 20, axis=0), 1e-4)
 
 
+@pytest.mark.parametrize("samples", [1, 2])
+@pytest.mark.parametrize("kind", [*KINDS, "hard"])
+def test_captions_of_a_picture_are_taught_as_if_each_had_the_picture_for_itself(kind, samples):
+    attends, selection = (KINDS | {"hard": SAMPLED})[kind].values()
+    decoder = make_decoder(attends, initial_layers=2)
+    annotations, _ = make_batch()
+    words = np.random.default_rng(2).integers(0, K, [B * G, T]).astype(np.int32)
+    target = random(B * G * samples, T, K, seed=30)
+
+    def run(annotations, captions):
+        annotations = tf.constant(annotations)
+        with tf.GradientTape() as tape:
+            tape.watch(annotations)
+            options = {"selection": selection, "seed": SEED, "samples": samples}
+            taught = decoder(annotations, words, captions=captions, **options)
+            loss = tf.reduce_sum(target * taught.logits) + tf.reduce_sum(taught.log_prob)
+        of_annotations = tape.gradient(loss, annotations)
+        return taught, tf.reduce_sum(tf.reshape(of_annotations, [B, -1, L, D]), axis=1)
+
+    (together, gradient), (apart, wanted) = (
+        run(annotations, G),
+        run(np.repeat(annotations, G, axis=0), 1),
+    )
+    for got, row in zip(together, apart, strict=True):
+        np.testing.assert_allclose(got, row, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(gradient, wanted, rtol=1e-3, atol=1e-4)
+
+
 def test_the_state_each_location_was_chosen_from_is_reported():
     annotations, words = make_batch()
     decoder = make_decoder()

@@ -181,6 +181,22 @@ def test_words_that_a_search_may_not_write_are_not_drawn(unknown):
     assert all((row[end + 1 :] == PAD).all() for row, end in zip(tokens, ends, strict=True))
 
 
+def test_keys_are_computed_once_a_picture(monkeypatch):
+    model = make_model("soft")
+    sequence, batch, seed = objective_of(model), pictures(), tf.constant([1, 2])
+    shapes, keys = [], model.decoder.attention.keys
+
+    def spy(annotations):
+        shapes.append(annotations.shape)
+        return keys(annotations)
+
+    tokens = sequence.draw(model, batch["annotations"], seed)
+    monkeypatch.setattr(model.decoder.attention, "keys", spy)
+    taught = sequence.teach(model, batch["annotations"], tokens, seed)
+    assert len(taught.logits) == 4 * len(batch["annotations"])
+    assert shapes == [batch["annotations"].shape]
+
+
 def test_captions_of_a_picture_differ_and_a_seed_gives_the_same_ones():
     model = randomise(make_model())
     rule, annotations = objective_of(model), pictures()["annotations"]
