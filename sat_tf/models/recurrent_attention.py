@@ -38,8 +38,6 @@ class Looks(NamedTuple):
     """`[B, T, 2]`, whose tanh is the policy's mean; of no meaning where the location was given."""
     aiming: tf.Tensor
     """`[B, T, N]`, the state from which each location was drawn."""
-    patches: tf.Tensor
-    """`[B, T, size, size, scales]`, what was seen."""
     drawn: tf.Tensor
     """float32 `[B, T]`, 1.0 where the location is the policy's."""
     logits: tf.Tensor
@@ -148,14 +146,29 @@ class RecurrentAttention(DigitModel):
             location = tf.where(use_given_t[:, tf.newaxis], given_t, aim.location)
             patches = self.sensor(pyramid, location)
             state = self.advance(patches, location, state)
-            return (location, aim.log_prob, aim.activation, hidden, patches), state
+            return (location, aim.log_prob, aim.activation, hidden), state
 
-        shapes = ([2], [], [2], [self.locator.state_dim], list(self.patch_shape))
+        shapes = ([2], [], [2], [self.locator.state_dim])
         outputs = tuple(tf.TensorSpec([None, *shape], tf.float32) for shape in shapes)
         inputs = (given, use_given, step_seeds(fold(seed, 1), tf.constant(steps)))
         looked, state = unroll(step, state, inputs, outputs)
         drawn = 1.0 - tf.cast(use_given, tf.float32)
         return Looks(*map(batch_first, (*looked, drawn)), self.answer(state))
+
+    def seen(self, images: tf.Tensor, location: tf.Tensor) -> tf.Tensor:
+        """What glimpses see.
+
+        Kept apart from `call`: training would store it for every glimpse, and never look at it.
+
+        Args:
+            images: `[B, H, W, 1]`.
+            location: `[B, T, 2]`, as `Looks` has it.
+
+        Returns:
+            `[B, T, size, size, scales]`.
+        """
+        pyramid, steps = self.sensor.pyramid(images), range(location.shape[1])
+        return tf.stack([self.sensor(pyramid, location[:, t]) for t in steps], axis=1)
 
     def _given(
         self, batch: Batch, samples: int, seed: tf.Tensor, random_share: tf.Tensor | float
@@ -241,12 +254,13 @@ class RecurrentAttention(DigitModel):
         """The path of mean locations over each picture, and what each glimpse saw."""
         looks = self(batch, seed, sample=False)
         predicted = predicted_class(looks.logits).numpy()
+        patches = self.seen(batch["images"], looks.location).numpy()
         images, labels = batch["images"].numpy()[..., 0], batch["labels"].numpy()
         return [
             glimpse_picture(
                 images[i],
                 looks.location[i].numpy(),
-                looks.patches[i].numpy(),
+                patches[i],
                 title=self.verdict(labels[i], predicted[i]),
             )
             for i in range(len(images))

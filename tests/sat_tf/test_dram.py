@@ -41,7 +41,6 @@ def test_shapes(context):
     looks = make(context=context)(batch(), SEED, samples=2)
     assert looks.location.shape == (2 * B, T, 2)
     assert looks.aiming.shape == (2 * B, T, N)
-    assert looks.patches.shape == (2 * B, T, 4, 4, 2)
     assert looks.logits.shape == (2 * B, 55)
     np.testing.assert_array_equal(looks.drawn, np.ones([2 * B, T]))
 

@@ -83,9 +83,22 @@ def test_mean_locations_do_not_depend_on_the_seed_and_samples_do():
 def test_samples_share_a_picture_and_differ_in_locations():
     looks = make()(batch(), SEED, samples=2)
     assert looks.logits.shape == (2 * B, 10)
-    patches = looks.patches.numpy().reshape(B, 2, T, -1)
-    np.testing.assert_array_equal(patches[:, 0, 0], patches[:, 1, 0])
-    assert np.all(np.any(patches[:, 0, 1] != patches[:, 1, 1], axis=-1))
+    # After the first glimpse, which all take in the middle, and after their own.
+    aiming = looks.aiming.numpy().reshape(B, 2, T, -1)
+    np.testing.assert_allclose(aiming[:, 0, 1], aiming[:, 1, 1], rtol=1e-5)
+    assert np.all(np.any(aiming[:, 0, 2] != aiming[:, 1, 2], axis=-1))
+    assert np.all(np.any(aiming[1:, 0, 1] != aiming[:-1, 0, 1], axis=-1))
+
+
+def test_what_glimpses_see_is_the_picture_about_their_locations():
+    model = make(glimpse_size=2, scales=1)
+    image = np.arange(28 * 28, dtype=np.float32).reshape(1, 28, 28, 1)
+    # Between pixels 13 and 14, and on the border, beyond which all is zero.
+    seen = model.seen(image, tf.constant([[[0.0, 0.0], [1.0, 0.0]]])).numpy()[0, ..., 0]
+    np.testing.assert_allclose(seen[0], image[0, 13:15, 13:15, 0], rtol=1e-5)
+    edge = image[0, 13:15, 26:, 0]
+    wanted = np.stack([edge.mean(axis=1), edge[:, 1] / 2], axis=1)
+    np.testing.assert_allclose(seen[1], wanted, rtol=1e-5)
 
 
 @pytest.mark.parametrize("locations", ["random", "oracle"])
