@@ -144,8 +144,6 @@ class RewardConfig:
 
     metric: Literal["none", "cider"] = "none"
     """none: learn the captions word by word; cider: CIDEr-D against the training captions."""
-    unigram_weight: Weight = 0.0
-    """Of METEOR's mean of unigram precision and recall (0 to 10) in the reward, beside CIDEr-D."""
     samples: Annotated[int, Range(2)] = 5
     """Captions drawn a picture; each is compared with the others."""
     max_length: Size = 20
@@ -186,11 +184,6 @@ class RunConfig:
 
 def _check_reward(config: RunConfig) -> None:
     if config.reward.metric == "none":
-        if config.reward.unigram_weight:
-            raise ValueError(
-                "Received an invalid value for key `--reward.unigram_weight`: expected 0 without "
-                f"`--reward.metric cider`, got {config.reward.unigram_weight}."
-            )
         return
     metric = f"with `--reward.metric {config.reward.metric}`"
     if config.init_from is None:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
-
-from sat_tf.models.sequence import Reward, SequenceObjective
+from sat_tf.models.sequence import SequenceObjective
 from training.datasets.batches import CaptionTable
 from training.metrics.cider_reward import CiderReward
-from training.metrics.reward_captions import references_of
-from training.metrics.unigram_reward import UnigramReward
-from training.recipes import RewardConfig, RunConfig
+from training.recipes import RunConfig
 
 
 def sequence_of(config: RunConfig, table: CaptionTable) -> SequenceObjective | None:
@@ -20,16 +16,4 @@ def sequence_of(config: RunConfig, table: CaptionTable) -> SequenceObjective | N
     if reward.metric == "none":
         return None
     search = dataclasses.replace(config.search, max_length=reward.max_length)
-    return SequenceObjective(reward_of(reward, table), reward.samples, config.attention, search)
-
-
-def reward_of(config: RewardConfig, table: CaptionTable) -> Reward:
-    """What a caption is worth by those of its picture: CIDEr-D, and right words if they weigh."""
-    references = references_of(table)
-    cider = CiderReward(references)
-    if not config.unigram_weight:
-        return cider
-    unigrams, weight = UnigramReward(references), np.float32(config.unigram_weight)
-    return lambda pictures, captions: (
-        cider(pictures, captions) + weight * unigrams(pictures, captions)
-    )
+    return SequenceObjective(CiderReward.of(table), reward.samples, config.attention, search)

@@ -9,7 +9,6 @@ from pycocoevalcap.cider.cider_scorer import CiderScorer
 from sat_tf.vocabulary import END, PAD, START
 from training.datasets.batches import CaptionTable, pad_tokens
 from training.metrics.cider_reward import CiderReward
-from training.metrics.reward_captions import references_of
 
 PICTURES, CAPTIONS, WORDS = 8, 5, 12
 
@@ -75,7 +74,7 @@ def test_the_table_says_whose_captions_the_references_are():
     # Pictures without a caption leave a gap, and count for no document frequency.
     places = np.array([2, 0, 2], np.int32)
     tokens = [caption([5, 6]), caption([7, 8]), caption([5, 9])]
-    reward = CiderReward(references_of(CaptionTable(places, np.zeros(3, np.int32), tokens)))
+    reward = CiderReward.of(CaptionTable(places, np.zeros(3, np.int32), tokens))
     expected = CiderReward([[tokens[1]], [tokens[0], tokens[2]]])
     rows = pad_tokens([caption([5, 6]), caption([7, 6])])[:, 1:]
     np.testing.assert_array_equal(reward(np.array([2, 0]), rows), expected(np.array([1, 0]), rows))

@@ -73,7 +73,6 @@ def test_a_flag_changes_its_key_alone():
             "`--fit.jit_compile`",
         ),
         (["--reward.samples", "1"], "`--reward.samples`"),
-        (["--reward.unigram_weight", "1"], "`--reward.unigram_weight`: expected 0 without"),
         (["--strategy", "multi_worker", "--fit.jit_compile", "True"], "`--fit.jit_compile`"),
         (["--strategy", "multi_worker"], "`TF_CONFIG`"),
         (["extra"], "extra"),

@@ -13,10 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from training.metrics.reward_captions import SCALE, CaptionReward, words_of
+from sat_tf.vocabulary import END, START
+from training.datasets.batches import CaptionTable
 
 _ORDERS = 4
 _SIGMA = 6.0  # words by which lengths may differ, of the Gaussian penalty
+_SCALE = 10.0  # of the published metric
 
 Gram = tuple[int, ...]
 
@@ -29,11 +31,12 @@ class _Vectors(NamedTuple):
     pairs: int
 
 
-class CiderReward(CaptionReward):
+class CiderReward:
     """What CIDEr-D says of captions of training pictures, 0 to 10.
 
     `mean_n 10 mean_j exp(-(l - l_j)^2 / 2 sigma^2) <min(g, g_j), g_j> / |g| |g_j|` over orders
-    n = 1..4 and references j; g are tf-idf vectors of n-grams. The end of a caption is a word.
+    n = 1..4 and references j; g are tf-idf vectors of n-grams. The end of a caption is a word:
+    without it a caption that breaks off ("a man on a") would be as good as one that ends.
 
     Args:
         references: Of each picture its captions, int arrays `<start> ... <end>`.
@@ -43,7 +46,7 @@ class CiderReward(CaptionReward):
     """
 
     def __init__(self, references: Sequence[Sequence[np.ndarray]]) -> None:
-        counts = [[_count(words_of(caption)) for caption in captions] for captions in references]
+        counts = [[_count(_words_of(caption)) for caption in captions] for captions in references]
         documents: Counter[Gram] = Counter()
         for captions in counts:
             documents.update({gram for grams in captions for gram in grams})
@@ -52,11 +55,29 @@ class CiderReward(CaptionReward):
         self._unknown = math.log(max(pictures, 1))
         self._references = [[self._vectors(grams) for grams in captions] for captions in counts]
 
-    def score(self, words: Sequence[int], picture: int) -> float:
-        """CIDEr-D of a caption, by those of its picture."""
-        caption, references = self._vectors(_count(words)), self._references[picture]
-        total = sum(_similarity(caption, reference) for reference in references)
-        return SCALE * total / (_ORDERS * len(references))
+    @classmethod
+    def of(cls, table: CaptionTable) -> CiderReward:
+        """The reward by the captions of a table; pictures are those of `table.image_index`."""
+        references: list[list[np.ndarray]] = [[] for _ in range(int(table.image_index.max()) + 1)]
+        for picture, tokens in zip(table.image_index, table.tokens, strict=True):
+            references[picture].append(tokens)
+        return cls(references)
+
+    def __call__(self, pictures: np.ndarray, captions: np.ndarray) -> np.ndarray:
+        """Rewards of captions.
+
+        Args:
+            pictures: int `[N]`, which picture each caption is about.
+            captions: int `[N, T]`, words up to `<end>`; what follows does not count.
+
+        Returns:
+            float32 `[N]`.
+        """
+        rewards = [
+            self._score(self._vectors(_count(_words_of(caption))), self._references[picture])
+            for picture, caption in zip(pictures, captions, strict=True)
+        ]
+        return np.array(rewards, np.float32)
 
     def _vectors(self, grams: Counter[Gram]) -> _Vectors:
         weights: list[dict[Gram, float]] = [{} for _ in range(_ORDERS)]
@@ -65,6 +86,21 @@ class CiderReward(CaptionReward):
         norms = [math.sqrt(sum(w * w for w in order.values())) for order in weights]
         # The published code takes the number of pairs for the length.
         return _Vectors(weights, norms, sum(n for gram, n in grams.items() if len(gram) == 2))
+
+    def _score(self, caption: _Vectors, references: Sequence[_Vectors]) -> float:
+        total = sum(_similarity(caption, reference) for reference in references)
+        return _SCALE * total / (_ORDERS * len(references))
+
+
+def _words_of(caption: np.ndarray) -> list[int]:
+    """Ids without `<start>`, up to the first `<end>` and with it."""
+    words = []
+    for word in caption.tolist():
+        if word != START:
+            words.append(word)
+        if word == END:
+            break
+    return words
 
 
 def _count(words: Sequence[int]) -> Counter[Gram]:
