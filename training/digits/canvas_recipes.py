@@ -98,7 +98,7 @@ _RAM_60 = _changed(
     "ram_60_translated",
     data={"size": 60},
     model={"glimpse_size": 12, "scales": 3},
-    fit={"epochs": 60, "patience": 60},
+    fit={"epochs": 150, "patience": 150},
 )
 _RAM = (
     _RAM_28,
