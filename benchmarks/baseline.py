@@ -15,7 +15,7 @@ from benchmarks.models import STEPS
 from benchmarks.shapes import Shape
 from sat_tf.layers.rnn_decoder import RNNDecoder
 from sat_tf.vocabulary import PAD
-from training.fit import make_optimizer
+from training.optimizers import make_optimizer
 from training.recipes import RunConfig
 
 

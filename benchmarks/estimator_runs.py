@@ -9,10 +9,11 @@ from benchmarks.case import Row
 from sat_tf.runs import RunError
 from training.checkpoints import last_progress
 from training.evaluate import evaluate_run
-from training.fit import Places, fit
+from training.fit import fit
 from training.interrupts import Interrupts
 from training.recipes import RunConfig
 from training.reports import REPORT_FILE
+from training.run_data import Places
 from training.run_folder import check_run_dir
 
 _SPLIT = "dev"

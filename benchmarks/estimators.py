@@ -183,7 +183,7 @@ def _one_seed(
     """A row an estimator."""
     from benchmarks.estimator_runs import figures
     from benchmarks.gradient_noise import measure
-    from training.fit import Places
+    from training.run_data import Places
 
     configs = {n: dataclasses.replace(config, seed=seed) for n, config in plan.configs.items()}
     places = {n: Places(arguments.out / f"{n}-seed{seed}", default_cache_dir()) for n in configs}

@@ -55,7 +55,7 @@ def main(out: Path, argv: list[str]) -> None:
         import keras
         import tensorflow  # noqa: F401
     with phases.time("other imports"):
-        from training import fit, train
+        from training import fit, run_data, train
 
     class Stop(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
@@ -65,7 +65,7 @@ def main(out: Path, argv: list[str]) -> None:
     fit.callbacks = lambda *args: [*make_callbacks(*args), Stop()]
     fit.load_data = phases.wrap(fit.load_data, "captions")
     fit.Captioner = phases.wrap(fit.Captioner, "model")
-    fit.open_source = phases.wrap(fit.open_source, "feature store")
+    run_data.open_source = phases.wrap(run_data.open_source, "feature store")
     fit.train_model = phases.wrap(fit.train_model, "trace and first step")
     try:
         train.main(argv)

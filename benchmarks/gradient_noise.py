@@ -16,15 +16,9 @@ from benchmarks.measure import medians
 from sat_tf.baselines import MovingAverageBaseline
 from sat_tf.config import DecoderConfig
 from sat_tf.models.captioner import Batch, Captioner
-from training.fit import (
-    Places,
-    batches_from,
-    compile_model,
-    load_data,
-    make_model,
-    open_sources,
-)
+from training.fit import compile_model, make_model
 from training.recipes import RunConfig
+from training.run_data import Places, batches_from, load_data, open_sources
 
 
 class Noise(NamedTuple):

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sat_tf.runs import TrainedCaptioner
     from training.datasets import Split
     from training.evaluation import Evaluation
-    from training.fit import Places
+    from training.run_data import Places
 
 
 BOUND_IMAGES = 100
@@ -164,7 +164,7 @@ def caption_and_evaluate(arguments: Arguments) -> int:
     """Load the run, evaluate, write the report."""
     with loading():
         import sat_tf.runs
-        from training.fit import Places
+        from training.run_data import Places
 
     captioner = sat_tf.load(arguments.run_dir)
     config = read_run_config(arguments.run_dir)

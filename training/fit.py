@@ -6,7 +6,6 @@ import dataclasses
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import keras
@@ -14,7 +13,6 @@ import tensorflow as tf
 
 from sat_tf import runs
 from sat_tf.config import CaptionerConfig, to_dict
-from sat_tf.files import write_atomically
 from sat_tf.models.captioner import Captioner
 from sat_tf.models.sequence import SequenceObjective
 from sat_tf.runs import TrainedCaptioner
@@ -30,45 +28,28 @@ from training.callbacks import (
     Validate,
 )
 from training.checkpoints import Checkpoints, Progress, restore_layer
-from training.datasets import Split, load_split
-from training.datasets.batches import CaptionTable, Share, caption_table
-from training.datasets.sources import Source, open_source, scoring_batches, training_batches
+from training.datasets.batches import CaptionTable, caption_table
+from training.datasets.sources import Source, scoring_batches
 from training.epochs import best_epoch, train_epochs
 from training.event_files import Scalars, forget_from
 from training.interrupts import Interrupts
 from training.optimizers import make_optimizer
-from training.recipes import DataConfig, RunConfig
+from training.recipes import RunConfig
 from training.rewards import sequence_of
-from training.run_folder import Contents, check_run_dir, claim
+from training.run_data import (
+    Data,
+    Places,
+    batches_from,
+    contents,
+    load_data,
+    open_sources,
+    report_pictures,
+)
+from training.run_folder import check_run_dir, claim
 from training.warm_start import start_from
 from training.workers import Workers
 
 _BOUND_IMAGES, _BOUND_SAMPLES = 16, 5  # What is measured after each epoch, in seconds.
-
-
-@dataclass(frozen=True)
-class Places:
-    """Folders a run reads and writes; no part of what the run is.
-
-    Attributes:
-        run_dir: Everything the run leaves behind.
-        cache_dir: Feature stores, shared by runs.
-        data_dir: The user's copy of the data set; None for drawn ones.
-    """
-
-    run_dir: Path
-    cache_dir: Path
-    data_dir: Path | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Data:
-    """The data of a run: splits with their sources, and the training captions' words."""
-
-    train: Split
-    dev: Split
-    vocabulary: Vocabulary
-    table: CaptionTable
 
 
 def fit(
@@ -170,16 +151,6 @@ def settle_encoder(model: Captioner, states: Path, workers: Workers) -> None:
     workers.spread(model.encoder.variables)
 
 
-def open_sources(
-    config: RunConfig, model: Captioner, data: Data, cache_dir: Path
-) -> tuple[Source, Source]:
-    """Training pictures, augmented where asked for, and plain dev pictures; or annotations."""
-    encoder, resize = model.encoder, config.encoder.resize
-    views = (config.data.mirror, config.data.random_crop)
-    train = open_source(encoder, resize, data.train, cache_dir, *views)
-    return train, open_source(encoder, resize, data.dev, cache_dir)
-
-
 def train_model(
     model: Captioner,
     config: RunConfig,
@@ -212,24 +183,6 @@ def train_model(
     train_epochs(model, from_step, *left, quiet=not workers.chief)
 
 
-def batches_from(
-    config: RunConfig,
-    source: Source,
-    table: CaptionTable,
-    epoch: int,
-    step: int = 0,
-    share: Share | None = None,
-) -> tuple[tf.data.Dataset, int]:
-    """Training batches from this step of this epoch on, and how many an epoch has."""
-    by_picture = config.fit.batch_by == "picture"
-    if config.reward.metric != "none":
-        # Their own captions are what it draws: a row a picture, with its number.
-        table, by_picture = table.one_a_picture(), True
-    size = config.fit.batch_size
-    share = share or Share()
-    return training_batches(source, table, size, config.seed, epoch, step, by_picture, share)
-
-
 def captioner_config(config: RunConfig) -> CaptionerConfig:
     """The part of the configuration that is the model."""
     names = [field.name for field in dataclasses.fields(CaptionerConfig)]
@@ -242,54 +195,6 @@ def new_model(
     """The model of a configuration, its decoder untrained, not compiled yet."""
     policy = "mixed_bfloat16" if config.fit.precision == "bfloat16" else "float32"
     return Captioner(captioner_config(config), vocabulary_size, load_encoder_weights, dtype=policy)
-
-
-def load_data(config: RunConfig, places: Places) -> Data:
-    """Train and dev splits and the vocabulary, which sees training captions only."""
-    options = config.data.options()
-    train = load_split(config.data.name, "train", places.data_dir, **options)
-    dev = load_split(config.data.name, "dev", places.data_dir, **options)
-    vocabulary = training_vocabulary(config.data, train)
-    table = caption_table(train, vocabulary, config.data.max_length)
-    return Data(train, dev, vocabulary, table)
-
-
-def training_vocabulary(config: DataConfig, train: Split) -> Vocabulary:
-    """The words of the training captions that the configuration keeps."""
-    return Vocabulary.from_captions(
-        (caption for example in train.examples for caption in example.captions),
-        min_count=config.min_count,
-        max_size=config.vocabulary_size,
-        unit=config.tokens,
-    )
-
-
-def contents(data: Data, train: Source, dev: Source) -> dict[str, Contents]:
-    """What of each split a run is trained and scored on."""
-    pairs = ((data.train, train), (data.dev, dev))
-    return {
-        split.name: Contents(split.fingerprint(), _unreadable(split, source))
-        for split, source in pairs
-    }
-
-
-def _unreadable(split: Split, source: Source) -> tuple[str, ...]:
-    return tuple(sorted(split.examples[index].image_id for index in source.set_aside))
-
-
-def report_pictures(
-    split: Split, source: Source, run_dir: Path, say: Callable[[str], None]
-) -> None:
-    """Name the pictures that cannot be used in a file, and count them; count the rotated ones."""
-    if reasons := split.unusable(source.set_aside):
-        path = run_dir / f"set_aside_{split.name}.json"
-        write_atomically(path, json.dumps(reasons, indent=1, ensure_ascii=False) + "\n")
-        say(f"Warning: {len(reasons)} pictures of the {split.name} split set aside, see {path}.")
-    if source.rotated:
-        say(
-            f"{len(source.rotated)} pictures of the {split.name} split are turned upright, as "
-            "their EXIF asks."
-        )
 
 
 def compile_model(

@@ -139,7 +139,8 @@ def train_captioner(
 ) -> None:
     """Train a captioner and evaluate it."""
     from training.evaluate import evaluate_run
-    from training.fit import Places, fit
+    from training.fit import fit
+    from training.run_data import Places
     from training.run_folder import alone_in, check_run_dir
     from training.workers import Workers
 

@@ -25,8 +25,8 @@ from benchmarks.spread import Spread
 from sat_tf.config import to_dict
 from sat_tf.runs import RunError
 from training.checkpoints import Progress
-from training.fit import Places
 from training.metrics import captions as caption_metrics
+from training.run_data import Places
 
 TINY = [
     *("--data.limit", "12", "--fit.epochs", "1", "--fit.batch-size", "16"),

@@ -10,7 +10,7 @@ import pytest
 from benchmarks.first_step import Phases, main
 from benchmarks.shapes import TOY
 from benchmarks.startup import start_training, training_arguments, write_data
-from training import fit
+from training import fit, run_data
 from training.datasets import load_split
 
 
@@ -36,8 +36,9 @@ def test_the_data_is_a_folder_of_ones_own(tmp_path):
 
 
 def test_the_command_ends_after_its_first_step(tmp_path, monkeypatch):
-    for name in ("load_data", "Captioner", "open_source", "train_model", "callbacks"):
-        monkeypatch.setattr(fit, name, getattr(fit, name))  # Undone after the test.
+    names = ("load_data", "Captioner", "train_model", "callbacks")
+    for module, name in [(run_data, "open_source"), *((fit, name) for name in names)]:
+        monkeypatch.setattr(module, name, getattr(module, name))  # Undone after the test.
     write_data(TOY, 20, tmp_path / "data")
     out, run_dir = tmp_path / "phases.json", tmp_path / "run"
     main(out, training_arguments(TOY, tmp_path, run_dir))

@@ -16,8 +16,9 @@ from tests.training.stopped_runs import Killed, assert_same, die_after, last_che
 from training import fit as fit_module
 from training.callbacks import Keep
 from training.datasets.scenes import load as load_scenes
-from training.fit import Places, fit, load_data
+from training.fit import fit
 from training.recipes import recipe
+from training.run_data import Places, load_data
 from training.run_folder import check_run_dir
 from training.strategies import make_strategy
 from training.train import parse

@@ -24,7 +24,8 @@ from tests.training.stopped_runs import (
 )
 from training.callbacks import Keep, Validate
 from training.checkpoints import Checkpoints
-from training.fit import Places, fit
+from training.fit import fit
+from training.run_data import Places
 from training.train import parse
 
 EVERY_OTHER = ("--fit.epochs", "2", "--fit.checkpoint_steps", "2")

@@ -9,8 +9,9 @@ import pytest
 from tests.training.stopped_runs import Killed, assert_same_runs, die_after
 from training import fit as fit_module
 from training.callbacks import Keep
-from training.fit import Places, fit
+from training.fit import fit
 from training.metrics.cider_reward import CiderReward
+from training.run_data import Places
 from training.strategies import make_strategy
 from training.train import parse
 

@@ -17,8 +17,9 @@ import pytest
 from sat_tf import files, runs
 from sat_tf.vocabulary import Vocabulary
 from tests.training.stopped_runs import Killed, die_after
-from training.fit import Places, fit
+from training.fit import fit
 from training.recipes import recipe
+from training.run_data import Places
 from training.run_folder import (
     CONTENTS_FILE,
     LOCK_FILE,

@@ -14,7 +14,8 @@ from sat_tf.models.captioner import Captioner
 from sat_tf.vocabulary import Vocabulary
 from tests.training.stopped_runs import weights_of
 from training import fit as fit_module
-from training.fit import Places, fit
+from training.fit import fit
+from training.run_data import Places
 from training.train import parse
 from training.warm_start import start_from
 

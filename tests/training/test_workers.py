@@ -16,7 +16,7 @@ from sat_tf.runs import RunError
 from tests.training.stopped_runs import last_checkpoint, logs_of
 from tests.training.worker_group import NEVER, ends, run_workers, start, tf_configs
 from training import fit as fit_module
-from training.fit import Places
+from training.run_data import Places
 from training.train import parse
 from training.workers import Workers
 

@@ -17,13 +17,13 @@ from training.datasets import SPLITS, DataError, Split, load_split
 from training.datasets.base import NO_CAPTIONS, NO_FILE
 from training.datasets.batches import caption_table
 from training.datasets.sources import check_readable
-from training.fit import training_vocabulary
 from training.inspection.advice import warnings_of
 from training.inspection.captions import caption_figures, captions_of, scripts, spoken_captions
 from training.inspection.duplicates import find_twins
 from training.inspection.pictures import Pictures, read_pictures
 from training.inspection.timing import measure
 from training.recipes import RunConfig
+from training.run_data import training_vocabulary
 
 TRAINED_WITH = ("train", "dev")  # without one of them there is no training
 

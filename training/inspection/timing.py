@@ -18,9 +18,10 @@ from training.datasets.base import Example
 from training.datasets.batches import CaptionTable
 from training.datasets.reading import READERS
 from training.datasets.views import Views
-from training.fit import batches_from, compile_model, new_model
+from training.fit import compile_model, new_model
 from training.recipes import RunConfig
 from training.rewards import sequence_of
+from training.run_data import batches_from
 
 _WARM_UP = 2  # steps; the first one traces the graph
 SECONDS = 8.0  # of measuring, about
