@@ -36,7 +36,7 @@ class Places:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """The data of a run: splits with their sources, and the training captions' words."""
+    """The data of a run: splits, and the training captions' words and ids."""
 
     train: Split
     dev: Split
