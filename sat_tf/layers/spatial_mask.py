@@ -24,6 +24,7 @@ class SpatialMask(keras.layers.Layer):
     Args:
         image_size: Side of the square pictures, pixels.
         filters: Width of the convolutions.
+        **kwargs: For Keras; a `dtype` policy is that of the 5 x 5 convolutions alone.
 
     Call arguments:
         images: `[B, image_size, image_size, 1]`.
@@ -36,12 +37,13 @@ class SpatialMask(keras.layers.Layer):
     """
 
     def __init__(self, image_size: int, filters: Sequence[int] = (20, 20), **kwargs) -> None:
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)
         self.image_size, self.filters = image_size, tuple(filters)
+        options = {"padding": "same", "activation": "relu", "dtype": self.dtype_policy}
         layers = []
         for width in filters:
             layers.append(keras.layers.AveragePooling2D(2))
-            layers.append(keras.layers.Conv2D(width, 5, padding="same", activation="relu"))
+            layers.append(keras.layers.Conv2D(width, 5, **options))
         start = keras.initializers.Constant(_START)
         layers.append(
             keras.layers.Conv2D(

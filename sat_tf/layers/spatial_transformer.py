@@ -175,6 +175,7 @@ class SpatialTransformer(keras.layers.Layer):
         filters: Width of the convolutions.
         hidden_dim: Width of the hidden layer; 0 for none.
         points: Heat maps; 0 for none.
+        **kwargs: For Keras; a `dtype` policy is that of the 5 x 5 convolutions alone.
 
     Call arguments:
         images: `[B, image_size, image_size, 1]`.
@@ -199,7 +200,8 @@ class SpatialTransformer(keras.layers.Layer):
         points: int = 0,
         **kwargs,
     ) -> None:
-        super().__init__(**kwargs)
+        # Pictures are sampled as they come: bfloat16 has not the digits for a place in them.
+        super().__init__(autocast=False, **kwargs)
         if not hidden_dim and not points:
             raise ValueError(
                 "Received invalid values for arguments `hidden_dim` and `points`: expected one of "
@@ -207,9 +209,9 @@ class SpatialTransformer(keras.layers.Layer):
             )
         self.image_size, self.output_size = image_size, output_size
         self.filters, self.hidden_dim, self.points = tuple(filters), hidden_dim, points
-        layers = []
+        layers, policy = [], self.dtype_policy
         for width in filters:
-            layers += [keras.layers.AveragePooling2D(2), _convolution(width)]
+            layers += [keras.layers.AveragePooling2D(2), _convolution(width, policy)]
         self.convolutions = _built(layers, (None, image_size, image_size, 1), "convolutions")
         grid = self.convolutions.output_shape
         self.hidden = self.heat_maps = None
@@ -218,7 +220,7 @@ class SpatialTransformer(keras.layers.Layer):
             layers.append(keras.layers.Dense(hidden_dim, activation="tanh"))
             self.hidden = _built(layers, grid, "hidden")
         if points:
-            layers = [_convolution(filters[-1]), keras.layers.Conv2D(points, 1)]
+            layers = [_convolution(filters[-1], policy), keras.layers.Conv2D(points, 1)]
             self.heat_maps = _built(layers, grid, "heat_maps")
         self.theta = keras.layers.Dense(
             6, kernel_initializer=_towards_centres(points), bias_initializer=_identity, name="theta"
@@ -249,8 +251,8 @@ class SpatialTransformer(keras.layers.Layer):
         }
 
 
-def _convolution(width: int) -> keras.layers.Layer:
-    return keras.layers.Conv2D(width, 5, padding="same", activation="relu")
+def _convolution(width: int, policy: keras.DTypePolicy) -> keras.layers.Layer:
+    return keras.layers.Conv2D(width, 5, padding="same", activation="relu", dtype=policy)
 
 
 def _built(layers: list[keras.layers.Layer], shape: tuple, name: str) -> keras.Sequential:

@@ -24,7 +24,7 @@ class STN(DigitModel):
         config: Of the model.
         image_size: Side of the square pictures, pixels.
         classes: K.
-        **kwargs: For Keras.
+        **kwargs: For Keras; a `dtype` policy is that of the 5 x 5 convolutions alone.
 
     Call arguments:
         images: `[B, image_size, image_size, 1]`.
@@ -39,7 +39,8 @@ class STN(DigitModel):
     log_names = ("nll", "accuracy")
 
     def __init__(self, config: STNConfig, image_size: int, classes: int = 10, **kwargs) -> None:
-        super().__init__(config, **kwargs)
+        super().__init__(config, autocast=False, **kwargs)
+        policy = self.dtype_policy
         side, filters = image_size, (config.localisation_filters,) * 2
         self.attention = None
         if config.attention == "transformer":
@@ -50,11 +51,12 @@ class STN(DigitModel):
                 filters,
                 config.localisation_dim,
                 config.localisation_points,
+                dtype=policy,
                 name="transformer",
             )
         elif config.attention == "mask":
-            self.attention = SpatialMask(image_size, filters, name="mask")
-        options = {"padding": "same", "activation": "relu"}
+            self.attention = SpatialMask(image_size, filters, dtype=policy, name="mask")
+        options = {"padding": "same", "activation": "relu", "dtype": policy}
         self.features = keras.Sequential(
             [
                 keras.layers.Conv2D(config.filters, 5, **options),

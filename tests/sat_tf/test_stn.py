@@ -14,8 +14,8 @@ SEED = tf.constant([3, 5])
 SMALL = {"localisation_filters": 2, "localisation_dim": 4, "filters": 4, "hidden_dim": 8}
 
 
-def make(**settings):
-    return STN(STNConfig(**SMALL | {"output_size": 12} | settings), image_size=16)
+def make(dtype="float32", **settings):
+    return STN(STNConfig(**SMALL | {"output_size": 12} | settings), image_size=16, dtype=dtype)
 
 
 def batch(size=4):
@@ -70,12 +70,34 @@ def test_figures_and_pictures():
 
 
 HEAT_MAPS = {"localisation_dim": 0, "localisation_points": 2}
+KINDS = [{"attention": "transformer"}, HEAT_MAPS, {"attention": "mask"}, {"attention": "none"}]
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{"attention": "transformer"}, HEAT_MAPS, {"attention": "mask"}, {"attention": "none"}],
-)
+@pytest.mark.parametrize("settings", KINDS)
+def test_in_bfloat16_its_convolutions_are_and_nothing_else(settings, monkeypatch):
+    images, used = batch()["images"], []
+    exact, model = make(**settings), make("mixed_bfloat16", **settings)
+    for weight, value in zip(model.weights, exact.weights, strict=True):
+        weight.assign(value)
+    original = keras.layers.Layer.__call__
+
+    def watched(layer, *args, **kwargs):
+        found = original(layer, *args, **kwargs)
+        if isinstance(layer, keras.layers.Conv2D | keras.layers.Dense):
+            used.append((layer.kernel.shape[0] == 5 and len(layer.kernel.shape) == 4, found.dtype))
+        return found
+
+    monkeypatch.setattr(keras.layers.Layer, "__call__", watched)
+    logits, seen = model(images)
+    assert {(True, "bfloat16"), (False, "float32")} == {(c, d.name) for c, d in used}
+    assert logits.dtype == seen.dtype == tf.float32
+    assert all(weight.dtype == "float32" for weight in model.weights)
+    wanted, seen_exactly = exact(images)
+    np.testing.assert_allclose(logits, wanted, atol=0.03)
+    np.testing.assert_allclose(seen, seen_exactly, atol=0.03)
+
+
+@pytest.mark.parametrize("settings", KINDS)
 def test_a_few_steps_lower_the_loss(settings):
     model = make(**settings, dropout=0.0)
     model.compile(keras.optimizers.Adam(1e-2), clip_norm=5.0)

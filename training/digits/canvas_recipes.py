@@ -12,6 +12,7 @@ from typing import Any
 from sat_tf.glimpse_config import DRAMConfig, RAMConfig, STNConfig
 from training.digits.config import (
     CanvasData,
+    ConvolutionFitConfig,
     DigitFitConfig,
     DigitRunConfig,
     DRAMRun,
@@ -51,7 +52,7 @@ _STN_ROTATED = STNRun(
     data=_ROTATED,
     model=STNConfig(),
     optimizer=_ADAM,
-    fit=DigitFitConfig(epochs=40, batch_size=64),
+    fit=ConvolutionFitConfig(epochs=40, batch_size=64),
 )
 _SHORTER = dataclasses.replace(_STN_ROTATED.fit, epochs=20)
 _ON_CLUTTER = dataclasses.replace(_STN_ROTATED, data=_STN_CLUTTERED, fit=_SHORTER)
@@ -164,7 +165,7 @@ _CONVNET = PairsSTNRun(
     data=_SUMS,
     model=STNConfig(attention="none"),
     optimizer=_ADAM,
-    fit=DigitFitConfig(epochs=20, batch_size=128, patience=20),
+    fit=ConvolutionFitConfig(epochs=20, batch_size=128, patience=20),
 )
 _PAIRED = (
     _DRAM_DIGIT,

@@ -134,9 +134,18 @@ class DigitFitConfig:
     """Steps after which the state is kept; it is after each epoch too. May change in a run."""
 
     monitor: ClassVar[str] = "error"
+    precision: ClassVar[str] = "float32"
 
     def __post_init__(self) -> None:
         check_ranges(self, "fit")
+
+
+@dataclass(frozen=True)
+class ConvolutionFitConfig(DigitFitConfig):
+    """The training loop of a model that is convolutions above all."""
+
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the 5 x 5 convolutions; weights and all else are float32 always."""
 
 
 @dataclass(frozen=True)
@@ -181,6 +190,7 @@ class STNRun(DigitRunConfig):
 
     data: CanvasData = field(default_factory=CanvasData)
     model: STNConfig = field(default_factory=STNConfig)
+    fit: ConvolutionFitConfig = field(default_factory=ConvolutionFitConfig)
 
 
 @dataclass(frozen=True)
@@ -244,6 +254,7 @@ class PairsSTNRun(DigitRunConfig):
 
     data: PairData = field(default_factory=PairData)
     model: STNConfig = field(default_factory=STNConfig)
+    fit: ConvolutionFitConfig = field(default_factory=ConvolutionFitConfig)
 
 
 _RUNS = (PortionsRun, STNRun, RAMRun, DRAMRun, PairsDRAMRun, PairsRAMRun, PairsSTNRun)

@@ -17,7 +17,7 @@ from training.digits.batches import epoch_steps, training_batches
 from training.digits.config import DigitRunConfig, read_digit_config, to_text
 from training.digits.evaluation import Scorer
 from training.digits.mnist import Digits, load_digits
-from training.digits.systems import load, system
+from training.digits.systems import load, new_model
 from training.digits.warm_start import start_from
 from training.epochs import best_epoch, train_epochs
 from training.event_files import Scalars, forget_from
@@ -97,7 +97,7 @@ def fit(
     steps = epoch_steps(train, config)
     strategy = strategy or tf.distribute.get_strategy()
     with strategy.scope():
-        model = system(config).make_model(config)
+        model = new_model(config)
     if config.init_from is not None:
         other = Path(config.init_from)
         taken = start_from(other, model)

@@ -29,11 +29,12 @@ class System:
     """A model of digits and the data set it is trained on.
 
     Attributes:
-        make_model: Gives the model of a run's configuration, with new weights, not compiled.
+        make_model: Gives the model of a run's configuration, with new weights, not compiled, whose
+            convolutions have a dtype policy where it has any to speak of.
         draw: Makes examples of digits; see `Draw`.
     """
 
-    make_model: Callable[[DigitRunConfig], DigitModel]
+    make_model: Callable[[DigitRunConfig, str], DigitModel]
     draw: Draw
 
 
@@ -42,8 +43,14 @@ def system(config: DigitRunConfig) -> System:
     return _SYSTEMS[config.system]()
 
 
+def new_model(config: DigitRunConfig) -> DigitModel:
+    """The model as it is trained, with new weights, in the run's precision; not compiled."""
+    policy = "mixed_bfloat16" if config.fit.precision == "bfloat16" else "float32"
+    return system(config).make_model(config, policy)
+
+
 def load(config: DigitRunConfig, run_dir: Path) -> DigitModel:
-    """The model with a run's best weights.
+    """The model with a run's best weights, in float32.
 
     Args:
         config: The run's; its model may differ in what has no weights, to evaluate it otherwise.
@@ -57,7 +64,7 @@ def load(config: DigitRunConfig, run_dir: Path) -> DigitModel:
         raise runs.RunError(
             f"{run_dir} has no {runs.WEIGHTS_FILE}: the run has not finished an epoch yet."
         )
-    model = system(config).make_model(config)
+    model = system(config).make_model(config, "float32")
     runs.load_weights(model, weights)
     return model
 
@@ -66,30 +73,30 @@ def _portions() -> System:
     from sat_tf.models.portions import Portions
     from training.digits.strips import draw
 
-    return System(lambda config: Portions(config.model, config.data.portions), draw)
+    return System(lambda config, _: Portions(config.model, config.data.portions), draw)
 
 
 def _stn(pairs: bool) -> System:
     from sat_tf.models.stn import STN
 
-    return System(lambda config: _sized(STN, config), _canvases(pairs))
+    return System(lambda config, policy: _sized(STN, config, dtype=policy), _canvases(pairs))
 
 
 def _ram(pairs: bool) -> System:
     from sat_tf.models.ram import RAM
 
-    return System(lambda config: _sized(RAM, config), _canvases(pairs))
+    return System(lambda config, _: _sized(RAM, config), _canvases(pairs))
 
 
 def _dram(pairs: bool) -> System:
     from sat_tf.models.dram import DRAM
 
-    return System(lambda config: _sized(DRAM, config), _canvases(pairs))
+    return System(lambda config, _: _sized(DRAM, config), _canvases(pairs))
 
 
-def _sized(kind: type[DigitModel], config: DigitRunConfig) -> DigitModel:
+def _sized(kind: type[DigitModel], config: DigitRunConfig, **kwargs) -> DigitModel:
     """A model for the run's canvas and the answers that there are."""
-    model = kind(config.model, config.data.size, len(config.data.answers))
+    model = kind(config.model, config.data.size, len(config.data.answers), **kwargs)
     model.answers = config.data.answers
     return model
 

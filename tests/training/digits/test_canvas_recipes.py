@@ -10,7 +10,7 @@ from training.digits.batches import ready
 from training.digits.canvas_recipes import CANVAS_RECIPES
 from training.digits.config import SYSTEMS
 from training.digits.mnist import Digits
-from training.digits.systems import system
+from training.digits.systems import new_model, system
 
 SEED = tf.constant([3, 5])
 # The paper's widths are too large to be made in a test; all else is as in its small twin.
@@ -30,7 +30,7 @@ def test_a_recipes_model_reads_its_data(digits, config):
     rows = np.arange(2 * config.data.digits_per_example).reshape(2, -1)
     drawn = parts.draw(digits, rows, np.random.default_rng(0), config.data)
     batch = ready({name: tf.constant(part) for name, part in drawn.items()})
-    model = parts.make_model(config)
+    model = new_model(config)
     assert batch["images"].shape == (2, config.data.size, config.data.size, 1)
     assert tf.reduce_max(batch["labels"]) < len(config.data.answers)
     figures = model.figures(batch, SEED)
@@ -41,7 +41,7 @@ def test_a_recipes_model_reads_its_data(digits, config):
 def test_pictures_name_the_answers():
     configs = {config.recipe: config for config in SMALL}
     titles = {
-        name: system(configs[name]).make_model(configs[name]).verdict(5, 2)
+        name: new_model(configs[name]).verdict(5, 2)
         for name in ("ram_28", "ram_pairs", "dram_addition")
     }
     assert titles["ram_28"] == titles["dram_addition"] == "5, read as 2"

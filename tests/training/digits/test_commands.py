@@ -14,9 +14,10 @@ from sat_tf.runs import RunError
 from tests.training.stopped_runs import Killed, assert_same_runs, die_after, logs_of
 from training import evaluate
 from training.callbacks import Keep
+from training.digits import fit as fit_module
 from training.digits.config import changed_flags, read_digit_config
 from training.digits.evaluate import training_command
-from training.digits.fit import Validate, fit
+from training.digits.fit import Validate, compile_model, fit
 from training.digits.recipes import RECIPES
 from training.train import main, parse
 
@@ -49,6 +50,8 @@ def test_any_key_of_a_digit_recipe_is_a_flag():
         (["--recipe", "digits_soft", "--model.digit", "11"], "`--model.digit`"),
         (["--recipe", "digits_soft", "--fit.epochs", "0"], "`--fit.epochs`"),
         (["--recipe", "ram_28", "--optimizer.weight_decay", "1"], "`--optimizer.weight_decay`"),
+        (["--recipe", "ram_28", "--fit.precision", "bfloat16"], "--fit.precision"),
+        (["--recipe", "stn_rts", "--fit.precision", "float16"], "--fit.precision"),
     ],
 )
 def test_a_wrong_flag_is_an_error_that_names_it(capsys, argv, named):
@@ -114,6 +117,21 @@ def test_a_run_killed_within_its_epochs_ends_like_an_unbroken_one(
         "Going on after step 3 of epoch 1.",
     ]
     assert_same_runs(tmp_path / "run", hard_digits_run)
+
+
+def test_convolutions_train_in_bfloat16_and_load_in_float32(mnist, tmp_path, monkeypatch):
+    flags = ("--data.dev_digits", "20", "--fit.epochs", "1", "--fit.pictures", "0")
+    flags += ("--data.size", "32", "--model.filters", "2", "--fit.batch_size", "16")
+    config = parse(["--recipe", "cnn_cluttered", "--fit.precision", "bfloat16", *flags]).config
+    trained = []
+    monkeypatch.setattr(
+        fit_module, "compile_model", lambda m, *a: (trained.append(m), compile_model(m, *a))
+    )
+    loaded = fit(config, tmp_path / "run", mnist, say=lambda _: None)
+    convolutions = [model.features.layers[0] for model in (*trained, loaded)]
+    assert [layer.compute_dtype for layer in convolutions] == ["bfloat16", "float32"]
+    for before, after in zip(trained[0].weights, loaded.weights, strict=True):
+        np.testing.assert_array_equal(before, after)
 
 
 def test_evaluation_finds_what_training_ended_with(hard_digits_run, mnist, tmp_path, capsys):

@@ -11,7 +11,7 @@ from sat_tf import runs
 from sat_tf.runs import RunError
 from training.digits.config import read_digit_config, to_text
 from training.digits.recipes import RECIPES
-from training.digits.systems import system
+from training.digits.systems import new_model
 from training.digits.warm_start import start_from
 from training.train import main
 
@@ -28,7 +28,7 @@ def single(tmp_path_factory):
     """A finished run on single digits, as far as anybody reads it."""
     run_dir, config = tmp_path_factory.mktemp("single"), small("dram_digit")
     (run_dir / "config.json").write_text(to_text(config))
-    model = system(config).make_model(config)
+    model = new_model(config)
     runs.save_weights(model, run_dir / runs.WEIGHTS_FILE)
     return run_dir, model
 
@@ -36,7 +36,7 @@ def single(tmp_path_factory):
 def test_all_that_fits_is_taken_and_the_classes_are_not(single):
     run_dir, theirs = single
     config = small("dram_pairs")
-    ours = system(config).make_model(config)
+    ours = new_model(config)
     before = ours.classifier.get_weights()
     taken = start_from(run_dir, ours)
     assert set(taken) == set(ours.saved_layers()) - {"sensor", "classifier"}
@@ -51,13 +51,13 @@ def test_all_that_fits_is_taken_and_the_classes_are_not(single):
 def test_a_run_of_which_nothing_fits_is_refused(single):
     config = dataclasses.replace(RECIPES["digits_soft"])
     with pytest.raises(RunError, match="`--init-from`.*no layer of it fits"):
-        start_from(single[0], system(config).make_model(config))
+        start_from(single[0], new_model(config))
 
 
 def test_an_unfinished_run_is_refused(single, tmp_path):
     config = small("dram_pairs")
     (tmp_path / "config.json").write_text(to_text(config))
-    model = system(config).make_model(config)
+    model = new_model(config)
     with pytest.raises(RunError, match="`--init-from`.*has not finished an epoch"):
         start_from(tmp_path, model)
     with pytest.raises(RunError, match="`--init-from`.*no run of a digit system"):
