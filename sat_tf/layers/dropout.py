@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from sat_tf.layers.draws import draw_integers
 
-_DRAWS = 2**16
+_CLOSE = 0.01  # of a rate: so near to it 256ths have to come for a byte to do
 
 
 def dropout(
@@ -20,11 +20,13 @@ def dropout(
     salt: int,
     shared_axis: int | None = None,
 ) -> tf.Tensor:
-    """Zero a share `rate` of `inputs`, to 1 / 65,536, and scale the rest by `1 / (1 - rate)`.
+    """Zero a share `rate` of `inputs` and scale the rest by `1 / (1 - rate)`.
 
     Args:
         inputs: Any shape, floating.
-        rate: Share dropped, in [0, 1).
+        rate: Share dropped, in [0, 1): the next 256th, where that is within a hundredth of the
+            rate (77 / 256 for 0.3), else the next 65,536th. What is kept is scaled for the share
+            that is taken.
         seed: int32 `[2]`; None (at inference) leaves the inputs as they are.
         salt: Tells apart the masks made from the same seed.
         shared_axis: Axis along which all have one mask; None for none.
@@ -40,15 +42,16 @@ def dropout(
         sizes = tf.unstack(shape)
         sizes[shared_axis] = 1
         shape = tf.stack(sizes)
-    # The share in 65,536ths that is dropped, and what scales exactly that share.
-    dropped = min(round(rate * _DRAWS), _DRAWS - 1)
-    scale = tf.cast(_DRAWS / (_DRAWS - dropped), inputs.dtype)
-    kept = _draw(shape, seed) >= tf.constant(dropped, tf.uint16)
+    of = tf.uint8 if abs(round(rate * 2**8) / 2**8 - rate) <= _CLOSE * rate else tf.uint16
+    draws = of.max + 1
+    dropped = min(round(rate * draws), draws - 1)
+    scale = tf.cast(draws / (draws - dropped), inputs.dtype)
+    kept = _draw(shape, seed, of) >= tf.constant(dropped, of)
     return tf.where(kept, inputs * scale, tf.zeros([], inputs.dtype))
 
 
-def _draw(shape: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """Uniform uint16 of a shape, two from each number drawn: drawing is what dropout costs."""
-    size = tf.reduce_prod(shape)
-    pairs = draw_integers([(size + 1) // 2], seed, tf.uint32)
-    return tf.reshape(tf.reshape(tf.bitcast(pairs, tf.uint16), [-1])[:size], shape)
+def _draw(shape: tf.Tensor, seed: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Uniform integers, several from each number drawn: drawing is what dropout costs."""
+    size, each = tf.reduce_prod(shape), tf.uint32.size // dtype.size
+    numbers = draw_integers([(size + each - 1) // each], seed, tf.uint32)
+    return tf.reshape(tf.reshape(tf.bitcast(numbers, dtype), [-1])[:size], shape)
