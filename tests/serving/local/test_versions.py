@@ -165,22 +165,27 @@ def test_a_folder_that_vanishes_stops_neither_serving_nor_watching(
 
 def test_new_versions_fail_no_call(serving, place, eventually):
     folder, stopped = place(1), threading.Event()
+    answers: list[list[str]] = [[] for _ in range(8)]
 
-    def ask(caller) -> list[str]:
-        said = []
+    def ask(caller, said: list[str]) -> None:
         while not stopped.is_set():
             said.append(caller.caption())
-        return said
+
+    def all_heard(version: int) -> bool:
+        return all(said and said[-1] == f"a cat {version}" for said in answers)
 
     with serving(folder) as caller, ThreadPoolExecutor(8) as pool:
-        answers = [pool.submit(ask, caller) for _ in range(8)]
+        asking = [pool.submit(ask, caller, said) for said in answers]
         try:
+            eventually(lambda: all_heard(1))
             for version in (2, 3):
                 place(version)
-                eventually(lambda v=version: caller.caption() == f"a cat {v}")
+                eventually(lambda v=version: all_heard(v))
         finally:
             stopped.set()
-        for said in (answer.result() for answer in answers):
-            assert said == sorted(said), "an old version answered after a newer one"
-            assert {"a cat 1", "a cat 2", "a cat 3"} == set(said)
+        for each in asking:
+            each.result()
+    for said in answers:
+        assert said == sorted(said), "an old version answered after a newer one"
+        assert {"a cat 1", "a cat 2", "a cat 3"} == set(said)
     assert caller.server.versions.available() == []
