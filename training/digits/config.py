@@ -134,6 +134,7 @@ class DigitFitConfig:
     """Steps after which the state is kept; it is after each epoch too. May change in a run."""
 
     monitor: ClassVar[str] = "error"
+    # A key of those fits alone that have a choice: `ConvolutionFitConfig`.
     precision: ClassVar[str] = "float32"
 
     def __post_init__(self) -> None:

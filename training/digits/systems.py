@@ -29,8 +29,8 @@ class System:
     """A model of digits and the data set it is trained on.
 
     Attributes:
-        make_model: Gives the model of a run's configuration, with new weights, not compiled, whose
-            convolutions have a dtype policy where it has any to speak of.
+        make_model: `(configuration, dtype policy) -> model`, with new weights, not compiled. The
+            policy is that of the convolutions of an STN; other models are float32.
         draw: Makes examples of digits; see `Draw`.
     """
 
