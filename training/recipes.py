@@ -144,6 +144,8 @@ class RewardConfig:
 
     metric: Literal["none", "cider"] = "none"
     """none: learn the captions word by word; cider: CIDEr-D against the training captions."""
+    bleu_weight: Weight = 0.0
+    """Added to the metric so many times: BLEU's precisions, their mean, 0 to 10."""
     samples: Annotated[int, Range(2)] = 5
     """Captions drawn a picture; each is compared with the others."""
     max_length: Size = 20
@@ -184,6 +186,11 @@ class RunConfig:
 
 def _check_reward(config: RunConfig) -> None:
     if config.reward.metric == "none":
+        if config.reward.bleu_weight:
+            raise ValueError(
+                "Received an invalid value for key `--reward.bleu_weight`: expected 0 with "
+                f"`--reward.metric none`, got {config.reward.bleu_weight}."
+            )
         return
     metric = f"with `--reward.metric {config.reward.metric}`"
     if config.init_from is None:

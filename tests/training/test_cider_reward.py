@@ -6,30 +6,10 @@ import numpy as np
 import pytest
 from pycocoevalcap.cider.cider_scorer import CiderScorer
 
-from sat_tf.vocabulary import END, PAD, START
+from sat_tf.vocabulary import END, PAD
+from tests.training.caption_ids import PICTURES, caption, draw, spelled
 from training.datasets.batches import CaptionTable, pad_tokens
 from training.metrics.cider_reward import CiderReward
-
-PICTURES, CAPTIONS, WORDS = 8, 5, 12
-
-
-def caption(words):
-    return np.array([START, *words, END], np.int32)
-
-
-def draw(seed=0):
-    """Captions of 1 to 9 words, the frequent ones of all pictures and some of one's own."""
-    rng = np.random.default_rng(seed)
-
-    def one(picture):
-        words = 4 + np.minimum(rng.geometric(0.3, rng.integers(1, 10)), WORDS)
-        return caption(np.where(rng.uniform(size=len(words)) < 0.3, 20 + picture, words))
-
-    return [[one(picture) for _ in range(CAPTIONS)] for picture in range(PICTURES)]
-
-
-def spelled(ids):
-    return " ".join(f"w{word}" for word in ids[1:])  # the end among them, as a word
 
 
 def test_it_is_pycocoevalcaps_score_where_that_sees_the_same_references():

@@ -13,14 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sat_tf.vocabulary import END, START
 from training.datasets.batches import CaptionTable
+from training.metrics.ngrams import ORDERS, Gram, captions_by_picture, count_grams, words_of
 
-_ORDERS = 4
 _SIGMA = 6.0  # words by which lengths may differ, of the Gaussian penalty
 _SCALE = 10.0  # of the published metric
-
-Gram = tuple[int, ...]
 
 
 class _Vectors(NamedTuple):
@@ -46,7 +43,7 @@ class CiderReward:
     """
 
     def __init__(self, references: Sequence[Sequence[np.ndarray]]) -> None:
-        counts = [[_count(_words_of(caption)) for caption in captions] for captions in references]
+        counts = [[count_grams(words_of(caption)) for caption in group] for group in references]
         documents: Counter[Gram] = Counter()
         for captions in counts:
             documents.update({gram for grams in captions for gram in grams})
@@ -58,10 +55,7 @@ class CiderReward:
     @classmethod
     def of(cls, table: CaptionTable) -> CiderReward:
         """The reward by the captions of a table; pictures are those of `table.image_index`."""
-        references: list[list[np.ndarray]] = [[] for _ in range(int(table.image_index.max()) + 1)]
-        for picture, tokens in zip(table.image_index, table.tokens, strict=True):
-            references[picture].append(tokens)
-        return cls(references)
+        return cls(captions_by_picture(table))
 
     def __call__(self, pictures: np.ndarray, captions: np.ndarray) -> np.ndarray:
         """Rewards of captions.
@@ -74,13 +68,13 @@ class CiderReward:
             float32 `[N]`.
         """
         rewards = [
-            self._score(self._vectors(_count(_words_of(caption))), self._references[picture])
+            self._score(self._vectors(count_grams(words_of(caption))), self._references[picture])
             for picture, caption in zip(pictures, captions, strict=True)
         ]
         return np.array(rewards, np.float32)
 
     def _vectors(self, grams: Counter[Gram]) -> _Vectors:
-        weights: list[dict[Gram, float]] = [{} for _ in range(_ORDERS)]
+        weights: list[dict[Gram, float]] = [{} for _ in range(ORDERS)]
         for gram, count in grams.items():
             weights[len(gram) - 1][gram] = count * self._known.get(gram, self._unknown)
         norms = [math.sqrt(sum(w * w for w in order.values())) for order in weights]
@@ -89,30 +83,13 @@ class CiderReward:
 
     def _score(self, caption: _Vectors, references: Sequence[_Vectors]) -> float:
         total = sum(_similarity(caption, reference) for reference in references)
-        return _SCALE * total / (_ORDERS * len(references))
-
-
-def _words_of(caption: np.ndarray) -> list[int]:
-    """Ids without `<start>`, up to the first `<end>` and with it."""
-    words = []
-    for word in caption.tolist():
-        if word != START:
-            words.append(word)
-        if word == END:
-            break
-    return words
-
-
-def _count(words: Sequence[int]) -> Counter[Gram]:
-    return Counter(
-        tuple(words[i : i + n]) for n in range(1, _ORDERS + 1) for i in range(len(words) - n + 1)
-    )
+        return _SCALE * total / (ORDERS * len(references))
 
 
 def _similarity(caption: _Vectors, reference: _Vectors) -> float:
     """Summed over the orders."""
     total = 0.0
-    for order in range(_ORDERS):
+    for order in range(ORDERS):
         theirs = reference.weights[order]
         shared = sum(
             min(weight, theirs[gram]) * theirs[gram]
