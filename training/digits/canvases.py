@@ -6,7 +6,7 @@ import numpy as np
 
 from training.digits.config import CanvasData, PairData
 from training.digits.mnist import SIDE, Digits
-from training.digits.warps import warped
+from training.digits.warps import jittered, warped
 
 _INK = 20  # side of the square that a digit of MNIST fits into, pixels
 
@@ -27,7 +27,7 @@ def draw_canvases(
         of the digit's own 28 x 28 pixels, (x, y) normalised to [-1, 1], y down.
     """
     rows = rows[:, 0]
-    images = digits.moved(rows, rng, config.shift)
+    images = jittered(digits, rows, rng, config)
     if config.rotation or config.scale_from != 1.0 or config.scale_to != 1.0:
         canvases, centres = _warped(images, rng, config)
     else:

@@ -37,29 +37,25 @@ class DigitData:
 
 
 @dataclass(frozen=True)
-class ShiftedData(DigitData):
-    """Digits that are moved about in training."""
+class JitteredData(DigitData):
+    """Digits that are moved and turned a little in training."""
 
     shift: Annotated[int, Range(0, 27)] = 0
     """Training digits are moved by up to so many pixels each way, within their 28 x 28."""
+    turn: Annotated[float, Range(0, 180)] = 0.0
+    """Training digits are turned by up to so many degrees, either way."""
 
-    def scored(self) -> ShiftedData:
+    def scored(self) -> JitteredData:
         """Digits are scored as they are."""
-        return dataclasses.replace(self, shift=0)
+        return dataclasses.replace(self, shift=0, turn=0.0)
 
 
 @dataclass(frozen=True)
-class StripsData(ShiftedData):
+class StripsData(JitteredData):
     """Digits side by side."""
 
     portions: Size = 5
     """Digits of a strip."""
-    turn: Annotated[float, Range(0, 180)] = 0.0
-    """Training digits are turned by up to so many degrees, either way."""
-
-    def scored(self) -> StripsData:
-        """Digits are scored as they are."""
-        return dataclasses.replace(super().scored(), turn=0.0)
 
     @property
     def digits_per_example(self) -> int:
@@ -68,13 +64,13 @@ class StripsData(ShiftedData):
 
 
 @dataclass(frozen=True)
-class CanvasData(ShiftedData):
+class CanvasData(JitteredData):
     """One digit, turned, resized, moved and hidden among scraps of others."""
 
     size: Annotated[int, Range(28)] = 28
     """Side of the canvas, pixels; a digit is somewhere on a larger one."""
     rotation: Annotated[float, Range(0, 180)] = 0.0
-    """Digits are turned by up to so many degrees, either way."""
+    """Digits are turned by up to so many degrees, either way, those scored as well."""
     scale_from: Rate = 1.0
     """Smallest size of a digit, as a factor."""
     scale_to: Rate = 1.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from training.digits.config import StripsData
-from training.digits.mnist import SIDE, Digits
-from training.digits.warps import warped
+from training.digits.mnist import Digits
+from training.digits.warps import jittered
 
 
 def draw(
@@ -23,9 +23,6 @@ def draw(
     Returns:
         `images` uint8 `[B, 28, 28 P]` and `labels` int64 `[B, P]`.
     """
-    apart = digits.moved(rows, rng, config.shift)
-    if config.turn:
-        angle = np.deg2rad(rng.uniform(-config.turn, config.turn, rows.size))
-        apart = warped(apart.reshape([-1, SIDE, SIDE]), angle).reshape(apart.shape)
+    apart = jittered(digits, rows, rng, config)
     strips = np.concatenate([apart[:, portion] for portion in range(rows.shape[1])], axis=-1)
     return {"images": strips, "labels": digits.labels[rows]}

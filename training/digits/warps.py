@@ -6,10 +6,32 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.layers.spatial_transformer import bilinear_sample
-from training.digits.mnist import SIDE
+from training.digits.config import JitteredData
+from training.digits.mnist import SIDE, Digits
 
 # Compiled: by itself each of its forty operations would pass over all points, ten times as long.
 _sample = tf.function(bilinear_sample, autograph=False, jit_compile=True)
+
+
+def jittered(
+    digits: Digits, rows: np.ndarray, rng: np.random.Generator, config: JitteredData
+) -> np.ndarray:
+    """Digits moved, then turned about the middle of their picture.
+
+    Args:
+        digits: Of the split.
+        rows: int, of any shape, which of them.
+        rng: Of how far each is moved and turned.
+        config: The most of both.
+
+    Returns:
+        uint8 `[*rows.shape, 28, 28]`.
+    """
+    images = digits.moved(rows, rng, config.shift)
+    if not config.turn:
+        return images
+    angle = np.deg2rad(rng.uniform(-config.turn, config.turn, rows.size))
+    return warped(images.reshape([-1, SIDE, SIDE]), angle).reshape(images.shape)
 
 
 def warped(

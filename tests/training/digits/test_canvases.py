@@ -180,10 +180,11 @@ def test_settings_out_of_range_are_named(kind, settings, key):
         kind(**settings)
 
 
-def test_a_digit_is_moved_within_its_picture_in_training(digits):
-    rows = np.arange(12)[:, np.newaxis]
-    shifted = draw_canvases(digits, rows, np.random.default_rng(0), CanvasData(shift=3))
-    still = draw_canvases(digits, rows, np.random.default_rng(0), CanvasData(shift=3).scored())
+@pytest.mark.parametrize("settings", [{"shift": 3}, {"turn": 30.0}])
+def test_a_digit_is_moved_and_turned_within_its_picture_in_training(digits, settings):
+    rows, config = np.arange(12)[:, np.newaxis], CanvasData(**settings)
+    changed = draw_canvases(digits, rows, np.random.default_rng(0), config)
+    still = draw_canvases(digits, rows, np.random.default_rng(0), config.scored())
     np.testing.assert_array_equal(still["images"], digits.images[rows[:, 0]])
-    assert (shifted["images"] != still["images"]).any(axis=(1, 2)).sum() > 6
-    np.testing.assert_array_equal(shifted["centres"], still["centres"])
+    assert (changed["images"] != still["images"]).any(axis=(1, 2)).sum() > 6
+    np.testing.assert_array_equal(changed["centres"], still["centres"])
