@@ -10,6 +10,9 @@ from sat_tf.vocabulary import END, PAD
 from tests.training.caption_ids import PICTURES, caption, draw, spelled
 from training.datasets.batches import CaptionTable, pad_tokens
 from training.metrics.bleu_reward import BleuReward
+from training.metrics.cider_reward import CiderReward
+from training.recipes import RewardConfig
+from training.rewards import reward_of
 
 
 def test_counts_and_lengths_are_pycocoevalcaps():
@@ -52,3 +55,15 @@ def test_the_table_says_whose_captions_the_references_are():
     expected = BleuReward([[tokens[1]], [tokens[0], tokens[2]]])
     rows = pad_tokens([caption([5, 6]), caption([7, 6])])[:, 1:]
     np.testing.assert_array_equal(reward(np.array([2, 0]), rows), expected(np.array([1, 0]), rows))
+
+
+def test_it_is_added_to_cider_by_its_weight():
+    places = np.repeat(np.arange(PICTURES), 5).astype(np.int32)
+    tokens = [tokens for captions in draw() for tokens in captions]
+    table = CaptionTable(places, np.zeros(len(places), np.int32), tokens)
+    asked = np.arange(PICTURES), pad_tokens([captions[0] for captions in draw(1)])[:, 1:]
+    cider, bleu = CiderReward.of(table)(*asked), BleuReward.of(table)(*asked)
+    both = reward_of(RewardConfig(metric="cider", bleu_weight=0.5), table)(*asked)
+    assert both.dtype == np.float32
+    np.testing.assert_allclose(both, cider + 0.5 * bleu, rtol=1e-6)
+    np.testing.assert_array_equal(reward_of(RewardConfig(metric="cider"), table)(*asked), cider)

@@ -73,6 +73,7 @@ def test_a_flag_changes_its_key_alone():
             "`--fit.jit_compile`",
         ),
         (["--reward.samples", "1"], "`--reward.samples`"),
+        (["--reward.bleu_weight", "0.5"], "`--reward.bleu_weight`"),
         (["--strategy", "multi_worker", "--fit.jit_compile", "True"], "`--fit.jit_compile`"),
         (["--strategy", "multi_worker"], "`TF_CONFIG`"),
         (["extra"], "extra"),
