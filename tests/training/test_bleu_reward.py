@@ -7,7 +7,7 @@ import pytest
 from pycocoevalcap.bleu.bleu_scorer import cook_refs, cook_test
 
 from sat_tf.vocabulary import END, PAD
-from tests.training.caption_ids import PICTURES, caption, draw, spelled
+from tests.training.caption_ids import CAPTIONS, PICTURES, caption, draw, spelled
 from training.datasets.batches import CaptionTable, pad_tokens
 from training.metrics.bleu_reward import BleuReward
 from training.metrics.cider_reward import CiderReward
@@ -58,7 +58,7 @@ def test_the_table_says_whose_captions_the_references_are():
 
 
 def test_it_is_added_to_cider_by_its_weight():
-    places = np.repeat(np.arange(PICTURES), 5).astype(np.int32)
+    places = np.repeat(np.arange(PICTURES), CAPTIONS).astype(np.int32)
     tokens = [tokens for captions in draw() for tokens in captions]
     table = CaptionTable(places, np.zeros(len(places), np.int32), tokens)
     asked = np.arange(PICTURES), pad_tokens([captions[0] for captions in draw(1)])[:, 1:]

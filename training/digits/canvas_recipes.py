@@ -105,7 +105,8 @@ _RAM_60 = _changed(
     _RAM_28,
     "ram_60_translated",
     data={"size": 60, "shift": 0, "turn": 0.0},
-    # From the middle, or from where it learns to begin, it was behind after eight epochs.
+    # From the middle, or from where it learns to begin, it was behind after six epochs, with
+    # digits turned as well.
     model={"glimpse_size": 12, "scales": 3, "first_location": "random"},
     fit={"epochs": 150, "patience": 150},
 )

@@ -8,13 +8,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from training.datasets.batches import CaptionTable
-from training.metrics.ngrams import ORDERS, Gram, captions_by_picture, count_grams, words_of
+from training.metrics.caption_rewards import (
+    ORDERS,
+    CaptionReward,
+    Gram,
+    count_grams,
+    words_of,
+)
 
 _SCALE = 10.0  # as CIDEr-D
 
 
-class BleuReward:
+class BleuReward(CaptionReward):
     """How much of a caption its picture's training captions have, 0 to 10.
 
     `10 min(1, exp(1 - r / c)) mean_n p_n` over orders n = 1..4: p_n is BLEU's precision, in which
@@ -41,28 +46,8 @@ class BleuReward:
             self._most.append(most)
             self._lengths.append(sorted(map(len, captions)))
 
-    @classmethod
-    def of(cls, table: CaptionTable) -> BleuReward:
-        """The reward by the captions of a table; pictures are those of `table.image_index`."""
-        return cls(captions_by_picture(table))
-
-    def __call__(self, pictures: np.ndarray, captions: np.ndarray) -> np.ndarray:
-        """Rewards of captions.
-
-        Args:
-            pictures: int `[N]`, which picture each caption is about.
-            captions: int `[N, T]`, words up to `<end>`; what follows does not count.
-
-        Returns:
-            float32 `[N]`.
-        """
-        rewards = [
-            self._score(words_of(caption), picture)
-            for picture, caption in zip(pictures, captions, strict=True)
-        ]
-        return np.array(rewards, np.float32)
-
-    def _score(self, words: Sequence[int], picture: int) -> float:
+    def score(self, words: Sequence[int], picture: int) -> float:
+        """`10 min(1, exp(1 - r / c)) mean_n p_n`."""
         length, most = len(words), self._most[picture]
         correct = [0] * ORDERS
         for gram, count in count_grams(words).items():

@@ -13,8 +13,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from training.datasets.batches import CaptionTable
-from training.metrics.ngrams import ORDERS, Gram, captions_by_picture, count_grams, words_of
+from training.metrics.caption_rewards import (
+    ORDERS,
+    CaptionReward,
+    Gram,
+    count_grams,
+    words_of,
+)
 
 _SIGMA = 6.0  # words by which lengths may differ, of the Gaussian penalty
 _SCALE = 10.0  # of the published metric
@@ -28,7 +33,7 @@ class _Vectors(NamedTuple):
     pairs: int
 
 
-class CiderReward:
+class CiderReward(CaptionReward):
     """What CIDEr-D says of captions of training pictures, 0 to 10.
 
     `mean_n 10 mean_j exp(-(l - l_j)^2 / 2 sigma^2) <min(g, g_j), g_j> / |g| |g_j|` over orders
@@ -52,26 +57,11 @@ class CiderReward:
         self._unknown = math.log(max(pictures, 1))
         self._references = [[self._vectors(grams) for grams in captions] for captions in counts]
 
-    @classmethod
-    def of(cls, table: CaptionTable) -> CiderReward:
-        """The reward by the captions of a table; pictures are those of `table.image_index`."""
-        return cls(captions_by_picture(table))
-
-    def __call__(self, pictures: np.ndarray, captions: np.ndarray) -> np.ndarray:
-        """Rewards of captions.
-
-        Args:
-            pictures: int `[N]`, which picture each caption is about.
-            captions: int `[N, T]`, words up to `<end>`; what follows does not count.
-
-        Returns:
-            float32 `[N]`.
-        """
-        rewards = [
-            self._score(self._vectors(count_grams(words_of(caption))), self._references[picture])
-            for picture, caption in zip(pictures, captions, strict=True)
-        ]
-        return np.array(rewards, np.float32)
+    def score(self, words: Sequence[int], picture: int) -> float:
+        """CIDEr-D."""
+        caption, references = self._vectors(count_grams(words)), self._references[picture]
+        total = sum(_similarity(caption, reference) for reference in references)
+        return _SCALE * total / (ORDERS * len(references))
 
     def _vectors(self, grams: Counter[Gram]) -> _Vectors:
         weights: list[dict[Gram, float]] = [{} for _ in range(ORDERS)]
@@ -80,10 +70,6 @@ class CiderReward:
         norms = [math.sqrt(sum(w * w for w in order.values())) for order in weights]
         # The published code takes the number of pairs for the length.
         return _Vectors(weights, norms, sum(n for gram, n in grams.items() if len(gram) == 2))
-
-    def _score(self, caption: _Vectors, references: Sequence[_Vectors]) -> float:
-        total = sum(_similarity(caption, reference) for reference in references)
-        return _SCALE * total / (ORDERS * len(references))
 
 
 def _similarity(caption: _Vectors, reference: _Vectors) -> float:
