@@ -149,18 +149,24 @@ def multinoulli(alignment_scores: tf.Tensor):
     return tfp.distributions.OneHotCategorical(logits=alignment_scores, dtype=tf.float32)
 
 
-def context_vector(annotations: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+def context_vector(
+    annotations: tf.Tensor, weights: tf.Tensor, columns: tf.Tensor | None = None
+) -> tf.Tensor:
     """`phi`: `z = sum_i weights_i a_i` (eq. 9 with a one-hot, eq. 13 with alpha).
 
     Args:
         annotations: `[B, L, D]`.
         weights: `[B, L]`, or `[B * G, L]` for G rows a picture.
+        columns: `[B, D, L]`, the same annotations transposed, which are then read in their place.
 
     Returns:
         `[B, D]` or `[B * G, D]`, in the dtype of the annotations.
     """
     weights = by_picture(tf.cast(weights, annotations.dtype), annotations)
-    context = tf.matmul(weights, annotations)
+    if columns is None:
+        context = tf.matmul(weights, annotations)
+    else:
+        context = tf.matmul(weights, columns, transpose_b=True)
     return tf.reshape(context, [-1, annotations.shape[-1]])
 
 

@@ -159,6 +159,23 @@ def test_the_context_of_rows_of_one_picture_reads_that_picture():
     np.testing.assert_allclose(context_vector(annotations, weights), expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("rows", [1, G])
+def test_the_context_of_transposed_annotations_is_the_same_with_its_gradients(rows):
+    annotations, weights = random(B, L, D), random(B * rows, L, seed=1)
+    annotations, weights = tf.constant(annotations), tf.constant(weights)
+    upstream = random(B * rows, D, seed=2)
+    answers = []
+    for transposed in (False, True):
+        with tf.GradientTape() as tape:
+            tape.watch([annotations, weights])
+            columns = tf.transpose(annotations, [0, 2, 1]) if transposed else None
+            context = context_vector(annotations, weights, columns)
+        gradients = tape.gradient(context, [annotations, weights], upstream)
+        answers.append([context, *gradients])
+    for plain, transposed in zip(*answers, strict=True):
+        np.testing.assert_allclose(transposed, plain, rtol=1e-4, atol=1e-6)
+
+
 def test_samples_come_from_a_one_hot_categorical():
     import tensorflow_probability as tfp
 

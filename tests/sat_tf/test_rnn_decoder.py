@@ -342,3 +342,21 @@ def test_mixed_precision_keeps_distributions_in_float32(attends, everywhere):
     # It computes the same thing, roughly.
     expected = plain(annotations, words)
     np.testing.assert_allclose(taught.logits, expected.logits, atol=0.15)
+
+
+def test_mixed_precision_has_the_gradients_of_float32_roughly():
+    """The annotations' too, by way of keys and contexts: an encoder may learn from them."""
+    annotations, words = make_batch()
+    annotations = tf.constant(annotations)
+    plain = make_decoder()
+    mixed = RNNDecoder(K, D, True, DecoderConfig(**SIZES), dtype="mixed_bfloat16")
+    mixed.set_weights(plain.get_weights())
+    gradients = []
+    for decoder in (plain, mixed):
+        with tf.GradientTape() as tape:
+            tape.watch(annotations)
+            loss = tf.reduce_mean(tf.square(decoder(annotations, words).logits))
+        gradients.append(tape.gradient(loss, [annotations, *decoder.trainable_weights]))
+    for expected, gradient in zip(*gradients, strict=True):
+        expected, gradient = tf.convert_to_tensor(expected), tf.convert_to_tensor(gradient)
+        assert np.linalg.norm(gradient - expected) < 0.05 * np.linalg.norm(expected)
