@@ -54,7 +54,8 @@ def test_start_up_fills_its_tables(measured):
     report, printed = measured("startup")
     assert_filled("startup", report, printed)
     (row,) = report["tables"]["startup"]
-    assert row["times_imports"] > 1
+    # Not above 1: one start of each, and on a loaded machine either may be the slower.
+    assert row["times_imports"] == pytest.approx(row["first_step_s"] / row["imports_s"])
     spent = sum(phase["seconds"] for phase in report["tables"]["phases"])
     assert spent == pytest.approx(row["first_step_s"], rel=0.01)
 
