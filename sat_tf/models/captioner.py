@@ -68,7 +68,8 @@ class Captioner(keras.Model):
         load_encoder_weights: bool = True,
         **kwargs,
     ) -> None:
-        super().__init__(**kwargs)
+        # Keras would cast stored annotations, float16, to bfloat16 by TensorFlow's slowest way.
+        super().__init__(autocast=False, **kwargs)
         if isinstance(config, dict):
             config = configs.from_dict(configs.CaptionerConfig, config)
         self.config, self.vocabulary_size = config, vocabulary_size
