@@ -312,7 +312,10 @@ class RNNDecoder(keras.layers.Layer):
             gates, context = look.context[:, :width], look.context[:, width:]
         else:
             gates, context = self._context_gates(picture, look), look.context
-        state = self.cell(self.cell.project_words(embeddings), gates, state)
+        # Many hypotheses have few different words: a product for each of these.
+        distinct, place = tf.unique(words)
+        word_gates = tf.gather(self.cell.project_words(self.embedding(distinct)), place)
+        state = self.cell(word_gates, gates, state)
         projected = picture.as_shares
         logits = self.deep_output(state.hidden, context, embeddings, projected=projected)
         return logits, state, look

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from sat_tf.config import DecoderConfig
 from sat_tf.layers.attention import BahdanauAttention
-from sat_tf.layers.decoder import AttentionLSTMCell, DeepOutput, InitialState
-from sat_tf.layers.rnn_decoder import RNNDecoder
+from sat_tf.layers.decoder import AttentionLSTMCell, DeepOutput, InitialState, State
+from sat_tf.layers.rnn_decoder import Picture, RNNDecoder
 from tests.sat_tf.decoder_numpy import (
     SEED,
     SIZES,
@@ -251,6 +251,26 @@ def test_steps_from_projected_annotations_equal_plain_ones(kind, switches):
         np.testing.assert_allclose(found, logits, rtol=1e-4, atol=1e-5)
         for one, two in zip(other + seen[1:], state + look[1:], strict=True):
             np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
+
+
+def test_a_step_projects_each_of_its_words_once(monkeypatch):
+    decoder = make_decoder()
+    annotations, _ = make_batch()
+    picture, state = decoder.look_once(annotations)
+    state = State(*(tf.repeat(part, G, axis=0) for part in state))
+    words = np.resize(np.array([3, 1, 3, 4], np.int32), B * G)
+    seen, project = [], decoder.cell.project_words
+    monkeypatch.setattr(
+        decoder.cell, "project_words", lambda x: (seen.append(len(x)), project(x))[1]
+    )
+    logits, after, _ = decoder.step(picture, words, state, "expectation")
+    assert seen == [3]
+    for row in range(B * G):
+        first = tf.nest.map_structure(lambda x, row=row: x[row : row + 1], state)
+        alone = Picture(*(x[row // G : row // G + 1] for x in picture[:2]))
+        expected, one, _ = decoder.step(alone, words[row : row + 1], first, "expectation")
+        np.testing.assert_allclose(logits[row], expected[0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(after.hidden[row], one.hidden[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
