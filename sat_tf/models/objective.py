@@ -19,11 +19,7 @@ from sat_tf.estimators import (
 )
 from sat_tf.layers.attention import Selection, attention_entropy, entropy_share
 from sat_tf.layers.rnn_decoder import Taught
-from sat_tf.losses import (
-    doubly_stochastic_penalty,
-    smoothed_log_likelihood,
-    word_log_likelihood,
-)
+from sat_tf.losses import doubly_stochastic_penalty, log_likelihoods
 from sat_tf.models.rollout_logs import ROLLOUT_LOGS, rollout_logs, weighted_mean
 from sat_tf.vocabulary import PAD
 
@@ -177,8 +173,7 @@ class CaptionObjective:
         size = tf.shape(targets)[0] if captions is None else captions
         rows = targets if self.samples == 1 else tf.repeat(targets, self.samples, axis=0)
         mask = word_mask(rows)
-        log_lik = word_log_likelihood(taught.logits, rows, mask)
-        task = smoothed_log_likelihood(log_lik, taught.logits, mask, self.label_smoothing)
+        log_lik, task = log_likelihoods(taught.logits, rows, mask, self.label_smoothing)
         word_means = {
             "nll": -tf.reduce_sum(log_lik) / tf.reduce_sum(mask),
             "beta": word_mean(taught.beta, mask),
