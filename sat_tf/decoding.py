@@ -20,7 +20,7 @@ from sat_tf.vocabulary import END, PAD, START
 FLOOR = -1e9  # the log-probability and score of a hypothesis that does not exist; finite on purpose
 
 Nest = Any
-Step = Callable[[tf.Tensor, Nest], tuple[tf.Tensor, Nest, Nest]]
+Step = Callable[..., tuple[tf.Tensor, Nest, Nest]]
 # (index of the step, live [B, K], log-probabilities [B * K, V]) -> parent, token, total [B, K]
 _Select = Callable[[Any, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
 
@@ -56,6 +56,17 @@ class _Rules(NamedTuple):
     never_empty: bool
 
 
+class _Carry(NamedTuple):
+    """What the loop goes on with, of the `P` images that it still searches."""
+
+    tokens: tf.Tensor  # [P * K]
+    state: Nest
+    live: tf.Tensor  # [P, K], totals of the prefixes; -inf where the slot is not in use.
+    room: tf.Tensor  # [P, 1], slots left
+    pictures: Nest  # What `step` reads of them; () where it reads all that there are.
+    images: tf.Tensor  # [P], which they are
+
+
 class _Trace(NamedTuple):
     """What the loop wrote, `S` steps of it: `[S, B, K]` each, auxiliary `[S, B * K, ...]`."""
 
@@ -75,6 +86,7 @@ def beam_search(
     length_power: float = 0.0,
     forbidden: Sequence[int] = (PAD, START),
     never_empty: bool = True,
+    pictures: Nest = (),
 ) -> Hypotheses:
     """The `beam` best captions found by beam search with a shrinking beam.
 
@@ -92,13 +104,17 @@ def beam_search(
             `FLOOR`. State and auxiliary are nests of `[N, ...]`, the state's other axes constant.
             Rows not in use are stepped too, and ignored.
         state: Nest of `[B, ...]`, reordered at every step: what no step changes (annotations,
-            their keys) is cheaper captured by `step` than put here.
+            their keys) is cheaper captured by `step` than put here, or given as `pictures`.
         batch_size: `B`, an int or a scalar tensor.
         beam: `K`, prefixes an image, and captions returned.
         max_length: The most words a caption may have.
         length_power: `p` in `score = log_prob / length ** p`; 0 leaves the sum as it is.
         forbidden: Token ids never generated.
         never_empty: `END` is not allowed to be the first token.
+        pictures: Nest of `[B, ...]` that no step changes. Where it is not empty, `step` is
+            `(tokens, state, pictures)`, and once half of the images or more have no live
+            hypothesis, it is called for the others alone: with their rows, and their parts of
+            this.
 
     Returns:
         `Hypotheses`. An image's do not depend on the other images of its batch.
@@ -112,7 +128,7 @@ def beam_search(
     """
     rules = _rules(beam, max_length, length_power, forbidden, never_empty)
     select = functools.partial(_best_continuations, rules.beam)
-    return _resolve(_run(step, state, select, batch_size, rules), batch_size, rules)
+    return _resolve(_run(step, state, select, batch_size, rules, pictures), batch_size, rules)
 
 
 def greedy(step: Step, state: Nest, **options: Any) -> Hypotheses:
@@ -177,65 +193,127 @@ def _invalid(name: str, expected: str, value: Any) -> ValueError:
     )
 
 
-def _run(step: Step, state: Nest, select: _Select, batch_size, rules: _Rules) -> _Trace:
+def _run(
+    step: Step, state: Nest, select: _Select, batch_size, rules: _Rules, pictures: Nest = ()
+) -> _Trace:
     """Steps until no image has a live prefix, at most `max_length` times."""
-    beam, images, ranks = rules.beam, tf.range(batch_size)[:, None], tf.range(rules.beam)
+    beam, ranks = rules.beam, tf.range(rules.beam)
+    leaves_out = bool(tf.nest.flatten(pictures))
 
-    def advance(index, tokens, state, live, room):
-        log_probs, new_state, auxiliary = step(tokens, state)
+    def advance(index, carry: _Carry):
+        given = (carry.pictures,) if leaves_out else ()
+        log_probs, new_state, auxiliary = step(carry.tokens, carry.state, *given)
         log_probs = tf.cast(log_probs, tf.float32)
         # Only the first step, which is not in the loop, has a number as its index.
         first = isinstance(index, int) and rules.never_empty
         allowed = allowed_tokens(log_probs.shape[1], rules.forbidden, first)
         log_probs = tf.where(tf.math.is_finite(log_probs) & allowed, log_probs, -math.inf)
-        parent, token, total = select(index, live, log_probs)
+        parent, token, total = select(index, carry.live, log_probs)
         # Finished hypotheses keep their places: the lowest ranks have no slot left.
-        in_use = (ranks < room) & (total > FLOOR)
+        in_use = (ranks < carry.room) & (total > FLOOR)
         total = tf.where(in_use, total, -math.inf)
         ends = token == END
-        room -= tf.reduce_sum(tf.cast(in_use & ends, tf.int32), axis=1, keepdims=True)
-        state = _same_structure(new_state, state)
+        room = carry.room - tf.reduce_sum(tf.cast(in_use & ends, tf.int32), axis=1, keepdims=True)
+        state = _same_structure(new_state, carry.state)
         if beam > 1:  # Else each prefix is its own parent.
-            rows = tf.reshape(images * live.shape[1] + parent, [-1])
-            state = tf.nest.map_structure(lambda x: tf.gather(x, rows), state)
+            rows = _flat(parent, carry.live.shape[1])
+            state = tf.nest.map_structure(lambda x: tf.gather(x, tf.reshape(rows, [-1])), state)
         live = tf.where(ends, -math.inf, total)
         written = (token, parent, total, () if auxiliary is None else auxiliary)
-        return (tf.reshape(token, [-1]), state, live, room), written
+        return carry._replace(
+            tokens=tf.reshape(token, [-1]), state=state, live=live, room=room
+        ), written
 
     # The first step is outside the loop, which must know what to write before it starts. All slots
     # of an image still hold the same prefix, which is stepped once.
-    tokens, live = tf.fill([batch_size], START), tf.zeros([batch_size, 1])
-    room = tf.fill([batch_size, 1], beam)
-    state = tf.nest.map_structure(tf.convert_to_tensor, state)
-    carry, written = advance(0, tokens, state, live, room)
+    carry = _Carry(
+        tf.fill([batch_size], START),
+        tf.nest.map_structure(tf.convert_to_tensor, state),
+        tf.zeros([batch_size, 1]),
+        tf.fill([batch_size, 1], beam),
+        tf.nest.map_structure(tf.convert_to_tensor, pictures),
+        tf.range(batch_size),
+    )
+    carry, written = advance(0, carry)
     auxiliary = tf.nest.map_structure(lambda x: tf.repeat(x, beam, axis=0), written[-1])
     written = (*written[:-1], auxiliary)
-    arrays = tf.nest.map_structure(
-        lambda x: tf.TensorArray(x.dtype, rules.max_length, element_shape=_rows_unknown(x)), written
-    )
+    arrays = _arrays_for(written, rules)
     arrays = tf.nest.map_structure(lambda a, x: a.write(0, x), arrays, written)
 
-    def goes_on(_, carry, __):
-        return tf.reduce_any(carry[2] > -math.inf)
+    def searches(index, carry: _Carry):
+        return (index < rules.max_length) & tf.reduce_any(carry.live > -math.inf)
+
+    def most_go_on(index, carry: _Carry):
+        left = tf.reduce_sum(tf.cast(_going_on(carry), tf.int32))
+        return searches(index, carry) & (2 * left > tf.size(carry.images))
 
     def body(index, carry, arrays):
-        carry, written = advance(index, *carry)
+        carry, written = advance(index, carry)
         written = tf.nest.pack_sequence_as(arrays, tf.nest.flatten(written))
         arrays = tf.nest.map_structure(lambda a, x: a.write(index, x), arrays, written)
         return index + 1, carry, arrays
 
-    steps, _, arrays = tf.while_loop(
-        goes_on,
-        body,
-        (tf.constant(1), carry, arrays),
-        shape_invariants=(
+    def loop(condition, body, index, carry, arrays):
+        invariants = (
             tf.TensorShape([]),
             tf.nest.map_structure(_rows_unknown, carry),
             tf.nest.map_structure(lambda _: tf.TensorShape(None), arrays),
-        ),
-        maximum_iterations=rules.max_length - 1,
-    )
+        )
+        first = (index, carry, arrays)
+        return tf.while_loop(lambda i, c, _: condition(i, c), body, first, invariants)
+
+    def while_most_go_on(begin, carry, arrays):
+        index, after, part = loop(most_go_on, body, begin, carry, _arrays_for(written, rules))
+        steps = tf.range(begin, index)
+        part = tf.nest.map_structure(lambda a: a.gather(steps), part)
+        part = _in_place(part, carry.images, batch_size, beam)
+        arrays = tf.nest.map_structure(lambda a, x: a.scatter(steps, x), arrays, part)
+        return index, _without_ended(after, beam), arrays
+
+    outer = while_most_go_on if leaves_out else body
+    steps, _, arrays = loop(searches, outer, tf.constant(1), carry, arrays)
     return _Trace(*tf.nest.map_structure(lambda a: a.gather(tf.range(steps)), arrays))
+
+
+def _arrays_for(written: Nest, rules: _Rules) -> Nest:
+    """Places for what each step writes."""
+    return tf.nest.map_structure(
+        lambda x: tf.TensorArray(x.dtype, rules.max_length, element_shape=_rows_unknown(x)), written
+    )
+
+
+def _going_on(carry: _Carry) -> tf.Tensor:
+    """bool `[P]`: the images that have a live prefix."""
+    return tf.reduce_any(carry.live > -math.inf, axis=1)
+
+
+def _without_ended(carry: _Carry, beam: int) -> _Carry:
+    """The images that go on, and what belongs to them."""
+    kept = tf.cast(tf.where(_going_on(carry))[:, 0], tf.int32)
+    rows = tf.reshape(kept[:, tf.newaxis] * beam + tf.range(beam), [-1])
+    by_image = (carry.live, carry.room, carry.pictures, carry.images)
+    tokens, state = tf.nest.map_structure(lambda x: tf.gather(x, rows), (carry.tokens, carry.state))
+    return _Carry(tokens, state, *tf.nest.map_structure(lambda x: tf.gather(x, kept), by_image))
+
+
+def _in_place(written: Nest, images: tf.Tensor, batch_size, beam: int) -> Nest:
+    """What steps wrote of some images `[S, P, ...]`, among all `[S, B, ...]`; -inf elsewhere."""
+    count = tf.size(images)
+    missing = tf.fill([batch_size], count)
+    places = tf.tensor_scatter_nd_update(missing, images[:, tf.newaxis], tf.range(count))
+    rows = tf.reshape(places[:, tf.newaxis] * beam + tf.range(beam), [-1])
+
+    def spread(x: tf.Tensor, places: tf.Tensor, over: int, filler: float = 0):
+        padding = [[0, 0], [0, over], *[[0, 0]] * (x.shape.rank - 2)]
+        return tf.gather(tf.pad(x, padding, constant_values=filler), places, axis=1)
+
+    token, parent, total, auxiliary = written
+    return (
+        spread(token, places, 1),
+        spread(parent, places, 1),
+        spread(total, places, 1, -math.inf),
+        tf.nest.map_structure(lambda x: spread(x, rows, beam), auxiliary),
+    )
 
 
 def allowed_tokens(vocabulary: int | None, forbidden: Sequence[int], first: bool) -> np.ndarray:

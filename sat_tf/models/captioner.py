@@ -255,9 +255,10 @@ class Captioner(keras.Model):
             `Hypotheses`, with `(alpha [B, K, T, L], beta [B, K, T])` as auxiliary.
         """
         search = search or self.config.search
-        step, state = self.search_step(
-            annotations, selection or self.selection, seed, beam=search.beam
-        )
+        selection = selection or self.selection
+        step, state, picture = self.search_step(annotations, selection, seed, beam=search.beam)
+        # A location is drawn by the row that asks for it, which then has to stay where it is.
+        stays = selection == "sample"
         return beam_search(
             step,
             state,
@@ -266,6 +267,7 @@ class Captioner(keras.Model):
             max_length=search.max_length,
             length_power=search.length_power,
             forbidden=search.forbidden,
+            pictures=() if stays else picture,
         )
 
     def search_step(
@@ -283,6 +285,10 @@ class Captioner(keras.Model):
             seed: int32 `[2]`, for hard attention which samples.
             beam: Hypotheses a picture; where they will read more contexts than the picture has
                 locations, it is the locations that are projected.
+
+        Returns:
+            Step, state, and what step reads of the pictures: a dictionary of `[B, ...]`, which it
+            takes as its third argument, for some of the pictures too.
         """
         picture, state = self.decoder.look_once(annotations)
         locations = picture.annotations.shape[1]
@@ -292,17 +298,19 @@ class Captioner(keras.Model):
         samples = selection == "sample"
         seed = tf.zeros([2], tf.int32) if seed is None else seed
         time = tf.zeros([tf.shape(annotations)[0]], tf.int32) if samples else ()
+        parts = {name: part for name, part in picture._asdict().items() if tf.is_tensor(part)}
 
-        def step(tokens, state):
+        def step(tokens, state, parts=parts):
             state, time = state
             # As in teacher forcing, which then looks where a caption was drawn.
             seed_t = step_seeds(seed, time[0] + 1)[time[0]] if samples else None
-            logits, state, look = self.decoder.step(picture, tokens, state, selection, seed_t)
+            seen = picture._replace(**parts)
+            logits, state, look = self.decoder.step(seen, tokens, state, selection, seed_t)
             alpha = tf.nn.softmax(look.alignment_scores)
             time = time + 1 if samples else ()
             return tf.nn.log_softmax(logits), (state, time), (alpha, look.beta)
 
-        return step, (state, time)
+        return step, (state, time), parts
 
     def make_train_function(self, force: bool = False) -> None:
         """As Keras' own, which several processes cannot use."""

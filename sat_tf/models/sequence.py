@@ -85,7 +85,7 @@ class SequenceObjective:
         """M captions a picture, side by side: `Hypotheses` of `B M` pictures, one each."""
         words, locations = _split(seed)
         rows = self.samples
-        step, state = model.search_step(annotations, self.selection, locations, beam=rows)
+        step, state, _ = model.search_step(annotations, self.selection, locations, beam=rows)
         return sample(
             step,
             tf.nest.map_structure(lambda part: tf.repeat(part, rows, axis=0), state),

@@ -54,6 +54,13 @@ class TreeModel:
         state = {"node": node, "image": state["image"], "first": tf.zeros_like(state["first"])}
         return log_probs, state, auxiliary
 
+    def step_of_pictures(self, tokens, state, pictures):
+        """`step` whose images are told apart by what it is given of them, not by its state."""
+        rows = tf.size(tokens) // tf.size(pictures["image"])
+        image = tf.repeat(pictures["image"], rows)
+        log_probs, state, auxiliary = self.step(tokens, state | {"image": image})
+        return log_probs, {name: state[name] for name in ("node", "first")}, auxiliary
+
     def state(self, images=None):
         images = np.arange(self.images) if images is None else np.asarray(images)
         return {

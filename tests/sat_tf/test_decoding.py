@@ -240,6 +240,68 @@ def test_the_search_stops_when_every_image_is_done():
     assert calls == [3, 6]
 
 
+def ending_after(lengths) -> TreeModel:
+    """An image for each of some lengths, which its captions have."""
+    model = TreeModel(seed=17, images=len(lengths))
+    logits = model.log_probs.copy()
+    for image, length in enumerate(lengths):
+        shorter = sum(VOCABULARY**n for n in range(length))  # Prefixes that may go on.
+        logits[image, :shorter, END] = -50.0
+        logits[image, shorter:, END] = 50.0
+    model.set_logits(logits)
+    return model
+
+
+def assert_close(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_images_that_have_ended_are_left_out_and_nothing_else_changes(beam, compiled):
+    model = ending_after([1, 4, 1, 2, 1, 3, 1, 1, 2])
+    expected, called = model.search(beam, length_power=0.5), []
+
+    def counted(tokens, state, pictures):
+        called.append(len(tokens))
+        return model.step_of_pictures(tokens, state, pictures)
+
+    def search(images):
+        state = {"node": tf.zeros_like(images), "first": tf.ones_like(images, tf.bool)}
+        return decoding.beam_search(
+            model.step_of_pictures if compiled else counted,
+            state,
+            batch_size=tf.size(images),
+            beam=beam,
+            max_length=MAX_LENGTH,
+            length_power=0.5,
+            pictures={"image": images},
+        )
+
+    if compiled:
+        spec = [tf.TensorSpec([None], tf.int32)]
+        search = tf.function(search, autograph=False, input_signature=spec)
+    found = numpy(search(tf.range(model.images)))
+    tf.nest.map_structure(assert_close, found, expected)
+    if not compiled:
+        # Of nine go on four after their first word, two after their second.
+        assert called == [9, 9 * beam, 4 * beam, 2 * beam]
+
+
+def test_all_images_may_end_at_once_before_they_are_left_out():
+    model = ending_after([2, 2, 2])
+    state = {"node": tf.zeros([3], tf.int32), "first": tf.ones([3], tf.bool)}
+    found = decoding.beam_search(
+        model.step_of_pictures,
+        state,
+        batch_size=3,
+        beam=2,
+        max_length=MAX_LENGTH,
+        pictures={"image": tf.range(3)},
+    )
+    tf.nest.map_structure(assert_close, numpy(found), model.search(2))
+
+
 def test_one_step_is_enough_for_captions_of_one_word():
     hypotheses = TreeModel(seed=16).search(2, max_length=1)
     assert (hypotheses.lengths == 1).all()
