@@ -243,10 +243,6 @@ def _run(
     def searches(index, carry: _Carry):
         return (index < rules.max_length) & tf.reduce_any(carry.live > -math.inf)
 
-    def most_go_on(index, carry: _Carry):
-        left = tf.reduce_sum(tf.cast(_going_on(carry), tf.int32))
-        return searches(index, carry) & (2 * left > tf.size(carry.images))
-
     def body(index, carry, arrays):
         carry, written = advance(index, carry)
         written = tf.nest.pack_sequence_as(arrays, tf.nest.flatten(written))
@@ -263,6 +259,12 @@ def _run(
         return tf.while_loop(lambda i, c, _: condition(i, c), body, first, invariants)
 
     def while_most_go_on(begin, carry, arrays):
+        def most_go_on(index, carry: _Carry):
+            left = tf.reduce_sum(tf.cast(_going_on(carry), tf.int32))
+            most = 2 * left > tf.size(carry.images)
+            # At least once: what no step wrote has no shape to be read in.
+            return searches(index, carry) & (most | (index == begin))
+
         index, after, part = loop(most_go_on, body, begin, carry, _arrays_for(written, rules))
         steps = tf.range(begin, index)
         part = tf.nest.map_structure(lambda a: a.gather(steps), part)

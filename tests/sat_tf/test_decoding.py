@@ -288,18 +288,25 @@ def test_images_that_have_ended_are_left_out_and_nothing_else_changes(beam, comp
         assert called == [9, 9 * beam, 4 * beam, 2 * beam]
 
 
-def test_all_images_may_end_at_once_before_they_are_left_out():
-    model = ending_after([2, 2, 2])
-    state = {"node": tf.zeros([3], tf.int32), "first": tf.ones([3], tf.bool)}
-    found = decoding.beam_search(
-        model.step_of_pictures,
-        state,
-        batch_size=3,
-        beam=2,
-        max_length=MAX_LENGTH,
-        pictures={"image": tf.range(3)},
-    )
-    tf.nest.map_structure(assert_close, numpy(found), model.search(2))
+@pytest.mark.parametrize("lengths", [[2, 2, 2], [0, 0, 3], [0, 0, 0]])
+def test_images_may_end_at_once_or_before_their_first_word(lengths):
+    model = ending_after(lengths)
+    expected = model.search(1, never_empty=False)
+    assert expected.lengths[:, 0].tolist() == lengths
+
+    def search():
+        return decoding.beam_search(
+            model.step_of_pictures,
+            {"node": tf.zeros([3], tf.int32), "first": tf.ones([3], tf.bool)},
+            batch_size=tf.constant(3),
+            beam=1,
+            max_length=MAX_LENGTH,
+            never_empty=False,
+            pictures={"image": tf.range(3)},
+        )
+
+    for found in (search(), tf.function(search, autograph=False)()):
+        tf.nest.map_structure(assert_close, numpy(found), expected)
 
 
 def test_one_step_is_enough_for_captions_of_one_word():
