@@ -53,4 +53,6 @@ def product_flops(operation: tf.Operation) -> int:
         return 0
     rows, columns = operation.inputs[0].shape[-2:]
     summed = rows if operation.get_attr(transposed) else columns
-    return 2 * math.prod(operation.outputs[0].shape) * summed
+    # Rows of a number not known before run time are those of distinct words: here of one.
+    rows_and_columns = (size or 1 for size in operation.outputs[0].shape)
+    return 2 * math.prod(rows_and_columns) * summed
