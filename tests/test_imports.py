@@ -19,7 +19,7 @@ PACKAGES = ("sat_tf", "training", "serving")
 
 # A module of `sat_tf` may import modules of its own rank and of lower ones.
 BASE = ("commands", "config", "files", "ranges", "vocabulary", "images", "image_headers")
-BASE += ("estimators", "baselines", "losses", "decoding")
+BASE += ("estimators", "baselines", "losses", "decoding", "decoding_loop")
 BASE += ("glimpse_config", "glimpse_pictures")
 BASE += ("pictures", "digit_config", "portion_pictures")
 RANKS = dict.fromkeys(BASE, 0) | {"layers": 1, "models": 2, "runs": 3, "": 4}

@@ -13,7 +13,8 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.config import AttentionConfig, SearchConfig
-from sat_tf.decoding import Hypotheses, allowed_tokens, sample
+from sat_tf.decoding import Hypotheses, sample
+from sat_tf.decoding_loop import allowed_tokens
 from sat_tf.estimators import Objective, Rollout, learning_signal, stochastic_loss, whole_return
 from sat_tf.layers.attention import Selection
 from sat_tf.layers.rnn_decoder import Taught
