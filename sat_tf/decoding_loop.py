@@ -53,84 +53,81 @@ def run(
     step: Step, state: Nest, select: Select, batch_size, rules: Rules, pictures: Nest = ()
 ) -> Trace:
     """Steps until no image has a live prefix, at most `max_length` times; see `beam_search`."""
-    beam, ranks = rules.beam, tf.range(rules.beam)
-    leaves_out = bool(tf.nest.flatten(pictures))
-
-    def advance(index, carry: _Carry):
-        given = (carry.pictures,) if leaves_out else ()
-        log_probs, new_state, auxiliary = step(carry.tokens, carry.state, *given)
-        log_probs = tf.cast(log_probs, tf.float32)
-        # Only the first step, which is not in the loop, has a number as its index.
-        first = isinstance(index, int) and rules.never_empty
-        allowed = allowed_tokens(log_probs.shape[1], rules.forbidden, first)
-        log_probs = tf.where(tf.math.is_finite(log_probs) & allowed, log_probs, -math.inf)
-        parent, token, total = select(index, carry.live, log_probs)
-        # Finished hypotheses keep their places: the lowest ranks have no slot left.
-        in_use = (ranks < carry.room) & (total > FLOOR)
-        total = tf.where(in_use, total, -math.inf)
-        ends = token == END
-        room = carry.room - tf.reduce_sum(tf.cast(in_use & ends, tf.int32), axis=1, keepdims=True)
-        state = _same_structure(new_state, carry.state)
-        if beam > 1:  # Else each prefix is its own parent.
-            rows = flat_rows(parent, carry.live.shape[1])
-            state = tf.nest.map_structure(lambda x: tf.gather(x, tf.reshape(rows, [-1])), state)
-        live = tf.where(ends, -math.inf, total)
-        written = (token, parent, total, () if auxiliary is None else auxiliary)
-        return carry._replace(
-            tokens=tf.reshape(token, [-1]), state=state, live=live, room=room
-        ), written
-
-    # The first step is outside the loop, which must know what to write before it starts. All slots
-    # of an image still hold the same prefix, which is stepped once.
     carry = _Carry(
         tf.fill([batch_size], START),
         tf.nest.map_structure(tf.convert_to_tensor, state),
         tf.zeros([batch_size, 1]),
-        tf.fill([batch_size, 1], beam),
+        tf.fill([batch_size, 1], rules.beam),
         tf.nest.map_structure(tf.convert_to_tensor, pictures),
         tf.range(batch_size),
     )
-    carry, written = advance(0, carry)
-    auxiliary = tf.nest.map_structure(lambda x: tf.repeat(x, beam, axis=0), written[-1])
-    written = (*written[:-1], auxiliary)
-    arrays = _arrays_for(written, rules)
-    arrays = tf.nest.map_structure(lambda a, x: a.write(0, x), arrays, written)
+    # The first step is outside the loop, which must know what to write before it starts. All slots
+    # of an image still hold the same prefix, which is stepped once.
+    carry, first = _advance(step, select, rules, 0, carry)
+    auxiliary = tf.nest.map_structure(lambda x: tf.repeat(x, rules.beam, axis=0), first[-1])
+    first = (*first[:-1], auxiliary)
+    arrays = _write(_arrays_for(first, rules), 0, first)
 
     def searches(index, carry: _Carry):
-        return (index < rules.max_length) & tf.reduce_any(carry.live > -math.inf)
+        return (index < rules.max_length) & tf.reduce_any(_going_on(carry))
 
-    def body(index, carry, arrays):
-        carry, written = advance(index, carry)
-        written = tf.nest.pack_sequence_as(arrays, tf.nest.flatten(written))
-        arrays = tf.nest.map_structure(lambda a, x: a.write(index, x), arrays, written)
-        return index + 1, carry, arrays
+    def one_step(index, carry: _Carry, arrays):
+        carry, written = _advance(step, select, rules, index, carry)
+        return index + 1, carry, _write(arrays, index, written)
 
-    def loop(condition, body, index, carry, arrays):
-        invariants = (
-            tf.TensorShape([]),
-            tf.nest.map_structure(_rows_unknown, carry),
-            tf.nest.map_structure(lambda _: tf.TensorShape(None), arrays),
-        )
-        first = (index, carry, arrays)
-        return tf.while_loop(lambda i, c, _: condition(i, c), body, first, invariants)
-
-    def while_most_go_on(begin, carry, arrays):
+    def steps_while_most_go_on(begin, carry: _Carry, arrays):
         def most_go_on(index, carry: _Carry):
             left = tf.reduce_sum(tf.cast(_going_on(carry), tf.int32))
             most = 2 * left > tf.size(carry.images)
             # At least once: what no step wrote has no shape to be read in.
             return searches(index, carry) & (most | (index == begin))
 
-        index, after, part = loop(most_go_on, body, begin, carry, _arrays_for(written, rules))
+        index, after, part = _loop(most_go_on, one_step, begin, carry, _arrays_for(first, rules))
         steps = tf.range(begin, index)
-        part = tf.nest.map_structure(lambda a: a.gather(steps), part)
-        part = _in_place(part, carry.images, batch_size, beam)
-        arrays = tf.nest.map_structure(lambda a, x: a.scatter(steps, x), arrays, part)
-        return index, _without_ended(after, beam), arrays
+        part = tf.nest.map_structure(lambda array: array.gather(steps), part)
+        part = _in_place(part, carry.images, batch_size, rules.beam)
+        arrays = tf.nest.map_structure(lambda array, x: array.scatter(steps, x), arrays, part)
+        return index, _without_ended(after, rules.beam), arrays
 
-    outer = while_most_go_on if leaves_out else body
-    steps, _, arrays = loop(searches, outer, tf.constant(1), carry, arrays)
-    return Trace(*tf.nest.map_structure(lambda a: a.gather(tf.range(steps)), arrays))
+    body = steps_while_most_go_on if tf.nest.flatten(pictures) else one_step
+    steps, _, arrays = _loop(searches, body, tf.constant(1), carry, arrays)
+    return Trace(*tf.nest.map_structure(lambda array: array.gather(tf.range(steps)), arrays))
+
+
+def _advance(step: Step, select: Select, rules: Rules, index, carry: _Carry) -> tuple[_Carry, Nest]:
+    """One step: what to go on with, and (token, parent, total, auxiliary) to write."""
+    given = (carry.pictures,) if tf.nest.flatten(carry.pictures) else ()
+    log_probs, state, auxiliary = step(carry.tokens, carry.state, *given)
+    log_probs = tf.cast(log_probs, tf.float32)
+    # Only the first step, which is not in the loop, has a number as its index.
+    first = isinstance(index, int) and rules.never_empty
+    allowed = allowed_tokens(log_probs.shape[1], rules.forbidden, first)
+    log_probs = tf.where(tf.math.is_finite(log_probs) & allowed, log_probs, -math.inf)
+    parent, token, total = select(index, carry.live, log_probs)
+    # Finished hypotheses keep their places: the lowest ranks have no slot left.
+    in_use = (tf.range(rules.beam) < carry.room) & (total > FLOOR)
+    total = tf.where(in_use, total, -math.inf)
+    ends = token == END
+    room = carry.room - tf.reduce_sum(tf.cast(in_use & ends, tf.int32), axis=1, keepdims=True)
+    state = _same_structure(state, carry.state)
+    if rules.beam > 1:  # Else each prefix is its own parent.
+        rows = tf.reshape(flat_rows(parent, carry.live.shape[1]), [-1])
+        state = tf.nest.map_structure(lambda x: tf.gather(x, rows), state)
+    live = tf.where(ends, -math.inf, total)
+    tokens = tf.reshape(token, [-1])
+    carry = carry._replace(tokens=tokens, state=state, live=live, room=room)
+    return carry, (token, parent, total, () if auxiliary is None else auxiliary)
+
+
+def _loop(condition, body, index, carry: _Carry, arrays: Nest):
+    """`body` while `condition(index, carry)`; the number of images may change."""
+    invariants = (
+        tf.TensorShape([]),
+        tf.nest.map_structure(_rows_unknown, carry),
+        tf.nest.map_structure(lambda _: tf.TensorShape(None), arrays),
+    )
+    start = (index, carry, arrays)
+    return tf.while_loop(lambda index, carry, _: condition(index, carry), body, start, invariants)
 
 
 def _arrays_for(written: Nest, rules: Rules) -> Nest:
@@ -138,6 +135,12 @@ def _arrays_for(written: Nest, rules: Rules) -> Nest:
     return tf.nest.map_structure(
         lambda x: tf.TensorArray(x.dtype, rules.max_length, element_shape=_rows_unknown(x)), written
     )
+
+
+def _write(arrays: Nest, index, written: Nest) -> Nest:
+    """The arrays with what a step wrote."""
+    written = tf.nest.pack_sequence_as(arrays, tf.nest.flatten(written))
+    return tf.nest.map_structure(lambda array, x: array.write(index, x), arrays, written)
 
 
 def _going_on(carry: _Carry) -> tf.Tensor:

@@ -305,7 +305,6 @@ class RNNDecoder(keras.layers.Layer):
         Returns:
             Logits `[B * G, K]`, the next state, the `Look`.
         """
-        embeddings = self.embedding(words)
         look = self.attend(picture, state, selection, seed)
         if picture.as_shares:
             width = 4 * self.config.hidden_dim
@@ -314,8 +313,9 @@ class RNNDecoder(keras.layers.Layer):
             gates, context = self._context_gates(picture, look), look.context
         # Many hypotheses have few different words: a product for each of these.
         distinct, place = tf.unique(words)
-        word_gates = tf.gather(self.cell.project_words(self.embedding(distinct)), place)
-        state = self.cell(word_gates, gates, state)
+        distinct = self.embedding(distinct)
+        embeddings = tf.gather(distinct, place)
+        state = self.cell(tf.gather(self.cell.project_words(distinct), place), gates, state)
         projected = picture.as_shares
         logits = self.deep_output(state.hidden, context, embeddings, projected=projected)
         return logits, state, look

@@ -54,5 +54,5 @@ def product_flops(operation: tf.Operation) -> int:
     rows, columns = operation.inputs[0].shape[-2:]
     summed = rows if operation.get_attr(transposed) else columns
     # Rows of a number not known before run time are those of distinct words: here of one.
-    rows_and_columns = (size or 1 for size in operation.outputs[0].shape)
+    rows_and_columns = (1 if size is None else size for size in operation.outputs[0].shape)
     return 2 * math.prod(rows_and_columns) * summed
