@@ -18,6 +18,9 @@ import tensorflow as tf
 from sat_tf.decoding_loop import FLOOR, Nest, Rules, Step, Trace, flat_rows, invalid, run
 from sat_tf.vocabulary import END, PAD, START
 
+_BLOCK = 32  # tokens
+_BLOCKS_A_TOKEN = 4  # With fewer to choose from, sorting all tokens is as quick.
+
 
 class Hypotheses(NamedTuple):
     """Captions of a batch, best first.
@@ -162,7 +165,7 @@ def _best_continuations(beam: int, _, live: tf.Tensor, log_probs: tf.Tensor):
     is cut to `beam` before rows are compared: the whole `[B, K * V]` is never sorted.
     """
     slots, count = live.shape[1], min(beam, log_probs.shape[1])
-    totals, tokens = tf.math.top_k(log_probs, count)
+    totals, tokens = top_tokens(log_probs, count)
     totals = tf.expand_dims(live, 2) + tf.reshape(totals, [-1, slots, count])
     totals, tokens = (tf.reshape(x, [-1, slots * count]) for x in (totals, tokens))
     if slots * count < beam:  # The one prefix of the first step, and a tiny vocabulary.
@@ -172,6 +175,36 @@ def _best_continuations(beam: int, _, live: tf.Tensor, log_probs: tf.Tensor):
     totals, best = tf.math.top_k(totals, beam)
     tokens = tf.gather(tokens, best, batch_dims=1)
     return tf.minimum(best // count, slots - 1), tokens, totals
+
+
+def top_tokens(log_probs: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """`tf.math.top_k` of rows `[R, V]`, in half its time where V is large beside `count`.
+
+    The best tokens lie in the blocks whose own best are the best: after one pass for the blocks'
+    maxima, `count` blocks a row are left to sort.
+
+    Args:
+        log_probs: float32 `[R, V]`, V known, no NaN.
+        count: Tokens a row, at most V.
+
+    Returns:
+        Log-probabilities and tokens `[R, count]`, best first, of equal ones the lower token first.
+        Which token a log-probability of -inf comes with means nothing.
+    """
+    vocabulary = log_probs.shape[1]
+    if count == 1 or vocabulary < _BLOCKS_A_TOKEN * count * _BLOCK:
+        return tf.math.top_k(log_probs, count)
+    over = -vocabulary % _BLOCK
+    padded = tf.pad(log_probs, [[0, 0], [0, over]], constant_values=-math.inf)
+    blocks = tf.reshape(padded, [-1, (vocabulary + over) // _BLOCK, _BLOCK])
+    _, best = tf.math.top_k(tf.reduce_max(blocks, axis=2), count)
+    # In their order, so that of equal tokens the lower one comes first.
+    best = tf.sort(best, axis=1)
+    tokens = tf.reshape(best[:, :, None] * _BLOCK + tf.range(_BLOCK), [-1, count * _BLOCK])
+    left = tf.reshape(tf.gather(blocks, best, batch_dims=1), [-1, count * _BLOCK])
+    found, places = tf.math.top_k(left, count)
+    tokens = tf.gather(tokens, places, batch_dims=1)
+    return found, tf.minimum(tokens, vocabulary - 1)
 
 
 def _resolve(trace: Trace, batch_size: tf.Tensor, rules: Rules) -> Hypotheses:

@@ -267,3 +267,44 @@ def test_a_step_that_drops_state_is_an_error():
 
     with pytest.raises(ValueError, match="invalid value for argument `step`"):
         decoding.greedy(step, (tf.zeros([2]), tf.zeros([2])), batch_size=2, max_length=3)
+
+
+@pytest.mark.parametrize("vocabulary", [640, 641, 2540, 2559])
+@pytest.mark.parametrize("levels", [3, 40, 1_000_000])
+def test_the_best_tokens_of_a_large_vocabulary_are_those_of_a_whole_sort(vocabulary, levels):
+    # Few levels: most log-probabilities are equal to others, and the lower token has to win.
+    rng = np.random.default_rng(vocabulary + levels)
+    log_probs = -rng.integers(0, levels, [200, vocabulary]).astype(np.float32)
+    log_probs[:, rng.integers(0, vocabulary, vocabulary // 3)] = -np.inf
+    found, tokens = decoding.top_tokens(tf.constant(log_probs), 5)
+    order = np.argsort(-log_probs, axis=1, kind="stable")[:, :5]
+    np.testing.assert_array_equal(tokens, order)
+    np.testing.assert_array_equal(found, np.take_along_axis(log_probs, order, axis=1))
+
+
+def test_tokens_are_of_the_vocabulary_where_few_are_allowed():
+    log_probs = np.full([3, 641], -np.inf, np.float32)
+    log_probs[0, 640], log_probs[1, 2:4] = -1.0, -2.0
+    found, tokens = decoding.top_tokens(tf.constant(log_probs), 5)
+    assert np.all((np.asarray(tokens) >= 0) & (np.asarray(tokens) < 641))
+    np.testing.assert_array_equal(np.isfinite(found).sum(axis=1), [1, 2, 0])
+    assert tokens[0, 0] == 640
+    np.testing.assert_array_equal(tokens[1, :2], [2, 3])
+
+
+def test_a_beam_over_a_large_vocabulary_is_that_of_a_whole_sort(monkeypatch):
+    tables = np.log(np.random.default_rng(0).dirichlet(np.full(700, 0.1), [2, 700]) + 1e-20)
+
+    def step(tokens, image):
+        rows = tf.stack([image, tokens], axis=1)
+        return tf.gather_nd(tables.astype(np.float32), rows), image, ()
+
+    def search():
+        options = {"batch_size": 2, "beam": 4, "max_length": 6, "never_empty": True}
+        return numpy(decoding.beam_search(step, tf.range(2), **options))
+
+    in_blocks = search()
+    monkeypatch.setattr(decoding, "_BLOCKS_A_TOKEN", 700)
+    whole = search()
+    np.testing.assert_array_equal(in_blocks.token_ids, whole.token_ids)
+    np.testing.assert_array_equal(in_blocks.log_probs, whole.log_probs)
