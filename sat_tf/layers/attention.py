@@ -12,6 +12,9 @@ import tensorflow as tf
 
 Selection = Literal["expectation", "sample", "argmax"]
 
+_CACHE = 2**23  # float32 numbers that a processor's cache may hold
+_PARTS = 8  # of more numbers than that
+
 
 @keras.saving.register_keras_serializable(package="sat_tf")
 class BahdanauAttention(keras.layers.Layer):
@@ -72,9 +75,35 @@ class BahdanauAttention(keras.layers.Layer):
         Half as many bytes would not pay: tanh and its gradient are slower in bfloat16, and the
         product with `v` has to be summed in float32.
         """
-        query = tf.cast(by_picture(self.query_projection(hidden), keys), tf.float32)
+        return self._scores(self._queries(hidden, keys), keys)
+
+    def for_search(self, hidden: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
+        """As the call, quicker on a processor where there are many rows; a gradient would be slow.
+
+        What all rows need between the additions and the product with `v` is more than a cache
+        holds, so it is taken a part of the pictures after another.
+        """
+        queries = self._queries(hidden, keys)
+        if tf.config.list_physical_devices("GPU"):
+            return self._scores(queries, keys)
+
+        def in_parts() -> tf.Tensor:
+            ends = tf.shape(keys)[0] * tf.range(_PARTS + 1) // _PARTS
+            sizes = ends[1:] - ends[:-1]
+            pairs = zip(tf.split(queries, sizes), tf.split(keys, sizes), strict=True)
+            return tf.concat([self._scores(*pair) for pair in pairs], axis=0)
+
+        floats = tf.size(queries, tf.int64) * tf.shape(keys, tf.int64)[1]
+        return tf.cond(floats > _CACHE, in_parts, lambda: self._scores(queries, keys))
+
+    def _queries(self, hidden: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
+        """`W_h h`, by picture: float32 `[B, G, A]`."""
+        return tf.cast(by_picture(self.query_projection(hidden), keys), tf.float32)
+
+    def _scores(self, queries: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
+        """`[B * G, L]`, of queries `[B, G, A]` and keys `[B, L, A]`."""
         # Axes are added by reshaping: the gradient of an index fills the whole tensor anew.
-        activation = tf.tanh(tf.expand_dims(keys, 1) + tf.expand_dims(query, 2))
+        activation = tf.tanh(tf.expand_dims(keys, 1) + tf.expand_dims(queries, 2))
         # As one matrix: TensorFlow 2.21's oneDNN product of a tensor of four axes, one of them
         # of size 1, with a vector writes past its end (tensorflow issue 117700).
         rows = tf.reshape(activation, [-1, self.attention_dim])
@@ -157,7 +186,8 @@ def context_vector(
     Args:
         annotations: `[B, L, D]`.
         weights: `[B, L]`, or `[B * G, L]` for G rows a picture.
-        columns: `[B, D, L]`, the same annotations transposed, which are then read in their place.
+        columns: `[B, D, L]`, the same annotations transposed: the context is then taken from
+            these, its gradient from the annotations.
 
     Returns:
         `[B, D]` or `[B * G, D]`, in the dtype of the annotations.
@@ -166,8 +196,26 @@ def context_vector(
     if columns is None:
         context = tf.matmul(weights, annotations)
     else:
-        context = tf.matmul(weights, columns, transpose_b=True)
+        context = _from_columns(columns)(weights, annotations)
     return tf.reshape(context, [-1, annotations.shape[-1]])
+
+
+def _from_columns(columns: tf.Tensor):
+    """`weights annotations` of `[B, G, L]` and `[B, L, D]`, from columns `[B, D, L]`.
+
+    oneDNN is quickest in bfloat16 where both sides are read along their rows: forward those of the
+    columns, backward those of the annotations.
+    """
+
+    @tf.custom_gradient
+    def product(weights: tf.Tensor, annotations: tf.Tensor):
+        def gradient(upstream: tf.Tensor):
+            of_weights = tf.matmul(upstream, annotations, transpose_b=True)
+            return of_weights, tf.matmul(weights, upstream, transpose_a=True)
+
+        return tf.matmul(weights, columns, transpose_b=True), gradient
+
+    return product
 
 
 def by_picture(rows: tf.Tensor, pictures: tf.Tensor) -> tf.Tensor:

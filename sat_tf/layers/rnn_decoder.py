@@ -184,13 +184,15 @@ class RNNDecoder(keras.layers.Layer):
         selection: Selection,
         seed: tf.Tensor | None = None,
         use_expectation: tf.Tensor | None = None,
+        searching: bool = False,
     ) -> Look:
         """One step of attention: eq. 4-6 and the gating scalar."""
         if self.attention is None:
             scores = tf.zeros([tf.shape(state.hidden)[0], 1])
             chosen = glance(scores)
         else:
-            scores = self.attention(state.hidden, picture.keys)
+            align = self.attention.for_search if searching else self.attention
+            scores = align(state.hidden, picture.keys)
             chosen = glance(scores, selection, seed, use_expectation)
         context = context_vector(picture.annotations, chosen.weights, picture.columns)
         if self.gate is None:
@@ -305,7 +307,7 @@ class RNNDecoder(keras.layers.Layer):
         Returns:
             Logits `[B * G, K]`, the next state, the `Look`.
         """
-        look = self.attend(picture, state, selection, seed)
+        look = self.attend(picture, state, selection, seed, searching=True)
         if picture.as_shares:
             width = 4 * self.config.hidden_dim
             gates, context = look.context[:, :width], look.context[:, width:]

@@ -56,6 +56,23 @@ def test_alignment_scores_are_equation_4(attention, wrap):
     assert got.dtype == tf.float32
 
 
+@pytest.mark.parametrize("pictures", [0, 1, 3, 20])
+@pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "graph"])
+def test_a_search_has_the_same_scores_in_parts(attention, wrap, pictures, monkeypatch):
+    annotations, hidden = random(pictures, L, D), random(pictures * G, N, seed=9)
+
+    def both(annotations, hidden):
+        keys = attention.keys(annotations)
+        return attention(hidden, keys), attention.for_search(hidden, keys)
+
+    whole, together = wrap(both)(annotations, hidden)
+    np.testing.assert_array_equal(together, whole)
+    monkeypatch.setattr("sat_tf.layers.attention._CACHE", 0)
+    whole, parts = wrap(both)(annotations, hidden)
+    assert parts.shape == (pictures * G, L)
+    np.testing.assert_allclose(parts, whole, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("rows", [1, G])
 def test_scores_are_no_product_of_four_axes(attention, rows):
     """TensorFlow 2.21 corrupts memory in those (issue 117700) where oneDNN has AVX-512."""
