@@ -236,8 +236,8 @@ class RNNDecoder(keras.layers.Layer):
             noise = tf.random.experimental.stateless_fold_in(seed, -1)
         picture, state = self.look_once(annotations, noise)
         if self.compute_dtype == "bfloat16":
-            # oneDNN's product of one row with a matrix, and its gradient, are quicker from columns
-            # there (in float32 not): transposed once, read at every step.
+            # oneDNN's product of one row with a matrix is quicker from columns there (in float32
+            # not): transposed once, read at every step.
             columns = tf.transpose(picture.annotations, [0, 2, 1])
             picture = picture._replace(columns=columns)
         embeddings = dropout(self.embedding(words), self.config.embedding_dropout, noise, 2)
