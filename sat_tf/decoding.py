@@ -178,7 +178,7 @@ def _best_continuations(beam: int, _, live: tf.Tensor, log_probs: tf.Tensor):
 
 
 def top_tokens(log_probs: tf.Tensor, count: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """`tf.math.top_k` of rows `[R, V]`, in half its time where V is large beside `count`.
+    """`tf.math.top_k` of rows `[R, V]`, quicker where V is large beside `count`.
 
     The best tokens lie in the blocks whose own best are the best: after one pass for the blocks'
     maxima, `count` blocks a row are left to sort.

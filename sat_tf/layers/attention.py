@@ -78,10 +78,10 @@ class BahdanauAttention(keras.layers.Layer):
         return self._scores(self._queries(hidden, keys), keys)
 
     def for_search(self, hidden: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
-        """As the call, quicker on a processor where there are many rows; a gradient would be slow.
+        """As the call, quicker on a processor where rows are many; its gradient would be slow.
 
-        What all rows need between the additions and the product with `v` is more than a cache
-        holds, so it is taken a part of the pictures after another.
+        Keys plus queries of many rows are more than a cache holds: they are added, and multiplied
+        with `v`, for a part of the pictures after another.
         """
         queries = self._queries(hidden, keys)
         if tf.config.list_physical_devices("GPU"):
