@@ -186,7 +186,7 @@ class RNNDecoder(keras.layers.Layer):
         use_expectation: tf.Tensor | None = None,
         searching: bool = False,
     ) -> Look:
-        """One step of attention: eq. 4-6 and the gating scalar; no gradient if `searching`."""
+        """One step of attention: eq. 4-6 and the gating scalar; `searching` for no gradient."""
         if self.attention is None:
             scores = tf.zeros([tf.shape(state.hidden)[0], 1])
             chosen = glance(scores)
