@@ -11,6 +11,7 @@ from nbclient import NotebookClient
 ROOT = Path(__file__).resolve().parents[2]
 # Values in place of those of the cell tagged `parameters`, so that every cell runs in little time.
 PARAMETERS = {
+    "attention_in_ten_minutes": "",
     "stochastic_gradients": "",
     "your_own_photographs": "IMAGES, EPOCHS = 256, 1",
 }
