@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from sat_tf.run_folder import RunFolder
+from training.evaluate.reports import REPORT_FILE, score_rows
+from training.tables import markdown_table
 from training.tasks.captioning.config import RunConfig
 
 _PHOTOGRAPHS = "non-commercial research and education only, as its photographs belong to others"
@@ -19,9 +22,24 @@ _SOURCES = {
 }
 _UNSTATED = "not stated; ask the publisher"
 
+_SCORES = {
+    **{f"bleu_{n}": f"BLEU-{n}" for n in range(1, 5)},
+    "meteor": "METEOR",
+    "cider": "CIDEr",
+    "pointing_game": "maximum of the map inside the named object's box, % of phrases",
+    "pointing_game_centre": "the same of the image centre in place of the map",
+    "calibration_error": "calibration error of the words' probabilities, percentage points",
+}
+"""Scores on the card, by their names in a report."""
+
 _SUPERVISED = (
     "Attention was supervised by people's boxes of what the training captions name: the maps show "
     "what those boxes taught it."
+)
+
+_MAPS = (
+    "A map shows which parts of the image the decoder read for a word, which is no proof that the "
+    "word rests on them.\n"
 )
 
 _CARD = """---
@@ -34,14 +52,14 @@ license_name: {short_licence}
 
 # {recipe}
 
-An image captioner that shows where it looked for each word: *Show, Attend and Tell* (Xu et al.,
-2015, arXiv:1502.03044) with {attention} attention, by sat_tf.
+{purpose}, by sat_tf: *Show, Attend and Tell* (Xu et al., 2015, arXiv:1502.03044) with {attention}
+attention.
 
 ```python
 import sat_tf
 
 caption = sat_tf.load("{name}").caption("photo.jpg")
-caption.text, caption.alpha  # the sentence; the attention map of each word
+caption.text  # the sentence{alpha}
 ```
 
 The files are JSON and arrays of NumPy; nothing in them is executed. `captioner.json` has their
@@ -57,13 +75,14 @@ SHA-256, which loading checks. Weights are rounded to 8 bits with a scale per {g
 
 {scores}
 
-## Not for
+## For, and not for
 
-Captions for people who cannot see the image and rely on them, decisions about people, surveillance,
-or images unlike those it was trained on: it then writes a fluent sentence about something else. It
-repeats the biases of its training captions, such as guesses of gender and age. A map shows which
-parts of the image entered a word, which is no proof that the word rests on them.
-"""
+For teaching, for research on attention, and as a start for training on images of your own.
+
+Not for captions that people rely on who cannot see the image, for decisions about people, for
+surveillance, or for images unlike those it was trained on: it then writes a fluent sentence about
+something else. It repeats the biases of its training captions, such as guesses of gender and age.
+{maps}"""
 
 
 def make_card(
@@ -82,11 +101,16 @@ def make_card(
 
     source, terms = _SOURCES[config.data.name]
     licence = licence or (terms if terms else _UNSTATED)
+    attends = config.attention.kind != "none"
+    looks = "An image captioner that shows where it looked for each word"
     return _CARD.format(
+        purpose=looks if attends else "An image captioner that looks nowhere, for comparison",
+        alpha="\ncaption.alpha  # the attention map of each word" if attends else "",
+        maps=_MAPS if attends else "",
         language=config.data.language,
         short_licence=config.data.name if licence == terms else "see-below",
         recipe=config.recipe,
-        attention=config.attention.kind if config.attention.kind != "none" else "no",
+        attention=config.attention.kind if attends else "no",
         name=name,
         group=f"{GROUP} of them",
         check=f" {check}" if check else "",
@@ -106,17 +130,24 @@ def _encoder(encoder: Any) -> str:
 
 
 def _scores(run_dir: Path) -> str:
-    """Copies the tables of the run's reports."""
+    """Returns a table of the main scores for each split that the run was evaluated on."""
     parts = []
-    for path in sorted(RunFolder(run_dir).path.glob("evaluation/*/report.md")):
-        table = path.read_text("utf-8").partition("## Scores")[2].partition("\n## ")[0].strip()
-        parts.append(f"### {path.parent.name}\n\n{table}")
+    for path in sorted(RunFolder(run_dir).path.glob(f"evaluation/*/{REPORT_FILE}")):
+        report = json.loads(path.read_text("utf-8"))
+        scores, intervals = (_chosen(report.get(key) or {}) for key in ("scores", "intervals"))
+        header = ("score", report["split"], "95 % interval")[: 3 if intervals else 2]
+        table = markdown_table(header, score_rows(scores, intervals))
+        parts.append(f"{report['images']:,} images of the {report['split']} split:\n\n{table}")
     return "\n\n".join(parts) or "None were measured."
+
+
+def _chosen(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {label: values[name] for name, label in _SCORES.items() if name in values}
 
 
 def check_sentence(equal: float, images: int, differences: Mapping[str, float]) -> str:
     """Describes a comparison of the rounded weights with the run's."""
-    scores = ", ".join(f"{name} {change:+.2f}" for name, change in differences.items())
+    scores = ", ".join(f"{_SCORES[name]} {change:+.2f}" for name, change in differences.items())
     return (
         f"They give the same caption as the run's for {100 * equal:.1f} % of {images:,} images; "
         f"scores change by {scores}."
