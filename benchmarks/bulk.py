@@ -46,8 +46,8 @@ class Arguments:
     """Worker processes, a core each."""
     batch_size: int = 32
     """Images per call."""
-    chunk_size: int = 2048
-    """Images per commit."""
+    chunk_size: int = 1000
+    """Images per commit; memory is looked at between commits."""
     direct: int = 2000
     """Photographs that the export is called for directly, at most."""
 
@@ -87,13 +87,15 @@ def run(arguments: Arguments) -> int:
             seconds = time.monotonic() - started
         rows = read_rows(folder / "out")
         steady = steady_rate(folder / "out")
-    print(f"directly: {direct_rate:.1f} images/s with {arguments.workers} threads")
-    print(f"on Spark: {len(photos) / seconds:.1f} images/s in all ({seconds:.0f} s)")
+    print(f"directly: {direct_rate:.2f} images/s with {arguments.workers} threads")
+    rate = len(photos) / seconds
+    print(f"on Spark: {rate:.2f} images/s, {rate / direct_rate:.0%}, from its start to its end")
     if steady:
-        print(f"          {steady:.1f} images/s between commits, {steady / direct_rate:.0%}")
+        print(f"          {steady:.2f} images/s, {steady / direct_rate:.0%}, between commits")
     for line in watch.killed:
         print(f"killed {line}")
-    for chunks, megabytes in thinned(watch.memory):
+    peaks = thinned(watch.memory)
+    for chunks, megabytes in peaks[1:2] + peaks[2:][-1:]:
         images = min(chunks * arguments.chunk_size, len(photos))
         print(f"memory of the largest Python worker after {images} images: {megabytes:.0f} MB")
     return compare(rows, photos, wanted)

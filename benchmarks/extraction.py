@@ -1,7 +1,8 @@
 """Workers that fill one feature store: `python -m benchmarks.extraction --images DIR`.
 
-Fills a store with one process, and with several that share it, each pinned to a core; compares
-images per second and the files of the stores.
+Fills a store with one process, and with several that share it, each with one thread pinned to a
+core; compares images per second and the files of the stores. Before, each process runs the encoder
+alone on the same batch: what several gain there is the most that this machine can give.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class Arguments:
 
     images: Path
     """Folder of JPEG files."""
-    count: int = 512
+    count: int = 1024
     """Images to annotate."""
     shard_size: int = 32
     """Images per file; of a store in use, 256."""
@@ -50,34 +51,45 @@ def run(arguments: Arguments) -> int:
         raise invalid_value("--workers", f"1 to {cores}, a core each", arguments.workers)
     rates, contents = [], []
     with tempfile.TemporaryDirectory() as name:
-        for workers in (1, arguments.workers):
-            cache = Path(name) / str(workers)
-            seconds = fill(arguments, workers, cache)
-            rates.append(arguments.count / seconds)
+        for number, workers in enumerate((1, arguments.workers)):
+            cache = Path(name) / str(number)
+            rates.append(fill(arguments, workers, cache))
             contents.append(digests(cache))
-            print(f"{workers} processes: {rates[-1]:.1f} images/s", flush=True)
-    print(f"{rates[1] / rates[0]:.2f} times the rate of one")
+            encoder, store = rates[-1]
+            print(f"{workers} processes: {store:.1f} images/s, encoder alone {encoder:.1f}")
+    encoder, store = (many / one for one, many in zip(*rates, strict=True))
+    print(f"{store:.2f} times the rate of one, encoder alone {encoder:.2f}")
     same = contents[0] == contents[1]
     print(f"fingerprint and content {'equal' if same else 'DIFFER'}")
     return 0 if same else 1
 
 
-def fill(arguments: Arguments, workers: int, cache: Path) -> float:
-    """Fills a store by so many processes; returns seconds from their common start to the end."""
+def fill(arguments: Arguments, workers: int, cache: Path) -> tuple[float, float]:
+    """Fills a store by so many processes; returns images per second of the encoder, and in all."""
     processes = [
         _start(arguments, core, cache) for core in sorted(os.sched_getaffinity(0))[:workers]
     ]
-    for process in processes:
-        process.stdout.readline()  # it is ready
+    _read_lines(processes)  # they are ready
+    encoding, filling = (_seconds_until_said(processes) for _ in range(2))
+    statuses = [process.wait() for process in processes]
+    if any(statuses):
+        raise OSError(f"the processes ended with {statuses}")
+    return workers * arguments.count / encoding, arguments.count / filling
+
+
+def _seconds_until_said(processes: list[subprocess.Popen]) -> float:
+    """Lets all processes go on at once; returns seconds until each has said a line."""
     started = time.monotonic()
     for process in processes:
         process.stdin.write("go\n")
         process.stdin.flush()
-    statuses = [process.wait() for process in processes]
-    seconds = time.monotonic() - started
-    if any(statuses):
-        raise OSError(f"the processes ended with {statuses}")
-    return seconds
+    _read_lines(processes)
+    return time.monotonic() - started
+
+
+def _read_lines(processes: list[subprocess.Popen]) -> None:
+    if not all([process.stdout.readline() for process in processes]):
+        raise OSError("a process ended early; it says why above")
 
 
 def _start(arguments: Arguments, core: int, cache: Path) -> subprocess.Popen:
@@ -89,23 +101,34 @@ def _start(arguments: Arguments, core: int, cache: Path) -> subprocess.Popen:
 _WORKER = """
 import sys
 from pathlib import Path
-import keras, numpy as np
+import keras, numpy as np, tensorflow as tf
 from sat_tf.layers.encoder import Encoder
 from training.data import feature_store
 from training.data.examples import Example
+
+def say(text):
+    print(text, flush=True)
+    sys.stdin.readline()
+
+tf.config.threading.set_intra_op_parallelism_threads(1)
+tf.config.threading.set_inter_op_parallelism_threads(1)
 images, count, shard_size, backbone, cache = sys.argv[1:]
 files = sorted(Path(images).glob("*.jpg"))[: int(count)]
 keras.utils.set_random_seed(0)
-encoder = Encoder(backbone, 224)
-compiled = feature_store.compile_encoder(encoder, feature_store.default_batch_size())
-compiled(np.zeros([feature_store.default_batch_size(), 224, 224, 3], np.float32))
+encoder, size = Encoder(backbone, 224), feature_store.default_batch_size()
+compiled = feature_store.compile_encoder(encoder, size)
+blank = np.zeros([size, 224, 224, 3], np.float32)
+compiled(blank)
 feature_store.compile_encoder = lambda *_: compiled
-print("ready", flush=True)
-sys.stdin.readline()
+say("ready")
+for _ in range(int(count) // size):
+    compiled(blank)
+say("encoded")
 feature_store.FeatureStore.open(
     Path(cache), encoder, [Example(path.name, path, ()) for path in files],
     resize="crop", shard_size=int(shard_size), verbose=False,
 )
+print("filled", flush=True)
 """
 
 

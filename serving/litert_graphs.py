@@ -6,6 +6,7 @@ locations, D annotation width, N LSTM width, V vocabulary, K hypotheses of the b
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ import keras
 import tensorflow as tf
 
 from sat_tf.config import SearchConfig
+from sat_tf.errors import invalid_value
 from sat_tf.layers.attention_lstm import State
 from sat_tf.runs import TrainedCaptioner
 from serving.litert import folder as files
@@ -147,14 +149,24 @@ def write_litert(
 
 
 def _convert(saved_model: str, signature: str, precision: str) -> bytes:
-    """Converts a signature; fails on an operation that LiteRT has not built in."""
+    """Converts a signature.
+
+    Raises:
+        ValueError: It has an operation that LiteRT has not built in.
+    """
     converter = tf.lite.TFLiteConverter.from_saved_model(saved_model, signature_keys=[signature])
     if precision != "float32":
         # Of the weights alone; for int8, activations are quantised where they meet them.
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
     if precision == "float16":
         converter.target_spec.supported_types = [tf.float16]
-    return converter.convert()
+    try:
+        return converter.convert()
+    except Exception as error:  # the converter's own error, which has no public name
+        found = re.findall(r"^(?:TF Select|Custom) ops: (.+)", str(error), re.MULTILINE)
+        why = ", ".join(found) or str(error).strip().partition("\n")[0]
+        expected = f"saved_model, as LiteRT cannot hold the {signature} of this captioner ({why})"
+        raise invalid_value("format", expected, "litert") from error
 
 
 def _write_card(

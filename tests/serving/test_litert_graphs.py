@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
+import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
-from serving.export import main
+from serving import litert_graphs
+from serving.export import export, main
 from serving.litert.folder import CARD, GRAPHS, SETTINGS, VOCABULARY
 
 
@@ -53,3 +55,13 @@ def test_the_command_exports_and_prints_what_is_inside(make_run, tmp_path, capsy
 def test_a_precision_without_litert_is_refused(tmp_path, capsys):
     assert main(["--run-dir", str(tmp_path), "--litert-precision", "int8"]) == 2
     assert "`litert_precision`: expected float32, or `--format litert`" in capsys.readouterr().err
+
+
+def test_an_operation_that_litert_lacks_is_named(exports, tmp_path, monkeypatch):
+    inverted = litert_graphs.Graph(
+        lambda x: {"annotations": tf.linalg.inv(x)}, [tf.TensorSpec([3, 3], name="x")]
+    )
+    monkeypatch.setattr(litert_graphs, "make_graphs", lambda *_: {GRAPHS[0]: inverted})
+    with pytest.raises(ValueError, match=r"`format`: expected saved_model.* \(MatrixInverse\)"):
+        export(exports["soft"].captioner, tmp_path / "out", format="litert")
+    assert not list((tmp_path / "out").iterdir())

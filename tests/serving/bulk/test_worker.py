@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from serving.bulk import worker
 from serving.bulk.worker import Settings
@@ -22,10 +23,19 @@ def toy(tmp_path_factory):
 
 
 @pytest.fixture
-def shipped(toy, monkeypatch):
+def ship(monkeypatch):
     """Stands for the engine, which unpacks the export."""
     pyspark = pytest.importorskip("pyspark")
-    monkeypatch.setattr(pyspark, "SparkFiles", SimpleNamespace(get=lambda name: str(toy)))
+
+    def ship(version):
+        monkeypatch.setattr(pyspark, "SparkFiles", SimpleNamespace(get=lambda name: str(version)))
+
+    return ship
+
+
+@pytest.fixture
+def shipped(ship, toy):
+    ship(toy)
 
 
 def test_each_file_of_the_slices_has_one_row_in_order(shipped, tmp_path):
@@ -56,6 +66,24 @@ def test_a_row_has_scores_alternatives_log_probs_and_float16_maps(shipped):
     maps = np.frombuffer(row["attention"], "<f2").reshape(row["attention_shape"])
     np.testing.assert_array_equal(maps.reshape(3, 9), np.eye(9)[:3])
     assert set(row) <= set(worker.COLUMNS)
+
+
+def test_rows_are_the_answers_of_the_export(ship, exports, images):
+    version, files = exports["soft"].version, images.files[:5]
+    ship(version)
+    rows = list(worker.caption_contents(((str(n), f) for n, f in enumerate(files)), SETTINGS))
+    serve = tf.saved_model.load(str(version)).signatures["serving_default"]
+    direct = {name: x.numpy() for name, x in serve(image_bytes=tf.constant(files)).items()}
+    for n, row in enumerate(rows):
+        length, others = direct["lengths"][n, 0], row["alternatives"]
+        captions = [row["caption"], *(other["caption"] for other in others)]
+        assert captions == [text.decode() for text in direct["captions"][n]]
+        scores = [row["score"], *(other["score"] for other in others)]
+        np.testing.assert_allclose(scores, direct["scores"][n], atol=1e-4)
+        log_probs = direct["word_log_probs"][n, :length]
+        np.testing.assert_allclose(row["log_probs"], log_probs, atol=1e-4)
+        maps = np.frombuffer(row["attention"], "<f2").reshape(row["attention_shape"])
+        np.testing.assert_allclose(maps, direct["attention"][n, :length], atol=1e-3)
 
 
 def test_without_maps_there_are_no_columns_for_them():
@@ -105,8 +133,6 @@ def test_an_export_is_checked_without_loading_it(toy, tmp_path):
 
 
 def test_an_export_without_image_bytes_is_refused(tmp_path):
-    import tensorflow as tf
-
     module = tf.Module()
     spec = tf.TensorSpec([None], tf.float32, name="pixels")
     module.function = tf.function(lambda pixels: {"captions": pixels}, input_signature=[spec])
