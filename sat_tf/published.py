@@ -1,4 +1,4 @@
-"""Published captioners: folders of plain, checked files, found by name. Imports no TensorFlow."""
+"""Published models: folders of plain, checked files, found by name. Imports no TensorFlow."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ from sat_tf.errors import RunError
 from sat_tf.files import write_atomically
 
 SHIPPED = Path(__file__).parent / "captioners"
-"""Folder of the captioners that ship with the package."""
+"""Folder of the captioners, and of the small digit models, that ship with the package."""
 
-MANIFEST, CARD = "captioner.json", "README.md"
+MANIFEST, DIGITS_MANIFEST, CARD = "captioner.json", "digits.json", "README.md"
 CONFIG, VOCABULARY = "config.json", "vocabulary.json"
 WEIGHTS = {"encoder": "encoder.npz", "decoder": "decoder.npz"}
 """Files of the weights, by part of the captioner."""
 
-_FILES = {CONFIG, VOCABULARY, *WEIGHTS.values()}
+DIGIT_WEIGHTS = "weights.npz"
+
+_FILES = {
+    MANIFEST: {CONFIG, VOCABULARY, *WEIGHTS.values()},
+    DIGITS_MANIFEST: {CONFIG, DIGIT_WEIGHTS},
+}
 _FORMAT = 1
 # A path joins the two slashes.
 _HUB = re.compile(r"hf:/{1,2}(?P<repo>[^/@]+/[^/@]+)(?:@(?P<revision>.+))?")
@@ -31,11 +36,16 @@ def names() -> list[str]:
     return sorted(path.parent.name for path in SHIPPED.glob(f"*/{MANIFEST}"))
 
 
+def digit_names() -> list[str]:
+    """Lists the digit models that ship with the package."""
+    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{DIGITS_MANIFEST}"))
+
+
 def locate(name: str | Path) -> Path:
-    """Returns the folder of a run or of a published captioner.
+    """Returns the folder of a run or of a published model.
 
     Args:
-        name: A folder; or the name of a captioner that ships; or `hf://OWNER/NAME[@REVISION]`,
+        name: A folder; or the name of a model that ships; or `hf://OWNER/NAME[@REVISION]`,
             downloaded from the Hugging Face Hub unless its cache has it.
 
     Raises:
@@ -44,7 +54,7 @@ def locate(name: str | Path) -> Path:
     hub = _HUB.fullmatch(str(name))
     if hub is not None:
         return _download(**hub.groupdict())
-    path, shipped = Path(name), names()
+    path, shipped = Path(name), names() + digit_names()
     if path.exists():
         return path
     if str(name) in shipped:
@@ -52,12 +62,12 @@ def locate(name: str | Path) -> Path:
     close = difflib.get_close_matches(str(name), shipped, n=1)
     known = f"did you mean {close[0]}?" if close else ", ".join(shipped) or "none do"
     raise RunError(
-        f"{name} is not a run: it has no {CONFIG}, and no captioner of that name ships: {known}"
+        f"{name} is not a run: it has no {CONFIG}, and no model of that name ships: {known}"
     )
 
 
 def output_dir(name: str | Path) -> Path:
-    """Returns the folder for evaluations and exports of a run or published captioner.
+    """Returns the folder for evaluations and exports of a run or published model.
 
     It is the folder itself, or `captioners/NAME` for one that ships or comes from the Hub.
     """
@@ -66,19 +76,25 @@ def output_dir(name: str | Path) -> Path:
 
 
 def is_published(folder: Path) -> bool:
-    """Tells whether a folder holds a published captioner; a run has no manifest."""
-    return (folder / MANIFEST).is_file()
+    """Tells whether a folder holds a published model; a run has no manifest."""
+    return any((folder / name).is_file() for name in _FILES)
+
+
+def is_digits(folder: Path) -> bool:
+    """Tells whether a folder holds a published digit model."""
+    return (folder / DIGITS_MANIFEST).is_file()
 
 
 def checked_files(folder: Path) -> dict[str, Path]:
-    """Returns the files of a published captioner by name, each equal to its SHA-256.
+    """Returns the files of a published model by name, each equal to its SHA-256.
 
     Captioners side by side may share an encoder: the file `encoder-HASH.npz` beside their folders.
 
     Raises:
         RunError: The manifest or a file is missing, damaged or of another format.
     """
-    hashes, paths = _read_manifest(folder / MANIFEST), {}
+    hashes = _read_manifest(folder / (DIGITS_MANIFEST if is_digits(folder) else MANIFEST))
+    paths = {}
     for name, expected in hashes.items():
         path = folder / name
         if not path.is_file():
@@ -90,14 +106,14 @@ def checked_files(folder: Path) -> dict[str, Path]:
         if found != expected:
             raise RunError(
                 f"{path} is damaged or was changed: expected the SHA-256 {expected[:12]}..., got "
-                f"{found[:12]}... Publish or download the captioner again."
+                f"{found[:12]}... Publish or download it again."
             )
         paths[name] = path
     return paths
 
 
 def write(folder: Path, contents: Mapping[str, bytes], share_encoder: bool = False) -> None:
-    """Writes the files of a captioner, the manifest last.
+    """Writes the files of a captioner or a digit model, the manifest last.
 
     Args:
         folder: A new folder, or one to be replaced.
@@ -113,7 +129,8 @@ def write(folder: Path, contents: Mapping[str, bytes], share_encoder: bool = Fal
             path = shared
         write_atomically(path, content)
     text = json.dumps({"format": _FORMAT, "files": hashes}, indent=1)
-    write_atomically(folder / MANIFEST, text + "\n")
+    manifest = DIGITS_MANIFEST if DIGIT_WEIGHTS in contents else MANIFEST
+    write_atomically(folder / manifest, text + "\n")
 
 
 def _shared(folder: Path, name: str, sha256: str) -> Path:
@@ -128,8 +145,9 @@ def _read_manifest(path: Path) -> dict[str, str]:
     try:
         values = json.loads(path.read_text("utf-8"))
         version, files = values["format"], values["files"]
-        if set(files) != _FILES or not all(isinstance(value, str) for value in files.values()):
-            raise ValueError(f"expected the SHA-256 of {', '.join(sorted(_FILES))}")
+        wanted = _FILES[path.name]
+        if set(files) != wanted or not all(isinstance(value, str) for value in files.values()):
+            raise ValueError(f"expected the SHA-256 of {', '.join(sorted(wanted))}")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"Cannot read {path}: {error!r}.") from error
     if version != _FORMAT:
@@ -147,11 +165,11 @@ def _download(repo: str, revision: str | None) -> Path:
             "pip install sat_tf[hub]."
         ) from error
     try:
-        wanted = [MANIFEST, CARD, *_FILES]
+        wanted = [CARD, *_FILES, *set().union(*_FILES.values())]
         folder = Path(snapshot_download(repo, revision=revision, allow_patterns=wanted))
     except (OSError, ValueError) as error:  # its own errors are among them
         reason = " ".join(str(error).split())
         raise RunError(f"hf://{repo} cannot be downloaded: {reason}") from error
     if not is_published(folder):
-        raise RunError(f"hf://{repo} is not a captioner of sat_tf: it has no {MANIFEST}.")
+        raise RunError(f"hf://{repo} is not a model of sat_tf: it has no {MANIFEST}.")
     return folder

@@ -15,6 +15,9 @@ import numpy as np
 from sat_tf import compact_weights, published
 from sat_tf.config import SYSTEM_KEY, CaptionerConfig
 from sat_tf.digits.models.digit_model import DigitModel
+from sat_tf.digits.models.factory import build
+from sat_tf.digits.reader import DigitReader, DigitReading
+from sat_tf.digits.reader_config import read_reader_config
 from sat_tf.errors import RunError, other_version
 from sat_tf.files import write_atomically
 from sat_tf.models.captioner import Captioner
@@ -25,10 +28,14 @@ from sat_tf.vocabulary import Vocabulary
 
 __all__ = [
     "Caption",
+    "DigitReader",
+    "DigitReading",
     "Image",
     "RunError",
     "TrainedCaptioner",
     "load",
+    "load_captioner",
+    "load_digits",
     "load_weights",
     "read_average",
     "read_config",
@@ -38,20 +45,35 @@ __all__ = [
 ]
 
 
-def load(run_dir: str | Path) -> TrainedCaptioner:
-    """Loads the best captioner of a run, or a published one.
+def load(run_dir: str | Path) -> TrainedCaptioner | DigitReader:
+    """Loads the best captioner of a run, a published captioner, or a published digit model.
 
     Args:
         run_dir: Folder written by `python -m training.train` or `python -m training.publish`; or
-            the name of a captioner that ships (`sat_tf.published.names()`); or
+            the name of a model that ships (`sat_tf.published.names()`, `digit_names()`); or
             `hf://OWNER/NAME[@REVISION]` on the Hugging Face Hub.
 
     Returns:
-        A `TrainedCaptioner`; needs neither the data set nor the encoder's weights file.
+        A `TrainedCaptioner`, which needs neither the data set nor the encoder's weights file; of a
+        digit model a `DigitReader`.
 
     Raises:
         RunError: The folder is not a run, or its files do not fit each other.
     """
+    folder = published.locate(run_dir)
+    return load_digits(folder) if published.is_digits(folder) else load_captioner(folder)
+
+
+def load_digits(folder: Path) -> DigitReader:
+    """Loads a published digit model; see `load`."""
+    files, config = published.checked_files(folder), read_reader_config(folder)
+    model = build(config.model, config.image_size, config.answers)
+    _load_compact(model, [files[published.DIGIT_WEIGHTS]])
+    return DigitReader(model, config, folder)
+
+
+def load_captioner(run_dir: str | Path) -> TrainedCaptioner:
+    """Loads a captioner; see `load`. A digit model is an error."""
     folder = RunFolder(published.locate(run_dir))
     is_published = published.is_published(folder.path)
     files = published.checked_files(folder.path) if is_published else {}
@@ -78,8 +100,9 @@ def read_config(run_dir: Path | RunFolder) -> CaptionerConfig:
     values = _read_json(path)
     if SYSTEM_KEY in values:
         raise RunError(
-            f"{run_dir} is a run of the digit system {values[SYSTEM_KEY]!r}, which writes no "
-            f"captions; `python -m training.evaluate --run-dir {run_dir}` evaluates it."
+            f"{run_dir} is of the digit system {values[SYSTEM_KEY]!r}, which writes no captions; "
+            f"`python -m training.evaluate --run-dir {run_dir}` evaluates a run of it, and "
+            "`python -m training.publish` makes a model of it that `sat_tf.load` reads."
         )
     names = [field.name for field in fields(CaptionerConfig)]
     try:
@@ -177,8 +200,8 @@ def _load(model: Captioner | DigitModel, file: Path | _MemoryFile, origin: Path)
         ) from error
 
 
-def weight_arrays(model: Captioner) -> dict[str, np.ndarray]:
-    """Returns what `save_weights` writes, by its names: `encoder/...`, `decoder/...`."""
+def weight_arrays(model: Captioner | DigitModel) -> dict[str, np.ndarray]:
+    """Returns what `save_weights` writes, by its names: `encoder/...`, `decoder/...`, say."""
     arrays = {}
 
     def collect(name: str, entry: h5py.Group | h5py.Dataset) -> None:
@@ -190,8 +213,8 @@ def weight_arrays(model: Captioner) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _load_compact(model: Captioner, paths: Sequence[Path]) -> None:
-    """Gives a captioner the weights of `training.publish`."""
+def _load_compact(model: Captioner | DigitModel, paths: Sequence[Path]) -> None:
+    """Gives a model the weights of `training.publish`."""
     file = _MemoryFile()
     with h5py.File(file, "w") as weights:
         for path in paths:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import shutil
 import sys
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -16,16 +12,13 @@ import tyro
 from sat_tf.commands import exit_status, loading
 from sat_tf.config import with_search
 from sat_tf.errors import invalid_value
-from sat_tf.files import sync
 from sat_tf.published import output_dir
 from sat_tf.ranges import NonNegative, PositiveInt, check_ranges
+from serving.versions import save_signatures, write_version
 
 if TYPE_CHECKING:
-    import tensorflow as tf
-
     from sat_tf.config import SearchConfig
-    from sat_tf.runs import TrainedCaptioner
-    from serving.signatures import Signature
+    from sat_tf.runs import DigitReader, TrainedCaptioner
 
 
 Format = Literal["saved_model", "litert"]
@@ -68,9 +61,21 @@ def run(arguments: Arguments) -> None:
         raise invalid_value("litert_precision", expected, arguments.litert_precision)
     with loading():
         import sat_tf.runs
-        from serving.model_card import facts
 
-    captioner = sat_tf.load(arguments.run_dir)
+    folder = "litert" if arguments.format == "litert" else "export"
+    out = arguments.out or output_dir(arguments.run_dir) / folder
+    model = sat_tf.load(arguments.run_dir)
+    if isinstance(model, sat_tf.runs.DigitReader):
+        version = _export_digits(model, out, arguments)
+        print(f"Exported {arguments.run_dir} to {version}")
+    else:
+        _export_captioner(model, out, arguments)
+
+
+def _export_captioner(captioner: TrainedCaptioner, out: Path, arguments: Arguments) -> None:
+    """Exports a captioner, prints what was baked in."""
+    from serving.model_card import facts
+
     if arguments.inference is not None:
         _choose(captioner, arguments.inference)
     search = with_search(
@@ -79,14 +84,23 @@ def run(arguments: Arguments) -> None:
         length_power=arguments.length_power,
         max_length=arguments.max_length,
     )
-    folder = "litert" if arguments.format == "litert" else "export"
-    out = arguments.out or output_dir(arguments.run_dir) / folder
     version = export(captioner, out, search, arguments.format, arguments.litert_precision)
     print(f"Exported {arguments.run_dir} to {version}")
     for name, value in facts(captioner, search, version).items():
         print(f"  {name:<20} {value}")
     (card,) = version.rglob("MODEL_CARD.md")
     print(f"Signatures, options and how to call it: {card}")
+
+
+def _export_digits(reader: DigitReader, out: Path, arguments: Arguments) -> Path:
+    """Exports a digit model, for which the options of a caption mean nothing."""
+    from serving.digit_export import export_digits
+
+    for name in ("format", "beam", "length_power", "max_length", "inference"):
+        default, value = getattr(Arguments, name), getattr(arguments, name)
+        if value != default:
+            raise invalid_value(name, f"{default} for a digit model", value)
+    return export_digits(reader, out)
 
 
 def export(
@@ -118,21 +132,23 @@ def export(
             "got sample: what is served has to answer the same each time."
         )
     search = search or captioner.config.search
-    out.mkdir(parents=True, exist_ok=True)
-    # A name that is no number, which a server that polls the folder skips.
-    draft = Path(tempfile.mkdtemp(prefix=".writing-", dir=out))
-    try:
-        with _plain_errors(out):
-            if format == "litert":
-                from serving.litert_graphs import write_litert
+    return write_version(
+        out, lambda draft: _write(draft, captioner, search, format, litert_precision)
+    )
 
-                write_litert(draft, captioner, search, litert_precision)
-            else:
-                _write_saved_model(draft, captioner, search)
-        return publish_version(draft, out)
-    except BaseException:
-        shutil.rmtree(draft, ignore_errors=True)
-        raise
+
+def _write(
+    draft: Path,
+    captioner: TrainedCaptioner,
+    search: SearchConfig,
+    format: Format,
+    litert_precision: Precision,
+) -> None:
+    if format == "saved_model":
+        return _write_saved_model(draft, captioner, search)
+    from serving.litert_graphs import write_litert
+
+    write_litert(draft, captioner, search, litert_precision)
 
 
 def _write_saved_model(draft: Path, captioner: TrainedCaptioner, search: SearchConfig) -> None:
@@ -146,57 +162,11 @@ def _write_saved_model(draft: Path, captioner: TrainedCaptioner, search: SearchC
     write_card(draft, captioner, search, functions)
 
 
-@contextlib.contextmanager
-def _plain_errors(out: Path) -> Iterator[None]:
-    """Turns TensorFlow's errors of files that cannot be written into an `OSError`."""
-    import tensorflow as tf
-
-    try:
-        yield
-    except tf.errors.OpError as error:
-        raise OSError(f"The export cannot be written to {out}: {error.message}") from error
-
-
 def _choose(captioner: TrainedCaptioner, inference: str) -> None:
     if captioner.config.attention.kind != "hard":
         kind = captioner.config.attention.kind
         raise invalid_value("inference", f"none for {kind} attention", inference)
     captioner.choose(inference)
-
-
-def save_signatures(
-    signatures: list[Signature], folder: Path
-) -> dict[str, tf.types.experimental.ConcreteFunction]:
-    """Writes the SavedModel; returns each signature's traced function."""
-    from keras.export import ExportArchive
-
-    # No `track(model)`, which would store every weight twice: variables are found by their use.
-    archive = ExportArchive()
-    functions = {
-        signature.name: archive.add_endpoint(signature.name, signature.function, [signature.input])
-        for signature in signatures
-    }
-    archive.write_out(str(folder), verbose=False)
-    return {name: function.get_concrete_function() for name, function in functions.items()}
-
-
-def publish_version(draft: Path, out: Path) -> Path:
-    """Gives a finished draft its number by one rename, readable by all and synced to disk."""
-    for path in (*draft.rglob("*"), draft):
-        # Whatever the umask: the server is often another user than the one who exports.
-        path.chmod(0o755 if path.is_dir() else 0o644)
-        sync(path)
-    while True:
-        numbers = [int(path.name) for path in out.iterdir() if path.name.isdecimal()]
-        version = out / str(max(numbers, default=0) + 1)
-        try:
-            draft.rename(version)
-        except OSError:
-            if not version.exists():
-                raise
-            continue  # another export took the number in the meantime
-        sync(out)
-        return version
 
 
 if __name__ == "__main__":

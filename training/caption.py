@@ -67,7 +67,7 @@ def run(arguments: Arguments) -> int:
         from training.evaluate.image_entry import image_entry
         from training.tasks.captioning.attention_figures import chosen_locations
 
-    captioner = sat_tf.load(arguments.run_dir)
+    captioner = sat_tf.runs.load_captioner(arguments.run_dir)
     search = with_search(
         captioner.config.search,
         beam=_choose(captioner, arguments),

@@ -1,4 +1,4 @@
-"""Publish a run's captioner in small, plain files: `python -m training.publish RUN OUT`."""
+"""Publish a run's model in small, plain files: `python -m training.publish RUN OUT`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from sat_tf.serialization import to_dict
 from training.cli import default_cache_dir
 from training.published_card import check_sentence, make_card
 from training.tasks.captioning.config import RunConfig, read_run_config
+from training.tasks.digits.config import read_digit_config, system_of
 
 if TYPE_CHECKING:
     from sat_tf.runs import TrainedCaptioner
@@ -31,18 +32,18 @@ METRICS = ("bleu_4", "meteor", "cider")
 
 @dataclass(frozen=True)
 class Arguments:
-    """Write a run's captioner as a folder that `sat_tf.load` reads: 8-bit weights and a card."""
+    """Write a run's model as a folder that `sat_tf.load` reads: 8-bit weights and a card."""
 
     run: tyro.conf.Positional[Path]
     """The run, finished and evaluated."""
     out: tyro.conf.Positional[Path]
-    """The captioner's folder; its name is the captioner's."""
+    """The model's folder; its name is the model's."""
     share_encoder: bool = False
     """Write the encoder beside OUT, where captioners with the same one share it."""
     licence: str | None = None
     """Terms of use of the weights, for the card; the data set's by default."""
     check: bool = False
-    """Caption a split by the run and by the published files, and compare."""
+    """Score a split by the run and by the published files, and compare."""
     data_dir: Path | None = None
     """Your copy of the data set, for --check."""
     split: str = "dev"
@@ -59,24 +60,50 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(arguments: Arguments) -> None:
     """Publishes the run, compares if asked, writes the card."""
-    config = read_run_config(arguments.run)
     if RunFolder(arguments.out).best_weights.exists():
         raise invalid_value("out", "a folder that is no run", str(arguments.out))
-    with loading():
-        import sat_tf.runs
+    publish = _publish_captioner if system_of(arguments.run) is None else _publish_digits
+    write_atomically(arguments.out / published.CARD, publish(arguments))
+    print(f"Published {arguments.run} as {arguments.out}; read its card: {published.CARD}")
 
-    captioner = sat_tf.load(arguments.run)
-    contents = packed_files(captioner, config, RunFolder(arguments.run).vocabulary)
+
+def _publish_captioner(arguments: Arguments) -> str:
+    """Writes a captioner's files; returns the card."""
+    config = read_run_config(arguments.run)
+    with loading():
+        from sat_tf.runs import load_captioner
+
+    captioner = load_captioner(arguments.run)
+    _write(arguments, packed_files(captioner, config, RunFolder(arguments.run).vocabulary))
+    check = ""
+    if arguments.check:
+        check = compare(captioner, load_captioner(arguments.out), config, arguments)
+        print(check)
+    return make_card(arguments.run, config, arguments.out.name, arguments.licence, check)
+
+
+def _publish_digits(arguments: Arguments) -> str:
+    """Writes a digit model's files; returns the card."""
+    config = read_digit_config(arguments.run)
+    with loading():
+        from sat_tf.runs import load_digits
+        from training.tasks.digits import publishing
+        from training.tasks.digits.model import load
+
+    model, check = load(config, arguments.run), ""
+    _write(arguments, publishing.packed_files(model, config))
+    if arguments.check:
+        compact = load_digits(arguments.out).model
+        check = publishing.compare(model, compact, config, arguments.data_dir, arguments.split)
+        print(check)
+    name, licence = arguments.out.name, arguments.licence
+    return publishing.make_card(arguments.run, config, name, licence, check)
+
+
+def _write(arguments: Arguments, contents: Mapping[str, bytes]) -> None:
     published.write(arguments.out, contents, arguments.share_encoder)
     for name, content in contents.items():
         print(f"{len(content) / 1e6:7.2f} MB  {name}")
-    check = ""
-    if arguments.check:
-        check = compare(captioner, sat_tf.load(arguments.out), config, arguments)
-        print(check)
-    card = make_card(arguments.run, config, arguments.out.name, arguments.licence, check)
-    write_atomically(arguments.out / published.CARD, card)
-    print(f"Published {arguments.run} as {arguments.out}; read its card: {published.CARD}")
 
 
 def packed_files(

@@ -18,6 +18,17 @@ from sat_tf.ranges import (
     check_ranges,
 )
 
+Target = Literal["digit", "pair", "sum"]
+"""The question about an image: its digit, its two digits in any order, or their sum."""
+
+
+def answer_names(target: Target) -> tuple[str, ...]:
+    """Returns the names of the classes, in the order of their numbers: 10, 55 or 19."""
+    if target == "pair":
+        return tuple(f"{low} and {high}" for low in range(10) for high in range(low, 10))
+    return tuple(map(str, range(19 if target == "sum" else 10)))
+
+
 Comparison = Literal["soft", "hard", "mean", "max", "sum", "gap"]
 """From a strip of portions to one context: attention over items, or what it is compared with."""
 

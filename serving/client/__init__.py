@@ -3,5 +3,14 @@
 from serving.client.answers import Beam, Caption
 from serving.client.caption_client import CaptionClient
 from serving.client.channel import Connection, ServingError
+from serving.client.digit_client import DigitClient, ServedReading
 
-__all__ = ["Beam", "Caption", "CaptionClient", "Connection", "ServingError"]
+__all__ = [
+    "Beam",
+    "Caption",
+    "CaptionClient",
+    "Connection",
+    "DigitClient",
+    "ServedReading",
+    "ServingError",
+]

@@ -15,6 +15,7 @@ from sat_tf.images import upright
 from serving.client import protocol
 from serving.client.answers import REASONS, Beam, Caption, beam_of, read_beam, read_captions
 from serving.client.channel import Connection, ServingError
+from serving.client.model_client import ModelClient
 
 CAPTION_OUTPUTS = ("captions", "scores", "valid", REASONS)
 """Outputs asked for without attention: exports warm up this set, and all outputs."""
@@ -22,7 +23,7 @@ EVERY_BEAM = "every_beam"
 """The signature with every hypothesis, which exports of earlier versions lack."""
 
 
-class CaptionClient:
+class CaptionClient(ModelClient):
     """Captions of a served model, over one connection; threads may share it.
 
     Args:
@@ -55,26 +56,10 @@ class CaptionClient:
         for name, size in (("batch_size", batch_size), ("batch_bytes", batch_bytes)):
             if size < 1:
                 raise invalid_value(name, "at least 1", size)
-        self.connection = connection or Connection()
-        self._model, self._version, self._label = model, version, label
+        super().__init__(connection, model)
+        self._version, self._label = version, label
         self._batch_size, self._batch_bytes = batch_size, batch_bytes
         self._outputs = CAPTION_OUTPUTS
-        self._channel = self.connection.open()
-        self._predict = self._channel.unary_unary(
-            protocol.PREDICT,
-            request_serializer=protocol.PredictRequest.SerializeToString,
-            response_deserializer=protocol.PredictResponse.FromString,
-        )
-
-    def __enter__(self) -> CaptionClient:
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Closes the connection."""
-        self._channel.close()
 
     def caption(self, image: bytes | str | Path, attention: bool = False) -> Caption:
         """Captions one image; see `captions`."""
@@ -115,7 +100,7 @@ class CaptionClient:
         request = self._request([content], ())
         request.model_spec.signature_name = EVERY_BEAM
         try:
-            return read_beam(self.connection.call(self._predict, request))
+            return read_beam(self.predict(request))
         except ServingError as error:
             if "signature" not in str(error) or EVERY_BEAM not in str(error):
                 raise
@@ -147,7 +132,7 @@ class CaptionClient:
     def _ask(self, batch: list[bytes], attention: bool) -> list[Caption]:
         outputs = () if attention else self._outputs
         try:
-            return read_captions(self.connection.call(self._predict, self._request(batch, outputs)))
+            return read_captions(self.predict(self._request(batch, outputs)))
         except ServingError as error:
             unknown = error.code == grpc.StatusCode.INVALID_ARGUMENT and REASONS in str(error)
             if not unknown or REASONS not in outputs:
@@ -156,7 +141,7 @@ class CaptionClient:
         return self._ask(batch, attention)
 
     def _request(self, batch: Sequence[bytes], outputs: Sequence[str]) -> protocol.PredictRequest:
-        request = protocol.make_request(batch, outputs, self._model)
+        request = protocol.make_request(batch, outputs, self.model)
         if self._version is not None:
             request.model_spec.version.value = self._version
         if self._label is not None:

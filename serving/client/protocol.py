@@ -15,9 +15,9 @@ from serving.messages import build_messages
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 
-DT_STRING = 7
+DT_FLOAT, DT_STRING = 1, 7
 _VALUES = {  # dtype -> NumPy's, the field of the values
-    1: (np.float32, "float_val"),
+    DT_FLOAT: (np.float32, "float_val"),
     3: (np.int32, "int_val"),
     DT_STRING: (object, "string_val"),
     9: (np.int64, "int64_val"),
@@ -67,6 +67,14 @@ def make_request(images: Sequence[bytes], outputs: Sequence[str], model: str) ->
     tensor.tensor_shape.dim.add(size=len(images))
     tensor.string_val.extend(images)
     return request
+
+
+def write_floats(tensor, values: np.ndarray) -> None:
+    """Writes an array into a tensor of a request, as float32."""
+    tensor.dtype = DT_FLOAT
+    for size in values.shape:
+        tensor.tensor_shape.dim.add(size=size)
+    tensor.tensor_content = np.ascontiguousarray(values, np.float32).tobytes()
 
 
 def to_array(tensor) -> np.ndarray:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
@@ -20,7 +21,10 @@ from starlette.routing import Route
 from sat_tf import viewer
 from serving.client import CaptionClient
 from serving.web.captioning import UploadError, caption_upload
+from serving.web.digits import DigitModel, read_drawing
 from serving.web.throttle import Throttle
+
+T = TypeVar("T")
 
 _OWN = resources.files(__package__)
 _SAMPLES = _OWN / "samples"
@@ -40,47 +44,54 @@ class Page:
     """Contents and limits of the page.
 
     Attributes:
-        models: Client of each model by the name shown, in the order shown.
+        models: Client of each captioner by the name shown, in the order shown.
+        digits: Digit models of the second view by name, in the order shown.
         notes: Sentences about the models.
         lang: Language of the captions.
         resize: `crop` or `squash`, for exports that do not say.
         max_mb: Largest upload.
         hosts: Names under which browsers may ask for the page.
-        throttle: Limits the uploads.
+        throttle: Limits the uploads of photographs.
+        drawings: Limits the drawings, which come as quickly as a pen is moved.
         state: Says why a model does not answer.
     """
 
     models: Mapping[str, CaptionClient]
+    digits: Mapping[str, DigitModel] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     lang: str = "en"
     resize: str = "crop"
     max_mb: int = 20
     hosts: tuple[str, ...] = ("127.0.0.1", "localhost")
     throttle: Throttle = field(default_factory=Throttle)
+    drawings: Throttle = field(default_factory=lambda: Throttle(per_minute=1200))
     state: Callable[[], str] | None = None
 
     def app(self) -> Starlette:
         """Returns the application."""
         routes = [
-            Route("/", self._index),
+            Route("/", self._document("page.html")),
+            Route("/digits", self._document("digits.html")),
             Route("/assets/{name}", self._asset),
             Route("/samples/{name}", self._sample),
             Route("/api/page", self._describe),
             Route("/api/caption", self._caption, methods=["POST"]),
+            Route("/api/digits", self._digits, methods=["POST"]),
         ]
         hosts = Middleware(TrustedHostMiddleware, allowed_hosts=list(self.hosts))
         failures = {HTTPException: lambda _, error: _error(error.detail, error.status_code)}
         return Starlette(routes=routes, middleware=[hosts], exception_handlers=failures)
 
-    async def _index(self, _: Request) -> Response:
+    def _document(self, name: str) -> Callable[[Request], Response]:
         headers = {"Content-Security-Policy": _POLICY, "Referrer-Policy": "no-referrer"}
-        return Response((_OWN / "page.html").read_bytes(), media_type="text/html", headers=headers)
+        content = (_OWN / name).read_bytes()
+        return lambda _: Response(content, media_type="text/html", headers=headers)
 
     async def _asset(self, request: Request) -> Response:
         name = request.path_params["name"]
         if name in ("viewer.css", "viewer.js"):
             return Response(viewer.asset(name), media_type=_kind(name))
-        if name in ("page.css", "page.js"):
+        if name in ("page.css", "page.js", "ask.js", "digits.css", "digits.js"):
             return Response((_OWN / name).read_bytes(), media_type=_kind(name))
         return _error("There is no such file.", 404)
 
@@ -92,30 +103,40 @@ class Page:
 
     async def _describe(self, _: Request) -> Response:
         facts = {"models": list(self.models), "notes": self.notes, "lang": self.lang}
+        facts |= {"digits": [model.describe() for model in self.digits.values()]}
         return JSONResponse(facts | {"max_mb": self.max_mb, "samples": _samples()})
 
     async def _caption(self, request: Request) -> Response:
+        def answer(content: bytes, client: CaptionClient) -> dict[str, Any]:
+            return caption_upload(content, client, self.resize)
+
+        return await self._answer(request, self.throttle, self.models, answer)
+
+    async def _digits(self, request: Request) -> Response:
+        return await self._answer(request, self.drawings, self.digits, read_drawing)
+
+    async def _answer(
+        self,
+        request: Request,
+        throttle: Throttle,
+        models: Mapping[str, T],
+        answer: Callable[[bytes, T], dict[str, Any]],
+    ) -> Response:
+        """Reads an upload, asks the model it names; errors become sentences."""
         try:
             self._check(request)
-            with self.throttle.turn():
+            with throttle.turn():
                 async with request.form(max_files=1, max_fields=8) as form:
-                    client = self._client(form.get("model"))
+                    model = _choose(models, form.get("model"))
                     image = form.get("image")
                     if image is None or isinstance(image, str):
                         raise UploadError("The request has no file called `image`.", 400)
                     content = await image.read()
-                found = await run_in_threadpool(caption_upload, content, client, self.resize)
+                found = await run_in_threadpool(answer, content, model)
         except UploadError as error:
             away = error.status == 503 and self.state is not None
             return _error(self.state() if away else str(error), error.status)
         return JSONResponse(found)
-
-    def _client(self, name: object) -> CaptionClient:
-        if name is None:
-            return next(iter(self.models.values()))
-        if name not in self.models:
-            raise UploadError(f"There is no model {name!r}: {', '.join(self.models)}.", 404)
-        return self.models[name]
 
     def _check(self, request: Request) -> None:
         """Refuses what is too large before it is read, and other sites' pages."""
@@ -127,6 +148,15 @@ class Page:
             raise UploadError("The request has to say its length.", 411)
         if int(length) > self.max_mb * _MEGABYTE + _FORM_BYTES:
             raise UploadError(f"The file is larger than {self.max_mb} MB: make it smaller.", 413)
+
+
+def _choose(models: Mapping[str, T], name: object) -> T:
+    """Returns the model of a name, or the first one."""
+    if name is None and models:
+        return next(iter(models.values()))
+    if name not in models:
+        raise UploadError(f"There is no model {name!r}: {', '.join(models) or 'none'}.", 404)
+    return models[name]
 
 
 def _samples() -> list[dict[str, str]]:

@@ -14,6 +14,7 @@ from sat_tf.images.limits import MAX_PIXELS, MAX_SIDE
 from sat_tf.viewer import crop_of, data_url, hypothesis_data
 from serving.client import Caption, CaptionClient, ServingError
 from serving.client.caption_client import read_upright
+from serving.client.model_client import ModelClient
 
 _STATUSES = {
     grpc.StatusCode.UNAVAILABLE: ("does not answer", 503),
@@ -54,7 +55,7 @@ def caption_upload(content: bytes, client: CaptionClient, resize: str = "crop") 
     try:
         beam = client.beam(decodable)
     except ServingError as error:
-        raise _in_words(error, client) from error
+        raise in_words(error, client) from error
     best = beam.captions[0]
     if not best.valid:
         raise UploadError(f"This file cannot be read as an image: {best.reason or 'damaged'}.", 400)
@@ -108,7 +109,8 @@ def _hypothesis(caption: Caption) -> dict[str, Any]:
     )
 
 
-def _in_words(error: ServingError, client: CaptionClient) -> UploadError:
+def in_words(error: ServingError, client: ModelClient) -> UploadError:
+    """Describes a model server's error as the page's."""
     address = client.connection.address
     if error.too_large:
         return UploadError("This file is too large for the model server: make it smaller.", 413)

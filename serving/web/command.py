@@ -20,6 +20,7 @@ from serving.web import sources
 
 if TYPE_CHECKING:
     from serving.client import CaptionClient
+    from serving.web.digits import DigitModel
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -31,8 +32,8 @@ class Arguments:
     export: tuple[Path, ...] = ()
     """Exports to show side by side, served by this command: soft, hard and none, say."""
     run_dir: tuple[Path, ...] = ()
-    """Runs or published captioners to show, exported once into the user's cache; by default the
-    captioners that ship, or else runs/."""
+    """Runs or published models to show, exported once into the user's cache; by default the
+    captioners that ship, or else runs/, and the digit models that ship."""
     server: str | None = None
     """HOST:PORT of a running TF Serving or local server (gRPC) to ask instead."""
     model: tuple[str, ...] = ("captioner",)
@@ -72,19 +73,23 @@ def run(arguments: Arguments) -> None:
     except ImportError as error:
         raise ValueError(f'{error}. The page needs: pip install -e ".[web]"') from error
 
-    runs = [published.locate(run) for run in arguments.run_dir]
+    named = [published.locate(run) for run in arguments.run_dir]
+    runs = [run for run in named if not published.is_digits(run)]
+    digits = [run for run in named if published.is_digits(run)]
+    digits = digits or [published.locate(name) for name in published.digit_names()]
     if not (runs or arguments.export or arguments.server):
         runs = sources.find_runs()
-    with _models(arguments, runs) as (clients, state):
+    with _models(arguments, runs, digits) as (clients, readers, state):
         local = arguments.host in _LOOPBACK
         hosts = (*_LOOPBACK, "[::1]") if local else ("*",)
         page = Page(
             clients,
-            sources.notes_of(runs),
-            arguments.lang or sources.language_of(runs),
-            arguments.resize,
-            arguments.max_mb,
-            hosts,
+            readers,
+            notes=sources.notes_of(runs),
+            lang=arguments.lang or sources.language_of(runs),
+            resize=arguments.resize,
+            max_mb=arguments.max_mb,
+            hosts=hosts,
             state=state,
         )
         config = uvicorn.Config(
@@ -106,26 +111,43 @@ def _serve(server, arguments: Arguments) -> None:
 
 @contextlib.contextmanager
 def _models(
-    arguments: Arguments, runs: Sequence[Path]
-) -> Iterator[tuple[dict[str, CaptionClient], Callable[[], str] | None]]:
-    """Clients by name, and who says why a model does not answer."""
+    arguments: Arguments, runs: Sequence[Path], digits: Sequence[Path]
+) -> Iterator[tuple[dict[str, CaptionClient], dict[str, DigitModel], Callable[[], str] | None]]:
+    """Captioners and digit models by name, and who says why a model does not answer."""
     if arguments.server is not None:
         host, port = parse_server(arguments.server)
         with _clients(arguments, [(name, host, port) for name in arguments.model]) as clients:
-            yield clients, None
+            yield clients, {}, None
         return
     from serving.web.model_process import ModelProcess
 
     models = sources.from_exports(arguments.export) + sources.from_runs(runs)
-    process = ModelProcess(models)
+    readers = sources.from_runs(digits)
+    process = ModelProcess(models + readers)
     try:
-        places = [
-            (m.name, "127.0.0.1", port) for m, port in zip(models, process.ports, strict=True)
-        ]
-        with _clients(arguments, places) as clients:
-            yield clients, process.state
+        ports = iter(process.ports)
+        places = [(model.name, "127.0.0.1", next(ports)) for model in models]
+        with contextlib.ExitStack() as stack:
+            clients = stack.enter_context(_clients(arguments, places))
+            found = {
+                reader.name: _digit_model(stack, reader, arguments, next(ports))
+                for reader in readers
+            }
+            yield clients, found, process.state
     finally:
         process.stop()
+
+
+def _digit_model(
+    stack: contextlib.ExitStack, source: sources.Source, arguments: Arguments, port: int
+) -> DigitModel:
+    from sat_tf.digits.reader_config import read_reader_config
+    from serving.client import Connection, DigitClient
+    from serving.web.digits import DigitModel
+
+    connection = Connection("127.0.0.1", port, timeout=arguments.timeout, wait=False)
+    client = stack.enter_context(DigitClient(connection, source.name))
+    return DigitModel(client, read_reader_config(source.run))
 
 
 @contextlib.contextmanager

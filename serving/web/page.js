@@ -4,19 +4,11 @@
 (() => {
   const { element } = SatViewer;
   const find = (query) => document.querySelector(query);
-  const AGAIN_AFTER = 2000; // ms, if a model is away or busy
   const ALL_COLUMNS = new Set([400, 403, 411, 413]); // statuses that say something of the photograph
   let page = { models: [], samples: [], notes: [], max_mb: 20 };
   let shown = { stop: new AbortController(), url: "", viewers: [] };
 
   const say = (text) => (find("#message").textContent = text);
-
-  class Refused extends Error {
-    constructor(message, status) {
-      super(message);
-      this.status = status;
-    }
-  }
 
   async function start() {
     listen();
@@ -25,6 +17,7 @@
     } catch {
       return say("The page's own server does not answer: is it still running? Then load the page again.");
     }
+    find("#views").hidden = !page.digits.length;
     find("#notes").replaceChildren(...page.notes.map((note) => element("p", {}, note)));
     find(".samples").replaceChildren(...page.samples.map((sample) => element("li", {}, sampleButton(sample))));
     find("#sources").replaceChildren(...page.samples.map((sample) => element("li", {}, `${sample.title}: ${sample.source}`)));
@@ -104,7 +97,10 @@
 
   async function fill(column, name, image, mine) {
     try {
-      const data = await ask(column, name, image, mine);
+      const data = await SatAsk.ask("api/caption", { model: name, image }, mine.stop.signal, (why) => {
+        column.replaceChildren(waiting(name, `${why} Trying again …`, mine.url));
+        find("#status").textContent = `${name}: ${why}`;
+      });
       mine.viewers.push(new SatViewer.Viewer(column, { image: mine.url, lang: page.lang, ...data, model: name }));
       find("#status").textContent = `${name}: ${data.hypotheses[0].text}`;
     } catch (error) {
@@ -117,37 +113,6 @@
       }
       column.replaceChildren(waiting(name, error.message));
     }
-  }
-
-  // Waits for a model that is being loaded, away or busy, until another image is shown.
-  async function ask(column, name, image, mine) {
-    for (;;) {
-      try {
-        return await post(name, image, mine.stop.signal);
-      } catch (error) {
-        if (error.status !== 503 && error.status !== 429) throw error;
-        column.replaceChildren(waiting(name, `${error.message} Trying again …`, mine.url));
-        find("#status").textContent = `${name}: ${error.message}`;
-      }
-      await new Promise((go) => setTimeout(go, AGAIN_AFTER));
-      mine.stop.signal.throwIfAborted();
-    }
-  }
-
-  async function post(name, image, signal) {
-    const form = new FormData();
-    form.append("model", name);
-    form.append("image", image, "image");
-    let response;
-    try {
-      response = await fetch("api/caption", { method: "POST", body: form, signal });
-    } catch (error) {
-      if (error.name === "AbortError") throw error;
-      throw new Refused("The page's own server does not answer.", 503);
-    }
-    const data = await response.json();
-    if (!response.ok) throw new Refused(data.error, response.status);
-    return data;
   }
 
   const CAMERA_ERRORS = {

@@ -45,10 +45,15 @@ def run(models: list[dict]) -> None:
 
 def _export(run_dir: Path, folder: Path) -> None:
     import sat_tf.runs
+    from serving.digit_export import export_digits
     from serving.export import export
 
     print(f"Exporting {run_dir}, once, to {folder} ...", flush=True)
-    export(sat_tf.load(run_dir), folder)
+    model = sat_tf.load(run_dir)
+    if isinstance(model, sat_tf.runs.DigitReader):
+        export_digits(model, folder)
+    else:
+        export(model, folder)
 
 
 if __name__ == "__main__":

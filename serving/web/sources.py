@@ -133,8 +133,9 @@ def _kind_order(run: Path) -> tuple[int, str]:
 
 def _weights_status(run: Path) -> os.stat_result:
     """Status of the file that changes with the weights."""
-    manifest = run / published.MANIFEST
-    return (manifest if manifest.exists() else RunFolder(run).best_weights).stat()
+    manifests = (run / name for name in (published.MANIFEST, published.DIGITS_MANIFEST))
+    kept = next(filter(Path.exists, manifests), RunFolder(run).best_weights)
+    return kept.stat()
 
 
 def _fingerprint(run: Path) -> str:

@@ -35,7 +35,7 @@ class Throttle:
         filled = self._tokens + (now - self._filled) * self._per_minute / 60
         self._tokens, self._filled = min(filled, self._per_minute), now
         if self._working >= self._at_once or self._tokens < 1:
-            raise UploadError("Too many photographs at once: one moment, please.", 429)
+            raise UploadError("Too many requests at once: one moment, please.", 429)
         self._tokens -= 1
         self._working += 1
         try:

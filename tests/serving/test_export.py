@@ -12,6 +12,7 @@ import pytest
 
 import sat_tf
 from serving import export as export_module
+from serving import versions
 from serving.export import export, main
 
 FILES = {
@@ -57,15 +58,15 @@ def draft(tmp_path):
 
 def test_others_may_read_all_of_it_whatever_the_umask(draft):
     assert modes_of(draft) == {"folder": {0o700}, "file": {0o600}}
-    version = export_module.publish_version(draft, draft.parent)
+    version = versions.publish_version(draft, draft.parent)
     assert modes_of(version) == {"folder": {0o755}, "file": {0o644}}
 
 
 def test_a_version_is_on_the_disk_before_it_has_its_number(draft, monkeypatch):
     synced = []
-    monkeypatch.setattr(export_module, "sync", lambda path: synced.append((path, path.exists())))
+    monkeypatch.setattr(versions, "sync", lambda path: synced.append((path, path.exists())))
     inside = {draft, *draft.rglob("*")}
-    version = export_module.publish_version(draft, draft.parent)
+    version = versions.publish_version(draft, draft.parent)
     assert {path for path, _ in synced[:-1]} == inside and all(there for _, there in synced)
     assert synced[-1][0] == version.parent
     assert len(inside) == 4 and not draft.exists()
@@ -142,14 +143,14 @@ def test_a_full_disk_is_a_clear_error_and_leaves_nothing(exports, tmp_path, monk
 def test_an_export_that_is_killed_leaves_no_version(exports, tmp_path, stopped, monkeypatch):
     out = tmp_path / "out"
     # Nothing tidies up after a kill.
-    monkeypatch.setattr(export_module.shutil, "rmtree", lambda *_, **__: None)
+    monkeypatch.setattr(versions.shutil, "rmtree", lambda *_, **__: None)
     with pytest.raises(KeyboardInterrupt):
         export(exports["none"].captioner, out)
     (left,) = out.iterdir()
     assert not left.name.isdecimal() and (left / "saved_model.pb").exists()
     draft = out / ".writing-next"
     draft.mkdir()
-    assert export_module.publish_version(draft, out) == out / "1"
+    assert versions.publish_version(draft, out) == out / "1"
 
 
 def test_two_exports_at_once_get_a_number_each(tmp_path, monkeypatch):
@@ -157,16 +158,16 @@ def test_two_exports_at_once_get_a_number_each(tmp_path, monkeypatch):
     for draft in drafts:
         draft.mkdir()
         (draft / "saved_model.pb").touch()
-    rename = export_module.Path.rename
+    rename = versions.Path.rename
 
     def late(draft, version):
         # The other export takes the number between the look and the rename.
-        monkeypatch.setattr(export_module.Path, "rename", rename)
+        monkeypatch.setattr(versions.Path, "rename", rename)
         rename(drafts[1], version)
         return rename(draft, version)
 
-    monkeypatch.setattr(export_module.Path, "rename", late)
-    assert export_module.publish_version(drafts[0], tmp_path) == tmp_path / "2"
+    monkeypatch.setattr(versions.Path, "rename", late)
+    assert versions.publish_version(drafts[0], tmp_path) == tmp_path / "2"
 
 
 @pytest.mark.parametrize(

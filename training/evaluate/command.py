@@ -173,7 +173,7 @@ def evaluate_captioner(arguments: Arguments) -> None:
         from training.tasks.base import Places
         from training.tasks.captioning.run_data import read_data_dir
 
-    captioner = sat_tf.load(arguments.run_dir)
+    captioner = sat_tf.runs.load_captioner(arguments.run_dir)
     config = read_run_config(captioner.path)
     check_attention(arguments, config)
     if arguments.inference:

@@ -11,6 +11,9 @@ import tensorflow as tf
 IDENTITY = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0)
 """Entries of the identity, an affine map `[2, 3]`."""
 
+CORNERS = ((-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0))
+"""Of a square around 0, clockwise on the screen from the top left."""
+
 
 def to_pixels(points: tf.Tensor, height: int, width: int) -> tf.Tensor:
     """Converts normalised points (x, y) to pixels, `(p + 1) (N - 1) / 2`: `[..., 2]` of both."""

@@ -22,6 +22,21 @@ class Score(NamedTuple):
     """float32, the same shape; None for ones."""
 
 
+class Reading(NamedTuple):
+    """Places where a model looked in each image, look by look, and its answer after each.
+
+    B images, T looks, K classes.
+    """
+
+    corners: tf.Tensor
+    """`[B, T, 4, 2]`, of the finest patch: (x, y) as shares of the image's sides, y down; the
+    patch's top left corner first, then clockwise."""
+    patches: tf.Tensor
+    """`[B, T, h, w, scales]`, the finest first, each twice as wide as the one before."""
+    logits: tf.Tensor
+    """`[B, T, K]`. Models learn to answer after their last look."""
+
+
 class DigitModel(TrainableModel):
     """A model that learns from batches of digits.
 
@@ -47,6 +62,10 @@ class DigitModel(TrainableModel):
     def figures(self, batch: Batch, seed: tf.Tensor) -> list[np.ndarray]:
         """Draws attention on each example, uint8 `[., ., 3]`; nothing by default."""
         return []
+
+    def read(self, images: tf.Tensor) -> Reading:
+        """Reads images `[B, H, W, 1]`, look by look, without randomness that differs per call."""
+        raise NotImplementedError
 
     def verdict(self, label: int, predicted: int) -> str:
         """Titles a drawing with the label and the prediction."""

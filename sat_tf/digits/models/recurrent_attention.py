@@ -13,10 +13,11 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.digits.config import GlimpseConfig
+from sat_tf.digits.layers.bilinear import CORNERS, to_pixels
 from sat_tf.digits.layers.given_locations import given_locations
 from sat_tf.digits.layers.policy import LocationNetwork
 from sat_tf.digits.layers.sensor import GlimpseSensor
-from sat_tf.digits.models.digit_model import DigitModel, Score
+from sat_tf.digits.models.digit_model import DigitModel, Reading, Score
 from sat_tf.digits.objectives.classification import predicted_class
 from sat_tf.digits.objectives.glimpses import GlimpseObjective
 from sat_tf.figures.glimpse_path import glimpse_figure
@@ -159,6 +160,27 @@ class RecurrentAttention(DigitModel):
         """
         pyramid, steps = self.sensor.pyramid(images), range(location.shape[1])
         return tf.stack([self.sensor(pyramid, location[:, t]) for t in steps], axis=1)
+
+    def read(self, images: tf.Tensor) -> Reading:
+        """Reads images at the policy's mean locations; random first locations are fixed ones."""
+        seed, config = tf.zeros([2], tf.int32), self.config
+        given, is_given = given_locations(config, {"images": images}, 1, seed)
+        pyramid, state = self.sensor.pyramid(images), self.begin(images)
+        steps = []
+        for t in range(config.glimpses):
+            aimed = self.locator(self.aiming(state)).location
+            location = tf.where(is_given[t][:, tf.newaxis], given[t], aimed)
+            patches = self.sensor(pyramid, location)
+            state = self.advance(patches, location, state)
+            steps.append((self._corners(location), patches, self.answer(state)))
+        return Reading(*(tf.stack(parts, axis=1) for parts in zip(*steps, strict=True)))
+
+    def _corners(self, location: tf.Tensor) -> tf.Tensor:
+        """Corners of the finest patch: `[B, 2] -> [B, 4, 2]`, as in `Reading`."""
+        # The centre of pixel 0 is half a pixel from the border.
+        centre = to_pixels(location, self.image_size, self.image_size) + 0.5
+        offsets = 0.5 * self.config.glimpse_size * tf.constant(CORNERS)
+        return (centre[:, tf.newaxis] + offsets) / self.image_size
 
     # --- evaluation ---
 

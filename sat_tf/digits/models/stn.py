@@ -7,11 +7,13 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.digits.config import STNConfig
+from sat_tf.digits.layers.bilinear import CORNERS, to_pixels
 from sat_tf.digits.layers.built import convolution, dense, sequential
 from sat_tf.digits.layers.spatial_mask import SpatialMask
 from sat_tf.digits.layers.spatial_transformer import SpatialTransformer
-from sat_tf.digits.models.digit_model import DigitModel, Score
+from sat_tf.digits.models.digit_model import DigitModel, Reading, Score
 from sat_tf.digits.objectives.classification import ClassificationObjective, predicted_class
+from sat_tf.errors import invalid_value
 from sat_tf.figures.glimpse_path import side_by_side
 from sat_tf.layers.dropout import dropout
 from sat_tf.objectives.terms import Batch
@@ -75,6 +77,25 @@ class STN(DigitModel):
         seen = images if self.attention is None else self.attention(images)[0]
         hidden = dropout(self.features(seen), self.config.dropout, seed, 0)
         return self.classifier(hidden), seen
+
+    def read(self, images: tf.Tensor) -> Reading:
+        """Reads images in one look: V, and where its corners lie in the image.
+
+        Raises:
+            ValueError: The model has no Spatial Transformer.
+        """
+        if self.config.attention != "transformer":
+            expected = "transformer, which looks at a part of the image"
+            raise invalid_value("attention", expected, self.config.attention)
+        seen, theta = self.attention(images)
+        # The outer edges of the output's pixels, half a pixel beyond their centres.
+        reach = 1.0 + 1.0 / (self.config.output_size - 1)
+        points = tf.constant([(reach * x, reach * y, 1.0) for x, y in CORNERS])
+        corners = tf.einsum("bcp,np->bnc", theta, points)
+        height, width = images.shape[1:3]
+        corners = (to_pixels(corners, height, width) + 0.5) / [width, height]
+        logits = self.classifier(self.features(seen))
+        return Reading(*(part[:, tf.newaxis] for part in (corners, seen, logits)))
 
     def scores(self, batch: Batch, seed: tf.Tensor) -> dict[str, Score]:
         """Scores a batch: `error` in percent, `nll` in nats."""

@@ -12,8 +12,10 @@ import numpy as np
 import uvicorn
 from PIL import Image
 
-from serving.client import CaptionClient, Connection
+from serving.client import CaptionClient, Connection, DigitClient
 from serving.web.app import Page
+from serving.web.digits import DigitModel
+from tests.serving.web.scripted_digits import ScriptedDigits
 from tests.serving.web.scripted_model import ScriptedModel, serve
 
 _STARTS_WITHIN = 20.0  # seconds
@@ -29,15 +31,19 @@ def photograph(width: int = 120, height: int = 80, kind: str = "JPEG") -> bytes:
 
 
 @contextlib.contextmanager
-def page_of(**models: ScriptedModel | int) -> Iterator[Page]:
-    """A page of models by name, each served here, or away at a port."""
+def page_of(**models: ScriptedModel | ScriptedDigits | int) -> Iterator[Page]:
+    """A page of models by name, each served here, or a captioner away at a port."""
     with contextlib.ExitStack() as stack:
-        clients = {}
+        clients, digits = {}, {}
         for name, model in models.items():
             port = model if isinstance(model, int) else stack.enter_context(serve(model))
             connection = Connection(port=port, timeout=20.0, wait=False)
-            clients[name] = stack.enter_context(CaptionClient(connection, name))
-        yield Page(clients, hosts=("127.0.0.1", "testserver"))
+            if isinstance(model, ScriptedDigits):
+                client = stack.enter_context(DigitClient(connection, name))
+                digits[name] = DigitModel(client, model.config)
+            else:
+                clients[name] = stack.enter_context(CaptionClient(connection, name))
+        yield Page(clients, digits, hosts=("127.0.0.1", "testserver"))
 
 
 @contextlib.contextmanager

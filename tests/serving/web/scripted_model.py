@@ -54,7 +54,7 @@ class ScriptedModel:
         response = PredictResponse()
         response.model_spec.version.value = 1
         for name, value in outputs.items():
-            _write(response.outputs[name], value)
+            write_tensor(response.outputs[name], value)
         return response
 
     def _outputs(self, valid: bool) -> dict:
@@ -78,7 +78,8 @@ class ScriptedModel:
         return outputs
 
 
-def _write(tensor, value) -> None:
+def write_tensor(tensor, value) -> None:
+    """Writes an array, or texts of one image, into a tensor of a response."""
     if isinstance(value, list):
         tensor.dtype = 7
         shape = (1, len(value)) if len(value) > 1 else (1,)
@@ -92,8 +93,8 @@ def _write(tensor, value) -> None:
 
 
 @contextlib.contextmanager
-def serve(model: ScriptedModel, port: int = 0) -> Iterator[int]:
-    """Serves a model inside the `with`; yields its port."""
+def serve(model, port: int = 0) -> Iterator[int]:
+    """Serves a scripted model inside the `with`; yields its port."""
     method = grpc.unary_unary_rpc_method_handler(
         model.predict, PredictRequest.FromString, PredictResponse.SerializeToString
     )

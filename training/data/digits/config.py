@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
+from sat_tf.digits.config import Target, answer_names
 from sat_tf.errors import invalid_value
 from sat_tf.ranges import NonNegativeInt, Positive, PositiveInt, Range, check_ranges
 
@@ -75,7 +76,9 @@ class CanvasData(JitteredData):
     clutter_size: Annotated[int, Range(1, 28)] = 8
     """Side of a scrap, pixels."""
 
-    answers: ClassVar[tuple[str, ...]] = tuple(map(str, range(10)))
+    target: ClassVar[Target] = "digit"
+
+    answers: ClassVar[tuple[str, ...]] = answer_names("digit")
     """Names of the classes."""
 
     def __post_init__(self) -> None:
@@ -100,6 +103,4 @@ class PairData(DigitData):
     @property
     def answers(self) -> tuple[str, ...]:
         """Names of the classes, in the order of their numbers."""
-        if self.target == "sum":
-            return tuple(map(str, range(19)))
-        return tuple(f"{low} and {high}" for low in range(10) for high in range(low, 10))
+        return answer_names(self.target)

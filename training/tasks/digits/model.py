@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sat_tf import runs
-from sat_tf.digits.config import DRAMConfig, PortionsConfig, RAMConfig, STNConfig
+from sat_tf.digits.config import PortionsConfig
 from sat_tf.digits.models.digit_model import DigitModel
-from sat_tf.digits.models.dram import DRAM
+from sat_tf.digits.models.factory import build
 from sat_tf.digits.models.portions import Portions
-from sat_tf.digits.models.ram import RAM
-from sat_tf.digits.models.stn import STN
 from sat_tf.errors import invalid_value
 from sat_tf.run_folder import RunFolder
 from training.tasks.digits.config import DigitRunConfig, read_digit_config
@@ -26,12 +24,7 @@ def _build(config: DigitRunConfig, policy: str) -> DigitModel:
     model, data = config.model, config.data
     if isinstance(model, PortionsConfig):
         return Portions(model, data.portions)
-    # Only convolutions profit from another precision.
-    kinds = {STNConfig: (STN, {"dtype": policy}), RAMConfig: (RAM, {}), DRAMConfig: (DRAM, {})}
-    kind, options = kinds[type(model)]
-    built = kind(model, data.size, len(data.answers), **options)
-    built.answers = data.answers
-    return built
+    return build(model, data.size, data.answers, policy)
 
 
 def load(config: DigitRunConfig, run_dir: Path) -> DigitModel:

@@ -1,0 +1,76 @@
+"""A trained digit model: a drawing in, what it read and where it looked out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from sat_tf.digits.drawing import Frame, decode_drawing, fit_drawing
+from sat_tf.digits.models.digit_model import DigitModel
+from sat_tf.digits.reader_config import ReaderConfig
+
+
+@dataclass(frozen=True, eq=False)
+class DigitReading:
+    """A reading of one drawing, look by look.
+
+    Attributes:
+        answer: Name of the most probable class after the last look.
+        probabilities: `[T, K]`, of each class after each of the T looks.
+        corners: `[T, 4, 2]`, of the finest patch, (x, y) as shares of the image's sides.
+        patches: `[T, h, w, scales]`, the finest first, in [0, 1].
+        image: `[S, S]`, what the model was given.
+        frame: Where that lies in the drawing.
+    """
+
+    answer: str
+    probabilities: np.ndarray
+    corners: np.ndarray
+    patches: np.ndarray
+    image: np.ndarray
+    frame: Frame
+
+
+class DigitReader:
+    """A digit model with what its images look like.
+
+    Args:
+        model: The model.
+        config: Of the published model.
+        path: Folder it was loaded from, if any.
+    """
+
+    def __init__(self, model: DigitModel, config: ReaderConfig, path: Path | None = None) -> None:
+        self.model, self.config, self.path = model, config, path
+        self._read = tf.function(model.read, autograph=False, reduce_retracing=True)
+
+    def read(self, drawing: str | Path | bytes | np.ndarray) -> DigitReading:
+        """Reads a drawing.
+
+        Args:
+            drawing: Image file, its bytes, or uint8 pixels `[H, W]` with ink 255.
+
+        Raises:
+            ValueError: It cannot be read, or there is no ink.
+            OSError: The file cannot be read.
+        """
+        if isinstance(drawing, str | Path):
+            drawing = Path(drawing).read_bytes()
+        if isinstance(drawing, bytes):
+            drawing = decode_drawing(drawing)
+        config = self.config
+        ink = (config.ink_from, config.ink_to)
+        image, frame = fit_drawing(drawing, config.image_size, ink, config.digits)
+        corners, patches, logits = self._read(tf.constant(image[np.newaxis, ..., np.newaxis]))
+        probabilities = tf.nn.softmax(logits[0]).numpy()
+        return DigitReading(
+            config.answers[int(probabilities[-1].argmax())],
+            probabilities,
+            corners[0].numpy(),
+            patches[0].numpy(),
+            image,
+            frame,
+        )

@@ -1,0 +1,56 @@
+"""Export of a digit model: one signature that reads images, look by look."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import tensorflow as tf
+
+from sat_tf import published
+from sat_tf.runs import DigitReader
+from serving.signatures import SERVING_DEFAULT, Signature
+from serving.versions import save_signatures, write_version
+
+_CARD = Path("assets.extra") / "MODEL_CARD.md"
+_CALLING = """
+## Signature
+
+`serving_default`: `images` float32 `[B, {size}, {size}, 1]`, white on black in [0, 1], digits
+{ink_from:g} to {ink_to:g} pixels long. Outputs, T looks, K classes: `probabilities` float32
+`[B, T, K]` after each look; `corners` float32 `[B, T, 4, 2]` of the finest patch, (x, y) as shares
+of the image's sides, y down; `patches` float32 `[B, T, h, w, scales]`, the finest first, each twice
+as wide as the one before; `answers` string `[B, K]`, the classes' names.
+"""
+
+
+def digit_signature(reader: DigitReader) -> Signature:
+    """Returns the signature that a digit model is served by; see its card."""
+    size, answers = reader.config.image_size, tf.constant([reader.config.answers])
+
+    def serving_default(images: tf.Tensor) -> dict[str, tf.Tensor]:
+        corners, patches, logits = reader.model.read(images)
+        return {
+            "probabilities": tf.nn.softmax(logits),
+            "corners": corners,
+            "patches": patches,
+            "answers": tf.repeat(answers, tf.shape(images)[0], axis=0),
+        }
+
+    images = tf.TensorSpec([None, size, size, 1], tf.float32, name="images")
+    return Signature(SERVING_DEFAULT, serving_default, images)
+
+
+def export_digits(reader: DigitReader, out: Path) -> Path:
+    """Writes a digit model as the next version below a folder; see `write_version`."""
+
+    def write(draft: Path) -> None:
+        save_signatures([digit_signature(reader)], draft)
+        config = reader.config
+        calling = _CALLING.format(
+            size=config.image_size, ink_from=config.ink_from, ink_to=config.ink_to
+        )
+        path = draft / _CARD
+        path.parent.mkdir(exist_ok=True)
+        path.write_text((reader.path / published.CARD).read_text("utf-8") + calling, "utf-8")
+
+    return write_version(out, write)

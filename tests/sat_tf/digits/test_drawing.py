@@ -1,0 +1,102 @@
+"""Drawings become images like those of training, wherever and however large they are drawn."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from sat_tf.digits.drawing import decode_drawing, fit_drawing
+
+
+def paper(*boxes: tuple[int, int, int, int], side: int = 280) -> np.ndarray:
+    """Ink in boxes of left, top, right and bottom."""
+    pixels = np.zeros([side, side], np.uint8)
+    for left, top, right, bottom in boxes:
+        pixels[top:bottom, left:right] = 255
+    return pixels
+
+
+def png(pixels: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
+def extent(image: np.ndarray) -> tuple[int, int, int, int]:
+    rows, columns = np.flatnonzero(image.max(axis=1) > 0.5), np.flatnonzero(image.max(axis=0) > 0.5)
+    return columns[0], rows[0], columns[-1] + 1, rows[-1] + 1
+
+
+@pytest.mark.parametrize("box", [(10, 10, 60, 90), (100, 20, 270, 260)])
+def test_a_digit_without_room_is_centred_by_mass_and_twenty_pixels_long(box):
+    image, frame = fit_drawing(paper(box), 28, (20, 20))
+    left, top, right, bottom = extent(image)
+    assert bottom - top == pytest.approx(20, abs=1)
+    assert (left + right) / 2 == pytest.approx(14, abs=1)
+    assert image.shape == (28, 28) and image.max() == 1.0 and image.dtype == np.float32
+    # The frame is a square around the ink.
+    assert frame[2] - frame[0] == pytest.approx(frame[3] - frame[1])
+    assert (frame[1] + frame[3]) / 2 == pytest.approx((box[1] + box[3]) / 2 / 280, abs=0.01)
+
+
+def test_a_digit_with_room_keeps_its_place_and_size():
+    image, frame = fit_drawing(paper((60, 80, 120, 200)), 42, (14, 24))
+    np.testing.assert_allclose(frame, (0, 0, 1, 1), atol=1e-6)
+    np.testing.assert_allclose(extent(image), (9, 12, 18, 30), atol=1)
+
+
+@pytest.mark.parametrize(("length", "expected"), [(40, 14), (240, 24)])
+def test_a_size_that_was_never_trained_becomes_the_nearest_that_was(length, expected):
+    image, _ = fit_drawing(paper((130, 20, 150, 20 + length)), 42, (14, 24))
+    _, top, _, bottom = extent(image)
+    assert bottom - top == pytest.approx(expected, abs=1)
+
+
+@pytest.mark.parametrize(
+    "boxes",
+    [
+        ((20, 60, 60, 160), (180, 60, 220, 160)),  # side by side
+        ((60, 10, 100, 110), (60, 160, 100, 260)),  # one above the other
+    ],
+)
+def test_of_two_digits_each_is_twenty_pixels_long(boxes):
+    image, _ = fit_drawing(paper(*boxes), 60, (20, 20), digits=2)
+    ink = image > 0.5
+    along = [np.diff(np.flatnonzero(np.diff(np.r_[0, line, 0])))[0] for line in ink.T if line.any()]
+    assert np.median(along) == pytest.approx(20, abs=1)
+
+
+def test_two_small_digits_far_apart_still_fit():
+    image, _ = fit_drawing(paper((0, 0, 8, 20), (270, 260, 278, 280)), 60, (20, 20), digits=2)
+    assert image[:30, :30].max() > 0.5 and image[30:, 30:].max() > 0.5
+
+
+def test_dark_ink_on_bright_paper_is_ink_too():
+    pixels = paper((100, 50, 120, 200))
+    np.testing.assert_array_equal(decode_drawing(png(255 - pixels)), pixels)
+    np.testing.assert_array_equal(decode_drawing(png(pixels)), pixels)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "cannot be read as an image"),
+        (b"a text", "cannot be read as an image"),
+        (png(np.zeros([8, 8], np.uint8)), "8 x 8 pixels, expected sides of 16 to 2048"),
+        (png(np.zeros([20, 3000], np.uint8)), "3000 x 20 pixels, expected"),
+    ],
+    ids=["empty", "text", "small", "large"],
+)
+def test_what_is_no_drawing_is_told(content, says):
+    with pytest.raises(ValueError, match=says):
+        decode_drawing(content)
+
+
+def test_paper_without_ink_is_told():
+    with pytest.raises(ValueError, match="there is no ink in it"):
+        fit_drawing(paper(), 28, (20, 20))
+    with pytest.raises(ValueError, match=r"expected uint8 pixels \[H, W\], got uint8 \[2, 2, 3\]"):
+        fit_drawing(np.zeros([2, 2, 3], np.uint8), 28, (20, 20))

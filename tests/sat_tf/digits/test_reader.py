@@ -1,0 +1,107 @@
+"""Published digit models read drawings, look by look, as the model itself does."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+import sat_tf
+from sat_tf import published, runs
+from sat_tf.digits.layers.bilinear import bilinear_sample_grid
+from sat_tf.errors import RunError
+from tests.sat_tf.digits.small_readers import CONFIGS, drawing, write_reader
+
+
+@pytest.fixture(scope="module")
+def readers(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("readers")
+    return {system: sat_tf.load(write_reader(folder / system, system)) for system in CONFIGS}
+
+
+@pytest.mark.parametrize(("system", "looks", "scales"), [("ram", 3, 1), ("dram", 4, 3)])
+def test_glimpses_are_those_of_the_model(readers, system, looks, scales):
+    reader = readers[system]
+    reading, classes = reader.read(drawing()), len(reader.config.answers)
+    assert reading.patches.shape == (looks, 8, 8, scales)
+    assert reading.corners.shape == (looks, 4, 2)
+    assert reading.probabilities.shape == (looks, classes)
+    assert reading.answer == reader.config.answers[reading.probabilities[-1].argmax()]
+    np.testing.assert_allclose(reading.probabilities.sum(axis=1), 1.0, atol=1e-5)
+    again = reader.read(drawing())
+    np.testing.assert_array_equal(again.corners, reading.corners)
+    if system == "dram":  # its first location is its own: no draw differs
+        batch = {"images": tf.constant(reading.image[None, ..., None])}
+        glimpses = reader.model(batch, tf.zeros([2], tf.int32), sample=False)
+        expected = tf.nn.softmax(glimpses.logits[0])
+        np.testing.assert_allclose(reading.probabilities[-1], expected, atol=1e-5)
+
+
+def test_corners_frame_what_the_finest_patch_shows(readers):
+    reading = readers["ram"].read(drawing())
+    for corners, patch in zip(reading.corners, reading.patches, strict=True):
+        # Pixel i covers i to i + 1; the patch's pixels have their centres inside the frame.
+        low, high = corners[0] * 28, corners[2] * 28
+        np.testing.assert_allclose(high - low, 8.0, atol=1e-4)
+        x, y = (tf.constant(edge + np.arange(8)[None], tf.float32) for edge in low)
+        image = tf.constant(reading.image[None, ..., None])
+        seen = bilinear_sample_grid(image, x, y)
+        np.testing.assert_allclose(patch, seen[0], atol=1e-4)
+
+
+def test_a_transformer_that_has_learned_nothing_looks_at_everything(readers):
+    reading = readers["stn"].read(drawing())
+    (corners,), (patch,) = reading.corners, reading.patches
+    # A pixel of the output is 41 / 27 of one of the input, and half of it lies beyond each centre.
+    beyond = (41 / 27 - 1) / 2 / 42
+    low, high = -beyond, 1 + beyond
+    expected = [(low, low), (high, low), (high, high), (low, high)]
+    np.testing.assert_allclose(corners, expected, atol=1e-4)
+    assert patch.shape == (28, 28, 1)
+
+
+def test_a_drawing_is_read_from_a_file_and_from_its_bytes(readers, tmp_path):
+    file = io.BytesIO()
+    Image.fromarray(drawing()).save(file, "PNG")
+    (tmp_path / "drawing.png").write_bytes(file.getvalue())
+    expected = readers["ram"].read(drawing()).probabilities
+    for given in (file.getvalue(), tmp_path / "drawing.png", str(tmp_path / "drawing.png")):
+        np.testing.assert_array_equal(readers["ram"].read(given).probabilities, expected)
+
+
+def test_a_digit_model_that_ships_is_found_by_its_name(tmp_path, monkeypatch):
+    write_reader(tmp_path / "ram_mine", "ram")
+    monkeypatch.setattr(published, "SHIPPED", tmp_path)
+    assert published.digit_names() == ["ram_mine"] and published.names() == []
+    assert sat_tf.load("ram_mine").config == CONFIGS["ram"]
+    with pytest.raises(RunError, match="no model of that name ships: did you mean ram_mine"):
+        sat_tf.load("ram_mime")
+    with pytest.raises(RunError, match="digit system 'ram', which writes no captions"):
+        runs.load_captioner("ram_mine")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [({"system": "cnn"}, "cnn"), ({"surplus": 1}, "expected the keys"), ({"model": 1}, "config")],
+)
+def test_a_configuration_of_another_version_is_an_error(tmp_path, change, says):
+    folder = write_reader(tmp_path / "ram", "ram")
+    files = {name: path.read_bytes() for name, path in published.checked_files(folder).items()}
+    config = json.loads(files[published.CONFIG]) | change
+    published.write(folder, files | {published.CONFIG: json.dumps(config).encode()})
+    with pytest.raises(RunError, match=says):
+        sat_tf.load(folder)
+
+
+def test_weights_that_were_changed_are_an_error(tmp_path):
+    folder = write_reader(tmp_path / "ram", "ram")
+    path = folder / published.DIGIT_WEIGHTS
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(RunError, match="weights.npz is damaged or was changed"):
+        sat_tf.load(folder)

@@ -1,0 +1,114 @@
+"""Readings of drawings over HTTP; whatever goes wrong, in words and with a fitting status."""
+
+from __future__ import annotations
+
+import base64
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+from starlette.testclient import TestClient
+
+from tests.serving.web.page_fixtures import page_of
+from tests.serving.web.scripted_digits import ANSWER, CENTRES, CONFIGS, PAIR, ScriptedDigits
+from tests.serving.web.scripted_model import ScriptedModel
+
+
+def png(ink: bool = True, side: int = 280) -> bytes:
+    image = Image.new("L", (side, side), 0)
+    if ink:
+        image.paste(255, (side // 2, side // 4, side // 2 + side // 10, 3 * side // 4))
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def models():
+    return {name: ScriptedDigits(config) for name, config in CONFIGS.items()}
+
+
+@pytest.fixture(scope="module")
+def client(models):
+    with page_of(soft=ScriptedModel(), **models) as page:
+        yield TestClient(page.app())
+
+
+def upload(client, content: bytes, **fields):
+    return client.post("/api/digits", files={"image": ("drawing.png", content)}, data=fields)
+
+
+def test_a_drawing_is_answered_look_by_look(client, models):
+    answer = upload(client, png(), model="ram").json()
+    assert answer["size"] == 28 and answer["answers"] == list(map(str, range(10)))
+    assert len(answer["steps"]) == len(CENTRES)
+    for step, centre in zip(answer["steps"], CENTRES, strict=True):
+        np.testing.assert_allclose(np.mean(step["corners"], axis=0), centre, atol=1e-3)
+        assert len(base64.b64decode(step["patches"][0])) == step["side"] ** 2
+    last = answer["steps"][-1]["probabilities"]
+    assert answer["answers"][np.argmax(last)] == ANSWER
+    # The model got what the page shows.
+    shown = np.frombuffer(base64.b64decode(answer["image"]), np.uint8).reshape(28, 28)
+    np.testing.assert_allclose(shown / 255, models["ram"].images[-1], atol=1 / 255)
+
+
+@pytest.mark.parametrize(("system", "answer", "size"), [("dram", PAIR, 60), ("stn", ANSWER, 42)])
+def test_every_model_gets_images_of_its_own_size(client, system, answer, size):
+    found = upload(client, png(), model=system).json()
+    assert found["size"] == size
+    assert found["answers"][np.argmax(found["steps"][-1]["probabilities"])] == answer
+
+
+def test_the_page_knows_its_digit_models(client):
+    digits = client.get("/api/page").json()["digits"]
+    assert [(d["system"], d["digits"]) for d in digits] == [("ram", 1), ("dram", 2), ("stn", 1)]
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "cannot be read as an image"),
+        (b"a text called .png", "cannot be read as an image"),
+        (png(ink=False), "there is no ink in it"),
+        (png(side=8), "8 x 8 pixels, expected sides of 16 to 2048"),
+        (png(side=3000), "3000 x 3000 pixels"),
+    ],
+    ids=["empty", "text", "no ink", "small", "large"],
+)
+def test_what_cannot_be_read_is_told_in_words(client, content, says):
+    answer = upload(client, content, model="ram")
+    assert answer.status_code == 400 and says in answer.json()["error"]
+    assert upload(client, png(), model="ram").status_code == 200  # and the page goes on
+
+
+@pytest.mark.parametrize(
+    ("request_of", "status"),
+    [
+        (lambda client: client.post("/api/digits", data={"model": "ram"}), 400),
+        (lambda client: upload(client, png(), model="soft"), 404),
+        (lambda client: client.post("/api/digits", headers={"origin": "http://evil.org"}), 403),
+        (lambda client: client.get("/api/digits"), 405),
+    ],
+    ids=["no image", "a captioner", "other site", "no post"],
+)
+def test_a_wrong_request_is_told_in_words(client, request_of, status):
+    answer = request_of(client)
+    assert answer.status_code == status and answer.json()["error"]
+
+
+def test_a_page_without_digit_models_says_so():
+    with page_of(soft=ScriptedModel()) as page:
+        client = TestClient(page.app())
+        assert client.get("/api/page").json()["digits"] == []
+        assert upload(client, png()).status_code == 404
+
+
+def test_the_view_is_small_and_asks_for_nothing_elsewhere(client):
+    assets = ("viewer.css", "page.css", "digits.css", "viewer.js", "ask.js", "digits.js")
+    answers = [client.get(path) for path in ("/digits", *(f"/assets/{name}" for name in assets))]
+    assert all(answer.status_code == 200 for answer in answers)
+    assert sum(len(answer.content) for answer in answers) < 200_000
+    assert "default-src 'none'" in answers[0].headers["content-security-policy"]
+    for answer in answers:
+        assert "http" not in answer.text.replace("http://www.w3.org/2000/svg", "")

@@ -1,0 +1,61 @@
+"""Publishing of a digit run: small files, a card, and a model that reads as the run's does."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import sat_tf
+from sat_tf import published
+from training.publish import main
+from training.recipes.digits import RECIPES
+from training.tasks.digits.publishing import reader_config
+from training.train import main as train
+
+NARROW = (
+    *("--recipe", "ram_28", "--model.glimpses", "2", "--model.hidden-dim", "4"),
+    *("--model.glimpse-dim", "4", "--model.glimpse-hidden-dim", "4"),
+    *("--data.dev_digits", "20", "--fit.batch_size", "16", "--fit.epochs", "1"),
+    *("--fit.pictures", "0"),
+)
+
+
+@pytest.fixture(scope="module")
+def ram_run(tmp_path_factory, mnist):
+    run_dir = tmp_path_factory.mktemp("digits") / "ram"
+    assert train([*NARROW, "--data-dir", str(mnist), "--run-dir", str(run_dir)]) == 0
+    return run_dir
+
+
+def test_a_run_is_published_with_its_error_and_its_command(ram_run, mnist, tmp_path, capsys):
+    out = tmp_path / "ram_mine"
+    assert main([str(ram_run), str(out), "--check", "--data-dir", str(mnist)]) == 0
+    assert "of 20 dev examples are wrong" in capsys.readouterr().out
+    names = {published.DIGITS_MANIFEST, published.CARD, *published.checked_files(out)}
+    assert {path.name for path in out.iterdir()} == names
+    assert sum(path.stat().st_size for path in out.iterdir()) < 50_000
+    card = (out / published.CARD).read_text("utf-8")
+    report = json.loads((ram_run / "evaluation/dev/report.json").read_text("utf-8"))
+    assert f"- dev: {report['error']:.2f} of 20" in card
+    assert "MNIST" in card and "CC BY-SA 3.0" in card and "## Not for" in card
+    assert "python -m training.train --recipe ram_28" in card and "With them" in card
+    reader = sat_tf.load(out)
+    assert reader.config.recipe == "ram_28" and reader.model.config.glimpses == 2
+
+
+def test_what_the_images_look_like_comes_from_the_data(ram_run):
+    found = {name: reader_config(RECIPES[name]) for name in ("ram_28", "dram_pairs", "stn_rts")}
+    assert [(c.system, c.target, c.image_size) for c in found.values()] == [
+        ("ram", "digit", 28),
+        ("dram", "pair", 60),
+        ("stn", "digit", 42),
+    ]
+    inks = [(c.ink_from, c.ink_to) for c in found.values()]
+    assert inks == [(20.0, 20.0), (20.0, 20.0), pytest.approx((14.0, 24.0))]
+    assert len(reader_config(RECIPES["dram_addition"]).answers) == 19
+
+
+def test_what_reads_no_drawing_is_refused(hard_digits_run, tmp_path, capsys):
+    assert main([str(hard_digits_run), str(tmp_path / "out")]) == 2
+    assert "expected a run of RAM, DRAM or a Spatial Transformer" in capsys.readouterr().err

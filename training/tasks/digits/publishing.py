@@ -1,0 +1,145 @@
+"""A digit run's files and card for `python -m training.publish`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from sat_tf import published
+from sat_tf.compact_weights import GROUP, pack
+from sat_tf.digits.models.digit_model import DigitModel
+from sat_tf.digits.reader_config import MODELS, ReaderConfig
+from sat_tf.errors import invalid_value
+from sat_tf.run_folder import RunFolder
+from sat_tf.runs import weight_arrays
+from training.data.digits.config import CanvasData
+from training.data.digits.mnist import load_digits
+from training.evaluate.reports import REPORT_FILE
+from training.tasks.digits.config import DigitRunConfig
+from training.tasks.digits.evaluation import Scorer, training_command
+
+_INK = 20.0  # longer side of an MNIST digit, pixels
+
+_LICENCE = "CC BY-SA 3.0, as MNIST"
+
+_CARD = """---
+library_name: sat_tf
+pipeline_tag: image-classification
+license: cc-by-sa-3.0
+---
+
+# {recipe}
+
+{summary} Made by sat_tf, and small: it shows on the page (`make demo`) where such a model looks.
+
+```python
+import sat_tf
+
+reading = sat_tf.load("{name}").read("drawing.png")
+reading.answer, reading.corners  # what it read; where it looked
+```
+
+The files are JSON and arrays of NumPy; nothing in them is executed. `{manifest}` has their SHA-256,
+which loading checks. Weights are rounded to 8 bits with a scale per {group} of them.{check}
+
+## Data and licence
+
+- Trained on MNIST (LeCun et al., 1998): the first of the 60,000 training digits; the last {dev} are
+  the dev digits.
+- Use of these weights: {licence}.
+
+## Scores
+
+Of the weights before rounding, percent of examples that are wrong, made of the dev digits:
+
+{scores}
+
+```sh
+{command} --data-dir DIR
+```
+
+## Not for
+
+Reading digits that matter, such as amounts or addresses. Images unlike those of its training get an
+answer too, often a confident one. A glimpse shows what entered the answer, which is no proof that
+the answer rests on it.
+"""
+
+_SUMMARIES = {
+    "ram": "A recurrent attention model (Mnih et al., 2014, arXiv:1406.6247), which reads a digit "
+    "through a few small glimpses.",
+    "dram": "A deep recurrent attention model (Ba et al., 2014, arXiv:1412.7755), which reads two "
+    "digits through a few small glimpses.",
+    "stn": "A Spatial Transformer (Jaderberg et al., 2015, arXiv:1506.02025), which rectifies a "
+    "digit before a convolutional network reads it.",
+}
+
+
+def reader_config(config: DigitRunConfig) -> ReaderConfig:
+    """Returns what a published model keeps of a run's configuration.
+
+    Raises:
+        ValueError: Its model reads no single drawing.
+    """
+    systems = {kind: name for name, kind in MODELS.items()}
+    if type(config.model) not in systems:
+        expected = "a run of RAM, DRAM or a Spatial Transformer"
+        raise invalid_value("run", expected, f"one of {config.system}")
+    data = config.data
+    scales = (data.scale_from, data.scale_to) if isinstance(data, CanvasData) else (1.0, 1.0)
+    return ReaderConfig(
+        systems[type(config.model)],
+        config.recipe,
+        data.target,
+        data.size,
+        *(_INK * scale for scale in scales),
+        model=config.model,
+    )
+
+
+def packed_files(model: DigitModel, config: DigitRunConfig) -> dict[str, bytes]:
+    """Returns the content of each file of a published digit model."""
+    return {
+        published.CONFIG: reader_config(config).to_text().encode(),
+        published.DIGIT_WEIGHTS: pack(weight_arrays(model)),
+    }
+
+
+def compare(
+    full: DigitModel, compact: DigitModel, config: DigitRunConfig, data_dir: Path, split: str
+) -> str:
+    """Scores both models on a split; returns a sentence on how much they differ."""
+    digits = load_digits(split, data_dir, config.data.dev_digits, config.data.limit)
+    before, after = (
+        Scorer(model, config.data, digits, split).scores()["error"] for model in (full, compact)
+    )
+    return (
+        f"With them {after:.2f} % of {len(digits):,} {split} examples are wrong, {before:.2f} % "
+        "without."
+    )
+
+
+def make_card(
+    run_dir: Path, config: DigitRunConfig, name: str, licence: str | None, check: str
+) -> str:
+    """Returns the card as Markdown; see `training.published_card.make_card`."""
+    return _CARD.format(
+        recipe=config.recipe,
+        summary=_SUMMARIES[reader_config(config).system],
+        name=name,
+        manifest=published.DIGITS_MANIFEST,
+        group=GROUP,
+        check=f" {check}" if check else "",
+        dev=f"{config.data.dev_digits:,}",
+        licence=licence or _LICENCE,
+        scores=_scores(run_dir),
+        command=training_command(config),
+    )
+
+
+def _scores(run_dir: Path) -> str:
+    lines = []
+    for path in sorted(RunFolder(run_dir).path.glob(f"evaluation/*/{REPORT_FILE}")):
+        report = json.loads(path.read_text("utf-8"))
+        lines.append(f"- {report['split']}: {report['error']:.2f} of {report['examples']:,}")
+    return "\n".join(lines) or "None were measured."
