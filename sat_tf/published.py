@@ -75,6 +75,11 @@ def output_dir(name: str | Path) -> Path:
     return path if path.exists() else Path("captioners") / path.name.partition("@")[0]
 
 
+def bare_name(name: str) -> str:
+    """Returns what `locate` takes without the folders of a machine: a path's last part."""
+    return name if _HUB.fullmatch(name) else Path(name).name
+
+
 def is_published(folder: Path) -> bool:
     """Tells whether a folder holds a published model; a run has no manifest."""
     return any((folder / name).is_file() for name in _FILES)

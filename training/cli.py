@@ -11,7 +11,8 @@ from typing import Annotated, Any, TypeVar
 
 import tyro
 
-from sat_tf.errors import invalid_value
+from sat_tf import published
+from sat_tf.errors import RunError, invalid_value
 from training.recipes.captioning import RECIPES
 from training.tasks.captioning.config import RunConfig
 
@@ -87,10 +88,21 @@ def check_init_from(config: Any) -> None:
     """Checks that the run of `--init-from` exists before TensorFlow is loaded.
 
     Raises:
-        ValueError: There is no such folder.
+        ValueError: There is no such folder, nor, for a captioner, a published one of that name.
     """
-    if config.init_from is not None and not Path(config.init_from).is_dir():
-        raise invalid_value("--init-from", "the folder of a finished run", config.init_from, "key")
+    if config.init_from is None:
+        return
+    expected = "the folder of a finished run"
+    if isinstance(config, RunConfig):
+        try:
+            published.locate(config.init_from)
+        except RunError as error:
+            got = str(error).rstrip(".")
+            raise invalid_value(
+                "--init-from", f"{expected} or a published captioner", got, "key"
+            ) from error
+    elif not Path(config.init_from).is_dir():
+        raise invalid_value("--init-from", expected, config.init_from, "key")
 
 
 def check_data_dir(config: Any, data_dir: Path | None) -> None:

@@ -120,7 +120,7 @@ def packed_files(
     from sat_tf.runs import weight_arrays
 
     weights = config.encoder.weights and Path(config.encoder.weights).name
-    origin = config.init_from and Path(config.init_from).name
+    origin = config.init_from and published.bare_name(config.init_from)
     encoder = dataclasses.replace(config.encoder, weights=weights)
     config = dataclasses.replace(config, encoder=encoder, init_from=origin)
     arrays = weight_arrays(captioner.model)

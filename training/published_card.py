@@ -77,7 +77,7 @@ SHA-256, which loading checks. Weights are rounded to 8 bits with a scale per {g
 
 ## For, and not for
 
-For teaching, for research on attention, and as a start for training on images of your own.
+For teaching, for research on attention, and for a first look at what such a captioner does.
 
 Not for captions that people rely on who cannot see the image, for decisions about people, for
 surveillance, or for images unlike those it was trained on: it then writes a fluent sentence about

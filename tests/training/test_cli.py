@@ -23,4 +23,8 @@ def test_a_data_folder_for_drawn_data_is_an_error_that_names_the_recipe(
 
 def test_a_run_to_start_from_that_does_not_exist_is_an_error(capsys):
     assert train.main(["--init-from", "nowhere"]) == 2
-    assert "`--init-from`: expected the folder of a finished run" in capsys.readouterr().err
+    assert "`--init-from`: expected the folder of a finished run or" in capsys.readouterr().err
+    assert train.main(["--init-from", "flickr8k_sof"]) == 2
+    assert "did you mean flickr8k_soft?" in capsys.readouterr().err
+    assert train.main(["--recipe", "ram_28", "--init-from", "flickr8k_soft"]) == 2
+    assert "`--init-from`: expected the folder of a finished run, got" in capsys.readouterr().err

@@ -10,6 +10,8 @@ import pytest
 
 import sat_tf
 from sat_tf import published
+from sat_tf.errors import RunError
+from tests.training.small_runs import train
 from training.compare import evaluation_folder
 from training.evaluate.command import main as evaluate
 from training.publish import main
@@ -62,6 +64,24 @@ def test_it_is_evaluated_like_a_run(mine, capsys):
     assert evaluate(["--run-dir", str(mine), "--pictures", "1"]) == 0
     report = evaluation_folder(mine, "dev") / "report.json"
     assert json.loads(report.read_text())["images"] == 12
+
+
+def test_a_run_starts_from_one_by_its_name_and_resumes(mine, tmp_path, tiny, monkeypatch):
+    monkeypatch.setattr(published, "SHIPPED", mine.parent)
+    monkeypatch.chdir(tmp_path)  # where no folder has the name
+    flags, said = [*tiny, "--fit.pictures", "0", "--init-from", "mine"], []
+    train(tmp_path / "run", *flags, say=said.append)
+    assert "Initialized with the weights of mine." in said
+    assert read_run_config(tmp_path / "run").init_from == "mine"
+    train(tmp_path / "run", *flags, "--fit.epochs", "2", say=said.append)
+    assert any("epoch 2" in line for line in said)
+    with pytest.raises(RunError, match="`init_from` is 'mine' there"):
+        train(tmp_path / "run", *flags[:-1], str(mine), say=said.append)
+
+
+def test_a_published_configuration_keeps_the_hubs_name_and_no_path():
+    assert published.bare_name("hf://OWNER/NAME@main") == "hf://OWNER/NAME@main"
+    assert published.bare_name("/home/me/runs/soft") == "soft"
 
 
 def test_results_of_one_that_ships_stay_out_of_the_package(mine, tmp_path, monkeypatch):

@@ -131,7 +131,7 @@ class RunConfig:
     seed: NonNegativeInt = 0
     """Seed of the weights, the order of the data and every random draw."""
     init_from: str | None = None
-    """Folder of a finished run whose best weights this one starts from; None for new ones."""
+    """Finished run or published captioner whose weights this one starts from; None for new ones."""
     data: DataConfig = field(default_factory=DataConfig)
     encoder: configs.EncoderConfig = field(default_factory=configs.EncoderConfig)
     decoder: configs.DecoderConfig = field(default_factory=configs.DecoderConfig)

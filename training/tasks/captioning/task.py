@@ -64,7 +64,7 @@ class CaptioningTask(Task[RunConfig, Data]):
         return new_model(self.config, len(data.vocabulary), load_encoder_weights=new)
 
     def initialize(self, model: Captioner, data: Data) -> str:
-        start_from(Path(self.config.init_from), model, data.vocabulary)
+        start_from(self.config.init_from, model, data.vocabulary)
         return f"Initialized with the weights of {self.config.init_from}."
 
     def frozen_layers(self, model: Captioner) -> Sequence[keras.layers.Layer]:

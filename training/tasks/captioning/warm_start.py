@@ -13,18 +13,18 @@ from sat_tf.vocabulary import Vocabulary
 
 
 def start_from(
-    run_dir: Path,
+    run_dir: str | Path,
     model: Captioner,
     vocabulary: Vocabulary,
     name: str = "--init-from",
     kind: str = "key",
 ) -> None:
-    """Gives a captioner the best weights of a finished run, including the encoder's.
+    """Gives a captioner the best weights of what `sat_tf.load` reads, including the encoder's.
 
     The optimizer's state and the baseline are not among them.
 
     Raises:
-        ValueError: The folder is no finished run, or has another vocabulary or other shapes.
+        ValueError: It is no finished run, or has another vocabulary or other shapes.
     """
     try:
         found = runs.load(run_dir)
