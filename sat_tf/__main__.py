@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import runpy
 import sys
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Annotated, Any, Union
 
 COMMANDS = {
     "train": ("training.train", "Train a captioner or a digit system."),
@@ -23,16 +26,45 @@ COMMANDS = {
 }
 
 
+COMPLETION = "--tyro-print-completion"
+_SHELLS = ("bash", "zsh", "fish", "tcsh")
+
+
 def help_text() -> str:
     """Returns the list of commands."""
     lines = [f"  {name:<13}{summary}" for name, (_, summary) in COMMANDS.items()]
     usage = "usage: sat-tf COMMAND [OPTIONS]   (sat-tf COMMAND --help lists the options)"
-    return "\n".join([usage, "", *lines])
+    last = f"sat-tf {COMPLETION} bash   prints shell completion; also for {', '.join(_SHELLS[1:])}"
+    return "\n".join([usage, "", *lines, "", last])
+
+
+def print_completion(shell: str) -> None:
+    """Prints the script that completes every command and its flags; see docs/api/commands.rst."""
+    import tyro
+
+    if shell not in _SHELLS:
+        raise SystemExit(f"Error: expected one of {', '.join(_SHELLS)} after {COMPLETION}.")
+    commands = [
+        Annotated[_arguments(module), tyro.conf.subcommand(name, description=summary)]
+        for name, (module, summary) in COMMANDS.items()
+    ]
+    tyro.cli(Union[tuple(commands)], prog="sat-tf", args=[COMPLETION, shell])  # noqa: UP007
+
+
+def _arguments(module: str) -> Any:
+    """Returns the class whose fields are a command's flags."""
+    package = find_spec(module).submodule_search_locations is not None
+    found = import_module(f"{module}.command" if package else module)
+    # Recipes decide the flags of training: those of captioners.
+    return getattr(found, "CaptioningArguments", None) or found.Arguments
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs a command with the arguments after its name; returns the exit status."""
-    name, *rest = (sys.argv[1:] if argv is None else argv) or [""]
+    name, *rest = given = (sys.argv[1:] if argv is None else argv) or [""]
+    if given[-2:-1] == [COMPLETION]:  # of one command too: the script is the program's
+        print_completion(given[-1])
+        return 0
     if name in ("", "-h", "--help"):
         print(help_text())
         return 0 if name else 2

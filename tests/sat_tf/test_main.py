@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import runpy
+import shutil
+import subprocess
 import sys
 
 import pytest
 
-from sat_tf.__main__ import COMMANDS, main
+from sat_tf.__main__ import COMMANDS, COMPLETION, main
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -42,3 +44,40 @@ def test_a_command_that_is_run_ends_with_its_own_status(monkeypatch, capsys):
     with pytest.raises(SystemExit) as stop:
         main(["caption", "--help"])
     assert stop.value.code == 0 and "--run-dir" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def completion(tmp_path_factory):
+    """The script that completes commands in bash, as `sat-tf train` prints it."""
+    command = [sys.executable, "-m", "sat_tf", "train", COMPLETION, "bash"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    path = tmp_path_factory.mktemp("completion") / "sat-tf"
+    path.write_text(done.stdout, encoding="utf-8")
+    return path
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["tr"], ["train"]),
+        (["train", "--fit.ep"], ["--fit.epochs"]),
+        (["caption", "--figure", ""], ["png", "svg", "none"]),
+    ],
+)
+def test_bash_completes_commands_flags_and_choices(completion, words, expected):
+    script = """
+        source "$1"; shift
+        function=$(complete -p sat-tf | sed 's/.*-F \\([^ ]*\\) .*/\\1/')
+        COMP_WORDS=(sat-tf "$@") COMP_CWORD=$#
+        "$function" sat-tf "${COMP_WORDS[-1]}"
+        printf '%s\\n' "${COMPREPLY[@]}"
+    """
+    command = ["bash", "-c", script, "bash", str(completion), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout.split() == expected
+
+
+def test_an_unknown_shell_is_an_error(capsys):
+    with pytest.raises(SystemExit, match="expected one of bash, zsh"):
+        main([COMPLETION, "sh"])
