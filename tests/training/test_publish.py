@@ -81,7 +81,7 @@ def test_a_run_starts_from_one_by_its_name_and_resumes(mine, tmp_path, tiny, mon
 
 def test_a_published_configuration_keeps_the_hubs_name_and_no_path():
     assert published.bare_name("hf://OWNER/NAME@main") == "hf://OWNER/NAME@main"
-    assert published.bare_name("/home/me/runs/soft") == "soft"
+    assert published.bare_name("../runs/soft") == "soft"
 
 
 def test_results_of_one_that_ships_stay_out_of_the_package(mine, tmp_path, monkeypatch):
