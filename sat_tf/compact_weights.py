@@ -1,4 +1,4 @@
-"""Weights in 8 bits: a compressed `.npz` of integers with scales, which nothing executes."""
+"""Weights in 8 or 12 bits: a compressed `.npz` of integers with scales, which nothing executes."""
 
 from __future__ import annotations
 
@@ -14,25 +14,32 @@ from sat_tf.errors import invalid_value
 GROUP = 128
 """Weights of a column that share a scale."""
 
-_LEVELS = 127
+BITS = (8, 12)
+"""Sizes of a rounded weight."""
+
 _SCALE = ":scale"  # suffix of the scales' name; names of weights have no colon
+_LOW = ":low"  # suffix of the name of the lower 4 of 12 bits
 _SMALLEST_SCALE = 2.0**-24  # float16 has nothing between it and 0
 _MOST_BYTES = 2**31  # a small archive can unpack to any size
 
 
-def pack(arrays: Mapping[str, np.ndarray]) -> bytes:
+def pack(arrays: Mapping[str, np.ndarray], bits: int = 8) -> bytes:
     """Returns arrays as an `.npz`; equal arrays give equal bytes.
 
-    Matrices, and whatever has more axes, are rounded to int8, with a float16 scale for each `GROUP`
-    weights of an output channel (the last axis). Vectors stay as they are. Packing what `unpack`
-    returned changes nothing more.
+    Matrices, and whatever has more axes, are rounded to integers, with a float16 scale for each
+    `GROUP` weights of an output channel (the last axis). Vectors stay as they are. Packing what
+    `unpack` returned in 8 bits again changes nothing more.
 
     Args:
         arrays: Weights by name.
+        bits: Size of an integer, one of `BITS`.
 
     Raises:
-        ValueError: A weight is not finite.
+        ValueError: A weight is not finite, or the size is another.
     """
+    if bits not in BITS:
+        raise invalid_value("bits", "8 or 12", bits)
+    most = 2 ** (bits - 1) - 1
     packed = {}
     for name, array in arrays.items():
         if not np.isfinite(array).all():
@@ -42,9 +49,13 @@ def pack(arrays: Mapping[str, np.ndarray]) -> bytes:
             continue
         columns = array.reshape(-1, array.shape[-1])
         peaks = np.maximum.reduceat(np.abs(columns), np.arange(0, len(columns), GROUP))
-        scale = np.maximum(peaks / _LEVELS, _SMALLEST_SCALE).astype(np.float16)
-        levels = np.clip(np.round(columns / _spread(scale, len(columns))), -_LEVELS, _LEVELS)
-        packed[name] = levels.astype(np.int8).reshape(array.shape)
+        scale = np.maximum(peaks / most, _SMALLEST_SCALE).astype(np.float16)
+        levels = np.clip(np.round(columns / _spread(scale, len(columns))), -most, most)
+        levels = levels.astype(np.int16).reshape(array.shape)
+        if bits > 8:
+            packed[name + _LOW] = _pairs(levels & 15)
+            levels >>= 4
+        packed[name] = levels.astype(np.int8)
         packed[name + _SCALE] = scale
     file = io.BytesIO()
     np.savez_compressed(file, allow_pickle=False, **packed)
@@ -64,9 +75,9 @@ def unpack(content: bytes) -> dict[str, np.ndarray]:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             packed = {name: file[name] for name in file.files}
         return {
-            name: _restored(array, packed.get(name + _SCALE))
+            name: _restored(array, packed.get(name + _SCALE), packed.get(name + _LOW))
             for name, array in packed.items()
-            if not name.endswith(_SCALE)
+            if not name.endswith((_SCALE, _LOW))
         }
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"The weights are damaged: {error}.") from error
@@ -77,8 +88,18 @@ def _spread(scale: np.ndarray, count: int) -> np.ndarray:
     return np.repeat(scale.astype(np.float32), GROUP, axis=0)[:count]
 
 
-def _restored(array: np.ndarray, scale: np.ndarray | None) -> np.ndarray:
+def _pairs(digits: np.ndarray) -> np.ndarray:
+    """Returns numbers below 16 as bytes, two in each."""
+    flat = digits.ravel().astype(np.uint8)
+    flat = np.pad(flat, (0, len(flat) % 2))
+    return flat[::2] << 4 | flat[1::2]
+
+
+def _restored(array: np.ndarray, scale: np.ndarray | None, low: np.ndarray | None) -> np.ndarray:
     if scale is None:
         return array.astype(np.float32)
-    columns = array.reshape(-1, array.shape[-1])
+    columns = array.reshape(-1, array.shape[-1]).astype(np.float32)
+    if low is not None:
+        digits = np.stack([low >> 4, low & 15], axis=-1).ravel()[: array.size]
+        columns = columns * 16 + digits.reshape(columns.shape)
     return (columns * _spread(scale, len(columns))).reshape(array.shape)

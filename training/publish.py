@@ -32,7 +32,7 @@ METRICS = ("bleu_4", "meteor", "cider")
 
 @dataclass(frozen=True)
 class Arguments:
-    """Write a run's model as a folder that `sat_tf.load` reads: 8-bit weights and a card."""
+    """Write a run's model as a folder that `sat_tf.load` reads: small weights and a card."""
 
     run: tyro.conf.Positional[Path]
     """The run, finished and evaluated."""
@@ -128,7 +128,7 @@ def packed_files(
         published.CONFIG: (json.dumps(to_dict(config), indent=1) + "\n").encode(),
         published.VOCABULARY: vocabulary.read_bytes(),
         **{
-            file: pack({k: v for k, v in arrays.items() if k.startswith(f"{part}/")})
+            file: pack({k: v for k, v in arrays.items() if k.startswith(f"{part}/")}, _BITS[part])
             for part, file in published.WEIGHTS.items()
         },
     }

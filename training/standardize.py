@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +34,9 @@ class Arguments:
     """Your copy of the data set."""
     images: PositiveInt = 1000
     """Training images, drawn at random, that the statistics are of."""
+    compact: bool = False
+    """Round the weights to the 8 bits of training.publish first, so that publishing a captioner
+    trained with them changes its annotations no more."""
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -64,22 +67,26 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(arguments: Arguments) -> int:
     """Measures the channels on training images and writes the weights."""
-    config = arguments.config
-    check_files(config.encoder, arguments.out)
+    config, out = arguments.config, arguments.out
+    check_files(config.encoder, out)
     check_data_dir(config, arguments.data_dir)
     with loading():
-        from sat_tf.layers.patch_weights import standardize
+        from sat_tf.layers.patch_weights import round_weights, standardize
         from training.data.sources import load_split
         from training.tasks.captioning.task import new_model
 
         split = load_split(config.data.name, "train", arguments.data_dir, **config.data.options())
+        name, source, layer = config.encoder.name, config.encoder.weights, config.encoder.layer
+        if arguments.compact:
+            round_weights(source, out, name, layer)
+            config = replace(config, encoder=replace(config.encoder, weights=str(out)))
         encoder = new_model(config, vocabulary_size=4).encoder
     order = np.random.default_rng(config.seed).permutation(len(split))[: arguments.images]
     examples = [split.examples[index] for index in order]
     mean, deviation = channel_statistics(encoder, examples, config.encoder.resize)
-    standardize(config.encoder.weights, arguments.out, config.encoder.name, mean, deviation)
+    standardize(config.encoder.weights, out, name, mean, deviation, layer)
     print(
-        f"Wrote {arguments.out}. Before, {len(mean)} channels had means of up to "
+        f"Wrote {out}. Before, {len(mean)} channels had means of up to "
         f"{np.abs(mean).max():.2f} and deviations of {deviation.min():.2f} to "
         f"{deviation.max():.2f}, over {len(examples):,} images."
     )

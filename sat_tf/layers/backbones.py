@@ -128,7 +128,7 @@ def build(
         if name == SCENES_CNN:
             network = scenes_cnn(image_size)
         elif patch_encoders.is_patch_encoder(name):
-            network = patch_encoders.build(name, image_size)
+            network = patch_encoders.build(name, image_size, tap)
         else:
             network = _application(name, image_size, pretrained)
         if weights is not None and not pretrained:

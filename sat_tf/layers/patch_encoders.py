@@ -128,12 +128,13 @@ def normalise(name: str, images):
     return (images / 255.0 - ops.array(mean)) / ops.array(deviation)
 
 
-def build(name: str, image_size: int) -> keras.Model:
+def build(name: str, image_size: int, layer: str | None = None) -> keras.Model:
     """A transformer with random weights, whose `load_weights` reads a file of Keras.
 
     Args:
         name: `keras_hub:PRESET`.
         image_size: Side of the square input, pixels.
+        layer: Layer to tap, see `tap`; blocks after it are left out.
 
     Raises:
         ValueError: KerasHub is missing, or the size is not one of the transformer's.
@@ -151,15 +152,21 @@ def build(name: str, image_size: int) -> keras.Model:
     models, shape = _keras_hub(name).models, (image_size, image_size, 3)
     if preset.family == "dinov2":
         grid = (DINOV2_PIXELS, DINOV2_PIXELS)
-        return models.DINOV2Backbone(
-            image_shape=shape, position_embedding_shape=grid, **preset.arguments
-        )
+        arguments = {**preset.arguments, "num_layers": _depth(preset, layer)}
+        return models.DINOV2Backbone(image_shape=shape, position_embedding_shape=grid, **arguments)
     kinds = {
         "vit": models.ViTBackbone,
         "clip": models.CLIPVisionEncoder,
         "siglip": models.SigLIPVisionEncoder,
     }
     return kinds[preset.family](image_shape=shape, **preset.arguments)
+
+
+def _depth(preset: PatchTransformer, layer: str | None) -> int:
+    """Returns the number of blocks up to a layer; all of them for a layer that is no block's."""
+    blocks = preset.arguments["num_layers"]
+    stages = {f"stage{number}": number for number in range(1, blocks)}
+    return stages.get(layer, blocks)
 
 
 def original_size(name: str) -> int:

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 
+from sat_tf import compact_weights
 from sat_tf.layers import patch_encoders, patch_weights
 from sat_tf.layers.encoder import Encoder
 from tests.sat_tf.layers import dinov2_numpy
@@ -111,6 +112,25 @@ def test_standardized_weights_give_standardized_annotations(tmp_path):
     patch_weights.standardize(weights, target, NAME, mean, deviation)
     found = np.asarray(Encoder(NAME, 12, weights=str(target))(pixels)).reshape(-1, 8)
     np.testing.assert_allclose(found, (raw - mean) / deviation, atol=1e-3)
+
+
+def test_blocks_after_the_tap_are_left_out():
+    assert len(Encoder(NAME, 12, tap="stage1").weights) < len(Encoder(NAME, 12).weights)
+
+
+@pytest.mark.parametrize("tap", [None, "stage1"])
+def test_rounded_weights_are_published_as_they_are(tmp_path, tap):
+    source, target = converted(tmp_path, arrays()), str(tmp_path / "rounded.weights.h5")
+    patch_weights.round_weights(source, target, NAME, tap)
+    plain, rounded = (Encoder(NAME, 12, tap=tap, weights=file) for file in (source, target))
+    changed = 0
+    for before, weight in zip(plain.weights, rounded.weights, strict=True):
+        array = np.asarray(weight)
+        changed += not np.array_equal(array, before)
+        if "interpolated" not in weight.path:  # made of the embeddings while loading
+            published = compact_weights.unpack(compact_weights.pack({"weight": array}))["weight"]
+            np.testing.assert_array_equal(published, array)
+    assert changed
 
 
 def test_registers_are_no_places():
