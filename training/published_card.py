@@ -113,7 +113,7 @@ def make_card(
         recipe=config.recipe,
         attention=config.attention.kind if attends else "no",
         name=name,
-        group=f"{GROUP} of them",
+        group=GROUP,
         check=f" {check}" if check else "",
         source=source,
         supervision=f" {_SUPERVISED}" if config.attention.supervision_weight else "",
