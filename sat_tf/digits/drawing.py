@@ -104,7 +104,7 @@ def _digit_length(mask: np.ndarray, digits: int) -> int:
     gaps = [(*_widest_gap(mask.any(axis=1 - axis)), axis) for axis in (0, 1)]
     width, place, axis = max(gaps)
     if not width:
-        return max(1, max(mask.shape) // 2)  # they touch, or one is missing
+        return len(mask)  # they touch side by side, or one is missing
     parts = np.split(mask, [place], axis=axis)
     lengths = [
         max(stop - start for start, stop in map(_extent, (p.any(axis=1), p.any(axis=0))))

@@ -9,9 +9,9 @@
   const SENT = 280; // pixels, side of what is sent
   // Title, hint, width of the pen and size of a written digit, as shares of the paper, by system.
   const SYSTEMS = {
-    ram: { title: "Glimpses of one digit", name: "RAM", draw: "Draw a digit here", pen: 0.07, box: 0.72 },
-    dram: { title: "Glimpses of two digits", name: "DRAM", draw: "Draw two digits here, apart", pen: 0.05, box: 0.42 },
-    stn: { title: "A digit set upright", name: "Spatial Transformer", draw: "Draw a digit here, askew", pen: 0.06, box: 0.52 },
+    ram: { title: "Glimpses of one digit", name: "RAM", draw: "Draw a digit here", pen: 0.085, box: 0.72 },
+    dram: { title: "Glimpses of two digits", name: "DRAM", draw: "Draw two digits here, apart", pen: 0.06, box: 0.42 },
+    stn: { title: "A digit set upright", name: "Spatial Transformer", draw: "Draw a digit here, askew", pen: 0.07, box: 0.52 },
   };
   // Digits to have written, on 100 x 100.
   const SHAPES = [
@@ -67,7 +67,7 @@
       if (event.button !== 0 || !event.isPrimary) return;
       event.preventDefault();
       paper.setPointerCapture(event.pointerId);
-      pen = [place(event)];
+      [pen, written] = [[place(event)], 0];
       strokes.push(pen);
       draw();
     });
@@ -82,7 +82,7 @@
       pen = null;
       changed();
     });
-    find("#undo").addEventListener("click", () => { strokes.pop(); changed(); });
+    find("#undo").addEventListener("click", () => { strokes.pop(); written = Math.min(written, strokes.length); changed(); });
     find("#clear").addEventListener("click", () => { strokes = []; written = 0; changed(); });
     for (const name of ["#turn", "#size"]) find(name).addEventListener("input", changed);
     find("#play").addEventListener("click", () => (player ? pause() : play()));
@@ -92,7 +92,9 @@
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   }
 
+  // One digit stays on the paper for another model of one.
   function choose(one) {
+    if (model && model.digits !== one.digits) [strokes, written] = [[], 0];
     model = one;
     find("#draw").textContent = system().draw;
     find(".turns").hidden = one.system !== "stn";
@@ -157,27 +159,26 @@
     strokes.push(Array.from({ length: 61 }, (_, n) => point((length * n) / 60)));
     written += 1;
     changed();
-    if (model.digits === 2 && written === 1) find("#said").textContent = "Now the second digit.";
   }
 
   function changed() {
     draw();
-    written = strokes.length ? written : 0;
     find("#paper").setAttribute("aria-label", strokes.length ? "Paper with your drawing" : "Paper, empty");
     clearTimeout(asked.timer);
     asked.stop.abort();
     say("");
-    if (!strokes.length) return empty();
+    if (!strokes.length) return empty("Draw something, or choose a digit.");
+    if (written && written < model.digits) return empty("Now the second digit.");
     asked = { stop: new AbortController() };
     asked.timer = setTimeout(ask, PAUSE, asked.stop.signal);
   }
 
-  function empty() {
+  function empty(next) {
     pause();
     reading = null;
     find("#result").hidden = find("#brief").hidden = true;
     find("#answer").textContent = "Its answer";
-    find("#said").textContent = "Draw something, or choose a digit.";
+    find("#said").textContent = next;
   }
 
   async function ask(signal) {
@@ -190,7 +191,7 @@
       show(await SatAsk.ask("api/digits", { model: model.name, image }, signal, wait));
     } catch (error) {
       if (error.name === "AbortError") return;
-      empty();
+      empty("");
       say(error.message);
     }
   }

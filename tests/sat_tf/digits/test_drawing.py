@@ -69,6 +69,12 @@ def test_of_two_digits_each_is_twenty_pixels_long(boxes):
     assert np.median(along) == pytest.approx(20, abs=1)
 
 
+def test_one_digit_where_two_are_expected_has_their_size():
+    image, _ = fit_drawing(paper((60, 40, 180, 240)), 60, (20, 20), digits=2)
+    _, top, _, bottom = extent(image)
+    assert bottom - top == pytest.approx(20, abs=1)
+
+
 def test_two_small_digits_far_apart_still_fit():
     image, _ = fit_drawing(paper((0, 0, 8, 20), (270, 260, 278, 280)), 60, (20, 20), digits=2)
     assert image[:30, :30].max() > 0.5 and image[30:, 30:].max() > 0.5

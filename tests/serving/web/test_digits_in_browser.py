@@ -179,9 +179,11 @@ def test_every_width_shows_all_of_it_without_a_violation(open_page, address, sch
 
     page = open_page(address, width, scheme)
     page.locator("summary").first.click()
-    for label in ("Glimpses of two digits", "A digit set upright", "Glimpses of one digit"):
+    labels = {"Glimpses of two digits": 2, "A digit set upright": 1, "Glimpses of one digit": 1}
+    for label, digits in labels.items():
         page.get_by_label(label).check()
-        page.get_by_role("button", name="Write a 7").click()
+        for _ in range(digits):
+            page.get_by_role("button", name="Write a 7").click()
         page.locator("#result").wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") == width
         found = Axe().run(page)["violations"]
