@@ -10,6 +10,7 @@ import os
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,9 @@ from types import SimpleNamespace
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from PIL import Image
+from tensorflow_serving.apis import prediction_log_pb2
 
 import sat_tf
 from sat_tf import runs
@@ -27,13 +30,13 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.serialization import from_dict, to_dict
 from sat_tf.vocabulary import Vocabulary
 from serving import export as export_module
+from serving import warmup
 from tests.built_once import built_once
 
 CAPTIONS = ["a red dog über two blue dots", "the naïve cat sat near a box of green tea"]
 KINDS = {
     "soft": {"kind": "soft"},
-    "hard": {"kind": "hard"},
-    "argmax": {"kind": "hard", "inference": "argmax"},
+    "hard": {"kind": "hard", "inference": "argmax"},
     "none": {"kind": "none"},
 }
 BATCHES = (1, 2, 7)
@@ -41,14 +44,24 @@ BATCHES = (1, 2, 7)
 
 @dataclass(frozen=True)
 class Exported:
-    """A run and its export."""
+    """A run of one kind and its export, each made once asked for; `none` writes characters."""
 
-    run_dir: Path
-    version: Path
+    factory: pytest.TempPathFactory
+    kind: str
 
     @functools.cached_property
     def captioner(self) -> runs.TrainedCaptioner:
-        return sat_tf.load(self.run_dir)
+        unit = "characters" if self.kind == "none" else "words"
+        return sat_tf.load(write_run(self.factory.mktemp("run") / "run", KINDS[self.kind], unit))
+
+    @functools.cached_property
+    def version(self) -> Path:
+        folder = built_once(
+            self.factory,
+            f"export-{self.kind}",
+            lambda folder: export_module.export(self.captioner, folder / self.kind),
+        )
+        return folder / self.kind / "1"
 
 
 def write_run(folder: Path, attention: dict, unit: str = "words", encoder: dict | None = None):
@@ -153,6 +166,21 @@ def calls_of() -> dict[str, dict]:
     return calls
 
 
+def warm_up_calls(version: Path) -> dict[str, dict]:
+    """The requests of an export's warm-up file."""
+    calls = {}
+    for record in tf.data.TFRecordDataset(str(version / warmup.FILE)).as_numpy_iterator():
+        log = prediction_log_pb2.PredictionLog.FromString(record)
+        assert log.WhichOneof("log_type") == "predict_log"
+        sent = log.predict_log.request
+        ((name, proto),) = sent.inputs.items()
+        value = tf.make_ndarray(proto)
+        value = list(value) if name == "image_bytes" else value
+        asked = request(sent.model_spec.signature_name, value, sent.output_filter)
+        calls[f"warm_up_{len(calls)}"] = asked
+    return calls
+
+
 @pytest.fixture(scope="session")
 def make_run():
     """`write_run`, for tests that need their own."""
@@ -167,16 +195,8 @@ def make_request():
 
 @pytest.fixture(scope="session")
 def exports(tmp_path_factory) -> dict[str, Exported]:
-    """A run of each kind, exported; the one without attention writes characters."""
-
-    def build(folder: Path) -> None:
-        for kind, attention in KINDS.items():
-            run = write_run(folder / kind, attention, "characters" if kind == "none" else "words")
-            export_module.export(sat_tf.load(run), folder / "out" / kind)
-
-    folder = built_once(tmp_path_factory, "exports", build)
-    versions = {kind: next((folder / "out" / kind).iterdir()) for kind in KINDS}
-    return {kind: Exported(folder / kind, versions[kind]) for kind in KINDS}
+    """A run of each kind, with its export."""
+    return {kind: Exported(tmp_path_factory, kind) for kind in KINDS}
 
 
 @pytest.fixture(scope="session")
@@ -200,9 +220,21 @@ def ask(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def answers(exports, ask) -> dict:
-    """Answers of a process without the project to `calls_of`, by kind."""
-    return ask({kind: (made.version, calls_of()) for kind, made in exports.items()})
+def answers(exports, ask, tmp_path_factory) -> Callable[[str], dict]:
+    """Answers of a process without the project to `calls_of` and the warm-up, of one kind."""
+
+    @functools.cache
+    def answers(kind: str) -> dict:
+        def write(folder: Path) -> None:
+            calls = calls_of() | warm_up_calls(exports[kind].version)
+            found = ask({kind: (exports[kind].version, calls)})
+            found = found[kind] | {"imported": found["imported"]}
+            (folder / "answers.json").write_text(json.dumps(found))
+
+        folder = built_once(tmp_path_factory, f"answers-{kind}", write)
+        return json.loads((folder / "answers.json").read_text())
+
+    return answers
 
 
 @pytest.fixture(scope="session")

@@ -31,21 +31,33 @@ def unknown_operations(graph) -> list[str]:
     return sorted({n.op for n in nodes if not op_def_registry.get(n.op)} - functions)
 
 
-def call(session, meta_graph, request: dict):
-    """The outputs by name, or the error's name and message."""
-    signature = meta_graph.signature_def[request["signature"]]
-    (feed,) = (info.name for info in signature.inputs.values())
-    names = request["outputs"] or list(signature.outputs)
-    # Unlike `session.run`, and like TF Serving, this leaves it to the graph to judge the feed.
-    options = config_pb2.CallableOptions(
-        feed=[feed], fetch=[signature.outputs[name].name for name in names]
-    )
-    function = session._make_callable_from_options(options)
-    try:
-        outputs = function(_input(request))
-    except tf.errors.OpError as error:
-        return {"error": type(error).__name__, "message": error.message}
-    return {name: _plain(value) for name, value in zip(names, outputs, strict=True)}
+class Caller:
+    """Calls of one export; each set of outputs is compiled once, which takes seconds."""
+
+    def __init__(self, session, signatures) -> None:
+        self._session, self._signatures = session, signatures
+        self._functions: dict[tuple, object] = {}
+
+    def __call__(self, request: dict) -> dict:
+        """The outputs by name, or the error's name and message."""
+        signature = self._signatures[request["signature"]]
+        names = tuple(request["outputs"] or signature.outputs)
+        key = (request["signature"], names)
+        if key not in self._functions:
+            self._functions[key] = self._compile(signature, names)
+        try:
+            outputs = self._functions[key](_input(request))
+        except tf.errors.OpError as error:
+            return {"error": type(error).__name__, "message": error.message}
+        return {name: _plain(value) for name, value in zip(names, outputs, strict=True)}
+
+    def _compile(self, signature, names: tuple[str, ...]):
+        (feed,) = (info.name for info in signature.inputs.values())
+        # Unlike `session.run`, and like TF Serving, this leaves it to the graph to judge the feed.
+        options = config_pb2.CallableOptions(
+            feed=[feed], fetch=[signature.outputs[name].name for name in names]
+        )
+        return self._session._make_callable_from_options(options)
 
 
 def _input(request: dict):
@@ -69,9 +81,10 @@ def main(requests_path: str, answers_path: str) -> None:
     answers = {}
     for name, export in exports.items():
         session, meta_graph = load(export["folder"])
+        call = Caller(session, meta_graph.signature_def)
         answers[name] = {
             "unknown_operations": unknown_operations(meta_graph.graph_def),
-            "calls": {key: call(session, meta_graph, r) for key, r in export["calls"].items()},
+            "calls": {key: call(request) for key, request in export["calls"].items()},
         }
     ours = {"sat_tf", "training", "serving"}
     answers["imported"] = sorted(ours & {name.split(".")[0] for name in sys.modules})
