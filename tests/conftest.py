@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
+import pytest
+
+from sat_tf.commands import loading
 from tests.built_once import PARALLEL
 
 # TensorFlow reads these when it is first imported.
@@ -16,25 +20,33 @@ if PARALLEL:
 if os.environ.get("SAT_TF_TEST_GPU") != "1":
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
-import keras
-import pytest
-import tensorflow as tf
-
 DATA_VARIABLE = "SAT_TF_TEST_DATA"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Loads TensorFlow wherever tests run, which the process that shares them out does not."""
+    if PARALLEL or not config.getoption("numprocesses", None):
+        _split_cpu(2)
 
 
 def _split_cpu(count: int) -> None:
     """Splits the CPU into logical devices, for `MirroredStrategy`.
 
-    TensorFlow allows this only before its first operation, hence at import.
+    TensorFlow allows this only before its first operation.
     """
+    with loading():
+        import keras  # noqa: F401
+        import tensorflow as tf
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(
         cpu, [tf.config.LogicalDeviceConfiguration()] * count
     )
 
 
-_split_cpu(2)
+def pytest_collection_finish() -> None:
+    """Spares the garbage collector the modules, and most of its rounds while graphs are traced."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -49,6 +61,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _fixed_seeds():
     """Starts every test from the same random state and the default dtype policy."""
+    import keras
+
     keras.utils.set_random_seed(0)
     yield
     if keras.config.dtype_policy().name != "float32":
