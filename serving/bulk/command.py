@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import shutil
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,7 +120,10 @@ def _shipped(spark: SparkSession, version: Path) -> Iterator[None]:
     from serving.bulk.worker import ARCHIVE
 
     with tempfile.TemporaryDirectory() as folder:
-        archive = shutil.make_archive(f"{folder}/{ARCHIVE}", "zip", version)
+        archive = Path(folder) / f"{ARCHIVE}.zip"
+        with zipfile.ZipFile(archive, "w") as file:  # without compression, which takes seconds
+            for path in version.rglob("*"):
+                file.write(path, path.relative_to(version))
         spark.sparkContext.addArchive(f"{archive}#{ARCHIVE}")
         yield
 

@@ -14,7 +14,7 @@ import itertools
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -114,13 +114,8 @@ class Output:
             return None
         rows = self._spark.read.schema(_PLAN_SCHEMA).parquet(f"{self.path}/{_PLAN}").collect()
         rows.sort(key=lambda row: (row["chunk"], row["position"]))
-        chunks = []
-        for number, group in itertools.groupby(rows, key=lambda row: row["chunk"]):
-            members = list(group)
-            images = sum(row["images"] for row in members)
-            chunks.append(Chunk(number, [row["path"] for row in members], images))
         values = json.loads(rows[0]["job"])
-        return Job(**values | {"inputs": tuple(values["inputs"])}), Plan(chunks, rows[0]["tables"])
+        return Job(**values | {"inputs": tuple(values["inputs"])}), _to_plan(rows)
 
     def begin(self, job: Job, inputs: Inputs) -> Plan:
         """Divides the images into chunks and commits the plan."""
@@ -131,7 +126,7 @@ class Output:
         ]
         table = self._spark.createDataFrame(rows, _PLAN_SCHEMA)
         table.coalesce(1).write.mode("overwrite").parquet(f"{self.path}/{_PLAN}")
-        return self.plan()[1]
+        return _to_plan(rows)
 
     @contextlib.contextmanager
     def exclusively(self) -> Iterator[None]:
@@ -167,6 +162,15 @@ class Output:
         return {
             entry.getPath().getName() for entry in self._files.listStatus(self._path_of(self.path))
         }
+
+
+def _to_plan(rows: Sequence[tuple]) -> Plan:
+    """Groups rows of `_PLAN_SCHEMA`, which are in order, by their chunk."""
+    chunks = []
+    for number, group in itertools.groupby(rows, key=lambda row: row[2]):
+        *_, paths, images = zip(*group, strict=True)
+        chunks.append(Chunk(number, list(paths), sum(images)))
+    return Plan(chunks, tables=rows[0][1])
 
 
 def is_begun(output: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from sat_tf.commands import loading
 from sat_tf.errors import invalid_value
 from sat_tf.images import upright
 from sat_tf.quiet import quiet_tensorflow
@@ -164,7 +165,8 @@ def load(folder: str, cores: int, maps: bool) -> Callable[[list[bytes]], dict[st
         Function from image files to the outputs by name.
     """
     quiet_tensorflow()
-    import tensorflow as tf
+    with loading():
+        import tensorflow as tf
 
     tf.get_logger().setLevel(logging.ERROR)  # the session's loader calls itself deprecated
     threads = {"intra_op_parallelism_threads": cores, "inter_op_parallelism_threads": cores}
