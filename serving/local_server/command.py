@@ -18,6 +18,7 @@ from pathlib import Path
 import tyro
 
 from sat_tf.quiet import quiet_tensorflow
+from serving.local_server.allocator import return_freed_memory
 from serving.local_server.batching_parameters import (
     BatchingParameters,
     invalid_value,
@@ -74,6 +75,7 @@ def run(arguments: Arguments) -> int:
     labels = parse_labels(arguments.label)
     batching = _check(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    return_freed_memory()
     # After the flags were checked, as TensorFlow takes seconds to load.
     quiet_tensorflow()
     import tensorflow as tf

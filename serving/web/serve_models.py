@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from sat_tf.commands import exit_status, loading
+from serving.local_server.allocator import return_freed_memory
 from serving.web.sources import has_version
 
 
@@ -26,6 +27,7 @@ def main() -> int:
 
 def run(models: list[dict]) -> None:
     """Exports what has to be, serves all, waits for the end of standard input."""
+    return_freed_memory()
     with loading():
         import tensorflow as tf
 
