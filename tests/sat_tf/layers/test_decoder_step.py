@@ -46,8 +46,12 @@ def test_free_running_steps_equal_teacher_forcing_for_several_rows_a_picture(kin
         np.testing.assert_allclose(attention.beta, output.beta[:, time], rtol=1e-4)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "hard sample"])
-@pytest.mark.parametrize("switches", itertools.product([False, True], repeat=4))
+EVERY = list(itertools.product([False, True], repeat=4))
+CASES = [("soft", switches) for switches in EVERY]
+CASES += itertools.product(["hard argmax", "hard sample", "none"], [EVERY[0], EVERY[-1]])
+
+
+@pytest.mark.parametrize(("kind", "switches"), CASES)
 def test_steps_from_projected_annotations_equal_plain_ones(kind, switches):
     attends, selection = (KINDS | {"hard sample": SAMPLED})[kind].values()
     options = dict(zip(SWITCHES, switches, strict=True))

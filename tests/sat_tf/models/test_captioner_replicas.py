@@ -63,7 +63,6 @@ ALL_EXPECTED = {"expectation_probability": 1.0, "entropy_weight": 0.2}
         ("soft", {}),
         ("hard", {"preset": "arctic", **ALL_EXPECTED}),
         ("hard", {"preset": "vimco", "samples": 2, **ALL_EXPECTED}),
-        ("hard", {"samples": 2, "reward_to_go": True, **ALL_EXPECTED}),
     ],
 )
 def test_two_replicas_train_as_one_device_does(kind, options):

@@ -53,12 +53,16 @@ def page_of(count: int = 12, kind: str = "hard") -> str:
     return report_page("A report", shown, scores, ["A note."], common, "Log-probability")
 
 
-@pytest.fixture(params=["light", "dark"])
+SCHEMES = pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
+
+
+@pytest.fixture
 def page(browser, request, tmp_path):  # noqa: F811
     """The report in a window of 1280 pixels; a message in the console is an error."""
     path = tmp_path / "index.html"
     path.write_text(page_of(), encoding="utf-8")
-    opened = browser.new_page(viewport={"width": 1280, "height": 1000}, color_scheme=request.param)
+    scheme = getattr(request, "param", "light")
+    opened = browser.new_page(viewport={"width": 1280, "height": 1000}, color_scheme=scheme)
     messages = []
     opened.on("console", lambda message: messages.append(message.text))
     opened.on("pageerror", lambda error: messages.append(str(error)))
@@ -81,6 +85,7 @@ def test_boxes_are_drawn_by_choice_over_their_word(page):
     assert boxes.count() == 0
 
 
+@SCHEMES
 def test_each_word_brings_its_own_map(page):
     plain = brightness(page.locator(".crop"), GRID)
     for word, cell in enumerate(CENTRES):
@@ -163,6 +168,7 @@ def test_a_word_is_drawn_within_a_frame(page):
     assert min(page.evaluate(TEN_LOOKS) for _ in range(10)) < 16  # ms
 
 
+@SCHEMES
 def test_accessibility_has_no_violation(page):
     from axe_core_python.sync_playwright import Axe
 
