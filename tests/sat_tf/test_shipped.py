@@ -1,4 +1,4 @@
-"""The captioners that ship: complete, small, and with maps of the photographs they caption."""
+"""What ships: complete, small, and of use for a photograph and for a drawing."""
 
 from __future__ import annotations
 
@@ -6,18 +6,53 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image, ImageDraw
 
 import sat_tf
 from sat_tf import published
 
 NAMES = ["flickr8k_hard", "flickr8k_none", "flickr8k_soft"]
+DIGITS = ["dram_pairs", "ram_28", "stn_rts"]
 SAMPLE = Path(__file__).parents[2] / "serving" / "web" / "samples" / "cat.jpg"
 
 
 def test_three_captioners_ship_with_one_encoder():
     assert sorted(published.names()) == NAMES
-    weights = [path.stat().st_size for path in published.SHIPPED.rglob("*.npz")]
-    assert len(weights) == 4 and sum(weights) < 40e6
+    weights = [path for path in published.SHIPPED.rglob("*.npz") if path.stem != "weights"]
+    assert len(weights) == 4 and sum(path.stat().st_size for path in weights) < 40e6
+
+
+def test_three_small_digit_models_ship():
+    assert published.digit_names() == DIGITS
+    folders = [published.SHIPPED / name for name in DIGITS]
+    assert sum(p.stat().st_size for folder in folders for p in folder.iterdir()) < 2e6
+
+
+@pytest.mark.parametrize("name", DIGITS)
+def test_cards_of_digit_models_have_data_licence_error_and_command(name):
+    folder = published.locate(name)
+    card = (folder / published.CARD).read_text("utf-8")
+    assert published.checked_files(folder) and "MNIST" in card and "CC BY-SA 3.0" in card
+    assert "- dev: " in card and f"--recipe {name}" in card and "## Not for" in card
+
+
+@pytest.mark.parametrize(("name", "answer"), [("ram_28", "7"), ("stn_rts", "7")])
+def test_a_drawn_seven_is_read_as_one(name, answer):
+    assert sat_tf.load(name).read(drawn((24, 10), (76, 10), (46, 92))).answer == answer
+
+
+def test_two_drawn_digits_are_read_together():
+    seven, one = ((10, 20), (40, 20), (22, 70)), ((75, 35), (75, 85))
+    assert sat_tf.load("dram_pairs").read(drawn(seven, one, width=14)).answer == "1 and 7"
+
+
+def drawn(*lines, width: int = 20) -> np.ndarray:
+    """Lines through points of a paper of 100 x 100, white on black."""
+    image = Image.new("L", (280, 280))
+    for line in lines if isinstance(lines[0][0], tuple) else (lines,):
+        points = [(2.8 * x, 2.8 * y) for x, y in line]
+        ImageDraw.Draw(image).line(points, 255, width, "curve")
+    return np.asarray(image)
 
 
 @pytest.mark.parametrize("name", NAMES)

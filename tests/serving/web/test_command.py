@@ -39,12 +39,14 @@ def test_a_server_is_a_host_and_a_port():
     assert parse_server("[::1]:8500") == ("::1", 8500)
 
 
-def wait_for_caption(client: httpx.Client, eventually, model: str) -> dict:
+def wait_for_caption(
+    client: httpx.Client, eventually, model: str, path: str = "/api/caption"
+) -> dict:
     answers = []
 
     def answered() -> bool:
         files = {"image": ("photo.jpg", photograph())}
-        answers.append(client.post("/api/caption", files=files, data={"model": model}))
+        answers.append(client.post(path, files=files, data={"model": model}))
         assert answers[-1].status_code in (200, 429, 503), answers[-1].text
         return answers[-1].status_code == 200
 
@@ -63,6 +65,9 @@ def test_exports_side_by_side_whose_process_may_die(exports, eventually):
         hard = wait_for_caption(client, eventually, "hard")
         assert hard["kind"] == "hard" and hard["hypotheses"][1]["words"][0]["map"]
         assert wait_for_caption(client, eventually, "none")["kind"] == "none"
+        for digits in client.get("/api/page").json()["digits"]:
+            found = wait_for_caption(client, eventually, digits["name"], "/api/digits")
+            assert len(found["steps"][-1]["probabilities"]) == len(found["answers"])
         os.kill(page_uploads.child_of(process), signal.SIGKILL)
         again = wait_for_caption(client, eventually, "hard")
         assert again["hypotheses"] == hard["hypotheses"]

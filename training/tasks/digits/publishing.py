@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from training.data.digits.mnist import load_digits
 from training.evaluate.reports import REPORT_FILE
 from training.tasks.digits.config import DigitRunConfig
 from training.tasks.digits.evaluation import Scorer, training_command
+from training.tasks.registry import single_dir
 
 _INK = 20.0  # longer side of an MNIST digit, pixels
 
@@ -44,13 +46,13 @@ which loading checks. Weights are rounded to 8 bits with a scale per {group} of 
 
 ## Data and licence
 
-- Trained on MNIST (LeCun et al., 1998): the first of the 60,000 training digits; the last {dev} are
-  the dev digits.
+- Trained on the training digits of MNIST (LeCun et al., 1998) without the last {dev}, which are the
+  dev digits.
 - Use of these weights: {licence}.
 
 ## Scores
 
-Of the weights before rounding, percent of examples that are wrong, made of the dev digits:
+Examples that are read wrongly, made of the digits of a split; weights before rounding:
 
 {scores}
 
@@ -123,6 +125,10 @@ def make_card(
     run_dir: Path, config: DigitRunConfig, name: str, licence: str | None, check: str
 ) -> str:
     """Returns the card as Markdown; see `training.published_card.make_card`."""
+    # What came first by the same command is not a flag of it; of other paths the name is kept.
+    origin = config.init_from and Path(config.init_from).name
+    first = single_dir(run_dir).name
+    config = dataclasses.replace(config, init_from=None if origin == first else origin)
     return _CARD.format(
         recipe=config.recipe,
         summary=_SUMMARIES[reader_config(config).system],
@@ -141,5 +147,8 @@ def _scores(run_dir: Path) -> str:
     lines = []
     for path in sorted(RunFolder(run_dir).path.glob(f"evaluation/*/{REPORT_FILE}")):
         report = json.loads(path.read_text("utf-8"))
-        lines.append(f"- {report['split']}: {report['error']:.2f} of {report['examples']:,}")
+        line = f"- {report['split']}: {report['error']:.2f} % of {report['examples']:,} examples"
+        if trained := report.get("training"):
+            line += f", by epoch {trained['best_epoch']} of the {trained['epochs']} trained"
+        lines.append(line)
     return "\n".join(lines) or "None were measured."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -10,7 +11,7 @@ import sat_tf
 from sat_tf import published
 from training.publish import main
 from training.recipes.digits import RECIPES
-from training.tasks.digits.publishing import reader_config
+from training.tasks.digits.publishing import make_card, reader_config
 from training.train import main as train
 
 NARROW = (
@@ -37,7 +38,7 @@ def test_a_run_is_published_with_its_error_and_its_command(ram_run, mnist, tmp_p
     assert sum(path.stat().st_size for path in out.iterdir()) < 50_000
     card = (out / published.CARD).read_text("utf-8")
     report = json.loads((ram_run / "evaluation/dev/report.json").read_text("utf-8"))
-    assert f"- dev: {report['error']:.2f} of 20" in card
+    assert f"- dev: {report['error']:.2f} % of 20 examples, by epoch 1 of the 1 trained" in card
     assert "MNIST" in card and "CC BY-SA 3.0" in card and "## Not for" in card
     assert "python -m training.train --recipe ram_28" in card and "With them" in card
     reader = sat_tf.load(out)
@@ -54,6 +55,13 @@ def test_what_the_images_look_like_comes_from_the_data(ram_run):
     inks = [(c.ink_from, c.ink_to) for c in found.values()]
     assert inks == [(20.0, 20.0), (20.0, 20.0), pytest.approx((14.0, 24.0))]
     assert len(reader_config(RECIPES["dram_addition"]).answers) == 19
+
+
+def test_the_command_of_pairs_names_no_path(tmp_path):
+    pairs = dataclasses.replace(RECIPES["dram_pairs"], init_from=str(tmp_path / "mine_single"))
+    assert "--init_from" not in make_card(tmp_path / "mine", pairs, "mine", None, "")
+    card = make_card(tmp_path / "other", pairs, "other", None, "")
+    assert "--init_from mine_single" in card and str(tmp_path) not in card
 
 
 def test_what_reads_no_drawing_is_refused(hard_digits_run, tmp_path, capsys):
