@@ -30,6 +30,16 @@ def photograph(width: int = 120, height: int = 80, kind: str = "JPEG") -> bytes:
     return file.getvalue()
 
 
+def drawing(ink: bool = True, side: int = 280) -> bytes:
+    """A bar, white on black."""
+    image = Image.new("L", (side, side), 0)
+    if ink:
+        image.paste(255, (side // 2, side // 4, side // 2 + side // 10, 3 * side // 4))
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
 @contextlib.contextmanager
 def page_of(**models: ScriptedModel | ScriptedDigits | int) -> Iterator[Page]:
     """A page of models by name, each served here, or a captioner away at a port."""

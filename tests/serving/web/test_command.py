@@ -12,7 +12,7 @@ import pytest
 from benchmarks import page_uploads
 from sat_tf import published
 from serving.web.command import main, parse_server
-from tests.serving.web.page_fixtures import photograph
+from tests.serving.web.page_fixtures import drawing, photograph
 
 LOADED_WITHIN = 240.0  # seconds
 
@@ -39,14 +39,15 @@ def test_a_server_is_a_host_and_a_port():
     assert parse_server("[::1]:8500") == ("::1", 8500)
 
 
-def wait_for_caption(
-    client: httpx.Client, eventually, model: str, path: str = "/api/caption"
-) -> dict:
+def wait_for_caption(client: httpx.Client, eventually, model: str) -> dict:
+    return wait_for(client, eventually, "/api/caption", model, photograph())
+
+
+def wait_for(client: httpx.Client, eventually, path: str, model: str, image: bytes) -> dict:
     answers = []
 
     def answered() -> bool:
-        files = {"image": ("photo.jpg", photograph())}
-        answers.append(client.post(path, files=files, data={"model": model}))
+        answers.append(client.post(path, files={"image": image}, data={"model": model}))
         assert answers[-1].status_code in (200, 429, 503), answers[-1].text
         return answers[-1].status_code == 200
 
@@ -66,7 +67,7 @@ def test_exports_side_by_side_whose_process_may_die(exports, eventually):
         assert hard["kind"] == "hard" and hard["hypotheses"][1]["words"][0]["map"]
         assert wait_for_caption(client, eventually, "none")["kind"] == "none"
         for digits in client.get("/api/page").json()["digits"]:
-            found = wait_for_caption(client, eventually, digits["name"], "/api/digits")
+            found = wait_for(client, eventually, "/api/digits", digits["name"], drawing())
             assert len(found["steps"][-1]["probabilities"]) == len(found["answers"])
         os.kill(page_uploads.child_of(process), signal.SIGKILL)
         again = wait_for_caption(client, eventually, "hard")

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import base64
-import io
 
 import numpy as np
 import pytest
-from PIL import Image
 from starlette.testclient import TestClient
 
-from tests.serving.web.page_fixtures import page_of
+from tests.serving.web.page_fixtures import drawing, page_of
 from tests.serving.web.scripted_digits import ANSWER, CENTRES, CONFIGS, PAIR, ScriptedDigits
 from tests.serving.web.scripted_model import ScriptedModel
-
-
-def png(ink: bool = True, side: int = 280) -> bytes:
-    image = Image.new("L", (side, side), 0)
-    if ink:
-        image.paste(255, (side // 2, side // 4, side // 2 + side // 10, 3 * side // 4))
-    file = io.BytesIO()
-    image.save(file, "PNG")
-    return file.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +29,7 @@ def upload(client, content: bytes, **fields):
 
 
 def test_a_drawing_is_answered_look_by_look(client, models):
-    answer = upload(client, png(), model="ram").json()
+    answer = upload(client, drawing(), model="ram").json()
     assert answer["size"] == 28 and answer["answers"] == list(map(str, range(10)))
     assert len(answer["steps"]) == len(CENTRES)
     for step, centre in zip(answer["steps"], CENTRES, strict=True):
@@ -55,7 +44,7 @@ def test_a_drawing_is_answered_look_by_look(client, models):
 
 @pytest.mark.parametrize(("system", "answer", "size"), [("dram", PAIR, 60), ("stn", ANSWER, 42)])
 def test_every_model_gets_images_of_its_own_size(client, system, answer, size):
-    found = upload(client, png(), model=system).json()
+    found = upload(client, drawing(), model=system).json()
     assert found["size"] == size
     assert found["answers"][np.argmax(found["steps"][-1]["probabilities"])] == answer
 
@@ -70,23 +59,23 @@ def test_the_page_knows_its_digit_models(client):
     [
         (b"", "cannot be read as an image"),
         (b"a text called .png", "cannot be read as an image"),
-        (png(ink=False), "there is no ink in it"),
-        (png(side=8), "8 x 8 pixels, expected sides of 16 to 2048"),
-        (png(side=3000), "3000 x 3000 pixels"),
+        (drawing(ink=False), "there is no ink in it"),
+        (drawing(side=8), "8 x 8 pixels, expected sides of 16 to 2048"),
+        (drawing(side=3000), "3000 x 3000 pixels"),
     ],
     ids=["empty", "text", "no ink", "small", "large"],
 )
 def test_what_cannot_be_read_is_told_in_words(client, content, says):
     answer = upload(client, content, model="ram")
     assert answer.status_code == 400 and says in answer.json()["error"]
-    assert upload(client, png(), model="ram").status_code == 200  # and the page goes on
+    assert upload(client, drawing(), model="ram").status_code == 200  # and the page goes on
 
 
 @pytest.mark.parametrize(
     ("request_of", "status"),
     [
         (lambda client: client.post("/api/digits", data={"model": "ram"}), 400),
-        (lambda client: upload(client, png(), model="soft"), 404),
+        (lambda client: upload(client, drawing(), model="soft"), 404),
         (lambda client: client.post("/api/digits", headers={"origin": "http://evil.org"}), 403),
         (lambda client: client.get("/api/digits"), 405),
     ],
@@ -101,7 +90,7 @@ def test_a_page_without_digit_models_says_so():
     with page_of(soft=ScriptedModel()) as page:
         client = TestClient(page.app())
         assert client.get("/api/page").json()["digits"] == []
-        assert upload(client, png()).status_code == 404
+        assert upload(client, drawing()).status_code == 404
 
 
 def test_the_view_is_small_and_asks_for_nothing_elsewhere(client):
