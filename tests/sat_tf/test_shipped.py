@@ -1,4 +1,4 @@
-"""What ships: complete, small, and of use for a photograph and for a drawing."""
+"""Models that ship: complete, small, and with maps of the photographs they caption."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageDraw
 
 import sat_tf
 from sat_tf import published
@@ -34,25 +33,6 @@ def test_cards_of_digit_models_have_data_licence_error_and_command(name):
     card = (folder / published.CARD).read_text("utf-8")
     assert published.checked_files(folder) and "MNIST" in card and "CC BY-SA 3.0" in card
     assert "- dev: " in card and f"--recipe {name}" in card and "## Not for" in card
-
-
-@pytest.mark.parametrize(("name", "answer"), [("ram_28", "7"), ("stn_rts", "7")])
-def test_a_drawn_seven_is_read_as_one(name, answer):
-    assert sat_tf.load(name).read(drawn((24, 10), (76, 10), (46, 92))).answer == answer
-
-
-def test_two_drawn_digits_are_read_together():
-    seven, one = ((10, 20), (40, 20), (22, 70)), ((75, 35), (75, 85))
-    assert sat_tf.load("dram_pairs").read(drawn(seven, one, width=14)).answer == "1 and 7"
-
-
-def drawn(*lines, width: int = 20) -> np.ndarray:
-    """Lines through points of a paper of 100 x 100, white on black."""
-    image = Image.new("L", (280, 280))
-    for line in lines if isinstance(lines[0][0], tuple) else (lines,):
-        points = [(2.8 * x, 2.8 * y) for x, y in line]
-        ImageDraw.Draw(image).line(points, 255, width, "curve")
-    return np.asarray(image)
 
 
 @pytest.mark.parametrize("name", NAMES)
