@@ -13,7 +13,7 @@ from training.tasks.captioning.config import RunConfig, read_run_config
 
 WORTH = 1.1
 """Least speed-up of products that makes bfloat16 worth it: a smaller one is lost in casts."""
-_SIDE, _PRODUCTS, _ROUNDS = 2048, 4, 4
+_PRODUCTS, _ROUNDS = 4, 4
 
 
 def settle_precision(config: RunConfig, run_dir: Path) -> RunConfig:
@@ -34,11 +34,10 @@ def settle_precision(config: RunConfig, run_dir: Path) -> RunConfig:
     return dataclasses.replace(config, fit=dataclasses.replace(config.fit, precision=precision))
 
 
-def product_seconds() -> dict[str, float]:
-    """Times products of large matrices, float32 and bfloat16 in turns; the best of each."""
+def product_seconds(side: int = 2048) -> dict[str, float]:
+    """Times products of square matrices, float32 and bfloat16 in turns; the best of each."""
     best = {}
-    sides = {"float32": tf.float32, "bfloat16": tf.bfloat16}
-    matrices = {name: tf.ones([_SIDE, _SIDE], dtype) for name, dtype in sides.items()}
+    matrices = {name: tf.ones([side, side], name) for name in ("float32", "bfloat16")}
     for number in range(_ROUNDS + 1):
         for name, matrix in matrices.items():
             start = time.perf_counter()

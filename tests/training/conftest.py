@@ -26,8 +26,10 @@ TINY = (
     *("--data.limit", "12", "--fit.epochs", "1", "--fit.batch_size", "16"),
     *("--decoder.embedding_dim", "8", "--decoder.attention_dim", "8"),
     *("--decoder.hidden_dim", "16", "--search.beam", "2", "--search.max_length", "8"),
-    *("--fit.pictures", "2"),
+    # A figure's search takes a third of such a run.
+    *("--fit.pictures", "0"),
 )
+FIGURES = ("--fit.pictures", "2")
 FINE_TUNED = (
     *("--encoder.trainable_from", "conv4", "--optimizer.encoder_learning_rate", "1e-4"),
     *("--data.mirror", "True", "--data.random_crop", "0.2", "--fit.batch_by", "picture"),
@@ -98,15 +100,15 @@ def soft_run(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session")
 def hard_run(tmp_path_factory) -> Path:
-    """Two epochs of hard attention with dropout, a schedule and a baseline, fine-tuned."""
+    """Two epochs of hard attention with dropout, schedule, baseline and figures, fine-tuned."""
     flags = ("--recipe", "scenes_hard", "--fit.epochs", "2", "--decoder.output_dropout", "0.3")
-    return trained(tmp_path_factory, "hard", *flags, *FINE_TUNED)
+    return trained(tmp_path_factory, "hard", *flags, *FINE_TUNED, *FIGURES)
 
 
 @pytest.fixture(scope="session")
 def none_run(tmp_path_factory) -> Path:
-    """An epoch without attention."""
-    return trained(tmp_path_factory, "none", "--recipe", "scenes_none")
+    """An epoch without attention, with figures."""
+    return trained(tmp_path_factory, "none", "--recipe", "scenes_none", *FIGURES)
 
 
 def write_photographs(folder: Path, splits: tuple[str, ...] = ("train", "dev", "test")) -> Path:
@@ -136,17 +138,22 @@ def make_photographs():
 @pytest.fixture(scope="session")
 def photographs(tmp_path_factory) -> TinyPhotographs:
     """An epoch on stored annotations of photographs, one of which is no picture."""
-    folder = tmp_path_factory.mktemp("photographs")
-    data_dir = write_photographs(folder / "flickr8k")
-    (data_dir / "Flicker8k_Dataset" / CORRUPT).write_bytes(b"\xff\xd8\xff no picture")
-    weights = folder / "encoder.weights.h5"
-    Encoder("scenes_cnn", 64).network.save_weights(weights)
-    flags = [*TINY, "--recipe", "flickr8k_soft", "--data.min_count", "1"]
-    flags += ["--encoder.name", "scenes_cnn", "--encoder.image_size", "64"]
-    flags += ["--encoder.weights", str(weights), "--data-dir", str(data_dir)]
-    flags += ["--run-dir", str(folder / "run"), "--cache-dir", str(folder / "cache")]
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), java_hidden():
-        assert main(flags) == 0
-    weights.unlink()
-    return TinyPhotographs(folder / "run", data_dir, folder / "cache", said.getvalue())
+
+    def train(folder: Path) -> None:
+        data_dir = write_photographs(folder / "flickr8k")
+        (data_dir / "Flicker8k_Dataset" / CORRUPT).write_bytes(b"\xff\xd8\xff no picture")
+        weights = folder / "encoder.weights.h5"
+        Encoder("scenes_cnn", 64).network.save_weights(weights)
+        flags = [*TINY, "--recipe", "flickr8k_soft", "--data.min_count", "1"]
+        flags += ["--encoder.name", "scenes_cnn", "--encoder.image_size", "64"]
+        flags += ["--encoder.weights", str(weights), "--data-dir", str(data_dir)]
+        flags += ["--run-dir", str(folder / "run"), "--cache-dir", str(folder / "cache")]
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), java_hidden():
+            assert main(flags) == 0
+        weights.unlink()
+        (folder / "said.txt").write_text(said.getvalue())
+
+    folder = built_once(tmp_path_factory, "photographs", train)
+    places = (folder / name for name in ("run", "flickr8k", "cache"))
+    return TinyPhotographs(*places, (folder / "said.txt").read_text())

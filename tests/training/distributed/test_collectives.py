@@ -21,7 +21,7 @@ from tests.training.small_runs import make_task, quiet
 from training.distributed.collectives import SingleProcess, WorkerGroup, worker_group
 from training.loop.fit import prepare
 
-TWO_EPOCHS = ("--fit.epochs", "2", "--fit.pictures", "0", "--fit.checkpoint_steps", "4")
+TWO_EPOCHS = ("--fit.epochs", "2", "--fit.checkpoint_steps", "4")
 LOST = "Error: Another worker has ended or cannot be reached any more, so worker {} ends too"
 
 

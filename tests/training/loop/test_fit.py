@@ -74,7 +74,7 @@ def test_the_best_weights_are_those_of_the_best_epoch(tmp_path, tiny, monkeypatc
     monkeypatch.setattr(
         runs, "save_weights", lambda m, path: (saved.append(kernel(m)), save_weights(m, path))
     )
-    flags = (*tiny, "--recipe", "scenes_none", "--fit.epochs", "2", "--fit.pictures", "0")
+    flags = (*tiny, "--recipe", "scenes_none", "--fit.epochs", "2")
     found = train(tmp_path / "run", *flags)
     assert len(saved) == 1
     np.testing.assert_array_equal(kernel(found.model), saved[0])
@@ -87,7 +87,7 @@ def test_a_run_that_never_had_a_score_says_what_happened(tmp_path, tiny, monkeyp
         logs["val_nll"] = float("nan")
 
     monkeypatch.setattr(fit_module.Validate, "on_epoch_end", validate)
-    flags = (*tiny, "--recipe", "scenes_none", "--fit.monitor", "nll", "--fit.pictures", "0")
+    flags = (*tiny, "--recipe", "scenes_none", "--fit.monitor", "nll")
     with pytest.raises(runs.RunError, match="`nll` was never a number, in 1 epoch\\."):
         train(tmp_path / "run", *flags)
 
@@ -109,25 +109,23 @@ def losses(run_dir: Path, strategy, *flags: str) -> list[float]:
 
 
 @pytest.mark.slow
-def test_two_devices_give_the_losses_of_one_and_resume(tmp_path, tiny, fine_tuned, monkeypatch):
-    flags = (*tiny, *fine_tuned, "--data.limit", "40", "--fit.pictures", "0")
+def test_two_devices_that_resume_give_the_losses_of_one(tmp_path, tiny, fine_tuned, monkeypatch):
+    flags = (*tiny, *fine_tuned, "--data.limit", "40")
     one = losses(tmp_path / "one", None, *flags)
-    strategy = make_strategy("mirrored")
-    two = losses(tmp_path / "two", strategy, *flags)
-    np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4)
-    close = lambda a, b, err_msg: np.testing.assert_allclose(a, b, atol=2e-3, err_msg=err_msg)  # noqa: E731
-    assert_same(weights_of(tmp_path / "one"), weights_of(tmp_path / "two"), close)
-    often = (*flags, "--fit.checkpoint_steps", "2")
+    often, strategy = (*flags, "--fit.checkpoint_steps", "2"), make_strategy("mirrored")
     with monkeypatch.context() as patch:
         die_after(patch, CheckpointAndStop, "on_train_batch_end", 3)
         with pytest.raises(Killed):
-            losses(tmp_path / "broken", strategy, *often)
-    np.testing.assert_allclose(losses(tmp_path / "broken", strategy, *often), two, rtol=1e-4)
+            losses(tmp_path / "two", strategy, *often)
+    two = losses(tmp_path / "two", strategy, *often)
+    np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4)
+    close = lambda a, b, err_msg: np.testing.assert_allclose(a, b, atol=2e-3, err_msg=err_msg)  # noqa: E731
+    assert_same(weights_of(tmp_path / "one"), weights_of(tmp_path / "two"), close)
 
 
 @pytest.mark.slow
 def test_bfloat16_trains_and_its_run_loads_in_float32(tmp_path, tiny, monkeypatch):
-    flags = (*tiny, "--fit.precision", "bfloat16", "--fit.pictures", "0", "--data.limit", "4")
+    flags = (*tiny, "--fit.precision", "bfloat16", "--data.limit", "4")
     models = record_models(monkeypatch, CaptioningTask)
     found = train(tmp_path / "run", *flags)
     picture = np.full([64, 64, 3], 99, np.uint8)

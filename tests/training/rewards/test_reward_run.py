@@ -12,7 +12,7 @@ from training.distributed.strategies import make_strategy
 from training.loop.callbacks import CheckpointAndStop
 from training.rewards.ngrams import CiderReward
 
-REWARDED = ("--reward.metric", "cider", "--fit.batch_size", "5", "--fit.pictures", "0")
+REWARDED = ("--reward.metric", "cider", "--fit.batch_size", "5")
 
 
 def run(folder, start, tiny, *flags, strategy=None):
@@ -29,6 +29,7 @@ def run(folder, start, tiny, *flags, strategy=None):
     return "\n".join(said), logs
 
 
+@pytest.mark.slow
 def test_a_rewarded_run_draws_captions_of_every_picture_and_goes_on_where_it_was(
     soft_run, tmp_path, tiny, monkeypatch
 ):

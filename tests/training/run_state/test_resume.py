@@ -48,7 +48,8 @@ def test_a_run_killed_within_its_epochs_ends_like_an_unbroken_one(
     hard_run, tmp_path, tiny, fine_tuned
 ):
     moments = [(CheckpointAndStop, "on_train_batch_end", 3), (runs, "save_weights", 1)]
-    said = train_through(tmp_path, (*tiny, *HARD, *fine_tuned, *EVERY_OTHER), *moments)
+    flags = (*tiny, *HARD, *fine_tuned, *EVERY_OTHER, "--fit.pictures", "2")
+    said = train_through(tmp_path, flags, *moments)
     assert said == ["Resuming at epoch 1, step 2.", "Resuming at epoch 1, step 5."]
     assert_same_runs(tmp_path / "run", hard_run)
 
@@ -84,7 +85,7 @@ def test_a_frozen_encoder_is_the_checkpoint_s_whatever_its_file_holds_now(tmp_pa
     weights = tmp_path / "encoder.weights.h5"
     write_encoder(weights, 1)
     flags = (*tiny, "--encoder.trainable", "False", "--encoder.weights", str(weights))
-    flags += ("--fit.checkpoint_steps", "2", "--fit.pictures", "0")
+    flags += ("--fit.checkpoint_steps", "2")
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
         die_after(patch, CheckpointAndStop, "on_train_batch_end", 3)
         train(tmp_path / "run", *flags)

@@ -64,7 +64,7 @@ def test_fine_tuning_moves_what_it_should_and_is_what_is_loaded(
     soft_run, tmp_path, tiny, fine_tuned, monkeypatch
 ):
     models = record_models(monkeypatch, CaptioningTask)
-    flags = (*tiny, *fine_tuned, "--init-from", str(soft_run), "--fit.pictures", "0")
+    flags = (*tiny, *fine_tuned, "--init-from", str(soft_run))
     flags += ("--optimizer.warmup_epochs", "0", "--optimizer.encoder_learning_rate", "1e-6")
     flags += ("--encoder.weights", "gone.weights.h5")  # the run has them
     said = []
