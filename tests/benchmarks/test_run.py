@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from benchmarks import case, models, run
+from benchmarks import batches, case, models, run, step
 from benchmarks.case import Case, Settings
 from benchmarks.sections import SECTIONS
 from benchmarks.shapes import DEFAULT, EVERY, TOY
@@ -33,9 +33,14 @@ def measured(tmp_path, capsys):
 
 
 @pytest.fixture
-def quick(monkeypatch):
-    """In this process, which has loaded TensorFlow, and few of the graphs, which take long."""
+def in_process(monkeypatch):
+    """In this process, which has loaded TensorFlow."""
     monkeypatch.setattr(run, "in_own_process", case.measure)
+
+
+@pytest.fixture
+def quick(in_process, monkeypatch):
+    """Few of the graphs, which take long."""
     monkeypatch.setattr(models, "PRECISIONS", ("float32",))
     parts = ("baseline float32", "search")
     monkeypatch.setitem(SECTIONS, "memory", dataclasses.replace(SECTIONS["memory"], parts=parts))
@@ -61,7 +66,9 @@ def test_start_up_fills_its_tables(measured):
 
 
 @pytest.mark.slow
-def test_every_variant_of_the_usual_run_takes_steps(measured):
+def test_every_variant_of_the_usual_run_takes_steps(measured, in_process, monkeypatch):
+    for module in (batches, step):
+        monkeypatch.setattr(module, "ROTATION", 1)  # a graph per length takes seconds
     report, printed = measured("step")
     assert_filled("step", report, printed)
     rows = report["tables"]["step"]
