@@ -56,7 +56,8 @@ def run(arguments: Arguments) -> int:
             rates.append(fill(arguments, workers, cache))
             contents.append(digests(cache))
             encoder, store = rates[-1]
-            print(f"{workers} processes: {store:.1f} images/s, encoder alone {encoder:.1f}")
+            said = f"{workers} processes: {store:.1f} images/s, encoder alone {encoder:.1f}"
+            print(said, flush=True)
     encoder, store = (many / one for one, many in zip(*rates, strict=True))
     print(f"{store:.2f} times the rate of one, encoder alone {encoder:.2f}")
     same = contents[0] == contents[1]
