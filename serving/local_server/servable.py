@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,13 +45,23 @@ class Limits:
 class Servable:
     """A SavedModel in its own session, warmed up.
 
+    Args:
+        path: Its folder.
+        limits: Limits of one request.
+        batching: Joins the requests of several callers; None runs each alone.
+        warm_up: Signatures to warm up, if the model has any of them; otherwise all.
+
     Raises:
         Exception: The folder is no SavedModel with the tag `serve`, or a warm-up request
             fails; TensorFlow raises several types.
     """
 
     def __init__(
-        self, path: Path, limits: Limits, batching: BatchingParameters | None = None
+        self,
+        path: Path,
+        limits: Limits,
+        batching: BatchingParameters | None = None,
+        warm_up: Collection[str] = (),
     ) -> None:
         self._limits = limits
         self._batcher = batching and Batcher(batching, self._run)
@@ -66,7 +76,7 @@ class Servable:
             inputs = [i for s in self.signatures.values() for i in s.inputs.values()]
             self._reader = _TensorReader(self._session, {i.dtype for i in inputs})
             self._session.graph.finalize()
-            self._warm_up(path / WARM_UP_FILE)
+            self._warm_up(path / WARM_UP_FILE, self.signatures.keys() & warm_up)
         except BaseException:
             self.close()
             raise
@@ -159,7 +169,7 @@ class Servable:
         except (TypeError, ValueError) as error:  # raised where shapes do not fit
             raise statuses.invalid(str(error)) from error
 
-    def _warm_up(self, path: Path) -> None:
+    def _warm_up(self, path: Path, chosen: Collection[str]) -> None:
         """Replays the requests that come with the model, as the first of a kind is slow."""
         if not path.is_file():
             return
@@ -171,8 +181,10 @@ class Servable:
                     f"Unsupported log_type for warmup: {log.WhichOneof('log_type')}",
                 )
             request = log.predict_log.request
+            name = request.model_spec.signature_name or DEFAULT_SIGNATURE
+            if chosen and name not in chosen:
+                continue
             if request.output_filter:
-                name = request.model_spec.signature_name or DEFAULT_SIGNATURE
                 found = frozenset(request.output_filter)
                 self._output_sets.setdefault(name, []).append(found)
             self.predict(request)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent import futures
 from pathlib import Path
 
@@ -33,6 +33,7 @@ class LocalServer:
         batching: Joins the requests of several callers; None runs each alone.
         admission: Bounds the predictions at work and waiting.
         poll_seconds: How often to look for new versions.
+        warm_up: Signatures to warm up, if a model has any of them; otherwise all.
 
     Raises:
         ValueError: The folder has no version that can be served.
@@ -50,12 +51,13 @@ class LocalServer:
         batching: BatchingParameters | None = None,
         admission: Admission | None = None,
         poll_seconds: float = 1.0,
+        warm_up: Collection[str] = (),
     ) -> None:
         limits = limits or Limits()
         folder = Path(export_dir)
 
         def load(path: Path) -> Servable:
-            return Servable(path, limits, batching)
+            return Servable(path, limits, batching, warm_up)
 
         self.versions = Versions(folder, model, load, labels)
         self.versions.refresh()

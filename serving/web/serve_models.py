@@ -31,6 +31,7 @@ def run(models: list[dict]) -> None:
     with loading():
         import tensorflow as tf
 
+        from serving.client.caption_client import EVERY_BEAM
         from serving.local_server.server import LocalServer
 
     tf.get_logger().setLevel(logging.ERROR)  # the session's loader calls itself deprecated
@@ -39,7 +40,10 @@ def run(models: list[dict]) -> None:
             folder = Path(model["export"])
             if not has_version(folder):
                 _export(Path(model["run"]), folder)
-            server = LocalServer(folder, model=model["name"], port=model["port"])
+            # The page calls no other signature, and each costs seconds to compile.
+            server = LocalServer(
+                folder, model=model["name"], port=model["port"], warm_up=(EVERY_BEAM,)
+            )
             servers.callback(server.stop, 1.0)
         print(f"Ready: {', '.join(model['name'] for model in models)}.", flush=True)
         sys.stdin.buffer.read()
