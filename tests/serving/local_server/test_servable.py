@@ -57,9 +57,10 @@ def test_only_chosen_signatures_are_warmed_up_if_the_model_has_any(place):
     folder = place(1)
     write_warm_up(folder / "1", predict_request(b"explode", signature="other"))
     Servable(folder / "1", Limits(), warm_up=("serving_default",)).close()
-    write_warm_up(folder / "1", predict_request(b"explode"))
+    folder = place(2)
+    write_warm_up(folder / "2", predict_request(b"explode"))
     with pytest.raises(tf.errors.InvalidArgumentError, match="assertion failed"):
-        Servable(folder / "1", Limits(), warm_up=("every_beam",))
+        Servable(folder / "2", Limits(), warm_up=("every_beam",))
 
 
 def test_a_warm_up_that_is_no_prediction_fails_the_load(place):
