@@ -27,8 +27,8 @@ def pack(arrays: Mapping[str, np.ndarray], bits: int = 8) -> bytes:
     """Returns arrays as an `.npz`; equal arrays give equal bytes.
 
     Matrices, and whatever has more axes, are rounded to integers, with a float16 scale for each
-    `GROUP` weights of an output channel (the last axis). Vectors stay as they are. Packing what
-    `unpack` returned in 8 bits again changes nothing more.
+    `GROUP` weights of an output channel (the last axis). Vectors stay as they are. Packing
+    the weights of an 8-bit file in 8 bits again leaves them as they are.
 
     Args:
         arrays: Weights by name.

@@ -26,7 +26,8 @@ from training.tasks.digits.config import read_digit_config, system_of
 if TYPE_CHECKING:
     from sat_tf.runs import TrainedCaptioner
 
-# A decoder loses more by rounding than an encoder: 8 bits change one caption in thirty.
+# An encoder can be rounded before its decoder is trained (training.standardize --compact). The
+# rounding of a decoder comes after training and is felt in its captions: it is the finer one.
 _BITS = {"encoder": 8, "decoder": 12}
 
 METRICS = ("bleu_4", "meteor", "cider")

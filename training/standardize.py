@@ -35,8 +35,8 @@ class Arguments:
     images: PositiveInt = 1000
     """Training images, drawn at random, that the statistics are of."""
     compact: bool = False
-    """Round the weights to the 8 bits of training.publish first, so that publishing a captioner
-    trained with them changes its annotations no more."""
+    """First round the weights to the 8 bits of training.publish: a captioner trained with them then
+    keeps its annotations when it is published."""
 
     def __post_init__(self) -> None:
         check_ranges(self)

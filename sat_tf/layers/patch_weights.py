@@ -65,7 +65,7 @@ def standardize(
 def round_weights(
     source: str | Path, target: str | Path, name: str, layer: str | None = None
 ) -> None:
-    """Writes weights in the 8 bits of a published captioner, which publishing changes no more.
+    """Rounds weights to the 8 bits of a published captioner, so that publishing keeps them.
 
     A decoder that is trained on the annotations of rounded weights sees the same ones when it is
     published.

@@ -21,7 +21,7 @@ from starlette.routing import Route
 from sat_tf import viewer
 from serving.client import CaptionClient
 from serving.web.captioning import UploadError, caption_upload
-from serving.web.digits import DigitModel, read_drawing
+from serving.web.digits import ServedDigits, read_drawing
 from serving.web.throttle import Throttle
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Page:
     """
 
     models: Mapping[str, CaptionClient]
-    digits: Mapping[str, DigitModel] = field(default_factory=dict)
+    digits: Mapping[str, ServedDigits] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     lang: str = "en"
     resize: str = "crop"

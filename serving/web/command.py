@@ -20,7 +20,7 @@ from serving.web import sources
 
 if TYPE_CHECKING:
     from serving.client import CaptionClient
-    from serving.web.digits import DigitModel
+    from serving.web.digits import ServedDigits
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -112,7 +112,7 @@ def _serve(server, arguments: Arguments) -> None:
 @contextlib.contextmanager
 def _models(
     arguments: Arguments, runs: Sequence[Path], digits: Sequence[Path]
-) -> Iterator[tuple[dict[str, CaptionClient], dict[str, DigitModel], Callable[[], str] | None]]:
+) -> Iterator[tuple[dict[str, CaptionClient], dict[str, ServedDigits], Callable[[], str] | None]]:
     """Captioners and digit models by name, and who says why a model does not answer."""
     if arguments.server is not None:
         host, port = parse_server(arguments.server)
@@ -140,14 +140,14 @@ def _models(
 
 def _digit_model(
     stack: contextlib.ExitStack, source: sources.Source, arguments: Arguments, port: int
-) -> DigitModel:
+) -> ServedDigits:
     from sat_tf.digits.reader_config import read_reader_config
     from serving.client import Connection, DigitClient
-    from serving.web.digits import DigitModel
+    from serving.web.digits import ServedDigits
 
     connection = Connection("127.0.0.1", port, timeout=arguments.timeout, wait=False)
     client = stack.enter_context(DigitClient(connection, source.name))
-    return DigitModel(client, read_reader_config(source.run))
+    return ServedDigits(client, read_reader_config(source.run))
 
 
 @contextlib.contextmanager

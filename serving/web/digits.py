@@ -15,7 +15,7 @@ from serving.web.captioning import UploadError, in_words
 
 
 @dataclass(frozen=True)
-class DigitModel:
+class ServedDigits:
     """A digit model to show.
 
     Attributes:
@@ -32,7 +32,7 @@ class DigitModel:
         return {"name": self.client.model, "system": config.system, "digits": config.digits}
 
 
-def read_drawing(content: bytes, model: DigitModel) -> dict[str, Any]:
+def read_drawing(content: bytes, model: ServedDigits) -> dict[str, Any]:
     """Reads a drawing.
 
     Returns:

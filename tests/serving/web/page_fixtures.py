@@ -6,7 +6,7 @@ import contextlib
 import io
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import uvicorn
@@ -14,7 +14,7 @@ from PIL import Image
 
 from serving.client import CaptionClient, Connection, DigitClient
 from serving.web.app import Page
-from serving.web.digits import DigitModel
+from serving.web.digits import ServedDigits
 from tests.serving.web.scripted_digits import ScriptedDigits
 from tests.serving.web.scripted_model import ScriptedModel, serve
 
@@ -50,7 +50,7 @@ def page_of(**models: ScriptedModel | ScriptedDigits | int) -> Iterator[Page]:
             connection = Connection(port=port, timeout=20.0, wait=False)
             if isinstance(model, ScriptedDigits):
                 client = stack.enter_context(DigitClient(connection, name))
-                digits[name] = DigitModel(client, model.config)
+                digits[name] = ServedDigits(client, model.config)
             else:
                 clients[name] = stack.enter_context(CaptionClient(connection, name))
         yield Page(clients, digits, hosts=("127.0.0.1", "testserver"))
@@ -72,6 +72,31 @@ def listening(page: Page) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join(_STARTS_WITHIN)
+
+
+@contextlib.contextmanager
+def watched_pages(browser, **options) -> Iterator[Callable]:
+    """Opens addresses; a message in the console is an error unless it is expected.
+
+    Args:
+        browser: The browser, see `tests.browser`.
+        **options: Of every page.
+    """
+    opened, messages = [], []
+
+    def go(url: str, width: int = 1280, scheme: str = "light", expected: str = ""):
+        size = {"width": width, "height": 900}
+        page = browser.new_page(viewport=size, color_scheme=scheme, **options)
+        opened.append(page)
+        page.on("console", lambda m: (expected and expected in m.text) or messages.append(m.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.goto(url)
+        return page
+
+    yield go
+    for page in opened:
+        page.close()
+    assert messages == []
 
 
 def decode_map(word: dict, peak: float, grid: list[int]) -> np.ndarray:

@@ -10,9 +10,9 @@ from PIL import Image
 
 from serving.client import Connection, DigitClient
 from serving.web.app import Page
-from serving.web.digits import DigitModel
+from serving.web.digits import ServedDigits
 from tests.browser import browser  # noqa: F401  (a fixture, found by name)
-from tests.serving.web.page_fixtures import listening, page_of
+from tests.serving.web.page_fixtures import listening, page_of, watched_pages
 from tests.serving.web.scripted_digits import CENTRES, CONFIGS, HALF, ScriptedDigits
 from tests.serving.web.scripted_model import ScriptedModel, serve
 
@@ -32,24 +32,15 @@ def address(models):
 
 @pytest.fixture
 def open_page(browser):  # noqa: F811
-    """Opens the view; a message in the console is an error unless it is expected."""
-    opened, messages = [], []
+    """Opens the view; with reduced motion the last glimpse is shown at once."""
+    with watched_pages(browser, reduced_motion="reduce") as go:
 
-    def go(url: str, width: int = 1280, scheme: str = "light", expected: str = ""):
-        size = {"width": width, "height": 900}
-        # With reduced motion the last glimpse is shown at once.
-        page = browser.new_page(viewport=size, color_scheme=scheme, reduced_motion="reduce")
-        opened.append(page)
-        page.on("console", lambda m: (expected and expected in m.text) or messages.append(m.text))
-        page.on("pageerror", lambda error: messages.append(str(error)))
-        page.goto(f"{url}/digits")
-        page.get_by_role("button", name="Write a 0").wait_for()
-        return page
+        def open_view(url: str, *args, **options):
+            page = go(f"{url}/digits", *args, **options)
+            page.get_by_role("button", name="Write a 0").wait_for()
+            return page
 
-    yield go
-    for page in opened:
-        page.close()
-    assert messages == []
+        yield open_view
 
 
 def draw(page, *points: tuple[float, float]) -> None:
@@ -203,7 +194,7 @@ def test_a_model_that_is_away_is_waited_for(open_page):
     with serve(model) as port:
         pass
     with DigitClient(Connection(port=port, wait=False), "ram") as client:
-        served = Page({}, {"ram": DigitModel(client, model.config)}, hosts=("127.0.0.1",))
+        served = Page({}, {"ram": ServedDigits(client, model.config)}, hosts=("127.0.0.1",))
         with listening(served) as url:
             page = open_page(url, expected="503 (Service Unavailable)")
             page.get_by_role("button", name="Write a 7").click()

@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from tests.browser import brightness, browser  # noqa: F401  (a fixture, found by name)
-from tests.serving.web.page_fixtures import listening, page_of, photograph
+from tests.serving.web.page_fixtures import (
+    listening,
+    page_of,
+    photograph,
+    watched_pages,
+)
 from tests.serving.web.scripted_model import GRID, PLACES, WORDS, ScriptedModel, serve
 
 pytestmark = pytest.mark.slow
@@ -25,26 +30,15 @@ def address():
 
 @pytest.fixture
 def open_page(browser):  # noqa: F811
-    """Opens an address; a message in the console is an error unless it is expected."""
-    opened, messages = [], []
+    """Opens the page."""
+    with watched_pages(browser) as go:
 
-    def go(url: str, width: int = 1280, scheme: str = "light", expected: str = ""):
-        size = {"width": width, "height": 900}
-        page = browser.new_page(viewport=size, color_scheme=scheme)
-        opened.append(page)
-        page.on(
-            "console",
-            lambda m: (expected and expected in m.text) or messages.append(m.text),
-        )
-        page.on("pageerror", lambda error: messages.append(str(error)))
-        page.goto(url)
-        page.locator(".samples img").first.wait_for()
-        return page
+        def open_samples(*args, **options):
+            page = go(*args, **options)
+            page.locator(".samples img").first.wait_for()
+            return page
 
-    yield go
-    for page in opened:
-        page.close()
-    assert messages == []
+        yield open_samples
 
 
 def choose(page, file: dict | None = None) -> None:
