@@ -27,8 +27,9 @@ def pack(arrays: Mapping[str, np.ndarray], bits: int = 8) -> bytes:
     """Returns arrays as an `.npz`; equal arrays give equal bytes.
 
     Matrices, and whatever has more axes, are rounded to integers, with a float16 scale for each
-    `GROUP` weights of an output channel (the last axis). Vectors stay as they are. Packing
-    the weights of an 8-bit file in 8 bits again leaves them as they are.
+    `GROUP` weights of an output channel: the last axis, or the one before it for a depthwise
+    kernel `[h, w, C, 1]`. Vectors stay as they are. Packing the weights of an 8-bit file in 8 bits
+    again leaves them as they are.
 
     Args:
         arrays: Weights by name.
@@ -47,7 +48,7 @@ def pack(arrays: Mapping[str, np.ndarray], bits: int = 8) -> bytes:
         if array.ndim < 2:
             packed[name] = array
             continue
-        columns = array.reshape(-1, array.shape[-1])
+        columns = _columns(array)
         peaks = np.maximum.reduceat(np.abs(columns), np.arange(0, len(columns), GROUP))
         scale = np.maximum(peaks / most, _SMALLEST_SCALE).astype(np.float16)
         levels = np.clip(np.round(columns / _spread(scale, len(columns))), -most, most)
@@ -83,6 +84,12 @@ def unpack(content: bytes) -> dict[str, np.ndarray]:
         raise ValueError(f"The weights are damaged: {error}.") from error
 
 
+def _columns(array: np.ndarray) -> np.ndarray:
+    """Returns weights as a matrix with a column for each output channel."""
+    depthwise = array.ndim == 4 and array.shape[-1] == 1
+    return array.reshape(-1, array.shape[-2 if depthwise else -1])
+
+
 def _spread(scale: np.ndarray, count: int) -> np.ndarray:
     """Repeats the scales of groups for each of `count` rows, float32."""
     return np.repeat(scale.astype(np.float32), GROUP, axis=0)[:count]
@@ -98,7 +105,7 @@ def _pairs(digits: np.ndarray) -> np.ndarray:
 def _restored(array: np.ndarray, scale: np.ndarray | None, low: np.ndarray | None) -> np.ndarray:
     if scale is None:
         return array.astype(np.float32)
-    columns = array.reshape(-1, array.shape[-1]).astype(np.float32)
+    columns = _columns(array).astype(np.float32)
     if low is not None:
         digits = np.stack([low >> 4, low & 15], axis=-1).ravel()[: array.size]
         columns = columns * 16 + digits.reshape(columns.shape)

@@ -28,16 +28,26 @@ Baseline = Literal["none", "moving_average", "leave_one_out", "learned"]
 """Value subtracted from the return of a sampled location (b in eq. 12)."""
 
 
+JOIN = "+"
+"""Joins the names, layers and weights of backbones side by side."""
+
+
+def weights_files(weights: str | None) -> list[str]:
+    """Returns the parts of `encoder.weights`: a file, or one of each backbone side by side."""
+    return [part for part in str(weights or "").split(JOIN) if part]
+
+
 @dataclass(frozen=True)
 class EncoderConfig:
     """The convolutional network whose lower layer gives the annotations `a_1 ... a_L`."""
 
     name: str = "scenes_cnn"
-    """`scenes_cnn` or a keras.applications model: vgg19, resnet50, mobilenet_v2, ..."""
+    """`scenes_cnn`, a keras.applications model (vgg19, resnet50, mobilenet_v2, ...) or
+    `keras_hub:PRESET`; `A+B` puts two side by side."""
     layer: str | None = None
-    """Layer to tap; None takes the backbone's default (vgg19: block5_conv4)."""
+    """Layer to tap; None takes the backbone's default (vgg19: block5_conv4); `X+Y` for two."""
     weights: str | None = None
-    """`imagenet`, the path of a weights file, or None for random weights."""
+    """`imagenet`, the path of a weights file, or None for random weights; `F+G` for two."""
     trainable: bool = False
     """Train the encoder with the decoder; a frozen one is computed once and stored."""
     trainable_from: str | None = None

@@ -14,6 +14,7 @@ import tyro
 
 from sat_tf import published
 from sat_tf.commands import exit_status, loading
+from sat_tf.config import JOIN, weights_files
 from sat_tf.errors import invalid_value
 from sat_tf.files import write_atomically
 from sat_tf.run_folder import RunFolder
@@ -123,7 +124,7 @@ def packed_files(
     from sat_tf.compact_weights import pack
     from sat_tf.runs import weight_arrays
 
-    weights = config.encoder.weights and Path(config.encoder.weights).name
+    weights = JOIN.join(Path(file).name for file in weights_files(config.encoder.weights)) or None
     origin = config.init_from and published.bare_name(config.init_from)
     encoder = dataclasses.replace(config.encoder, weights=weights)
     config = dataclasses.replace(config, encoder=encoder, init_from=origin)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from sat_tf.config import JOIN
 from sat_tf.run_folder import RunFolder
 from training.evaluate.reports import REPORT_FILE, score_rows
 from training.tables import markdown_table
@@ -21,6 +22,11 @@ _SOURCES = {
     "folder": ("the publisher's own images", None),
 }
 _UNSTATED = "not stated; ask the publisher"
+
+_ORIGINS = {
+    "keras_hub:dinov2_small": " (DINOv2 of Meta AI, Oquab et al., 2024, Apache-2.0)",
+    "mobilenet_v2": " (ImageNet weights of Keras, Apache-2.0)",
+}
 
 _SCORES = {
     **{f"bleu_{n}": f"BLEU-{n}" for n in range(1, 5)},
@@ -124,10 +130,8 @@ def make_card(
 
 
 def _encoder(encoder: Any) -> str:
-    if "dinov2" in encoder.name:
-        return f"{encoder.name}, DINOv2 of Meta AI (Oquab et al., 2024), Apache-2.0."
-    origin = "trained with the decoder" if encoder.trainable else "frozen"
-    return f"{encoder.name}, {origin}."
+    named = " and ".join(name + _ORIGINS.get(name, "") for name in encoder.name.split(JOIN))
+    return f"{named}, {'trained with the decoder' if encoder.trainable else 'frozen'}."
 
 
 def _scores(run_dir: Path) -> str:

@@ -1,4 +1,4 @@
-"""Standardise a patch transformer's annotations: `python -m training.standardize --out FILE`.
+"""Standardise an encoder's annotations: `python -m training.standardize --out FILE`.
 
 Channels of DINOv2 have means of up to 5 and deviations between 1 and 4. A decoder learns faster
 from channels of mean 0 and deviation 1.
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from sat_tf.commands import exit_status, loading
-from sat_tf.config import EncoderConfig
+from sat_tf.config import JOIN, EncoderConfig, weights_files
 from sat_tf.errors import invalid_value
 from sat_tf.ranges import PositiveInt, check_ranges
 from training.cli import Settings, check_data_dir, parse_settings
@@ -43,15 +43,18 @@ class Arguments:
 
 
 def check_files(encoder: EncoderConfig, out: Path) -> None:
-    """Checks that there is a transformer to standardise, before TensorFlow is loaded.
+    """Checks that there is an encoder to standardise, before TensorFlow is loaded.
 
     Raises:
         ValueError: The message names the flag.
     """
-    if not encoder.name.startswith("keras_hub:"):
-        raise invalid_value("--encoder.name", "a transformer keras_hub:...", encoder.name, "key")
-    if not Path(str(encoder.weights)).is_file():
-        raise invalid_value("--encoder.weights", "a weights file", encoder.weights, "key")
+    if not (encoder.name.startswith("keras_hub:") or JOIN in encoder.name):
+        expected = "a transformer keras_hub:..., or backbones side by side, A+B"
+        raise invalid_value("--encoder.name", expected, encoder.name, "key")
+    files = weights_files(encoder.weights)
+    missing = [file for file in files if not Path(file).is_file()]
+    if missing or not files:
+        raise invalid_value("--encoder.weights", "weights files", encoder.weights, "key")
     if not out.name.endswith(".weights.h5"):
         raise invalid_value("--out", "a name that ends in .weights.h5", out)
 
@@ -71,20 +74,19 @@ def run(arguments: Arguments) -> int:
     check_files(config.encoder, out)
     check_data_dir(config, arguments.data_dir)
     with loading():
-        from sat_tf.layers.patch_weights import round_weights, standardize
+        from sat_tf.layers.encoder_statistics import round_weights, standardize
         from training.data.sources import load_split
         from training.tasks.captioning.task import new_model
 
         split = load_split(config.data.name, "train", arguments.data_dir, **config.data.options())
-        name, source, layer = config.encoder.name, config.encoder.weights, config.encoder.layer
         if arguments.compact:
-            round_weights(source, out, name, layer)
+            round_weights(config.encoder, out)
             config = replace(config, encoder=replace(config.encoder, weights=str(out)))
         encoder = new_model(config, vocabulary_size=4).encoder
     order = np.random.default_rng(config.seed).permutation(len(split))[: arguments.images]
     examples = [split.examples[index] for index in order]
     mean, deviation = channel_statistics(encoder, examples, config.encoder.resize)
-    standardize(config.encoder.weights, out, name, mean, deviation, layer)
+    standardize(config.encoder, out, mean, deviation)
     print(
         f"Wrote {out}. Before, {len(mean)} channels had means of up to "
         f"{np.abs(mean).max():.2f} and deviations of {deviation.min():.2f} to "

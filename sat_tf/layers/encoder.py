@@ -8,7 +8,7 @@ import keras
 from keras import ops
 
 from sat_tf.errors import invalid_value, positive
-from sat_tf.layers import backbones
+from sat_tf.layers import backbones, encoder_networks
 
 
 @keras.saving.register_keras_serializable(package="sat_tf")
@@ -27,13 +27,15 @@ class Encoder(keras.layers.Layer):
     `load_weights`: a saved model carries its weights, and their first file may be gone.
 
     Args:
-        backbone: `scenes_cnn`, or a network of `keras.applications` in snake case, such as vgg19,
-            resnet50, efficientnet_v2b0, mobilenet_v2.
+        backbone: `scenes_cnn`, a network of `keras.applications` in snake case, such as vgg19,
+            resnet50, efficientnet_v2b0, mobilenet_v2, or `keras_hub:PRESET`; `A+B` puts two side by
+            side.
         image_size: Side of the square images, pixels.
         tap: Name of the layer to read; None for the backbone's default (VGG19: block5_conv4, the
-            paper's).
+            paper's); `X+Y` for two backbones.
         weights: `imagenet` (downloaded), the path of a `.weights.h5` or `.h5` file of the backbone
-            without its classifier, or None for random weights.
+            without its classifier, or None for random weights; `F+G`, or one file written by
+            `training.standardize`, for two backbones.
         trainable: Train the encoder too.
         trainable_from: First layer of a trained encoder that learns, in the order of the network's
             summary; the layers before it stay frozen. None trains all of them from scratch: batch
@@ -73,10 +75,10 @@ class Encoder(keras.layers.Layer):
         super().__init__(trainable=trainable, autocast=False, **kwargs)
         if weights is not None and str(weights).lower() in ("none", ""):
             weights = None
-        self.backbone = backbones.canonical_name(backbone)
+        self.backbone = encoder_networks.canonical_name(backbone)
         self.image_size = positive("image_size", int(image_size))
         self.weights_source = None if weights is None else str(weights)
-        self.network, self.tap = backbones.build(
+        self.network, self.tap = encoder_networks.build(
             self.backbone, self.image_size, tap, self.weights_source, self.dtype_policy
         )
         self.network.trainable = trainable
@@ -101,7 +103,7 @@ class Encoder(keras.layers.Layer):
         if tuple(images.shape[1:]) != (side, side, 3):
             expected = f"shape [B, {side}, {side}, 3]"
             raise invalid_value("images", expected, str(tuple(images.shape)))
-        images = backbones.preprocessor(self.backbone)(ops.cast(images, "float32"))
+        images = encoder_networks.preprocessor(self.backbone)(ops.cast(images, "float32"))
         from_scratch = self.trainable and self.trainable_from is None
         maps = self.network(images, training=bool(training) and from_scratch)
         if not self.trainable:

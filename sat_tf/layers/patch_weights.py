@@ -1,4 +1,4 @@
-"""Weights files of patch transformers: converted from other libraries, standardised, rounded."""
+"""Weights files of patch transformers, converted from other libraries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from sat_tf import compact_weights
 from sat_tf.errors import invalid_value
 from sat_tf.layers import patch_encoders
 
@@ -33,62 +32,6 @@ def convert(source: str | Path, target: str | Path, name: str) -> None:
     with np.load(source) as arrays:
         _load_hugging_face(backbone, _HuggingFaceWeights(arrays))
     backbone.save_weights(target)
-
-
-def standardize(
-    source: str | Path,
-    target: str | Path,
-    name: str,
-    mean: np.ndarray,
-    deviation: np.ndarray,
-    layer: str | None = None,
-) -> None:
-    """Writes weights whose annotations have mean 0 and deviation 1 in every channel.
-
-    Only the scale and the offset of the final layer normalisation change.
-
-    Args:
-        source: A weights file of the transformer.
-        target: A path that ends in `.weights.h5`.
-        name: `keras_hub:PRESET`.
-        mean: `[D]`, of the annotations under `source`.
-        deviation: `[D]`, above 0.
-        layer: The layer that is tapped; blocks after it are left out.
-    """
-    backbone = _loaded(source, name, layer)
-    norm = patch_encoders.final_norm(backbone, name)
-    norm.gamma.assign(norm.gamma / deviation)
-    norm.beta.assign((norm.beta - mean) / deviation)
-    backbone.save_weights(target)
-
-
-def round_weights(
-    source: str | Path, target: str | Path, name: str, layer: str | None = None
-) -> None:
-    """Rounds weights to the 8 bits of a published captioner, so that publishing keeps them.
-
-    A decoder that is trained on the annotations of rounded weights sees the same ones when it is
-    published.
-
-    Args:
-        source: A weights file of the transformer.
-        target: A path that ends in `.weights.h5`.
-        name: `keras_hub:PRESET`.
-        layer: The layer that is tapped; blocks after it are left out.
-    """
-    backbone = _loaded(source, name, layer)
-    arrays = {weight.path: np.asarray(weight) for weight in backbone.weights}
-    rounded = compact_weights.unpack(compact_weights.pack(arrays))
-    for weight in backbone.weights:
-        weight.assign(rounded[weight.path])
-    backbone.save_weights(target)
-
-
-def _loaded(source: str | Path, name: str, layer: str | None) -> keras.Model:
-    """Returns the transformer at its original size, with the weights of a file."""
-    backbone = patch_encoders.build(name, patch_encoders.original_size(name), layer)
-    backbone.load_weights(str(source))
-    return backbone
 
 
 class _HuggingFaceWeights:

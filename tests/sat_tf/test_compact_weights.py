@@ -34,6 +34,13 @@ def test_matrices_lose_half_a_step_of_their_group_and_vectors_nothing(bits, most
         assert (np.abs(found[name] - array) <= {8: 0.51, 12: 1.01}[bits] * step).all()
 
 
+def test_each_channel_of_a_depthwise_kernel_has_its_own_scale():
+    channels = np.array([1e-3, 1.0, 1e3], np.float32).reshape(1, 1, 3, 1)
+    kernel = np.random.default_rng(0).normal(size=[3, 3, 3, 1]).astype(np.float32) * channels
+    found = unpack(pack({"kernel": kernel}))["kernel"]
+    assert (np.abs(found - kernel) <= 0.51 / 127 * np.abs(kernel).max((0, 1))).all()
+
+
 def test_packing_again_changes_nothing():
     content = pack(ARRAYS)
     assert pack(unpack(content)) == content

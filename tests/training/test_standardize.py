@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sat_tf.layers import backbones
 from sat_tf.layers.encoder import Encoder
 from tests.training.data.small_captions import files
 from training.data.image_reader import read_image
@@ -28,11 +29,25 @@ def test_statistics_are_those_of_all_readable_images(tmp_path):
     np.testing.assert_allclose(deviation, rows.std(axis=0), atol=2e-3)
 
 
+def test_backbones_side_by_side_get_one_standardised_file(tmp_path, capsys):
+    files = [str(tmp_path / f"{name}.weights.h5") for name in ("scenes", "mobilenet")]
+    backbones.scenes_cnn(64).save_weights(files[0])
+    Encoder("mobilenet_v2", 32).network.save_weights(files[1])
+    flags = ["--recipe", "scenes_soft", "--data.limit", "40", "--images", "20", "--compact"]
+    flags += ["--encoder.name", "scenes_cnn+mobilenet_v2", "--encoder.layer", "+block_3_project_BN"]
+    for source, target in (("+".join(files), "first"), (str(tmp_path / "first.weights.h5"), "out")):
+        given = ["--encoder.weights", source, "--out", str(tmp_path / f"{target}.weights.h5")]
+        assert main([*flags, *given]) == 0
+    # The second time, there is nothing left to do.
+    assert "means of up to 0.00 and deviations of 1.00 to 1.00" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
         ([], "--encoder.name"),
         (["--encoder.name", "keras_hub:dinov2_small", "--encoder.weights", "x"], "weights file"),
+        (["--encoder.name", "vgg19+resnet50", "--encoder.weights", "x+y"], "weights file"),
     ],
 )
 def test_a_wrong_encoder_is_an_error_that_names_the_flag(capsys, flags, named):

@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from sat_tf.config import EncoderConfig
+from sat_tf.config import JOIN, EncoderConfig, weights_files
 from sat_tf.errors import invalid_value
 
 _SERVER = "https://storage.googleapis.com/tensorflow/keras-applications/"
@@ -21,11 +21,17 @@ def check_imagenet_weights(config: EncoderConfig) -> None:
     Raises:
         ValueError: Neither; training would wait for the network and then fail.
     """
-    if config.weights != "imagenet" or _is_cached(config.name) or _server_answers():
+    names = config.name.split(JOIN)
+    files = weights_files(config.weights)
+    if files == ["imagenet"]:  # of each
+        files *= len(names)
+    wanted = [name for name, file in zip(names, files, strict=False) if file == "imagenet"]
+    missing = [name for name in wanted if not _is_cached(name)]
+    if not missing or _server_answers():
         return
     expected = (
-        f"the path of a weights file, as those of {config.name} are not in {_cache()} and "
-        f"{_SERVER} cannot be reached"
+        f"the path of a weights file, as those of {' and '.join(missing)} are not in {_cache()} "
+        f"and {_SERVER} cannot be reached"
     )
     raise invalid_value("--encoder.weights", expected, "imagenet")
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from sat_tf import compact_weights
-from sat_tf.layers import patch_encoders, patch_weights
+from sat_tf.config import EncoderConfig
+from sat_tf.layers import encoder_statistics, patch_encoders, patch_weights
 from sat_tf.layers.encoder import Encoder
 from tests.sat_tf.layers import dinov2_numpy
 
@@ -109,7 +110,7 @@ def test_standardized_weights_give_standardized_annotations(tmp_path):
     raw = np.asarray(Encoder(NAME, 12, weights=weights)(pixels)).reshape(-1, 8)
     mean, deviation = raw.mean(axis=0), raw.std(axis=0)
     target = tmp_path / "std.weights.h5"
-    patch_weights.standardize(weights, target, NAME, mean, deviation)
+    encoder_statistics.standardize(EncoderConfig(NAME, None, weights), target, mean, deviation)
     found = np.asarray(Encoder(NAME, 12, weights=str(target))(pixels)).reshape(-1, 8)
     np.testing.assert_allclose(found, (raw - mean) / deviation, atol=1e-3)
 
@@ -121,7 +122,7 @@ def test_blocks_after_the_tap_are_left_out():
 @pytest.mark.parametrize("tap", [None, "stage1"])
 def test_rounded_weights_are_published_as_they_are(tmp_path, tap):
     source, target = converted(tmp_path, arrays()), str(tmp_path / "rounded.weights.h5")
-    patch_weights.round_weights(source, target, NAME, tap)
+    encoder_statistics.round_weights(EncoderConfig(NAME, tap, source), target)
     plain, rounded = (Encoder(NAME, 12, tap=tap, weights=file) for file in (source, target))
     changed = 0
     for before, weight in zip(plain.weights, rounded.weights, strict=True):
@@ -190,7 +191,8 @@ def test_other_families_load_and_standardise_their_files(other_family, tmp_path)
     raw = np.asarray(Encoder(other_family, 12, weights=str(tmp_path / "w.weights.h5"))(pixels))
     mean, deviation = raw.mean(axis=(0, 1)), raw.std(axis=(0, 1))
     target = str(tmp_path / "std.weights.h5")
-    patch_weights.standardize(tmp_path / "w.weights.h5", target, other_family, mean, deviation)
+    config = EncoderConfig(other_family, None, str(tmp_path / "w.weights.h5"))
+    encoder_statistics.standardize(config, target, mean, deviation)
     found = np.asarray(Encoder(other_family, 12, weights=target)(pixels))
     np.testing.assert_allclose(found, (raw - mean) / deviation, atol=1e-3)
 

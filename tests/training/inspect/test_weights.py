@@ -60,3 +60,13 @@ def test_weights_that_can_be_downloaded_or_are_not_wanted_are_no_error(asked, mo
 
     monkeypatch.setattr(urllib.request, "urlopen", refuse)
     check_imagenet_weights(config("vgg19"))
+
+
+def test_weights_of_backbones_side_by_side_are_looked_for(tmp_path, asked):
+    (tmp_path / "models" / FILES["vgg19"]).touch()
+    check_imagenet_weights(config("vgg19+resnet50", "imagenet+resnet.h5"))
+    check_imagenet_weights(config("vgg19+resnet50", "both.h5"))
+    assert asked == []
+    for weights in ("imagenet", "vgg.h5+imagenet"):
+        with pytest.raises(ValueError, match="those of resnet50 are not in"):
+            check_imagenet_weights(config("vgg19+resnet50", weights))

@@ -1,0 +1,68 @@
+"""Weights files of encoders, standardised and rounded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from sat_tf import compact_weights
+from sat_tf.config import EncoderConfig
+from sat_tf.layers import encoder_networks, patch_encoders
+
+
+def standardize(
+    config: EncoderConfig, target: str | Path, mean: np.ndarray, deviation: np.ndarray
+) -> None:
+    """Writes weights whose annotations have mean 0 and deviation 1 in every channel.
+
+    Of a transformer, only the scale and the offset of the final layer normalisation change; of
+    backbones side by side, the statistics of the normalisation after them.
+
+    Args:
+        config: A transformer or backbones side by side, with their weights and layers; what comes
+            after the layers is left out.
+        target: A path that ends in `.weights.h5`.
+        mean: `[D]`, of the annotations.
+        deviation: `[D]`, above 0.
+    """
+    network = _loaded(config)
+    if encoder_networks.is_joined(config.name):
+        encoder_networks.set_statistics(network, mean, deviation)
+    else:
+        norm = patch_encoders.final_norm(network, config.name)
+        norm.gamma.assign(norm.gamma / deviation)
+        norm.beta.assign((norm.beta - mean) / deviation)
+    network.save_weights(target)
+
+
+def round_weights(config: EncoderConfig, target: str | Path) -> None:
+    """Rounds weights to the 8 bits of a published captioner, so that publishing keeps them.
+
+    A decoder that is trained on the annotations of rounded weights sees the same ones when it is
+    published.
+
+    Args:
+        config: As for `standardize`.
+        target: A path that ends in `.weights.h5`.
+    """
+    network = _loaded(config)
+    arrays = {weight.path: np.asarray(weight) for weight in network.weights}
+    rounded = compact_weights.unpack(compact_weights.pack(arrays))
+    for weight in network.weights:
+        weight.assign(rounded[weight.path])
+    network.save_weights(target)
+
+
+def _loaded(config: EncoderConfig) -> keras.Model:
+    """Returns the network with its weights, a transformer at its original size."""
+    name = config.name
+    if encoder_networks.is_joined(name):
+        policy = keras.DTypePolicy("float32")
+        return encoder_networks.build(
+            name, config.image_size, config.layer, config.weights, policy
+        )[0]
+    backbone = patch_encoders.build(name, patch_encoders.original_size(name), config.layer)
+    backbone.load_weights(str(config.weights))
+    return backbone
