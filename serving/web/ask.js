@@ -2,7 +2,7 @@
 "use strict";
 
 const SatAsk = (() => {
-  const AGAIN_AFTER = 2000; // ms
+  const AGAIN_AFTER = 1000; // ms
 
   class Refused extends Error {
     constructor(message, status) {

@@ -66,13 +66,6 @@ def run(arguments: Arguments) -> None:
     """Serves the page until it is stopped."""
     if arguments.max_mb < 1:
         raise invalid_value("max_mb", "at least 1", arguments.max_mb)
-    try:
-        import uvicorn
-
-        from serving.web.app import Page
-    except ImportError as error:
-        raise ValueError(f'{error}. The page needs: pip install -e ".[web]"') from error
-
     named = [published.locate(run) for run in arguments.run_dir]
     runs = [run for run in named if not published.is_digits(run)]
     digits = [run for run in named if published.is_digits(run)]
@@ -80,6 +73,13 @@ def run(arguments: Arguments) -> None:
     if not (runs or arguments.export or arguments.server):
         runs = sources.find_runs()
     with _models(arguments, runs, digits) as (clients, readers, state):
+        # While the models load.
+        try:
+            import uvicorn
+
+            from serving.web.app import Page
+        except ImportError as error:
+            raise ValueError(f'{error}. The page needs: pip install -e ".[web]"') from error
         local = arguments.host in _LOOPBACK
         hosts = (*_LOOPBACK, "[::1]") if local else ("*",)
         page = Page(
