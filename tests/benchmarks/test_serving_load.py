@@ -24,7 +24,7 @@ def test_it_measures_each_size_of_request(export_dir, capfd):
     assert main([*argv, "--attention", "--attackers", "2"]) == 0
     lines = capfd.readouterr().out.splitlines()[2:]
     assert sum("pass: nothing lost" in line for line in lines) == 2
-    assert "0 hostile" not in "".join(lines)
+    assert "(0 hostile" not in "".join(lines)
     rows = [line.split() for line in lines if "pass" not in line]
     assert [row[0] for row in rows] == ["1", "8"]
     for _, requests, p50, p99, rate, lost, server_mb in rows:
