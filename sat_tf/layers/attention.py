@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from sat_tf.errors import invalid_value, positive
 from sat_tf.ops import alignment
-from sat_tf.ops.contexts import weighted_sum
 
 Selection = Literal["expectation", "sample", "argmax"]
 
@@ -165,22 +164,18 @@ def multinoulli(alignment_scores: tf.Tensor):
     return tfp.distributions.OneHotCategorical(logits=alignment_scores, dtype=tf.float32)
 
 
-def context_vector(
-    annotations: tf.Tensor, weights: tf.Tensor, annotations_transposed: tf.Tensor | None = None
-) -> tf.Tensor:
+def context_vector(annotations: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
     """Computes `phi`: `z = sum_i weights_i a_i` (eq. 9 with a one-hot, eq. 13 with alpha).
 
     Args:
         annotations: `[B, L, D]`.
         weights: `[B, L]`, or `[B * G, L]` for G rows per image.
-        annotations_transposed: `[B, D, L]`, or None; see `sat_tf.ops.contexts.weighted_sum`.
 
     Returns:
         `[B, D]` or `[B * G, D]`, in the dtype of the annotations.
     """
     weights = by_image(tf.cast(weights, annotations.dtype), annotations)
-    context = weighted_sum(weights, annotations, annotations_transposed)
-    return tf.reshape(context, [-1, annotations.shape[-1]])
+    return tf.reshape(tf.matmul(weights, annotations), [-1, annotations.shape[-1]])
 
 
 def by_image(rows: tf.Tensor, images: tf.Tensor) -> tf.Tensor:

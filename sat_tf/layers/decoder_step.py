@@ -153,8 +153,7 @@ class DecoderStep(keras.layers.Layer):
             if seed is None and selection == "sample":
                 seed = self.default_seeds.draw()
             chosen = attention_weights(scores, selection, seed, use_expectation)
-        transposed = attended.annotations_transposed
-        context = context_vector(attended.annotations, chosen.weights, transposed)
+        context = context_vector(attended.annotations, chosen.weights)
         if self.gate is None:
             beta = tf.ones_like(chosen.log_prob)
         else:

@@ -22,8 +22,6 @@ class AttentionMemory(NamedTuple):
     """`[B, 4 N]`, without attention: the one annotation's share of the gates, before beta."""
     pre_projected: bool = False
     """True if `annotations` are `[B, L, 4 N + m]`, from `RNNDecoder.project`."""
-    annotations_transposed: tf.Tensor | None = None
-    """`[B, D, L]`, the annotations transposed; None if contexts are not taken from them."""
 
 
 class AttentionOutput(NamedTuple):

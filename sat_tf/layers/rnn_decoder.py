@@ -15,7 +15,6 @@ from sat_tf.layers.decoder_step import DecoderStep
 from sat_tf.layers.decoder_types import AttentionMemory, AttentionOutput, DecoderOutput
 from sat_tf.layers.dropout import dropout
 from sat_tf.layers.unroll import batch_first, step_seeds, unroll
-from sat_tf.ops.contexts import transposing_pays
 from sat_tf.ops.deferred_gradients import DeferredKernels
 
 
@@ -85,9 +84,6 @@ class RNNDecoder(DecoderStep):
         # Steps fold their time, 0 or more, into the seed: dropout shares no draw with them.
         noise = tf.random.experimental.stateless_fold_in(seed, -1) if training else None
         attended, state = self.prepare_memory(annotations, noise)
-        if transposing_pays(self.compute_dtype):
-            transposed = tf.transpose(attended.annotations, [0, 2, 1])
-            attended = attended._replace(annotations_transposed=transposed)
         state = State(*(_side_by_side(part, captions * samples) for part in state))
         embeddings = dropout(self.embedding(words), self.embedding_dropout, noise, 2)
         word_gates = tf.transpose(self.cell.project_words(embeddings), [1, 0, 2])

@@ -1,10 +1,6 @@
 """Hand-tuned numerics, each beside the plain form that it must equal.
 
 A tuned form whose gain depends on the device is chosen where it runs, not where it was traced:
-
-- `alignment.inference_scores` asks the runtime (`runs_on_cpu`), so that an export made on
-  a machine with a GPU takes the fast path of the CPU that serves it, and the other way round.
-- `contexts.weighted_sum` from transposed annotations is for training steps, which run in the
-  process that traces them: it looks for a GPU while it traces (`contexts.transposing_pays`).
-  No search and no export contains it.
+`alignment.inference_scores` asks the runtime (`runs_on_cpu`), so that an export made on a machine
+with a GPU takes the fast path of the CPU that serves it, and the other way round.
 """
