@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import collections
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from sat_tf.run_folder import RunFolder
-from sat_tf.runs import Caption, TrainedCaptioner, read_average
+from sat_tf.runs import TrainedCaptioner, read_average
 from sat_tf.serialization import to_dict
 from training.data.input_source import InputSource, open_input_source
 from training.data.sources import Split, load_split
@@ -18,11 +17,11 @@ from training.evaluate.report_page import write_report_page
 from training.evaluate.reports import caption_report, console_summary, write_report
 from training.evaluate.scoring import Evaluation, evaluate
 from training.evaluate.stages import Stages
+from training.evaluate.verdict import verdict
 from training.metrics.bootstrap import intervals
 from training.tasks.base import Places
 from training.tasks.captioning.config import RunConfig
 
-_FEW_IMAGES, _SAME = 10, 0.5
 BOUND_IMAGES = 100
 """Images whose bounds are measured by default."""
 
@@ -91,7 +90,10 @@ def make_report(
     """Assembles the report: scores, and everything needed to compare them with others."""
     scores = found.caption_scores
     report = caption_report(split, scores, found.scores, intervals(scores))
-    report["notes"] += found.notes + average_note(captioner) + sameness_note(found.captions)
+    texts = {image_id: caption.text for image_id, caption in found.captions.items()}
+    references = {example.image_id: example.captions for example in split.examples}
+    report["notes"] += verdict(texts, references, config.data.tokens)
+    report["notes"] += found.notes + average_note(captioner)
     report["intervals"] |= found.calibration.intervals
     report["calibration"] = found.calibration.details()
     if found.boxes is not None:
@@ -105,16 +107,6 @@ def make_report(
         "search": {**to_dict(config.search), "attention": captioner.model.selection},
         "configuration": to_dict(config),
     }
-
-
-def sameness_note(captions: Mapping[str, Caption]) -> tuple[str, ...]:
-    """Warns if most of at least ten images get the same caption."""
-    counts = collections.Counter(caption.text for caption in captions.values())
-    (text, count), *_ = counts.most_common(1) or [("", 0)]
-    if len(captions) < _FEW_IMAGES or count <= _SAME * len(captions):
-        return ()
-    most = f"{100 * count / len(captions):.0f} % of the images get the same caption, {text!r}"
-    return (f"{most}: train longer or add data.",)
 
 
 def average_note(captioner: TrainedCaptioner) -> tuple[str, ...]:
