@@ -155,17 +155,26 @@ def test_a_phone_shows_all_of_it(page):
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
-TEN_LOOKS = """() => {
-  const words = document.querySelectorAll(".word");
-  const start = performance.now();
-  for (let n = 0; n < 10; n++) words[n % 3].focus();
-  return (performance.now() - start) / 10;
+HOVERS = """async () => {
+  const times = [];
+  for (const word of document.querySelectorAll(".word")) {
+    // Browsers, too, hand over a hover at the start of a frame; the message follows its paint.
+    await new Promise(requestAnimationFrame);
+    const start = performance.now();
+    word.dispatchEvent(new PointerEvent("pointerenter", { pointerType: "mouse" }));
+    const { port1, port2 } = new MessageChannel();
+    port2.postMessage(0);
+    await new Promise((done) => (port1.onmessage = done));
+    times.push(performance.now() - start);
+  }
+  return times;
 }"""
 
 
-def test_a_word_is_drawn_within_a_frame(page):
-    # The fastest of ten rounds: others may take the processor meanwhile.
-    assert min(page.evaluate(TEN_LOOKS) for _ in range(10)) < 16  # ms
+def test_a_hover_is_painted_within_a_frame(page):
+    # Each word's fastest of ten rounds: others may take the processor meanwhile.
+    rounds = [page.evaluate(HOVERS) for _ in range(10)]
+    assert np.median(np.min(rounds, axis=0)) < 16  # ms
 
 
 @SCHEMES
