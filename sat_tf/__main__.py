@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import runpy
 import sys
 from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Annotated, Any, Union
 
 COMMANDS = {
@@ -53,10 +53,15 @@ def print_completion(shell: str) -> None:
 
 def _arguments(module: str) -> Any:
     """Returns the class whose fields are a command's flags."""
-    package = find_spec(module).submodule_search_locations is not None
-    found = import_module(f"{module}.command" if package else module)
+    found = _imported(module)
     # Recipes decide the flags of training: those of captioners.
     return getattr(found, "CaptioningArguments", None) or found.Arguments
+
+
+def _imported(module: str) -> ModuleType:
+    """Returns the module of a command's `main`: of a package, its `command`."""
+    package = find_spec(module).submodule_search_locations is not None
+    return import_module(f"{module}.command" if package else module)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -73,8 +78,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     module, _ = COMMANDS[name]
     sys.argv = [f"sat-tf {name}", *rest]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)  # exits with the status
-    return 0
+    return _imported(module).main(rest)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,12 @@ _BAD_INPUT = 2
 _INTERRUPTED = 128 + signal.SIGINT
 
 
+def program(module: str) -> str:
+    """Returns the command as it was called, for `--help`: `sat-tf NAME` or `python -m MODULE`."""
+    called = sys.argv[0]
+    return called if called.startswith("sat-tf ") else f"python -m {module}"
+
+
 def exit_status(
     command: Callable[[], int | None],
     expected: tuple[type[Exception], ...] = (ValueError, OSError),

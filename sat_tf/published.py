@@ -61,9 +61,7 @@ def locate(name: str | Path) -> Path:
         return SHIPPED / str(name)
     close = difflib.get_close_matches(str(name), shipped, n=1)
     known = f"did you mean {close[0]}?" if close else ", ".join(shipped) or "none do"
-    raise RunError(
-        f"{name} is not a run: it has no {CONFIG}, and no model of that name ships: {known}"
-    )
+    raise RunError(f"There is no run folder {name}, and no model of that name ships: {known}")
 
 
 def output_dir(name: str | Path) -> Path:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from sat_tf.commands import exit_status, loading
+from sat_tf import published
+from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import with_search
 from sat_tf.errors import invalid_value
-from sat_tf.published import output_dir
 from sat_tf.ranges import NonNegative, PositiveInt, check_ranges
 from serving.versions import save_signatures, write_version
 
@@ -50,7 +50,7 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    return exit_status(lambda: run(tyro.cli(Arguments, args=argv, prog="python -m serving.export")))
+    return exit_status(lambda: run(tyro.cli(Arguments, args=argv, prog=program("serving.export"))))
 
 
 def run(arguments: Arguments) -> None:
@@ -59,11 +59,12 @@ def run(arguments: Arguments) -> None:
     if arguments.format != "litert" and arguments.litert_precision != "float32":
         expected = "float32, or `--format litert` with it"
         raise invalid_value("litert_precision", expected, arguments.litert_precision)
+    published.locate(arguments.run_dir)  # a wrong name is answered before TensorFlow is loaded
     with loading():
         import sat_tf.runs
 
     folder = "litert" if arguments.format == "litert" else "export"
-    out = arguments.out or output_dir(arguments.run_dir) / folder
+    out = arguments.out or published.output_dir(arguments.run_dir) / folder
     model = sat_tf.load(arguments.run_dir)
     if isinstance(model, sat_tf.runs.DigitReader):
         version = _export_digits(model, out, arguments)

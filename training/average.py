@@ -10,7 +10,7 @@ from pathlib import Path
 
 import tyro
 
-from sat_tf.commands import exit_status, loading
+from sat_tf.commands import exit_status, loading, program
 from sat_tf.errors import invalid_value
 from sat_tf.run_folder import RunFolder
 from training.tasks.registry import read_config, task_of_run
@@ -30,7 +30,7 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    arguments = tyro.cli(Arguments, args=argv, prog="python -m training.average")
+    arguments = tyro.cli(Arguments, args=argv, prog=program("training.average"))
     return exit_status(lambda: run(arguments))
 
 

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from sat_tf.commands import exit_status, loading
+from sat_tf import published
+from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import Inference, with_search
 from sat_tf.errors import invalid_value
 from sat_tf.images import SUFFIXES
@@ -44,23 +45,22 @@ class Arguments:
     """Length normalisation: scores are log p / length^power; the run's own by default."""
     inference: Inference | None = None
     """Choice of the location by hard attention, outlined in figures; the run's own by default."""
-    as_json: bool = False
-    """Print one line of JSON per image: caption, score, figure, other hypotheses."""
+    json: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(aliases=("--as-json",))] = (
+        False
+    )
+    """Print a line of JSON per image: caption, hypotheses, and maps in the viewer's form."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns 0 if every image was captioned, 1 if some were not."""
     return exit_status(
-        lambda: run(tyro.cli(Arguments, args=argv, prog="python -m training.caption"))
+        lambda: run(tyro.cli(Arguments, args=argv, prog=program("training.caption")))
     )
 
 
 def run(arguments: Arguments) -> int:
     """Captions each image; reports and skips the unreadable ones."""
-    if not arguments.images:
-        raise ValueError("Received no value for argument `images`: name at least one file.")
-    check_ranges(arguments)
-    images = image_files(arguments.images)
+    images = _check(arguments)  # before TensorFlow, which takes seconds, is loaded
     with loading():
         import sat_tf.runs
         from sat_tf.figures.attention import figure_paths
@@ -93,10 +93,24 @@ def run(arguments: Arguments) -> int:
             _draw(captioner, content, caption, figure, chosen)
         if arguments.html is not None:
             entries.append(image_entry(captioner, _whole(content), caption, path.name))
-        print(_printable(_line(path, caption, figure, arguments.as_json)))
+        told = caption, path, figure
+        line = _json(captioner, content, *told) if arguments.json else _line(*told)
+        print(_printable(line))
     if arguments.html is not None:
         _write_page(arguments, captioner, entries)
     return 1 if failed else 0
+
+
+def _check(arguments: Arguments) -> list[Path]:
+    """Checks the arguments; returns the image files."""
+    if not arguments.images:
+        raise ValueError("Received no value for argument `images`: name at least one file.")
+    check_ranges(arguments)
+    images = image_files(arguments.images)
+    published.locate(arguments.run_dir)
+    if not any(path.exists() for path in images):
+        raise FileNotFoundError(f"There is no file {', '.join(map(str, images))}; check the path.")
+    return images
 
 
 def image_files(paths: Iterable[Path]) -> list[Path]:
@@ -187,17 +201,21 @@ def _printable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _line(path: Path, caption: Caption, figure: Path | None, as_json: bool) -> str:
-    if not as_json:
-        drawn = f", {figure}" if figure else ""
-        return f"{path}: {caption.text}  ({caption.score:.2f}{drawn})"
+def _line(caption: Caption, path: Path, figure: Path | None) -> str:
+    drawn = f", {figure}" if figure else ""
+    return f"{path}: {caption.text}  ({caption.score:.2f}{drawn})"
+
+
+def _json(
+    captioner: TrainedCaptioner, content: bytes, caption: Caption, path: Path, figure: Path | None
+) -> str:
+    """The caption's fields, and the data that `sat_tf.viewer.report_page` makes a page of."""
+    from training.evaluate.image_entry import caption_data, common_facts
+
     words = {"words": caption.words, "log_probs": caption.log_probs.tolist()}
-    row = {
-        "image": str(path),
-        **caption_fields(caption),
-        **words,
-        "picture": figure and str(figure),
-    }
+    row = {"image": str(path), **caption_fields(caption), **words}
+    row |= {"picture": figure and str(figure), **common_facts(captioner, captioner.path.name)}
+    row |= caption_data(captioner, _whole(content).shape[:2], caption)
     return json.dumps(row, ensure_ascii=False)
 
 

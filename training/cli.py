@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import tyro
 
 from sat_tf import published
+from sat_tf.commands import program
 from sat_tf.errors import RunError, invalid_value
 from training.recipes.captioning import RECIPES
 from training.tasks.captioning.config import RunConfig
@@ -79,8 +81,19 @@ def parse_settings(
         kind,
         args=argv,
         default=kind(choose(recipes, named("--recipe", argv, DEFAULT_RECIPE))),
-        prog=f"python -m {command}",
-        description=f"{purpose} Recipes: {', '.join(recipes)}.",
+        prog=program(command),
+        description=f"{purpose} Recipes:\n{recipe_list(recipes)}",
+    )
+
+
+def recipe_list(recipes: Iterable[str]) -> str:
+    """Returns the names, those with the same first part on lines of their own."""
+    groups: dict[str, list[str]] = {}
+    for name in recipes:
+        groups.setdefault(name.partition("_")[0], []).append(name)
+    return "\n".join(
+        textwrap.fill(", ".join(names), 78, initial_indent="  ", subsequent_indent="    ")
+        for names in groups.values()
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import tyro
 
-from sat_tf.commands import exit_status, loading
+from sat_tf.commands import exit_status, loading, program
 from sat_tf.errors import invalid_value
 from sat_tf.published import output_dir
 from sat_tf.run_folder import RunFolder
@@ -30,7 +30,7 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    arguments = tyro.cli(Arguments, args=argv, prog="python -m training.compare")
+    arguments = tyro.cli(Arguments, args=argv, prog=program("training.compare"))
     return exit_status(lambda: print(run(arguments)))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import tyro
 
 from sat_tf import published
-from sat_tf.commands import exit_status, loading
+from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import JOIN, weights_files
 from sat_tf.errors import invalid_value
 from sat_tf.files import write_atomically
@@ -59,7 +59,7 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    arguments = tyro.cli(Arguments, args=argv, prog="python -m training.publish")
+    arguments = tyro.cli(Arguments, args=argv, prog=program("training.publish"))
     return exit_status(lambda: run(arguments))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from sat_tf.commands import exit_status, loading
+from sat_tf.commands import exit_status, loading, program
 from sat_tf.errors import invalid_value
 from sat_tf.ranges import PositiveInt, check_ranges
 from sat_tf.spark import check_spark, open_session, root_cause, watched
@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = tyro.cli(
         Arguments,
         args=argv,
-        prog="python -m serving.bulk",
+        prog=program("serving.bulk"),
         config=(tyro.conf.FlagCreatePairsOff,),
     )
     return exit_status(lambda: run(arguments))

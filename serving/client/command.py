@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from sat_tf.commands import exit_status
+from sat_tf.commands import exit_status, program
 
 if TYPE_CHECKING:
     from serving.client.caption_client import Caption, CaptionClient
@@ -63,7 +63,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = tyro.cli(
         Arguments,
         args=argv,
-        prog="python -m serving.client",
+        prog=program("serving.client"),
         config=(tyro.conf.FlagCreatePairsOff,),
     )
     # Silences gRPC's own notes on failed connections, which are told in plain words below.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import signal
-import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from pathlib import Path
 
 import tyro
 
-from sat_tf.quiet import quiet_tensorflow
+from sat_tf.commands import exit_status, program
 from serving.local_server.allocator import return_freed_memory
 from serving.local_server.batching_parameters import (
     BatchingParameters,
@@ -58,16 +57,8 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    arguments = tyro.cli(Arguments, args=argv, prog="python -m serving.local_server")
-    # As `sat_tf.commands.exit_status`, see `invalid_value`.
-    try:
-        return run(arguments)
-    except KeyboardInterrupt:
-        print("Stopped.", file=sys.stderr)
-        return 128 + signal.SIGINT
-    except (ValueError, OSError) as error:
-        print(f"Error: {error}", file=sys.stderr)
-        return 2
+    arguments = tyro.cli(Arguments, args=argv, prog=program("serving.local_server"))
+    return exit_status(lambda: run(arguments))
 
 
 def run(arguments: Arguments) -> int:
@@ -77,7 +68,6 @@ def run(arguments: Arguments) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     return_freed_memory()
     # After the flags were checked, as TensorFlow takes seconds to load.
-    quiet_tensorflow()
     import tensorflow as tf
 
     from serving.local_server.servable import Limits
@@ -120,7 +110,10 @@ def parse_labels(labels: Sequence[str]) -> dict[str, int]:
 
 
 def _check(arguments: Arguments) -> BatchingParameters | None:
-    """Checks the flags; returns the parameters of batching if it is on."""
+    """Checks the arguments; returns the parameters of batching if it is on."""
+    if not arguments.export_dir.is_dir():
+        expected = "a folder that holds version folders"
+        raise invalid_value("export_dir", expected, f"{arguments.export_dir}, which does not exist")
     for name in ("max_request_mb", "max_batch_size", "poll_seconds"):
         value = getattr(arguments, name)
         if value <= 0:

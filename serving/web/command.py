@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 from sat_tf import published
-from sat_tf.commands import exit_status
+from sat_tf.commands import exit_status, program
 from sat_tf.errors import invalid_value
 from serving.web import sources
 
@@ -32,8 +32,7 @@ class Arguments:
     export: tuple[Path, ...] = ()
     """Exports to show side by side, served by this command: soft, hard and none, say."""
     run_dir: tuple[Path, ...] = ()
-    """Runs or published models to show, exported once into the user's cache; by default the
-    captioners that ship, or else runs/, and the digit models that ship."""
+    """Runs or published models to show; by default those that ship, or else those in runs/."""
     server: str | None = None
     """HOST:PORT of a running TF Serving or local server (gRPC) to ask instead."""
     model: tuple[str, ...] = ("captioner",)
@@ -56,7 +55,7 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    arguments = tyro.cli(Arguments, args=argv, prog="python -m serving.web")
+    arguments = tyro.cli(Arguments, args=argv, prog=program("serving.web"))
     # Silences gRPC's own notes on failed connections, which the page tells in plain words.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     return exit_status(lambda: run(arguments))
@@ -64,8 +63,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(arguments: Arguments) -> None:
     """Serves the page until it is stopped."""
-    if arguments.max_mb < 1:
-        raise invalid_value("max_mb", "at least 1", arguments.max_mb)
+    _check(arguments)
     named = [published.locate(run) for run in arguments.run_dir]
     runs = [run for run in named if not published.is_digits(run)]
     digits = [run for run in named if published.is_digits(run)]
@@ -96,6 +94,18 @@ def run(arguments: Arguments) -> None:
             page.app(), host=arguments.host, port=arguments.port, log_level="warning"
         )
         _serve(uvicorn.Server(config), arguments)
+
+
+def _check(arguments: Arguments) -> None:
+    """Checks that the arguments go together."""
+    if arguments.max_mb < 1:
+        raise invalid_value("max_mb", "at least 1", arguments.max_mb)
+    if arguments.server is None and arguments.model != Arguments.model:
+        expected = "`--server` with it; `--run-dir` takes runs and the names of models that ship"
+        raise invalid_value("model", expected, " ".join(arguments.model))
+    if arguments.server is not None and (arguments.run_dir or arguments.export):
+        expected = "no `--run-dir` and no `--export` with it, as that server has its own models"
+        raise invalid_value("server", expected, arguments.server)
 
 
 def _serve(server, arguments: Arguments) -> None:

@@ -13,6 +13,7 @@ from PIL import Image
 import sat_tf
 from sat_tf.config import SearchConfig
 from sat_tf.figures.drawing import GLOW
+from training import caption
 from training.caption import main
 from training.tasks.captioning.attention_figures import chosen_locations
 
@@ -60,6 +61,16 @@ def test_a_file_that_cannot_be_read_is_told_and_the_others_are_done(
     assert "Traceback" not in said.err
 
 
+def test_files_and_runs_that_do_not_exist_are_answered_before_tensorflow_is_loaded(
+    soft_run, picture, monkeypatch, capsys
+):
+    monkeypatch.setattr(caption, "loading", None)
+    assert main(["missing.jpg", "--run-dir", str(soft_run)]) == 2
+    assert "There is no file missing.jpg; check the path." in capsys.readouterr().err
+    assert main([str(picture), "--run-dir", "flickr8k_sof"]) == 2
+    assert "did you mean flickr8k_soft?" in capsys.readouterr().err
+
+
 def test_a_folder_stands_for_the_images_in_it(soft_run, picture, tmp_path, capsys):
     for name in ("a.PNG", ".hidden.png"):
         Image.open(picture).save(tmp_path / name, "PNG")
@@ -93,7 +104,7 @@ def test_lines_of_json_parse(soft_run, picture, tmp_path, capsys):
     twin = tmp_path / "twin" / picture.name
     twin.parent.mkdir()
     twin.write_bytes(picture.read_bytes())
-    argv = [str(picture), str(twin), "--run-dir", str(soft_run), "--as-json"]
+    argv = [str(picture), str(twin), "--run-dir", str(soft_run), "--json"]
     assert main([*argv, "--beam", "3", "--out", str(tmp_path / "out")]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["image"] for row in rows] == [str(picture), str(twin)]
@@ -102,6 +113,11 @@ def test_lines_of_json_parse(soft_run, picture, tmp_path, capsys):
     assert len(rows[0]["log_probs"]) == len(rows[0]["words"]) == len(rows[0]["caption"].split())
     assert rows[0]["score"] <= sum(rows[0]["log_probs"]) + 1e-5 <= 1e-5
     assert rows[0]["score"] >= rows[0]["alternatives"][0]["score"]
+    # The viewer's form.
+    best, *others = rows[0]["hypotheses"]
+    assert best["text"] == rows[0]["caption"] and all(word["map"] for word in best["words"])
+    assert len(others) == 2 and rows[0]["crop"][0] > 0.0 == rows[0]["crop"][1]
+    assert rows[0]["kind"] == "soft" and len(rows[0]["grid"]) == 2
     # Pictures of the same name do not overwrite each other.
     assert rows[0]["picture"] != rows[1]["picture"]
     assert all((tmp_path / "out" / name).exists() for name in ("bird.png", "bird-2.png"))

@@ -15,7 +15,7 @@ from typing import Any
 import tyro
 
 from sat_tf import published
-from sat_tf.commands import exit_status, loading
+from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import Inference, with_search
 from sat_tf.errors import invalid_value
 from sat_tf.ranges import NonNegative, NonNegativeInt, PositiveInt, check_ranges
@@ -98,7 +98,7 @@ def _dispatch(argv: list[str]) -> int:
             from training.tasks.digits import evaluation as digits
 
         return digits.run(Path(run_dir), argv)
-    return run(tyro.cli(Arguments, args=argv, prog="python -m training.evaluate"))
+    return run(tyro.cli(Arguments, args=argv, prog=program("training.evaluate")))
 
 
 def run(arguments: Arguments) -> int:
@@ -106,6 +106,7 @@ def run(arguments: Arguments) -> int:
     check_ranges(arguments)
     check_source(arguments)
     if arguments.captions is None:
+        published.locate(arguments.run_dir)  # a wrong name is answered before TensorFlow is loaded
         evaluate_captioner(arguments)
     else:
         # After the checks, and without TensorFlow: a wrong flag or file is answered at once.

@@ -25,12 +25,22 @@ def image_entry(
         caption: Its caption.
         name: Name on the page.
     """
-    return {
-        "image": _thumbnail(np.asarray(pixels, np.uint8)),
-        "name": name,
-        "crop": crop_of(*pixels.shape[:2], captioner.config.encoder.resize),
-        "hypotheses": _hypotheses(caption),
-    }
+    image = {"image": _thumbnail(np.asarray(pixels, np.uint8)), "name": name}
+    return image | caption_data(captioner, pixels.shape[:2], caption)
+
+
+def caption_data(
+    captioner: TrainedCaptioner, size: tuple[int, int], caption: Caption
+) -> dict[str, Any]:
+    """Returns the viewer's `crop` and `hypotheses` of a caption.
+
+    Args:
+        captioner: The captioner.
+        size: Height and width of the whole image upright.
+        caption: Its caption.
+    """
+    crop = crop_of(*size, captioner.config.encoder.resize)
+    return {"crop": crop, "hypotheses": _hypotheses(caption)}
 
 
 def common_facts(captioner: TrainedCaptioner, model: str) -> dict[str, Any]:

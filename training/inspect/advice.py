@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from training.messages import counted
 from training.metrics.java import find_java
 from training.metrics.tokenisers import note_on_language
 from training.tasks.captioning.config import DataConfig
@@ -28,21 +29,22 @@ def _about_images(report: dict[str, Any]) -> Iterator[str]:
     splits = report["splits"].items()
     for name, split in splits:
         if lost := split["listed"] - split["used"]:
-            yield f"{lost} of {split['listed']} images of {name} cannot be used; see `set_aside`."
+            total = counted(split["listed"], "image")
+            yield f"{lost} of {total} of {name} skipped; see `set_aside` in inspect.json."
     if unlisted := report.get("uncaptioned"):
         yield (
-            f"{len(unlisted)} images of the folder are not in the caption file, such as "
-            f"{unlisted[0]}; see `uncaptioned`."
+            f"{counted(len(unlisted), 'image')} of the folder not in the caption file, such as "
+            f"{unlisted[0]}; see `uncaptioned` in inspect.json."
         )
     for name, split in splits:
         if copies := split.get("images_of_earlier_splits"):
             yield (
-                f"{copies} images of {name} are in an earlier split too, so its scores will be "
-                "too good; see `duplicates`."
+                f"{counted(copies, 'image')} of {name} in an earlier split too, so its scores "
+                "will be too good; see `duplicates` in inspect.json."
             )
     dev = report["splits"].get("dev")
     if dev and dev["used"] < _FEW_IMAGES:
-        yield f"dev has {dev['used']} images: too few to compare epochs by their scores."
+        yield f"dev has {counted(dev['used'], 'image')}: too few to compare epochs by their scores."
 
 
 def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]:
@@ -53,7 +55,7 @@ def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]
     if train["captions_per_image"]["max"] == 1:
         yield "Every image has a single caption: scores against one reference are low and noisy."
     if empty := sum((s["blank"] or 0) + s["without_words"] for s in splits.values()):
-        yield f"{empty} captions hold no word and are left out."
+        yield f"{counted(empty, 'caption')} without a word, left out of training."
     if train["cut_share"] > _MANY_CUT:
         yield (
             f"{train['cut_share']:.0%} of the training captions are cut to {config.max_length} "

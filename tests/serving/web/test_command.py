@@ -21,9 +21,11 @@ LOADED_WITHIN = 240.0  # seconds
     ("argv", "says"),
     [
         (["--export", "nowhere"], "`export`: expected folders that"),
-        (["--run-dir", "nowhere"], "nowhere is not a run"),
+        (["--run-dir", "nowhere"], "There is no run folder nowhere"),
         (["--server", "localhost"], "`server`: expected HOST:PORT"),
         (["--server", "localhost:8500", "--max-mb", "0"], "`max_mb`: expected at least 1"),
+        (["--model", "flickr8k_soft"], "`model`: expected `--server` with it; `--run-dir` takes"),
+        (["--server", "localhost:1", "--run-dir", "x"], "`server`: expected no `--run-dir` and"),
         ([], "There is no captioner to show"),
     ],
 )

@@ -44,12 +44,12 @@ def test_good_data_has_no_warnings():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"used": 98}, "2 of 100 images of dev cannot be used"),
-        ({"images_of_earlier_splits": 4}, "4 images of dev are in an earlier split"),
+        ({"used": 98}, "2 of 100 images of dev skipped"),
+        ({"images_of_earlier_splits": 4}, "4 images of dev in an earlier split"),
         ({"used": 9, "listed": 9}, "dev has 9 images: too few"),
         ({"captions_per_image": {"max": 1}}, "a single caption"),
-        ({"blank": 2, "without_words": 1}, "3 captions hold no word"),
-        ({"blank": None, "without_words": 1}, "1 captions hold no word"),
+        ({"blank": 2, "without_words": 1}, "3 captions without a word"),
+        ({"blank": None, "without_words": 1}, "1 caption without a word"),
         ({"cut_share": 0.06}, "6% of the training captions are cut to 30 words"),
         ({"unknown_share": 0.2}, "20% of the words of dev are unknown"),
     ],
@@ -83,7 +83,7 @@ def test_languages(script, config, said):
 
 def test_images_without_a_row_have_a_warning():
     (warning,) = warnings({}, uncaptioned=["b.jpg", "c.jpg"])
-    assert warning.startswith("2 images of the folder are not in the caption file, such as b.jpg;")
+    assert warning.startswith("2 images of the folder not in the caption file, such as b.jpg;")
 
 
 def test_without_java_meteor_is_left_out(monkeypatch):

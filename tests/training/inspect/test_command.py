@@ -133,7 +133,7 @@ def test_every_skipped_image_is_named_with_its_reason(inspected):
 
 def test_images_that_the_caption_file_does_not_mention_are_named(inspected):
     assert inspected.report["uncaptioned"] == [UNLISTED]
-    assert f"are not in the caption file, such as {UNLISTED}" in inspected.said
+    assert f"not in the caption file, such as {UNLISTED}" in inspected.said
 
 
 def test_images_that_are_turned_are_named(inspected):
@@ -172,7 +172,7 @@ def test_images_of_two_splits_are_found_scaled_ones_too(inspected):
         ("dev/kleiner.jpg", "Bilder 1/1 ü.jpg"): False,
         ("test/kopie.jpg", "dev/neu.jpg"): True,
     }
-    assert "2 images of dev are in an earlier split" in inspected.said
+    assert "2 images of dev in an earlier split" in inspected.said
 
 
 def test_the_time_is_measured(inspected):

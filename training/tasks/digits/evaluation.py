@@ -19,6 +19,7 @@ import tensorflow as tf
 import tyro
 from PIL import Image
 
+from sat_tf.commands import program
 from sat_tf.digits.models.digit_model import DigitModel
 from sat_tf.ranges import NonNegativeInt, check_ranges
 from sat_tf.run_folder import RunFolder
@@ -120,7 +121,7 @@ def run(run_dir: Path, argv: list[str]) -> int:
         Arguments[type(config.model)],
         args=argv,
         default=Arguments(run_dir, config.model),
-        prog="python -m training.evaluate",
+        prog=program("training.evaluate"),
         description=f"Evaluate the best weights of this run of {config.recipe}.",
     )
     asked = with_model(config, arguments.model)
