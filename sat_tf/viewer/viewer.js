@@ -176,8 +176,9 @@ const SatViewer = (() => {
       const { words } = this.hypothesis;
       const scale = () => [element("span", { class: "ramp" }), ` share of the attention in one place, 0 to ${percent(this.brightest)} or more (even: ${percent(1 / this.maps[0].length)}); one scale for all words`];
       const lines = [element("span", {}, ...(this.looks ? scale() : [without]))];
-      if (words.some((word) => word.log_prob != null)) lines.push(element("span", {}, "Green line: probability of the word."));
-      if (this.gates) lines.push(element("span", {}, "Second line: gate β, how much of what was seen is used."));
+      const likely = words.some((word) => word.log_prob != null);
+      lines.push(element("span", {}, likely ? "Green line: probability of the word." : "This caption came without the probabilities of its words."));
+      if (this.gates) lines.push(element("span", {}, `${likely ? "Second line" : "Line under a word"}: gate β, how much of what was seen is used.`));
       if (!this.crop.classList.contains("whole")) lines.push(element("span", {}, "Dark border: outside what the model sees."));
       this.legend.replaceChildren(...lines);
     }

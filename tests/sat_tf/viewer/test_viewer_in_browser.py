@@ -137,7 +137,8 @@ def test_drawn_locations_scatter_around_the_map(page):
 def test_other_hypotheses_are_shown_with_what_they_have(page):
     page.get_by_label("Hypothesis of the beam").select_option(index=1)
     assert page.locator(".word").all_inner_texts() == ["a", "cat"]
-    assert "No maps" in page.locator(".legend").inner_text()
+    legend = page.locator(".legend").inner_text()
+    assert "No maps" in legend and "without the probabilities" in legend
 
 
 def test_images_are_sorted_and_searched(page):
