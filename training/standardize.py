@@ -1,7 +1,7 @@
 """Standardise an encoder's annotations: `python -m training.standardize --out FILE`.
 
 Channels of DINOv2 have means of up to 5 and deviations between 1 and 4. A decoder learns faster
-from channels of mean 0 and deviation 1.
+from channels of mean 0 and deviation 1. VGG's, which are rectified, get the deviation alone.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ def check_files(encoder: EncoderConfig, out: Path) -> None:
     Raises:
         ValueError: The message names the flag.
     """
-    if not (encoder.name.startswith("keras_hub:") or JOIN in encoder.name):
-        expected = "a transformer keras_hub:..., or backbones side by side, A+B"
+    known = encoder.name.startswith(("keras_hub:", "vgg")) or JOIN in encoder.name
+    if not known:
+        expected = "a transformer keras_hub:..., VGG, or backbones side by side, A+B"
         raise invalid_value("--encoder.name", expected, encoder.name, "key")
     files = weights_files(encoder.weights)
     missing = [file for file in files if not Path(file).is_file()]

@@ -125,18 +125,23 @@ def build(
     """
     pretrained = weights == "imagenet" and name in _factories()
     with _dtype_policy(policy):
-        if name == SCENES_CNN:
-            network = scenes_cnn(image_size)
-        elif patch_encoders.is_patch_encoder(name):
+        if patch_encoders.is_patch_encoder(name):
             network = patch_encoders.build(name, image_size, tap)
         else:
-            network = _application(name, image_size, pretrained)
+            network = whole(name, image_size, pretrained)
         if weights is not None and not pretrained:
             load_weights(network, weights, name)
         if patch_encoders.is_patch_encoder(name):
             return patch_encoders.tap(network, name, tap)
         layer = _tapped_layer(network, name, tap)
         return keras.Model(network.inputs, layer.output, name=name), layer.name
+
+
+def whole(name: str, image_size: int, pretrained: bool = False) -> keras.Model:
+    """Makes a convolutional network to its end, with ImageNet weights or random ones."""
+    if name == SCENES_CNN:
+        return scenes_cnn(image_size)
+    return _application(name, image_size, pretrained)
 
 
 def freeze_before(network: keras.Model, name: str) -> None:

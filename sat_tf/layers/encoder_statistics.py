@@ -9,7 +9,10 @@ import numpy as np
 
 from sat_tf import compact_weights
 from sat_tf.config import EncoderConfig
-from sat_tf.layers import encoder_networks, patch_encoders
+from sat_tf.layers import backbones, encoder_networks, patch_encoders
+
+RECTIFIED = ("vgg16", "vgg19")
+"""Backbones whose annotations are a convolution's, rectified."""
 
 
 def standardize(
@@ -18,11 +21,12 @@ def standardize(
     """Writes weights whose annotations have mean 0 and deviation 1 in every channel.
 
     Of a transformer, only the scale and the offset of the final layer normalisation change; of
-    backbones side by side, the statistics of the normalisation after them.
+    backbones side by side, the statistics of the normalisation after them; of VGG, the kernel and
+    the bias of the layer tapped, whose rectified annotations get deviation 1 alone.
 
     Args:
-        config: A transformer or backbones side by side, with their weights and layers; what comes
-            after the layers is left out.
+        config: A transformer, VGG or backbones side by side, with their weights and layers; what
+            comes after the layers of all but VGG is left out.
         target: A path that ends in `.weights.h5`.
         mean: `[D]`, of the annotations.
         deviation: `[D]`, above 0.
@@ -30,6 +34,10 @@ def standardize(
     network = _loaded(config)
     if encoder_networks.is_joined(config.name):
         encoder_networks.set_statistics(network, mean, deviation)
+    elif config.name in RECTIFIED:
+        layer = network.get_layer(config.layer or backbones.DEFAULT_TAPS[config.name])
+        for weight in layer.weights:
+            weight.assign(weight / deviation)
     else:
         norm = patch_encoders.final_norm(network, config.name)
         norm.gamma.assign(norm.gamma / deviation)
@@ -58,6 +66,10 @@ def round_weights(config: EncoderConfig, target: str | Path) -> None:
 def _loaded(config: EncoderConfig) -> keras.Model:
     """Returns the network with its weights, a transformer at its original size."""
     name = config.name
+    if name in RECTIFIED:  # whole: the file of its weights is
+        network = backbones.whole(name, config.image_size)
+        backbones.load_weights(network, str(config.weights), name)
+        return network
     if encoder_networks.is_joined(name):
         policy = keras.DTypePolicy("float32")
         return encoder_networks.build(

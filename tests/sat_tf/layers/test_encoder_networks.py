@@ -59,6 +59,17 @@ def test_rounded_and_standardised_weights_are_one_file(weights, tmp_path):
     )
 
 
+def test_rectified_annotations_get_deviation_1(tmp_path):
+    source, target = (str(tmp_path / f"{name}.weights.h5") for name in ("vgg", "std"))
+    backbones.whole("vgg16", 32).save_weights(source)
+    config = EncoderConfig("vgg16", "block2_conv2", source, image_size=32)
+    raw = np.asarray(Encoder("vgg16", 32, "block2_conv2", source)(make_images(size=32)))
+    deviation = raw.std(axis=(0, 1)) + 1e-3
+    encoder_statistics.standardize(config, target, raw.mean(axis=(0, 1)), deviation)
+    found = np.asarray(Encoder("vgg16", 32, "block2_conv2", target)(make_images(size=32)))
+    np.testing.assert_allclose(found, raw / deviation, rtol=1e-3, atol=1e-4)
+
+
 def test_a_pair_is_made_again_of_its_configuration():
     pair = Encoder(PAIR, 64)
     assert pair.tap == "norm+out_relu" and pair.grid == (8, 8)
