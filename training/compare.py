@@ -11,6 +11,7 @@ import tyro
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.errors import invalid_value
 from sat_tf.published import output_dir
+from sat_tf.ranges import PositiveInt, check_ranges
 from sat_tf.run_folder import RunFolder
 
 
@@ -20,12 +21,17 @@ class Arguments:
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Two or more evaluated on the split: runs, folders of given captions, or of a report."""
+    seeds: PositiveInt = 1
+    """Runs of each system, given one after the other: A A A B B B. Scores are their means."""
     data_dir: Path | None = None
     """Your copy of the data set; drawn data and digit systems need none."""
     split: str = "dev"
     """train, dev or test."""
     samples: int = 1000
     """Bootstrap resamples."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -42,8 +48,11 @@ def run(arguments: Arguments) -> str:
     from training.tasks.registry import task_of_report
 
     runs, split = arguments.runs, canonical_split(arguments.split)
-    if not 2 <= len(runs) <= len(LABELS):
-        raise invalid_value("runs", f"2 to {len(LABELS)} folders", len(runs))
+    seeds = arguments.seeds
+    if not 2 <= len(runs) / seeds <= len(LABELS):
+        raise invalid_value("runs", f"{2 * seeds} to {len(LABELS) * seeds} folders", len(runs))
+    if len(runs) % seeds:
+        raise invalid_value("runs", f"{seeds} folders for each system", len(runs))
     folders = [evaluation_folder(path, split) for path in runs]
     with loading():
         first, *others = (task_of_report(folder / REPORT_FILE) for folder in folders)
@@ -53,8 +62,9 @@ def run(arguments: Arguments) -> str:
                 f"{path} cannot be compared with {runs[0]}: {other.name} and {first.name} have "
                 "different scores."
             )
-    lines = [f"{label}: {path}" for label, path in zip(LABELS, runs, strict=False)]
-    lines += first.compare(folders, split, arguments.data_dir, arguments.samples)
+    systems = [", ".join(map(str, runs[at : at + seeds])) for at in range(0, len(runs), seeds)]
+    lines = [f"{label}: {paths}" for label, paths in zip(LABELS, systems, strict=False)]
+    lines += first.compare(folders, split, arguments.data_dir, arguments.samples, seeds)
     return "\n".join(lines).rstrip()
 
 

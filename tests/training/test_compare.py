@@ -70,14 +70,27 @@ def test_the_interval_is_that_of_the_paired_bootstrap(capsys, soft_run, none_run
     asked = []
 
     def paired(a, b, metric, samples):
-        asked.append((a.scores[metric], b.scores[metric], samples))
+        asked.append((a[0].scores[metric], b[0].scores[metric], samples))
         return bootstrap.Interval(1.0, -2.0, 3.0)
 
-    monkeypatch.setattr(bootstrap, "paired_bootstrap", paired)
+    monkeypatch.setattr(bootstrap, "paired_over_seeds", paired)
     said = compared(capsys, soft_run, none_run)
     assert numbers(said, "cider")[1] == [1.0, -2.0, 3.0]
     expected = [score_of(run, "cider") for run in (none_run, soft_run)]
     assert asked[1] == (*map(pytest.approx, expected), 20)
+
+
+def test_seeds_of_a_system_are_averaged(capsys, soft_run, hard_run, none_run):
+    runs = (none_run, hard_run, soft_run, hard_run)
+    assert main([*map(str, runs), *FAST, "--seeds", "2"]) == 0
+    said = capsys.readouterr().out
+    assert f"A: {none_run}, {hard_run}\n" in said and f"B: {soft_run}, {hard_run}\n" in said
+    none, hard, soft = (score_of(run, "cider") for run in (none_run, hard_run, soft_run))
+    scores, (difference, low, high) = numbers(said, "cider")
+    assert scores == pytest.approx([(none + hard) / 2, (soft + hard) / 2], abs=0.006)
+    assert difference == pytest.approx((soft - none) / 2, abs=0.02) and low <= difference <= high
+    assert "4 to 52 folders" in refused(capsys, *runs[:2], "--seeds", "2")
+    assert "2 folders for each system" in refused(capsys, *runs, soft_run, "--seeds", "2")
 
 
 def test_attention_is_compared_where_all_have_looked(capsys, soft_run, hard_run, none_run, copy):

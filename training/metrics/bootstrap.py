@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -92,19 +92,52 @@ def paired_bootstrap(
         ValueError: As `bootstrap`, or systems scored on different images or with different
             tokenisers.
     """
+    return paired_over_seeds([a], [b], metric, samples, seed, level)
+
+
+def paired_over_seeds(
+    a: Sequence[CaptionScores],
+    b: Sequence[CaptionScores],
+    metric: str,
+    samples: int = 1000,
+    seed: int = 0,
+    level: float = 0.95,
+) -> Interval:
+    """Computes the interval of the difference of two mean scores over runs of several seeds.
+
+    All runs are scored on the same draws of images; the seeds themselves are not drawn.
+
+    Args:
+        a: Scores of each run of the first system.
+        b: Scores of each run of the second.
+        metric: See `bootstrap`, as for all else.
+        samples: Number of resamples.
+        seed: Seed of the draws.
+        level: Nominal coverage.
+
+    Raises:
+        ValueError: As `paired_bootstrap`.
+    """
+    first = a[0]
+    orders = [_order(first, one) for one in (*a, *b)]
+    shares = [1 / len(a)] * len(a) + [-1 / len(b)] * len(b)
+
+    def difference(weights: np.ndarray) -> np.ndarray:
+        scored = zip((*a, *b), orders, shares, strict=True)
+        return sum(share * _resampled(one, metric, order, weights) for one, order, share in scored)
+
+    return interval_over_images(difference, len(first.image_ids), samples, seed, level)
+
+
+def _order(a: CaptionScores, b: CaptionScores) -> np.ndarray:
+    """Returns the place in `b` of each image of `a`."""
     if a.tokeniser != b.tokeniser:
         raise invalid_value("b", f"scores from the tokeniser of `a` ({a.tokeniser})", b.tokeniser)
     if different := set(a.image_ids) ^ set(b.image_ids):
         got = f"{len(different)} images found in one only"
         raise invalid_value("b", "scores of the images of `a`", got)
     position = {image: n for n, image in enumerate(b.image_ids)}
-    order_a = np.arange(len(a.image_ids))
-    order_b = np.array([position[image] for image in a.image_ids])
-
-    def difference(weights: np.ndarray) -> np.ndarray:
-        return _resampled(a, metric, order_a, weights) - _resampled(b, metric, order_b, weights)
-
-    return interval_over_images(difference, len(a.image_ids), samples, seed, level)
+    return np.array([position[image] for image in a.image_ids])
 
 
 def paired_means(

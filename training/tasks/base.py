@@ -170,9 +170,16 @@ class Task(abc.ABC, Generic[C, D]):
     @classmethod
     @abc.abstractmethod
     def compare(
-        cls, folders: Sequence[Path], split: str, data_dir: Path | None, samples: int
+        cls, folders: Sequence[Path], split: str, data_dir: Path | None, samples: int, seeds: int
     ) -> list[str]:
-        """Compares evaluations of this task, the later ones with the first.
+        """Compares systems by evaluations of this task, the later ones with the first.
+
+        Args:
+            folders: Evaluations, those of a system in a row.
+            split: What they were evaluated on.
+            data_dir: The data set.
+            samples: Bootstrap resamples.
+            seeds: Evaluations of each system, whose means are compared.
 
         Returns:
             The lines of the comparison.

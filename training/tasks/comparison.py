@@ -1,20 +1,23 @@
-"""Tables of a comparison: scores per evaluation, and differences from the first one."""
+"""Tables of a comparison: scores per system, and differences from the first one."""
 
 from __future__ import annotations
 
 import json
+import statistics
 import string
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from training.tables import text_table
 
 if TYPE_CHECKING:
     from training.metrics.bootstrap import Interval
 
+T = TypeVar("T")
+
 LABELS = string.ascii_uppercase
-"""Names of the evaluations, in the order given."""
+"""Names of the systems, in the order given."""
 
 
 def read_report(report: Path, split: str) -> dict[str, Any]:
@@ -34,15 +37,25 @@ def read_report(report: Path, split: str) -> dict[str, Any]:
     return found
 
 
+def by_system(values: Sequence[T], seeds: int) -> list[Sequence[T]]:
+    """Groups values of evaluations, of which `seeds` in a row are one system's."""
+    return [values[start : start + seeds] for start in range(0, len(values), seeds)]
+
+
+def means_over_seeds(values: Sequence[float], seeds: int) -> list[float]:
+    """Returns the mean of each system."""
+    return [statistics.fmean(own) for own in by_system(values, seeds)]
+
+
 def score_table(scores: Mapping[str, Sequence[float]]) -> str:
-    """Formats the scores, metric -> one value per evaluation."""
+    """Formats the scores, metric -> one value per system."""
     count = len(next(iter(scores.values()), ()))
     rows = [[name, *(f"{value:.2f}" for value in values)] for name, values in scores.items()]
     return text_table([["", *LABELS[:count]], *rows])
 
 
 def difference_table(differences: Mapping[str, Sequence[Interval]]) -> str:
-    """Formats differences with their 95 % intervals: metric -> one per evaluation but the first."""
+    """Formats differences with their 95 % intervals: metric -> one per system but the first."""
     count = len(next(iter(differences.values()), ()))
     heads = [""]
     for label in LABELS[1 : count + 1]:

@@ -15,7 +15,14 @@ from training.evaluate.reports import REPORT_FILE
 from training.metrics import bootstrap
 from training.metrics.captions import CaptionScores, score_captions
 from training.tasks.captioning.config import DataConfig
-from training.tasks.comparison import LABELS, difference_table, read_report, score_table
+from training.tasks.comparison import (
+    LABELS,
+    by_system,
+    difference_table,
+    means_over_seeds,
+    read_report,
+    score_table,
+)
 
 _METRICS = ("bleu_4", "meteor", "cider", "rouge_l")
 _POINTING = "pointing_game"
@@ -37,7 +44,7 @@ class Evaluated:
 
 
 def compare(
-    folders: Sequence[Path], split_name: str, data_dir: Path | None, samples: int
+    folders: Sequence[Path], split_name: str, data_dir: Path | None, samples: int, seeds: int
 ) -> list[str]:
     """Compares evaluations of captioners; see `Task.compare`."""
     found = [read_evaluation(folder, split_name) for folder in folders]
@@ -46,19 +53,23 @@ def compare(
     references = {e.image_id: list(e.captions) for e in shared}
     scores = [_score(one, references) for one in found]
     metrics = [name for name in _METRICS if all(name in one.scores for one in scores)]
-    table = {name: [one.scores[name] for one in scores] for name in metrics}
+    table = {
+        name: means_over_seeds([one.scores[name] for one in scores], seeds) for name in metrics
+    }
+    first, *others = by_system(scores, seeds)
     differences = {
-        name: [bootstrap.paired_bootstrap(o, scores[0], name, samples) for o in scores[1:]]
+        name: [bootstrap.paired_over_seeds(o, first, name, samples) for o in others]
         for name in metrics
     }
     if (places := grounded(found, list(references))) is not None:
         hits, phrases = places
+        hits = [np.mean(own, axis=0) for own in by_system(hits, seeds)]
         table[_POINTING] = [one @ phrases / phrases.sum() for one in hits]
         differences[_POINTING] = [
             bootstrap.paired_means(other, hits[0], phrases, samples) for other in hits[1:]
         ]
     lines = [f"{split.name}, {len(shared)} images, {samples} resamples", ""]
-    lines += [score_table(table), "", difference_table(differences), "", *notes(scores)]
+    lines += [score_table(table), "", difference_table(differences), "", *notes(scores, seeds)]
     left_out = {image_id for one in found for image_id in one.captions} - set(references)
     if left_out:
         lines.append(
@@ -127,13 +138,15 @@ def grounded(
     return (hits, phrases) if phrases.any() else None
 
 
-def notes(scores: Sequence[CaptionScores]) -> list[str]:
-    """Returns each note once, with the labels of the evaluations it is about, unless it is all."""
+def notes(scores: Sequence[CaptionScores], seeds: int = 1) -> list[str]:
+    """Returns each note once, with the labels of the systems it is about, unless it is all."""
     labels: dict[str, list[str]] = {}
-    for label, one in zip(LABELS, scores, strict=False):
+    for number, one in enumerate(scores):
         for note in one.notes:
-            labels.setdefault(note, []).append(label)
+            labels.setdefault(note, []).append(LABELS[number // seeds])
     return [
-        f"Note: {note}" if len(about) == len(scores) else f"Note on {', '.join(about)}: {note}"
+        f"Note: {note}"
+        if len(about) == len(scores)
+        else f"Note on {', '.join(dict.fromkeys(about))}: {note}"
         for note, about in labels.items()
     ]

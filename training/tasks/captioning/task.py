@@ -143,9 +143,9 @@ class CaptioningTask(Task[RunConfig, Data]):
 
     @classmethod
     def compare(
-        cls, folders: Sequence[Path], split: str, data_dir: Path | None, samples: int
+        cls, folders: Sequence[Path], split: str, data_dir: Path | None, samples: int, seeds: int
     ) -> list[str]:
-        return comparison.compare(folders, split, data_dir, samples)
+        return comparison.compare(folders, split, data_dir, samples, seeds)
 
 
 def load_data(config: RunConfig, places: Places) -> Data:

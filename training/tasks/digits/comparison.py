@@ -12,11 +12,11 @@ from sat_tf.serialization import from_dict
 from training.data.digits.config import DigitData
 from training.evaluate.reports import REPORT_FILE
 from training.tables import text_table
-from training.tasks.comparison import LABELS, read_report, score_table
+from training.tasks.comparison import LABELS, means_over_seeds, read_report, score_table
 from training.tasks.digits.config import SYSTEMS
 
 
-def compare(folders: Sequence[Path], split: str) -> list[str]:
+def compare(folders: Sequence[Path], split: str, seeds: int) -> list[str]:
     """Compares evaluations of digit systems; see `Task.compare`.
 
     Raises:
@@ -31,8 +31,8 @@ def compare(folders: Sequence[Path], split: str) -> list[str]:
                 "the same digits and the same `--data` settings."
             )
     names = [name for name in first["scores"] if all(name in r["scores"] for r in others)]
-    scores = {name: [report["scores"][name] for report in reports] for name in names}
-    heads = [f"{label} - {LABELS[0]}" for label in LABELS[1 : len(reports)]]
+    scores = {name: means_over_seeds([r["scores"][name] for r in reports], seeds) for name in names}
+    heads = [f"{label} - {LABELS[0]}" for label in LABELS[1 : len(reports) // seeds]]
     rows = [
         [name, *(f"{v - values[0]:+.2f}" for v in values[1:])] for name, values in scores.items()
     ]

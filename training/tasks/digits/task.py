@@ -130,6 +130,6 @@ class DigitTask(Task[DigitRunConfig, Data]):
 
     @classmethod
     def compare(
-        cls, folders: Sequence[Path], split: str, data_dir: Path | None, samples: int
+        cls, folders: Sequence[Path], split: str, data_dir: Path | None, samples: int, seeds: int
     ) -> list[str]:
-        return comparison.compare(folders, split)
+        return comparison.compare(folders, split, seeds)
