@@ -1,4 +1,4 @@
-"""Weights in 8 or 12 bits: a compressed `.npz` of integers with scales, which nothing executes."""
+"""Weights in 8 or 10 bits: a compressed `.npz` of integers with scales, which nothing executes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from sat_tf.errors import invalid_value
 GROUP = 128
 """Weights of a column that share a scale."""
 
-BITS = (8, 12)
+BITS = (8, 10)
 """Sizes of a rounded weight."""
 
 _SCALE = ":scale"  # suffix of the scales' name; names of weights have no colon
-_LOW = ":low"  # suffix of the name of the lower 4 of 12 bits
+_LOW = ":low2"  # suffix of the name of the lower 2 of 10 bits
+_SHIFTS = np.array([6, 4, 2, 0], np.uint8)
 _SMALLEST_SCALE = 2.0**-24  # float16 has nothing between it and 0
 _MOST_BYTES = 2**31  # a small archive can unpack to any size
 
@@ -39,7 +40,7 @@ def pack(arrays: Mapping[str, np.ndarray], bits: int = 8) -> bytes:
         ValueError: A weight is not finite, or the size is another.
     """
     if bits not in BITS:
-        raise invalid_value("bits", "8 or 12", bits)
+        raise invalid_value("bits", "8 or 10", bits)
     most = 2 ** (bits - 1) - 1
     packed = {}
     for name, array in arrays.items():
@@ -54,8 +55,8 @@ def pack(arrays: Mapping[str, np.ndarray], bits: int = 8) -> bytes:
         levels = np.clip(np.round(columns / _spread(scale, len(columns))), -most, most)
         levels = levels.astype(np.int16).reshape(array.shape)
         if bits > 8:
-            packed[name + _LOW] = _pairs(levels & 15)
-            levels >>= 4
+            packed[name + _LOW] = _quadruples(levels & 3)
+            levels >>= 2
         packed[name] = levels.astype(np.int8)
         packed[name + _SCALE] = scale
     file = io.BytesIO()
@@ -95,11 +96,11 @@ def _spread(scale: np.ndarray, count: int) -> np.ndarray:
     return np.repeat(scale.astype(np.float32), GROUP, axis=0)[:count]
 
 
-def _pairs(digits: np.ndarray) -> np.ndarray:
-    """Returns numbers below 16 as bytes, two in each."""
+def _quadruples(digits: np.ndarray) -> np.ndarray:
+    """Returns numbers below 4 as bytes, four in each, the first in the highest bits."""
     flat = digits.ravel().astype(np.uint8)
-    flat = np.pad(flat, (0, len(flat) % 2))
-    return flat[::2] << 4 | flat[1::2]
+    flat = np.pad(flat, (0, -len(flat) % 4)).reshape(-1, 4)
+    return np.bitwise_or.reduce(flat << _SHIFTS, axis=1)
 
 
 def _restored(array: np.ndarray, scale: np.ndarray | None, low: np.ndarray | None) -> np.ndarray:
@@ -107,6 +108,6 @@ def _restored(array: np.ndarray, scale: np.ndarray | None, low: np.ndarray | Non
         return array.astype(np.float32)
     columns = _columns(array).astype(np.float32)
     if low is not None:
-        digits = np.stack([low >> 4, low & 15], axis=-1).ravel()[: array.size]
-        columns = columns * 16 + digits.reshape(columns.shape)
+        digits = (low[:, None] >> _SHIFTS & 3).ravel()[: array.size]
+        columns = columns * 4 + digits.reshape(columns.shape)
     return (columns * _spread(scale, len(columns))).reshape(array.shape)

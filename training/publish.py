@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # An encoder can be rounded before its decoder is trained (training.standardize --compact). The
 # rounding of a decoder comes after training and is felt in its captions: it is the finer one.
-_BITS = {"encoder": 8, "decoder": 12}
+_BITS = {"encoder": 8, "decoder": 10}
 
 METRICS = ("bleu_4", "meteor", "cider")
 """Scores that `--check` compares."""

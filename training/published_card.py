@@ -70,7 +70,7 @@ caption.text  # the sentence{alpha}
 
 The files are JSON and arrays of NumPy; nothing in them is executed. `captioner.json` has their
 SHA-256, which loading checks. Weights are rounded, those of the encoder to 8 bits and of the
-decoder to 12, with a scale per {group} of them.{check}
+decoder to 10, with a scale per {group} of them.{check}
 
 ## Data and licence
 
