@@ -50,6 +50,7 @@ class Servable:
         limits: Limits of one request.
         batching: Joins the requests of several callers; None runs each alone.
         warm_up: Signatures to warm up, if the model has any of them; otherwise all.
+        rewrite: Let TensorFlow rewrite the graphs before they run first.
 
     Raises:
         Exception: The folder is no SavedModel with the tag `serve`, or a warm-up request
@@ -62,6 +63,7 @@ class Servable:
         limits: Limits,
         batching: BatchingParameters | None = None,
         warm_up: Collection[str] = (),
+        rewrite: bool = True,
     ) -> None:
         self._limits = limits
         self._batcher = batching and Batcher(batching, self._run)
@@ -69,6 +71,7 @@ class Servable:
         self._output_sets: dict[str, list[frozenset[str]]] = {}
         config = tf.compat.v1.ConfigProto()
         config.gpu_options.allow_growth = True
+        config.graph_options.rewrite_options.disable_meta_optimizer = not rewrite
         self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
         try:
             loaded = tf.compat.v1.saved_model.load(self._session, ["serve"], str(path))

@@ -34,6 +34,7 @@ class LocalServer:
         admission: Bounds the predictions at work and waiting.
         poll_seconds: How often to look for new versions.
         warm_up: Signatures to warm up, if a model has any of them; otherwise all.
+        rewrite: Let TensorFlow rewrite graphs (Grappler) before they run first.
 
     Raises:
         ValueError: The folder has no version that can be served.
@@ -52,12 +53,13 @@ class LocalServer:
         admission: Admission | None = None,
         poll_seconds: float = 1.0,
         warm_up: Collection[str] = (),
+        rewrite: bool = True,
     ) -> None:
         limits = limits or Limits()
         folder = Path(export_dir)
 
         def load(path: Path) -> Servable:
-            return Servable(path, limits, batching, warm_up)
+            return Servable(path, limits, batching, warm_up, rewrite)
 
         self.versions = Versions(folder, model, load, labels)
         self.versions.refresh()

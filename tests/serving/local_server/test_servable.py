@@ -46,6 +46,13 @@ def test_warm_up_is_replayed(place, monkeypatch):
     assert len(replayed) == 2 and set(replayed[1].outputs) == {"valid"}
 
 
+def test_graphs_that_are_not_rewritten_answer_the_same(servable, toy_exports):
+    plain = Servable(toy_exports / "1", Limits(), rewrite=False)
+    answers = [found.predict(predict_request(b"ok")) for found in (servable, plain)]
+    plain.close()
+    assert answers[0] == answers[1]
+
+
 def test_a_failing_warm_up_fails_the_load(place):
     folder = place(1)
     write_warm_up(folder / "1", predict_request(b"explode"))
