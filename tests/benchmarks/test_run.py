@@ -46,7 +46,10 @@ def quick(in_process, monkeypatch):
     monkeypatch.setitem(SECTIONS, "memory", dataclasses.replace(SECTIONS["memory"], parts=parts))
 
 
-@pytest.mark.parametrize("name", ["pipeline", "epoch", "search", "export", "memory"])
+@pytest.mark.parametrize(
+    "name",
+    ["pipeline", "epoch", "search", "memory", pytest.param("export", marks=pytest.mark.slow)],
+)
 def test_a_section_fills_its_tables(name, measured, quick):
     report, printed = measured(name)
     assert_filled(name, report, printed)

@@ -15,6 +15,7 @@ from serving import export as export_module
 from serving import versions
 from serving.export import export, main
 
+EXPORTED = ("soft", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("hard", "none")))
 FILES = {
     "saved_model.pb",
     "fingerprint.pb",
@@ -72,7 +73,7 @@ def test_a_version_is_on_the_disk_before_it_has_its_number(draft, monkeypatch):
     assert len(inside) == 4 and not draft.exists()
 
 
-@pytest.mark.parametrize("kind", ["soft", "hard", "none"])
+@pytest.mark.parametrize("kind", EXPORTED)
 def test_weights_are_stored_once(exports, kind):
     model = exports[kind].captioner.model
     weights = model.encoder.count_params() + model.decoder.count_params()

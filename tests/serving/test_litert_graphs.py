@@ -14,7 +14,8 @@ from serving.litert.folder import CARD, GRAPHS, SETTINGS, VOCABULARY
 
 
 @pytest.mark.parametrize(
-    "kind", ["soft", pytest.param("hard", marks=pytest.mark.slow), "none", "int8"]
+    "kind",
+    ["soft", "int8", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("hard", "none"))],
 )
 def test_graphs_are_static_and_of_built_in_operations(litert_exports, kind):
     for name in GRAPHS:

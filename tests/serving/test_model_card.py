@@ -28,6 +28,7 @@ def test_the_card_lists_signatures_with_their_shapes(exports):
     assert "IgnoreErrorsDataset" in card and '"b64"' in card
 
 
+@pytest.mark.slow
 def test_a_card_without_attention_speaks_of_none(exports):
     card = (exports["none"].version / CARD).read_text()
     assert "| attention | none |" in card and "| `attention` |" not in card

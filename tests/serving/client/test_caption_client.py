@@ -202,11 +202,11 @@ def test_words_are_found_in_a_caption(text, count, words):
 
 
 def test_a_beam_holds_the_attention_of_every_hypothesis(exports, serving):
-    export, captioner = exports["hard"].version.parent, exports["hard"].captioner
+    export, captioner = exports["soft"].version.parent, exports["soft"].captioner
     with serving(export) as caller, CaptionClient(Connection(port=caller.server.port)) as client:
         beam = client.beam(jpeg())
         best = client.caption(jpeg(), attention=True)
-    assert (beam.attention_kind, beam.resize) == ("hard", captioner.config.encoder.resize)
+    assert (beam.attention_kind, beam.resize) == ("soft", captioner.config.encoder.resize)
     assert beam.captions[0].text == best.text
     np.testing.assert_allclose(beam.captions[0].alpha, best.alpha, atol=1e-6)
     assert [(c.text, c.score) for c in beam.captions[1:]] == list(best.alternatives)

@@ -20,7 +20,9 @@ def served(version: Path, files: list[bytes]) -> dict[str, np.ndarray]:
     return {name: value.numpy() for name, value in outputs.items()}
 
 
-@pytest.mark.parametrize("kind", ["soft", pytest.param("hard", marks=pytest.mark.slow), "none"])
+@pytest.mark.parametrize(
+    "kind", ["soft", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("hard", "none"))]
+)
 def test_captions_equal_those_of_the_saved_model(litert_exports, exports, images, kind):
     captioner = load(litert_exports(kind))
     expected = served(exports[kind].version, images.files[:IMAGES])

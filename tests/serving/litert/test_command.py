@@ -45,7 +45,7 @@ def test_it_runs_without_tensorflow(litert_exports, exports, photo, tmp_path):
 def test_an_image_that_cannot_be_read_harms_no_other(litert_exports, photo, tmp_path, capsys):
     broken = tmp_path / "broken.jpg"
     broken.write_bytes(b"no image")
-    assert main([str(litert_exports("none")), str(broken), str(photo)]) == 1
+    assert main([str(litert_exports("soft")), str(broken), str(photo)]) == 1
     said = capsys.readouterr()
     assert said.out.startswith(f"{photo}: ") and f"{broken}: Cannot read the image" in said.err
 
@@ -57,5 +57,5 @@ def test_a_folder_that_is_no_export_is_one_line(photo, tmp_path, capsys):
 
 def test_without_litert_it_says_what_to_install(litert_exports, photo, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
-    assert main([str(litert_exports("none")), str(photo)]) == 2
+    assert main([str(litert_exports("soft")), str(photo)]) == 2
     assert "pip install ai-edge-litert" in capsys.readouterr().err
