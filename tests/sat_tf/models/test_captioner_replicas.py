@@ -90,7 +90,7 @@ def test_arctic_draws_one_switch_for_the_minibatch_of_all_replicas(preset, share
     with strategy.scope():
         model = compile_model(make_model("hard", preset=preset), seed=3)
 
-    @tf.function
+    @tf.function(autograph=False)
     def draw():
         return model.objective.draw_expectation(model.step_seed(), 3)
 
@@ -121,7 +121,7 @@ def test_replicas_draw_different_masks_and_samples():
         model = compile_model(make_model("hard", **options))
     batch = make_batch(1)
 
-    @tf.function
+    @tf.function(autograph=False)
     def run():
         seed = replica_seed(model.step_seed())
         return model(batch, training=True, selection="sample", seed=seed), seed

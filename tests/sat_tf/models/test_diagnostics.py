@@ -47,7 +47,7 @@ def divergence(p, q):
 def test_the_gaps_are_those_of_the_decoder_looking_at_each_location(monkeypatch, gate):
     decoder = make_decoder(gate=gate)
     annotations, words = make_batch()
-    gaps = tf.function(nwgm_gaps)(decoder, annotations, words)
+    gaps = tf.function(nwgm_gaps, autograph=False)(decoder, annotations, words)
     soft = decoder(annotations, words)
     every_alpha = softmax(soft.alignment_scores.numpy())
     for time in range(T):

@@ -114,7 +114,7 @@ def test_reward_weight_scales_the_score_function_term_alone(toy):
 def test_a_baseline_lowers_the_variance_and_leaves_the_mean(toy):
     variables = {name: tf.Variable(value) for name, value in toy.items()}
 
-    @tf.function
+    @tf.function(autograph=False)
     def run(samples, baseline):
         def gradient(paths):
             with tf.GradientTape() as tape:
