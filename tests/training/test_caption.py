@@ -198,16 +198,14 @@ def test_a_run_without_attention_draws_the_picture_alone(none_run, picture, tmp_
     assert (tmp_path / "out" / "bird.png").exists()
 
 
-@pytest.mark.parametrize("inference", ["argmax", "sample"])
-def test_hard_attention_outlines_the_location_it_chose(hard_run, picture, tmp_path, inference):
-    drawn = {}
-    for kind in ("expectation", inference):
+def test_hard_attention_outlines_the_location_it_chose(hard_run, picture, tmp_path):
+    frames = {}
+    for kind in ("expectation", "argmax", "sample"):
         out = tmp_path / kind
         flags = ["--run-dir", str(hard_run), "--out", str(out), "--beam", "1"]
         assert main([str(picture), *flags, "--inference", kind]) == 0
-        drawn[kind] = np.asarray(Image.open(out / "bird.png"))
-    frames = {kind: (pixels == GLOW).all(-1).sum() for kind, pixels in drawn.items()}
-    assert frames[inference] > frames["expectation"]
+        frames[kind] = (np.asarray(Image.open(out / "bird.png")) == GLOW).all(-1).sum()
+    assert min(frames["argmax"], frames["sample"]) > frames["expectation"]
 
 
 def test_a_drawn_location_is_the_one_that_was_read(hard_run):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -128,7 +129,7 @@ def test_long_captions_are_grounded_to_their_end(captioner, source, split):
         assert np.average(values, weights=sizes) == pytest.approx(scores[name])
 
 
-def test_characters_are_not_looked_up_as_if_they_were_words(captioner, source, split):
+def test_characters_are_not_looked_up_as_if_they_were_words(captioner, source, split, soft_run):
     spelt = TrainedCaptioner(
         captioner.model, Vocabulary(captioner.vocabulary.words, unit="characters")
     )
@@ -136,8 +137,9 @@ def test_characters_are_not_looked_up_as_if_they_were_words(captioner, source, s
     found = evaluate(spelt, split, source, search)
     assert not [name for name in found.scores if "pointing" in name or "match_rate" in name]
     assert "tokens are characters" in found.notes[0]
-    known = evaluate(captioner, split, source, search)
-    assert {"pointing_game", "generated_match_rate"} <= set(known.scores) and not known.notes
+    known = json.loads((soft_run / "evaluation/dev/report.json").read_text())
+    assert {"pointing_game", "generated_match_rate"} <= set(known["scores"])
+    assert "tokens are characters" not in "".join(known["notes"])
 
 
 def caption_of(words: str, maps) -> Caption:

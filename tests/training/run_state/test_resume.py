@@ -44,6 +44,7 @@ def train_through(folder: Path, flags: tuple[str, ...], *moments: tuple) -> list
     return [line for line in said if "Resuming" in line]
 
 
+@pytest.mark.slow
 def test_a_run_killed_within_its_epochs_ends_like_an_unbroken_one(
     hard_run, tmp_path, tiny, fine_tuned
 ):
