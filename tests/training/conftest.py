@@ -19,6 +19,7 @@ from tests.training.digit_fixtures import (  # noqa: F401  (fixtures, found by n
     mnist,
     tiny_digits,
 )
+from tests.training.small_runs import java_hidden, skip_validation
 from training.metrics import captions as caption_metrics
 from training.train import main
 
@@ -64,12 +65,10 @@ def fine_tuned() -> tuple[str, ...]:
     return FINE_TUNED
 
 
-@contextlib.contextmanager
-def java_hidden():
-    """No Java inside: starting it costs more than a tiny run."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(caption_metrics, "find_java", lambda: None)
-        yield
+@pytest.fixture
+def unvalidated(monkeypatch):
+    """Trains without dev scores, whose search takes a third of a tiny run; epochs get better."""
+    skip_validation(monkeypatch)
 
 
 @pytest.fixture(autouse=True)

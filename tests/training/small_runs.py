@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import tensorflow as tf
 
 from training.distributed.collectives import SingleProcess
 from training.loop import fit
+from training.metrics import captions
 from training.tasks.base import Places, Task
 from training.tasks.registry import task_type
 from training.train import parse
@@ -41,6 +43,23 @@ def train(
         patch.setattr(fit, "make_callbacks", lambda *a: [*make_callbacks(*a), *callbacks])
         task = make_task(run_dir, *flags, data_dir=data_dir)
         return fit.fit(task, SingleProcess(strategy), say)
+
+
+@contextlib.contextmanager
+def java_hidden():
+    """No Java inside: starting it costs more than a tiny run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(captions, "find_java", lambda: None)
+        yield
+
+
+def skip_validation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes each epoch the best so far, without a score."""
+
+    def improve(self, epoch, logs=None):
+        logs |= {"val_bleu_4": float(epoch), "val_error": -float(epoch)}
+
+    monkeypatch.setattr(fit.Validate, "on_epoch_end", improve)
 
 
 def record_models(monkeypatch, task_kind: type[Task]) -> list[keras.Model]:

@@ -12,22 +12,21 @@ import pytest
 
 from sat_tf import runs
 from sat_tf.run_folder import RunFolder
+from tests.training import small_runs
 from tests.training.run_state.stopped_runs import weights_of
 from training import average, train
 from training.average import check_shares
 from training.evaluate import command as evaluate
-from training.tasks.captioning.task import CaptioningTask
 
 
 @pytest.fixture(scope="module")
 def tuned(soft_run, tiny, tmp_path_factory) -> Path:
     """An epoch more than `soft_run`, from its weights."""
-    folder = tmp_path_factory.mktemp("tuned")
-    flags = ("--init-from", str(soft_run), "--run-dir", str(folder / "run"), "--seed", "1")
+    run_dir = tmp_path_factory.mktemp("tuned") / "run"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(CaptioningTask, "evaluate", lambda *_: {})
-        assert train.main([*tiny, *flags, "--cache-dir", str(folder / "cache")]) == 0
-    return folder / "run"
+        small_runs.skip_validation(patch)
+        small_runs.train(run_dir, *tiny, "--init-from", str(soft_run), "--seed", "1")
+    return run_dir
 
 
 def averaged(out: Path, *arguments: object) -> int:
@@ -136,11 +135,13 @@ def test_shares_are_equal_unless_given():
     assert check_shares([Path("a"), Path("b"), Path("c"), Path("d")], ()) == (0.25,) * 4
 
 
-def test_digit_runs_are_averaged_and_evaluated(hard_digits_run, tiny_digits, mnist, tmp_path):
+def test_digit_runs_are_averaged_and_evaluated(
+    hard_digits_run, tiny_digits, mnist, tmp_path, unvalidated
+):
     tuned, out = tmp_path / "tuned", tmp_path / "out"
-    flags = ["--recipe", "digits_queries_hard", "--model.baseline", "moving_average", *tiny_digits]
-    start = ["--init-from", str(hard_digits_run), "--seed", "1", "--run-dir", str(tuned)]
-    assert train.main([*flags, *start]) == 0
+    flags = ["--recipe", "digits_queries_hard", "--model.baseline", "moving_average"]
+    flags += [*tiny_digits, "--fit.epochs", "1", "--init-from", str(hard_digits_run), "--seed", "1"]
+    small_runs.train(tuned, *flags, data_dir=mnist)
     assert averaged(out, hard_digits_run, tuned) == 0
     first, second, mean = map(weights_of, (hard_digits_run, tuned, out))
     for name, value in mean.items():

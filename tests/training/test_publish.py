@@ -11,7 +11,7 @@ import pytest
 import sat_tf
 from sat_tf import published
 from sat_tf.errors import RunError
-from tests.training.small_runs import train
+from tests.training.small_runs import java_hidden, train
 from training.compare import evaluation_folder
 from training.evaluate.command import main as evaluate
 from training.publish import main
@@ -24,7 +24,8 @@ def mine(soft_run, tmp_path_factory):
     """The published captioner of a run, and what the command printed."""
     out = tmp_path_factory.mktemp("captioners") / "mine"
     flags = ["--check", "--cache-dir", str(soft_run.parent / "cache"), "--licence", "CC0"]
-    assert main([str(soft_run), str(out), *flags]) == 0
+    with java_hidden():
+        assert main([str(soft_run), str(out), *flags]) == 0
     return out
 
 
@@ -66,10 +67,12 @@ def test_it_is_evaluated_like_a_run(mine, capsys):
     assert json.loads(report.read_text())["images"] == 12
 
 
-def test_a_run_starts_from_one_by_its_name_and_resumes(mine, tmp_path, tiny, monkeypatch):
+def test_a_run_starts_from_one_by_its_name_and_resumes(
+    mine, tmp_path, tiny, monkeypatch, unvalidated
+):
     monkeypatch.setattr(published, "SHIPPED", mine.parent)
     monkeypatch.chdir(tmp_path)  # where no folder has the name
-    flags, said = [*tiny, "--fit.pictures", "0", "--init-from", "mine"], []
+    flags, said = [*tiny, "--init-from", "mine"], []
     train(tmp_path / "run", *flags, say=said.append)
     assert "Initialized with the weights of mine." in said
     assert read_run_config(tmp_path / "run").init_from == "mine"

@@ -53,13 +53,11 @@ def test_without_java_meteor_is_left_out_and_the_report_says_so(soft_run):
 
 
 @pytest.mark.parametrize("kind", ["soft", "hard"])
-def test_supervised_attention_learns_the_boxes(tmp_path, kind):
+def test_supervised_attention_learns_the_boxes(tmp_path, tiny, unvalidated, kind):
     seen = []
     logged = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(logs))
     flags = ["--recipe", f"scenes_{kind}", "--attention.supervision-weight", "5"]
-    flags += ["--data.limit", "16", "--fit.epochs", "3", "--fit.validation-images", "1"]
-    flags += ["--decoder.hidden-dim", "16", "--decoder.embedding-dim", "16"]
-    train(tmp_path / "run", *flags, callbacks=(logged,))
+    train(tmp_path / "run", *tiny, *flags, "--fit.epochs", "3", callbacks=(logged,))
     nats = [logs["supervision"] for logs in seen]
     assert 0 < nats[-1] < nats[0]
     assert "boxes" in json.loads((tmp_path / "run" / "data.json").read_text())

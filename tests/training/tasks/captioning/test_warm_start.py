@@ -61,7 +61,7 @@ def test_a_folder_that_is_no_finished_run_is_an_error_and_leaves_this_one_s_free
 
 
 def test_fine_tuning_moves_what_it_should_and_is_what_is_loaded(
-    soft_run, tmp_path, tiny, fine_tuned, monkeypatch
+    soft_run, tmp_path, tiny, fine_tuned, monkeypatch, unvalidated
 ):
     models = record_models(monkeypatch, CaptioningTask)
     flags = (*tiny, *fine_tuned, "--init-from", str(soft_run))
