@@ -45,4 +45,4 @@ together.wait()
 def test_what_threads_freed_is_returned():
     command = [sys.executable, "-c", _THREADS_OF_LARGE_BLOCKS]
     result = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert float(result.stdout) < 80  # 160 by glibc's own settings
+    assert float(result.stdout) < 100  # 60 or 80; by glibc's own settings 160
