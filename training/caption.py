@@ -62,12 +62,11 @@ def run(arguments: Arguments) -> int:
     """Captions each image; reports and skips the unreadable ones."""
     images = _check(arguments)  # before TensorFlow, which takes seconds, is loaded
     with loading():
-        import sat_tf.runs
         from sat_tf.figures.attention import figure_paths
         from training.evaluate.image_entry import image_entry
         from training.tasks.captioning.attention_figures import chosen_locations
 
-    captioner = sat_tf.runs.load_captioner(arguments.run_dir)
+    captioner = _load(arguments.run_dir)
     search = with_search(
         captioner.config.search,
         beam=_choose(captioner, arguments),
@@ -99,6 +98,20 @@ def run(arguments: Arguments) -> int:
     if arguments.html is not None:
         _write_page(arguments, captioner, entries)
     return 1 if failed else 0
+
+
+def _load(run_dir: Path) -> TrainedCaptioner:
+    """Loads a captioner; says which words it knows if that is nothing but drawn scenes'."""
+    import sat_tf.runs
+    from sat_tf.vocabulary import SPECIAL_TOKENS
+    from training.tasks.captioning.config import read_run_config
+
+    captioner = sat_tf.runs.load_captioner(run_dir)
+    if read_run_config(captioner.path).data.name == "scenes":
+        words = ", ".join(sorted(captioner.vocabulary.words[len(SPECIAL_TOKENS) :]))
+        note = f"Note: {run_dir} learned from drawn scenes alone, and knows these words: {words}."
+        print(note, file=sys.stderr)
+    return captioner
 
 
 def _check(arguments: Arguments) -> list[Path]:

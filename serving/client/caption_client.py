@@ -12,6 +12,7 @@ import grpc
 
 from sat_tf.errors import invalid_value
 from sat_tf.images import upright
+from sat_tf.images.conversion import to_decodable
 from serving.client import protocol
 from serving.client.answers import REASONS, Beam, Caption, beam_of, read_beam, read_captions
 from serving.client.channel import Connection, ServingError
@@ -150,8 +151,13 @@ class CaptionClient(ModelClient):
 
 
 def read_upright(image: bytes | str | Path) -> bytes:
-    """Reads an image and turns it as its EXIF asks, which the exported graph ignores."""
-    return upright(image if isinstance(image, bytes) else Path(image).read_bytes())
+    """Reads an image and turns it as its EXIF asks, which the exported graph ignores.
+
+    Raises:
+        ValueError: The file is HEIC, AVIF, or a TIFF that cannot be read.
+        OSError: There is no such file.
+    """
+    return upright(to_decodable(image if isinstance(image, bytes) else Path(image).read_bytes()))
 
 
 def split(images: Iterable[bytes], most: int, most_bytes: int) -> Iterator[list[bytes]]:

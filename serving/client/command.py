@@ -25,7 +25,7 @@ class Arguments:
     """Caption photographs by a server and draw where each word looked."""
 
     images: tyro.conf.Positional[tuple[Path, ...]]
-    """Files: JPEG, PNG, GIF, BMP or WebP."""
+    """Files: JPEG, PNG, GIF, BMP, WebP or TIFF."""
     host: str = "127.0.0.1"
     """The server's name or address."""
     port: int = 8500
@@ -143,8 +143,8 @@ def _answers(
         for path in arguments.images:
             try:
                 content = read_upright(path)
-            except OSError as error:
-                waiting.append((path, b"", error.strerror or str(error)))
+            except (OSError, ValueError) as error:
+                waiting.append((path, b"", getattr(error, "strerror", None) or str(error)))
                 continue
             waiting.append((path, content, ""))
             yield content

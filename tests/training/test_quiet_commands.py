@@ -37,4 +37,7 @@ def test_a_command_that_uses_tensorflow_is_quiet(soft_run, tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, [40, 90, 3], np.uint8)
     Image.fromarray(pixels).save(image)
     places = ("--run-dir", soft_run, "--out", tmp_path / "out")
-    assert standard_error("training.caption", image, *places) == ""
+    said = standard_error("training.caption", image, *places)
+    # A run on drawn scenes says which words it knows.
+    assert said.startswith("Note: ") and "knows these words: a, above, " in said
+    assert said.count("\n") == 1

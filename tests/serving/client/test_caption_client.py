@@ -175,6 +175,15 @@ def test_a_photograph_is_turned_upright():
     assert read_upright(jpeg()) == jpeg()
 
 
+def test_a_tiff_is_sent_as_png_and_heic_is_refused():
+    file = io.BytesIO()
+    Image.open(io.BytesIO(jpeg(40, 20))).save(file, "TIFF")
+    sent = Image.open(io.BytesIO(read_upright(file.getvalue())))
+    assert (sent.format, sent.size) == ("PNG", (40, 20))
+    with pytest.raises(ValueError, match="HEIC and AVIF are not read: export it as JPEG"):
+        read_upright(b"\0\0\0\x18ftypheic" + bytes(40))
+
+
 def test_batches_hold_so_many_images_and_bytes():
     images = [b"x" * size for size in (3, 3, 3, 9, 1, 1)]
     assert [list(map(len, b)) for b in split(images, 2, 100)] == [[3, 3], [3, 9], [1, 1]]

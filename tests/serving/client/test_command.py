@@ -95,10 +95,14 @@ def test_more_images_than_a_request_holds(command, photo, tmp_path):
 
 
 def test_what_is_missing_is_told_without_a_server(tmp_path, capsys):
-    assert main([str(tmp_path / "missing.jpg"), str(tmp_path), "--port", "1"]) == 1
+    heic = tmp_path / "photo.heic"
+    heic.write_bytes(b"\0\0\0\x18ftypheic" + bytes(40))
+    names = map(str, (tmp_path / "missing.jpg", tmp_path, heic))
+    assert main([*names, "--port", "1"]) == 1
     err = capsys.readouterr().err.splitlines()
     assert err[0].endswith("missing.jpg: No such file or directory")
     assert err[1].endswith(": Is a directory")
+    assert "photo.heic: HEIC and AVIF are not read" in err[2]
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,10 @@ def test_a_server_that_comes_back_answers_again(eventually):
 
 
 def test_the_page_is_small_and_asks_for_nothing_elsewhere(soft):
-    paths = ["/", *(f"/assets/{name}" for name in ("viewer.css", "viewer.js", "page.css"))]
+    paths = [
+        "/",
+        *(f"/assets/{name}" for name in ("viewer.css", "viewer.js", "page.css", "ask.js")),
+    ]
     answers = [soft.get(path) for path in (*paths, "/assets/page.js", "/api/page")]
     assert all(answer.status_code == 200 for answer in answers)
     assert sum(len(answer.content) for answer in answers) < MOST
