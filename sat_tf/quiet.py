@@ -1,7 +1,7 @@
 """Imports of TensorFlow without its start-up messages.
 
 TensorFlow writes them from C++ to file descriptor 2, some before it reads `TF_CPP_MIN_LOG_LEVEL`.
-`SAT_TF_VERBOSE=1`, or a log level in the environment, shows everything.
+`SAT_TF_VERBOSE=1`, or a level below 2 (errors) in the environment, shows everything.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ _CHATTER = re.compile(
 def quiet_tensorflow() -> None:
     """Makes the first import of TensorFlow quiet, wherever it happens, and its later log too."""
     verbose = os.environ.get(_VERBOSE)
-    asked = _LEVEL in os.environ if verbose is None else verbose not in ("", "0")
+    level = os.environ.get(_LEVEL, "3")  # only fatal messages
+    asked = level in ("0", "1") if verbose is None else verbose not in ("", "0")
     if asked or "tensorflow" in sys.modules:
         return
-    os.environ[_LEVEL] = "3"  # only fatal messages
+    os.environ[_LEVEL] = level
     os.environ[_VERBOSE] = "0"  # a process started by this one takes that level for ours
     sys.meta_path.insert(0, _QuietFinder())
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import tyro
 
+from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.errors import invalid_value
 from sat_tf.run_folder import RunFolder
@@ -21,7 +22,8 @@ class Arguments:
     """Average the weights of runs that started from one another."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Two or more finished runs; settings without weights are those of the last one."""
+    """Two or more finished runs, or published captioners by folder or name; settings without
+    weights are those of the last one."""
     run_dir: Path
     """Folder of the average, to be evaluated, exported and so on like a run's."""
     shares: tuple[float, ...] = ()
@@ -83,14 +85,15 @@ def check_related(runs: Sequence[Path]) -> None:
 
 def _ancestors(run_dir: Path) -> set[Path]:
     """Returns a run and those it started from, as far as they still exist."""
-    found = {run_dir.resolve()}
-    origin = read_config(run_dir).init_from
-    while origin is not None and (path := Path(origin).resolve()) not in found:
-        found.add(path)
+    found = {path := published.locate(run_dir).resolve()}
+    origin = read_config(path).init_from
+    while origin is not None:
         try:
-            origin = read_config(path).init_from
+            path = published.locate(origin).resolve()
+            origin = None if path in found else read_config(path).init_from
         except ValueError:  # removed since
-            break
+            path, origin = Path(origin).resolve(), None
+        found.add(path)
     return found
 
 
@@ -110,10 +113,11 @@ def average(runs: Sequence[Path], shares: Sequence[float], out: Path) -> None:
         from sat_tf import runs as finished
         from training.run_state.ownership import claim_average, exclusive_lock
 
-        task = task_of_run(runs[-1])
+        folders = list(map(published.locate, runs))
+        task = task_of_run(folders[-1])
         trained = task.load_model()
     total = None
-    for path, share in zip(runs, shares, strict=True):
+    for path, share in zip(folders, shares, strict=True):
         model = task.load_weights(path, trained)
         weights = [w for layer in model.saved_layers().values() for w in layer.weights]
         # In float64, so that equal weights stay exactly what they are.
@@ -122,7 +126,7 @@ def average(runs: Sequence[Path], shares: Sequence[float], out: Path) -> None:
     for mean, weight in zip(total, weights, strict=True):
         weight.assign(mean)
     with exclusive_lock(out):
-        claim_average(out, runs[-1], dict(zip(map(str, runs), shares, strict=True)))
+        claim_average(out, folders[-1], dict(zip(map(str, runs), shares, strict=True)))
         finished.save_weights(model, RunFolder(out).best_weights)
 
 

@@ -48,6 +48,13 @@ def test_messages_are_shown_if_asked_for(tmp_path, variable):
     assert run(tmp_path, "", **{variable: "1"}).stderr == CHATTER
 
 
+@pytest.mark.parametrize("level", ["2", "3"])
+def test_a_level_that_asks_for_quiet_gives_it(tmp_path, level):
+    shown = "print(__import__('os').environ['TF_CPP_MIN_LOG_LEVEL'])"
+    done = run(tmp_path, "", then=shown, TF_CPP_MIN_LOG_LEVEL=level)
+    assert (done.stdout, done.stderr) == (f"{level}\n", "")
+
+
 def test_a_process_that_a_quiet_one_starts_is_quiet(tmp_path):
     child = "from sat_tf.commands import exit_status; exit_status(lambda: __import__('tensorflow'))"
     started = f"__import__('subprocess').run([sys.executable, '-c', {child!r}])"

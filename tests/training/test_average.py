@@ -116,7 +116,9 @@ def test_runs_that_were_drawn_apart_are_refused(soft_run, hard_run, tmp_path, ca
 
 def test_a_folder_that_is_no_run_is_one_error(soft_run, tmp_path, capsys):
     assert averaged(tmp_path / "out", soft_run, tmp_path / "nowhere") == 2
-    assert "nowhere is not a run" in capsys.readouterr().err
+    assert "There is no run folder" in capsys.readouterr().err
+    assert averaged(tmp_path / "out", soft_run, tmp_path) == 2
+    assert f"{tmp_path} is not a run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("shares", [(0.5,), (0.5, 0.6), (1.5, -0.5), (float("nan"), 0.5)], ids=repr)

@@ -6,12 +6,14 @@ import dataclasses
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sat_tf
-from sat_tf import published
+from sat_tf import published, runs
 from sat_tf.errors import RunError
 from tests.training.small_runs import java_hidden, train
+from training import average
 from training.compare import evaluation_folder
 from training.evaluate.command import main as evaluate
 from training.publish import main
@@ -99,3 +101,19 @@ def test_results_of_one_that_ships_stay_out_of_the_package(mine, tmp_path, monke
 def test_a_run_is_never_overwritten(soft_run, capsys):
     assert main([str(soft_run), str(soft_run)]) == 2
     assert "expected a folder that is no run" in capsys.readouterr().err
+
+
+def test_a_published_captioner_is_averaged_with_a_run_that_started_from_it(
+    mine, tmp_path, tiny, monkeypatch, unvalidated
+):
+    monkeypatch.setattr(published, "SHIPPED", mine.parent)
+    monkeypatch.chdir(tmp_path)  # where no folder has the name
+    train(tmp_path / "run", *tiny, "--init-from", "mine", "--seed", "1")
+    flags = ["--shares", "0.25", "0.75", "--run-dir", str(tmp_path / "mean")]
+    assert average.main(["mine", str(tmp_path / "run"), *flags]) == 0
+    first, second, mean = (
+        runs.weight_arrays(sat_tf.load(path).model)
+        for path in (mine, tmp_path / "run", tmp_path / "mean")
+    )
+    for name, value in mean.items():
+        np.testing.assert_allclose(value, 0.25 * first[name] + 0.75 * second[name], atol=1e-6)
