@@ -102,7 +102,10 @@ def canonical_name(name: str) -> str:
     for known in backbone_names():
         if known.replace("_", "") == plain:
             return known
-    raise _invalid("backbone", "name", f"one of {', '.join(backbone_names())}", repr(name))
+    known = backbone_names()
+    close = difflib.get_close_matches(str(name), known, 1)
+    got = repr(name) + (f" (did you mean {close[0]}?)" if close else "")
+    raise _invalid("backbone", "name", f"one of {', '.join(known)}", got)
 
 
 def build(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sat_tf.config import JOIN, EncoderConfig, weights_files
 from sat_tf.errors import invalid_value
+from sat_tf.layers.encoder_networks import canonical_name
 
 _SERVER = "https://storage.googleapis.com/tensorflow/keras-applications/"
 _PATIENCE = 5.0  # seconds
@@ -19,9 +20,10 @@ def check_imagenet_weights(config: EncoderConfig) -> None:
     """Checks that ImageNet weights are in Keras' cache, or that their server can be reached.
 
     Raises:
-        ValueError: Neither; training would wait for the network and then fail.
+        ValueError: Neither; training would wait for the network and then fail. Or there is no such
+            backbone.
     """
-    names = config.name.split(JOIN)
+    names = canonical_name(config.name).split(JOIN)
     files = weights_files(config.weights)
     if files == ["imagenet"]:  # of each
         files *= len(names)

@@ -70,3 +70,9 @@ def test_weights_of_backbones_side_by_side_are_looked_for(tmp_path, asked):
     for weights in ("imagenet", "vgg.h5+imagenet"):
         with pytest.raises(ValueError, match="those of resnet50 are not in"):
             check_imagenet_weights(config("vgg19+resnet50", weights))
+
+
+def test_a_wrong_name_is_said_to_be_one(asked):
+    with pytest.raises(ValueError, match=r"`--encoder.name`.*did you mean resnet50\?"):
+        check_imagenet_weights(config("resnet51"))
+    assert asked == []
