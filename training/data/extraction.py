@@ -1,15 +1,11 @@
-"""Annotating many images: decoding on threads, a fixed batch, and the fingerprint of it all."""
+"""Annotating many images: decoding on threads, a fixed batch, and the shards written of them."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
-import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,10 +13,11 @@ import tensorflow as tf
 
 from sat_tf import images
 from sat_tf.layers.encoder import Encoder
-from training.data.examples import Example, StoredImage
-from training.data.image_reader import UNREADABLE, read_image, unreadable_reason
+from sat_tf.progress import progress_bar
+from training.data.examples import Example
+from training.data.feature_shards import Shards, write_json
+from training.data.image_reader import READERS, UNREADABLE, read_image, unreadable_reason
 
-FORMAT = 2  # of the feature store; part of its fingerprint
 _LOOK_AHEAD = 3  # batches
 _HALF_MAX = float(np.finfo(np.float16).max)
 
@@ -111,49 +108,77 @@ class ImageLoader:
         return pixels
 
 
-def fingerprint(
-    encoder: Encoder, examples: Sequence[Example], resize: str, mirrored: bool, shard_size: int
-) -> str:
-    """SHA-256 (hexadecimal) of everything that the content of a store depends on.
+class ShardWriter:
+    """Computes shards with one encoder.
 
-    The encoder's weights and layer, the preprocessing, and the images: their ids, and the size
-    and modification time of files, the stamp of records, the content of others.
+    Args:
+        encoder: A frozen encoder.
+        resize: `crop` or `squash`.
+        batch_size: Images per call of the encoder; None for what suits the device.
     """
-    digest = hashlib.sha256()
-    policy = encoder.dtype_policy
-    settings = {
-        "format": [FORMAT, images.VERSION, shard_size, mirrored],
-        "encoder": [encoder.backbone, encoder.tap, encoder.image_size],
-        "resize": resize,
-        "dtypes": [policy.compute_dtype, policy.variable_dtype],
-    }
-    digest.update(json.dumps(settings).encode())
-    for weight in encoder.weights:
-        _update_array(digest, np.asarray(weight))
-    for example in examples:
-        digest.update(json.dumps(example.image_id).encode())
-        source = example.image
-        if isinstance(source, np.ndarray):
-            _update_array(digest, source)
-        elif isinstance(source, bytes):
-            digest.update(hashlib.sha256(source).digest())
-        else:
-            stamp = source.stamp if isinstance(source, StoredImage) else _file_stamp(source)
-            digest.update(json.dumps(stamp).encode())
-    return digest.hexdigest()
+
+    def __init__(self, encoder: Encoder, resize: str, batch_size: int | None = None) -> None:
+        self._size, self._resize = encoder.image_size, resize
+        self._batch_size = batch_size or default_batch_size()
+        self._annotate = compile_encoder(encoder, self._batch_size)
+
+    def write(
+        self,
+        shards: Shards,
+        shard: int,
+        examples: Mapping[int, Example] | Sequence[Example],
+        advance: Callable[[int], object] = lambda count: None,
+    ) -> None:
+        """Computes and writes a shard and its notes.
+
+        Args:
+            shards: The store's shards.
+            shard: Number of the shard.
+            examples: The examples by index; those of the shard suffice.
+            advance: Is told the number of images after each batch.
+        """
+        loader, indices = ImageLoader(examples, self._size, self._resize), shards.indices(shard)
+
+        def blocks(pool: ThreadPoolExecutor) -> Iterator[np.ndarray]:
+            for pixels, valid in loader.batches(pool, indices, self._batch_size):
+                views = [pixels, pixels[:, :, ::-1]][: shards.views]
+                annotated = np.stack([self._annotate(view) for view in views], axis=1)[: len(valid)]
+                annotated[~valid] = 0
+                yield annotated
+                advance(len(valid))
+
+        with ThreadPoolExecutor(READERS) as pool:
+            shards.write(shard, blocks(pool))
+        write_json(shards.file(shard).with_suffix(".json"), loader.notes(indices))
 
 
-def _file_stamp(path: Path) -> list[int | str] | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    # Stores made before TIFF could be read have nothing for it.
-    tiff = ["tiff"] if path.suffix.lower() in (".tif", ".tiff") else []
-    return [status.st_size, status.st_mtime_ns, *tiff]
+def write_missing(
+    shards: Shards,
+    encoder: Encoder,
+    examples: Sequence[Example],
+    resize: str,
+    batch_size: int | None = None,
+    verbose: bool = True,
+) -> None:
+    """Computes the shards that a store does not have yet, sharing them with other processes.
 
-
-def _update_array(digest: Any, array: np.ndarray) -> None:
-    array = np.ascontiguousarray(array)
-    digest.update(json.dumps([array.shape, str(array.dtype)]).encode())
-    digest.update(array.tobytes())
+    Returns when all are there, those of the others included; see `FeatureStore.open`.
+    """
+    missing = shards.missing()
+    if not missing:
+        return
+    writer = ShardWriter(encoder, resize, batch_size)
+    total = sum(len(shards.indices(shard)) for shard in missing)
+    with progress_bar(total, "Annotations", "images", verbose) as bar:
+        # First what nobody else computes, then what others began: they may die.
+        for wait in (False, True):
+            elsewhere = []
+            for shard in missing:
+                with shards.claim(shard, wait) as mine:
+                    if not mine:
+                        elsewhere.append(shard)
+                    elif shards.is_done(shard):
+                        bar.update(len(shards.indices(shard)))
+                    else:
+                        writer.write(shards, shard, examples, bar.update)
+            missing = elsewhere

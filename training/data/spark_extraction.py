@@ -13,8 +13,8 @@ from sat_tf.layers.encoder import Encoder
 from sat_tf.progress import progress_bar
 from sat_tf.spark import root_cause, watched
 from training.data.examples import DataError, Example
+from training.data.extraction import ShardWriter
 from training.data.feature_shards import Shards
-from training.data.feature_store import ShardWriter
 
 if TYPE_CHECKING:
     from pyspark import Broadcast

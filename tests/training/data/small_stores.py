@@ -10,7 +10,6 @@ from PIL import Image
 
 from sat_tf.layers.encoder import Encoder
 from training.data import extraction
-from training.data import feature_store as features
 from training.data.examples import Example
 from training.data.feature_store import FeatureStore
 
@@ -54,9 +53,10 @@ def bytes_on_disk(store: FeatureStore) -> int:
 
 def before_each_batch(monkeypatch, act: Callable[[int], None]) -> None:
     """Calls `act` with the number of images before the encoder annotates a batch."""
+    original = extraction.compile_encoder
 
     def compile_encoder(encoder, batch_size):
-        annotate = extraction.compile_encoder(encoder, batch_size)
+        annotate = original(encoder, batch_size)
 
         def annotated(pixels):
             act(len(pixels))
@@ -64,7 +64,7 @@ def before_each_batch(monkeypatch, act: Callable[[int], None]) -> None:
 
         return annotated
 
-    monkeypatch.setattr(features, "compile_encoder", compile_encoder)
+    monkeypatch.setattr(extraction, "compile_encoder", compile_encoder)
 
 
 def raise_at_fourth(error: BaseException) -> Callable[[int], None]:

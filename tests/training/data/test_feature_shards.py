@@ -22,7 +22,7 @@ from tests.training.data.small_stores import (
     open_store,
     raise_at_fourth,
 )
-from training.data import feature_store as features
+from training.data import extraction
 from training.data.examples import DataError
 from training.data.feature_store import FeatureStore
 
@@ -39,7 +39,7 @@ def contents(store: FeatureStore) -> dict[str, bytes]:
 def test_a_finished_store_is_not_computed_again(tmp_path, encoder, monkeypatch):
     first = open_store(tmp_path, encoder, drawn(10))
     stamps = {path: path.stat().st_mtime_ns for path in first.path.iterdir()}
-    monkeypatch.setattr(features, "compile_encoder", None)  # calling it would fail
+    monkeypatch.setattr(extraction, "compile_encoder", None)  # calling it would fail
     second = open_store(tmp_path, encoder, drawn(10))
     assert {path: path.stat().st_mtime_ns for path in second.path.iterdir()} == stamps
 
@@ -111,7 +111,7 @@ def test_a_full_disk_is_a_clear_error_and_keeps_finished_shards(tmp_path, encode
 
 def test_too_small_a_disk_is_noticed_before_anything_is_computed(tmp_path, encoder, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
-    monkeypatch.setattr(features, "compile_encoder", None)
+    monkeypatch.setattr(extraction, "compile_encoder", None)
     with pytest.raises(DataError, match=r"No room.*0.00 GB are needed.*--cache-dir"):
         open_store(tmp_path, encoder, drawn(10))
 

@@ -8,7 +8,7 @@ from sat_tf import images
 from sat_tf.layers.encoder import Encoder
 from tests.training.data.small_stores import SIZE, drawn, files
 from training.data.examples import Example
-from training.data.extraction import fingerprint
+from training.data.feature_store import fingerprint
 
 
 def test_the_fingerprint_follows_all_that_annotations_depend_on(tmp_path):
