@@ -9,10 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from training.data.box_views import visible_phrases
-from training.data.boxes import BoxedPhrase, Boxes, PlacedPhrase, place_phrases
+from training.data.boxes import (
+    BoxedPhrase,
+    Boxes,
+    PlacedPhrase,
+    place_phrases,
+    union_coverage,
+)
 from training.data.bucketing import CaptionTable
 from training.data.examples import DataError, Example, Split
-from training.metrics.grounding import union_coverage
 
 KEY = "attention_targets"
 """Name of the maps in a batch: float16 `[B, T, L]`, each of sum 1, or 0 without a box."""

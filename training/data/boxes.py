@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from sat_tf.vocabulary import tokenize
 from training.data.examples import Example
 
@@ -84,31 +86,51 @@ def place_phrases(
     placed: dict[tuple[int, int], list[PlacedPhrase]] = {}
     dropped: Counter[str] = Counter()
     for number, example in enumerate(examples):
-        for phrase in boxes.phrases.get(example.image_id, ()):
-            if phrase.caption is None:
-                found = _occurrences(example.captions, phrase)
-            elif 0 <= phrase.caption < len(example.captions):
-                place = token_range(example.captions[phrase.caption], phrase)
-                found = [place if isinstance(place, str) else (phrase.caption, *place)]
-            else:
-                found = [NO_CAPTION]
-            for place in found:
+        phrases = boxes.phrases.get(example.image_id, ())
+        captions = [_tokens(caption) for caption in example.captions] if phrases else []
+        for phrase in phrases:
+            for place in _places(captions, phrase, tokenize(phrase.text)):
                 if isinstance(place, str):
                     dropped[place] += 1
                 else:
                     caption, first, last = place
-                    placed.setdefault((number, caption), []).append(
-                        PlacedPhrase(phrase, first, last)
-                    )
+                    found = PlacedPhrase(phrase, first, last)
+                    placed.setdefault((number, caption), []).append(found)
     return placed, dropped
 
 
-def _occurrences(captions: Sequence[str], phrase: BoxedPhrase) -> list[tuple[int, int, int]]:
-    """Caption, first and last token wherever a caption has the phrase, or its plural in s."""
-    wanted = tokenize(phrase.text)
+def _tokens(caption: str) -> list[list[str]]:
+    """Tokens of each blank-separated part of a caption; together they are `tokenize(caption)`."""
+    return [tokenize(part) for part in caption.split()]
+
+
+def _places(
+    captions: Sequence[Sequence[list[str]]], phrase: BoxedPhrase, wanted: Sequence[str]
+) -> list[tuple[int, int, int] | str]:
+    """Caption, first and last token of each place of a phrase, or why there is none."""
+    if phrase.caption is None:
+        return _occurrences(captions, wanted) if wanted else []
+    if not 0 <= phrase.caption < len(captions):
+        return [NO_CAPTION]
+    if phrase.span is None:
+        return [NO_SPAN]
+    parts, (start, end) = captions[phrase.caption], phrase.span
+    if not 0 <= start < end <= len(parts):
+        return [BAD_SPAN]
+    # The words of a phrase are few: they tell whether the span is one of this caption.
+    if not wanted or sum(parts[start:end], []) != wanted:
+        return [BAD_SPAN]
+    first = sum(map(len, parts[:start]))
+    return [(phrase.caption, first, first + len(wanted) - 1)]
+
+
+def _occurrences(
+    captions: Sequence[Sequence[list[str]]], wanted: Sequence[str]
+) -> list[tuple[int, int, int]]:
+    """Caption, first and last token wherever a caption has a phrase, or its plural in s."""
     found = []
-    for number, caption in enumerate(captions):
-        words = tokenize(caption)
+    for number, parts in enumerate(captions):
+        words = sum(parts, [])
         for first in range(len(words) - len(wanted) + 1):
             here = words[first : first + len(wanted)]
             if here[:-1] == wanted[:-1] and here[-1] in (wanted[-1], wanted[-1] + "s"):
@@ -116,18 +138,21 @@ def _occurrences(captions: Sequence[str], phrase: BoxedPhrase) -> list[tuple[int
     return found
 
 
-def token_range(caption: str, phrase: BoxedPhrase) -> tuple[int, int] | str:
-    """First and last token of a phrase in `tokenize(caption)`, or why it has none."""
-    if phrase.span is None:
-        return NO_SPAN
-    words, (start, end) = caption.split(), phrase.span
-    if not 0 <= start < end <= len(words):
-        return BAD_SPAN
-    inside = tokenize(" ".join(words[start:end]))
-    before = len(tokenize(" ".join(words[:start])))
-    # The words of a phrase are few: they tell whether the span is one of this caption.
-    if not inside or inside != tokenize(phrase.text):
-        return BAD_SPAN
-    if tokenize(caption)[before : before + len(inside)] != inside:
-        return BAD_SPAN
-    return before, before + len(inside) - 1
+def union_coverage(boxes: Sequence[Box], height: int, width: int) -> np.ndarray:
+    """Computes the exact share of each cell inside the union of the boxes, `[height, width]`."""
+    rows = _edges([edge for top, _, bottom, _ in boxes for edge in (top, bottom)], height)
+    columns = _edges([edge for _, left, _, right in boxes for edge in (left, right)], width)
+    y, x = (rows[1:] + rows[:-1]) / 2.0, (columns[1:] + columns[:-1]) / 2.0
+    inside = np.zeros([len(y), len(x)], bool)
+    for top, left, bottom, right in boxes:
+        inside |= np.outer((top <= y) & (y <= bottom), (left <= x) & (x <= right))
+    areas = inside * np.outer(np.diff(rows), np.diff(columns))
+    cell_rows = np.minimum((y * height).astype(int), height - 1)
+    cell_columns = np.minimum((x * width).astype(int), width - 1)
+    coverage = np.zeros([height, width])
+    np.add.at(coverage, (cell_rows[:, None], cell_columns[None, :]), areas)
+    return np.clip(coverage * height * width, 0.0, 1.0)
+
+
+def _edges(of_boxes: Sequence[float], cells: int) -> np.ndarray:
+    return np.unique(np.concatenate([np.arange(cells + 1) / cells, of_boxes]))

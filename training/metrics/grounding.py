@@ -28,9 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sat_tf.errors import invalid_value
+from training.data.boxes import Box, union_coverage
 from training.metrics.bootstrap import Interval, resampled_means
-
-Box = tuple[float, float, float, float]
 
 SMALL = 0.25
 """Phrases whose boxes cover less than this share of the image are small."""
@@ -239,26 +238,6 @@ def _one_each(boxes: Sequence[Box]) -> list[list[Box]]:
             expected = "(top, left, bottom, right) in [0, 1] with a positive area"
             raise invalid_value("boxes", expected, (top, left, bottom, right))
     return [[box] for box in boxes]
-
-
-def union_coverage(boxes: Sequence[Box], height: int, width: int) -> np.ndarray:
-    """Computes the exact share of each cell inside the union of the boxes, `[height, width]`."""
-    rows = _edges([edge for top, _, bottom, _ in boxes for edge in (top, bottom)], height)
-    columns = _edges([edge for _, left, _, right in boxes for edge in (left, right)], width)
-    y, x = (rows[1:] + rows[:-1]) / 2.0, (columns[1:] + columns[:-1]) / 2.0
-    inside = np.zeros([len(y), len(x)], bool)
-    for top, left, bottom, right in boxes:
-        inside |= np.outer((top <= y) & (y <= bottom), (left <= x) & (x <= right))
-    areas = inside * np.outer(np.diff(rows), np.diff(columns))
-    cell_rows = np.minimum((y * height).astype(int), height - 1)
-    cell_columns = np.minimum((x * width).astype(int), width - 1)
-    coverage = np.zeros([height, width])
-    np.add.at(coverage, (cell_rows[:, None], cell_columns[None, :]), areas)
-    return np.clip(coverage * height * width, 0.0, 1.0)
-
-
-def _edges(of_boxes: Sequence[float], cells: int) -> np.ndarray:
-    return np.unique(np.concatenate([np.arange(cells + 1) / cells, of_boxes]))
 
 
 def _small(name: str) -> str:

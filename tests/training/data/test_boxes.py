@@ -129,6 +129,13 @@ def test_instances_belong_to_every_caption_that_names_their_category(tmp_path):
     assert not dropped
 
 
+def test_a_category_without_a_word_is_in_no_caption(tmp_path):
+    wordless = instances(categories=[{"id": 1, "name": "?"}, {"id": 2, "name": "-"}])
+    (tmp_path / "instances.json").write_text(json.dumps(wordless))
+    placed, dropped = place_phrases([example("A dog .")], read_boxes(tmp_path / "instances.json"))
+    assert not placed and not dropped
+
+
 @pytest.mark.parametrize(
     "text", ["[]", "{", json.dumps(instances(images=[])), json.dumps(instances(categories=[{}]))]
 )

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from training.metrics.grounding import grounding_scores, score_phrases, union_coverage
+from training.data.boxes import union_coverage
+from training.metrics.grounding import grounding_scores, score_phrases
 
 LEFT, RIGHT = (0.0, 0.0, 1.0, 0.5), (0.0, 0.5, 1.0, 1.0)
 SMALL = (0.1, 0.1, 0.35, 0.4)
