@@ -43,6 +43,11 @@ _SUPERVISED = (
     "what those boxes taught it."
 )
 
+_LOCATED = (
+    "Attention was supervised by a word locator, which learned from the captions of the training "
+    "images where words are; no boxes were used."
+)
+
 _MAPS = (
     "A map shows which parts of the image the decoder read for a word, which is no proof that the "
     "word rests on them.\n"
@@ -122,11 +127,19 @@ def make_card(
         group=GROUP,
         check=f" {check}" if check else "",
         source=source,
-        supervision=f" {_SUPERVISED}" if config.attention.supervision_weight else "",
+        supervision=_supervision(run_dir, config),
         encoder=_encoder(config.encoder),
         licence=licence,
         scores=_scores(run_dir),
     )
+
+
+def _supervision(run_dir: Path, config: RunConfig) -> str:
+    if not config.attention.supervision_weight:
+        return ""
+    from training.tasks.captioning.run_data import supervised_by_locator
+
+    return f" {_LOCATED if supervised_by_locator(RunFolder(run_dir)) else _SUPERVISED}"
 
 
 def _encoder(encoder: Any) -> str:

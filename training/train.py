@@ -64,6 +64,9 @@ class CaptioningArguments(Arguments[RunConfig]):
     boxes: Path | None = None
     """Boxes of the training captions' phrases, for --attention.supervision-weight; see
     docs/data.md."""
+    locator: Path | None = None
+    """Word locator of training.locate: captions take the place of boxes for
+    --attention.supervision-weight."""
 
     def __post_init__(self) -> None:
         if self.strategy == "multi_worker" and self.config.fit.precision == "auto":
@@ -72,28 +75,39 @@ class CaptioningArguments(Arguments[RunConfig]):
         if self.strategy == "multi_worker" and self.config.fit.jit_compile:
             expected = "False with `--strategy multi_worker`"
             raise invalid_value("--fit.jit_compile", expected, True, "key")
-        check_boxes(self.config, self.boxes)
+        check_supervision(self.config, self.boxes, self.locator)
 
     def places(self) -> Places:
         """Returns the run's folders."""
         run_dir = self.run_dir or Path("runs") / self.config.recipe
-        return Places(run_dir, self.cache_dir or default_cache_dir(), self.data_dir, self.boxes)
+        cache_dir = self.cache_dir or default_cache_dir()
+        return Places(run_dir, cache_dir, self.data_dir, self.boxes, self.locator)
 
 
-def check_boxes(config: RunConfig, boxes: Path | None) -> None:
-    """Checks that boxes are given if, and only if, attention is supervised by them.
+def check_supervision(config: RunConfig, boxes: Path | None, locator: Path | None) -> None:
+    """Checks that attention has one teacher if it is supervised, and none if it is not.
 
     Raises:
         ValueError: The message names the flag.
     """
+    given = {"--boxes": boxes, "--locator": locator}
+    teachers = [flag for flag, path in given.items() if path is not None]
     if not config.attention.supervision_weight:
-        if boxes is not None:
-            expected = "above 0 with `--boxes`"
+        for flag in teachers:
+            expected = f"above 0 with `{flag}`"
             raise invalid_value("--attention.supervision_weight", expected, 0.0, "key")
+    elif len(teachers) > 1:
+        raise invalid_value("--locator", "none with `--boxes`", locator, "key")
     elif boxes is not None and not boxes.exists():
         raise invalid_value("--boxes", "a file or folder of boxes", boxes, "key")
-    elif boxes is None and config.data.name != "scenes":
-        expected = "boxes of the training captions' phrases to supervise attention by"
+    elif locator is not None and not locator.is_file():
+        raise invalid_value("--locator", "a file of training.locate", locator, "key")
+    elif locator is not None and config.encoder.trainable:
+        expected = "none with a trained encoder, whose annotations change"
+        raise invalid_value("--locator", expected, locator, "key")
+    elif not teachers and config.data.name != "scenes":
+        expected = "boxes of the training captions' phrases to supervise attention by, or "
+        expected += "`--locator FILE` of training.locate, which needs no boxes"
         raise invalid_value("--boxes", expected, None, "key")
 
 

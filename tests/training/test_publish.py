@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -61,6 +62,18 @@ def test_the_card_says_whether_boxes_taught_the_maps(soft_run, weight):
     config = dataclasses.replace(config, attention=attention)
     card = " ".join(make_card(soft_run, config, "mine").split())
     assert ("the maps show what those boxes taught it." in card) is (weight > 0)
+
+
+def test_the_card_says_whether_captions_taught_the_maps(soft_run, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(soft_run, run)
+    contents = json.loads((run / "data.json").read_text())
+    contents["locator"] = contents["train"]
+    (run / "data.json").write_text(json.dumps(contents))
+    config = read_run_config(run)
+    attention = dataclasses.replace(config.attention, supervision_weight=0.5)
+    card = make_card(run, dataclasses.replace(config, attention=attention), "mine")
+    assert "no boxes were used" in " ".join(card.split()) and "those boxes" not in card
 
 
 def test_it_is_evaluated_like_a_run(mine, capsys):

@@ -74,6 +74,16 @@ def test_a_flag_changes_its_key_alone():
         (["--boxes", "b.jsonl"], "`--attention.supervision_weight`"),
         (["--recipe", "folder_soft", "--attention.supervision_weight", "1"], "`--boxes`"),
         (["--attention.supervision_weight", "1", "--boxes", "nowhere"], "`--boxes`"),
+        (["--locator", "l.npz"], "`--attention.supervision_weight`"),
+        (["--attention.supervision_weight", "1", "--locator", "nowhere"], "`--locator`"),
+        (
+            ["--attention.supervision_weight", "1", "--locator", __file__],
+            "`--locator`: expected none with a trained encoder",
+        ),
+        (
+            ["--attention.supervision_weight", "1", "--locator", "l", "--boxes", "b"],
+            "`--locator`: expected none with `--boxes`",
+        ),
         (["--attention.supervision_weight", "1", "--data.tokens", "characters"], "`--data.tokens`"),
         (["--strategy", "multi_worker", "--fit.jit_compile", "True"], "`--fit.jit_compile`"),
         (["--strategy", "multi_worker", "--fit.precision", "auto"], "`--fit.precision`"),

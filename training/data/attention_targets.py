@@ -25,15 +25,18 @@ KEY = "attention_targets"
 
 @dataclass(frozen=True, eq=False)
 class AttentionTargets:
-    """The boxes of a split's captions as maps over the encoder's grid.
+    """Maps over the encoder's grid for the words of a split's captions.
 
     Attributes:
-        maps: float16 `[P, h, w]`, the share of the boxes' area in each cell.
+        maps: float16 `[P, h, w]`, each of sum 1: of boxes, their share of area in each cell.
         phrases: (image index, caption index) -> `(first word, last word, index into maps)`.
+        locator: Fingerprint of the word locator that the maps are of, if any: computed again, they
+            may differ by rounding.
     """
 
     maps: np.ndarray
     phrases: Mapping[tuple[int, int], Sequence[tuple[int, int, int]]]
+    locator: str | None = None
 
     def __len__(self) -> int:
         return sum(map(len, self.phrases.values()))
@@ -64,7 +67,10 @@ class AttentionTargets:
     def fingerprint(self) -> str:
         """Returns the SHA-256 (hexadecimal) of all maps and of the words they belong to."""
         digest = hashlib.sha256(repr(sorted(self.phrases.items())).encode())
-        digest.update(np.ascontiguousarray(self.maps).data)
+        if self.locator is None:
+            digest.update(np.ascontiguousarray(self.maps).data)
+        else:
+            digest.update(self.locator.encode())
         return digest.hexdigest()
 
 

@@ -31,12 +31,14 @@ class Places:
         cache_dir: Feature stores, shared by runs.
         data_dir: The user's copy of the data set; None for drawn or downloaded data.
         boxes: Boxes of the training captions' phrases, for supervised attention, if any.
+        locator: Word locator, for attention supervised by captions alone, if any.
     """
 
     run_dir: Path
     cache_dir: Path | None = None
     data_dir: Path | None = None
     boxes: Path | None = None
+    locator: Path | None = None
 
     @property
     def folder(self) -> RunFolder:

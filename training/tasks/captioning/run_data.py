@@ -18,8 +18,9 @@ from training.data.bucketing import CaptionTable
 from training.data.input_source import InputSource
 from training.data.sources import Split
 
-BOXES = "boxes"
-"""Name of the supervised attention's maps among the contents of the splits."""
+BOXES, LOCATOR = "boxes", "locator"
+"""Names of what supervises attention among the contents of the splits."""
+_TEACHERS = {BOXES: "boxes", LOCATOR: "maps of a word locator"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +70,13 @@ def contents(data: Data) -> dict[str, Contents]:
             tuple(sorted(split.examples[index].image_id for index in source.skipped)),
         )
         for split, source in data.inputs
-    } | ({} if data.targets is None else {BOXES: Contents(data.targets.fingerprint())})
+    } | _supervision(data.targets)
+
+
+def _supervision(targets: AttentionTargets | None) -> dict[str, Contents]:
+    if targets is None:
+        return {}
+    return {BOXES if targets.locator is None else LOCATOR: Contents(targets.fingerprint())}
 
 
 def check_data(folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str, Contents]) -> None:
@@ -85,6 +92,11 @@ def check_data(folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str,
             f"from {path}. Give it its own `--data-dir`, or choose another `--run-dir`."
         )
     known = _read_contents(folder)
+    for teacher in {BOXES, LOCATOR} & (set(known) - set(contents)):
+        raise runs.RunError(
+            f"Attention was supervised by {_TEACHERS[teacher]} when the run in {folder} was "
+            f"started: give the same `--{teacher}`, or choose another `--run-dir`."
+        )
     for split, found in contents.items():
         _check_same(folder, split, known.get(split, found), found)
 
@@ -94,6 +106,11 @@ def write_data(folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str,
     vocabulary.save(folder.vocabulary)
     values = {split: dataclasses.asdict(found) for split, found in contents.items()}
     _write_json(folder.data, values)
+
+
+def supervised_by_locator(folder: RunFolder) -> bool:
+    """Tells whether captions, not boxes, taught a run's attention where to look."""
+    return LOCATOR in _read_contents(folder)
 
 
 def write_data_dir(folder: RunFolder, data_dir: Path | None) -> None:
@@ -137,10 +154,10 @@ def _read_contents(folder: RunFolder) -> dict[str, Contents]:
 
 
 def _check_same(folder: RunFolder, split: str, known: Contents, found: Contents) -> None:
-    owner = "the training split" if split == BOXES else f"the {split} split"
+    owner = "the training split" if split in _TEACHERS else f"the {split} split"
     where = f"{owner} when the run in {folder} was started"
     if found.fingerprint != known.fingerprint:
-        what = "boxes" if split == BOXES else "images or captions"
+        what = _TEACHERS.get(split, "images or captions")
         raise runs.RunError(
             f"The {what} are not those of {where}: expected the fingerprint "
             f"{known.fingerprint[:12]}..., got {found.fingerprint[:12]}... Give the run its own "

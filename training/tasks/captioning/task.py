@@ -25,6 +25,7 @@ from training.data.bucketing import CaptionTable, Shard, caption_table
 from training.data.input_pipeline import training_batches
 from training.data.input_source import InputSource, open_input_source
 from training.data.sources import Split, load_split
+from training.data.word_locator import WordLocator, located_targets
 from training.distributed.collectives import SingleProcess
 from training.evaluate.evaluation import evaluate_run
 from training.loop.optimizers import make_optimizer
@@ -71,8 +72,8 @@ class CaptioningTask(Task[RunConfig, Data]):
         return () if model.encoder.trainable else (model.encoder,)
 
     def open_inputs(self, data: Data, model: Captioner) -> Data:
-        targets = open_targets(self.config, model, data, self.places)
         sources = open_sources(self.config, model, data, self.places)
+        targets = open_targets(self.config, model, data.train, sources[0], self.places)
         return dataclasses.replace(data, sources=sources, targets=targets)
 
     def check_data(self, data: Data) -> None:
@@ -112,7 +113,8 @@ class CaptioningTask(Task[RunConfig, Data]):
                 images = counted(len(source.rotated), "image")
                 yield f"Turned {images} of the {split.name} split upright, by their EXIF."
         if data.targets is not None:
-            yield f"Attention is supervised at {len(data.targets):,} phrases with boxes."
+            what = "phrases with boxes" if data.targets.locator is None else "words by a locator"
+            yield f"Attention is supervised at {len(data.targets):,} {what}."
         yield describe_model(model)
         for name, value in model.objective.describe(self.config.fit.batch_size).items():
             yield f"  {name}: {value}"
@@ -169,17 +171,20 @@ def training_vocabulary(config: DataConfig, train: Split) -> Vocabulary:
 
 
 def open_targets(
-    config: RunConfig, model: Captioner, data: Data, places: Places
+    config: RunConfig, model: Captioner, train: Split, source: InputSource, places: Places
 ) -> AttentionTargets | None:
-    """Reads the boxes that attention is supervised by, if it is.
+    """Reads the boxes or the locator that attention is supervised by, if it is.
 
     Raises:
-        DataError: The boxes cannot be read, or none is of a phrase of the training split.
+        DataError: The file cannot be read, or has nothing for the captions of the training split.
     """
     if not config.attention.supervision_weight:
         return None
+    if places.locator is not None:
+        locator = WordLocator.load(places.locator)
+        return located_targets(locator, model.encoder, train.examples, source)
     boxes = None if places.boxes is None else read_boxes(places.boxes)
-    return attention_targets(data.train, boxes, model.encoder.grid, config.encoder.resize)
+    return attention_targets(train, boxes, model.encoder.grid, config.encoder.resize)
 
 
 def open_sources(

@@ -1,0 +1,157 @@
+"""Places of words, learned from captions alone: planted ones are found, and become maps."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tests.training.data.small_captions import table_of
+from training.data import word_locator
+from training.data.bucketing import CaptionTable
+from training.data.examples import DataError, Example
+from training.data.word_locator import WordLocator, encoder_identity, located_targets
+
+GRID, DIM, COUNT = (4, 4), 8, 240
+ANIMALS = ("ant", "bee", "cow", "dog", "elk", "fox")
+ENCODER = SimpleNamespace(backbone="planted", tap="all", grid=GRID, annotation_dim=DIM)
+
+
+class Planted:
+    """Noise with the pattern of each animal of the caption at one place."""
+
+    def __init__(self, seed: int = 0) -> None:
+        draw = np.random.default_rng(seed)
+        self.skipped = {}
+        self.annotations = draw.normal(0, 0.3, [COUNT, 16, DIM]).astype(np.float32)
+        self.places, self.examples = [], []
+        for n in range(COUNT):
+            there = draw.choice(len(ANIMALS), 2, replace=False)
+            spots = draw.choice(16, 2, replace=False)
+            self.annotations[n, spots, there] += 3.0
+            self.places.append({ANIMALS[a]: int(s) for a, s in zip(there, spots, strict=True)})
+            # Whether it is said to be a photograph has nothing to do with what is in it.
+            said = "photo" if draw.random() < 0.3 else "image"
+            one, other = (ANIMALS[a] for a in there)
+            captions = (f"{said} of a {one} and a {other}", f"a {other}")
+            self.examples.append(Example(f"i{n}", np.zeros([4, 4, 3], np.uint8), captions))
+
+    def read(self, indices, views=None):
+        return self.annotations[indices].astype(np.float16)
+
+
+@pytest.fixture(scope="module")
+def planted() -> Planted:
+    return Planted()
+
+
+@pytest.fixture(scope="module")
+def learned(planted) -> tuple[WordLocator, dict[str, float]]:
+    return word_locator.learn(ENCODER, planted.examples, planted, epochs=30, learning_rate=0.03)
+
+
+def test_words_are_found_at_their_places_in_new_images(learned):
+    locator, new = learned[0], Planted(seed=1)
+    hits = [
+        locator.maps(new.annotations[n], [word])[0].argmax() == place
+        for n, words in enumerate(new.places)
+        for word, place in words.items()
+    ]
+    assert np.mean(hits) > 0.95
+
+
+def test_a_map_is_a_distribution_of_its_word(learned, planted):
+    maps = learned[0].maps(planted.annotations[0], ["ant", "dog"])
+    assert maps.shape == (2, 16) and (maps >= 0).all()
+    np.testing.assert_allclose(maps.sum(axis=1), 1.0, rtol=1e-5)
+    alone = learned[0].maps(planted.annotations[0], ["dog"])[0]
+    np.testing.assert_allclose(maps[1], alone, rtol=1e-5)
+
+
+def test_places_that_look_alike_share_a_map():
+    locator = WordLocator(("x",), np.eye(2, dtype=np.float32)[:, :1], "e")
+    alike = np.array([[3.0, 0.0], [2.0, 0.0], [0.0, 3.0]], np.float32)
+    one, same, other = locator.maps(alike, ["x"])[0]
+    assert one == pytest.approx(same, rel=1e-3) and other < 0.1 * one
+
+
+def test_only_words_that_an_image_tells_are_located(learned):
+    locator, gains = learned
+    assert set(ANIMALS) <= set(locator.words) <= {*ANIMALS, "image"}
+    assert "photo" in gains and gains["photo"] < 0.5 < min(gains[word] for word in ANIMALS)
+    assert "a" not in gains  # every caption has it
+
+
+@pytest.mark.parametrize(("fewest", "known"), [(2, ("rare",)), (3, ())])
+def test_words_of_too_few_images_are_left_out(fewest, known):
+    texts = ("rare a", "rare a", "a", "a", "a")
+    examples = [Example(str(n), b"", (text,)) for n, text in enumerate(texts)]
+    assert word_locator.words_to_locate(examples, fewest) == known
+
+
+def test_a_locator_is_what_was_saved(learned, tmp_path):
+    locator = learned[0]
+    locator.save(tmp_path / "l.npz")
+    again = WordLocator.load(tmp_path / "l.npz")
+    assert again.words == locator.words and again.encoder == encoder_identity(ENCODER)
+    np.testing.assert_array_equal(again.kernel, locator.kernel)
+    assert again.fingerprint() == locator.fingerprint()
+
+
+def test_another_file_is_no_locator(tmp_path):
+    np.savez(tmp_path / "a.npz", kernel=np.zeros(3))
+    (tmp_path / "b.npz").write_bytes(b"half")
+    for name in ("a.npz", "b.npz", "missing.npz"):
+        with pytest.raises(DataError, match=f"{name} is not a word locator"):
+            WordLocator.load(tmp_path / name)
+
+
+def test_each_known_word_of_a_caption_gets_its_map(learned, planted):
+    targets = located_targets(learned[0], ENCODER, planted.examples, planted)
+    examples = tuple(planted.examples)
+    table: CaptionTable = table_of(examples)[0]
+    row = int(np.flatnonzero((table.image_index == 0) & (table.caption_index == 0))[0])
+    words = examples[0].captions[0].split()
+    plain, mirrored = (
+        targets.read(table, np.array([row]), len(words) + 1, np.array([flip]))[0]
+        for flip in (False, True)
+    )
+    for place, word in enumerate(words):
+        if word in ANIMALS:
+            assert plain[place].argmax() == planted.places[0][word]
+            flipped = plain[place].reshape(GRID)[:, ::-1].ravel()
+            np.testing.assert_array_equal(mirrored[place], flipped)
+        elif word not in learned[0].words:
+            assert not plain[place].any()
+    assert not plain[len(words)].any()  # <end> is nowhere
+
+
+def test_unreadable_images_have_no_maps(learned):
+    source = Planted()
+    source.skipped = {0: "broken"}
+    targets = located_targets(learned[0], ENCODER, source.examples, source)
+    assert (0, 0) not in targets.phrases and (1, 0) in targets.phrases
+
+
+def test_a_locator_of_another_encoder_is_refused(learned, planted):
+    other = SimpleNamespace(**{**vars(ENCODER), "grid": (2, 8)})
+    with pytest.raises(DataError, match="4 x 4 x 8; the encoder is planted, all, 2 x 8 x 8"):
+        located_targets(learned[0], other, planted.examples, planted)
+
+
+def test_captions_without_a_known_word_are_an_error(learned, planted):
+    unknown = [Example("i", planted.examples[0].image, ("nothing here",))]
+    with pytest.raises(DataError, match="knows no word"):
+        located_targets(learned[0], ENCODER, unknown, planted)
+    with pytest.raises(DataError, match="20 images or more"):
+        word_locator.learn(ENCODER, unknown, planted)
+
+
+def test_the_fingerprint_is_of_locator_and_captions(learned, planted):
+    def fingerprint(examples):
+        targets = located_targets(learned[0], ENCODER, examples, planted)
+        return targets.fingerprint()
+
+    assert fingerprint(planted.examples) == fingerprint(planted.examples)
+    assert fingerprint(planted.examples) != fingerprint(planted.examples[:-1])

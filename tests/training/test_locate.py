@@ -1,0 +1,64 @@
+"""The command that learns where words are, and training that uses its file."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from training.locate import main
+from training.train import main as train
+
+
+@pytest.mark.parametrize(
+    ("flags", "named"),
+    [
+        (["--encoder.trainable", "True"], "--encoder.trainable"),
+        (["--data.tokens", "characters"], "--data.tokens"),
+        (["--out", "words.txt"], "--out"),
+        (["--epochs", "0"], "--epochs"),
+        (["--data-dir", "nowhere"], "nowhere"),
+    ],
+)
+def test_a_wrong_flag_is_an_error_that_names_it(capsys, flags, named):
+    with pytest.raises(SystemExit) as stop:
+        raise SystemExit(
+            main([*flags] if "--recipe" in flags else ["--recipe", "flickr8k_soft", *flags])
+        )
+    assert stop.value.code == 2 and named in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def frozen(tmp_path_factory) -> list[str]:
+    """Flags of drawn scenes under a frozen encoder, with places of their own."""
+    folder = tmp_path_factory.mktemp("frozen")
+    flags = ["--recipe", "scenes_soft", "--data.limit", "64", "--encoder.trainable", "False"]
+    return [*flags, "--cache-dir", str(folder / "cache")]
+
+
+@pytest.fixture(scope="module")
+def locator(frozen, tmp_path_factory) -> str:
+    path = tmp_path_factory.mktemp("locator") / "words.npz"
+    flags = ["--epochs", "2", "--min-images", "5", "--min-gain", "0", "--out", str(path)]
+    assert main([*frozen, *flags]) == 0
+    return str(path)
+
+
+def run(frozen, folder, *flags: str) -> int:
+    small = ["--decoder.hidden-dim", "16", "--decoder.embedding-dim", "8", "--fit.pictures", "1"]
+    small += ["--decoder.attention-dim", "8", "--fit.validation-images", "4", "--search.beam", "1"]
+    return train([*frozen, *small, "--run-dir", str(folder), "--fit.epochs", "1", *flags])
+
+
+def test_captions_take_the_place_of_boxes(frozen, locator, tmp_path, capsys):
+    given = ["--attention.supervision-weight", "1", "--locator", locator]
+    assert run(frozen, tmp_path / "run", *given) == 0
+    assert "Attention is supervised at" in (out := capsys.readouterr().out)
+    assert "words by a locator" in out
+    contents = json.loads((tmp_path / "run" / "data.json").read_text())
+    assert "locator" in contents and "boxes" not in contents
+
+    # Resumed with the scenes' own boxes, it would be another run.
+    assert run(frozen, tmp_path / "run", *given[:2]) == 2
+    assert "give the same `--locator`" in capsys.readouterr().err
+    assert run(frozen, tmp_path / "run", *given) == 0

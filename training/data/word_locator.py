@@ -1,0 +1,295 @@
+"""Where words are in an image, learned from captions alone: a multiple-instance classifier.
+
+No image comes with the place of a word, but its captions say which words it has. The locator scores
+every location for every word, `s[w,i] = u_w . a_i`, and an image for a word by its best locations:
+
+    p(w | a) = sigmoid(log mean_i exp s[w,i] + b_w)
+
+Trained to tell the images whose captions have the word from the others, `softmax_i s[w,i]` is
+high at the locations that only images with the word have: its map. Neighbours that look alike then
+share it. The maps can supervise attention as boxes do (`training.data.attention_targets`).
+
+References:
+    Fang et al. (2015), "From Captions to Visual Concepts and Back", arXiv:1411.4952 (words by
+    multiple-instance learning); Pinheiro and Collobert (2015), arXiv:1411.6228 (log-mean-exp).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from sat_tf.files import write_atomically
+from sat_tf.layers.encoder import Encoder
+from sat_tf.progress import progress_bar
+from sat_tf.vocabulary import tokenize
+from training.data.attention_targets import AttentionTargets
+from training.data.examples import DataError, Example
+from training.data.input_source import InputSource
+
+_FORMAT = 1
+_COMMON = 0.5
+"""Words of more than this share of the images tell nothing about a place."""
+_TEMPERATURE = 0.1
+"""Of the softmax over cosines by which locations share a map."""
+_BATCH = 32
+
+
+@dataclass(frozen=True, eq=False)
+class WordLocator:
+    """Scores of words at locations, for the annotations of one encoder.
+
+    Attributes:
+        words: The words it locates, `[V]`.
+        kernel: float32 `[D, V]`, u.
+        encoder: Identity of the encoder, see `encoder_identity`.
+    """
+
+    words: tuple[str, ...]
+    kernel: np.ndarray
+    encoder: str
+
+    def maps(self, annotations: np.ndarray, words: Sequence[str]) -> np.ndarray:
+        """Returns the map of each word in an image.
+
+        Args:
+            annotations: `[L, D]`.
+            words: `[n]`, all among `self.words`.
+
+        Returns:
+            float32 `[n, L]`, each of sum 1.
+        """
+        found = annotations.astype(np.float32)
+        columns = [self.words.index(word) for word in words]
+        scores = (found @ self.kernel[:, columns]).T
+        maps = np.exp(scores - scores.max(axis=1, keepdims=True))
+        maps = (maps / maps.sum(axis=1, keepdims=True)) @ _likeness(found).T
+        return maps / maps.sum(axis=1, keepdims=True)
+
+    def save(self, path: Path) -> None:
+        """Writes the locator as an `.npz`, whole or not at all."""
+        content = json.dumps(
+            {"format": _FORMAT, "words": self.words, "encoder": self.encoder}, ensure_ascii=False
+        )
+        text = np.frombuffer(content.encode(), np.uint8)
+
+        archive = io.BytesIO()
+        np.savez(archive, kernel=self.kernel, about=text)
+        write_atomically(path, archive.getvalue())
+
+    @classmethod
+    def load(cls, path: Path) -> WordLocator:
+        """Reads a locator.
+
+        Raises:
+            DataError: The file is not one.
+        """
+        try:
+            with np.load(path, allow_pickle=False) as arrays:
+                about = json.loads(arrays["about"].tobytes())
+                kernel = arrays["kernel"]
+            if about["format"] != _FORMAT or kernel.shape[1] != len(about["words"]):
+                raise ValueError(f"its format is {about['format']}")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"{path} is not a word locator, as `python -m training.locate` writes it: {error}."
+            ) from error
+        return cls(tuple(about["words"]), kernel, about["encoder"])
+
+    def fingerprint(self) -> str:
+        """Returns the SHA-256 (hexadecimal) of words and scores."""
+        digest = hashlib.sha256(json.dumps(self.words).encode())
+        digest.update(np.ascontiguousarray(self.kernel).data)
+        return digest.hexdigest()
+
+
+def encoder_identity(encoder: Encoder) -> str:
+    """Describes an encoder by what its annotations depend on, but for its weights."""
+    height, width = encoder.grid
+    grid = f"{height} x {width} x {encoder.annotation_dim}"
+    return f"{encoder.backbone}, {encoder.tap}, {grid}"
+
+
+def _likeness(annotations: np.ndarray) -> np.ndarray:
+    """Returns how much of each other location's map a location takes, `[L, L]`, rows of sum 1."""
+    norms = np.linalg.norm(annotations, axis=1, keepdims=True)
+    directions = annotations / np.maximum(norms, 1e-6)
+    shares = np.exp((directions @ directions.T - 1.0) / _TEMPERATURE)
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+def words_to_locate(examples: Sequence[Example], min_images: int) -> tuple[str, ...]:
+    """Returns the words of at least `min_images` images, but not of half of them, sorted."""
+    counts: dict[str, int] = {}
+    for example in examples:
+        for word in _words(example):
+            counts[word] = counts.get(word, 0) + 1
+    most = _COMMON * len(examples)
+    return tuple(sorted(word for word, n in counts.items() if min_images <= n <= most))
+
+
+def _words(example: Example) -> set[str]:
+    return {word for caption in example.captions for word in tokenize(caption)}
+
+
+def learn(
+    encoder: Encoder,
+    examples: Sequence[Example],
+    source: InputSource,
+    *,
+    min_images: int = 20,
+    min_gain: float = 0.5,
+    epochs: int = 8,
+    learning_rate: float = 3e-3,
+    seed: int = 0,
+) -> tuple[WordLocator, dict[str, float]]:
+    """Learns where words are.
+
+    Args:
+        encoder: The frozen encoder whose annotations `source` holds.
+        examples: The training images with their captions.
+        source: Their annotations.
+        min_images: Fewest images whose captions have a word.
+        min_gain: Words of which the image tells less than this, in nats, are left out.
+        epochs: Passes over the images.
+        learning_rate: Of AdamW, on a cosine schedule.
+        seed: Seed of the order.
+
+    Returns:
+        The locator; and word -> mean `log p(w | a) - log p(w)`, nats, over the images that have
+        it, of all words tried.
+
+    Raises:
+        DataError: No word is in enough images, or none can be told from an image.
+    """
+    words = words_to_locate(examples, min_images)
+    if not words:
+        raise DataError(f"No word is in the captions of {min_images} images or more.")
+    present = _presence(examples, words)
+    readable = np.array([n for n in range(len(examples)) if n not in source.skipped])
+    model = _Classifier(encoder.annotation_dim, present[readable].mean(axis=0))
+    steps = epochs * -(-len(readable) // _BATCH)
+    optimizer = keras.optimizers.AdamW(
+        keras.optimizers.schedules.CosineDecay(learning_rate, steps), weight_decay=1e-4
+    )
+    train_step = model.compiled_step(optimizer)
+    with progress_bar(epochs * len(readable), "Words", "images", True) as bar:
+        for epoch in range(epochs):
+            order = np.random.default_rng([seed, epoch]).permutation(readable)
+            for chosen in _parts(order):
+                train_step(source.read(chosen), present[chosen])
+                bar.update(len(chosen))
+    gains = _gains(model, source, present, readable)
+    kept = [number for number, gain in enumerate(gains) if gain >= min_gain]
+    if not kept:
+        raise DataError("The annotations do not tell any word from the others.")
+    kernel = model.kernel.numpy()[:, kept]
+    locator = WordLocator(tuple(words[n] for n in kept), kernel, encoder_identity(encoder))
+    return locator, dict(zip(words, gains.tolist(), strict=True))
+
+
+def _presence(examples: Sequence[Example], words: Sequence[str]) -> np.ndarray:
+    """Returns 1 where an image's captions have a word, float32 `[images, V]`."""
+    columns = {word: number for number, word in enumerate(words)}
+    present = np.zeros([len(examples), len(words)], np.float32)
+    for row, example in enumerate(examples):
+        present[row, [columns[word] for word in _words(example) if word in columns]] = 1.0
+    return present
+
+
+def _parts(order: np.ndarray) -> Iterator[np.ndarray]:
+    for start in range(0, len(order), _BATCH):
+        yield order[start : start + _BATCH]
+
+
+class _Classifier:
+    """The scores of all words, and what they say of whole images."""
+
+    def __init__(self, annotation_dim: int, priors: np.ndarray) -> None:
+        self.log_odds = tf.constant(np.log(priors / (1.0 - priors)), tf.float32)
+        self.kernel = tf.Variable(tf.zeros([annotation_dim, len(priors)]))
+        self.bias = tf.Variable(self.log_odds)
+
+    def logits(self, annotations: tf.Tensor) -> tf.Tensor:
+        """Scores images `[B, L, D]`: `[B, V]`."""
+        scores = tf.einsum("bld,dv->blv", tf.cast(annotations, tf.float32), self.kernel)
+        locations = tf.cast(tf.shape(scores)[1], tf.float32)
+        return tf.reduce_logsumexp(scores, axis=1) - tf.math.log(locations) + self.bias
+
+    def compiled_step(self, optimizer: keras.optimizers.Optimizer):
+        """Returns the training step, a function of annotations and presence."""
+        variables = [self.kernel, self.bias]
+        optimizer.build(variables)
+
+        @tf.function(reduce_retracing=True, autograph=False)
+        def step(annotations, present):
+            with tf.GradientTape() as tape:
+                losses = tf.nn.sigmoid_cross_entropy_with_logits(present, self.logits(annotations))
+                loss = tf.reduce_mean(tf.reduce_sum(losses, axis=-1))
+            optimizer.apply(tape.gradient(loss, variables), variables)
+            return loss
+
+        return step
+
+
+def _gains(
+    model: _Classifier, source: InputSource, present: np.ndarray, readable: np.ndarray
+) -> np.ndarray:
+    """Returns the mean `log p(w | a) - log p(w)` over the images that have a word, `[V]`, nats."""
+    logits = tf.function(model.logits, reduce_retracing=True, autograph=False)
+    total = np.zeros(present.shape[1])
+    for chosen in _parts(readable):
+        logs = tf.math.log_sigmoid(logits(source.read(chosen))) - tf.math.log_sigmoid(
+            model.log_odds
+        )
+        total += (present[chosen] * logs.numpy()).sum(axis=0)
+    return total / present[readable].sum(axis=0)
+
+
+def located_targets(
+    locator: WordLocator, encoder: Encoder, examples: Sequence[Example], source: InputSource
+) -> AttentionTargets:
+    """Makes the maps that attention is to match at the words that a locator knows.
+
+    Args:
+        locator: The locator.
+        encoder: The encoder of the captioner.
+        examples: The training images with their captions.
+        source: Their annotations.
+
+    Raises:
+        DataError: The locator is of another encoder, or knows no word of the captions.
+    """
+    if locator.encoder != encoder_identity(encoder):
+        raise DataError(
+            f"The word locator is for the annotations of {locator.encoder}; the encoder is "
+            f"{encoder_identity(encoder)}. Run `python -m training.locate` with the settings of "
+            "the training."
+        )
+    known, maps, places = set(locator.words), [], {}
+    for start in range(0, len(examples), _BATCH):
+        numbers = np.arange(start, min(start + _BATCH, len(examples)))
+        for number, of_image in zip(numbers.tolist(), source.read(numbers), strict=True):
+            words = sorted(_words(examples[number]) & known)
+            if number in source.skipped or not words:
+                continue
+            of_word = {word: len(maps) + n for n, word in enumerate(words)}
+            maps.extend(locator.maps(of_image, words).astype(np.float16))
+            for caption, text in enumerate(examples[number].captions):
+                places[number, caption] = [
+                    (place, place, of_word[word])
+                    for place, word in enumerate(tokenize(text))
+                    if word in known
+                ]
+    if not maps:
+        raise DataError("The word locator knows no word of the training captions.")
+    grid = np.stack(maps).reshape(-1, *encoder.grid)
+    return AttentionTargets(grid, places, locator.fingerprint())

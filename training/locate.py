@@ -1,0 +1,105 @@
+"""Learn where words are from captions alone: `python -m training.locate --out FILE`.
+
+Takes the settings of the training that is to use the file: its data and its frozen encoder. Then
+
+    python -m training.train ... --attention.supervision-weight 0.5 --locator FILE
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from sat_tf.commands import exit_status, loading
+from sat_tf.errors import invalid_value
+from sat_tf.ranges import NonNegative, PositiveInt, check_ranges
+from training.cli import Settings, check_data_dir, default_cache_dir, parse_settings
+from training.tasks.base import Places
+
+_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Learn where words are; takes all configuration keys of training.train."""
+
+    config: Settings
+    """The recipe's settings, those of the training."""
+    out: Path = Path("locator.npz")
+    """The file to write, for --locator."""
+    data_dir: Path | None = None
+    """Your copy of the data set."""
+    cache_dir: Path | None = None
+    """Feature stores; $SAT_TF_CACHE or ~/.cache/sat_tf by default."""
+    epochs: PositiveInt = 8
+    """Passes over the training images."""
+    min_images: PositiveInt = 20
+    """Fewest images whose captions have a word."""
+    min_gain: NonNegative = 0.5
+    """Leave out words of which an image tells less, in nats."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+def check(arguments: Arguments) -> None:
+    """Checks the arguments before TensorFlow is loaded.
+
+    Raises:
+        ValueError: The message names the flag.
+        OSError: The data are not there.
+    """
+    config = arguments.config
+    if config.encoder.trainable:
+        expected = "False, as the annotations of a trained encoder change"
+        raise invalid_value("--encoder.trainable", expected, True, "key")
+    if config.data.tokens != "words":
+        raise invalid_value("--data.tokens", "words", config.data.tokens, "key")
+    if arguments.out.suffix != ".npz":
+        raise invalid_value("--out", "a name that ends in .npz", arguments.out)
+    check_data_dir(config, arguments.data_dir)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command; returns the exit status."""
+    given = sys.argv[1:] if argv is None else argv
+    purpose = "Learn where words are, from captions alone."
+    return exit_status(lambda: run(parse_settings(Arguments, given, "training.locate", purpose)))
+
+
+def run(arguments: Arguments) -> int:
+    """Learns the locator and writes it."""
+    check(arguments)
+    config, out = arguments.config, arguments.out
+    cache_dir = arguments.cache_dir or default_cache_dir()
+    with loading():
+        import keras
+
+        from training.data import word_locator
+        from training.tasks.captioning.task import load_data, new_model, open_sources
+    keras.utils.set_random_seed(config.seed)
+    places = Places(out.parent, cache_dir, arguments.data_dir)
+    data = load_data(config, places)
+    model = new_model(config, len(data.vocabulary))
+    source, _ = open_sources(config, model, data, places)
+    locator, gains = word_locator.learn(
+        model.encoder,
+        data.train.examples,
+        source,
+        min_images=arguments.min_images,
+        min_gain=arguments.min_gain,
+        epochs=arguments.epochs,
+        seed=config.seed,
+    )
+    locator.save(out)
+    best = sorted(locator.words, key=lambda word: -gains[word])
+    print(
+        f"Wrote {out}: {len(best)} of {len(gains)} words can be located, best "
+        f"{', '.join(best[:_SHOWN])}; least {', '.join(best[-_SHOWN:])}."
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
