@@ -1,4 +1,4 @@
-"""Where words are in an image, learned from captions alone: a multiple-instance classifier.
+"""A classifier that finds the places of words in images, learned from captions alone.
 
 No image comes with the place of a word, but its captions say which words it has. The locator scores
 every location for every word, `s[w,i] = u_w . a_i`, and an image for a word by its best locations:
