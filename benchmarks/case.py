@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.sections import SECTIONS
 from benchmarks.shapes import Shape
 
 Row = dict[str, Any]
@@ -68,7 +69,6 @@ def measure(case: Case) -> dict[str, Any]:
     """Returns `tables`, each row with its shape and the case's peak memory, and `machine`."""
     from benchmarks.measure import machine
     from benchmarks.peak import peak_megabytes
-    from benchmarks.sections import SECTIONS
 
     tables: Tables = importlib.import_module(SECTIONS[case.section].module).measure(case)
     about = {"shape": case.shape.name}

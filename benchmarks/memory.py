@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from benchmarks.case import Case, Tables
 
-PARTS = ("imports", "baseline float32", "sat_tf float32", "sat_tf bfloat16", "search")
-
 
 def measure(case: Case) -> Tables:
     """Measures `memory`: one row for the case's part; `benchmarks.case` adds the peak."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from benchmarks.memory import PARTS
 from training.tables import Column
 
 _SHAPE, _PEAK = Column("shape"), Column("peak_mb", "peak MB", ".0f")
@@ -97,6 +96,7 @@ LATENCY = (
 _EXPORT = (_SHAPE, *LATENCY, _PEAK)
 
 _MEMORY = (_SHAPE, Column("what"), _BATCH, _PEAK)
+_MEMORY_PARTS = ("imports", "baseline float32", "sat_tf float32", "sat_tf bfloat16", "search")
 _STARTUP = (
     _SHAPE,
     Column("images"),
@@ -121,7 +121,9 @@ SECTIONS: dict[str, Section] = {
         "benchmarks.export", {"export": ("A call of an export", (_SHAPE, *LATENCY, _PEAK))}
     ),
     "memory": Section(
-        "benchmarks.memory", {"memory": ("Peak memory, one process each", _MEMORY)}, PARTS
+        "benchmarks.memory",
+        {"memory": ("Peak memory, one process each", _MEMORY)},
+        _MEMORY_PARTS,
     ),
     "startup": Section(
         "benchmarks.startup",
