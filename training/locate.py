@@ -10,10 +10,11 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from sat_tf.commands import exit_status, loading
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import NonNegative, PositiveInt, check_ranges
+from sat_tf.ranges import PositiveInt, Range, check_ranges
 from training.cli import Settings, check_data_dir, default_cache_dir, parse_settings
 from training.tasks.base import Places
 
@@ -32,12 +33,12 @@ class Arguments:
     """Your copy of the data set."""
     cache_dir: Path | None = None
     """Feature stores; $SAT_TF_CACHE or ~/.cache/sat_tf by default."""
-    epochs: PositiveInt = 8
+    epochs: PositiveInt = 5
     """Passes over the training images."""
-    min_images: PositiveInt = 20
+    min_images: PositiveInt = 10
     """Fewest images whose captions have a word."""
-    min_gain: NonNegative = 0.5
-    """Leave out words of which an image tells less, in nats."""
+    min_auroc: Annotated[float, Range(50, 100)] = 80.0
+    """Leave out words that an image tells less well: area under the ROC curve, 50 to 100."""
 
     def __post_init__(self) -> None:
         check_ranges(self)
@@ -83,19 +84,19 @@ def run(arguments: Arguments) -> int:
     data = load_data(config, places)
     model = new_model(config, len(data.vocabulary))
     source, _ = open_sources(config, model, data, places)
-    locator, gains = word_locator.learn(
+    locator, areas = word_locator.learn(
         model.encoder,
         data.train.examples,
         source,
         min_images=arguments.min_images,
-        min_gain=arguments.min_gain,
+        min_auroc=arguments.min_auroc,
         epochs=arguments.epochs,
         seed=config.seed,
     )
     locator.save(out)
-    best = sorted(locator.words, key=lambda word: -gains[word])
+    best = sorted(locator.words, key=lambda word: -areas[word])
     print(
-        f"Wrote {out}: {len(best)} of {len(gains)} words can be located, best "
+        f"Wrote {out}: {len(best)} of {len(areas)} words can be located, best "
         f"{', '.join(best[:_SHOWN])}; least {', '.join(best[-_SHOWN:])}."
     )
     return 0

@@ -145,9 +145,9 @@ def learn(
     examples: Sequence[Example],
     source: InputSource,
     *,
-    min_images: int = 20,
-    min_gain: float = 0.5,
-    epochs: int = 8,
+    min_images: int = 10,
+    min_auroc: float = 80.0,
+    epochs: int = 5,
     learning_rate: float = 3e-3,
     seed: int = 0,
 ) -> tuple[WordLocator, dict[str, float]]:
@@ -158,14 +158,14 @@ def learn(
         examples: The training images with their captions.
         source: Their annotations.
         min_images: Fewest images whose captions have a word.
-        min_gain: Words of which the image tells less than this, in nats, are left out.
+        min_auroc: Words that an image tells less well than this are left out.
         epochs: Passes over the images.
         learning_rate: Of AdamW, on a cosine schedule.
         seed: Seed of the order.
 
     Returns:
-        The locator; and word -> mean `log p(w | a) - log p(w)`, nats, over the images that have
-        it, of all words tried.
+        The locator; and of all words tried, word -> how well the classifier tells the training
+        images that have it from the others: area under the ROC curve, 0 to 100.
 
     Raises:
         DataError: No word is in enough images, or none can be told from an image.
@@ -187,13 +187,13 @@ def learn(
             for chosen in _parts(order):
                 train_step(source.read(chosen), present[chosen])
                 bar.update(len(chosen))
-    gains = _gains(model, source, present, readable)
-    kept = [number for number, gain in enumerate(gains) if gain >= min_gain]
+    areas = _auroc(_scores(model, source, readable), present[readable] > 0)
+    kept = [number for number, area in enumerate(areas) if area >= min_auroc]
     if not kept:
         raise DataError("The annotations do not tell any word from the others.")
     kernel = model.kernel.numpy()[:, kept]
     locator = WordLocator(tuple(words[n] for n in kept), kernel, encoder_identity(encoder))
-    return locator, dict(zip(words, gains.tolist(), strict=True))
+    return locator, dict(zip(words, areas.tolist(), strict=True))
 
 
 def _presence(examples: Sequence[Example], words: Sequence[str]) -> np.ndarray:
@@ -214,9 +214,8 @@ class _Classifier:
     """The scores of all words, and what they say of whole images."""
 
     def __init__(self, annotation_dim: int, priors: np.ndarray) -> None:
-        self.log_odds = tf.constant(np.log(priors / (1.0 - priors)), tf.float32)
         self.kernel = tf.Variable(tf.zeros([annotation_dim, len(priors)]))
-        self.bias = tf.Variable(self.log_odds)
+        self.bias = tf.Variable(np.log(priors / (1.0 - priors)).astype(np.float32))
 
     def logits(self, annotations: tf.Tensor) -> tf.Tensor:
         """Scores images `[B, L, D]`: `[B, V]`."""
@@ -240,18 +239,21 @@ class _Classifier:
         return step
 
 
-def _gains(
-    model: _Classifier, source: InputSource, present: np.ndarray, readable: np.ndarray
-) -> np.ndarray:
-    """Returns the mean `log p(w | a) - log p(w)` over the images that have a word, `[V]`, nats."""
+def _scores(model: _Classifier, source: InputSource, readable: np.ndarray) -> np.ndarray:
+    """Returns the logits of the readable images, `[n, V]`."""
     logits = tf.function(model.logits, reduce_retracing=True, autograph=False)
-    total = np.zeros(present.shape[1])
-    for chosen in _parts(readable):
-        logs = tf.math.log_sigmoid(logits(source.read(chosen))) - tf.math.log_sigmoid(
-            model.log_odds
-        )
-        total += (present[chosen] * logs.numpy()).sum(axis=0)
-    return total / present[readable].sum(axis=0)
+    return np.concatenate([logits(source.read(chosen)).numpy() for chosen in _parts(readable)])
+
+
+def _auroc(scores: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """Returns the area under the ROC curve of each word, `[V]`, 0 to 100.
+
+    It is the chance that an image with the word has a higher score than one without.
+    """
+    ranks = scores.argsort(axis=0).argsort(axis=0) + 1.0
+    with_it = present.sum(axis=0)
+    above = (ranks * present).sum(axis=0) - with_it * (with_it + 1) / 2
+    return 100.0 * above / (with_it * (len(scores) - with_it))
 
 
 def located_targets(
