@@ -165,7 +165,7 @@ def _download(repo: str, revision: str | None) -> Path:
     except ImportError as error:
         raise RunError(
             f"hf://{repo} needs huggingface_hub, which is not installed ({error}): "
-            "pip install sat_tf[hub]."
+            'pip install -e ".[hub]"'
         ) from error
     try:
         wanted = [CARD, *_FILES, *set().union(*_FILES.values())]

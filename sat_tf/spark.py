@@ -1,6 +1,6 @@
 """Spark sessions, for `serving.bulk` and `training.extract`, which import nothing of each other.
 
-Spark is an extra: `pip install sat_tf[bulk]`. It is imported only when a session is opened, so the
+Spark is an extra: `pip install -e ".[bulk]"`. It is imported only when a session is opened, so the
 library does not depend on it.
 """
 
@@ -38,7 +38,7 @@ def check_spark() -> None:
         import pyspark  # noqa: F401
     except ImportError as error:
         raise OSError(
-            f"Spark is needed, which is not installed ({error}): pip install sat_tf[bulk]."
+            f'Spark is needed, which is not installed ({error}): pip install -e ".[bulk]"'
         ) from error
     home = os.environ.get("JAVA_HOME")
     if not shutil.which("java", path=str(Path(home) / "bin") if home else None):

@@ -22,7 +22,7 @@ CARD = Path("assets.extra") / "MODEL_CARD.md"
 _INTRODUCTION = """# Image captioner
 
 *Show, Attend and Tell* (Xu et al., 2015, arXiv:1502.03044): an image in, captions and the attention
-of each word out. A SavedModel for TensorFlow Serving 2.20 or later, Predict API, stock operations;
+of each word out. A SavedModel for TensorFlow Serving 2.20 or 2.21, Predict API, stock operations;
 preprocessing, vocabulary and beam search are inside."""
 
 _CALLING = """## How to call it

@@ -1,6 +1,6 @@
 """Patch transformers of KerasHub as backbones: `keras_hub:PRESET`, read as a grid of patches.
 
-KerasHub is an extra (`pip install sat_tf[encoders]`), imported only when such an encoder is built.
+KerasHub is an extra (`pip install -e ".[encoders]"`), imported only when such an encoder is built.
 
     dinov2    Oquab et al. (2023), arXiv:2304.07193; any size that is a multiple of the patch
     vit       Dosovitskiy et al. (2020), arXiv:2010.11929
@@ -226,6 +226,6 @@ def _keras_hub(name: str) -> ModuleType:
     except ImportError as error:
         raise ValueError(
             f"Received an invalid value for argument `backbone` (`--encoder.name`): {name} needs "
-            f"KerasHub, which is not installed ({error}): pip install sat_tf[encoders]."
+            f'KerasHub, which is not installed ({error}): pip install -e ".[encoders]"'
         ) from error
     return keras_hub

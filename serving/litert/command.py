@@ -1,4 +1,4 @@
-"""The command line: `python -m serving.litert FOLDER PHOTO ...`."""
+"""Caption photographs without TensorFlow: `python -m serving.litert FOLDER PHOTO ...`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from sat_tf.commands import exit_status
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns 0 if every image was captioned, 1 if some were not, or 2."""
     # argparse, since this package needs nothing but NumPy, Pillow and LiteRT.
-    parser = argparse.ArgumentParser("python -m serving.litert", description=__doc__)
+    description = "Caption photographs with a LiteRT export, without TensorFlow."
+    parser = argparse.ArgumentParser("python -m serving.litert", description=description)
     parser.add_argument("folder", type=Path, help="LiteRT export")
     parser.add_argument("images", type=Path, nargs="+", metavar="PHOTO", help="image files")
     parser.add_argument("--out", type=Path, help="folder of attention figures; none by default")

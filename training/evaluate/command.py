@@ -81,7 +81,8 @@ class Arguments:
     pictures: NonNegativeInt | None = None
     """Images on the page; 48 by default."""
     boxes: Path | None = None
-    """Boxes of phrases: a folder of Flickr30k Entities, or JSON lines; see docs/data.md."""
+    """Boxes of phrases: Flickr30k Entities (folder), COCO's instances (.json), or JSON lines; see
+    docs/data.md."""
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -39,7 +39,7 @@ def test_missing_java_is_told_with_the_package_to_install(toy, tmp_path, capsys,
 
 def test_the_missing_extra_is_told(toy, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyspark", None)
-    assert "pip install sat_tf[bulk]" in bulk(toy, tmp_path, capsys)
+    assert 'pip install -e ".[bulk]"' in bulk(toy, tmp_path, capsys)
 
 
 def test_a_pattern_without_images_is_refused_before_spark_starts(
