@@ -79,7 +79,7 @@ def fill(arguments: Arguments, workers: int, cache: Path) -> tuple[float, float]
 
 
 def _seconds_until_said(processes: list[subprocess.Popen]) -> float:
-    """Lets all processes go on at once; returns seconds until each has said a line."""
+    """Lets all processes continue at once; returns seconds until each has said a line."""
     started = time.monotonic()
     for process in processes:
         process.stdin.write("go\n")

@@ -117,7 +117,7 @@ def test_hypotheses_are_distinct_sorted_and_closed_by_end_and_padding():
 def test_answers_do_not_depend_on_the_neighbours(beam):
     model = TreeModel(seed=8, images=12)
     together = model.search(beam)
-    assert len(set(together.lengths[:, 0])) > 2  # Some finish early while others go on.
+    assert len(set(together.lengths[:, 0])) > 2  # Some finish early while others continue.
     for image in range(model.images):
         alone = model.search(beam, images=[image])
         among = tf.nest.map_structure(lambda x, image=image: x[image : image + 1], together)

@@ -87,7 +87,7 @@ def test_a_format_that_browsers_do_not_show_comes_back_as_one_they_do(soft):
 def test_what_cannot_be_captioned_is_told_in_words(soft, content, status, says):
     answer = upload(soft, content)
     assert answer.status_code == status and says in answer.json()["error"]
-    assert upload(soft, photograph()).status_code == 200  # and the page goes on
+    assert upload(soft, photograph()).status_code == 200  # and the page still works
 
 
 @pytest.mark.parametrize(

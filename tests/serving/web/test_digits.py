@@ -68,7 +68,7 @@ def test_the_page_knows_its_digit_models(client):
 def test_what_cannot_be_read_is_told_in_words(client, content, says):
     answer = upload(client, content, model="ram")
     assert answer.status_code == 400 and says in answer.json()["error"]
-    assert upload(client, drawing(), model="ram").status_code == 200  # and the page goes on
+    assert upload(client, drawing(), model="ram").status_code == 200  # and the page still works
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_short_captions_and_those_that_break_off_are_worth_less():
     rows = [[5, 6, 7, 8, END], [5, 6, 7, 8, PAD], [5, 6, 7, END, PAD], [END, PAD, PAD, PAD, PAD]]
     rows = np.array([[*row, PAD] for row in rows])
     rows[0, 5] = 9  # after the end
-    rows[1, 4:] = 9  # goes on
+    rows[1, 4:] = 9  # continues
     whole, on, short, empty = reward(np.zeros(4, int), rows)
     assert whole == pytest.approx(10.0)
     assert whole > on > 0 and whole > short > empty > 0

@@ -35,7 +35,7 @@ def test_a_caption_that_breaks_off_is_worth_less_and_what_follows_its_end_nothin
     reward = CiderReward([[caption([5, 6, 7, 8])], [caption([9, 10])], [caption([11])]])
     rows = [[5, 6, 7, 8, END], [5, 6, 7, 8, PAD], [5, 6, 7, 8, END]]
     rows = np.array([[*row, PAD, PAD] for row in rows])
-    rows[1, 4:], rows[2, 5:] = 9, 10  # goes on; goes on after the end
+    rows[1, 4:], rows[2, 5:] = 9, 10  # continues; continues after its end
     whole, broken, same = reward(np.zeros(3, int), rows)
     # The end is in every caption: alone it tells nothing of a picture.
     assert whole == pytest.approx(10.0)
