@@ -6,8 +6,9 @@ every location for every word, `s[w,i] = u_w . a_i`, and an image for a word by 
     p(w | a) = sigmoid(log mean_i exp s[w,i] + b_w)
 
 Trained to tell the images whose captions have the word from the others, `softmax_i s[w,i]` is
-high at the locations that only images with the word have: its map. Neighbours that look alike then
-share it. The maps can supervise attention as boxes do (`training.data.attention_targets`).
+high at the locations that only images with the word have. Locations whose annotations are alike
+share it, and a power makes it sharper: the word's map. The maps can supervise attention as boxes
+do (`training.data.attention_targets`).
 
 References:
     Fang et al. (2015), "From Captions to Visual Concepts and Back", arXiv:1411.4952 (words by
@@ -40,6 +41,8 @@ _COMMON = 0.5
 """Words of more than this share of the images tell nothing about a place."""
 _TEMPERATURE = 0.1
 """Of the softmax over cosines by which locations share a map."""
+_SHARPNESS = 4.0
+"""Power of a map: as they come, maps are nearly flat, and so is attention that matches them."""
 _BATCH = 32
 
 
@@ -72,6 +75,7 @@ class WordLocator:
         scores = (found @ self.kernel[:, columns]).T
         maps = np.exp(scores - scores.max(axis=1, keepdims=True))
         maps = (maps / maps.sum(axis=1, keepdims=True)) @ _likeness(found).T
+        maps = (maps / maps.max(axis=1, keepdims=True)) ** _SHARPNESS
         return maps / maps.sum(axis=1, keepdims=True)
 
     def save(self, path: Path) -> None:
@@ -106,7 +110,7 @@ class WordLocator:
 
     def fingerprint(self) -> str:
         """Returns the SHA-256 (hexadecimal) of words and scores."""
-        digest = hashlib.sha256(json.dumps(self.words).encode())
+        digest = hashlib.sha256(json.dumps([_FORMAT, self.words]).encode())
         digest.update(np.ascontiguousarray(self.kernel).data)
         return digest.hexdigest()
 
