@@ -77,14 +77,14 @@ def run(arguments: Arguments) -> int:
     with loading():
         import keras
 
-        from training.data import word_locator
+        from training.data.locator_training import learn
         from training.tasks.captioning.task import load_data, new_model, open_sources
     keras.utils.set_random_seed(config.seed)
     places = Places(out.parent, cache_dir, arguments.data_dir)
     data = load_data(config, places)
     model = new_model(config, len(data.vocabulary))
     source, _ = open_sources(config, model, data, places)
-    locator, areas = word_locator.learn(
+    locator, areas = learn(
         model.encoder,
         data.train.examples,
         source,

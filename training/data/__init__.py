@@ -7,7 +7,8 @@ feature_store.py  annotations of a frozen encoder, computed once (`extraction.py
                   disk (`feature_shards.py`)
 boxes.py          boxes of what captions name (`box_files.py`), placed among their tokens and in
                   the encoder's view (`box_views.py`), as maps (`attention_targets.py`)
-word_locator.py   the same maps learned from captions alone
+word_locator.py   the same maps from captions alone, by a classifier of words
+                  (`locator_training.py`)
 input_source.py   a model's input by example: images, or annotations from the feature store
 input_pipeline.py where a batch is made: captions of the plan, their inputs, `tf.data` around
                   them (`prefetch.py`)

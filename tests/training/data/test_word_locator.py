@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.training.data.small_captions import table_of
-from training.data import word_locator
+from training.data import locator_training
 from training.data.bucketing import CaptionTable
 from training.data.examples import DataError, Example
 from training.data.word_locator import WordLocator, encoder_identity, located_targets
@@ -48,7 +48,7 @@ def planted() -> Planted:
 
 @pytest.fixture(scope="module")
 def learned(planted) -> tuple[WordLocator, dict[str, float]]:
-    return word_locator.learn(ENCODER, planted.examples, planted, epochs=30, learning_rate=0.03)
+    return locator_training.learn(ENCODER, planted.examples, planted, epochs=30, learning_rate=0.03)
 
 
 def test_words_are_found_at_their_places_in_new_images(learned):
@@ -87,7 +87,7 @@ def test_only_words_that_an_image_tells_are_located(learned):
 def test_words_of_too_few_images_are_left_out(fewest, known):
     texts = ("rare a", "rare a", "a", "a", "a")
     examples = [Example(str(n), b"", (text,)) for n, text in enumerate(texts)]
-    assert word_locator.words_to_locate(examples, fewest) == known
+    assert locator_training.words_to_locate(examples, fewest) == known
 
 
 def test_a_locator_is_what_was_saved(learned, tmp_path):
@@ -145,7 +145,7 @@ def test_captions_without_a_known_word_are_an_error(learned, planted):
     with pytest.raises(DataError, match="knows no word"):
         located_targets(learned[0], ENCODER, unknown, planted)
     with pytest.raises(DataError, match="10 images or more"):
-        word_locator.learn(ENCODER, unknown, planted)
+        locator_training.learn(ENCODER, unknown, planted)
 
 
 def test_the_fingerprint_is_of_locator_and_captions(learned, planted):
