@@ -33,7 +33,9 @@ from serving.client import protocol
 
 _TIMEOUT = 60.0  # seconds per call
 _HEALTH_SECONDS = 1.0  # a health check may take
-_TOLERANCE = 1e-6  # of the neighbours' numbers
+# Of the neighbours' numbers, for which an export promises 1e-4: a batch of another size rounds
+# differently, by up to 2e-6 on a processor without AVX-512.
+_TOLERANCE = 1e-5
 _GROWTH_MB = 100  # that memory may take beyond what it has after every file was sent once
 _OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
