@@ -73,6 +73,7 @@ def run(arguments: Arguments) -> int:
     """Learns the locator and writes it."""
     check(arguments)
     config, out = arguments.config, arguments.out
+    out.parent.mkdir(parents=True, exist_ok=True)
     cache_dir = arguments.cache_dir or default_cache_dir()
     with loading():
         import keras

@@ -38,7 +38,7 @@ def frozen(tmp_path_factory) -> list[str]:
 
 @pytest.fixture(scope="module")
 def locator(frozen, tmp_path_factory) -> str:
-    path = tmp_path_factory.mktemp("locator") / "words.npz"
+    path = tmp_path_factory.mktemp("locator") / "new" / "words.npz"
     flags = ["--epochs", "2", "--min-images", "5", "--min-auroc", "50", "--out", str(path)]
     assert main([*frozen, *flags]) == 0
     return str(path)

@@ -62,11 +62,11 @@ def learn(
     Raises:
         DataError: No word is in enough images, or none can be told from an image.
     """
-    words = words_to_locate(examples, min_images)
+    readable = np.array([n for n in range(len(examples)) if n not in source.skipped])
+    words = words_to_locate([examples[n] for n in readable], min_images)
     if not words:
         raise DataError(f"No word is in the captions of {min_images} images or more.")
     present = _presence(examples, words)
-    readable = np.array([n for n in range(len(examples)) if n not in source.skipped])
     model = _Classifier(encoder.annotation_dim, present[readable].mean(axis=0))
     steps = epochs * -(-len(readable) // _BATCH)
     optimizer = keras.optimizers.AdamW(

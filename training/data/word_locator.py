@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +80,6 @@ class WordLocator:
             {"format": _FORMAT, "words": self.words, "encoder": self.encoder}, ensure_ascii=False
         )
         text = np.frombuffer(content.encode(), np.uint8)
-
         archive = io.BytesIO()
         np.savez(archive, kernel=self.kernel, about=text)
         write_atomically(path, archive.getvalue())
@@ -97,7 +97,7 @@ class WordLocator:
                 kernel = arrays["kernel"]
             if about["format"] != _FORMAT or kernel.shape[1] != len(about["words"]):
                 raise ValueError(f"its format is {about['format']}")
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise DataError(
                 f"{path} is not a word locator, as `python -m training.locate` writes it: {error}."
             ) from error

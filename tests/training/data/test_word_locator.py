@@ -90,6 +90,14 @@ def test_words_of_too_few_images_are_left_out(fewest, known):
     assert locator_training.words_to_locate(examples, fewest) == known
 
 
+def test_words_of_unreadable_images_alone_are_not_learned():
+    source = Planted()
+    source.examples = [Example("broken", b"", ("a zebra",))] * 10 + source.examples[10:]
+    source.skipped = dict.fromkeys(range(10), "broken")
+    _, areas = locator_training.learn(ENCODER, source.examples, source, min_auroc=0.0, epochs=1)
+    assert "zebra" not in areas and np.isfinite(list(areas.values())).all()
+
+
 def test_a_locator_is_what_was_saved(learned, tmp_path):
     locator = learned[0]
     locator.save(tmp_path / "l.npz")
@@ -102,7 +110,8 @@ def test_a_locator_is_what_was_saved(learned, tmp_path):
 def test_another_file_is_no_locator(tmp_path):
     np.savez(tmp_path / "a.npz", kernel=np.zeros(3))
     (tmp_path / "b.npz").write_bytes(b"half")
-    for name in ("a.npz", "b.npz", "missing.npz"):
+    (tmp_path / "c.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:100])
+    for name in ("a.npz", "b.npz", "c.npz", "missing.npz"):
         with pytest.raises(DataError, match=f"{name} is not a word locator"):
             WordLocator.load(tmp_path / name)
 
