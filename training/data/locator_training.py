@@ -67,7 +67,8 @@ def learn(
     if not words:
         raise DataError(f"No word is in the captions of {min_images} images or more.")
     present = _presence(examples, words)
-    model = _Classifier(encoder.annotation_dim, present[readable].mean(axis=0))
+    height, width = encoder.grid
+    model = _Classifier(encoder.annotation_dim, height * width, present[readable].mean(axis=0))
     steps = epochs * -(-len(readable) // _BATCH)
     optimizer = keras.optimizers.AdamW(
         keras.optimizers.schedules.CosineDecay(learning_rate, steps), weight_decay=1e-4
@@ -84,7 +85,8 @@ def learn(
     if not kept:
         raise DataError("The annotations do not tell any word from the others.")
     kernel = model.kernel.numpy()[:, kept]
-    locator = WordLocator(tuple(words[n] for n in kept), kernel, encoder_identity(encoder))
+    known, prior = tuple(words[n] for n in kept), model.prior.numpy()
+    locator = WordLocator(known, kernel, prior, encoder_identity(encoder))
     return locator, dict(zip(words, areas.tolist(), strict=True))
 
 
@@ -105,19 +107,21 @@ def _parts(order: np.ndarray) -> Iterator[np.ndarray]:
 class _Classifier:
     """The scores of all words, and what they say of whole images."""
 
-    def __init__(self, annotation_dim: int, priors: np.ndarray) -> None:
-        self.kernel = tf.Variable(tf.zeros([annotation_dim, len(priors)]))
-        self.bias = tf.Variable(np.log(priors / (1.0 - priors)).astype(np.float32))
+    def __init__(self, annotation_dim: int, locations: int, shares: np.ndarray) -> None:
+        self.kernel = tf.Variable(tf.zeros([annotation_dim, len(shares)]))
+        self.prior = tf.Variable(tf.zeros([locations]))
+        self.bias = tf.Variable(np.log(shares / (1.0 - shares)).astype(np.float32))
 
     def logits(self, annotations: tf.Tensor) -> tf.Tensor:
         """Scores images `[B, L, D]`: `[B, V]`."""
         scores = tf.einsum("bld,dv->blv", tf.cast(annotations, tf.float32), self.kernel)
+        scores += self.prior[:, None]
         locations = tf.cast(tf.shape(scores)[1], tf.float32)
         return tf.reduce_logsumexp(scores, axis=1) - tf.math.log(locations) + self.bias
 
     def compiled_step(self, optimizer: keras.optimizers.Optimizer) -> Callable:
         """Returns the training step, a function of annotations and presence."""
-        variables = [self.kernel, self.bias]
+        variables = [self.kernel, self.prior, self.bias]
         optimizer.build(variables)
 
         @tf.function(reduce_retracing=True, autograph=False)

@@ -1,9 +1,12 @@
 """A classifier that finds the places of words in images, learned from captions alone.
 
 No image comes with the place of a word, but its captions say which words it has. The locator scores
-every location for every word, `s[w,i] = u_w . a_i`, and an image for a word by its best locations:
+every location for every word, `s[w,i] = u_w . a_i + r_i`, and an image for a word by its best
+locations:
 
     p(w | a) = sigmoid(log mean_i exp s[w,i] + b_w)
+
+`r` is the same for all words: how much a location tells, whatever the image.
 
 Trained to tell the images whose captions have the word from the others, `softmax_i s[w,i]` is
 high at the locations that only images with the word have. Locations whose annotations are alike
@@ -34,7 +37,7 @@ from training.data.attention_targets import AttentionTargets
 from training.data.examples import DataError, Example
 from training.data.input_source import InputSource
 
-_FORMAT = 1
+_FORMAT = 2
 _TEMPERATURE = 0.1
 """Of the softmax over cosines by which locations share a map."""
 _SHARPNESS = 4.0
@@ -49,11 +52,13 @@ class WordLocator:
     Attributes:
         words: The words it locates, `[V]`.
         kernel: float32 `[D, V]`, u.
+        prior: float32 `[L]`, r.
         encoder: Identity of the encoder, see `encoder_identity`.
     """
 
     words: tuple[str, ...]
     kernel: np.ndarray
+    prior: np.ndarray
     encoder: str
 
     def maps(self, annotations: np.ndarray, words: Sequence[str]) -> np.ndarray:
@@ -68,7 +73,7 @@ class WordLocator:
         """
         found = annotations.astype(np.float32)
         columns = [self.words.index(word) for word in words]
-        scores = (found @ self.kernel[:, columns]).T
+        scores = (found @ self.kernel[:, columns]).T + self.prior
         maps = np.exp(scores - scores.max(axis=1, keepdims=True))
         maps = (maps / maps.sum(axis=1, keepdims=True)) @ _likeness(found).T
         maps = (maps / maps.max(axis=1, keepdims=True)) ** _SHARPNESS
@@ -81,7 +86,7 @@ class WordLocator:
         )
         text = np.frombuffer(content.encode(), np.uint8)
         archive = io.BytesIO()
-        np.savez(archive, kernel=self.kernel, about=text)
+        np.savez(archive, kernel=self.kernel, prior=self.prior, about=text)
         write_atomically(path, archive.getvalue())
 
     @classmethod
@@ -94,19 +99,20 @@ class WordLocator:
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 about = json.loads(arrays["about"].tobytes())
-                kernel = arrays["kernel"]
+                kernel, prior = arrays["kernel"], arrays["prior"]
             if about["format"] != _FORMAT or kernel.shape[1] != len(about["words"]):
                 raise ValueError(f"its format is {about['format']}")
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise DataError(
                 f"{path} is not a word locator, as `python -m training.locate` writes it: {error}."
             ) from error
-        return cls(tuple(about["words"]), kernel, about["encoder"])
+        return cls(tuple(about["words"]), kernel, prior, about["encoder"])
 
     def fingerprint(self) -> str:
         """Returns the SHA-256 (hexadecimal) of words and scores."""
         digest = hashlib.sha256(json.dumps([_FORMAT, self.words]).encode())
-        digest.update(np.ascontiguousarray(self.kernel).data)
+        for array in (self.kernel, self.prior):
+            digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,18 +20,23 @@ ENCODER = SimpleNamespace(backbone="planted", tap="all", grid=GRID, annotation_d
 
 
 class Planted:
-    """Noise with the pattern of each animal of the caption at one place."""
+    """Noise with the pattern of each animal of the caption at one of the first `spots` places.
 
-    def __init__(self, seed: int = 0) -> None:
+    The other places show animals of which no caption tells.
+    """
+
+    def __init__(self, seed: int = 0, spots: int = 16) -> None:
         draw = np.random.default_rng(seed)
         self.skipped = {}
         self.annotations = draw.normal(0, 0.3, [COUNT, 16, DIM]).astype(np.float32)
         self.places, self.examples = [], []
         for n in range(COUNT):
             there = draw.choice(len(ANIMALS), 2, replace=False)
-            spots = draw.choice(16, 2, replace=False)
-            self.annotations[n, spots, there] += 3.0
-            self.places.append({ANIMALS[a]: int(s) for a, s in zip(there, spots, strict=True)})
+            chosen = draw.choice(spots, 2, replace=False)
+            self.annotations[n, chosen, there] += 3.0
+            untold = np.arange(spots, 16)
+            self.annotations[n, untold, draw.choice(len(ANIMALS), len(untold))] += 3.0
+            self.places.append({ANIMALS[a]: int(s) for a, s in zip(there, chosen, strict=True)})
             # Whether it is said to be a photograph has nothing to do with what is in it.
             said = "photo" if draw.random() < 0.3 else "image"
             one, other = (ANIMALS[a] for a in there)
@@ -69,8 +75,21 @@ def test_a_map_is_a_distribution_of_its_word(learned, planted):
     np.testing.assert_allclose(maps[1], alone, rtol=1e-5)
 
 
+def test_places_that_tell_nothing_are_discounted():
+    source = Planted(spots=13)
+    locator = locator_training.learn(
+        ENCODER, source.examples, source, min_auroc=0.0, epochs=30, learning_rate=0.03
+    )[0]
+    assert locator.prior[:13].min() > locator.prior[13:].max()
+    without = dataclasses.replace(locator, prior=np.zeros(16, np.float32))
+    word = next(iter(source.places[0]))
+    with_prior, plain = (each.maps(source.annotations[0], [word])[0] for each in (locator, without))
+    assert with_prior[13:].sum() < plain[13:].sum()
+
+
 def test_places_that_look_alike_share_a_map():
-    locator = WordLocator(("x",), np.eye(2, dtype=np.float32)[:, :1], "e")
+    kernel, prior = np.eye(2, dtype=np.float32)[:, :1], np.zeros(3, np.float32)
+    locator = WordLocator(("x",), kernel, prior, "e")
     alike = np.array([[3.0, 0.0], [2.0, 0.0], [0.0, 3.0]], np.float32)
     one, same, other = locator.maps(alike, ["x"])[0]
     assert one == pytest.approx(same, rel=1e-3) and other < 0.1 * one
