@@ -38,9 +38,9 @@ from training.data.examples import DataError, Example
 from training.data.input_source import InputSource
 
 _FORMAT = 2
-_TEMPERATURE = 0.1
+_TEMPERATURE = 0.2
 """Of the softmax over cosines by which locations share a map."""
-_SHARPNESS = 4.0
+_SHARPNESS = 6.0
 """Power of a map: as they come, maps are nearly flat, and so is attention that matches them."""
 _BATCH = 32
 
