@@ -99,9 +99,11 @@ class WordLocator:
         try:
             with np.load(path, allow_pickle=False) as arrays:
                 about = json.loads(arrays["about"].tobytes())
+                if about["format"] != _FORMAT:
+                    raise ValueError(f"its format is {about['format']}, not {_FORMAT}")
                 kernel, prior = arrays["kernel"], arrays["prior"]
-            if about["format"] != _FORMAT or kernel.shape[1] != len(about["words"]):
-                raise ValueError(f"its format is {about['format']}")
+            if kernel.shape[1] != len(about["words"]):
+                raise ValueError("its scores are of other words")
         except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
             raise DataError(
                 f"{path} is not a word locator, as `python -m training.locate` writes it: {error}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -133,6 +134,13 @@ def test_another_file_is_no_locator(tmp_path):
     for name in ("a.npz", "b.npz", "c.npz", "missing.npz"):
         with pytest.raises(DataError, match=f"{name} is not a word locator"):
             WordLocator.load(tmp_path / name)
+
+
+def test_a_locator_of_an_earlier_format_is_refused(tmp_path):
+    about = json.dumps({"format": 1, "words": ["x"], "encoder": "e"}).encode()
+    np.savez(tmp_path / "old.npz", kernel=np.zeros([3, 1]), about=np.frombuffer(about, np.uint8))
+    with pytest.raises(DataError, match="training.locate.*its format is 1, not 2"):
+        WordLocator.load(tmp_path / "old.npz")
 
 
 def test_each_known_word_of_a_caption_gets_its_map(learned, planted):
