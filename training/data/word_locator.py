@@ -111,7 +111,7 @@ class WordLocator:
         return cls(tuple(about["words"]), kernel, prior, about["encoder"])
 
     def fingerprint(self) -> str:
-        """Returns the SHA-256 (hexadecimal) of words and scores."""
+        """Returns the SHA-256 (hexadecimal) of words, kernel and prior."""
         digest = hashlib.sha256(json.dumps([_FORMAT, self.words]).encode())
         for array in (self.kernel, self.prior):
             digest.update(np.ascontiguousarray(array).data)

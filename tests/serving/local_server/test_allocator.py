@@ -43,8 +43,8 @@ together.wait()
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the settings are glibc's")
 def test_what_threads_freed_is_returned():
-    # 60 or 80 MB; by its own settings 160. The least of three processes, as now and then a small
-    # block of the interpreter comes to lie above the large ones and keeps an arena from shrinking.
+    # 60 or 80 MB; by glibc's own settings 160. The least of three processes: rarely, a small block
+    # of the interpreter lies above the large ones and keeps an arena from shrinking.
     assert min(_megabytes_kept() for _ in range(3)) < 100
 
 
