@@ -79,6 +79,8 @@ class DecoderConfig:
     """Layers of the MLPs that give c_0 and h_0; 0 starts from zeros."""
     gate: bool = True
     """Multiply the context by the gating scalar beta (Sec. 4.2.1)."""
+    attention_previous_word: bool = False
+    """Attention (eq. 4) sees the previous word beside h[t-1], which has not read it yet."""
     output_previous_word: bool = True
     """Deep output (eq. 7) sees the previous word."""
     output_context: bool = True

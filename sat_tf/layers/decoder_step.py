@@ -30,6 +30,7 @@ class DecoderStep(keras.layers.Layer):
         attends: bool = True,
         initial_layers: int = 1,
         gate: bool = True,
+        attention_previous_word: bool = False,
         output_previous_word: bool = True,
         output_context: bool = True,
         output_tanh: bool = True,
@@ -45,6 +46,7 @@ class DecoderStep(keras.layers.Layer):
         self.embedding_dim = positive("embedding_dim", embedding_dim)
         self.attention_dim, self.hidden_dim = attention_dim, hidden_dim
         self.attends, self.initial_layers = attends, initial_layers
+        self.attention_previous_word = attention_previous_word
         self.output_previous_word, self.output_context = output_previous_word, output_context
         self.output_tanh = output_tanh
         self.annotation_dropout = dropout_rate("annotation_dropout", annotation_dropout)
@@ -90,7 +92,8 @@ class DecoderStep(keras.layers.Layer):
         self.cell.build((None, self.embedding_dim + self.annotation_dim))
         self.deep_output.build(hidden, annotation)
         if self.attention is not None:
-            self.attention.build(hidden, annotation)
+            word_dim = self.embedding_dim if self.attention_previous_word else 0
+            self.attention.build((None, self.hidden_dim + word_dim), annotation)
         if self.gate is not None:
             self.gate.build(hidden)
 
@@ -141,15 +144,32 @@ class DecoderStep(keras.layers.Layer):
         selection: Selection,
         seed: tf.Tensor | None = None,
         use_expectation: tf.Tensor | None = None,
+        embeddings: tf.Tensor | None = None,
         searching: bool = False,
     ) -> AttentionOutput:
-        """Computes one step of attention (eq. 4-6) and the gate; `searching` needs no gradient."""
+        """Computes one step of attention (eq. 4-6) and the gate.
+
+        Args:
+            attended: From `prepare_memory` or `project`.
+            state: `State` of t-1.
+            selection: See `attention_weights`.
+            seed: int32 `[2]` of `sample`; None draws one.
+            use_expectation: bool `[B]`; see `attention_weights`.
+            embeddings: `[B, m]` of the previous words; read by `attention_previous_word` only.
+            searching: Take the path that is fast for many hypotheses and has no gradient.
+
+        Returns:
+            The `AttentionOutput` of one step.
+        """
         if self.attention is None:
             scores = tf.zeros([tf.shape(state.hidden)[0], 1])
             chosen = attention_weights(scores)
         else:
             align = self.attention.inference_scores if searching else self.attention.scores
-            scores = align(state.hidden, attended.keys)
+            query = state.hidden
+            if self.attention_previous_word:
+                query = tf.concat([query, tf.cast(embeddings, query.dtype)], axis=-1)
+            scores = align(query, attended.keys)
             if seed is None and selection == "sample":
                 seed = self.default_seeds.draw()
             chosen = attention_weights(scores, selection, seed, use_expectation)
@@ -183,24 +203,28 @@ class DecoderStep(keras.layers.Layer):
         Returns:
             Logits `[B * G, K]`, the next state, the `AttentionOutput`.
         """
-        attention = self.attend(attended, state, selection, seed, searching=not portable)
+        embeddings, word_gates = self._read(words, portable)
+        attention = self.attend(
+            attended, state, selection, seed, embeddings=embeddings, searching=not portable
+        )
         if attended.pre_projected:
             width = 4 * self.hidden_dim
             gates, context = attention.context[:, :width], attention.context[:, width:]
         else:
             gates = self.context_gates(attended, attention)
             context = self.deep_output.project_context(attention.context)
-        if portable:
-            embeddings = self.embedding(words)
-            word_gates = self.cell.project_words(embeddings)
-        else:
-            # Many hypotheses have few distinct words: each is projected once.
-            distinct, place = tf.unique(words)
-            distinct = self.embedding(distinct)
-            embeddings = tf.gather(distinct, place)
-            word_gates = tf.gather(self.cell.project_words(distinct), place)
         state = self.cell.step(word_gates, gates, state)
         return self.deep_output.logits(state.hidden, context, embeddings), state, attention
+
+    def _read(self, words: tf.Tensor, portable: bool) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns embeddings `[B * G, m]` and gates `[B * G, 4 N]` of the previous words."""
+        if portable:
+            embeddings = self.embedding(words)
+            return embeddings, self.cell.project_words(embeddings)
+        # Many hypotheses have few distinct words: each is projected once.
+        distinct, place = tf.unique(words)
+        distinct = self.embedding(distinct)
+        return tf.gather(distinct, place), tf.gather(self.cell.project_words(distinct), place)
 
     def context_gates(
         self, attended: AttentionMemory, attention: AttentionOutput, kernel: tf.Tensor | None = None
@@ -215,7 +239,8 @@ class DecoderStep(keras.layers.Layer):
 
     def get_config(self) -> dict:
         names = ("vocabulary_size", "embedding_dim", "attention_dim", "hidden_dim", "attends")
-        names += ("initial_layers", "output_previous_word", "output_context", "output_tanh")
+        names += ("initial_layers", "attention_previous_word")
+        names += ("output_previous_word", "output_context", "output_tanh")
         names += ("annotation_dropout", "initial_dropout", "embedding_dropout")
         names += ("hidden_dropout", "output_dropout")
         config = {name: getattr(self, name) for name in names}

@@ -32,6 +32,8 @@ class RNNDecoder(DecoderStep):
         attends: False reads the mean annotation at every step, the baseline.
         initial_layers: Layers of the MLPs that give c_0 and h_0; 0 starts from zeros.
         gate: Multiply the context by the gating scalar, beta = sigmoid(f_beta(h[t-1])).
+        attention_previous_word: Attention reads E y[t-1] beside h[t-1]. In the paper it does not,
+            and so knows the words up to y[t-2] only, by way of h[t-1].
         output_previous_word: The deep output (eq. 7) reads the previous word.
         output_context: The deep output reads the context.
         output_tanh: The deep output has the tanh of the released code.
@@ -90,8 +92,12 @@ class RNNDecoder(DecoderStep):
         word_gates = _side_by_side(word_gates, samples, axis=1)
         if use_expectation is not None:
             use_expectation = _side_by_side(use_expectation, samples)
+        words_read = (word_gates,)
+        if self.attends and self.attention_previous_word:
+            queries = tf.transpose(embeddings, [1, 0, 2])
+            words_read += (_side_by_side(queries, samples, axis=1),)
         attention, hidden, before = self._unroll(
-            attended, state, word_gates, selection, seed, use_expectation
+            attended, state, words_read, selection, seed, use_expectation
         )
         logits = self._read_out(hidden, attention.context, embeddings, noise, samples)
         return DecoderOutput(logits, *attention[1:], tf.cast(before, tf.float32))
@@ -105,22 +111,27 @@ class RNNDecoder(DecoderStep):
         self,
         attended: AttentionMemory,
         first: State,
-        word_gates: tf.Tensor,
+        words: tuple[tf.Tensor, ...],
         selection: Selection,
         seed: tf.Tensor,
         use_expectation: tf.Tensor | None,
     ) -> tuple[AttentionOutput, tf.Tensor, tf.Tensor]:
-        """Runs all steps; returns attention, h[t] and h[t-1], `[B, T, ...]`."""
+        """Runs all steps; returns attention, h[t] and h[t-1], `[B, T, ...]`.
+
+        `words` are gates `[T, B, 4 N]` and, if attention reads them, embeddings `[T, B, m]`.
+        """
+        word_gates, *embeddings = words
         context_kernel, recurrent_kernel = self.cell.kernels()
         reads_context = attended.projected is None
         deferred = DeferredKernels([recurrent_kernel, *[context_kernel] * reads_context])
-        inputs = (deferred.tap(word_gates), step_seeds(seed, tf.shape(word_gates)[0]))
+        seeds = step_seeds(seed, tf.shape(word_gates)[0])
+        inputs = (deferred.tap(word_gates), seeds, *embeddings)
 
         def step(inputs, state):
-            word_gates_t, seed_t = inputs
-            attention = self.attend(attended, state, selection, seed_t, use_expectation)
+            gates_t, seed_t, *word_t = inputs
+            attention = self.attend(attended, state, selection, seed_t, use_expectation, *word_t)
             context = self.context_gates(attended, attention, *deferred.inside[1:])
-            state = self.cell.step(word_gates_t, context, state, deferred.inside[0])
+            state = self.cell.step(gates_t, context, state, deferred.inside[0])
             return (attention, state.hidden), state
 
         (attention, hidden), _ = unroll(step, first, inputs, self._step_spec(attended))

@@ -66,7 +66,8 @@ def nwgm_gaps(decoder: RNNDecoder, annotations: tf.Tensor, words: tf.Tensor) -> 
     memory, first = decoder.prepare_memory(annotations)
 
     def step(words_t: tf.Tensor, state: State) -> tuple[NWGMGaps, State]:
-        attention = decoder.attend(memory, state, "expectation")
+        embeddings = decoder.embedding(words_t)
+        attention = decoder.attend(memory, state, "expectation", embeddings=embeddings)
         logits, after = _read(decoder, words_t, attention.context, state)
         by_location = _logits_by_location(decoder, memory, words_t, state, attention)
         log_alpha = tf.nn.log_softmax(attention.alignment_scores)[..., tf.newaxis]

@@ -10,7 +10,13 @@ from sat_tf.layers.rnn_decoder import RNNDecoder
 B, G, T, L, D, N, M, A, K = 2, 3, 4, 5, 6, 7, 3, 4, 8
 SEED = tf.constant([3, 4])
 SIZES = {"embedding_dim": M, "attention_dim": A, "hidden_dim": N}
-SWITCHES = ("gate", "output_previous_word", "output_context", "output_tanh")
+SWITCHES = (
+    "gate",
+    "output_previous_word",
+    "output_context",
+    "output_tanh",
+    "attention_previous_word",
+)
 
 KINDS = {
     "soft": {"attends": True, "selection": "expectation"},
@@ -86,7 +92,10 @@ def by_hand(decoder, annotations, words, selection="expectation"):
             beta = sigmoid(dense(decoder.gate, hidden))
         if decoder.attends:
             inside = dense(decoder.attention.key_projection, annotations)
-            inside = inside + dense(decoder.attention.query_projection, hidden)[:, None]
+            query = hidden
+            if decoder.attention_previous_word:
+                query = np.concatenate([hidden, embeddings], axis=-1)
+            inside = inside + dense(decoder.attention.query_projection, query)[:, None]
             alpha = softmax(np.tanh(inside) @ decoder.attention.score_vector.numpy())
             weights = np.eye(L)[alpha.argmax(-1)] if selection == "argmax" else alpha
             context = beta * np.einsum("bl,bld->bd", weights, annotations)

@@ -28,10 +28,11 @@ from tests.sat_tf.layers.decoder_numpy import (
 )
 
 
+@pytest.mark.parametrize("previous_word", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_free_running_steps_equal_teacher_forcing_for_several_rows_a_picture(kind):
+def test_free_running_steps_equal_teacher_forcing_for_several_rows_a_picture(kind, previous_word):
     attends, selection = KINDS[kind]["attends"], KINDS[kind]["selection"]
-    decoder = make_decoder(attends, initial_layers=2)
+    decoder = make_decoder(attends, initial_layers=2, attention_previous_word=previous_word)
     annotations, _ = make_batch()
     words = np.random.default_rng(2).integers(0, K, [B * G, T]).astype(np.int32)
     output = decoder(np.repeat(annotations, G, axis=0), words, selection=selection)
@@ -46,7 +47,7 @@ def test_free_running_steps_equal_teacher_forcing_for_several_rows_a_picture(kin
         np.testing.assert_allclose(attention.beta, output.beta[:, time], rtol=1e-4)
 
 
-EVERY = list(itertools.product([False, True], repeat=4))
+EVERY = list(itertools.product([False, True], repeat=len(SWITCHES)))
 CASES = [("soft", switches) for switches in EVERY]
 CASES += itertools.product(["hard argmax", "hard sample", "none"], [EVERY[0], EVERY[-1]])
 
@@ -92,10 +93,11 @@ def test_a_step_projects_each_of_its_words_once(monkeypatch):
         np.testing.assert_allclose(after.hidden[row], one.hidden[0], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("previous_word", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_gradients_of_teacher_forcing_are_those_of_its_steps(kind):
+def test_gradients_of_teacher_forcing_are_those_of_its_steps(kind, previous_word):
     attends, selection = KINDS[kind]["attends"], KINDS[kind]["selection"]
-    decoder = make_decoder(attends)
+    decoder = make_decoder(attends, attention_previous_word=previous_word)
     annotations, words = make_batch()
     target = random(B, T, K, seed=30)
 

@@ -43,13 +43,14 @@ def test_teacher_forcing_equals_a_loop_in_numpy(kind, layers):
     np.testing.assert_array_equal(output.log_prob, np.zeros([B, T]))
 
 
-@pytest.mark.parametrize("switches", itertools.product([False, True], repeat=4))
+@pytest.mark.parametrize("switches", itertools.product([False, True], repeat=len(SWITCHES)))
 def test_teacher_forcing_equals_numpy_with_every_switch(switches):
     decoder = make_decoder(**dict(zip(SWITCHES, switches, strict=True)))
     annotations, words = make_batch()
     output = decoder(annotations, words)
-    logits, _, beta = by_hand(decoder, annotations, words)
+    logits, alpha, beta = by_hand(decoder, annotations, words)
     np.testing.assert_allclose(output.logits, logits, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(softmax(output.alignment_scores.numpy()), alpha, rtol=1e-3)
     np.testing.assert_allclose(output.beta, beta, rtol=1e-3)
     assert np.all(beta == 1.0) != switches[0]
 
@@ -67,6 +68,17 @@ def test_alpha_changes_with_the_words_read():
     # The first step attends before the first word is read.
     np.testing.assert_allclose(other[:, 0], alpha[:, 0], rtol=1e-6)
     assert np.abs(other[:, 1:] - alpha[:, 1:]).max() > 1e-3
+
+
+def test_alpha_reads_the_previous_word_by_choice():
+    annotations, words = make_batch()
+    changed = words.copy()
+    changed[:, 0] = (words[:, 0] + 1) % K
+    decoder = make_decoder(attention_previous_word=True)
+    alpha, other = (
+        softmax(decoder(annotations, w).alignment_scores.numpy()[:, 0]) for w in (words, changed)
+    )
+    assert np.abs(other - alpha).max(axis=-1).min() > 1e-3
 
 
 def test_words_to_come_change_nothing():

@@ -24,12 +24,14 @@ from tests.sat_tf.layers.decoder_numpy import (
 ROWS = 3 * np.arange(B)
 
 
+@pytest.mark.parametrize("previous_word", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
-def test_samples_share_all_but_where_they_look(kind):
+def test_samples_share_all_but_where_they_look(kind, previous_word):
     """Without a draw they are the same rows, dropout masks included; so are their gradients."""
     attends, selection = KINDS[kind]["attends"], KINDS[kind]["selection"]
     names = ("annotation", "initial", "embedding", "hidden", "output")
     noise = {f"{name}_dropout": 0.5 for name in names}
+    noise["attention_previous_word"] = previous_word
     decoder = make_decoder(attends, initial_layers=2, **noise)
     annotations, words = make_batch()
     target = random(B, T, K, seed=30)
