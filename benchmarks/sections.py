@@ -93,7 +93,6 @@ LATENCY = (
     Column("words", "words", ".1f"),
 )
 """Columns of a call of an export, also in `benchmarks.serving_latency`."""
-_EXPORT = (_SHAPE, *LATENCY, _PEAK)
 
 _MEMORY = (_SHAPE, Column("what"), _BATCH, _PEAK)
 _MEMORY_PARTS = ("imports", "baseline float32", "sat_tf float32", "sat_tf bfloat16", "search")

@@ -50,6 +50,7 @@ def run(frozen, folder, *flags: str) -> int:
     return train([*frozen, *small, "--run-dir", str(folder), "--fit.epochs", "1", *flags])
 
 
+@pytest.mark.slow
 def test_captions_take_the_place_of_boxes(frozen, locator, tmp_path, capsys):
     given = ["--attention.supervision-weight", "1", "--locator", locator]
     assert run(frozen, tmp_path / "run", *given) == 0

@@ -67,7 +67,7 @@ def test_a_missing_folder_is_an_error(tmp_path, capsys):
 def refuses(port: int) -> bool:
     try:
         socket.create_connection(("127.0.0.1", port)).close()
-    except ConnectionRefusedError:
+    except (ConnectionRefusedError, ConnectionResetError):
         return True
     return False
 
