@@ -104,7 +104,7 @@ import sys
 from pathlib import Path
 import keras, numpy as np, tensorflow as tf
 from sat_tf.layers.encoder import Encoder
-from training.data import feature_store
+from training.data import extraction, feature_store
 from training.data.examples import Example
 
 def say(text):
@@ -116,11 +116,11 @@ tf.config.threading.set_inter_op_parallelism_threads(1)
 images, count, shard_size, backbone, cache = sys.argv[1:]
 files = sorted(Path(images).glob("*.jpg"))[: int(count)]
 keras.utils.set_random_seed(0)
-encoder, size = Encoder(backbone, 224), feature_store.default_batch_size()
-compiled = feature_store.compile_encoder(encoder, size)
+encoder, size = Encoder(backbone, 224), extraction.default_batch_size()
+compiled = extraction.compile_encoder(encoder, size)
 blank = np.zeros([size, 224, 224, 3], np.float32)
 compiled(blank)
-feature_store.compile_encoder = lambda *_: compiled
+extraction.compile_encoder = lambda *_: compiled
 say("ready")
 for _ in range(int(count) // size):
     compiled(blank)

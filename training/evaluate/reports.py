@@ -26,8 +26,8 @@ HEADLINE += ("calibration_error", "pointing_game", "attention_correctness")
 
 # Keys that lead the report; others follow in alphabetical order.
 _SECTIONS = ("scores", "intervals", "bounds", "notes", "recipe", "seed", "captions", "data")
-_SECTIONS += ("split", "images", "split_fingerprint", "tokeniser", "beam", "search")
-_SECTIONS += ("metric_versions", "times")
+_SECTIONS += ("split", "images", "split_fingerprint", "tokeniser", "search")
+_SECTIONS += ("metric_versions",)
 _SCORES = tuple(f"bleu_{n}" for n in range(1, 5)) + tuple(f"bleu_{n}_no_bp" for n in range(1, 5))
 _SCORES += ("brevity_ratio", "meteor", "cider", "rouge_l")
 _SCORES += tuple(
@@ -36,7 +36,7 @@ _SCORES += tuple(
     for kind in ("", "_uniform", "_centre", "_shuffled")
 )
 _SCORES += ("correctness_ratio", "box_share")
-_LAST = ("versions", "package_versions")
+_LAST = ("versions",)
 _PACKAGES = ("sat_tf", "tensorflow", "keras", "tensorflow-probability", "numpy", "pillow")
 _PACKAGES += ("pycocoevalcap", "tensorflow-datasets")
 _EXAMPLES = 3
