@@ -16,6 +16,7 @@ SMALL = 250
 """Sets of fewer images get BCa intervals; from here on percentile intervals cover as well."""
 
 _REPORTED = ("bleu_4", "meteor", "cider")
+_LEVEL = 0.95  # nominal coverage
 _CHUNK = 100  # resamples per matrix of weights, which bounds the memory
 
 Statistic = Callable[[np.ndarray], np.ndarray]
@@ -35,10 +36,8 @@ class Interval(NamedTuple):
     high: float
 
 
-def bootstrap(
-    a: CaptionScores, metric: str, samples: int = 1000, seed: int = 0, level: float = 0.95
-) -> Interval:
-    """Computes the interval of one system's score.
+def bootstrap(a: CaptionScores, metric: str, samples: int = 1000, seed: int = 0) -> Interval:
+    """Computes the 95 % interval of one system's score.
 
     Images are drawn with replacement and each draw is scored: BLEU and METEOR from summed
     statistics, other metrics as means over images, CIDEr with the document frequencies of the
@@ -52,7 +51,6 @@ def bootstrap(
         metric: Key of `a.per_image`.
         samples: Number of resamples, at least 1.
         seed: Seed of the draws; the same seed and number of images give the same draws.
-        level: Nominal coverage, in (0, 1).
 
     Returns:
         Estimate, low, high, on the scale of the metric.
@@ -66,33 +64,12 @@ def bootstrap(
     """
     count = len(a.image_ids)
     order = np.arange(count)
-    return interval_over_images(
-        lambda w: _resampled(a, metric, order, w), count, samples, seed, level
-    )
+    return interval_over_images(lambda w: _resampled(a, metric, order, w), count, samples, seed)
 
 
 def intervals(a: CaptionScores) -> dict[str, Interval]:
     """Computes the intervals of a report: BLEU-4, METEOR and CIDEr, if scored."""
     return {metric: bootstrap(a, metric) for metric in _REPORTED if metric in a.scores}
-
-
-def paired_bootstrap(
-    a: CaptionScores,
-    b: CaptionScores,
-    metric: str,
-    samples: int = 1000,
-    seed: int = 0,
-    level: float = 0.95,
-) -> Interval:
-    """Computes the interval of `a - b`, both scored on the same draws of images.
-
-    See `bootstrap` for the method and the arguments.
-
-    Raises:
-        ValueError: As `bootstrap`, or systems scored on different images or with different
-            tokenisers.
-    """
-    return paired_over_seeds([a], [b], metric, samples, seed, level)
 
 
 def paired_over_seeds(
@@ -101,7 +78,6 @@ def paired_over_seeds(
     metric: str,
     samples: int = 1000,
     seed: int = 0,
-    level: float = 0.95,
 ) -> Interval:
     """Computes the interval of the difference of two mean scores over runs of several seeds.
 
@@ -113,10 +89,10 @@ def paired_over_seeds(
         metric: See `bootstrap`, as for all else.
         samples: Number of resamples.
         seed: Seed of the draws.
-        level: Nominal coverage.
 
     Raises:
-        ValueError: As `paired_bootstrap`.
+        ValueError: As `bootstrap`, or systems scored on different images or with different
+            tokenisers.
     """
     first = a[0]
     orders = [_order(first, one) for one in (*a, *b)]
@@ -126,7 +102,7 @@ def paired_over_seeds(
         scored = zip((*a, *b), orders, shares, strict=True)
         return sum(share * _resampled(one, metric, order, weights) for one, order, share in scored)
 
-    return interval_over_images(difference, len(first.image_ids), samples, seed, level)
+    return interval_over_images(difference, len(first.image_ids), samples, seed)
 
 
 def _order(a: CaptionScores, b: CaptionScores) -> np.ndarray:
@@ -141,19 +117,14 @@ def _order(a: CaptionScores, b: CaptionScores) -> np.ndarray:
 
 
 def paired_means(
-    a: np.ndarray,
-    b: np.ndarray,
-    sizes: np.ndarray,
-    samples: int = 1000,
-    seed: int = 0,
-    level: float = 0.95,
+    a: np.ndarray, b: np.ndarray, sizes: np.ndarray, samples: int = 1000, seed: int = 0
 ) -> Interval:
     """Computes the interval of the difference of two means over the phrases of all images."""
-    return resampled_means(sizes * (a - b), sizes, samples, seed, level)
+    return resampled_means(sizes * (a - b), sizes, samples, seed)
 
 
 def resampled_means(
-    sums: np.ndarray, sizes: np.ndarray, samples: int = 1000, seed: int = 0, level: float = 0.95
+    sums: np.ndarray, sizes: np.ndarray, samples: int = 1000, seed: int = 0
 ) -> Interval:
     """Computes the interval of a mean over the phrases of all images.
 
@@ -164,7 +135,7 @@ def resampled_means(
         # A draw without any phrase counts as 0.
         return weights @ sums / np.maximum(weights @ sizes, 1e-9)
 
-    return interval_over_images(mean, len(sums), samples, seed, level)
+    return interval_over_images(mean, len(sums), samples, seed)
 
 
 def _resampled(
@@ -181,7 +152,7 @@ def _resampled(
 
 
 def interval_over_images(
-    statistic: Statistic, count: int, samples: int = 1000, seed: int = 0, level: float = 0.95
+    statistic: Statistic, count: int, samples: int = 1000, seed: int = 0
 ) -> Interval:
     """Computes the interval of any statistic of images.
 
@@ -190,15 +161,12 @@ def interval_over_images(
         count: Number of images, N.
         samples: See `bootstrap`.
         seed: See `bootstrap`.
-        level: See `bootstrap`.
     """
     if samples < 1:
         raise invalid_value("samples", "a positive integer", samples)
-    if not 0.0 < level < 1.0:
-        raise invalid_value("level", "a number between 0 and 1", level)
     values = np.concatenate([statistic(weights) for weights in _draws(count, samples, seed)])
     estimate = float(statistic(np.ones((1, count)))[0])
-    shares = np.array([(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+    shares = np.array([(1.0 - _LEVEL) / 2.0, (1.0 + _LEVEL) / 2.0])
     if 1 < count < SMALL:
         shares = _bca_shares(shares, values, estimate, statistic(1.0 - np.eye(count)))
     low, high = np.quantile(values, shares)

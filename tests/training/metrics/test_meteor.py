@@ -8,7 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from training.metrics.bootstrap import bootstrap, paired_bootstrap
+from training.metrics.bootstrap import bootstrap, paired_over_seeds
 from training.metrics.captions import score_captions
 from training.metrics.java import JavaError, ask_java, find_java
 from training.metrics.meteor import (
@@ -103,7 +103,7 @@ def test_the_interval_is_that_of_the_score(java):
     assert interval.low < interval.difference < interval.high
     # The mean over images is another figure altogether.
     assert abs(a.per_image["meteor"].mean() - interval.difference) > 1
-    paired = paired_bootstrap(a, b, "meteor", samples=200)
+    paired = paired_over_seeds([a], [b], "meteor", samples=200)
     assert paired.difference == pytest.approx(a.scores["meteor"] - b.scores["meteor"])
     assert 0 < paired.low < paired.difference < paired.high
 
