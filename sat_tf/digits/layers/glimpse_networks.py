@@ -10,7 +10,6 @@ import tensorflow as tf
 from sat_tf.digits.layers.built import convolution, dense, sequential
 
 
-@keras.saving.register_keras_serializable(package="sat_tf")
 class GlimpseNetwork(keras.layers.Layer):
     """RAM's glimpse network: features of the patches plus features of the location.
 
@@ -36,8 +35,7 @@ class GlimpseNetwork(keras.layers.Layer):
         self, patch_shape: tuple[int, ...], hidden_dim: int, glimpse_dim: int, **kwargs
     ) -> None:
         super().__init__(**kwargs)
-        self.patch_shape, self.hidden_dim = tuple(patch_shape), hidden_dim
-        self.glimpse_dim = glimpse_dim
+        self.patch_shape = tuple(patch_shape)
         self.patch_layer = dense(math.prod(self.patch_shape), hidden_dim, "relu", name="w1")
         self.patch_projection = dense(hidden_dim, glimpse_dim, name="w2")
         self.location_layer = dense(2, hidden_dim, "relu", name="w3")
@@ -51,13 +49,7 @@ class GlimpseNetwork(keras.layers.Layer):
         where = self.location_projection(self.location_layer(location))
         return tf.nn.relu(what + where)
 
-    def get_config(self) -> dict:
-        """Returns the constructor arguments."""
-        widths = {"hidden_dim": self.hidden_dim, "glimpse_dim": self.glimpse_dim}
-        return {**super().get_config(), "patch_shape": self.patch_shape, **widths}
 
-
-@keras.saving.register_keras_serializable(package="sat_tf")
 class GatedGlimpseNetwork(keras.layers.Layer):
     """DRAM's glimpse network: features of the patches times features of the location.
 
@@ -89,8 +81,6 @@ class GatedGlimpseNetwork(keras.layers.Layer):
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
-        self.patch_shape, self.filters = tuple(patch_shape), tuple(filters)
-        self.glimpse_dim = glimpse_dim
         first, second, third = filters
         layers = [
             convolution(first, 5),
@@ -99,7 +89,7 @@ class GatedGlimpseNetwork(keras.layers.Layer):
             keras.layers.Flatten(),
             keras.layers.Dense(glimpse_dim, "relu"),
         ]
-        self.image_network = sequential(layers, self.patch_shape, "image")
+        self.image_network = sequential(layers, patch_shape, "image")
         # Starts near 1, so that features pass before locations mean something.
         self.location_network = dense(
             2, glimpse_dim, "relu", bias_initializer="ones", name="location"
@@ -109,8 +99,3 @@ class GatedGlimpseNetwork(keras.layers.Layer):
     def call(self, patches: tf.Tensor, location: tf.Tensor) -> tf.Tensor:
         """Computes g."""
         return self.image_network(patches) * self.location_network(location)
-
-    def get_config(self) -> dict:
-        """Returns the constructor arguments."""
-        config = {"patch_shape": self.patch_shape, "filters": self.filters}
-        return {**super().get_config(), **config, "glimpse_dim": self.glimpse_dim}

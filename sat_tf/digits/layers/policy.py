@@ -23,7 +23,6 @@ class Aim(NamedTuple):
     """`[B]`, log-density of the sample before clipping; differentiable in the mean."""
 
 
-@keras.saving.register_keras_serializable(package="sat_tf")
 class LocationNetwork(keras.layers.Layer):
     """The policy over locations: a Gaussian around an MLP of the state.
 
@@ -49,7 +48,7 @@ class LocationNetwork(keras.layers.Layer):
 
     def __init__(self, state_dim: int, hidden_dim: int, std: float, **kwargs) -> None:
         super().__init__(**kwargs)
-        self.state_dim, self.hidden_dim, self.std = state_dim, hidden_dim, std
+        self.state_dim, self.std = state_dim, std
         self.hidden_layer = dense(state_dim, hidden_dim, "relu", name="hidden")
         # Small, because tanh saturates.
         small = keras.initializers.RandomNormal(stddev=0.01)
@@ -63,11 +62,6 @@ class LocationNetwork(keras.layers.Layer):
         policy = gaussian(mean, self.std)
         drawn = tf.stop_gradient(mean if seed is None else policy.sample(seed=seed))
         return Aim(activation, mean, tf.clip_by_value(drawn, -1.0, 1.0), policy.log_prob(drawn))
-
-    def get_config(self) -> dict:
-        """Returns the constructor arguments."""
-        config = {"state_dim": self.state_dim, "hidden_dim": self.hidden_dim, "std": self.std}
-        return {**super().get_config(), **config}
 
 
 def gaussian(mean: tf.Tensor, std: float):

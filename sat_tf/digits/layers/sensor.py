@@ -8,7 +8,6 @@ import tensorflow as tf
 from sat_tf.digits.layers.bilinear import bilinear_sample_grid, to_pixels
 
 
-@keras.saving.register_keras_serializable(package="sat_tf")
 class GlimpseSensor(keras.layers.Layer):
     """The retina: square patches around a location, each twice as wide as the one before.
 
@@ -57,10 +56,6 @@ class GlimpseSensor(keras.layers.Layer):
             x, y = tf.unstack((centre - (block - 1) / 2) / block + offsets, axis=1)
             patches.append(bilinear_sample_grid(images, x, y))
         return tf.concat(patches, axis=-1)
-
-    def get_config(self) -> dict:
-        """Returns the constructor arguments."""
-        return {**super().get_config(), "size": self.size, "scales": self.scales}
 
 
 def block_means(images: tf.Tensor, block: int) -> tf.Tensor:

@@ -12,7 +12,6 @@ from sat_tf.digits.layers.spatial_transformer import pooled_convolutions
 _START = 2.0  # sigmoid(2) = 0.88: nearly all passes before training
 
 
-@keras.saving.register_keras_serializable(package="sat_tf")
 class SpatialMask(keras.layers.Layer):
     """Multiplies each pixel by a gate between 0 and 1: `m = sigmoid(f(U))`, `V = m U`.
 
@@ -33,7 +32,7 @@ class SpatialMask(keras.layers.Layer):
 
     def __init__(self, image_size: int, filters: Sequence[int] = (20, 20), **kwargs) -> None:
         super().__init__(autocast=False, **kwargs)
-        self.image_size, self.filters = image_size, tuple(filters)
+        self.image_size = image_size
         start = keras.initializers.Constant(_START)
         logits = keras.layers.Conv2D(
             1, 1, kernel_initializer="zeros", bias_initializer=start, name="logits"
@@ -48,7 +47,3 @@ class SpatialMask(keras.layers.Layer):
         logits = tf.image.resize(self.localisation(images), [self.image_size, self.image_size])
         mask = tf.sigmoid(logits)
         return images * mask, mask
-
-    def get_config(self) -> dict:
-        """Returns the constructor arguments."""
-        return {**super().get_config(), "image_size": self.image_size, "filters": self.filters}

@@ -12,7 +12,6 @@ from sat_tf.digits.layers.bilinear import IDENTITY, centres_of_mass, transform
 from sat_tf.digits.layers.built import convolution, dense, sequential
 
 
-@keras.saving.register_keras_serializable(package="sat_tf")
 class SpatialTransformer(keras.layers.Layer):
     """Rectifies images by affine maps: `theta = f_loc(U)`, `V = transform(U, theta)`.
 
@@ -60,8 +59,7 @@ class SpatialTransformer(keras.layers.Layer):
                 "Received invalid values for arguments `hidden_dim` and `points`: expected one of "
                 "them above 0, got 0 and 0."
             )
-        self.image_size, self.output_size = image_size, output_size
-        self.filters, self.hidden_dim, self.points = tuple(filters), hidden_dim, points
+        self.output_size, self.points = output_size, points
         self.convolutions = pooled_convolutions(
             filters, image_size, self.dtype_policy, "convolutions"
         )
@@ -94,11 +92,6 @@ class SpatialTransformer(keras.layers.Layer):
             read.append(tf.reshape(centres, [-1, 2 * self.points]))
         theta = tf.reshape(self.theta(tf.concat(read, axis=-1)), [-1, 2, 3])
         return transform(images, theta, self.output_size, self.output_size), theta
-
-    def get_config(self) -> dict:
-        """Returns the constructor arguments."""
-        names = ("image_size", "output_size", "filters", "hidden_dim", "points")
-        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 def pooled_convolutions(

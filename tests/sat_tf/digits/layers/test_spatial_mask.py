@@ -41,9 +41,3 @@ def test_a_loss_of_what_it_shows_teaches_it():
 def test_a_side_that_is_no_multiple_of_four_keeps_its_size():
     images = pictures(size=15)
     assert SpatialMask(15, filters=(2, 2))(images)[0].shape == images.shape
-
-
-def test_a_mask_is_made_again_from_its_configuration():
-    layer = SpatialMask(12, filters=(2, 3))
-    again = SpatialMask.from_config(layer.get_config())
-    assert [w.shape for w in again.weights] == [w.shape for w in layer.weights]

@@ -1,4 +1,4 @@
-"""The Spatial Transformer: its start as the identity, its gradients, its configuration."""
+"""The Spatial Transformer: its start as the identity, its gradients."""
 
 from __future__ import annotations
 
@@ -39,14 +39,6 @@ def test_with_heat_maps_it_starts_at_the_mean_of_their_centres(hidden_dim):
     expected[..., 2] = centres
     np.testing.assert_allclose(theta, expected, atol=1e-6)
     assert all(np.any(gradient.numpy()) for gradient in gradients)
-
-
-@pytest.mark.parametrize("points", [0, 2])
-def test_a_spatial_transformer_is_made_again_from_its_configuration(points):
-    layer = SpatialTransformer(12, 6, filters=(2, 3), hidden_dim=4, points=points)
-    again = SpatialTransformer.from_config(layer.get_config())
-    assert [w.shape for w in again.weights] == [w.shape for w in layer.weights]
-    assert again(tf.zeros([1, 12, 12, 1]))[0].shape == (1, 6, 6, 1)
 
 
 def test_a_spatial_transformer_that_reads_nothing_is_refused():
