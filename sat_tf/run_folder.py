@@ -6,6 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
+def _file(name: str, doc: str) -> property:
+    """A property that gives the path of the file or folder of this name."""
+    return property(lambda folder: folder.path / name, doc=doc)
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """The folder of one run: the path of everything that training, evaluation and export keep.
@@ -34,60 +39,23 @@ class RunFolder:
     def __str__(self) -> str:
         return str(self.path)
 
-    @property
-    def config(self) -> Path:
-        """Configuration, JSON; a folder without it is no run."""
-        return self.path / "config.json"
-
-    @property
-    def vocabulary(self) -> Path:
-        """Vocabulary of a captioner, JSON."""
-        return self.path / "vocabulary.json"
-
-    @property
-    def best_weights(self) -> Path:
-        """Weights of the best epoch."""
-        return self.path / "best.weights.h5"
-
-    @property
-    def average(self) -> Path:
-        """Averaged runs with their shares, JSON; only in a folder of averaged weights."""
-        return self.path / "average.json"
-
-    @property
-    def data(self) -> Path:
-        """Fingerprints and unreadable images of a captioner's splits, JSON."""
-        return self.path / "data.json"
-
-    @property
-    def data_dir(self) -> Path:
-        """Path of the data folder at training time, text; no part of what the run is."""
-        return self.path / "data_dir.txt"
-
-    @property
-    def digits(self) -> Path:
-        """Fingerprint of the digits that a digit system is trained on."""
-        return self.path / "digits.sha256"
-
-    @property
-    def lock(self) -> Path:
-        """File lock, held by the process that trains here."""
-        return self.path / ".lock"
-
-    @property
-    def checkpoints(self) -> Path:
-        """Folder of the last checkpoint."""
-        return self.path / "checkpoints"
-
-    @property
-    def logs(self) -> Path:
-        """Folder of TensorBoard's event files."""
-        return self.path / "logs"
-
-    @property
-    def export(self) -> Path:
-        """Folder of numbered SavedModels."""
-        return self.path / "export"
+    config = _file("config.json", "Configuration, JSON; a folder without it is no run.")
+    vocabulary = _file("vocabulary.json", "Vocabulary of a captioner, JSON.")
+    best_weights = _file("best.weights.h5", "Weights of the best epoch.")
+    average = _file(
+        "average.json",
+        "Averaged runs with their shares, JSON; only in a folder of averaged weights.",
+    )
+    data = _file("data.json", "Fingerprints and unreadable images of a captioner's splits, JSON.")
+    data_dir = _file(
+        "data_dir.txt",
+        "Path of the data folder at training time, text; no part of what the run is.",
+    )
+    digits = _file("digits.sha256", "Fingerprint of the digits that a digit system is trained on.")
+    lock = _file(".lock", "File lock, held by the process that trains here.")
+    checkpoints = _file("checkpoints", "Folder of the last checkpoint.")
+    logs = _file("logs", "Folder of TensorBoard's event files.")
+    export = _file("export", "Folder of numbered SavedModels.")
 
     def evaluation(self, split: str) -> Path:
         """Folder of the reports and attention pages of one split."""
