@@ -145,7 +145,7 @@ def _resampled(
     if metric not in scores.per_image:
         raise invalid_value("metric", f"one of {', '.join(scores.per_image)}", repr(metric))
     if metric.startswith("bleu") or metric == "brevity_ratio":
-        return bleu_scores(weights @ scores.bleu.matrix()[order])[metric]
+        return bleu_scores(weights @ scores.bleu[order])[metric]
     if metric == "meteor":
         return meteor_scores(weights @ scores.meteor[order])
     return weights @ scores.per_image[metric][order] / weights.sum(axis=1)

@@ -33,28 +33,6 @@ _TINY, _SMALL = 1e-15, 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class BleuStatistics:
-    """Contributions of `N` images to corpus BLEU.
-
-    Attributes:
-        correct: `[N, 4]` clipped n-gram matches of the candidate, by order.
-        guess: `[N, 4]` n-grams of the candidate, by order.
-        length: `[N]` words of the candidate.
-        reference_length: `[N]` words of the reference closest in length (the shorter of two).
-    """
-
-    correct: np.ndarray
-    guess: np.ndarray
-    length: np.ndarray
-    reference_length: np.ndarray
-
-    def matrix(self) -> np.ndarray:
-        """Stacks the statistics as `[N, 10]`; the sum over rows is that of the corpus."""
-        lengths = np.stack([self.length, self.reference_length], axis=1)
-        return np.concatenate([self.correct, self.guess, lengths], axis=1).astype(np.float64)
-
-
-@dataclass(frozen=True, eq=False)
 class CaptionScores:
     """Scores of a set of captions.
 
@@ -65,7 +43,7 @@ class CaptionScores:
         image_ids: Images, in the order of every array.
         per_image: Metric -> `[N]`, the score of each image alone, same scales. Corpus `cider` and
             `rouge_l` are their means; corpus BLEU and METEOR are not.
-        bleu: Statistics that give corpus BLEU.
+        bleu: `[N, 10]` statistics whose sums give corpus BLEU (`bleu_scores`).
         tokeniser: "ptb" (Stanford PTB tokeniser, punctuation dropped), "simple" or "characters".
         meteor: `[N, 23]` statistics that give corpus METEOR (`meteor_scores`), or None.
         notes: Sentences for the report: what was left out, and why.
@@ -75,7 +53,7 @@ class CaptionScores:
     scores: dict[str, float]
     image_ids: tuple[str, ...]
     per_image: dict[str, np.ndarray]
-    bleu: BleuStatistics
+    bleu: np.ndarray
     tokeniser: str
     meteor: np.ndarray | None = None
     notes: list[str] = field(default_factory=list)
@@ -89,7 +67,9 @@ def bleu_scores(totals: np.ndarray) -> dict[str, np.ndarray]:
     length / closest reference length; `_no_bp` omits the first factor.
 
     Args:
-        totals: `[..., 10]`, sums of rows of `BleuStatistics.matrix`.
+        totals: `[..., 10]`, sums over images of the clipped n-gram matches of the candidate by
+            order (4), its n-grams by order (4), its words, and the words of the reference closest
+            in length (the shorter of two).
 
     Returns:
         `bleu_n`, `bleu_n_no_bp` (0-100) and `brevity_ratio`, each `[...]`.
@@ -152,8 +132,8 @@ def score_captions(
     rows = _meteor(java, tokens, meteor, notes)
 
     bleu = _bleu_statistics(tokens)
-    per_image = bleu_scores(bleu.matrix()) | {"cider": _cider(tokens), "rouge_l": _rouge(tokens)}
-    scores = {name: float(v) for name, v in bleu_scores(bleu.matrix().sum(axis=0)).items()}
+    per_image = bleu_scores(bleu) | {"cider": _cider(tokens), "rouge_l": _rouge(tokens)}
+    scores = {name: float(v) for name, v in bleu_scores(bleu.sum(axis=0)).items()}
     if rows is not None:
         per_image["meteor"] = meteor_scores(rows)
         scores["meteor"] = float(meteor_scores(rows.sum(axis=0)))
@@ -169,7 +149,7 @@ def quick_bleu(
     """Computes corpus `bleu_1` ... `bleu_4` (0-100) without Java, for every epoch."""
     _check(candidates, references)
     statistics = _bleu_statistics(simple_tokens(candidates, references, unit))
-    scores = bleu_scores(statistics.matrix().sum(axis=0))
+    scores = bleu_scores(statistics.sum(axis=0))
     return {f"bleu_{n}": float(scores[f"bleu_{n}"]) for n in range(1, BLEU_ORDERS + 1)}
 
 
@@ -207,7 +187,8 @@ def _meteor(
         return None
 
 
-def _bleu_statistics(tokens: Tokens) -> BleuStatistics:
+def _bleu_statistics(tokens: Tokens) -> np.ndarray:
+    """Computes the contribution of each image to the totals of `bleu_scores`, `[N, 10]`."""
     from pycocoevalcap.bleu.bleu_scorer import BleuScorer
 
     scorer = BleuScorer(n=BLEU_ORDERS)
@@ -215,12 +196,11 @@ def _bleu_statistics(tokens: Tokens) -> BleuStatistics:
         scorer += (caption, references)
     parts = scorer.ctest
     closest = [min((abs(n - p["testlen"]), n) for n in p["reflen"])[1] for p in parts]
-    return BleuStatistics(
-        correct=np.array([p["correct"] for p in parts]),
-        guess=np.array([p["guess"] for p in parts]),
-        length=np.array([p["testlen"] for p in parts]),
-        reference_length=np.array(closest),
-    )
+    rows = [
+        [*part["correct"], *part["guess"], part["testlen"], length]
+        for part, length in zip(parts, closest, strict=True)
+    ]
+    return np.array(rows, np.float64)
 
 
 def _cider(tokens: Tokens) -> np.ndarray:
