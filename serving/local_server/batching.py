@@ -105,7 +105,10 @@ class Batcher:
         last = queue[-1] if queue else None
         if last is None or last.closed or last.rows + task.rows > self._parameters.max_batch_size:
             if queue and len(queue) >= self._parameters.max_enqueued_batches:
-                raise statuses.queue_full()
+                raise statuses.StatusError(
+                    grpc.StatusCode.UNAVAILABLE,
+                    "The batch scheduling queue to which this task was submitted is full",
+                )
             if last is not None:
                 last.closed = True  # for good, though the next batch may be run before it
             queue.append(_Batch())
@@ -180,7 +183,11 @@ def _merge(tasks: list[_Task], added: int, pads: bool) -> Feeds:
         if pads:
             values = _padded(values)
         elif len({value.shape[1:] for value in values}) > 1:
-            raise statuses.different_shapes(name)
+            raise statuses.precondition(
+                f"Tensors with name '{name}' from different tasks have different shapes and "
+                "padding is turned off. Set pad_variable_length_inputs to true, or ensure that "
+                "all tensors with the same name have equal dimensions starting with the first dim."
+            )
         merged[name] = np.concatenate([*values, *[values[-1][:1]] * added])
     return merged
 

@@ -126,7 +126,7 @@ class Servable:
     def _signature(self, name: str) -> meta_graph_pb2.SignatureDef:
         signature = self.signatures.get(name)
         if signature is None:
-            raise statuses.signature_not_found(name)
+            raise statuses.precondition(f'Serving signature key "{name}" not found.')
         if signature.method_name not in _METHODS:
             raise statuses.StatusError(
                 grpc.StatusCode.INTERNAL,

@@ -125,7 +125,7 @@ def _parse(request_type: type[protobuf.Message], content: bytes) -> protobuf.Mes
 
 def _require_spec(request: protobuf.Message) -> None:
     if not request.HasField("model_spec"):
-        raise statuses.missing_spec()
+        raise statuses.invalid("Missing ModelSpec")
 
 
 def _seconds_left(context: grpc.ServicerContext) -> float | None:

@@ -26,20 +26,10 @@ def invalid(message: str) -> StatusError:
     return StatusError(grpc.StatusCode.INVALID_ARGUMENT, message)
 
 
-def missing_spec() -> StatusError:
-    """A request without `model_spec`."""
-    return invalid("Missing ModelSpec")
-
-
 def servable_not_found(model: str, version: int | None) -> StatusError:
     """No such model or version is served; None stands for the latest version."""
     wanted = f"Latest({model})" if version is None else f"Specific({model}, {version})"
     return StatusError(grpc.StatusCode.NOT_FOUND, f"Servable not found for request: {wanted}")
-
-
-def signature_not_found(name: str) -> StatusError:
-    """The model has no such signature."""
-    return precondition(f'Serving signature key "{name}" not found.')
 
 
 def wrong_inputs(sent: Iterable[str], expected: Iterable[str]) -> StatusError:
@@ -74,23 +64,6 @@ def too_many_rows(rows: int, most: int) -> StatusError:
 def precondition(message: str) -> StatusError:
     """Returns the status of a request that does not fit the server's state."""
     return StatusError(grpc.StatusCode.FAILED_PRECONDITION, message)
-
-
-def queue_full() -> StatusError:
-    """As many batches wait as may."""
-    return StatusError(
-        grpc.StatusCode.UNAVAILABLE,
-        "The batch scheduling queue to which this task was submitted is full",
-    )
-
-
-def different_shapes(name: str) -> StatusError:
-    """Requests of one batch differ in another dimension than the first."""
-    return precondition(
-        f"Tensors with name '{name}' from different tasks have different shapes and padding is "
-        "turned off. Set pad_variable_length_inputs to true, or ensure that all tensors with the "
-        "same name have equal dimensions starting with the first dim."
-    )
 
 
 def unknown_output(alias: str, expected: Iterable[str]) -> StatusError:
