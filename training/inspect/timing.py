@@ -19,7 +19,7 @@ from training.data.bucketing import CaptionTable
 from training.data.examples import Example
 from training.data.extraction import ImageLoader, compile_encoder, default_batch_size
 from training.data.image_reader import READERS
-from training.rewards.factory import reward_objective
+from training.rewards import reward_objective
 from training.tasks.captioning.config import RunConfig
 from training.tasks.captioning.task import batches_from, compile_model, new_model
 

@@ -30,7 +30,7 @@ from training.distributed.collectives import SingleProcess
 from training.evaluate.evaluation import evaluate_run
 from training.loop.optimizers import make_optimizer
 from training.messages import counted
-from training.rewards.factory import reward_objective
+from training.rewards import reward_objective
 from training.tasks.base import Places, Task
 from training.tasks.captioning import comparison, run_data
 from training.tasks.captioning.config import DataConfig, RunConfig, read_run_config

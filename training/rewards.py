@@ -1,7 +1,8 @@
-"""Rewards from the n-grams of captions as token ids: BLEU's precisions and CIDEr-D."""
+"""Rewards of sequence-level training, from n-grams of token ids: CIDEr-D, BLEU's precisions."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Sequence
@@ -9,27 +10,44 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
+from sat_tf.objectives.reward_objective import Reward, RewardObjective
 from sat_tf.vocabulary import END, START
 from training.data.bucketing import CaptionTable
+from training.tasks.captioning.config import RewardConfig, RunConfig
 
 ORDERS = 4
 
+_SCALE = 10.0  # that of the published CIDEr-D
+_SIGMA = 6.0  # width of CIDEr-D's Gaussian length penalty, words
+
 Gram = tuple[int, ...]
+
+
+def reward_objective(config: RunConfig, table: CaptionTable) -> RewardObjective | None:
+    """Makes the objective of sampled captions; None if the run has no reward."""
+    reward = config.reward
+    if reward.metric == "none":
+        return None
+    score = reward_of(reward, table)
+    search = dataclasses.replace(config.search, max_length=reward.max_length)
+    return RewardObjective(score, reward.samples, config.attention, search)
+
+
+def reward_of(config: RewardConfig, table: CaptionTable) -> Reward:
+    """Makes the reward: CIDEr-D, plus BLEU's precisions if they have a weight."""
+    cider = CiderReward.of(table)
+    if not config.bleu_weight:
+        return cider
+    bleu, weight = BleuReward.of(table), np.float32(config.bleu_weight)
+    return lambda images, captions: cider(images, captions) + weight * bleu(images, captions)
 
 
 class CaptionReward:
     """Reward of single captions under the reference captions of their images.
 
-    Args:
-        references: Reference captions of each image, int arrays `<start> ... <end>`.
+    A subclass is made from the references of each image, int arrays `<start> ... <end>`. Its
+    `score(words, image)` is the reward of one caption, ids up to and with `<end>`.
     """
-
-    def __init__(self, references: Sequence[Sequence[np.ndarray]]) -> None:
-        raise NotImplementedError
-
-    def score(self, words: Sequence[int], image: int) -> float:
-        """Computes the reward of one caption, ids up to and with `<end>`."""
-        raise NotImplementedError
 
     @classmethod
     def of(cls, table: CaptionTable) -> Self:
@@ -71,9 +89,6 @@ def count_grams(words: Sequence[int]) -> Counter[Gram]:
     )
 
 
-_SCALE = 10.0  # that of CIDEr-D
-
-
 class BleuReward(CaptionReward):
     """Mean n-gram precision of a caption under its image's training captions, 0 to 10.
 
@@ -109,10 +124,6 @@ class BleuReward(CaptionReward):
         closest = min(self._lengths[image], key=lambda other: abs(other - length))
         penalty = math.exp(min(0.0, 1.0 - closest / length))
         return _SCALE * penalty * sum(precisions) / ORDERS
-
-
-_SIGMA = 6.0  # width of the Gaussian length penalty, words
-_SCALE = 10.0  # that of the published metric
 
 
 class _Vectors(NamedTuple):

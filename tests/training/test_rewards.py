@@ -1,0 +1,191 @@
+"""Rewards: CIDEr-D and BLEU's precisions of captions as ids, and runs that are trained for them."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+from pycocoevalcap.bleu.bleu_scorer import cook_refs, cook_test
+from pycocoevalcap.cider.cider_scorer import CiderScorer
+
+from sat_tf.vocabulary import END, PAD, START
+from tests.training.run_state.stopped_runs import Killed, assert_same_runs, die_after
+from tests.training.small_runs import train
+from training.data.bucketing import CaptionTable, pad_tokens
+from training.distributed.strategies import make_strategy
+from training.loop.callbacks import CheckpointAndStop
+from training.rewards import BleuReward, CiderReward, reward_of
+from training.tasks.captioning.config import RewardConfig
+
+REWARDED = ("--reward.metric", "cider", "--fit.batch_size", "5")
+PICTURES, CAPTIONS, WORDS = 8, 5, 12
+
+
+def caption(words):
+    """Ids, with both ends."""
+    return np.array([START, *words, END], np.int32)
+
+
+def draw(seed=0):
+    """Captions of 1 to 9 words, the frequent ones of all pictures and some of one's own."""
+    rng = np.random.default_rng(seed)
+
+    def one(picture):
+        words = 4 + np.minimum(rng.geometric(0.3, rng.integers(1, 10)), WORDS)
+        return caption(np.where(rng.uniform(size=len(words)) < 0.3, 20 + picture, words))
+
+    return [[one(picture) for _ in range(CAPTIONS)] for picture in range(PICTURES)]
+
+
+def spelled(ids):
+    """For a metric of texts: a name for each id but the start; the end is a word."""
+    return " ".join(f"w{word}" for word in ids[1:])
+
+
+def test_cider_is_pycocoevalcaps_score_where_that_sees_the_same_references():
+    references, candidates = draw(), [captions[0] for captions in draw(1)]
+    scorer = CiderScorer()
+    for candidate, captions in zip(candidates, references, strict=True):
+        scorer += (spelled(candidate), [spelled(c) for c in captions])
+    _, expected = scorer.compute_score()
+    assert len(np.unique(expected)) == PICTURES
+    found = CiderReward(references)(np.arange(PICTURES), pad_tokens(candidates)[:, 1:])
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_reward_does_not_depend_on_the_other_captions_asked_about():
+    reward, candidates = CiderReward(draw()), pad_tokens([c[0] for c in draw(1)])[:, 1:]
+    together = reward(np.arange(PICTURES), candidates)
+    alone = [reward(np.array([p]), candidates[p : p + 1])[0] for p in range(PICTURES)]
+    np.testing.assert_array_equal(together, alone)
+
+
+def test_a_caption_that_breaks_off_is_worth_less_and_what_follows_its_end_nothing():
+    reward = CiderReward([[caption([5, 6, 7, 8])], [caption([9, 10])], [caption([11])]])
+    rows = [[5, 6, 7, 8, END], [5, 6, 7, 8, PAD], [5, 6, 7, 8, END]]
+    rows = np.array([[*row, PAD, PAD] for row in rows])
+    rows[1, 4:], rows[2, 5:] = 9, 10  # continues; continues after its end
+    whole, broken, same = reward(np.zeros(3, int), rows)
+    # The end is in every caption: alone it tells nothing of a picture.
+    assert whole == pytest.approx(10.0)
+    assert same == whole > broken
+
+
+def test_words_that_no_reference_has_cost_and_an_empty_caption_is_worth_nothing():
+    reward = CiderReward([[caption([5, 6, 7])], [caption([8, 9])]])
+    known, unknown, empty = reward(
+        np.zeros(3, int), np.array([[5, 6, 7, END], [5, 6, 99, END], [END, PAD, PAD, PAD]])
+    )
+    assert known > unknown > empty == 0.0
+
+
+def test_bleus_counts_and_lengths_are_pycocoevalcaps():
+    references, candidates = draw(), [captions[0] for captions in draw(1)]
+    expected = []
+    for candidate, captions in zip(candidates, references, strict=True):
+        lengths, most = cook_refs([spelled(c) for c in captions])
+        counts = cook_test(spelled(candidate), (lengths, most), eff="closest")
+        precision = np.divide(counts["correct"], np.maximum(counts["guess"], 1))
+        penalty = np.exp(min(0.0, 1.0 - counts["reflen"] / counts["testlen"]))
+        expected.append(10.0 * penalty * precision.mean())
+    assert len(np.unique(expected)) == PICTURES
+    found = BleuReward(references)(np.arange(PICTURES), pad_tokens(candidates)[:, 1:])
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_a_word_counts_as_often_as_the_reference_that_has_it_most_often():
+    reward = BleuReward([[caption([5, 6, 5, 7]), caption([8, 5, 8])]])
+    twice, thrice = reward(np.zeros(2, int), np.array([[5, 5, 9, END], [5, 5, 5, END]]))
+    # Of either, two words and the end are known, three of four, and no pair of words.
+    assert twice == thrice == pytest.approx(10.0 * (3 / 4) / 4)
+
+
+def test_short_captions_and_those_that_break_off_are_worth_less():
+    reward = BleuReward([[caption([5, 6, 7, 8])]])
+    rows = [[5, 6, 7, 8, END], [5, 6, 7, 8, PAD], [5, 6, 7, END, PAD], [END, PAD, PAD, PAD, PAD]]
+    rows = np.array([[*row, PAD] for row in rows])
+    rows[0, 5] = 9  # after the end
+    rows[1, 4:] = 9  # continues
+    whole, on, short, empty = reward(np.zeros(4, int), rows)
+    assert whole == pytest.approx(10.0)
+    assert whole > on > 0 and whole > short > empty > 0
+
+
+def test_bleu_is_added_to_cider_by_its_weight():
+    places = np.repeat(np.arange(PICTURES), CAPTIONS).astype(np.int32)
+    tokens = [tokens for captions in draw() for tokens in captions]
+    table = CaptionTable(places, np.zeros(len(places), np.int32), tokens)
+    asked = np.arange(PICTURES), pad_tokens([captions[0] for captions in draw(1)])[:, 1:]
+    cider, bleu = CiderReward.of(table)(*asked), BleuReward.of(table)(*asked)
+    both = reward_of(RewardConfig(metric="cider", bleu_weight=0.5), table)(*asked)
+    assert both.dtype == np.float32
+    np.testing.assert_allclose(both, cider + 0.5 * bleu, rtol=1e-6)
+    np.testing.assert_array_equal(reward_of(RewardConfig(metric="cider"), table)(*asked), cider)
+
+
+@pytest.mark.parametrize("kind", [CiderReward, BleuReward])
+def test_the_table_says_whose_captions_the_references_are(kind):
+    # Pictures without a caption leave a gap, and count for no document frequency.
+    places = np.array([2, 0, 2], np.int32)
+    tokens = [caption([5, 6]), caption([7, 8]), caption([5, 9])]
+    reward = kind.of(CaptionTable(places, np.zeros(3, np.int32), tokens))
+    expected = kind([[tokens[1]], [tokens[0], tokens[2]]])
+    rows = pad_tokens([caption([5, 6]), caption([7, 6])])[:, 1:]
+    np.testing.assert_array_equal(reward(np.array([2, 0]), rows), expected(np.array([1, 0]), rows))
+
+
+# Runs that are trained for a reward, from a run that was trained word by word.
+
+
+def run(folder, start, tiny, *flags, strategy=None):
+    """Trains; returns the messages and the logs of every epoch."""
+    said, logs = [], []
+
+    class Record(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, values=None):
+            logs.append(dict(values))
+
+    flags = (*tiny, *REWARDED, "--init-from", str(start), *flags)
+    how = {"strategy": strategy, "say": said.append, "callbacks": (Record(),)}
+    train(folder / "run", *flags, **how)
+    return "\n".join(said), logs
+
+
+@pytest.mark.slow
+def test_a_rewarded_run_draws_captions_of_every_picture_and_goes_on_where_it_was(
+    soft_run, tmp_path, tiny, monkeypatch
+):
+    asked, widths = [], set()
+    reward = CiderReward.__call__
+
+    def ask(self, pictures, captions):
+        asked.append(pictures)
+        widths.add(captions.shape[1])
+        return reward(self, pictures, captions)
+
+    monkeypatch.setattr(CiderReward, "__call__", ask)
+    flags = ("--fit.epochs", "2", "--fit.checkpoint_steps", "2", "--reward.max_length", "6")
+    said, logs = run(tmp_path / "whole", soft_run, tiny, *flags)
+    assert "captions drawn per image: 5" in said and "images per batch: 5" in said
+    # Twelve pictures, five captions of each, twice.
+    np.testing.assert_array_equal(np.bincount(np.concatenate(asked)), [10] * 12)
+    assert max(widths) == 6 + 1  # and the end
+    assert all(0.0 <= epoch["reward"] <= 10.0 and np.isfinite(epoch["loss"]) for epoch in logs)
+    with monkeypatch.context() as patch:
+        die_after(patch, CheckpointAndStop, "on_train_batch_end", 3)
+        with pytest.raises(Killed):
+            run(tmp_path / "broken", soft_run, tiny, *flags)
+    said, _ = run(tmp_path / "broken", soft_run, tiny, *flags)
+    assert "Resuming at epoch 1, step 2." in said
+    assert_same_runs(tmp_path / "whole" / "run", tmp_path / "broken" / "run")
+
+
+@pytest.mark.slow
+def test_devices_share_the_pictures_of_a_batch_however_few(soft_run, tmp_path, tiny):
+    # A picture a batch: one of the two devices has none.
+    flags, strategy = ("--fit.batch_size", "1"), make_strategy("mirrored")
+    _, logs = run(tmp_path, soft_run, tiny, *flags, strategy=strategy)
+    assert logs[0]["reward"] > 0 and np.isfinite(logs[0]["loss"])
+    assert np.isfinite(logs[0]["gradient_norm"])

@@ -1,1 +1,0 @@
-"""Rewards of sequence-level training: metrics on captions as token ids."""
