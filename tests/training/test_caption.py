@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from xml.etree import ElementTree
@@ -11,6 +12,7 @@ import pytest
 from PIL import Image
 
 import sat_tf
+from sat_tf import runs
 from sat_tf.config import SearchConfig
 from sat_tf.figures.drawing import GLOW
 from training import caption
@@ -28,12 +30,10 @@ def picture(tmp_path):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _loaded_once(soft_run):
-    """Every command loads the run; here they share one that is."""
-    loaded = sat_tf.load(soft_run)
-    real = sat_tf.load
+def _loaded_once():
+    """Every command loads its run; here those of the same run share one that is loaded."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sat_tf, "load", lambda path: loaded if path == soft_run else real(path))
+        patch.setattr(runs, "load_captioner", functools.cache(runs.load_captioner))
         yield
 
 

@@ -85,7 +85,6 @@ def test_padding_adds_nothing_to_the_loss_nor_to_any_gradient(kind, options):
     decoder, annotations = small_decoder(kind != "none")
     objective = caption_objective(AttentionConfig(kind, **options), label_smoothing=0.1)
 
-    @tf.function(input_signature=[tf.TensorSpec([B, None], tf.int32)] * 2, autograph=False)
     def run(words, targets):
         with tf.GradientTape() as tape:
             taught = decoder(
