@@ -9,13 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from training.data.box_views import visible_phrases
-from training.data.boxes import (
-    BoxedPhrase,
-    Boxes,
-    PlacedPhrase,
-    place_phrases,
-    union_coverage,
-)
+from training.data.boxes import BoxedPhrase, PlacedPhrase, place_phrases, union_coverage
 from training.data.bucketing import CaptionTable
 from training.data.examples import DataError, Example, Split
 
@@ -75,13 +69,16 @@ class AttentionTargets:
 
 
 def attention_targets(
-    split: Split, boxes: Boxes | None, grid: tuple[int, int], resize: str
+    split: Split,
+    boxes: Mapping[str, Sequence[BoxedPhrase]] | None,
+    grid: tuple[int, int],
+    resize: str,
 ) -> AttentionTargets:
     """Turns boxes into maps: of phrases from a file, or those that the data set has itself.
 
     Args:
         split: The training split.
-        boxes: What was read of `--boxes`; None takes `Example.phrases`.
+        boxes: Image -> its phrases, read of `--boxes`; None takes `Example.phrases`.
         grid: `(h, w)` of the encoder.
         resize: Its policy, `crop` or `squash`.
 
@@ -105,7 +102,7 @@ def _own_phrases(examples: Sequence[Example]) -> dict[tuple[int, int], list[Plac
     found: dict[tuple[int, int], list[PlacedPhrase]] = {}
     for number, example in enumerate(examples):
         for one in example.phrases:
-            phrase = BoxedPhrase(example.image_id, one.caption, one.text, None, "", (), (one.box,))
+            phrase = BoxedPhrase(example.image_id, one.caption, one.text, None, (), (one.box,))
             place = PlacedPhrase(phrase, one.word, one.word)
             found.setdefault((number, one.caption), []).append(place)
     return found

@@ -32,20 +32,23 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from training.data.boxes import OUTSIDE, Box, BoxedPhrase, Boxes
+from training.data.boxes import OUTSIDE, Box, BoxedPhrase
 from training.data.examples import DataError
 
 _PHRASE = re.compile(r"\[/EN#(?P<entity>[^/\s]+)(?P<types>(?:/[^\s\]/]+)*) (?P<words>[^\]]*)\]")
 _TOLERANCE = 0.01  # of a side: boxes drawn by hand end a pixel outside now and then
 
 
-def read_boxes(path: str | Path) -> Boxes:
+def read_boxes(path: str | Path) -> tuple[dict[str, list[BoxedPhrase]], Counter[str]]:
     """Reads a folder of Flickr30k Entities, a file of JSON lines, or COCO's instances (`.json`).
 
     Phrases none of whose boxes lies in the image are left out and counted.
 
     Args:
         path: The folder, or the file.
+
+    Returns:
+        Image -> its phrases; and reason -> how often something was left out for it.
 
     Raises:
         DataError: There is neither, it has another layout, or it holds no boxes.
@@ -63,7 +66,7 @@ def read_boxes(path: str | Path) -> Boxes:
             phrases.setdefault(whole.image, []).append(whole)
     if not phrases:
         raise DataError(f"{path} holds no phrase with a box.")
-    return Boxes(phrases, +dropped)
+    return phrases, +dropped
 
 
 def _inside(box: Sequence[float]) -> Box | None:
@@ -89,7 +92,6 @@ def _json_lines(path: Path) -> Iterator[tuple[dict, list]]:
                     "caption": -1 if row["caption"] is None else int(row["caption"]),
                     "text": str(row["phrase"]),
                     "span": None if span is None else (int(span[0]), int(span[1])),
-                    "entity": str(row.get("entity", "")),
                     "types": tuple(row.get("type") or ()),
                 }
                 boxes = [[float(edge) for edge in box] for box in row["boxes"]]
@@ -117,8 +119,8 @@ def _instances(path: Path) -> Iterator[tuple[dict, list]]:
             found.setdefault((int(one["image_id"]), int(one["category_id"])), []).append(box)
         for (number, category), boxes in found.items():
             image, name = str(images[number]["file_name"]), names[category]
-            phrase = {"image": image, "caption": None, "text": name, "span": None}
-            yield phrase | {"entity": str(category), "types": (name,)}, boxes
+            phrase = {"image": image, "caption": None, "text": name, "span": None, "types": (name,)}
+            yield phrase, boxes
     except (ValueError, TypeError, KeyError, AttributeError, ZeroDivisionError) as error:
         raise DataError(f"{path}: expected instances of COCO ({error!r}).") from error
 
@@ -137,8 +139,7 @@ def _entities(folder: Path) -> Iterator[tuple[dict, list]]:
         boxes = _entity_boxes(path)
         for number, line in enumerate(written.read_text("utf-8").splitlines()):
             for phrase in _sentence_phrases(line):
-                if phrase["entity"] in boxes:
-                    found = boxes[phrase["entity"]]
+                if found := boxes.get(phrase.pop("entity")):
                     yield {"image": f"{path.stem}.jpg", "caption": number} | phrase, found
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -29,7 +29,6 @@ class BoxedPhrase:
             caption that has the words.
         text: The phrase as written.
         span: `[a, b)` over the caption's blank-separated tokens, or None.
-        entity: The id of what is named, within the image.
         types: Such as people or scene.
         boxes: `(top, left, bottom, right)`, shares of the image's sides; the place is their union.
     """
@@ -38,22 +37,8 @@ class BoxedPhrase:
     caption: int | None
     text: str
     span: tuple[int, int] | None
-    entity: str
     types: tuple[str, ...]
     boxes: tuple[Box, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Boxes:
-    """All that was read.
-
-    Attributes:
-        phrases: Image -> its phrases.
-        dropped: Reason -> how often something was left out for it.
-    """
-
-    phrases: dict[str, list[BoxedPhrase]]
-    dropped: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True)
@@ -72,13 +57,13 @@ class PlacedPhrase:
 
 
 def place_phrases(
-    examples: Sequence[Example], boxes: Boxes
+    examples: Sequence[Example], phrases: Mapping[str, Sequence[BoxedPhrase]]
 ) -> tuple[dict[tuple[int, int], list[PlacedPhrase]], Counter[str]]:
     """Finds phrases among the tokens of a split's captions.
 
     Args:
         examples: The split's.
-        boxes: What was read.
+        phrases: Image -> its phrases.
 
     Returns:
         (example, caption) -> its phrases; and reason -> how many were left out for it.
@@ -86,9 +71,9 @@ def place_phrases(
     placed: dict[tuple[int, int], list[PlacedPhrase]] = {}
     dropped: Counter[str] = Counter()
     for number, example in enumerate(examples):
-        phrases = boxes.phrases.get(example.image_id, ())
-        captions = [_tokens(caption) for caption in example.captions] if phrases else []
-        for phrase in phrases:
+        own = phrases.get(example.image_id, ())
+        captions = [_tokens(caption) for caption in example.captions] if own else []
+        for phrase in own:
             for place in _places(captions, phrase, tokenize(phrase.text)):
                 if isinstance(place, str):
                     dropped[place] += 1

@@ -83,15 +83,15 @@ def ground(
     Raises:
         DataError: The boxes cannot be read, or none is of a phrase of this split.
     """
-    boxes = read_boxes(path)
-    placed, dropped = place_phrases(split.examples, boxes)
+    phrases, outside = read_boxes(path)
+    placed, dropped = place_phrases(split.examples, phrases)
     resize = forced.captioner.config.encoder.resize
     placed, unseen = visible_phrases(split.examples, placed, resize)
     if not placed:
         raise DataError(f"{path} has no phrase of the {split.name} split's captions.")
     found = _read_phrases(forced, split, source, placed)
     scores = {f"nll_phrase{kind}": -found.log_lik[kind] / found.words for kind in _VARIANTS}
-    details = {"phrases": len(found.phrases), "skipped": dict(boxes.dropped + dropped + unseen)}
+    details = {"phrases": len(found.phrases), "skipped": dict(outside + dropped + unseen)}
     if not found.maps:  # a captioner without attention
         return BoxGrounding(scores, {}, details)
     nouns = _boxes_of_nouns(split, placed)

@@ -31,7 +31,7 @@ def targets_of(examples, boxes=None, grid=(2, 4), resize="crop"):
 def boxes_of(tmp_path, **row):
     row = {"image": "a.jpg", "caption": 0, "phrase": "red dog", "span": [1, 3]} | row
     (tmp_path / "boxes.jsonl").write_text(json.dumps({"boxes": [[0, 0, 0.5, 1]]} | row))
-    return read_boxes(tmp_path / "boxes.jsonl")
+    return read_boxes(tmp_path / "boxes.jsonl")[0]
 
 
 def test_every_word_of_a_phrase_gets_the_map_of_its_boxes(tmp_path):

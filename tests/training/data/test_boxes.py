@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 
 from training.data.box_files import read_boxes
-from training.data.boxes import (
-    BAD_SPAN,
-    NO_CAPTION,
-    NO_SPAN,
-    OUTSIDE,
-    place_phrases,
-)
+from training.data.boxes import BAD_SPAN, NO_CAPTION, NO_SPAN, OUTSIDE, place_phrases
 from training.data.examples import DataError, Example
 
 CAPTION = "A man 's red hat , on a dog ."
@@ -48,17 +42,17 @@ SENTENCE = "[/EN#1/people Two men] and [/EN#2/animals/other a dog] , [/EN#3/scen
 
 
 def test_json_lines(tmp_path):
-    boxes = read_boxes(write(tmp_path / "b.jsonl", {}))
-    (phrase,) = boxes.phrases["a.jpg"]
+    phrases, dropped = read_boxes(write(tmp_path / "b.jsonl", {}))
+    (phrase,) = phrases["a.jpg"]
     assert phrase.boxes == ((0.2, 0.1, 0.6, 0.5),)
     assert phrase.types == ("clothing",) and phrase.span == (3, 5)
-    assert not boxes.dropped
+    assert not dropped
 
 
 def test_json_lines_gzip(tmp_path):
     path = tmp_path / "b.jsonl.gz"
     path.write_bytes(gzip.compress(json.dumps(ROW).encode()))
-    assert len(read_boxes(path).phrases["a.jpg"]) == 1
+    assert len(read_boxes(path)[0]["a.jpg"]) == 1
 
 
 def test_entities_folder(tmp_path):
@@ -72,17 +66,18 @@ def test_entities_folder(tmp_path):
     ):
         (tmp_path / name).mkdir()
         (tmp_path / name / file).write_text(text)
-    men, dog = read_boxes(tmp_path).phrases["a.jpg"]
+    phrases, _ = read_boxes(tmp_path)
+    men, dog = phrases["a.jpg"]
     assert men.text == "Two men" and men.span == (0, 2)
     assert men.boxes == ((0.1, 0.1, 0.6, 0.5), (0.1, 0.6, 0.6, 1.0))
     assert dog.span == (3, 5) and dog.types == ("animals", "other")
-    placed, dropped = place_phrases([example("Two men and a dog , sun .")], read_boxes(tmp_path))
+    placed, dropped = place_phrases([example("Two men and a dog , sun .")], phrases)
     assert [(p.first, p.last) for p in placed[0, 0]] == [(0, 1), (3, 4)] and not dropped
 
 
 def test_places_count_tokens_of_the_tokeniser(tmp_path):
-    boxes = read_boxes(write(tmp_path / "b", {}, {"phrase": "a dog", "span": [7, 9]}))
-    placed, dropped = place_phrases([example(CAPTION)], boxes)
+    phrases, _ = read_boxes(write(tmp_path / "b", {}, {"phrase": "a dog", "span": [7, 9]}))
+    placed, dropped = place_phrases([example(CAPTION)], phrases)
     # The comma is no token.
     assert [(p.first, p.last) for p in placed[0, 0]] == [(3, 4), (6, 7)] and not dropped
 
@@ -98,9 +93,9 @@ def test_what_does_not_fit_is_counted(tmp_path):
         {"boxes": [[0.1, 0.2, 1.7, 0.6]]},
         {"boxes": [[0.5, 0.2, 0.5, 0.6]]},
     )
-    boxes = read_boxes(write(tmp_path / "b", *rows))
-    placed, dropped = place_phrases([example(CAPTION)], boxes)
-    assert not placed and boxes.dropped == {OUTSIDE: 2}
+    phrases, outside = read_boxes(write(tmp_path / "b", *rows))
+    placed, dropped = place_phrases([example(CAPTION)], phrases)
+    assert not placed and outside == {OUTSIDE: 2}
     assert dropped == {NO_SPAN: 1, BAD_SPAN: 2, NO_CAPTION: 2}
 
 
@@ -120,7 +115,9 @@ def instances(**changes) -> dict:
 def test_instances_belong_to_every_caption_that_names_their_category(tmp_path):
     (tmp_path / "instances.json").write_text(json.dumps(instances()))
     captions = ("Two dogs by a fire hydrant .", "A dog , a dog .", "Doggy fire .")
-    placed, dropped = place_phrases([example(*captions)], read_boxes(tmp_path / "instances.json"))
+    placed, dropped = place_phrases(
+        [example(*captions)], read_boxes(tmp_path / "instances.json")[0]
+    )
     found = {key: [(p.first, p.last, p.phrase.text) for p in of] for key, of in placed.items()}
     hydrant, dog = (4, 5, "fire hydrant"), "dog"
     assert found == {(0, 0): [hydrant, (1, 1, dog)], (0, 1): [(1, 1, dog), (3, 3, dog)]}
@@ -132,7 +129,9 @@ def test_instances_belong_to_every_caption_that_names_their_category(tmp_path):
 def test_a_category_without_a_word_is_in_no_caption(tmp_path):
     wordless = instances(categories=[{"id": 1, "name": "?"}, {"id": 2, "name": "-"}])
     (tmp_path / "instances.json").write_text(json.dumps(wordless))
-    placed, dropped = place_phrases([example("A dog .")], read_boxes(tmp_path / "instances.json"))
+    placed, dropped = place_phrases(
+        [example("A dog .")], read_boxes(tmp_path / "instances.json")[0]
+    )
     assert not placed and not dropped
 
 

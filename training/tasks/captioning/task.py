@@ -183,7 +183,7 @@ def open_targets(
     if places.locator is not None:
         locator = WordLocator.load(places.locator)
         return located_targets(locator, model.encoder, train.examples, source)
-    boxes = None if places.boxes is None else read_boxes(places.boxes)
+    boxes = None if places.boxes is None else read_boxes(places.boxes)[0]
     return attention_targets(train, boxes, model.encoder.grid, config.encoder.resize)
 
 
