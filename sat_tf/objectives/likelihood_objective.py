@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import keras
 import tensorflow as tf
 
@@ -20,15 +18,6 @@ from sat_tf.objectives.likelihood import log_likelihoods, word_mask
 from sat_tf.objectives.replica_context import replica_seed
 from sat_tf.objectives.supervision import SUPERVISION_MEANS, supervised
 from sat_tf.objectives.terms import Batch, Terms
-
-
-class TeacherForced(Protocol):
-    """The part of a captioner that learns from given captions."""
-
-    baseline: keras.layers.Layer | None
-
-    def __call__(self, batch: Batch, **options) -> DecoderOutput:
-        """Reads the captions of a batch; options as those of `RNNDecoder`."""
 
 
 class LikelihoodObjective:
@@ -82,9 +71,7 @@ class LikelihoodObjective:
             return {}
         return {"doubly stochastic lambda per caption": self.penalty_weight}
 
-    def __call__(
-        self, model: TeacherForced, batch: Batch, seed: tf.Tensor, global_size: tf.Tensor
-    ) -> Terms:
+    def __call__(self, model, batch: Batch, seed: tf.Tensor, global_size: tf.Tensor) -> Terms:
         """Computes the loss of a batch of captions; see `Objective`.
 
         Args:

@@ -7,7 +7,6 @@ per image, T words.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -15,7 +14,6 @@ import tensorflow as tf
 from sat_tf.config import AttentionConfig, SearchConfig
 from sat_tf.layers.attention import Selection
 from sat_tf.layers.decoder_types import DecoderOutput
-from sat_tf.layers.rnn_decoder import RNNDecoder
 from sat_tf.objectives.caption_means import (
     ATTENTION_MEANS,
     WORD_MEANS,
@@ -45,20 +43,6 @@ Reward = Callable[[np.ndarray, np.ndarray], np.ndarray]
 _NEVER = -1e9
 _ESTIMATOR = Estimator(baseline="leave_one_out")
 _REWARD_MEANS = ("reward", "words", "reward_variance", "advantage_variance")
-
-
-class CaptionSampler(Protocol):
-    """The part of a captioner that captions are drawn from."""
-
-    decoder: RNNDecoder
-
-    def annotate(self, batch: Batch) -> tf.Tensor:
-        """Returns the annotations of a batch, `[B, L, D]`."""
-
-    def search_step(
-        self, annotations: tf.Tensor, selection: Selection, seed: tf.Tensor, beam: int
-    ) -> tuple:
-        """Returns the step function, its first state, and the memory it reads."""
 
 
 class RewardObjective:
@@ -106,9 +90,7 @@ class RewardObjective:
             "doubly stochastic lambda per caption": self.penalty_weight,
         }
 
-    def __call__(
-        self, model: CaptionSampler, batch: Batch, seed: tf.Tensor, global_size: tf.Tensor
-    ) -> Terms:
+    def __call__(self, model, batch: Batch, seed: tf.Tensor, global_size: tf.Tensor) -> Terms:
         """Draws captions and computes their loss; see `Objective`.
 
         Args:
@@ -125,7 +107,7 @@ class RewardObjective:
         reward = self._rewards(tf.repeat(batch["image_index"], self.samples), tokens[:, 1:])
         return self.terms(self.read(model, annotations, tokens, seed), tokens[:, 1:], reward)
 
-    def sample(self, model: CaptionSampler, annotations: tf.Tensor, seed: tf.Tensor) -> Hypotheses:
+    def sample(self, model, annotations: tf.Tensor, seed: tf.Tensor) -> Hypotheses:
         """Draws M captions per image, side by side: `Hypotheses` of `B M` images, one each."""
         words, locations = _split(seed)
         rows = self.samples
@@ -139,7 +121,7 @@ class RewardObjective:
             forbidden=self.search.forbidden,
         )
 
-    def draw(self, model: CaptionSampler, annotations: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+    def draw(self, model, annotations: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Draws captions int32 `[B M, T + 1]` from <start> on, as long as the longest."""
         drawn = self.sample(model, annotations, seed)
         # The batch of a replica may be empty and has no longest caption then.
@@ -148,7 +130,7 @@ class RewardObjective:
         return tf.pad(ids, [[0, 0], [1, 0]], constant_values=START)
 
     def read(
-        self, model: CaptionSampler, annotations: tf.Tensor, tokens: tf.Tensor, seed: tf.Tensor
+        self, model, annotations: tf.Tensor, tokens: tf.Tensor, seed: tf.Tensor
     ) -> DecoderOutput:
         """Reads captions from `draw` with gradient, under the same seed."""
         # The same seed, in rows of the same order, attends to the locations of the draw.
