@@ -169,10 +169,10 @@ class Task(abc.ABC, Generic[C, D]):
             RunError: The run is not finished, or has other weights or another vocabulary.
         """
 
-    @classmethod
+    @staticmethod
     @abc.abstractmethod
     def compare(
-        cls, folders: Sequence[Path], split: str, data_dir: Path | None, samples: int, seeds: int
+        folders: Sequence[Path], split: str, data_dir: Path | None, samples: int, seeds: int
     ) -> list[str]:
         """Compares systems by evaluations of this task, the later ones with the first.
 

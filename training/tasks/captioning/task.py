@@ -43,10 +43,8 @@ class CaptioningTask(Task[RunConfig, Data]):
     """Training of a captioner."""
 
     name = "captioners"
-
-    @staticmethod
-    def read_config(run_dir: Path) -> RunConfig:
-        return read_run_config(run_dir)
+    read_config = staticmethod(read_run_config)
+    compare = staticmethod(comparison.compare)
 
     def config_text(self) -> str:
         return json.dumps(to_dict(self.config), indent=2)
@@ -142,12 +140,6 @@ class CaptioningTask(Task[RunConfig, Data]):
     def load_weights(self, run_dir: Path, trained: TrainedCaptioner) -> Captioner:
         start_from(run_dir, trained.model, trained.vocabulary, "runs", "argument")
         return trained.model
-
-    @classmethod
-    def compare(
-        cls, folders: Sequence[Path], split: str, data_dir: Path | None, samples: int, seeds: int
-    ) -> list[str]:
-        return comparison.compare(folders, split, data_dir, samples, seeds)
 
 
 def load_data(config: RunConfig, places: Places) -> Data:

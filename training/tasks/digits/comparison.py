@@ -16,8 +16,10 @@ from training.tasks.comparison import LABELS, means_over_seeds, read_report, sco
 from training.tasks.digits.config import SYSTEMS
 
 
-def compare(folders: Sequence[Path], split: str, seeds: int) -> list[str]:
-    """Compares evaluations of digit systems; see `Task.compare`.
+def compare(
+    folders: Sequence[Path], split: str, data_dir: Path | None, samples: int, seeds: int
+) -> list[str]:
+    """Compares evaluations of digit systems by their reports alone; see `Task.compare`.
 
     Raises:
         ValueError: They were scored on different examples.

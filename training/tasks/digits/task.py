@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,10 +34,8 @@ class DigitTask(Task[DigitRunConfig, Data]):
     """Training of a digit system."""
 
     name = "digit systems"
-
-    @staticmethod
-    def read_config(run_dir: Path) -> DigitRunConfig:
-        return read_digit_config(run_dir)
+    read_config = staticmethod(read_digit_config)
+    compare = staticmethod(comparison.compare)
 
     def config_text(self) -> str:
         return to_text(self.config)
@@ -127,9 +125,3 @@ class DigitTask(Task[DigitRunConfig, Data]):
             missing = ", ".join(sorted(set(others) - set(taken)))
             raise RunError(f"{run_dir} has other layers than {self.places.run_dir}: {missing}.")
         return trained
-
-    @classmethod
-    def compare(
-        cls, folders: Sequence[Path], split: str, data_dir: Path | None, samples: int, seeds: int
-    ) -> list[str]:
-        return comparison.compare(folders, split, seeds)
