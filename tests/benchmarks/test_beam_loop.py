@@ -27,7 +27,7 @@ def sides():
     return model, baseline
 
 
-@pytest.mark.parametrize(("beam", "power"), [(1, 0.0), (4, 0.0), (4, 0.7)])
+@pytest.mark.parametrize(("beam", "power"), [(1, 0.0), (4, 0.7)])
 def test_same_weights_same_captions(sides, beam, power):
     model, baseline = sides
     search = SearchConfig(beam=beam, length_power=power, max_length=6)

@@ -11,14 +11,14 @@ import sys
 
 import pytest
 
-from benchmarks import batches, case, models, run, step
+from benchmarks import batches, case, models, run, search, step
 from benchmarks.case import Case, Settings
 from benchmarks.sections import SECTIONS
 from benchmarks.shapes import DEFAULT, EVERY, TOY
 
 QUICK = ["--batch-sizes", "4", "8", "--batch-size", "8", "--images", "16", "--repeats", "1"]
-QUICK += ["--search-batches", "1", "3", "--export-batches", "1", "2", "--shapes", "toy"]
-ROWS = {"pipeline": 1, "epoch": 1, "search": 6, "export": 2, "memory": 2}
+QUICK += ["--search-batches", "3", "--export-batches", "1", "2", "--shapes", "toy"]
+ROWS = {"pipeline": 1, "epoch": 1, "search": 2, "export": 2, "memory": 2}
 
 
 @pytest.fixture
@@ -43,6 +43,7 @@ def in_process(monkeypatch):
 def quick(in_process, monkeypatch):
     """Few of the graphs, which take long."""
     monkeypatch.setattr(models, "PRECISIONS", ("float32",))
+    monkeypatch.setattr(search, "BEAMS", (2,))
     parts = ("baseline float32", "search")
     monkeypatch.setitem(SECTIONS, "memory", dataclasses.replace(SECTIONS["memory"], parts=parts))
 

@@ -9,6 +9,7 @@ import resource
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import sat_tf
 from serving import export as export_module
@@ -127,10 +128,22 @@ def test_an_export_that_is_stopped_leaves_nothing(exports, tmp_path, stopped):
     assert list((tmp_path / "out").iterdir()) == []
 
 
+class Megabyte(tf.Module):
+    """Weights of that size, whose writing takes no tracing."""
+
+    def __init__(self):
+        super().__init__()
+        self.weights = tf.Variable(tf.zeros([2**18]))
+
+
 @pytest.mark.parametrize("part", ["variables", "warm-up"])
 def test_a_full_disk_is_a_clear_error_and_leaves_nothing(exports, tmp_path, monkeypatch, part):
-    if part == "warm-up":  # the weights before it take more
-        monkeypatch.setattr(export_module, "save_signatures", lambda *_: {})
+    def save(_, folder):
+        if part == "variables":  # they come first and take more than the warm-up
+            tf.saved_model.save(Megabyte(), str(folder))
+        return {}
+
+    monkeypatch.setattr(export_module, "save_signatures", save)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2048, before[1]))
     try:

@@ -22,7 +22,7 @@ CONFIGS = {
     ),
     "dram": ReaderConfig(
         *("dram", "dram_pairs", "pair", 60, 20.0, 20.0),
-        DRAMConfig(glimpses=4, scales=3, glimpse_filters=2, context_filters=2, **GLIMPSES),
+        DRAMConfig(glimpses=2, scales=3, glimpse_filters=2, context_filters=2, **GLIMPSES),
     ),
     "stn": ReaderConfig(
         *("stn", "stn_rts", "digit", 42, 14.0, 24.0),

@@ -23,7 +23,7 @@ def readers(tmp_path_factory):
     return {system: sat_tf.load(write_reader(folder / system, system)) for system in CONFIGS}
 
 
-@pytest.mark.parametrize(("system", "looks", "scales"), [("ram", 3, 1), ("dram", 4, 3)])
+@pytest.mark.parametrize(("system", "looks", "scales"), [("ram", 3, 1), ("dram", 2, 3)])
 def test_glimpses_are_those_of_the_model(readers, system, looks, scales):
     reader = readers[system]
     reading, classes = reader.read(drawing()), len(reader.config.answers)

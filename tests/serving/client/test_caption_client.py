@@ -212,7 +212,10 @@ def test_words_are_found_in_a_caption(text, count, words):
 
 def test_a_beam_holds_the_attention_of_every_hypothesis(exports, serving):
     export, captioner = exports["soft"].version.parent, exports["soft"].captioner
-    with serving(export) as caller, CaptionClient(Connection(port=caller.server.port)) as client:
+    with (
+        serving(export, warm_up=("every_beam",)) as caller,
+        CaptionClient(Connection(port=caller.server.port)) as client,
+    ):
         beam = client.beam(jpeg())
         best = client.caption(jpeg(), attention=True)
     assert (beam.attention_kind, beam.resize) == ("soft", captioner.config.encoder.resize)

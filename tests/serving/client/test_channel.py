@@ -122,8 +122,8 @@ def test_no_server_is_a_clear_error_at_once_or_after_waiting(caplog):
         predict(connection)
     assert not caplog.records
     with pytest.raises(ServingError, match="No server answers on .* is it running"):
-        predict(Connection(port=connection.port, timeout=5.0))
-    assert "Waiting for it, 5 seconds at most" in caplog.text
+        predict(Connection(port=connection.port, timeout=2.0))
+    assert "Waiting for it, 2 seconds at most" in caplog.text
 
 
 def test_a_server_that_restarts_is_waited_for(toy_exports, monkeypatch):
