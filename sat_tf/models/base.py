@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import keras
 import tensorflow as tf
 
 from sat_tf.compat import BuildsBeforeFit
 from sat_tf.models.distributed_step import (
     RunningMeans,
-    Untracked,
     apply_gradients,
-    build_optimizer,
     spans_workers,
-    step_seed,
     worker_function,
 )
 from sat_tf.objectives.baselines import MovingAverageBaseline
@@ -38,7 +37,8 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         super().__init__(**kwargs)
         self.baseline: keras.layers.Layer | None = None
         self.seed = 0
-        self._means: Untracked | None = None
+        # In a namespace, lest Keras save the running means among the weights.
+        self._means: SimpleNamespace | None = None
 
     @property
     def separately_clipped(self) -> list[keras.Variable]:
@@ -67,7 +67,7 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
             self.objective = objective
         self.clip_norm, self.seed = clip_norm, seed
         names = ("gradient_norm", "loss", *self.objective.log_names)
-        self._means = Untracked(RunningMeans(names))
+        self._means = SimpleNamespace(value=RunningMeans(names))
 
     def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         """Takes one step of gradient descent; Keras compiles it and runs it on every replica.
@@ -113,8 +113,16 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         raise NotImplementedError(f"{type(self).__name__} does not support `evaluate`.")
 
     def step_seed(self) -> tf.Tensor:
-        """Derives the seed of the present step, int32 `[2]`, the same on all replicas."""
-        return step_seed(self.seed, self.optimizer)
+        """Derives a step's seed from (seed, step), so that no random state has to be saved.
+
+        Returns:
+            int32 `[2]`, the same on all replicas.
+        """
+        folded = tf.constant([self.seed, 0], tf.int32)
+        if self.optimizer is None:  # not compiled
+            return folded
+        step = tf.cast(self.optimizer.iterations, tf.int32)
+        return tf.random.experimental.stateless_fold_in(folded, step)
 
     @property
     def metrics(self) -> list[keras.metrics.Metric]:
@@ -137,4 +145,6 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
 
     def build_before_fit(self) -> None:
         """Builds the optimiser, all that is not built in the constructor."""
-        build_optimizer(self)
+        if self.optimizer is not None and not self.optimizer.built:
+            with self.distribute_strategy.scope():
+                self.optimizer.build(self.trainable_variables)

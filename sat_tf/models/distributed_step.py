@@ -1,9 +1,8 @@
-"""A train step over replicas and processes: gradients, seed, running means, compiled loop."""
+"""A train step over replicas and processes: gradients, running means, compiled loop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 
 import keras
 import tensorflow as tf
@@ -48,40 +47,6 @@ class RunningMeans(keras.metrics.Metric):
         """Returns the means by name; 0 if nothing was added yet."""
         means = tf.math.divide_no_nan(tf.convert_to_tensor(self.sums), self.weights)
         return dict(zip(self.names, tf.unstack(means), strict=True))
-
-
-@dataclass(frozen=True)
-class Untracked:
-    """Keeps Keras from saving the running means among the weights."""
-
-    value: RunningMeans
-
-
-def build_optimizer(model: keras.Model) -> None:
-    """Builds the optimiser of a model whose layers are built already.
-
-    Replaces Keras' symbolic build; see `sat_tf.compat.BuildsBeforeFit`.
-    """
-    if model.optimizer is not None and not model.optimizer.built:
-        with model.distribute_strategy.scope():
-            model.optimizer.build(model.trainable_variables)
-
-
-def step_seed(seed: int, optimizer: keras.optimizers.Optimizer | None) -> tf.Tensor:
-    """Derives a step's seed from (seed, step), so that no random state has to be saved.
-
-    Args:
-        seed: Of the run.
-        optimizer: Counts the steps; None before the model is compiled.
-
-    Returns:
-        int32 `[2]`, the same on all replicas.
-    """
-    folded = tf.constant([seed, 0], tf.int32)
-    if optimizer is None:
-        return folded
-    step = tf.cast(optimizer.iterations, tf.int32)
-    return tf.random.experimental.stateless_fold_in(folded, step)
 
 
 def apply_gradients(
