@@ -15,14 +15,15 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import tyro
 
-from benchmarks.spark_cluster import cluster, python_workers, resident_megabytes
+from benchmarks.peak import resident_megabytes
+from benchmarks.spark_cluster import cluster, python_workers
 from sat_tf.commands import exit_status
 from sat_tf.errors import invalid_value
 
@@ -190,7 +191,8 @@ def _watch(
         done = len(list(out.glob("chunk=*/_SUCCESS")))
         workers = python_workers(os.getpid())
         if workers:
-            watch.memory.append((done, max(map(resident_megabytes, workers))))
+            sizes = np.nan_to_num([resident_megabytes(worker) for worker in workers])
+            watch.memory.append((done, float(sizes.max())))
         if not (moments and done >= moments[0] and workers):
             continue
         moments.pop(0)
@@ -205,13 +207,8 @@ def _watch(
 
 def read_rows(out: Path) -> list[dict]:
     """Reads all rows of an output, as anybody would."""
-    return list(_rows(out))
-
-
-def _rows(folder: Path) -> Iterator[dict]:
-    for part in sorted(folder.rglob("output=*/part-*.json")):
-        for line in part.read_text("utf-8").splitlines():
-            yield json.loads(line)
+    parts = sorted(out.rglob("output=*/part-*.json"))
+    return [json.loads(line) for part in parts for line in part.read_text("utf-8").splitlines()]
 
 
 def steady_rate(out: Path) -> float | None:
@@ -219,7 +216,7 @@ def steady_rate(out: Path) -> float | None:
     commits = sorted(path.stat().st_mtime for path in out.glob("chunk=*/_SUCCESS"))
     if len(commits) < 3:
         return None
-    rows = [len(list(_rows(chunk))) for chunk in sorted(out.glob("chunk=*"))]
+    rows = [len(read_rows(chunk)) for chunk in sorted(out.glob("chunk=*"))]
     return sum(rows[1:]) / (commits[-1] - commits[0])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import resource
 import sys
 from pathlib import Path
@@ -19,18 +18,20 @@ def peak_megabytes() -> float:
 
 
 def peak_megabytes_of(process: int | str) -> float | None:
-    """Returns that of another process, by its id; None if the system has no `/proc`."""
-    status = Path("/proc") / str(process) / "status"
-    if not status.exists():
-        return None
-    found = re.search(r"VmHWM:\s+(\d+) kB", status.read_text("ascii"))
-    return int(found[1]) * 1024 / 1e6 if found else None
+    """Returns that of another process, by its id; None if it is gone or there is no `/proc`."""
+    return _megabytes(process, "VmHWM")
 
 
-def resident_megabytes(process: int) -> float:
-    """Resident size of a process, 10^6 bytes; NaN where /proc is missing."""
+def resident_megabytes(process: int | str) -> float:
+    """Resident size of a process, 10^6 bytes; NaN if it is gone or there is no `/proc`."""
+    size = _megabytes(process, "VmRSS")
+    return float("nan") if size is None else size
+
+
+def _megabytes(process: int | str, field: str) -> float | None:
     try:
         status = Path(f"/proc/{process}/status").read_text()
     except OSError:
-        return float("nan")
-    return int(status.partition("VmRSS:")[2].split()[0]) * 1024 / 1e6
+        return None
+    found = status.partition(f"{field}:")[2].split()
+    return int(found[0]) * 1024 / 1e6 if found else None

@@ -93,11 +93,3 @@ def _descends(process: int, root: int, parents: dict[int, int]) -> bool:
     while process in parents and process != root:
         process = parents[process]
     return process == root
-
-
-def resident_megabytes(process: int) -> float:
-    """Returns the resident memory of a process, 10^6 bytes; 0 if it is gone."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-    return 0.0

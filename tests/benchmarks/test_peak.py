@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
 
 import pytest
 
-from benchmarks.peak import peak_megabytes, peak_megabytes_of
+from benchmarks.peak import peak_megabytes, peak_megabytes_of, resident_megabytes
 
 GROW = """
 import numpy
@@ -32,4 +33,5 @@ def test_it_grows_by_what_is_held_and_stays_when_it_is_freed():
 
 def test_another_process_is_asked_by_its_number():
     assert peak_megabytes_of(os.getpid()) == pytest.approx(peak_megabytes(), rel=0.05)
-    assert peak_megabytes_of(2**30) is None
+    assert 0 < resident_megabytes(os.getpid()) <= peak_megabytes_of(os.getpid())
+    assert peak_megabytes_of(2**30) is None and math.isnan(resident_megabytes(2**30))
