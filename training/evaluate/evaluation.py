@@ -14,9 +14,8 @@ from training.data.sources import Split, load_split
 from training.evaluate.bounds import SAMPLES, Bounds
 from training.evaluate.caption_results import GROUNDING_KEY, caption_fields, write_captions
 from training.evaluate.report_page import write_report_page
-from training.evaluate.reports import caption_report, console_summary, write_report
+from training.evaluate.reports import caption_report, console_summary, timed, write_report
 from training.evaluate.scoring import Evaluation, evaluate
-from training.evaluate.stages import Stages
 from training.evaluate.verdict import verdict
 from training.metrics.bootstrap import intervals
 from training.tasks.base import Places
@@ -56,17 +55,17 @@ def evaluate_run(
     source = open_input_source(
         captioner.model.encoder, config.encoder.resize, split, places.cache_dir
     )
-    stages, bounds = Stages(), {}
-    with stages.time("evaluation"):
+    seconds, bounds = {}, {}
+    with timed(seconds, "evaluation"):
         language = config.data.language
         found = evaluate(
-            captioner, split, source, config.search, language=language, stages=stages, boxes=boxes
+            captioner, split, source, config.search, language=language, seconds=seconds, boxes=boxes
         )
         if config.attention.kind == "hard" and bound_images:
             measured = Bounds(captioner, split, source, bound_images)
-            with stages.time("bounds", f"Measuring the bounds of {len(measured):,} captions"):
+            with timed(seconds, "bounds", f"Measuring the bounds of {len(measured):,} captions"):
                 bounds = {"images": len(measured), "samples": SAMPLES} | measured.measure()
-    report = make_report(captioner, config, split, source, found) | {"seconds": stages.seconds}
+    report = make_report(captioner, config, split, source, found) | {"seconds": seconds}
     report |= {"bounds": bounds} if bounds else {}
     out = out or RunFolder(places.run_dir).evaluation(split.name)
     title = f"{config.recipe}: {config.data.name} {split.name}"

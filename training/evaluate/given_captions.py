@@ -10,8 +10,7 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.serialization import to_dict
 from training.data.sources import load_split
 from training.evaluate.caption_results import captions_of, parse_captions, write_captions
-from training.evaluate.reports import caption_report, console_summary, write_report
-from training.evaluate.stages import Stages
+from training.evaluate.reports import caption_report, console_summary, timed, write_report
 from training.metrics.bootstrap import intervals
 from training.metrics.captions import score_captions
 from training.metrics.scene_words import word_scores
@@ -52,8 +51,8 @@ def evaluate_captions(
     content = path.read_bytes()
     given = parse_captions(content, path)
     split = load_split(data.name, split_name, data_dir, **data.options())
-    captions, stages = captions_of(split, given, path), Stages()
-    with stages.time("caption metrics", f"Scoring {len(captions):,} captions"):
+    captions, seconds = captions_of(split, given, path), {}
+    with timed(seconds, "caption metrics", f"Scoring {len(captions):,} captions"):
         references = {e.image_id: list(e.captions) for e in split.examples}
         found = score_captions(captions, references, language=data.language, unit=data.tokens)
         scores = dict(found.scores)
@@ -63,7 +62,7 @@ def evaluate_captions(
         "captions": {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()},
         "data": data.name,
         "configuration": {"data": to_dict(data)},
-        "seconds": stages.seconds,
+        "seconds": seconds,
     }
     out = out or folder.evaluation(split.name)
     write_report(out, report)

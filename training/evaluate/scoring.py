@@ -15,7 +15,7 @@ from training.data.examples import Split
 from training.data.input_source import InputSource
 from training.evaluate.attention_scores import generated_grounding, reference_grounding
 from training.evaluate.box_grounding import BoxGrounding, ground
-from training.evaluate.stages import Stages
+from training.evaluate.reports import timed
 from training.evaluate.teacher_forcing import TeacherForcing, phrase_maps, read_references
 from training.evaluate.word_confidence import Calibration, calibrate, scene_word_confidence
 from training.metrics.captions import CaptionScores, score_captions
@@ -55,7 +55,7 @@ def evaluate(
     search: SearchConfig,
     batch_size: int = 50,
     language: str = "en",
-    stages: Stages | None = None,
+    seconds: dict[str, float] | None = None,
     boxes: Path | None = None,
 ) -> Evaluation:
     """Captions every image of a split and scores the captions against the raw references.
@@ -67,20 +67,20 @@ def evaluate(
         search: Beam and length normalisation.
         batch_size: Images per search.
         language: Language code of the captions, such as "de".
-        stages: Announces and times the stages.
+        seconds: Takes the seconds of each stage.
         boxes: Boxes of phrases, see `training.data.box_files`, if any.
     """
-    stages, unit = stages or Stages(), captioner.vocabulary.unit
+    seconds, unit = {} if seconds is None else seconds, captioner.vocabulary.unit
     readable = len(split) - len(source.skipped)
-    with stages.time("search", f"Captioning {readable:,} images, beam {search.beam}"):
+    with timed(seconds, "search", f"Captioning {readable:,} images, beam {search.beam}"):
         captions = caption_split(captioner, split, source, search, batch_size)
-    with stages.time("caption metrics", f"Scoring {len(captions):,} captions"):
+    with timed(seconds, "caption metrics", f"Scoring {len(captions):,} captions"):
         texts = {image_id: caption.text for image_id, caption in captions.items()}
         references = {e.image_id: list(e.captions) for e in split.examples if e.image_id in texts}
         caption_scores = score_captions(texts, references, language=language, unit=unit)
     scores, notes, by_image = dict(caption_scores.scores), (), {}
     count = sum(map(len, references.values()))
-    with stages.time("teacher forcing", f"Reading {count:,} reference captions"):
+    with timed(seconds, "teacher forcing", f"Reading {count:,} reference captions"):
         forced = TeacherForcing(captioner)
         found, words = read_references(forced, split, source)
         judged, drawn = None, any(example.phrases for example in split.examples)
@@ -97,7 +97,7 @@ def evaluate(
                 notes = (_NO_WORDS,)
     grounded = None
     if boxes is not None and unit == "words":
-        with stages.time("grounding", f"Comparing maps with the boxes of {boxes}"):
+        with timed(seconds, "grounding", f"Comparing maps with the boxes of {boxes}"):
             grounded = ground(forced, split, source, boxes, captions)
             scores |= grounded.scores
     elif boxes is not None:

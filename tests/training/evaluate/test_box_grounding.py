@@ -12,6 +12,7 @@ import pytest
 import sat_tf
 from sat_tf.runs import Caption
 from training.data.bucketing import caption_table
+from training.data.examples import DataError
 from training.data.input_source import open_input_source
 from training.data.sources import load_split
 from training.evaluate.box_grounding import ground
@@ -44,7 +45,9 @@ def boxes(tmp_path) -> Path:
     return write(tmp_path / "boxes.jsonl", rows)
 
 
+@pytest.fixture(scope="module")
 def opened(photographs):
+    """The captioner, its dev split and the annotations of that."""
     captioner = sat_tf.load(photographs.run_dir)
     split = load_split("flickr8k", "dev", photographs.data_dir)
     encoder = captioner.model.encoder
@@ -71,8 +74,8 @@ def test_the_command_reports_grounding(photographs, boxes, tmp_path):
     assert "pointing_game_small" in (out / "report.md").read_text()
 
 
-def test_uniform_maps_have_the_share_of_the_boxes(photographs, boxes):
-    captioner, split, source = opened(photographs)
+def test_uniform_maps_have_the_share_of_the_boxes(opened, boxes):
+    captioner, split, source = opened
     found = ground(TeacherForcing(captioner), split, source, boxes, {})
     # The encoder sees the central square of 4 : 3, in which the small box is 1/3 wide.
     expected = 100 * np.mean([0.5] * 6 + [1 / 3 * 1 / 4])
@@ -80,8 +83,8 @@ def test_uniform_maps_have_the_share_of_the_boxes(photographs, boxes):
     assert found.scores["attention_correctness_small_uniform"] == pytest.approx(100 / 12)
 
 
-def test_nats_are_those_of_the_words_in_the_phrase(photographs, tmp_path):
-    captioner, split, source = opened(photographs)
+def test_nats_are_those_of_the_words_in_the_phrase(opened, tmp_path):
+    captioner, split, source = opened
     path = write(tmp_path / "one.jsonl", [phrase("dev0.jpg")])
     forced = TeacherForcing(captioner)
     found = ground(forced, split, source, path, {}).scores
@@ -93,8 +96,8 @@ def test_nats_are_those_of_the_words_in_the_phrase(photographs, tmp_path):
         assert found[name] == pytest.approx(-log_lik[0, :3].mean(), rel=1e-5)
 
 
-def test_own_words_are_scored_where_they_stand(photographs, boxes):
-    captioner, split, source = opened(photographs)
+def test_own_words_are_scored_where_they_stand(opened, boxes):
+    captioner, split, source = opened
     alpha = np.zeros([2, *captioner.grid])
     alpha[0, :, -1], alpha[1, :, 0] = 1, 1  # "dog" looks at the left edge
     alpha /= alpha.sum(axis=(1, 2), keepdims=True)
@@ -111,16 +114,11 @@ def test_own_words_are_scored_where_they_stand(photographs, boxes):
     assert "boxes" not in article and dog["boxes"] == [[0.0, 0.0, 1.0, 0.5]]
 
 
-@pytest.mark.parametrize(
-    ("rows", "complaint"),
-    [([], "holds no phrase"), ([phrase("elsewhere.jpg")], "no phrase of the dev split")],
-)
-def test_boxes_of_nothing_are_an_error(photographs, tmp_path, capsys, rows, complaint):
-    path = write(tmp_path / "boxes.jsonl", rows)
-    flags = ["--run-dir", photographs.run_dir, "--data-dir", photographs.data_dir]
-    flags += ["--cache-dir", photographs.cache_dir, "--boxes", path, "--out", tmp_path / "out"]
-    assert main(list(map(str, flags))) == 2
-    assert complaint in capsys.readouterr().err
+def test_boxes_of_other_photographs_alone_are_an_error(opened, tmp_path):
+    captioner, split, source = opened
+    path = write(tmp_path / "boxes.jsonl", [phrase("elsewhere.jpg")])
+    with pytest.raises(DataError, match="no phrase of the dev split"):
+        ground(TeacherForcing(captioner), split, source, path, {})
 
 
 def test_a_missing_file_is_an_error_at_once(tmp_path, capsys):
