@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from sat_tf.images import load
 from sat_tf.search.loop import FLOOR
 from serving import signatures
 from serving.model_card import operations
+from tests.serving.export_fixtures import warm_up_calls
 
 KINDS = ("soft", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("hard", "none")))
 BATCHES = (1, 2, 7)
@@ -31,7 +33,9 @@ REASONS = {
 
 def reference(captioner, contents: list[bytes]) -> dict[str, np.ndarray]:
     """The same outputs by `TrainedCaptioner`."""
-    pixels = tf.stack([captioner.pixels(content, upright=False) for content in contents])
+    encoder = captioner.config.encoder
+    # As a graph reads them, which cannot turn a photograph by its EXIF.
+    pixels = tf.stack([load(content, encoder.image_size, encoder.resize) for content in contents])
     found = tf.nest.map_structure(np.asarray, captioner.search(captioner.annotate(pixels)))
     outputs = {
         "captions": [
@@ -246,3 +250,22 @@ def test_captions_are_those_the_vocabulary_writes(unit):
     lengths = tf.constant([[len(row) for row in ids]])
     written = signatures.write_captions(tf.constant([padded]), lengths, vocabulary)
     assert [text.decode() for text in written.numpy()[0]] == ["a bb ü", "<unk>", ""]
+
+
+# The requests by which TF Serving warms up.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_set_of_outputs_of_every_signature_has_its_own_warm_up(exports, kind):
+    calls = warm_up_calls(exports[kind].version).values()
+    asked = [(call["signature"], tuple(call["outputs"])) for call in calls]
+    assert {signature for signature, _ in asked} == {"serving_default", "pixels", "every_beam"}
+    assert len(set(asked)) == len(asked) > 3 and ("serving_default", ()) in asked
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_warm_up_is_answered_with_a_caption(exports, answers, kind):
+    for name, call in warm_up_calls(exports[kind].version).items():
+        answer = answers(kind)["calls"][name]
+        assert set(answer) == set(call["outputs"]) or not call["outputs"]
+        assert answer["valid"] == [True] and answer["captions"][0][0]

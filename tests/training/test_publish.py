@@ -82,7 +82,7 @@ def test_it_is_evaluated_like_a_run(mine, capsys):
     assert json.loads(report.read_text())["images"] == 12
 
 
-def test_a_run_starts_from_one_by_its_name_and_resumes(
+def test_a_run_starts_from_one_by_its_name_is_averaged_with_it_and_resumes(
     mine, tmp_path, tiny, monkeypatch, unvalidated
 ):
     monkeypatch.setattr(published, "SHIPPED", mine.parent)
@@ -91,10 +91,23 @@ def test_a_run_starts_from_one_by_its_name_and_resumes(
     train(tmp_path / "run", *flags, say=said.append)
     assert "Initialized with the weights of mine." in said
     assert read_run_config(tmp_path / "run").init_from == "mine"
+    assert_averaged("mine", tmp_path / "run", tmp_path / "mean")
     train(tmp_path / "run", *flags, "--fit.epochs", "2", say=said.append)
     assert any("epoch 2" in line for line in said)
     with pytest.raises(RunError, match="`init_from` is 'mine' there"):
         train(tmp_path / "run", *flags[:-1], str(mine), say=said.append)
+
+
+def assert_averaged(one, other, mean):
+    """Averages two captioners, which have to differ, and tests the weights of the mean."""
+    flags = ["--shares", "0.25", "0.75", "--run-dir", str(mean)]
+    assert average.main([one, str(other), *flags]) == 0
+    first, second, found = (
+        runs.weight_arrays(sat_tf.load(path).model) for path in (one, other, mean)
+    )
+    assert any(np.any(first[name] != second[name]) for name in found)
+    for name, value in found.items():
+        np.testing.assert_allclose(value, 0.25 * first[name] + 0.75 * second[name], atol=1e-6)
 
 
 def test_a_published_configuration_keeps_the_hubs_name_and_no_path():
@@ -114,19 +127,3 @@ def test_results_of_one_that_ships_stay_out_of_the_package(mine, tmp_path, monke
 def test_a_run_is_never_overwritten(soft_run, capsys):
     assert main([str(soft_run), str(soft_run)]) == 2
     assert "expected a folder that is no run" in capsys.readouterr().err
-
-
-def test_a_published_captioner_is_averaged_with_a_run_that_started_from_it(
-    mine, tmp_path, tiny, monkeypatch, unvalidated
-):
-    monkeypatch.setattr(published, "SHIPPED", mine.parent)
-    monkeypatch.chdir(tmp_path)  # where no folder has the name
-    train(tmp_path / "run", *tiny, "--init-from", "mine", "--seed", "1")
-    flags = ["--shares", "0.25", "0.75", "--run-dir", str(tmp_path / "mean")]
-    assert average.main(["mine", str(tmp_path / "run"), *flags]) == 0
-    first, second, mean = (
-        runs.weight_arrays(sat_tf.load(path).model)
-        for path in (mine, tmp_path / "run", tmp_path / "mean")
-    )
-    for name, value in mean.items():
-        np.testing.assert_allclose(value, 0.25 * first[name] + 0.75 * second[name], atol=1e-6)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 
 from sat_tf.layers.encoder import Encoder
 from tests.training.data.small_stores import SIZE, before_each_batch, drawn, open_store
+from tests.training.run_state.stopped_runs import lock_holder
 from training.data.feature_shards import Shards
 
 
@@ -18,24 +18,13 @@ def shards(tmp_path) -> Shards:
     return Shards(tmp_path, 10, 1, (4, 32), 4)
 
 
-def hold(shards: Shards, held, release) -> None:
-    with shards.claim(1):
-        held.set()
-        release.wait(60.0)
-
-
 def test_a_claimed_shard_is_left_to_its_owner_until_it_dies(shards):
-    context = multiprocessing.get_context("spawn")
-    held, release = context.Event(), context.Event()
-    owner = context.Process(target=hold, args=(shards, held, release))
-    owner.start()
-    assert held.wait(60.0)
-    with shards.claim(1, wait=False) as mine, shards.claim(0, wait=False) as other:
-        assert (mine, other) == (False, True)
-    owner.kill()
-    with shards.claim(1) as mine:
-        assert mine
-    owner.join()
+    with lock_holder(shards.file(1).with_suffix(".lock")) as owner:
+        with shards.claim(1, wait=False) as mine, shards.claim(0, wait=False) as other:
+            assert (mine, other) == (False, True)
+        owner.kill()
+        with shards.claim(1) as mine:
+            assert mine
     assert not list(shards.path.iterdir())
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import h5py
@@ -26,6 +30,24 @@ def die_after(patch, owner, name: str, call: int) -> None:
             raise Killed
 
     patch.setattr(owner, name, die)
+
+
+HOLD = """
+import sys, filelock
+with filelock.FileLock(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def lock_holder(lock: Path) -> Iterator[subprocess.Popen]:
+    """A process that holds a lock until it is killed, at the latest at the end of the `with`."""
+    command = [sys.executable, "-c", HOLD, str(lock)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        yield holder
+        holder.kill()
 
 
 def assert_same(one: dict, other: dict, equal=np.testing.assert_equal) -> None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import errno
 import fcntl
 import json
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from sat_tf import files, runs
+from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Vocabulary
-from tests.training.run_state.stopped_runs import Killed, die_after
+from tests.training.run_state.stopped_runs import Killed, die_after, lock_holder
 from tests.training.small_runs import make_task, train
 from training.run_state.ownership import check_run_dir, claim, exclusive_lock
 from training.tasks.base import Task
@@ -124,23 +122,13 @@ def test_the_lock_is_held_until_the_run_is_evaluated(tmp_path, tiny, monkeypatch
     assert len(kept) == 2
 
 
-HOLD = """
-import pathlib, sys
-from training.run_state.ownership import exclusive_lock
-with exclusive_lock(pathlib.Path(sys.argv[1])):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
 def test_the_lock_goes_with_a_killed_process(tmp_path):
-    command = [sys.executable, "-c", HOLD, str(tmp_path)]
-    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    with holder:
-        assert holder.stdout.readline() == "held\n"
-        with pytest.raises(runs.RunError, match="in use"), exclusive_lock(tmp_path):
-            pass
-        holder.send_signal(signal.SIGKILL)
+    with (
+        lock_holder(RunFolder(tmp_path).lock),
+        pytest.raises(runs.RunError, match="in use"),
+        exclusive_lock(tmp_path),
+    ):
+        pass
     with exclusive_lock(tmp_path):
         pass
 

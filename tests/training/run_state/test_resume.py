@@ -82,7 +82,9 @@ def write_encoder(path: Path, seed: int) -> None:
     Encoder("scenes_cnn", 64).network.save_weights(path)
 
 
-def test_a_frozen_encoder_is_the_checkpoint_s_whatever_its_file_holds_now(tmp_path, tiny):
+def test_a_frozen_encoder_is_the_checkpoint_s_whatever_its_file_holds_now(
+    tmp_path, tiny, unvalidated
+):
     weights = tmp_path / "encoder.weights.h5"
     write_encoder(weights, 1)
     flags = (*tiny, "--encoder.trainable", "False", "--encoder.weights", str(weights))

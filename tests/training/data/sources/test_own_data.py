@@ -82,7 +82,7 @@ def write_chinese(folder: Path, count: int, splits: list[str] | None = None) -> 
     ids=["german", "chinese"],
 )
 def test_a_folder_trains_evaluates_and_captions(
-    tmp_path, tiny, capsys, write, flags, tokeniser, known
+    tmp_path, tiny, capsys, unvalidated, write, flags, tokeniser, known
 ):
     folder, run = tmp_path / "data", tmp_path / "run"
     write(folder, len(SPLITS), SPLITS)
