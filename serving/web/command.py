@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 import webbrowser
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -70,7 +70,8 @@ def run(arguments: Arguments) -> None:
     digits = digits or [published.locate(name) for name in published.digit_names()]
     if not (runs or arguments.export or arguments.server):
         runs = sources.find_runs()
-    with _models(arguments, runs, digits) as (clients, readers, state):
+    with contextlib.ExitStack() as stack:
+        clients, readers, state = _models(arguments, runs, digits, stack)
         # While the models load.
         try:
             import uvicorn
@@ -119,61 +120,41 @@ def _serve(server, arguments: Arguments) -> None:
     server.run(sockets)
 
 
-@contextlib.contextmanager
 def _models(
-    arguments: Arguments, runs: Sequence[Path], digits: Sequence[Path]
-) -> Iterator[tuple[dict[str, CaptionClient], dict[str, ServedDigits], Callable[[], str] | None]]:
+    arguments: Arguments, runs: Sequence[Path], digits: Sequence[Path], stack: contextlib.ExitStack
+) -> tuple[dict[str, CaptionClient], dict[str, ServedDigits], Callable[[], str] | None]:
     """Captioners and digit models by name, and who says why a model does not answer."""
+    readers, state = [], None
     if arguments.server is not None:
         host, port = parse_server(arguments.server)
-        with _clients(arguments, [(name, host, port) for name in arguments.model]) as clients:
-            yield clients, {}, None
-        return
-    from serving.web.model_process import ModelProcess
+        places = [(name, host, port) for name in arguments.model]
+    else:
+        from serving.web.model_process import ModelProcess
 
-    models = sources.from_exports(arguments.export) + sources.from_runs(runs)
-    readers = sources.from_runs(digits)
-    process = ModelProcess(models + readers)
-    try:
-        ports = iter(process.ports)
-        places = [(model.name, "127.0.0.1", next(ports)) for model in models]
-        with contextlib.ExitStack() as stack:
-            clients = stack.enter_context(_clients(arguments, places))
-            found = {
-                reader.name: _digit_model(stack, reader, arguments, next(ports))
-                for reader in readers
-            }
-            yield clients, found, process.state
-    finally:
-        process.stop()
-
-
-def _digit_model(
-    stack: contextlib.ExitStack, source: sources.Source, arguments: Arguments, port: int
-) -> ServedDigits:
+        models = sources.from_exports(arguments.export) + sources.from_runs(runs)
+        readers = sources.from_runs(digits)
+        process = ModelProcess(models + readers)
+        stack.callback(process.stop)
+        state = process.state
+        ports = zip(models + readers, process.ports, strict=True)
+        places = [(model.name, "127.0.0.1", port) for model, port in ports]
+    # While the models load.
     from sat_tf.digits.reader_config import read_reader_config
-    from serving.client import Connection, DigitClient
+    from serving.client import CaptionClient, Connection, DigitClient
     from serving.web.digits import ServedDigits
 
-    connection = Connection("127.0.0.1", port, timeout=arguments.timeout, wait=False)
-    client = stack.enter_context(DigitClient(connection, source.name))
-    return ServedDigits(client, read_reader_config(source.run))
+    def connect(kind, name: str, host: str, port: int):
+        # The page itself waits for a model that is away, and says so.
+        connection = Connection(host, port, timeout=arguments.timeout, wait=False)
+        return stack.enter_context(kind(connection, name))
 
-
-@contextlib.contextmanager
-def _clients(
-    arguments: Arguments, places: Sequence[tuple[str, str, int]]
-) -> Iterator[dict[str, CaptionClient]]:
-    from serving.client import CaptionClient, Connection
-
-    with contextlib.ExitStack() as stack:
-        yield {
-            # The page itself waits for a model that is away, and says so.
-            name: stack.enter_context(
-                CaptionClient(Connection(host, port, timeout=arguments.timeout, wait=False), name)
-            )
-            for name, host, port in places
-        }
+    captioners = len(places) - len(readers)
+    clients = {place[0]: connect(CaptionClient, *place) for place in places[:captioners]}
+    found = {
+        reader.name: ServedDigits(connect(DigitClient, *place), read_reader_config(reader.run))
+        for reader, place in zip(readers, places[captioners:], strict=True)
+    }
+    return clients, found, state
 
 
 def parse_server(text: str) -> tuple[str, int]:
