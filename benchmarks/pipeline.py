@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,6 @@ from sat_tf.layers.encoder import Encoder
 from training.data.bucketing import CaptionTable, padding_share, plan_epoch
 from training.data.examples import Example
 from training.data.extraction import ImageLoader, compile_encoder
-from training.data.image_reader import READERS
 from training.data.input_pipeline import training_batches
 from training.data.input_source import AnnotationSource
 
@@ -48,9 +46,8 @@ def encoding_rate(shape: Shape, repeats: int) -> float:
     annotate = compile_encoder(encoder, _ENCODER_BATCH)
 
     def encode() -> None:
-        with ThreadPoolExecutor(READERS) as pool:
-            for pixels, _ in loader.batches(pool, range(_PHOTOGRAPHS), _ENCODER_BATCH):
-                annotate(pixels)
+        for pixels, _ in loader.batches(range(_PHOTOGRAPHS), _ENCODER_BATCH):
+            annotate(pixels)
 
     return _PHOTOGRAPHS / medians({"encode": encode}, repeats)["encode"]
 

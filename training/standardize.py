@@ -7,7 +7,6 @@ from channels of mean 0 and deviation 1. VGG's, which are rectified, get the dev
 from __future__ import annotations
 
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -110,16 +109,12 @@ def channel_statistics(encoder, examples, resize: str) -> tuple[np.ndarray, np.n
     from sat_tf.progress import progress_bar
     from training.data.examples import DataError
     from training.data.extraction import ImageLoader, compile_encoder
-    from training.data.image_reader import READERS
 
     annotate = compile_encoder(encoder, _BATCH)
     loader = ImageLoader(examples, encoder.image_size, resize)
     count, total, squares = 0, np.zeros(encoder.annotation_dim), np.zeros(encoder.annotation_dim)
-    with (
-        ThreadPoolExecutor(READERS) as pool,
-        progress_bar(len(examples), "Annotations", "images", True) as bar,
-    ):
-        for pixels, valid in loader.batches(pool, range(len(examples)), _BATCH):
+    with progress_bar(len(examples), "Annotations", "images", True) as bar:
+        for pixels, valid in loader.batches(range(len(examples)), _BATCH):
             rows = annotate(pixels)[: len(valid)][valid].astype(np.float64)
             rows = rows.reshape(-1, rows.shape[-1])
             count += len(rows)

@@ -60,7 +60,7 @@ def _compile_resize(size: int, policy: str) -> Callable[[tf.Tensor], tf.Tensor]:
 
 
 class ImageLoader:
-    """Reads, decodes and resizes images on a pool of threads, and notes the unreadable ones."""
+    """Reads, decodes and resizes images on a few threads, and notes the unreadable ones."""
 
     def __init__(self, examples: Sequence[Example], size: int, policy: str) -> None:
         self._examples = examples
@@ -69,18 +69,17 @@ class ImageLoader:
         self._rotated: set[int] = set()
         self._resize = _compile_resize(size, policy)
 
-    def batches(
-        self, pool: ThreadPoolExecutor, indices: range, batch_size: int
-    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def batches(self, indices: range, batch_size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """`(pixels [batch_size, size, size, 3], valid [n])`; the last batch is padded."""
         pending: deque = deque()
-        for start in range(0, len(indices), batch_size):
-            chunk = indices[start : start + batch_size]
-            pending.append([pool.submit(self._load, index) for index in chunk])
-            if len(pending) > _LOOK_AHEAD:
+        with ThreadPoolExecutor(READERS) as pool:
+            for start in range(0, len(indices), batch_size):
+                chunk = indices[start : start + batch_size]
+                pending.append([pool.submit(self._load, index) for index in chunk])
+                if len(pending) > _LOOK_AHEAD:
+                    yield self._gather(pending.popleft(), batch_size)
+            while pending:
                 yield self._gather(pending.popleft(), batch_size)
-        while pending:
-            yield self._gather(pending.popleft(), batch_size)
 
     def notes(self, indices: range) -> dict[str, Any]:
         """The notes on some images, as in the JSON file of a shard."""
@@ -139,16 +138,15 @@ class ShardWriter:
         """
         loader, indices = ImageLoader(examples, self._size, self._resize), shards.indices(shard)
 
-        def blocks(pool: ThreadPoolExecutor) -> Iterator[np.ndarray]:
-            for pixels, valid in loader.batches(pool, indices, self._batch_size):
+        def blocks() -> Iterator[np.ndarray]:
+            for pixels, valid in loader.batches(indices, self._batch_size):
                 views = [pixels, pixels[:, :, ::-1]][: shards.views]
                 annotated = np.stack([self._annotate(view) for view in views], axis=1)[: len(valid)]
                 annotated[~valid] = 0
                 yield annotated
                 advance(len(valid))
 
-        with ThreadPoolExecutor(READERS) as pool:
-            shards.write(shard, blocks(pool))
+        shards.write(shard, blocks())
         write_json(shards.file(shard).with_suffix(".json"), loader.notes(indices))
 
 

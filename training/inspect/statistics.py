@@ -5,7 +5,6 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -17,7 +16,6 @@ from sat_tf.progress import progress_bar
 from sat_tf.vocabulary import UNK, Unit, Vocabulary, tokenize
 from training.data.examples import Example, Split
 from training.data.extraction import ImageLoader
-from training.data.image_reader import READERS
 from training.inspect.duplicates import Prints
 
 _LETTERS = 100_000  # enough to recognise the script
@@ -104,11 +102,8 @@ def scan_images(split: Split, config: EncoderConfig, verbose: bool = True) -> Im
     """Decodes every image of a split, with a few batches in memory at a time."""
     loader = ImageLoader(split.examples, config.image_size, config.resize)
     everything, prints, index = range(len(split)), Prints.empty(len(split)), 0
-    with (
-        ThreadPoolExecutor(READERS) as pool,
-        progress_bar(len(split), f"Images of {split.name}", "images", verbose) as bar,
-    ):
-        for pixels, valid in loader.batches(pool, everything, _BATCH):
+    with progress_bar(len(split), f"Images of {split.name}", "images", verbose) as bar:
+        for pixels, valid in loader.batches(everything, _BATCH):
             for row in np.flatnonzero(valid):
                 prints.take(index + int(row), pixels[row])
             index += len(valid)
@@ -130,7 +125,6 @@ def sample_images(
     chosen = usable[np.linspace(0, len(usable) - 1, min(count, len(usable))).round().astype(int)]
     examples = [split.examples[index] for index in chosen]
     loader = ImageLoader(examples, config.image_size, config.resize)
-    with ThreadPoolExecutor(READERS) as pool:
-        batches = loader.batches(pool, range(len(examples)), 1)
-        for example, index, (pixels, _) in zip(examples, chosen, batches, strict=True):
-            yield example, np.round(pixels[0]).astype(np.uint8), int(index) in scan.rotated
+    batches = loader.batches(range(len(examples)), 1)
+    for example, index, (pixels, _) in zip(examples, chosen, batches, strict=True):
+        yield example, np.round(pixels[0]).astype(np.uint8), int(index) in scan.rotated

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import keras
@@ -18,7 +17,6 @@ from training.data.augmentation import Views
 from training.data.bucketing import CaptionTable
 from training.data.examples import Example
 from training.data.extraction import ImageLoader, compile_encoder, default_batch_size
-from training.data.image_reader import READERS
 from training.rewards import reward_objective
 from training.tasks.captioning.config import RunConfig
 from training.tasks.captioning.task import batches_from, compile_model, new_model
@@ -122,11 +120,10 @@ def _store_speed(encoder: Encoder, examples: Sequence[Example], resize: str, vie
     annotate = compile_encoder(encoder, size)
     annotate(np.zeros([size, encoder.image_size, encoder.image_size, 3], np.float32))
     loader, start, done = ImageLoader(examples, encoder.image_size, resize), time.monotonic(), 0
-    with ThreadPoolExecutor(READERS) as pool:
-        for pixels, valid in loader.batches(pool, range(len(examples)), size):
-            for _ in range(views):
-                annotate(pixels)
-            done += len(valid)
-            if time.monotonic() - start > SECONDS:
-                break
+    for pixels, valid in loader.batches(range(len(examples)), size):
+        for _ in range(views):
+            annotate(pixels)
+        done += len(valid)
+        if time.monotonic() - start > SECONDS:
+            break
     return done / (time.monotonic() - start)
