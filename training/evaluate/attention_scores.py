@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from sat_tf.runs import Caption
 from training.data.examples import Split
 from training.evaluate.teacher_forcing import PhraseMap
-from training.metrics.grounding import METRICS, grounding_by_group, grounding_scores
+from training.metrics.grounding import METRICS, grounding_scores, score_phrases
 
 
 def reference_grounding(
@@ -17,7 +17,7 @@ def reference_grounding(
 
     Returns:
         Scores, those of phrases held out of training with the suffix `_held_out`; and image id ->
-        `grounding_by_group` of its phrases.
+        `phrases`, and the means over them of `pointing_game` and `attention_correctness`.
     """
     maps, boxes = [one.alpha for one in found], [one.phrase.box for one in found]
     ids = [one.image_id for one in found]
@@ -26,7 +26,9 @@ def reference_grounding(
     if held_out:
         part = grounding_scores([o.alpha for o in held_out], [o.phrase.box for o in held_out])
         scores |= {f"{name}_held_out": part[name] for name in METRICS}
-    return scores, grounding_by_group(maps, boxes, ids)
+    rows = score_phrases(maps, [[box] for box in boxes], ids, [(one,) for one in ids]).by_type()
+    kept = ("phrases", *METRICS)
+    return scores, {image: {name: row[name] for name in kept} for image, row in rows.items()}
 
 
 def generated_grounding(captions: Mapping[str, Caption], split: Split) -> dict[str, float]:

@@ -90,17 +90,19 @@ class PhraseScores:
 
     def by_type(self) -> dict[str, dict[str, float]]:
         """Returns type -> number of `phrases`, and the means over them."""
-        types = sorted({name for names in self.types for name in names})
+        members: dict[str, list[int]] = {}
+        for number, names in enumerate(self.types):
+            for name in set(names):
+                members.setdefault(name, []).append(number)
         table = {}
-        for name in types:
-            own = np.array([name in names for names in self.types])
+        for name, own in sorted(members.items()):
             part = PhraseScores(
                 {key: of_all[own] for key, of_all in self.values.items()},
                 self.shares[own],
                 self.images[own],
                 [],
             )
-            table[name] = {"phrases": int(own.sum())} | part.means()
+            table[name] = {"phrases": len(own)} | part.means()
         return table
 
 
@@ -166,24 +168,6 @@ def grounding_scores(
         "correctness_ratio": scores["attention_correctness"] / share,
         "box_share": share,
         "pointing_game_ceiling": 100.0 * float(centres.any(axis=(1, 2)).mean()),
-    }
-
-
-def grounding_by_group(
-    maps: Sequence[np.ndarray], boxes: Sequence[Box], groups: Sequence[Hashable]
-) -> dict[Hashable, dict[str, float]]:
-    """Averages pointing game and attention correctness over each group of phrases.
-
-    Returns:
-        Group -> `phrases` (their number), `pointing_game` and `attention_correctness`, 0-100.
-    """
-    values, _, _ = _score(maps, _one_each(boxes), 0, groups)
-    members: dict[Hashable, list[int]] = {}
-    for number, group in enumerate(groups):
-        members.setdefault(group, []).append(number)
-    return {
-        group: {"phrases": len(own)} | {name: float(values[name][own].mean()) for name in METRICS}
-        for group, own in members.items()
     }
 
 
