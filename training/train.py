@@ -167,7 +167,7 @@ def run(arguments: Arguments[Any], interrupts: Interrupts) -> None:
     with contextlib.ExitStack() as locks:
         for task in reversed(runs):
             group.on_chief(check_run_dir, task)
-            locks.enter_context(group.exclusively(exclusive_lock(task.places.run_dir)))
+            group.on_chief(locks.enter_context, exclusive_lock(task.places.run_dir))
         for task in runs:
             with group.explained():
                 trained = fit(task, group, interrupts=interrupts)

@@ -45,10 +45,6 @@ class SingleProcess:
         """Returns the callback on the chief, and one that does nothing on other workers."""
         return callback
 
-    def exclusively(self, lock: contextlib.AbstractContextManager) -> Any:
-        """Returns the lock on the chief, which alone writes, and an empty context elsewhere."""
-        return lock
-
     def distribute(
         self, make: Callable[[Shard], tf.data.Dataset]
     ) -> tf.data.Dataset | tf.distribute.DistributedDataset:
@@ -65,13 +61,9 @@ class SingleProcess:
         """Returns the `n` values of each worker, float64 `[workers, n]`."""
         return np.array([values], np.float64)
 
-    def all_reduce_max(self, value: float) -> float:
-        """Returns the highest value of any worker, after all have asked."""
-        return float(self.all_gather([value]).max())
-
     def barrier(self) -> None:
         """Waits until all workers have come here."""
-        self.all_reduce_max(0.0)
+        self.all_gather([0.0])
 
     def broadcast_scalar(self, value: float) -> float:
         """Returns the chief's value."""
@@ -143,9 +135,6 @@ class WorkerGroup(SingleProcess):
     def chief_only(self, callback: keras.callbacks.Callback) -> keras.callbacks.Callback:
         return keras.callbacks.Callback() if self.index else callback
 
-    def exclusively(self, lock: contextlib.AbstractContextManager) -> Any:
-        return contextlib.nullcontext() if self.index else lock
-
     def distribute(self, make: Callable[[Shard], tf.data.Dataset]) -> Any:
         replicas = self.strategy.num_replicas_in_sync
         devices = replicas // self.count
@@ -172,7 +161,7 @@ class WorkerGroup(SingleProcess):
             variable.assign(tf.cast(self._sum(sent), value.dtype))
 
     def heard(self, signal: int, step: int) -> int:
-        return 0 if step % LISTEN_STEPS else int(self.all_reduce_max(signal))
+        return 0 if step % LISTEN_STEPS else int(self.all_gather([signal]).max())
 
     def check_equal(self, name: str, content: Callable[[], str]) -> None:
         digest = hashlib.sha256(content().encode("utf-8")).digest()

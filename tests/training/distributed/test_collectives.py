@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import signal
 from pathlib import Path
@@ -152,7 +151,7 @@ def test_one_process_is_its_own_chief_and_agrees_with_itself():
     group, callback = worker_group(), keras.callbacks.Callback()
     assert (group.count, group.index) == (1, 0)
     assert group.on_chief(divmod, 7, 2) == (3, 1) and group.chief_only(callback) is callback
-    assert group.all_reduce_max(3.0) == group.broadcast_scalar(3.0) == 3.0
+    assert group.broadcast_scalar(3.0) == 3.0
     assert group.all_gather([1.0, 2.0]).tolist() == [[1.0, 2.0]]
     assert group.broadcast_text("gr\u00fcn") == "gr\u00fcn"
     assert group.heard(15, step=1) == 15
@@ -190,9 +189,8 @@ def worker(monkeypatch) -> WorkerGroup:
 def test_a_worker_leaves_to_the_chief_what_is_the_chief_s(worker):
     assert (worker.count, worker.index) == (2, 1)
     assert worker.on_chief(pytest.fail, "called") is None
-    callback, lock = keras.callbacks.Callback(), contextlib.ExitStack()
+    callback = keras.callbacks.Callback()
     assert worker.chief_only(callback) is not callback
-    assert worker.exclusively(lock) is not lock
 
 
 def test_an_error_of_tensorflow_is_a_lost_worker_only_where_there_are_several(worker):
