@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -23,8 +24,8 @@ class Captioned(Protocol):
     beta: np.ndarray | None
 
 
-def draw_attention(content: bytes, caption: Captioned, resize: str) -> np.ndarray:
-    """Draws attention over the part of the photograph that the encoder saw, uint8 `[H, W, 3]`."""
+def save_attention(content: bytes, caption: Captioned, resize: str, path: Path) -> None:
+    """Writes a figure: attention over the part of the photograph that the encoder saw."""
     size = (_SIDE, _SIDE)
     with Image.open(io.BytesIO(content)) as image:
         pixels = to_rgb(image)
@@ -32,6 +33,6 @@ def draw_attention(content: bytes, caption: Captioned, resize: str) -> np.ndarra
         pixels = ImageOps.fit(pixels, size, Image.Resampling.BILINEAR)
     else:
         pixels = pixels.resize(size, Image.Resampling.BILINEAR)
-    return attention_figure(
-        np.asarray(pixels), caption.words, caption.alpha, caption.beta, caption.text
-    )
+    maps = caption.alpha, caption.beta
+    figure = attention_figure(np.asarray(pixels), caption.words, *maps, caption.text)
+    Image.fromarray(figure).save(path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -72,10 +72,8 @@ def run(arguments: Arguments) -> int:
         beam=_choose(captioner, arguments),
         length_power=arguments.length_power,
     )
-    figures: Sequence[Path | None] = [None] * len(images)
-    if arguments.figure != "none":
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        figures = figure_paths(arguments.out, images, arguments.figure)
+    out = None if arguments.figure == "none" else arguments.out
+    figures = figure_paths(out, images, arguments.figure)
     failed, entries = 0, []
     for path, figure in zip(images, figures, strict=True):
         try:

@@ -93,17 +93,22 @@ def attention_tiles(
     return [tile, *lit]
 
 
-def figure_paths(folder: Path, images: Sequence[Path], kind: str = "png") -> list[Path]:
+def figure_paths(
+    folder: Path | None, images: Sequence[Path], kind: str = "png"
+) -> list[Path] | list[None]:
     """Returns `FOLDER/NAME.KIND` for each image, numbered if a figure or image has that name.
 
     Args:
-        folder: Folder of the figures.
+        folder: Folder of the figures, which is made if need be; None if none are drawn.
         images: Files of the images, which no figure may overwrite.
         kind: Suffix of the figures.
 
     Returns:
-        A path for each image, in order.
+        A path for each image, in order; None for each without a folder.
     """
+    if folder is None:
+        return [None] * len(images)
+    folder.mkdir(parents=True, exist_ok=True)
     taken = {os.path.realpath(image) for image in images}
     paths = []
     for image in images:

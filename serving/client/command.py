@@ -80,10 +80,11 @@ def run(arguments: Arguments) -> int:
     """Captions each image; one that cannot be read is reported and skipped."""
     if not arguments.images:
         raise ValueError("Received no value for argument `images`: name at least one file.")
-    if arguments.out:
-        arguments.out.mkdir(parents=True, exist_ok=True)
+    from sat_tf.figures.attention import figure_paths
+
+    figures = figure_paths(arguments.out, arguments.images)
     with _connect(arguments) as client:
-        return _caption_all(arguments, client)
+        return _caption_all(arguments, client, figures)
 
 
 def _connect(arguments: Arguments) -> CaptionClient:
@@ -108,13 +109,16 @@ def _connect(arguments: Arguments) -> CaptionClient:
     )
 
 
-def _caption_all(arguments: Arguments, client: CaptionClient) -> int:
+def _caption_all(
+    arguments: Arguments, client: CaptionClient, figures: Sequence[Path | None]
+) -> int:
     from tqdm import tqdm
+
+    from serving.attention_figure import save_attention
 
     failed = 0
     # disable=None: no bar if the output is not a terminal.
     with tqdm(total=len(arguments.images), unit="image", disable=None) as bar:
-        figures = _figure_paths(arguments)
         for (path, content, answer), figure in zip(
             _answers(arguments, client), figures, strict=True
         ):
@@ -125,7 +129,7 @@ def _caption_all(arguments: Arguments, client: CaptionClient) -> int:
                     _report_failure(arguments, path, answer)
                     continue
                 if figure is not None:
-                    _draw(content, answer, arguments.resize, figure)
+                    save_attention(content, answer, arguments.resize, figure)
                 print(_line(arguments, path, answer, figure), flush=True)
     return 1 if failed else 0
 
@@ -160,23 +164,6 @@ def _answers(
             answer = f"the server cannot read it as an image{why}"
         yield path, content, answer
     yield from waiting
-
-
-def _figure_paths(arguments: Arguments) -> Sequence[Path | None]:
-    """File of each image's attention figure; None if no figures are asked for."""
-    if arguments.out is None:
-        return [None] * len(arguments.images)
-    from sat_tf.figures.attention import figure_paths
-
-    return figure_paths(arguments.out, arguments.images)
-
-
-def _draw(content: bytes, caption: Caption, resize: str, path: Path) -> None:
-    from PIL import Image
-
-    from serving.attention_figure import draw_attention
-
-    Image.fromarray(draw_attention(content, caption, resize)).save(path)
 
 
 def _line(arguments: Arguments, path: Path, caption: Caption, figure: Path | None) -> str:

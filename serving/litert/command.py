@@ -24,16 +24,13 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Captions each image; one that cannot be read is reported and skipped."""
+    from sat_tf.figures.attention import figure_paths
+    from serving.attention_figure import save_attention
     from serving.litert.captioner import load
     from serving.litert.image_reader import read_content
 
     captioner = load(arguments.folder, arguments.threads)
-    figures = [None] * len(arguments.images)
-    if arguments.out:
-        from sat_tf.figures.attention import figure_paths
-
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        figures = figure_paths(arguments.out, arguments.images)
+    figures = figure_paths(arguments.out, arguments.images)
     failed = 0
     for path, figure in zip(arguments.images, figures, strict=True):
         try:
@@ -44,14 +41,6 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{path}: {error}", file=sys.stderr)
             continue
         if figure is not None:
-            _draw(content, caption, captioner.settings.resize, figure)
+            save_attention(content, caption, captioner.settings.resize, figure)
         print(f"{path}: {caption.text}  ({caption.score:.2f})", flush=True)
     return 1 if failed else 0
-
-
-def _draw(content, caption, resize: str, path: Path) -> None:
-    from PIL import Image
-
-    from serving.attention_figure import draw_attention
-
-    Image.fromarray(draw_attention(content, caption, resize)).save(path)

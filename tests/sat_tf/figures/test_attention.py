@@ -150,6 +150,13 @@ def test_figures_of_images_of_the_same_name_are_numbered(tmp_path):
     assert figure_paths(tmp_path, images) == [tmp_path / name for name in names]
 
 
+def test_the_folder_is_made_and_without_one_nothing_is_drawn(tmp_path):
+    folder = tmp_path / "new" / "figures"
+    assert figure_paths(folder, [Path("dog.jpg")], "svg") == [folder / "dog.svg"]
+    assert folder.is_dir()
+    assert figure_paths(None, [Path("dog.jpg"), Path("cat.jpg")]) == [None, None]
+
+
 def test_no_figure_overwrites_an_image(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     images = [Path("other/dog.jpg"), tmp_path / "dog.png", Path("cat.png"), Path("cat-2.png")]
