@@ -7,11 +7,8 @@ memory of the page and of the models' process before and after.
 from __future__ import annotations
 
 import contextlib
-import re
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +17,7 @@ import numpy as np
 import tyro
 
 from benchmarks.peak import resident_megabytes
-from benchmarks.serving_load import drawn_photograph
+from benchmarks.serving_load import drawn_photograph, started
 from sat_tf.commands import exit_status
 
 _PAUSE = 0.2  # seconds between two tries while the models are being loaded
@@ -68,23 +65,10 @@ def run(arguments: Arguments) -> None:
         print(f"{len(seconds)} captions: p50 {p50:.2f} s, p99 {p99:.2f} s")
 
 
-@contextlib.contextmanager
-def page(exports: tuple[Path, ...]) -> Iterator[tuple[str, int]]:
-    """Starts the page in its own process; yields its address and process id.
-
-    Raises:
-        OSError: It did not start.
-    """
-    command = [sys.executable, "-m", "serving.web", "--no-browser", "--port", "0", "--export"]
-    command += map(str, exports)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            found = re.search(r"http://\S+", process.stdout.readline())
-            if not found:
-                raise OSError("the page did not start: it says why above")
-            yield found[0], process.pid
-        finally:
-            process.terminate()
+def page(exports: tuple[Path, ...]) -> contextlib.AbstractContextManager[tuple[str, int]]:
+    """Starts the page on a free port: its address and process id, see `started`."""
+    command = ("-m", "serving.web", "--no-browser", "--port", "0", "--export", *map(str, exports))
+    return started("page", r"http://\S+", *command)
 
 
 def _upload(client: httpx.Client, image: bytes, model: str, wait: bool = False) -> float:

@@ -101,7 +101,7 @@ def run(arguments: Arguments) -> int:
         print(f"{callers}, {arguments.seconds:g} s for each size of request")
         print("images   requests   p50 ms   p99 ms   images/s   lost   server MB")
         for size in arguments.images:
-            load = measure(port, image, size, arguments)
+            load = measure(int(port), image, size, arguments)
             load.server_mb = peak_megabytes_of(server)
             print(describe(load), flush=True)
             for reason in sorted(set(load.lost)):
@@ -122,21 +122,31 @@ def criteria(load: Load, most_p99: float) -> list[tuple[bool, str]]:
 
 
 @contextlib.contextmanager
-def local_server(export_dir: Path) -> Iterator[tuple[int, int]]:
-    """Starts a server in its own process; yields its port and process id.
+def started(name: str, address: str, *command: str) -> Iterator[tuple[str, int]]:
+    """Starts a server as a process of Python; yields its address and process id.
+
+    Args:
+        name: Of the server, for the error.
+        address: Expression that finds its address in the first line it prints.
+        *command: Arguments of Python.
 
     Raises:
         OSError: It did not start.
     """
-    command = [sys.executable, "-m", "serving.local_server", str(export_dir), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, text=True) as process:
         try:
-            found = re.search(r":(\d+)$", process.stdout.readline())
+            found = re.search(address, process.stdout.readline())
             if not found:
-                raise OSError("the server did not start: it says why above")
-            yield int(found[1]), process.pid
+                raise OSError(f"the {name} did not start: it says why above")
+            yield found[0], process.pid
         finally:
             process.terminate()
+
+
+def local_server(export_dir: Path) -> contextlib.AbstractContextManager[tuple[str, int]]:
+    """Starts a local server on a free port: its port and process id, see `started`."""
+    command = ("-m", "serving.local_server", str(export_dir), "--port", "0")
+    return started("server", r"(?<=:)\d+$", *command)
 
 
 def measure(port: int, image: bytes, size: int, arguments: Arguments) -> Load:
