@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from itertools import permutations
 
 from sat_tf.errors import invalid_value
 from sat_tf.vocabulary import tokenize
@@ -110,25 +110,19 @@ def _agreement(item: _Reference, phrase: NounPhrase) -> int:
     )
 
 
-def _match(objects: list[_Reference], phrases: list[NounPhrase]) -> list[int | None]:
+def _match(objects: list[_Reference], phrases: list[NounPhrase]) -> tuple[int | None, ...]:
     """Matches phrases to objects one to one so that most attributes agree; None if unmatched.
 
     Of equal matches, the one that gives earlier objects earlier phrases wins.
     """
 
-    @cache
-    def best(index: int, taken: frozenset[int]) -> tuple[int, tuple[int | None, ...]]:
-        if index == len(objects):
-            return 0, ()
-        top: tuple[int, tuple[int | None, ...]] = (-1, ())
-        for k in [*(k for k in range(len(phrases)) if k not in taken), None]:
-            gain = 0 if k is None else _agreement(objects[index], phrases[k])
-            value, rest = best(index + 1, taken if k is None else taken | {k})
-            if gain + value > top[0]:
-                top = (gain + value, (k, *rest))
-        return top
+    def agreement(match: tuple[int | None, ...]) -> int:
+        pairs = zip(objects, match, strict=True)
+        return sum(_agreement(item, phrases[k]) for item, k in pairs if k is not None)
 
-    return list(best(0, frozenset())[1])
+    # Permutations come in the order of the places, and `max` returns the first of equals.
+    places = [*range(len(phrases)), *[None] * len(objects)]
+    return max(permutations(places, len(objects)), key=agreement)
 
 
 def _relation_holds(statement, objects: list[_Reference], owner: dict[int, int]) -> bool:
