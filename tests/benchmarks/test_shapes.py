@@ -18,12 +18,6 @@ from sat_tf.layers.encoder import Encoder
 from sat_tf.vocabulary import END, START, UNK
 
 
-def test_the_full_run_crosses_locations_widths_and_vocabularies():
-    sizes = {(s.locations, s.annotation_dim, s.vocabulary_size) for s in EVERY}
-    assert len(sizes) == len(EVERY) == 12
-    assert {(s.locations, s.annotation_dim, s.vocabulary_size) for s in DEFAULT} <= sizes
-
-
 def test_every_shape_has_a_name_of_its_own():
     assert len(SHAPES) == len(DEFAULT) + 1 + len(EVERY)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
-from sat_tf.config import AttentionConfig, DecoderConfig, EncoderConfig
+from sat_tf.config import AttentionConfig, EncoderConfig
 from sat_tf.serialization import from_dict
 
 
@@ -14,12 +12,6 @@ def test_a_frozen_encoder_takes_no_first_trainable_layer():
     message = "`--encoder.trainable_from`: expected None for a frozen encoder .*, got 'conv4'"
     with pytest.raises(ValueError, match=message):
         EncoderConfig(trainable_from="conv4")
-
-
-def test_configurations_are_frozen_and_hashable():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        DecoderConfig().hidden_dim = 8
-    assert hash(DecoderConfig(hidden_dim=8)) == hash(DecoderConfig(hidden_dim=8))
 
 
 @pytest.mark.parametrize(

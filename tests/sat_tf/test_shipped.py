@@ -37,7 +37,9 @@ def test_cards_of_digit_models_have_data_licence_error_and_command(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_cards_say_whose_data_it_is_and_what_it_is_not_for(name):
-    card = (published.locate(name) / published.CARD).read_text("utf-8")
+    folder = published.locate(name)
+    card = (folder / published.CARD).read_text("utf-8")
+    assert published.checked_files(folder)
     assert "non-commercial research" in card and "Apache-2.0" in card
     assert "## For, and not for" in card
     assert ("supervised by people's boxes" in card) is (name != "flickr8k_none")

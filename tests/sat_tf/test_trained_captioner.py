@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -128,8 +126,3 @@ def test_pixels_of_another_type_or_shape_are_an_error(loaded, pixels, got):
 
 def test_no_images_get_no_captions(loaded):
     assert loaded["soft"].captions([]) == []
-
-
-def test_a_caption_cannot_be_changed(loaded):
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        loaded["soft"].caption(PIXELS).text = "other"

@@ -131,31 +131,3 @@ def test_configuration_round_trips_without_the_weights_file(tmp_path):
     assert isinstance(again, Encoder)
     assert again.get_config() == encoder.get_config()
     assert len(again.trainable_variables) == len(encoder.trainable_variables) == 4
-
-
-def test_weights_survive_saving_and_loading_in_a_model(tmp_path):
-    def model(encoder):
-        images = keras.Input((64, 64, 3))
-        return keras.Model(images, encoder(images))
-
-    encoder = Encoder("scenes_cnn", 64)
-    model(encoder).save_weights(tmp_path / "run.weights.h5")
-    again = Encoder.from_config(encoder.get_config())
-    assert not np.allclose(again(make_images()), encoder(make_images()))
-    model(again).load_weights(tmp_path / "run.weights.h5")
-    np.testing.assert_array_equal(again(make_images()), encoder(make_images()))
-
-
-def test_a_saved_model_loads_with_its_encoder(tmp_path):
-    images = keras.Input((64, 64, 3))
-    model = keras.Model(images, Encoder("scenes_cnn", 64)(images))
-    model.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras")
-    np.testing.assert_allclose(again(make_images()), model(make_images()), rtol=1e-6)
-
-
-def test_half_precision_computes_in_bfloat16_and_keeps_float32_weights():
-    encoder = Encoder("scenes_cnn", 64, dtype="mixed_bfloat16")
-    assert encoder(make_images()).dtype == tf.bfloat16
-    assert {weight.dtype for weight in encoder.weights} == {"float32"}
-    assert keras.config.dtype_policy().name == "float32"

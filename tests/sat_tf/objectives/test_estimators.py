@@ -240,8 +240,3 @@ def test_returns_by_hand():
 def test_leave_one_out_by_hand():
     returns = tf.constant([[[1.0]], [[2.0]], [[6.0]]])
     np.testing.assert_allclose(estimators.leave_one_out(returns), [[[4.0]], [[3.5]], [[1.5]]])
-
-
-def test_leave_one_out_of_one_sample_is_an_error():
-    with pytest.raises(ValueError, match="at least 2 samples.*got 1"):
-        estimators.leave_one_out(tf.zeros([1, 4, 1]))

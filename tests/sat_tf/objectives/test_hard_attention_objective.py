@@ -7,8 +7,6 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.config import AttentionConfig
-from sat_tf.layers.decoder_types import DecoderOutput
-from sat_tf.objectives import estimators
 from sat_tf.objectives.baselines import MovingAverageBaseline
 from sat_tf.objectives.caption_objective import caption_objective
 from tests.sat_tf.objectives.decoder_outputs import (
@@ -26,24 +24,6 @@ from tests.sat_tf.objectives.decoder_outputs import (
 
 def hard(preset="paper", **options):
     return caption_objective(AttentionConfig("hard", preset=preset, **options))
-
-
-@pytest.mark.parametrize("preset", ["paper", "arctic", "rloo", "vimco"])
-def test_every_preset_s_loss_is_the_one_of_the_estimators(monkeypatch, preset):
-    seen = []
-
-    def spy(*arguments):
-        seen.append(estimators.stochastic_loss(*arguments))
-        return seen[0]
-
-    monkeypatch.setattr("sat_tf.objectives.hard_attention_objective.stochastic_loss", spy)
-    samples = 1 if preset in ("paper", "arctic") else 2
-    objective = hard(preset, samples=samples)
-    taught = random_taught()
-    taught = DecoderOutput(*(tf.repeat(part, samples, axis=0) for part in taught[:4]))
-    terms = objective.terms(taught, TARGETS, tf.constant(DRAWN), warm(-5.0))
-    assert len(seen) == 1
-    np.testing.assert_array_equal(terms.loss, seen[0])
 
 
 def gradients(objective, taught, baseline=-5.0, targets=TARGETS):
@@ -81,13 +61,6 @@ def test_arctic_rewards_the_mean_log_p_and_does_not_divide_by_the_batch():
     np.testing.assert_allclose(through_score, -0.1 * advantage * drawn, rtol=1e-4)
     expected = -0.002 * MASK[..., None] * entropy_gradient(taught)
     np.testing.assert_allclose(through_alpha, expected, rtol=1e-3, atol=1e-8)
-
-
-def test_the_entropy_term_raises_the_entropy_of_alpha():
-    taught = random_taught()
-    _, through_alpha, _ = gradients(hard(entropy_weight=1.0), taught)
-    moved = taught._replace(alignment_scores=taught.alignment_scores - 0.1 * through_alpha)
-    assert (entropy(moved) * MASK).sum() > (entropy(taught) * MASK).sum()
 
 
 def test_the_baseline_used_is_the_one_before_the_batch():
@@ -142,11 +115,6 @@ def test_the_presets_of_several_samples_are_unbiased(preset, bound):
     assert objective.samples >= 2
     assert not switches(objective, 5, 20).any()
     assert objective.make_baseline(5) is None
-
-
-def test_weights_given_replace_the_preset():
-    weights = hard(reward_weight=1.0, entropy_weight=0.0).estimator(64.0)
-    assert (weights.reward_weight, weights.entropy_weight) == (1.0, 0.0)
 
 
 def switches(objective, draws, size):

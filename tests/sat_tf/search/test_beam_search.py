@@ -51,42 +51,6 @@ def test_beam_search_is_the_shrinking_beam_of_the_reference(beam, power):
             assert_same(hypotheses, image, reference_beam(model, image, beam, power))
 
 
-def test_beam_of_one_is_greedy_token_for_token():
-    model = TreeModel(seed=3, images=20)
-    found = model.search(1)
-    for image in range(model.images):
-        words: tuple[int, ...] = ()
-        while len(words) < MAX_LENGTH:
-            allowed = [*WORDS, END] if words else [*WORDS]
-            row = model.log_probs[image, model.node(words)]
-            token = max(allowed, key=lambda token, row=row: row[token])
-            if token == END:
-                break
-            words += (token,)
-        assert captions(found, image) == [words]
-    assert len(set(found.lengths.flat)) > 2
-
-
-def test_no_beam_scores_above_an_exhaustive_one():
-    model = TreeModel(seed=4, images=6)
-    best = model.search(LEAVES).scores[:, 0]
-    narrow = np.stack([model.search(beam).scores[:, 0] for beam in (1, 2, 3, 5)])
-    assert (narrow <= best + 1e-5).all()
-    assert (narrow[0] < best - 1e-3).any()
-
-
-@pytest.mark.parametrize("beam", [1, 2, 5])
-def test_log_probs_are_those_of_the_tokens_fed_again(beam):
-    model = TreeModel(seed=5, images=6)
-    hypotheses = model.search(beam, length_power=0.7)
-    for image in range(model.images):
-        for k, words in enumerate(captions(hypotheses, image)):
-            log_prob = model.log_prob(image, words)
-            assert hypotheses.log_probs[image, k] == pytest.approx(log_prob, rel=1e-5)
-            score = log_prob / len(words) ** 0.7
-            assert hypotheses.scores[image, k] == pytest.approx(score, rel=1e-5)
-
-
 @pytest.mark.parametrize("beam", [1, 2, 5, LEAVES])
 def test_auxiliary_follows_the_ancestry_and_is_zero_past_the_length(beam):
     model = TreeModel(seed=6, images=5)

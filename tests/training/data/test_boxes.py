@@ -56,14 +56,7 @@ def test_json_lines_gzip(tmp_path):
 
 
 def test_entities_folder(tmp_path):
-    for name, file, text in (
-        ("Annotations", "a.xml", XML),
-        (
-            "Sentences",
-            "a.txt",
-            "[/EN#1/people Two men] and [/EN#2/animals/other a dog] , [/EN#3/scene sun] .\n",
-        ),
-    ):
+    for name, file, text in (("Annotations", "a.xml", XML), ("Sentences", "a.txt", SENTENCE)):
         (tmp_path / name).mkdir()
         (tmp_path / name / file).write_text(text)
     phrases, _ = read_boxes(tmp_path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -78,15 +77,6 @@ def test_a_damaged_shard_is_computed_again_and_no_other(tmp_path, encoder, monke
     before_each_batch(monkeypatch, sizes.append)
     assert contents(open_store(tmp_path, encoder, drawn(10))) == before
     assert sum(sizes) == 6
-
-
-def test_builders_at_once_leave_one_whole_store(tmp_path, encoder):
-    with ThreadPoolExecutor(3) as pool:
-        stores = list(pool.map(lambda _: open_store(tmp_path, encoder, drawn(24)), range(3)))
-    assert len({store.path for store in stores}) == 1
-    assert not list(stores[0].path.glob("*.tmp"))
-    for store in stores:
-        close(store.read(np.arange(24)), expected(encoder, arrays(24)))
 
 
 def test_a_shard_that_vanishes_or_shrinks_under_a_reader_is_a_clear_error(tmp_path, encoder):

@@ -41,12 +41,6 @@ def test_corrupt_and_missing_files_are_skipped_and_never_in_a_batch(tmp_path):
     assert words == {"w0", "w3"}
 
 
-def test_files_and_arrays_of_the_same_images_read_alike(tmp_path):
-    rows = np.array([3, 0])
-    from_files = ImageSource(files(tmp_path), SIZE, "crop").read(rows)
-    np.testing.assert_array_equal(from_files, ImageSource(drawn(4), SIZE, "crop").read(rows))
-
-
 def test_drawn_images_of_another_size_are_resized():
     pixels = ImageSource(drawn(2, side=2 * SIZE), SIZE, "squash").read(np.array([1]))
     assert pixels.shape == (1, SIZE, SIZE, 3) and (pixels[:, :, 2:] == 1).all()

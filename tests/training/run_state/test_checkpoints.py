@@ -220,13 +220,3 @@ def test_a_damaged_state_is_a_clear_error(tmp_path, text):
     (tmp_path / "epoch-001" / "state.json").write_text(text)
     with pytest.raises(runs.RunError, match="epoch-001"):
         checkpoints.restore()
-
-
-@pytest.mark.parametrize(("score", "best", "better"), [(2.0, 1.0, True), (1.0, 1.0, False)])
-def test_a_score_is_better_only_when_it_is_higher(score, best, better):
-    assert Progress(best_score=best).better(score) is better
-
-
-def test_the_first_score_is_the_best_and_nan_is_never_better():
-    assert Progress().better(-5.0)
-    assert not Progress(best_score=1.0).better(float("nan"))

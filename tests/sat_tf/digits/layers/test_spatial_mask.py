@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import tensorflow as tf
 
 from sat_tf.digits.layers.spatial_mask import SpatialMask
 
@@ -28,14 +27,6 @@ def test_what_it_shows_is_the_picture_times_a_mask_of_its_own():
     assert np.ptp(mask[0]) > 0 and np.any(mask[0] != mask[1])
     assert np.all(mask > 0) and np.all(mask < 1)
     np.testing.assert_allclose(masked, images * mask.numpy(), rtol=1e-6)
-
-
-def test_a_loss_of_what_it_shows_teaches_it():
-    layer, images = SpatialMask(12, filters=(2, 2)), pictures()
-    with tf.GradientTape() as tape:
-        loss = tf.reduce_sum(layer(images)[0] * tf.random.stateless_normal([2, 12, 12, 1], [0, 1]))
-    last = layer.localisation.get_layer("logits")
-    assert all(np.any(g.numpy()) for g in tape.gradient(loss, last.trainable_variables))
 
 
 def test_a_side_that_is_no_multiple_of_four_keeps_its_size():
