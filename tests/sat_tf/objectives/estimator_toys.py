@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.objectives.estimators import Rollout
+from tests.sat_tf.objectives.decoder_outputs import log_softmax
 
 L, T = 3, 2
 WORDS = (1, 0)  # The caption: one of two words at each step.
@@ -21,15 +22,28 @@ NAMES = ("first", "second", "words_1", "words_2")
 VALUES = np.array([-1.3, 0.4, -2.0, -0.6])  # Before the first location; after each of the three.
 
 
+class Prescribed:
+    """Stands for the multinoulli and draws what it is told, a place a row at each step."""
+
+    def __init__(self, paths):
+        self.left = list(np.transpose(paths))
+
+    def __call__(self, scores):
+        self.log_alpha = tf.nn.log_softmax(scores)
+        return self
+
+    def sample(self, seed=None):
+        return tf.one_hot(self.left.pop(0), self.log_alpha.shape[-1])
+
+    def log_prob(self, drawn):
+        return tf.reduce_sum(drawn * self.log_alpha, axis=-1)
+
+
 def make_toy():
     """Logits of the locations (first, second given first) and of the words given the locations."""
     rng = np.random.default_rng(0)
     shapes = {"first": [L], "second": [L, L], "words_1": [L, 2], "words_2": [L, L, 2]}
     return {name: rng.normal(size=shape) for name, shape in shapes.items()}
-
-
-def log_softmax(logits):
-    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
 
 def path_log_probs(toy):

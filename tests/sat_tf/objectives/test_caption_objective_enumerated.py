@@ -19,29 +19,12 @@ from sat_tf.objectives.baselines import LearnedBaseline, MovingAverageBaseline
 from sat_tf.objectives.caption_objective import caption_objective
 from sat_tf.objectives.estimators import bound_of, elbo, importance_weighted_bound
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
-from tests.sat_tf.objectives.estimator_toys import exact_log_marginal
+from tests.sat_tf.objectives.estimator_toys import Prescribed, exact_log_marginal
 
 PLACES, STEPS, WIDTH, VOCABULARY = 3, 2, 5, 7
 WORDS, CAPTION = np.array([[1, 5]], np.int32), np.array([[5, 2]], np.int32)
 PATHS = list(itertools.product(range(PLACES), repeat=STEPS))
 UNBIASED = {"reward_weight": 1.0, "entropy_weight": 0.0, "expectation_probability": 0.0}
-
-
-class Prescribed:
-    """Stands for the multinoulli and draws what it is told, a location a row at each step."""
-
-    def __init__(self, paths):
-        self.left = list(np.transpose(paths))
-
-    def __call__(self, scores):
-        self.log_alpha = tf.nn.log_softmax(scores)
-        return self
-
-    def sample(self, seed=None):
-        return tf.one_hot(self.left.pop(0), PLACES)
-
-    def log_prob(self, drawn):
-        return tf.reduce_sum(drawn * self.log_alpha, axis=-1)
 
 
 @pytest.fixture
@@ -53,23 +36,21 @@ def decoder():
     return decoder
 
 
-def every_path(monkeypatch, decoder, padding=0):
-    """One caption read along all its paths as if they were its samples, eagerly; its targets."""
+def every_path(monkeypatch, decoder):
+    """One caption read along all its paths as if they were its samples, eagerly."""
     annotations = np.random.default_rng(4).normal(size=[1, PLACES, 2]).astype(np.float32)
-    words, targets = (np.pad(x, [(0, 0), (0, padding)]) for x in (WORDS, CAPTION))
-    fake = Prescribed([path + (0,) * padding for path in PATHS])
+    fake = Prescribed(PATHS)
     monkeypatch.setattr("sat_tf.layers.attention.multinoulli", fake)
     seed, samples = tf.constant([0, 0]), len(PATHS)
-    taught = decoder(annotations, words, selection="sample", seed=seed, samples=samples)
+    taught = decoder(annotations, WORDS, selection="sample", seed=seed, samples=samples)
     assert not fake.left
-    return taught, targets
+    return taught
 
 
-def log_probs(taught, targets):
-    """log p(s_t) and log p(y_t) of every path, `[9, T]`, zero on padding."""
-    rows = np.repeat(targets, len(PATHS), axis=0)
-    mask = word_mask(rows)
-    return mask * taught.log_prob, word_log_likelihood(taught.logits, rows, mask)
+def log_probs(taught):
+    """log p(s_t) and log p(y_t) of every path, `[9, T]`."""
+    rows = np.repeat(CAPTION, len(PATHS), axis=0)
+    return taught.log_prob, word_log_likelihood(taught.logits, rows, word_mask(rows))
 
 
 def unordered(samples):
@@ -78,13 +59,13 @@ def unordered(samples):
     return tuples, np.array([len(set(itertools.permutations(t))) for t in tuples.tolist()])
 
 
-def gradients(monkeypatch, decoder, objective, baseline, padding=0):
+def gradients(monkeypatch, decoder, objective, baseline):
     """Of the expected loss and of the exact bound, over every tuple of M paths."""
     tuples, orders = unordered(objective.samples)
     switch = tf.constant([False])
     with tf.GradientTape(persistent=True) as tape:
-        taught, targets = every_path(monkeypatch, decoder, padding)
-        log_prob, log_lik = log_probs(taught, targets)
+        taught = every_path(monkeypatch, decoder)
+        log_prob, log_lik = log_probs(taught)
         of_path = tf.exp(tf.reduce_sum(log_prob, axis=-1))
         likely = orders * tf.reduce_prod(tf.gather(of_path, tuples), axis=-1)
         # Every tuple as a caption of its own: [M, tuples, T].
@@ -92,7 +73,7 @@ def gradients(monkeypatch, decoder, objective, baseline, padding=0):
         exact = tf.reduce_sum(likely * bound_of(made, objective.estimator(1.0).bound))
         losses = [
             objective.terms(
-                DecoderOutput(*(tf.gather(x, paths) for x in taught)), targets, switch, baseline
+                DecoderOutput(*(tf.gather(x, paths) for x in taught)), CAPTION, switch, baseline
             )
             for paths in tuples
         ]
@@ -131,32 +112,20 @@ CASES = {
 }
 
 
-def agree(decoder, expected, exact):
-    for variable, got, wanted in zip(decoder.trainable_variables, expected, exact, strict=True):
-        np.testing.assert_allclose(-got, wanted, rtol=1e-3, atol=1e-4, err_msg=variable.path)
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_hard_attention_has_the_exact_gradient_of_its_bound(monkeypatch, decoder, case):
     """`E[grad loss] = -grad E[bound]` over every tuple of paths (eq. 10-12)."""
     objective = caption_objective(AttentionConfig("hard", **CASES[case]))
     baseline = make_baseline(objective)
     expected, exact = gradients(monkeypatch, decoder, objective, baseline)
-    agree(decoder, expected, exact)
+    for variable, got, wanted in zip(decoder.trainable_variables, expected, exact, strict=True):
+        np.testing.assert_allclose(-got, wanted, rtol=1e-3, atol=1e-4, err_msg=variable.path)
     # Attention's four weights have something to learn here.
     taught = {id(v) for v in decoder.attention.trainable_variables}
     pairs = zip(decoder.trainable_variables, exact, strict=True)
     sizes = [np.abs(g).max() for v, g in pairs if id(v) in taught]
     assert len(sizes) == 4
     assert max(sizes) > 1e-2
-
-
-@pytest.mark.parametrize("preset", ["paper", "rloo"])
-def test_padding_leaves_the_gradient_exact(monkeypatch, decoder, preset):
-    several = {} if preset == "paper" else {"samples": 2}
-    objective = caption_objective(AttentionConfig("hard", preset=preset, **several, **UNBIASED))
-    baseline = make_baseline(objective)
-    agree(decoder, *gradients(monkeypatch, decoder, objective, baseline, padding=2))
 
 
 def test_without_the_score_function_term_the_gradient_is_not_exact(monkeypatch, decoder):
@@ -167,7 +136,7 @@ def test_without_the_score_function_term_the_gradient_is_not_exact(monkeypatch, 
 
 
 def test_log_p_of_a_caption_is_the_elbo_and_a_divergence(monkeypatch, decoder):
-    log_prob, log_lik = log_probs(*every_path(monkeypatch, decoder))
+    log_prob, log_lik = log_probs(every_path(monkeypatch, decoder))
     log_prior = tf.reduce_sum(log_prob, axis=-1)
     prior = tf.exp(log_prior)
     marginal = exact_log_marginal(log_prob[:, tf.newaxis], log_lik[:, tf.newaxis])[0]
@@ -179,7 +148,7 @@ def test_log_p_of_a_caption_is_the_elbo_and_a_divergence(monkeypatch, decoder):
 
 
 def test_the_bounds_of_a_caption_rise_to_its_log_p(monkeypatch, decoder):
-    log_prob, log_lik = log_probs(*every_path(monkeypatch, decoder))
+    log_prob, log_lik = log_probs(every_path(monkeypatch, decoder))
     prior = tf.exp(tf.reduce_sum(log_prob, axis=-1)).numpy()
     bounds = []
     for samples in (1, 2, 3):
@@ -195,9 +164,9 @@ def test_the_bounds_of_a_caption_rise_to_its_log_p(monkeypatch, decoder):
 
 def test_a_baseline_lowers_the_variance_of_the_score_and_leaves_its_mean(monkeypatch, decoder):
     """Of the gradient in the vector v of eq. 4, over every pair of paths."""
-    taught, targets = every_path(monkeypatch, decoder)
+    taught = every_path(monkeypatch, decoder)
     with tf.GradientTape(persistent=True) as tape:
-        log_prob = every_path(monkeypatch, decoder)[0].log_prob
+        log_prob = every_path(monkeypatch, decoder).log_prob
     each = np.eye(len(PATHS) * STEPS, dtype=np.float32).reshape(-1, len(PATHS), STEPS)
     vector = decoder.attention.score_vector
     slopes = [tape.gradient(log_prob, vector, output_gradients=one) for one in tf.constant(each)]
@@ -213,7 +182,7 @@ def test_a_baseline_lowers_the_variance_of_the_score_and_leaves_its_mean(monkeyp
             with tf.GradientTape() as tape:
                 pair = DecoderOutput(*(tf.gather(x, paths) for x in taught))
                 tape.watch(pair.log_prob)
-                loss = objective.terms(pair, targets, tf.constant([False])).loss
+                loss = objective.terms(pair, CAPTION, tf.constant([False])).loss
             weights = tape.gradient(loss, pair.log_prob)
             found.append(tf.einsum("mt,mtv->v", weights, tf.gather(slopes, paths)).numpy())
         mean = likely @ found

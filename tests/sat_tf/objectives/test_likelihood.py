@@ -7,14 +7,10 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.objectives import likelihood as losses
+from tests.sat_tf.objectives.decoder_outputs import log_softmax
 
 B, T, L, K = 3, 4, 5, 6
 LENGTHS = np.array([4, 2, 1])
-
-
-def log_softmax(logits):
-    logits = logits - logits.max(-1, keepdims=True)
-    return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
 
 @pytest.fixture

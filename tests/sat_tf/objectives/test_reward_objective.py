@@ -24,7 +24,7 @@ from tests.sat_tf.models.captioner_models import (
     make_model,
     randomise,
 )
-from tests.sat_tf.objectives.test_caption_objective_enumerated import Prescribed
+from tests.sat_tf.objectives.estimator_toys import Prescribed
 
 A, B = UNK + 1, UNK + 2
 PLACES, ROOM = 3, 2

@@ -11,6 +11,8 @@ import tensorflow as tf
 from sat_tf.digits.config import PortionsConfig
 from sat_tf.digits.models.portions import Portions
 from tests.sat_tf.digits.models.digit_terms import SEED, terms_of
+from tests.sat_tf.layers.decoder_numpy import softmax
+from tests.sat_tf.objectives.estimator_toys import Prescribed
 
 SIZES = {"filters": 1, "annotation_dim": 4, "query_dim": 3, "attention_dim": 5, "hidden_dim": 6}
 LABELS = np.array([[9, 1, 9], [0, 1, 2]], np.int32)
@@ -27,11 +29,6 @@ def make_batch(labels: np.ndarray = LABELS) -> dict[str, tf.Tensor]:
     rng = np.random.default_rng(1)
     images = rng.uniform(size=[len(labels), 28, 28 * labels.shape[1], 1]).astype(np.float32)
     return {"images": tf.constant(images), "labels": tf.constant(labels)}
-
-
-def softmax(scores: np.ndarray) -> np.ndarray:
-    scores = np.exp(scores - scores.max(-1, keepdims=True))
-    return scores / scores.sum(-1, keepdims=True)
 
 
 def annotations_of(model: Portions, image: np.ndarray) -> np.ndarray:
@@ -99,7 +96,7 @@ def test_global_average_pooling_averages_the_map_of_the_whole_strip():
 def test_hard_attention_takes_what_it_drew(monkeypatch, fill, draws):
     model = make_model(attention="hard", fill=fill, draws=draws)
     batch, drawn = make_batch(), [(0, 3), (2, 2)]
-    monkeypatch.setattr("sat_tf.layers.attention.multinoulli", Prescribed(zip(*drawn, strict=True)))
+    monkeypatch.setattr("sat_tf.layers.attention.multinoulli", Prescribed(drawn))
     answers = model(batch["images"], selection="sample", seed=SEED)
     query = model.queries.embeddings.numpy()[0]
     for row, image in enumerate(batch["images"].numpy()):
@@ -112,23 +109,6 @@ def test_hard_attention_takes_what_it_drew(monkeypatch, fill, draws):
         np.testing.assert_allclose(answers.logits[row], wanted, rtol=1e-4, atol=1e-5)
         log_alpha = np.log(softmax(answers.alignment_scores[row].numpy()))
         np.testing.assert_allclose(answers.log_prob[row], log_alpha[list(chosen)], rtol=1e-4)
-
-
-class Prescribed:
-    """Stands for the multinoulli and draws what it is told, a slot a row, time after time."""
-
-    def __init__(self, times) -> None:
-        self.times = list(times)
-
-    def __call__(self, scores):
-        self.log_alpha = tf.nn.log_softmax(scores)
-        return self
-
-    def sample(self, seed=None):
-        return tf.one_hot(self.times.pop(0), self.log_alpha.shape[-1])
-
-    def log_prob(self, drawn):
-        return tf.reduce_sum(drawn * self.log_alpha, axis=-1)
 
 
 def flat(gradients) -> np.ndarray:
@@ -152,7 +132,7 @@ def test_the_expected_gradient_is_the_bound_s(monkeypatch, baseline, samples, dr
         log_alpha = tf.nn.log_softmax(answers.alignment_scores)[0]
         expected = 0.0
         for path in itertools.product(range(slots), repeat=draws):
-            fake = Prescribed([[s] for s in path])
+            fake = Prescribed([path])
             monkeypatch.setattr("sat_tf.layers.attention.multinoulli", fake)
             logit = model(batch["images"], selection="sample", seed=SEED).logits[0]
             log_p = sum(log_alpha[s] for s in path)
@@ -161,8 +141,7 @@ def test_the_expected_gradient_is_the_bound_s(monkeypatch, baseline, samples, dr
     probability = np.exp(log_alpha.numpy())
     total = np.zeros_like(wanted)
     for path in itertools.product(range(slots), repeat=samples * draws):
-        times = np.reshape(path, [samples, draws]).T
-        fake = Prescribed(times)
+        fake = Prescribed(np.reshape(path, [samples, draws]))
         monkeypatch.setattr("sat_tf.layers.attention.multinoulli", fake)
         if baseline == "moving_average":
             model.baseline.average.assign(-0.7)
