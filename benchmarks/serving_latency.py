@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,38 +68,47 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(arguments: Arguments) -> None:
-    """Exports, loads, times and prints."""
+    """Measures and prints."""
     if arguments.run_dir:
         captioner = sat_tf.load(arguments.run_dir)
     else:
         captioner = untrained(arguments.words, arguments.width)
     search = SearchConfig(beam=arguments.beam, max_length=arguments.max_length)
     content = arguments.image.read_bytes() if arguments.image else noise_jpeg(224)
-    with tempfile.TemporaryDirectory() as folder:
-        threads = 1 if arguments.processor_time else 0
-        whole = load(export(captioner, Path(folder), search), threads)
-        stages = load(export_stages(captioner, Path(folder) / "stages"), threads)
     encoder = captioner.config.encoder
     print(
         f"{encoder.name}, {encoder.image_size} pixels, beam {search.beam}, "
         f"median of {arguments.repeats} calls"
         f"{', processor time on one thread' if arguments.processor_time else ''}"
     )
-    clock = time.process_time if arguments.processor_time else time.perf_counter
+    settings = arguments.batches, arguments.repeats, arguments.processor_time
+    print(format_table(LATENCY, measure_calls(captioner, search, content, *settings)))
+
+
+def measure_calls(
+    captioner: TrainedCaptioner,
+    search: SearchConfig,
+    content: bytes,
+    batches: Sequence[int],
+    repeats: int,
+    processor_time: bool = False,
+) -> list[dict[str, float]]:
+    """Exports, loads and times; a row of the table per number of images in a call."""
+    threads = 1 if processor_time else 0
+    with tempfile.TemporaryDirectory() as folder:
+        whole = load(export(captioner, Path(folder), search), threads)
+        stages = load(export_stages(captioner, Path(folder) / "stages"), threads)
+    clock = time.process_time if processor_time else time.perf_counter
     rows = []
-    for size in arguments.batches:
+    for size in batches:
         batch = np.array([content] * size, object)
-        took = figures(whole, stages, batch, arguments.repeats, clock)
+        took = figures(whole, stages, batch, repeats, clock)
         rows.append({"beam": search.beam, "batch": size} | took)
-    print(format_table(LATENCY, rows))
+    return rows
 
 
 def figures(
-    whole: Session,
-    stages: Session,
-    batch: np.ndarray,
-    repeats: int,
-    clock: Callable[[], float] = time.perf_counter,
+    whole: Session, stages: Session, batch: np.ndarray, repeats: int, clock: Callable[[], float]
 ) -> dict[str, float]:
     """Returns median milliseconds of a call and its parts, their ratio, words per caption."""
     pixels = stages("decode", batch)["pixels"]
