@@ -24,8 +24,8 @@ class Captioned(Protocol):
     beta: np.ndarray | None
 
 
-def save_attention(content: bytes, caption: Captioned, resize: str, path: Path) -> None:
-    """Writes a figure: attention over the part of the photograph that the encoder saw."""
+def draw_attention(content: bytes, caption: Captioned, resize: str) -> np.ndarray:
+    """Draws attention over the part of the photograph that the encoder saw, uint8 `[H, W, 3]`."""
     size = (_SIDE, _SIDE)
     with Image.open(io.BytesIO(content)) as image:
         pixels = to_rgb(image)
@@ -33,6 +33,11 @@ def save_attention(content: bytes, caption: Captioned, resize: str, path: Path) 
         pixels = ImageOps.fit(pixels, size, Image.Resampling.BILINEAR)
     else:
         pixels = pixels.resize(size, Image.Resampling.BILINEAR)
-    maps = caption.alpha, caption.beta
-    figure = attention_figure(np.asarray(pixels), caption.words, *maps, caption.text)
-    Image.fromarray(figure).save(path)
+    return attention_figure(
+        np.asarray(pixels), caption.words, caption.alpha, caption.beta, caption.text
+    )
+
+
+def save_attention(content: bytes, caption: Captioned, resize: str, path: Path) -> None:
+    """Writes the figure of `draw_attention` to a file."""
+    Image.fromarray(draw_attention(content, caption, resize)).save(path)
