@@ -20,6 +20,7 @@ from sat_tf.images import upright
 from sat_tf.quiet import quiet_tensorflow
 from serving.bulk.inputs import MAX_BYTES, read_file
 from serving.client.answers import REASONS, Caption, read_caption
+from serving.client.caption_client import split
 
 ARCHIVE = "captioner"
 """Name under which the engine unpacks the export on every machine."""
@@ -121,28 +122,12 @@ def prepare(content: bytes) -> bytes | str:
 
 
 def _caption(images: Iterable[tuple[str, bytes | str]], settings: Settings) -> Iterator[Row]:
-    for batch in split_batches(images, settings.batch_size):
+    for batch in split(images, settings.batch_size, BATCH_BYTES, lambda image: len(image[1])):
         readable = [content for _, content in batch if isinstance(content, bytes)]
         answers = iter(_answer(readable, settings) if readable else ())
         for path, content in batch:
             answer = next(answers) if isinstance(content, bytes) else content
             yield to_row(path, answer, settings)
-
-
-def split_batches(
-    images: Iterable[tuple[str, bytes | str]], most: int
-) -> Iterator[list[tuple[str, bytes | str]]]:
-    """Yields batches of at most `most` images and `BATCH_BYTES`, unless one image is larger."""
-    batch: list[tuple[str, bytes | str]] = []
-    size = 0
-    for path, content in images:
-        if batch and (len(batch) == most or size + len(content) > BATCH_BYTES):
-            yield batch
-            batch, size = [], 0
-        batch.append((path, content))
-        size += len(content)
-    if batch:
-        yield batch
 
 
 def _answer(images: list[bytes], settings: Settings) -> list[Caption]:

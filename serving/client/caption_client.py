@@ -5,7 +5,7 @@ Works with TF Serving and with `serving.local_server`, and imports no TensorFlow
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import grpc
@@ -160,15 +160,16 @@ def read_upright(image: bytes | str | Path) -> bytes:
     return upright(to_decodable(image if isinstance(image, bytes) else Path(image).read_bytes()))
 
 
-def split(images: Iterable[bytes], most: int, most_bytes: int) -> Iterator[list[bytes]]:
+def split(
+    images: Iterable, most: int, most_bytes: int, size: Callable[..., int] = len
+) -> Iterator[list]:
     """Yields batches of at most `most` images, and `most_bytes` unless one image is larger."""
-    batch: list[bytes] = []
-    size = 0
+    batch, total = [], 0
     for image in images:
-        if batch and (len(batch) == most or size + len(image) > most_bytes):
+        if batch and (len(batch) == most or total + size(image) > most_bytes):
             yield batch
-            batch, size = [], 0
+            batch, total = [], 0
         batch.append(image)
-        size += len(image)
+        total += size(image)
     if batch:
         yield batch

@@ -93,19 +93,6 @@ def test_without_maps_there_are_no_columns_for_them():
     assert "attention" not in row
 
 
-def test_batches_end_at_their_size_and_at_their_bytes(monkeypatch):
-    monkeypatch.setattr(worker, "BATCH_BYTES", 10)
-    sizes = [3, 3, 3, 9, 9, 1, 20, 1]
-    batches = worker.split_batches(((str(n), bytes(n)) for n in sizes), 3)
-    assert [[len(content) for _, content in batch] for batch in batches] == [
-        [3, 3, 3],
-        [9],
-        [9, 1],
-        [20],
-        [1],
-    ]
-
-
 @pytest.mark.parametrize(
     ("images", "tasks"), [(1, 1), (33, 2), (1024, 32), (4096, 32), (8192, 64), (100_000, 782)]
 )

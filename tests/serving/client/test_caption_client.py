@@ -191,6 +191,12 @@ def test_batches_hold_so_many_images_and_bytes():
     assert list(split([], 2, 6)) == []
 
 
+def test_batches_of_larger_things_go_by_the_size_given():
+    pairs = [(str(size), b"x" * size) for size in (3, 3, 3, 9, 9, 1, 20, 1)]
+    batches = [[len(content) for _, content in b] for b in split(pairs, 3, 10, lambda p: len(p[1]))]
+    assert batches == [[3, 3, 3], [9], [9, 1], [20], [1]]
+
+
 @pytest.mark.parametrize(
     ("text", "count", "words"),
     [
