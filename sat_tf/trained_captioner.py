@@ -87,10 +87,10 @@ class TrainedCaptioner:
         pixels = tf.stack([self.pixels(image) for image in images])
         return self.describe(self.annotate(pixels), search)
 
-    def pixels(self, image: Image, upright: bool = True) -> tf.Tensor:
+    def pixels(self, image: Image) -> tf.Tensor:
         """Returns the encoder's input, float32 `[S, S, 3]`, 0..255; see `read_pixels`."""
         encoder = self.config.encoder
-        return read_pixels(image, encoder.image_size, encoder.resize, upright)
+        return read_pixels(image, encoder.image_size, encoder.resize)
 
     def annotate(self, pixels: tf.Tensor) -> tf.Tensor:
         """Encodes images `[B, S, S, 3]`, 0..255, as annotations `[B, L, D]`."""
@@ -140,15 +140,13 @@ class TrainedCaptioner:
         )
 
 
-def read_pixels(image: Image, size: int, resize: str, upright: bool = True) -> tf.Tensor:
-    """Reads an image as the encoder sees it.
+def read_pixels(image: Image, size: int, resize: str) -> tf.Tensor:
+    """Reads an image as the encoder sees it, a photograph turned upright by its EXIF.
 
     Args:
         image: Path, bytes, or uint8 pixels `[H, W, 3]`.
         size: Side, pixels.
         resize: `crop` or `squash`.
-        upright: Turn a photograph as its EXIF asks. An exported graph cannot: compare it with
-            False.
 
     Returns:
         float32 `[size, size, 3]`, 0..255.
@@ -164,8 +162,7 @@ def read_pixels(image: Image, size: int, resize: str, upright: bool = True) -> t
     name = "the image" if isinstance(image, bytes) else f"the image {str(image)!r}"
     try:
         content = image if isinstance(image, bytes) else Path(image).read_bytes()
-        content = images.upright(to_decodable(content)) if upright else content
-        return images.load(content, size, resize)
+        return images.load(images.upright(to_decodable(content)), size, resize)
     except OSError as error:
         raise ValueError(f"Cannot read {name}: {error.strerror or error}.") from error
     except (tf.errors.OpError, ValueError) as error:
