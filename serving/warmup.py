@@ -23,15 +23,14 @@ _OUTPUT_FILTERS: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 
 
-def write_warmup(version_dir: Path, signatures: list[Signature], image_size: int) -> int:
-    """Writes the requests into an export; returns their number."""
+def write_warmup(version_dir: Path, signatures: list[Signature], image_size: int) -> None:
+    """Writes the requests into an export."""
     path = version_dir / FILE
     path.parent.mkdir(exist_ok=True)
-    logs = [log for signature in signatures for log in _logs(signature, image_size)]
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for log in logs:
-            writer.write(log.SerializeToString())
-    return len(logs)
+        for signature in signatures:
+            for log in _logs(signature, image_size):
+                writer.write(log.SerializeToString())
 
 
 def _logs(signature: Signature, image_size: int) -> Iterator[prediction_log_pb2.PredictionLog]:

@@ -149,7 +149,6 @@ class Captioner(TrainableModel):
         annotations: tf.Tensor,
         search: configs.SearchConfig | None = None,
         seed: tf.Tensor | None = None,
-        selection: Selection | None = None,
     ) -> Hypotheses:
         """Captions images by beam search; a beam of 1 is greedy.
 
@@ -157,14 +156,12 @@ class Captioner(TrainableModel):
             annotations: `[B, L, D]`.
             search: Settings; None takes those of the configuration.
             seed: int32 `[2]`, for hard attention that samples.
-            selection: Choice of a location; None takes that of the configuration.
 
         Returns:
             `Hypotheses`, with `(alpha [B, K, T, L], beta [B, K, T])` as auxiliary.
         """
         search = search or self.config.search
-        selection = selection or self.selection
-        step, state, memory = self.search_step(annotations, selection, seed, beam=search.beam)
+        step, state, memory = self.search_step(annotations, self.selection, seed, search.beam)
         return beam_search(
             step,
             state,
@@ -174,7 +171,7 @@ class Captioner(TrainableModel):
             length_power=search.length_power,
             forbidden=search.forbidden,
             # The draw of a location depends on its row, which must then not move.
-            constants=() if selection == "sample" else memory,
+            constants=() if self.selection == "sample" else memory,
         )
 
     def search_memory(self, annotations: tf.Tensor, beam: int = 1) -> tuple[AttentionMemory, State]:

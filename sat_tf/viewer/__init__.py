@@ -86,7 +86,6 @@ def report_page(
     notes: Iterable[str] = (),
     common: Mapping[str, Any] | None = None,
     rank_name: str = "Score",
-    lang: str = "en",
     figures: Iterable[Mapping[str, str]] = (),
 ) -> str:
     """Returns a self-contained page with scores and a viewer of captioned images.
@@ -99,7 +98,6 @@ def report_page(
         notes: Paragraphs under the table.
         common: What all images share: `grid` `[h, w]`, `kind` of attention, `model`, `lang`.
         rank_name: Name of the number to sort by.
-        lang: Language of the page.
         figures: Above the images: `image` (a data URL) and `text`.
     """
     report = {
@@ -112,7 +110,7 @@ def report_page(
     }
     heading = html.escape(title)
     return (
-        f'<!doctype html>\n<html lang="{html.escape(lang)}">\n<head>\n<meta charset="utf-8">\n'
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<title>{heading}</title>\n<link rel="icon" href="data:,">\n'
         f"<style>\n{asset('viewer.css')}</style>\n</head>\n<body>\n<header><h1>{heading}</h1></header>\n"
