@@ -28,8 +28,3 @@ def test_it_counts_equal_captions_and_bytes(tmp_path, monkeypatch):
     assert converted["equal"] == texts.count(TEXTS[0]) / 6 and converted["mb"] == 2.0
     assert converted["score"] == (pytest.approx(0.5) if TEXTS[0] in texts else 0.0)
     assert converted["start_s"] == 0.25 and converted["images_s"] > 0
-
-
-def test_a_folder_that_is_no_run_is_an_error(tmp_path, capsys):
-    assert litert.main(["--run-dir", str(tmp_path)]) == 2
-    assert "is not a run" in capsys.readouterr().err

@@ -23,7 +23,7 @@ COMMANDS = {
     "benchmarks.estimators": [],
     "benchmarks.litert": RUN,
     "benchmarks.run": [],
-    "benchmarks.serving_latency": [],
+    "benchmarks.serving_latency": RUN,
     "benchmarks.serving_load": ["EXPORT"],
 }
 
@@ -53,6 +53,13 @@ def test_an_error_or_interruption_becomes_a_status_and_a_line(
     monkeypatch.setattr(module, "run", raiser(error))
     assert module.main(COMMANDS[name]) == status
     assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("name", [name for name, argv in COMMANDS.items() if argv == RUN])
+def test_a_folder_that_is_no_run_is_an_error(name, tmp_path, capsys):
+    assert importlib.import_module(name).main(["--run-dir", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("Error: ") and "is not a run" in said and "Traceback" not in said
 
 
 def test_unexpected_errors_are_raised():

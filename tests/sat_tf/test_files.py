@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import resource
 import stat
 
 import pytest
 
 from sat_tf.files import sync, write_atomically
+from tests.full_disk import full_disk
 
 
 @pytest.fixture
@@ -60,13 +60,8 @@ def test_an_error_at_any_step_keeps_the_old_file_and_leaves_no_other(
 
 
 def test_a_full_disk_keeps_the_old_file_and_leaves_no_other(path):
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            write_atomically(path, b"x" * 10_000)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    with full_disk(), pytest.raises(OSError, match="File too large"):
+        write_atomically(path, b"x" * 10_000)
     assert path.read_text() == "old"
     assert list(path.parent.iterdir()) == [path]
 

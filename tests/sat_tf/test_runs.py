@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import shutil
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import sat_tf
 from sat_tf import runs
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Vocabulary
+from tests.full_disk import full_disk
 from tests.sat_tf.tiny_runs import CAPTIONS, PIXELS, write_run
 
 
@@ -39,13 +39,9 @@ def test_saving_leaves_whole_files_only(copy, loaded):
 
 def test_a_full_disk_is_a_clear_error_and_leaves_the_old_weights(copy, loaded):
     old = (copy.best_weights).read_bytes()
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
-    try:
-        with pytest.raises(runs.RunError, match="best.weights.h5: File too large.*make room"):
-            runs.save_weights(loaded["soft"].model, copy.best_weights)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    message = "best.weights.h5: File too large.*make room"
+    with full_disk(), pytest.raises(runs.RunError, match=message):
+        runs.save_weights(loaded["soft"].model, copy.best_weights)
     assert (copy.best_weights).read_bytes() == old
     assert len(list(copy.path.iterdir())) == 3
 

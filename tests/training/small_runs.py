@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,20 @@ def train(
         patch.setattr(fit, "make_callbacks", lambda *a: [*make_callbacks(*a), *callbacks])
         task = make_task(run_dir, *flags, data_dir=data_dir)
         return fit.fit(task, SingleProcess(strategy), say)
+
+
+def exit_of(capsys: pytest.CaptureFixture, main: Callable, *argv: object) -> tuple[int, str]:
+    """Exit status and standard error of a command line that ends early."""
+    try:
+        status = main([str(word) for word in argv])
+    except SystemExit as stop:
+        status = stop.code
+    return status, capsys.readouterr().err
+
+
+def report_of(folder: Path) -> dict[str, Any]:
+    """The report in the folder of an evaluation."""
+    return json.loads((folder / "report.json").read_text("utf-8"))
 
 
 @contextlib.contextmanager

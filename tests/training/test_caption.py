@@ -15,6 +15,7 @@ import sat_tf
 from sat_tf import runs
 from sat_tf.config import SearchConfig
 from sat_tf.figures.drawing import GLOW
+from tests.training.small_runs import exit_of
 from training import caption
 from training.caption import main
 from training.tasks.captioning.attention_figures import chosen_locations
@@ -139,17 +140,6 @@ def test_a_photograph_is_turned_upright_before_it_is_captioned_and_drawn(
     np.testing.assert_array_equal(*drawn)
 
 
-def test_pictures_in_the_folder_of_the_photographs_leave_those_alone(soft_run, tmp_path):
-    photos = [tmp_path / name for name in ("bird.jpg", "bird.png")]
-    for photo in photos:
-        Image.fromarray(np.full([40, 90, 3], 90, np.uint8)).save(photo)
-    before = [photo.read_bytes() for photo in photos]
-    argv = [*map(str, photos), "--run-dir", str(soft_run), "--out", str(tmp_path)]
-    assert main(argv) == 0
-    assert [photo.read_bytes() for photo in photos] == before
-    assert (tmp_path / "bird-2.png").exists() and (tmp_path / "bird-3.png").exists()
-
-
 def test_a_page_holds_every_image_with_its_maps(soft_run, picture, tmp_path, capsys):
     twin, page = tmp_path / "twin.jpg", tmp_path / "pages" / "captions.html"
     twin.write_bytes(picture.read_bytes())
@@ -176,11 +166,8 @@ def test_figures_are_drawn_as_svg_too(soft_run, picture, tmp_path, capsys):
 
 @pytest.mark.parametrize("argv", [["x.jpg", "--run-dir", "RUN"], ["--run-dir", "RUN"]])
 def test_a_folder_that_is_no_run_or_no_picture_is_an_error(tmp_path, capsys, argv):
-    try:
-        status = main([word.replace("RUN", str(tmp_path)) for word in argv])
-    except SystemExit as stop:
-        status = stop.code
-    said = capsys.readouterr().err
+    argv = [word.replace("RUN", str(tmp_path)) for word in argv]
+    status, said = exit_of(capsys, main, *argv)
     assert status == 2 and said and "Traceback" not in said
 
 

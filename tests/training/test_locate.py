@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.training.small_runs import exit_of
 from training.locate import main
 from training.train import main as train
 
@@ -21,11 +22,8 @@ from training.train import main as train
     ],
 )
 def test_a_wrong_flag_is_an_error_that_names_it(capsys, flags, named):
-    with pytest.raises(SystemExit) as stop:
-        raise SystemExit(
-            main([*flags] if "--recipe" in flags else ["--recipe", "flickr8k_soft", *flags])
-        )
-    assert stop.value.code == 2 and named in capsys.readouterr().err
+    status, said = exit_of(capsys, main, "--recipe", "flickr8k_soft", *flags)
+    assert status == 2 and named in said
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import pytest
 from sat_tf.layers import backbones
 from sat_tf.layers.encoder import Encoder
 from tests.training.data.small_captions import files
+from tests.training.small_runs import exit_of
 from training.data.image_reader import read_image
 from training.standardize import channel_statistics, main
 
@@ -52,6 +53,5 @@ def test_backbones_side_by_side_get_one_standardised_file(tmp_path, capsys):
     ],
 )
 def test_a_wrong_encoder_is_an_error_that_names_the_flag(capsys, flags, named):
-    with pytest.raises(SystemExit) as stop:
-        raise SystemExit(main(["--recipe", "flickr8k_soft", *flags]))
-    assert stop.value.code == 2 and named in capsys.readouterr().err
+    status, said = exit_of(capsys, main, "--recipe", "flickr8k_soft", *flags)
+    assert status == 2 and named in said

@@ -9,20 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.training.small_runs import exit_of
 from training import train
 from training.data.examples import DataError
 from training.recipes.captioning import RECIPES
 from training.run_state.preemption import Interrupted
 from training.train import main, parse
-
-
-def exit_of(capsys, *argv: str) -> tuple[int, str]:
-    """Exit status and standard error of a command line that ends early."""
-    try:
-        status = main(list(argv))
-    except SystemExit as stop:
-        status = stop.code
-    return status, capsys.readouterr().err
 
 
 def test_any_key_is_a_flag_nested_ones_with_dots():
@@ -94,7 +86,7 @@ def test_an_unknown_key_or_a_wrong_value_is_an_error_that_names_it(
     capsys, monkeypatch, argv, named
 ):
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    status, message = exit_of(capsys, *argv)
+    status, message = exit_of(capsys, main, *argv)
     assert status == 2 and named in message and "Traceback" not in message
 
 
@@ -153,7 +145,7 @@ def test_bad_input_is_an_error_without_a_traceback(capsys, monkeypatch, error):
         raise error
 
     monkeypatch.setattr(fit, "fit", fail)
-    status, message = exit_of(capsys)
+    status, message = exit_of(capsys, main)
     assert status == 2 and message == f"Error: {error}\n"
 
 
@@ -172,7 +164,7 @@ def test_a_stopped_run_says_how_to_resume(capsys, monkeypatch, stop, status, mes
         raise stop
 
     monkeypatch.setattr(fit, "fit", fail)
-    found, said = exit_of(capsys)
+    found, said = exit_of(capsys, main)
     assert found == status and said.startswith(message) and "Traceback" not in said
 
 
@@ -206,5 +198,5 @@ def test_bad_data_is_told_apart(capsys, tmp_path, make_photographs, spoil, messa
         folder = make_photographs(tmp_path / "flickr8k")
         spoil(folder)
         settings += ["--data-dir", str(folder)]
-    status, said = exit_of(capsys, *settings, "--run-dir", str(tmp_path / "run"))
+    status, said = exit_of(capsys, main, *settings, "--run-dir", str(tmp_path / "run"))
     assert status == 2 and message in said and "Traceback" not in said

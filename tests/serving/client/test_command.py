@@ -49,15 +49,6 @@ def test_it_draws_the_attention(command, photo, tmp_path):
     assert figure.std() > 0 and figure.shape[-1] == 3
 
 
-def test_a_figure_never_overwrites_a_photograph(command, photo, tmp_path):
-    later = tmp_path / "bird.png"
-    Image.open(photo).save(later)
-    before = later.read_bytes()
-    status, out, _ = command(photo, later, "--out", tmp_path)
-    assert status == 0 and later.read_bytes() == before
-    assert [line.rsplit("/", 1)[1] for line in out] == ["bird-2.png)", "bird-3.png)"]
-
-
 def test_figures_follow_the_models_square(command, photo, tmp_path):
     figures = {}
     for resize in ("crop", "squash"):

@@ -7,11 +7,8 @@ import shutil
 
 import pytest
 
+from tests.training.small_runs import exit_of, report_of
 from training.evaluate.command import main
-
-
-def report_of(folder) -> dict:
-    return json.loads((folder / "report.json").read_text())
 
 
 def evaluated(run_dir, out, *flags: str) -> dict:
@@ -84,18 +81,9 @@ def test_a_folder_with_a_test_list_only_can_be_evaluated_on_without_weights_file
 )
 def test_wrong_arguments_are_errors_that_name_them(photographs, capsys, flags, message):
     flags = [flag.replace("DIR", str(photographs.data_dir)) for flag in flags]
-    places = ["--run-dir", str(photographs.run_dir), "--cache-dir", str(photographs.cache_dir)]
-    try:
-        status = main([*places, *flags])
-    except SystemExit as stop:
-        status = stop.code
-    said = capsys.readouterr().err
+    places = ["--run-dir", photographs.run_dir, "--cache-dir", photographs.cache_dir]
+    status, said = exit_of(capsys, main, *places, *flags)
     assert status == 2 and message in said and "Traceback" not in said
-
-
-def test_a_folder_that_is_no_run_is_an_error(tmp_path, capsys):
-    assert main(["--run-dir", str(tmp_path)]) == 2
-    assert "is not a run" in capsys.readouterr().err
 
 
 def test_help_lists_the_ways_to_choose_a_location(capsys):

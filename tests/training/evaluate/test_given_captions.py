@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.training.small_runs import report_of
 from training import compare
 from training.evaluate.command import main
 
@@ -21,10 +22,6 @@ def theirs(soft_run, tmp_path) -> Path:
     path = tmp_path / "theirs.json"
     path.write_text(json.dumps([{k: row[k] for k in ("image_id", "caption")} for row in rows]))
     return path
-
-
-def report_of(folder: Path) -> dict:
-    return json.loads((folder / "report.json").read_text())
 
 
 def refused(capsys, *argv) -> str:

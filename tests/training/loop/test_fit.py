@@ -100,11 +100,11 @@ def losses(run_dir: Path, strategy, *flags: str) -> list[float]:
     """The loss and dev NLL of every epoch."""
     found = []
 
-    class Record(keras.callbacks.Callback):
-        def on_epoch_end(self, epoch, logs=None):
-            found.extend((logs["loss"], logs["gradient_norm"], logs["val_nll"]))
+    def record(epoch, logs):
+        found.extend((logs["loss"], logs["gradient_norm"], logs["val_nll"]))
 
-    train(run_dir, *flags, strategy=strategy, callbacks=(Record(),))
+    recorder = keras.callbacks.LambdaCallback(on_epoch_end=record)
+    train(run_dir, *flags, strategy=strategy, callbacks=(recorder,))
     return found
 
 

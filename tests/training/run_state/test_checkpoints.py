@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import resource
 from pathlib import Path
 
 import keras
@@ -14,6 +12,7 @@ import pytest
 from sat_tf import runs
 from sat_tf.models.captioner import Captioner, configs
 from sat_tf.serialization import from_dict
+from tests.full_disk import full_disk
 from training.run_state.checkpoints import VERSION, Checkpoints, Progress, last_progress
 
 
@@ -142,17 +141,6 @@ def test_a_kill_while_writing_leaves_the_one_before(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         checkpoints.save(Progress(2))
     assert checkpoints.restore().epoch == 1
-
-
-@contextlib.contextmanager
-def full_disk(size: int = 4096):
-    """No file can grow over so many bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_full_disk_is_a_clear_error_and_leaves_the_one_before(tmp_path):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -11,7 +9,7 @@ from PIL import Image
 import sat_tf
 from sat_tf.runs import RunError
 from tests.training.run_state.stopped_runs import Killed, assert_same_runs, die_after, logs_of
-from tests.training.small_runs import record_models, train
+from tests.training.small_runs import exit_of, record_models, report_of, train
 from training.evaluate import command as evaluate
 from training.loop.callbacks import CheckpointAndStop, Validate
 from training.recipes.digits import RECIPES
@@ -21,10 +19,6 @@ from training.tasks.digits.task import DigitTask
 from training.train import main, parse
 
 HARD = ("--recipe", "digits_queries_hard", "--model.baseline", "moving_average")
-
-
-def report_of(folder) -> dict:
-    return json.loads((folder / "report.json").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -54,11 +48,8 @@ def test_any_key_of_a_digit_recipe_is_a_flag():
     ],
 )
 def test_a_wrong_flag_is_an_error_that_names_it(capsys, argv, named):
-    try:
-        status = main(argv)
-    except SystemExit as stop:
-        status = stop.code
-    assert status == 2 and named in capsys.readouterr().err
+    status, said = exit_of(capsys, main, *argv)
+    assert status == 2 and named in said
 
 
 def test_bad_digits_are_an_error_without_a_traceback(capsys, tmp_path):
@@ -155,13 +146,9 @@ def test_a_model_is_evaluated_otherwise_where_its_weights_fit(
 def test_wrong_arguments_of_an_evaluation_are_errors(
     hard_digits_run, mnist, capsys, flags, message
 ):
-    try:
-        status = evaluate.main(
-            ["--run-dir", str(hard_digits_run), "--data-dir", str(mnist), *flags]
-        )
-    except SystemExit as stop:
-        status = stop.code
-    assert status == 2 and message in capsys.readouterr().err
+    places = ["--run-dir", hard_digits_run, "--data-dir", mnist]
+    status, said = exit_of(capsys, evaluate.main, *places, *flags)
+    assert status == 2 and message in said
 
 
 def test_another_run_s_folder_is_refused(hard_digits_run, tiny_digits, make_mnist, tmp_path):
