@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from benchmarks import serving_load
 from benchmarks.serving_load import Arguments, Load, criteria, describe, main, measure
 from tests.serving import toys
+from tests.serving.server_fixtures import serving  # noqa: F401
 
 
 @pytest.fixture(scope="module")
@@ -35,11 +38,14 @@ def test_it_measures_each_size_of_request(export_dir, capfd):
         assert float(rate) > 0
 
 
-def test_what_is_lost_is_counted(export_dir, monkeypatch, capfd):
+def test_what_is_lost_is_counted(export_dir, serving, monkeypatch, capsys):  # noqa: F811
     monkeypatch.setattr(serving_load, "drawn_photograph", lambda: b"nonsense")
     argv = [str(export_dir), "--clients", "2", "--seconds", "0.2", "--images", "1"]
-    assert main(argv) == 1
-    assert "an answer without a caption for each image" in capfd.readouterr().out
+    with serving(export_dir) as caller:
+        here = contextlib.nullcontext((str(caller.server.port), os.getpid()))
+        monkeypatch.setattr(serving_load, "local_server", lambda _: here)
+        assert main(argv) == 1
+    assert "an answer without a caption for each image" in capsys.readouterr().out
 
 
 @pytest.mark.slow
