@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import keras
 import numpy as np
 from PIL import Image
 
+from benchmarks.image_corpus import encode
 from sat_tf import runs
 from sat_tf.config import CaptionerConfig
 from sat_tf.models.captioner import Captioner
@@ -43,6 +43,4 @@ def write_run(path: Path, kind: str = "soft", hidden_dim: int = 8) -> Path:
 
 def png(pixels: np.ndarray = PIXELS, **options) -> bytes:
     """Returns an image's bytes as PNG."""
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG", **options)
-    return buffer.getvalue()
+    return encode(Image.fromarray(pixels), "PNG", **options)

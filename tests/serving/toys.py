@@ -7,7 +7,12 @@ import select
 from pathlib import Path
 
 import tensorflow as tf
-from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
+from tensorflow_serving.apis import (
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    predict_pb2,
+    prediction_log_pb2,
+)
 
 T, GRID = 4, 3
 _IMAGES = (b"\xff\xd8", b"\x89P", b"ok", b"ho")
@@ -135,6 +140,18 @@ def predict_request(
         request.model_spec.version_label = spec["label"]
     request.model_spec.signature_name = spec.get("signature", "")
     request.inputs["image_bytes"].CopyFrom(tf.make_tensor_proto(list(images), tf.string))
+    return request
+
+
+def metadata_request(*fields: str, model: str = "captioner"):
+    request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=fields)
+    request.model_spec.name = model
+    return request
+
+
+def status_request(model: str = "captioner", **spec):
+    request = get_model_status_pb2.GetModelStatusRequest()
+    request.model_spec.CopyFrom(predict_request(model=model, **spec).model_spec)
     return request
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
 from PIL import Image
 
+from benchmarks.image_corpus import encode
 from sat_tf.digits.drawing import decode_drawing, fit_drawing
 
 
@@ -20,9 +19,7 @@ def paper(*boxes: tuple[int, int, int, int], side: int = 280) -> np.ndarray:
 
 
 def png(pixels: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "PNG")
-    return file.getvalue()
+    return encode(Image.fromarray(pixels), "PNG")
 
 
 def extent(image: np.ndarray) -> tuple[int, int, int, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 
 import numpy as np
@@ -11,6 +10,7 @@ import tensorflow as tf
 from PIL import Image
 
 import sat_tf
+from benchmarks.image_corpus import encode
 from sat_tf import published, runs
 from sat_tf.digits.layers.bilinear import bilinear_sample_grid
 from sat_tf.errors import RunError
@@ -65,11 +65,10 @@ def test_a_transformer_that_has_learned_nothing_looks_at_everything(readers):
 
 
 def test_a_drawing_is_read_from_a_file_and_from_its_bytes(readers, tmp_path):
-    file = io.BytesIO()
-    Image.fromarray(drawing()).save(file, "PNG")
-    (tmp_path / "drawing.png").write_bytes(file.getvalue())
+    content = encode(Image.fromarray(drawing()), "PNG")
+    (tmp_path / "drawing.png").write_bytes(content)
     expected = readers["ram"].read(drawing()).probabilities
-    for given in (file.getvalue(), tmp_path / "drawing.png", str(tmp_path / "drawing.png")):
+    for given in (content, tmp_path / "drawing.png", str(tmp_path / "drawing.png")):
         np.testing.assert_array_equal(readers["ram"].read(given).probabilities, expected)
 
 

@@ -18,12 +18,11 @@ from tensorflow_serving.apis import (
 )
 
 from serving.local_server.services import Services
-from tests.serving.toys import predict_request
+from tests.serving.toys import metadata_request, predict_request, status_request
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 NOT_FOUND = grpc.StatusCode.NOT_FOUND
 OUTPUTS = "{attention,beta,captions,lengths,reasons,scores,token_ids,valid,word_log_probs}"
-AVAILABLE = get_model_status_pb2.ModelVersionStatus.AVAILABLE
 
 
 def refused(call, request) -> tuple[grpc.StatusCode, str]:
@@ -158,12 +157,6 @@ def test_a_wrong_rank_is_the_callers_mistake(caller):
         assert code == INVALID and "shape" in message
 
 
-def metadata_request(*fields: str, model: str = "captioner"):
-    request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=fields)
-    request.model_spec.name = model
-    return request
-
-
 @pytest.mark.parametrize(
     ("request_", "code", "message"),
     [
@@ -177,12 +170,6 @@ def metadata_request(*fields: str, model: str = "captioner"):
 def test_metadata_is_refused_as_the_real_server_does(caller, request_, code, message):
     found, said = refused(caller.prediction.GetModelMetadata, request_)
     assert found == code and message in said
-
-
-def status_request(model: str = "captioner", **spec):
-    request = get_model_status_pb2.GetModelStatusRequest()
-    request.model_spec.CopyFrom(predict_request(model=model, **spec).model_spec)
-    return request
 
 
 @pytest.mark.parametrize(

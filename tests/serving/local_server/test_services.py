@@ -7,23 +7,11 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
 
-from tests.serving.toys import GRID, T, predict_request
+from tests.serving.toys import GRID, T, metadata_request, predict_request, status_request
 
 AVAILABLE = get_model_status_pb2.ModelVersionStatus.AVAILABLE
 OUTPUTS = {"attention", "beta", "captions", "lengths", "reasons", "scores", "token_ids", "valid"}
 OUTPUTS |= {"word_log_probs"}
-
-
-def metadata_request(*fields: str):
-    request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=fields)
-    request.model_spec.name = "captioner"
-    return request
-
-
-def status_request(model: str = "captioner", **spec):
-    request = get_model_status_pb2.GetModelStatusRequest()
-    request.model_spec.CopyFrom(predict_request(model=model, **spec).model_spec)
-    return request
 
 
 def test_every_output_comes_by_default(caller):

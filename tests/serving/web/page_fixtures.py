@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ import numpy as np
 import uvicorn
 from PIL import Image
 
+from benchmarks.image_corpus import encode
 from serving.client import CaptionClient, Connection, DigitClient
 from serving.web.app import Page
 from serving.web.digits import ServedDigits
@@ -25,9 +25,7 @@ def photograph(width: int = 120, height: int = 80, kind: str = "JPEG") -> bytes:
     """A bright photograph, half orange and half white."""
     image = Image.new("RGB", (width, height), (250, 240, 230))
     image.paste((250, 200, 120), (0, 0, width // 2, height))
-    file = io.BytesIO()
-    image.save(file, kind)
-    return file.getvalue()
+    return encode(image, kind)
 
 
 def drawing(ink: bool = True, side: int = 280) -> bytes:
@@ -35,9 +33,7 @@ def drawing(ink: bool = True, side: int = 280) -> bytes:
     image = Image.new("L", (side, side), 0)
     if ink:
         image.paste(255, (side // 2, side // 4, side // 2 + side // 10, 3 * side // 4))
-    file = io.BytesIO()
-    image.save(file, "PNG")
-    return file.getvalue()
+    return encode(image, "PNG")
 
 
 @contextlib.contextmanager

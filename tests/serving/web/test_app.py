@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import base64
 import io
-import struct
 import subprocess
 import sys
-import zlib
 
 import numpy as np
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
+from benchmarks.image_corpus import encode
 from tests.serving.web.page_fixtures import decode_map, page_of, photograph
 from tests.serving.web.scripted_model import GRID, PLACES, ScriptedModel, serve
+from tests.training.data.own_images import huge_header
 
 MOST = 200_000  # bytes of the page without its samples
 
@@ -29,19 +29,6 @@ def soft():
 
 def upload(client: TestClient, content: bytes, name: str = "photo.jpg", **fields):
     return client.post("/api/caption", files={"image": (name, content)}, data=fields)
-
-
-def enormous_png(side: int = 10_000) -> bytes:
-    """A valid PNG of 100 megapixels in some kilobytes."""
-
-    def chunk(kind: bytes, content: bytes) -> bytes:
-        checked = kind + content
-        return struct.pack(">I", len(content)) + checked + struct.pack(">I", zlib.crc32(checked))
-
-    head = struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)
-    rows = zlib.compress(bytes((1 + side // 8) * side), 9)
-    parts = chunk(b"IHDR", head), chunk(b"IDAT", rows), chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
 def test_a_photograph_is_answered_in_the_viewers_form(soft):
@@ -61,9 +48,8 @@ def test_a_photograph_is_answered_in_the_viewers_form(soft):
 def test_a_photograph_is_turned_upright_and_its_crop_with_it(soft):
     exif = Image.Exif()
     exif[0x0112] = 6
-    file = io.BytesIO()
-    Image.open(io.BytesIO(photograph(120, 80))).save(file, "JPEG", exif=exif)
-    assert upload(soft, file.getvalue()).json()["crop"][0] == 0.0
+    turned = encode(Image.open(io.BytesIO(photograph(120, 80))), "JPEG", exif=exif)
+    assert upload(soft, turned).json()["crop"][0] == 0.0
 
 
 def test_a_format_that_browsers_do_not_show_comes_back_as_one_they_do(soft):
@@ -79,7 +65,11 @@ def test_a_format_that_browsers_do_not_show_comes_back_as_one_they_do(soft):
         (b"", 400, "The file is empty"),
         (b"text called .jpg", 400, "cannot be read as an image: the bytes are no image"),
         (b"\0\0\0\x18ftypheic" + bytes(40), 400, "HEIC and AVIF are not read: export it as JPEG"),
-        (enormous_png(), 413, "10,000 x 10,000 pixels, more than are read: at most 67 megapixels"),
+        (
+            huge_header(10_000),
+            413,
+            "10,000 x 10,000 pixels, more than are read: at most 67 mega",
+        ),
         (bytes(21 * 2**20), 413, "larger than 20 MB"),
     ],
     ids=["empty", "text", "heic", "100 megapixels", "21 MB"],

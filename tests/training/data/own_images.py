@@ -39,15 +39,15 @@ def encoded(image: Image.Image, kind: str = "JPEG", turned: bool = False) -> byt
     return stream.getvalue()
 
 
-def huge_header() -> bytes:
-    """A PNG of some bytes that says it has 100,000 x 100,000 pixels."""
+def huge_header(side: int = 100_000) -> bytes:
+    """A PNG of some bytes that says it has so many pixels a side."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return (
             struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
         )
 
-    size = struct.pack(">IIBBBBB", 100_000, 100_000, 8, 2, 0, 0, 0)
+    size = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
     body = chunk(b"IHDR", size) + chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + body
 
