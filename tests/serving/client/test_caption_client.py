@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,17 +18,18 @@ from tests.serving import toys
 
 
 @pytest.fixture
-def client_of(caller):
-    """Makes clients of the toy server."""
-    made = []
+def client_of(caller, serving):
+    """Makes clients of the toy server, or of a server of a folder, started with `served`."""
+    with contextlib.ExitStack() as opened:
 
-    def make(**options) -> CaptionClient:
-        made.append(CaptionClient(Connection(port=caller.server.port), **options))
-        return made[-1]
+        def make(folder: Path | None = None, served: dict | None = None, **options):
+            answering = caller
+            if folder:
+                answering = opened.enter_context(serving(folder, **(served or {})))
+            client = CaptionClient(Connection(port=answering.server.port), **options)
+            return opened.enter_context(client)
 
-    yield make
-    for client in made:
-        client.close()
+        yield make
 
 
 def jpeg(width: int = 40, height: int = 20, orientation: int = 1) -> bytes:
@@ -57,13 +60,9 @@ def test_attention_covers_the_words(client_of):
     np.testing.assert_allclose(caption.log_probs, [-0.25] * 3)
 
 
-def test_a_model_without_attention_has_none(tmp_path, serving):
+def test_a_model_without_attention_has_none(client_of, tmp_path):
     toys.export(tmp_path, 1, attention=False)
-    with (
-        serving(tmp_path) as caller,
-        CaptionClient(Connection(port=caller.server.port)) as client,
-    ):
-        caption = client.caption(jpeg(), attention=True)
+    caption = client_of(tmp_path).caption(jpeg(), attention=True)
     assert caption.words == ("a", "cat", "1") and caption.alpha is None and caption.beta is None
 
 
@@ -81,31 +80,25 @@ def test_captions_alone_are_asked_for_alone(client_of, monkeypatch):
     assert [tuple(request.output_filter) for request in asked] == [CAPTION_OUTPUTS, ()]
 
 
-def test_an_export_without_reasons_is_asked_without(tmp_path, serving):
+def test_an_export_without_reasons_is_asked_without(client_of, tmp_path):
     toys.export(tmp_path, 1, reasons=False)
-    with (
-        serving(tmp_path) as caller,
-        CaptionClient(Connection(port=caller.server.port)) as client,
-    ):
-        for _ in range(2):
-            caption = client.caption(b"nonsense")
-            assert not caption.valid and caption.reason == ""
-        assert client.caption(jpeg()).text == "a cat 1"
+    client = client_of(tmp_path)
+    for _ in range(2):
+        caption = client.caption(b"nonsense")
+        assert not caption.valid and caption.reason == ""
+    assert client.caption(jpeg()).text == "a cat 1"
 
 
 @pytest.mark.parametrize("large", [0, 1, 4])
-def test_an_image_too_large_loses_none_of_its_neighbours(toy_exports, serving, large):
+def test_an_image_too_large_loses_none_of_its_neighbours(client_of, toy_exports, large):
     images = [jpeg()] * 5
     images[large] = b"ok" + bytes(200_000)
-    with (
-        serving(toy_exports, limits=Limits(bytes=100_000)) as caller,
-        CaptionClient(Connection(port=caller.server.port)) as client,
-    ):
-        answers = list(client.answers(images))
-        assert isinstance(answers.pop(large), ServingError)
-        assert [answer.text for answer in answers] == ["a cat 3"] * 4
-        with pytest.raises(ServingError, match="too large"):
-            client.captions(images)
+    client = client_of(toy_exports, {"limits": Limits(bytes=100_000)})
+    answers = list(client.answers(images))
+    assert isinstance(answers.pop(large), ServingError)
+    assert [answer.text for answer in answers] == ["a cat 3"] * 4
+    with pytest.raises(ServingError, match="too large"):
+        client.captions(images)
 
 
 def test_many_images_keep_their_order(client_of):
@@ -156,13 +149,9 @@ def test_version_and_label_exclude_each_other():
         CaptionClient(version=1, label="stable")
 
 
-def test_an_answer_may_exceed_grpcs_default(tmp_path, serving):
+def test_an_answer_may_exceed_grpcs_default(client_of, tmp_path):
     toys.export(tmp_path, 1, grid=400)
-    with (
-        serving(tmp_path) as caller,
-        CaptionClient(Connection(port=caller.server.port)) as client,
-    ):
-        captions = client.captions([b"ok"] * 4, attention=True)
+    captions = client_of(tmp_path).captions([b"ok"] * 4, attention=True)
     assert sum(caption.alpha.nbytes for caption in captions) > 4 * 2**20
     assert captions[3].words == ("a", "cat", "1")
 
@@ -216,14 +205,10 @@ def test_words_are_found_in_a_caption(text, count, words):
     assert split_words(text, count) == words
 
 
-def test_a_beam_holds_the_attention_of_every_hypothesis(exports, serving):
+def test_a_beam_holds_the_attention_of_every_hypothesis(client_of, exports):
     export, captioner = exports["soft"].version.parent, exports["soft"].captioner
-    with (
-        serving(export, warm_up=("every_beam",)) as caller,
-        CaptionClient(Connection(port=caller.server.port)) as client,
-    ):
-        beam = client.beam(jpeg())
-        best = client.caption(jpeg(), attention=True)
+    client = client_of(export, {"warm_up": ["every_beam"]})
+    beam, best = client.beam(jpeg()), client.caption(jpeg(), attention=True)
     assert (beam.attention_kind, beam.resize) == ("soft", captioner.config.encoder.resize)
     assert beam.captions[0].text == best.text
     np.testing.assert_allclose(beam.captions[0].alpha, best.alpha, atol=1e-6)
