@@ -28,9 +28,13 @@ from tests.sat_tf.layers.decoder_numpy import (
 )
 
 
-@pytest.mark.parametrize("previous_word", [False, True])
+@pytest.mark.parametrize(
+    ("previous_word", "portable"), [(False, False), (True, False), (True, True)]
+)
 @pytest.mark.parametrize("kind", KINDS)
-def test_free_running_steps_equal_teacher_forcing_for_several_rows_a_picture(kind, previous_word):
+def test_free_running_steps_equal_teacher_forcing_for_several_rows_a_picture(
+    kind, previous_word, portable
+):
     attends, selection = KINDS[kind]["attends"], KINDS[kind]["selection"]
     decoder = make_decoder(attends, initial_layers=2, attention_previous_word=previous_word)
     annotations, _ = make_batch()
@@ -39,7 +43,9 @@ def test_free_running_steps_equal_teacher_forcing_for_several_rows_a_picture(kin
     attended, state = decoder.prepare_memory(annotations)
     state = tf.nest.map_structure(lambda x: tf.repeat(x, G, axis=0), state)
     for time in range(T):
-        logits, state, attention = decoder.step(attended, words[:, time], state, selection)
+        logits, state, attention = decoder.step(
+            attended, words[:, time], state, selection, portable=portable
+        )
         np.testing.assert_allclose(logits, output.logits[:, time], rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(
             attention.alignment_scores, output.alignment_scores[:, time], rtol=1e-4, atol=1e-5
