@@ -37,7 +37,7 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         super().__init__(**kwargs)
         self.baseline: keras.layers.Layer | None = None
         self.seed = 0
-        # In a namespace, lest Keras save the running means among the weights.
+        # The namespace keeps Keras from saving the running means among the weights.
         self._means: SimpleNamespace | None = None
 
     @property

@@ -1,6 +1,6 @@
 """Captioning inside Spark's Python workers: paths or contents in, rows of the output out.
 
-Imports the client's reader of answers and TensorFlow; no model code, no training code.
+Imports the client's batches and reader of answers, and TensorFlow; no model or training code.
 """
 
 from __future__ import annotations

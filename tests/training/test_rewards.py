@@ -154,7 +154,7 @@ def run(folder, start, tiny, *flags, strategy=None):
 
 
 @pytest.mark.slow
-def test_a_rewarded_run_draws_captions_of_every_picture_and_goes_on_where_it_was(
+def test_a_rewarded_run_draws_captions_of_every_picture_and_resumes_where_it_was(
     soft_run, tmp_path, tiny, monkeypatch
 ):
     asked, widths = [], set()

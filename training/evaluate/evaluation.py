@@ -14,8 +14,9 @@ from training.data.sources import Split, load_split
 from training.evaluate.bounds import SAMPLES, Bounds
 from training.evaluate.caption_results import GROUNDING_KEY, caption_fields, write_captions
 from training.evaluate.report_page import write_report_page
-from training.evaluate.reports import caption_report, console_summary, timed, write_report
+from training.evaluate.reports import caption_report, console_summary, write_report
 from training.evaluate.scoring import Evaluation, evaluate
+from training.evaluate.stages import timed
 from training.evaluate.verdict import verdict
 from training.metrics.bootstrap import intervals
 from training.tasks.base import Places

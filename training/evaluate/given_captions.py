@@ -10,7 +10,8 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.serialization import to_dict
 from training.data.sources import load_split
 from training.evaluate.caption_results import captions_of, parse_captions, write_captions
-from training.evaluate.reports import caption_report, console_summary, timed, write_report
+from training.evaluate.reports import caption_report, console_summary, write_report
+from training.evaluate.stages import timed
 from training.metrics.bootstrap import intervals
 from training.metrics.captions import score_captions
 from training.metrics.scene_words import word_scores

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import json
 import math
 import platform
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,16 +40,6 @@ _LAST = ("versions",)
 _PACKAGES = ("sat_tf", "tensorflow", "keras", "tensorflow-probability", "numpy", "pillow")
 _PACKAGES += ("pycocoevalcap", "tensorflow-datasets")
 _EXAMPLES = 3
-
-
-@contextlib.contextmanager
-def timed(seconds: dict[str, float], name: str, announcement: str = "") -> Iterator[None]:
-    """Announces a stage of an evaluation, and enters its seconds by name when it ends."""
-    if announcement:
-        print(f"{announcement} ...", flush=True)
-    start = time.monotonic()
-    yield
-    seconds[name] = time.monotonic() - start
 
 
 def caption_report(

@@ -15,7 +15,7 @@ from training.data.examples import Split
 from training.data.input_source import InputSource
 from training.evaluate.attention_scores import generated_grounding, reference_grounding
 from training.evaluate.box_grounding import BoxGrounding, ground
-from training.evaluate.reports import timed
+from training.evaluate.stages import timed
 from training.evaluate.teacher_forcing import TeacherForcing, phrase_maps, read_references
 from training.evaluate.word_confidence import Calibration, calibrate, scene_word_confidence
 from training.metrics.captions import CaptionScores, score_captions
