@@ -60,6 +60,13 @@ def text_table(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> s
     return "\n".join(lines)
 
 
+def decimals(score: str) -> int:
+    """Returns the decimals of a score: of gaps four, ratios and nats per word three, others two."""
+    if score.endswith("_gap"):
+        return 4
+    return 3 if score.endswith("_ratio") or score.startswith("nll_phrase") else 2
+
+
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Formats a Markdown table; floats have six digits, None is a dash, lists have commas."""
     lines = [header, ["---"] * len(header), *rows]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from sat_tf.runs import Caption
 from training.data.examples import Split
 from training.evaluate.teacher_forcing import PhraseMap
 from training.metrics.grounding import METRICS, grounding_scores, score_phrases
+from training.metrics.image_means import image_means
 
 
 def reference_grounding(
@@ -26,9 +29,9 @@ def reference_grounding(
     if held_out:
         part = grounding_scores([o.alpha for o in held_out], [o.phrase.box for o in held_out])
         scores |= {f"{name}_held_out": part[name] for name in METRICS}
-    rows = score_phrases(maps, [[box] for box in boxes], ids, [(one,) for one in ids]).by_type()
-    kept = ("phrases", *METRICS)
-    return scores, {image: {name: row[name] for name in kept} for image, row in rows.items()}
+    values = score_phrases(maps, [[box] for box in boxes], ids).values
+    sizes = {"phrases": np.ones(len(found))}
+    return scores, image_means(ids, sizes, {name: values[name] for name in METRICS})
 
 
 def generated_grounding(captions: Mapping[str, Caption], split: Split) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,8 @@ from training.data.input_pipeline import readable_rows
 from training.data.input_source import InputSource
 from training.evaluate.teacher_forcing import TeacherForcing
 from training.metrics.bootstrap import Interval
-from training.metrics.grounding import METRICS, score_phrases
+from training.metrics.grounding import METRICS, SMALL, score_phrases
+from training.metrics.image_means import image_means, over_images
 
 _BATCH = 64
 _VARIANTS = ("", "_uniform", "_other")
@@ -33,7 +34,8 @@ class BoxGrounding:
 
     Attributes:
         scores: Every score, by name.
-        intervals: Intervals over images of the scores of maps.
+        intervals: Intervals over images.
+        by_image: Image id -> scores and sizes, see `training.metrics.image_means`.
         details: `phrases`, `skipped` (reason -> count) and `by_type` (type -> scores), for the
             report.
         nouns: (image id, head noun) -> the boxes of all phrases of the image with that noun, in
@@ -42,6 +44,7 @@ class BoxGrounding:
 
     scores: Mapping[str, float]
     intervals: Mapping[str, Interval] = field(default_factory=dict)
+    by_image: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     details: Mapping[str, Any] = field(default_factory=dict)
     nouns: Mapping[tuple[str, str], Sequence[Box]] = field(default_factory=dict)
 
@@ -53,8 +56,14 @@ class _Found:
     maps: list[np.ndarray] = field(default_factory=list)
     phrases: list[PlacedPhrase] = field(default_factory=list)
     images: list[str] = field(default_factory=list)
-    log_lik: Counter[str] = field(default_factory=Counter)  # by variant
-    words: int = 0
+    words: list[int] = field(default_factory=list)
+    log_lik: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def nll(self) -> dict[str, np.ndarray]:
+        """Nats per word of each phrase, by score."""
+        words = np.array(self.words)
+        nll = {f"nll_phrase{kind}": -np.array(self.log_lik[kind]) / words for kind in _VARIANTS}
+        return nll | {"nll_phrase_gain": nll["nll_phrase_uniform"] - nll["nll_phrase"]}
 
 
 def ground(
@@ -71,7 +80,8 @@ def ground(
     (the last word of a phrase) that the captioner wrote itself: the same with `generated_`, against
     the boxes of all phrases of the image with that noun. And nats per word within phrases:
     `nll_phrase`, with the mean annotation at every place (`_uniform`: what no map could tell), and
-    with another image's annotations (`_other`).
+    with another image's annotations (`_other`); `nll_phrase_gain`, what looking is worth, is
+    `_uniform` minus `nll_phrase`.
 
     Args:
         forced: The captioner, compiled; its tokens are words.
@@ -90,17 +100,24 @@ def ground(
     if not placed:
         raise DataError(f"{path} has no phrase of the {split.name} split's captions.")
     found = _read_phrases(forced, split, source, placed)
-    scores = {f"nll_phrase{kind}": -found.log_lik[kind] / found.words for kind in _VARIANTS}
+    images, values, sizes = found.images, found.nll(), {"phrase_words": np.array(found.words)}
+    intervals = {
+        name: over_images(images, sizes["phrase_words"], of_all) for name, of_all in values.items()
+    }
+    scores = {name: interval.difference for name, interval in intervals.items()}
     details = {"phrases": len(found.phrases), "skipped": dict(outside + dropped + unseen)}
     if not found.maps:  # a captioner without attention
-        return BoxGrounding(scores, {}, details)
+        return BoxGrounding(scores, intervals, image_means(images, sizes, values), details)
     nouns = _boxes_of_nouns(split, placed)
     boxes_of = [one.phrase.boxes for one in found.phrases]
     types = [one.phrase.types for one in found.phrases]
-    result = score_phrases(found.maps, boxes_of, found.images, types)
+    result = score_phrases(found.maps, boxes_of, images, types)
     scores |= result.means() | _generated(captions, nouns)
+    intervals |= result.intervals()
     details |= {"by_type": result.by_type()}
-    return BoxGrounding(scores, result.intervals(), details, nouns)
+    sizes |= {"phrases": np.ones(len(images)), "phrases_small": result.shares < SMALL}
+    by_image = image_means(images, sizes, values | dict(result.values))
+    return BoxGrounding(scores, intervals, by_image, details, nouns)
 
 
 def _read_phrases(
@@ -129,9 +146,9 @@ def _read_phrases(
                 span = slice(phrase.first, phrase.last + 1)
                 found.phrases.append(phrase)
                 found.images.append(split.examples[image].image_id)
-                found.words += phrase.last + 1 - phrase.first
+                found.words.append(phrase.last + 1 - phrase.first)
                 for kind, (log_lik, _) in outputs.items():
-                    found.log_lik[kind] += float(log_lik[n, span].sum())
+                    found.log_lik[kind].append(float(log_lik[n, span].sum()))
                 if captioner.config.attention.kind != "none":
                     alpha = outputs[""][1][n, phrase.last]
                     found.maps.append(alpha.reshape(captioner.grid))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CAPTIONS_FILE = "captions.json"
 GROUNDING_KEY = "grounding"
-"""Key of a row: the grounding of its image, see `reference_grounding`."""
+"""Key of a row: the grounding of its image, see `image_means`."""
 
 
 def caption_fields(caption: Caption) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sat_tf.files import write_atomically
-from training.tables import markdown_table, text_table
+from training.tables import decimals, markdown_table, text_table
 
 if TYPE_CHECKING:
     from training.data.sources import Split
@@ -101,8 +101,7 @@ def write_report(directory: Path | str, report: Mapping[str, Any]) -> tuple[Path
 def format_scores(scores: Mapping[str, float], intervals: Mapping[str, Any] | None = None) -> str:
     """Formats a table for the console: a line per metric, with its interval if it has one.
 
-    Scores have two decimals, ratios (`brevity_ratio`) three, gaps (`nwgm_gap`) four; a missing
-    score is a dash.
+    A missing score is a dash.
 
     Args:
         scores: Metric -> value; nested mappings get dotted names.
@@ -186,8 +185,7 @@ def score_rows(scores: Mapping[str, Any], intervals: Mapping[str, Any]) -> list[
 def _number(name: str, value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return "-"
-    decimals = 4 if name.endswith("_gap") else 3 if name.endswith("_ratio") else 2
-    return f"{value:.{decimals}f}"
+    return f"{value:.{decimals(name)}f}"
 
 
 def _range(name: str, interval: Any) -> str:

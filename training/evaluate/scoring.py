@@ -34,8 +34,8 @@ class Evaluation:
         scores: Every score, by name.
         calibration: Calibration of the words' probabilities; its scores are among `scores`.
         notes: What was left out, and why.
-        grounding: Image id -> `phrases`, and the means over them of `pointing_game` and
-            `attention_correctness`; empty without boxes or without attention.
+        grounding: Image id -> the scores of `training.metrics.image_means` and what they are means
+            over; empty without boxes.
         boxes: Grounding in the boxes of `--boxes`, if any; its scores are among `scores`.
     """
 
@@ -100,6 +100,7 @@ def evaluate(
         with timed(seconds, "grounding", f"Comparing maps with the boxes of {boxes}"):
             grounded = ground(forced, split, source, boxes, captions)
             scores |= grounded.scores
+            by_image = grounded.by_image
     elif boxes is not None:
         notes += (_NO_WORDS,)
     return Evaluation(captions, caption_scores, scores, calibration, notes, by_image, grounded)

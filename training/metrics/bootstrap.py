@@ -116,13 +116,6 @@ def _order(a: CaptionScores, b: CaptionScores) -> np.ndarray:
     return np.array([position[image] for image in a.image_ids])
 
 
-def paired_means(
-    a: np.ndarray, b: np.ndarray, sizes: np.ndarray, samples: int = 1000, seed: int = 0
-) -> Interval:
-    """Computes the interval of the difference of two means over the phrases of all images."""
-    return resampled_means(sizes * (a - b), sizes, samples, seed)
-
-
 def resampled_means(
     sums: np.ndarray, sizes: np.ndarray, samples: int = 1000, seed: int = 0
 ) -> Interval:

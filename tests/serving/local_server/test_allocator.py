@@ -9,9 +9,9 @@ import sys
 import pytest
 
 # In a process of its own, as the settings cannot be taken back. All threads run before the first
-# block: what the interpreter allocates for a thread would lie above the blocks and keep an arena from
-# shrinking. Each has a block at the same time as the others, so that none takes over another's arena;
-# the second block of a size is the one that glibc keeps by its own settings.
+# block: what the interpreter allocates for a thread would lie above the blocks and keep an arena
+# from shrinking. Each has a block at the same time as the others, so that none takes over another's
+# arena; the second block of a size is the one that glibc keeps by its own settings.
 _THREADS_OF_LARGE_BLOCKS = """
 import ctypes, threading
 from benchmarks.peak import resident_megabytes

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +13,7 @@ import pytest
 
 import sat_tf
 from sat_tf.runs import Caption
+from training.compare import main as compare
 from training.data.bucketing import caption_table
 from training.data.examples import DataError
 from training.data.input_source import open_input_source
@@ -20,6 +23,7 @@ from training.evaluate.command import main
 from training.evaluate.report_page import page_images
 from training.evaluate.scoring import Evaluation
 from training.evaluate.teacher_forcing import TeacherForcing
+from training.metrics.image_means import SIZES
 
 LEFT = [0.0, 0.0, 0.5, 1.0]
 SMALL = [0.25, 0.25, 0.5, 0.5]
@@ -55,23 +59,62 @@ def opened(photographs):
     return captioner, split, source
 
 
-def test_the_command_reports_grounding(photographs, boxes, tmp_path):
-    out = tmp_path / "out"
+def evaluated(photographs, boxes: Path, out: Path) -> dict:
     flags = ["--run-dir", photographs.run_dir, "--data-dir", photographs.data_dir, "--out", out]
     flags += ["--cache-dir", photographs.cache_dir, "--boxes", boxes]
     assert main(list(map(str, flags))) == 0
-    report = json.loads((out / "report.json").read_text())
+    return json.loads((out / "report.json").read_text())
+
+
+def test_the_command_reports_grounding(photographs, boxes, tmp_path):
+    out = tmp_path / "out"
+    report = evaluated(photographs, boxes, out)
     scores = report["scores"]
     for metric in ("pointing_game", "attention_correctness"):
         for kind in ("", "_centre", "_uniform", "_shuffled"):
             assert 0 <= scores[f"{metric}{kind}"] <= 100 and f"{metric}_small{kind}" in scores
         assert metric in report["intervals"]
-    assert {"nll_phrase", "nll_phrase_uniform", "nll_phrase_other"} <= set(scores)
+    for kind in ("", "_uniform", "_other", "_gain"):
+        _, low, high = report["intervals"][f"nll_phrase{kind}"].values()
+        assert low <= scores[f"nll_phrase{kind}"] <= high
     details = report["grounding"]
     assert details["phrases"] == 7
     assert details["by_type"]["animals"]["phrases"] == 6
     assert sum(details["skipped"].values()) == 2
     assert "pointing_game_small" in (out / "report.md").read_text()
+
+    rows = {row["image_id"]: row for row in json.loads((out / "captions.json").read_text())}
+    of_images = [row["grounding"] for row in rows.values()]
+    for name, size in SIZES.items():
+        own = [row for row in of_images if name in row]
+        mean = np.average([row[name] for row in own], weights=[row[size] for row in own])
+        assert scores[name] == pytest.approx(mean, rel=1e-5)
+    assert rows["dev0.jpg"]["grounding"]["phrases"] == 3
+    assert rows["dev0.jpg"]["grounding"]["phrases_small"] == 1
+    assert rows["dev0.jpg"]["grounding"]["phrase_words"] == 9
+    assert "pointing_game_small" not in rows["dev1.jpg"]["grounding"]
+
+
+def test_evaluations_with_the_same_boxes_are_compared_by_them(photographs, boxes, tmp_path, capsys):
+    evaluated(photographs, boxes, tmp_path / "a")
+    evaluated(photographs, write(tmp_path / "other.jsonl", [phrase("dev0.jpg")]), tmp_path / "b")
+    shutil.copytree(tmp_path / "a", tmp_path / "c")
+    rows = json.loads((tmp_path / "c" / "captions.json").read_text())
+    for row in rows:
+        row["grounding"]["nll_phrase_gain"] += 0.125
+    (tmp_path / "c" / "captions.json").write_text(json.dumps(rows))
+    given = ["--data-dir", str(photographs.data_dir), "--samples", "20"]
+    capsys.readouterr()
+
+    assert compare([str(tmp_path / "a"), str(tmp_path / "c"), *given]) == 0
+    said = capsys.readouterr().out
+    assert re.search(r"^nll_phrase_gain +\+0.125 +\[\+0.125, \+0.125\]$", said, re.M)
+    assert re.search(r"^pointing_game_small +\+0.00", said, re.M)
+
+    assert compare([str(tmp_path / "a"), str(tmp_path / "b"), *given]) == 0
+    said = capsys.readouterr().out
+    assert "left out: the evaluations have other boxes" in said
+    assert not re.search(r"^pointing_game ", said, re.M)
 
 
 def test_uniform_maps_have_the_share_of_the_boxes(opened, boxes):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from training.metrics import bootstrap as bootstrap_module
-from training.metrics.bootstrap import SMALL, bootstrap, paired_means, paired_over_seeds
+from training.metrics.bootstrap import SMALL, bootstrap, paired_over_seeds, resampled_means
 from training.metrics.captions import CaptionScores, bleu_scores
 
 
@@ -114,14 +114,14 @@ def test_means_over_what_images_hold_count_by_how_much_that_is():
     rng = np.random.default_rng(0)
     sizes = rng.integers(0, 6, 300)
     a, b = rng.normal(60, 20, 300), rng.normal(50, 20, 300)
-    found = paired_means(a, b, sizes, samples=2000)
+    found = resampled_means(sizes * (a - b), sizes, samples=2000)
     assert found.difference == pytest.approx(sizes @ (a - b) / sizes.sum())
     # The spread of a ratio of sums over images, by linearisation.
     errors = sizes * (a - b - found.difference) / sizes.mean()
     theory = 2 * 1.96 * errors.std() / np.sqrt(300)
     assert found.high - found.low == pytest.approx(theory, rel=0.1)
-    assert paired_means(a, a, sizes) == (0, 0, 0)
-    flat = paired_means(a, b, np.ones(300), samples=2000)
+    assert resampled_means(0 * a, sizes) == (0, 0, 0)
+    flat = resampled_means(a - b, np.ones(300), samples=2000)
     assert flat.difference == pytest.approx((a - b).mean())
 
 

@@ -14,6 +14,7 @@ from training.evaluate.caption_results import CAPTIONS_FILE, parse_captions, rea
 from training.evaluate.reports import REPORT_FILE
 from training.metrics import bootstrap
 from training.metrics.captions import CaptionScores, score_captions
+from training.metrics.image_means import SIZES, sums_and_sizes
 from training.tasks.captioning.config import DataConfig
 from training.tasks.comparison import (
     LABELS,
@@ -25,7 +26,6 @@ from training.tasks.comparison import (
 )
 
 _METRICS = ("bleu_4", "meteor", "cider", "rouge_l")
-_POINTING = "pointing_game"
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,15 +61,22 @@ def compare(
         name: [bootstrap.paired_over_seeds(o, first, name, samples) for o in others]
         for name in metrics
     }
-    if (places := grounded(found, list(references))) is not None:
-        hits, phrases = places
-        hits = [np.mean(own, axis=0) for own in by_system(hits, seeds)]
-        table[_POINTING] = [one @ phrases / phrases.sum() for one in hits]
-        differences[_POINTING] = [
-            bootstrap.paired_means(other, hits[0], phrases, samples) for other in hits[1:]
+    of_phrases, maps_notes = grounded(found, list(references))
+    for name, (sums, sizes) in of_phrases.items():
+        means = [np.mean(own, axis=0) for own in by_system(sums, seeds)]
+        table[name] = [one.sum() / sizes.sum() for one in means]
+        differences[name] = [
+            bootstrap.resampled_means(other - means[0], sizes, samples) for other in means[1:]
         ]
     lines = [f"{split.name}, {len(shared)} images, {samples} resamples", ""]
-    lines += [score_table(table), "", difference_table(differences), "", *notes(scores, seeds)]
+    lines += [
+        score_table(table),
+        "",
+        difference_table(differences),
+        "",
+        *notes(scores, seeds),
+        *maps_notes,
+    ]
     left_out = {image_id for one in found for image_id in one.captions} - set(references)
     if left_out:
         lines.append(
@@ -121,21 +128,27 @@ def _score(one: Evaluated, references: Mapping[str, list[str]]) -> CaptionScores
 
 def grounded(
     found: Sequence[Evaluated], image_ids: Sequence[str]
-) -> tuple[list[np.ndarray], np.ndarray] | None:
-    """Reads the pointing game of these images.
+) -> tuple[dict[str, tuple[list[np.ndarray], np.ndarray]], list[str]]:
+    """Reads the scores of phrases that all evaluations have.
 
     Returns:
-        The percentage of hits of each evaluation, `[N]`, and the phrases of each image, `[N]`,
-        which come from the references and are thus equal for all; None if an evaluation has no
-        attention maps or the images have no boxes.
+        Score -> its sum in each image, `[N]` for each evaluation, and `[N]`, the phrases or words
+        that it is over. And notes: scores over different phrases are left out.
     """
-    if not all(one.grounding for one in found):
-        return None
-    empty = {_POINTING: 0.0, "phrases": 0}
-    rows = [[one.grounding.get(i, empty) for i in image_ids] for one in found]
-    phrases = np.array([row["phrases"] for row in rows[0]])
-    hits = [np.array([row[_POINTING] for row in own]) for own in rows]
-    return (hits, phrases) if phrases.any() else None
+    scores, left_out = {}, []
+    for name in SIZES:
+        read = [sums_and_sizes(one.grounding, name, image_ids) for one in found]
+        if any(one is None for one in read):
+            continue
+        sums, sizes = zip(*read, strict=True)
+        if all(np.array_equal(own, sizes[0]) for own in sizes[1:]):
+            scores[name] = list(sums), sizes[0]
+        else:
+            left_out.append(name)
+    if not left_out:
+        return scores, []
+    reason = "the evaluations have other boxes, or see other parts of the images"
+    return scores, [f"Note: {', '.join(left_out)} left out: {reason}."]
 
 
 def notes(scores: Sequence[CaptionScores], seeds: int = 1) -> list[str]:
