@@ -29,7 +29,8 @@ import numpy as np
 
 from sat_tf.errors import invalid_value
 from training.data.boxes import Box, union_coverage
-from training.metrics.bootstrap import Interval, resampled_means
+from training.metrics.bootstrap import Interval
+from training.metrics.image_means import over_images
 
 SMALL = 0.25
 """Phrases whose boxes cover less than this share of the image are small."""
@@ -44,7 +45,7 @@ class PhraseScores:
         values: `pointing_game`, `attention_correctness`, and the same with the suffix of a control
             -> `[N]`, 0-100.
         shares: `[N]`, area of the union as a share of the image.
-        images: `[N]`, index of the image of each phrase, 0 ... images - 1.
+        images: `[N]`, index of the image of each phrase.
         types: Types of each phrase.
     """
 
@@ -77,16 +78,10 @@ class PhraseScores:
         small = self.shares < SMALL
         found = {}
         for name, of_all in compared.items():
-            found[name] = self._interval(of_all, np.ones_like(small), samples, seed)
+            found[name] = over_images(self.images, np.ones_like(small), of_all, samples, seed)
             if small.any():
-                found[_small(name)] = self._interval(of_all, small, samples, seed)
+                found[_small(name)] = over_images(self.images, small, of_all, samples, seed)
         return found
-
-    def _interval(self, of_all: np.ndarray, chosen: np.ndarray, samples: int, seed: int):
-        count = int(self.images.max()) + 1
-        sums = np.bincount(self.images, of_all * chosen, count)
-        sizes = np.bincount(self.images, chosen.astype(float), count)
-        return resampled_means(sums, sizes, samples, seed)
 
     def by_type(self) -> dict[str, dict[str, float]]:
         """Returns type -> number of `phrases`, and the means over them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def image_means(
 
 
 def over_images(
-    images: Sequence[str],
+    images: Sequence[Hashable],
     sizes: np.ndarray,
     values: np.ndarray,
     samples: int = 1000,
