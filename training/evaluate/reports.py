@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 REPORT_FILE, MARKDOWN_FILE = "report.json", "report.md"
 
 HEADLINE = (*(f"bleu_{n}" for n in range(1, 5)), "meteor", "rouge_l", "cider", "perplexity")
-HEADLINE += ("calibration_error", "pointing_game", "attention_correctness")
+HEADLINE += ("calibration_error", "pointing_game", "attention_correctness", "nll_phrase_gain")
 """Scores on the console; the report has all."""
 
 # Keys that lead the report; others follow in alphabetical order.
