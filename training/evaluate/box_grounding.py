@@ -63,7 +63,9 @@ class _Found:
         """Nats per word of each phrase, by score."""
         words = np.array(self.words)
         nll = {f"nll_phrase{kind}": -np.array(self.log_lik[kind]) / words for kind in _VARIANTS}
-        return nll | {"nll_phrase_gain": nll["nll_phrase_uniform"] - nll["nll_phrase"]}
+        if self.maps:
+            nll["nll_phrase_gain"] = nll["nll_phrase_uniform"] - nll["nll_phrase"]
+        return nll
 
 
 def ground(

@@ -95,7 +95,7 @@ def _image_scores(
 ) -> dict[str, str]:
     scores = {"CIDEr": f"{cider[example.image_id]:.1f}"}
     scores["log-probability"] = f"{caption.log_prob:.2f}"
-    grounding = found.grounding.get(example.image_id)
-    if grounding:
+    grounding = found.grounding.get(example.image_id, {})
+    if "pointing_game" in grounding:
         scores["pointing game"] = f"{grounding['pointing_game']:.0f} %"
     return scores

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import sat_tf
+from sat_tf.layers.encoder import Encoder
 from sat_tf.runs import Caption
 from training.compare import main as compare
 from training.data.bucketing import caption_table
@@ -24,6 +25,7 @@ from training.evaluate.report_page import page_images
 from training.evaluate.scoring import Evaluation
 from training.evaluate.teacher_forcing import TeacherForcing
 from training.metrics.image_means import SIZES
+from training.train import main as train
 
 LEFT = [0.0, 0.0, 0.5, 1.0]
 SMALL = [0.25, 0.25, 0.5, 0.5]
@@ -59,9 +61,9 @@ def opened(photographs):
     return captioner, split, source
 
 
-def evaluated(photographs, boxes: Path, out: Path) -> dict:
-    flags = ["--run-dir", photographs.run_dir, "--data-dir", photographs.data_dir, "--out", out]
-    flags += ["--cache-dir", photographs.cache_dir, "--boxes", boxes]
+def evaluated(photographs, boxes: Path, out: Path, run_dir: Path | None = None) -> dict:
+    flags = ["--run-dir", run_dir or photographs.run_dir, "--data-dir", photographs.data_dir]
+    flags += ["--cache-dir", photographs.cache_dir, "--boxes", boxes, "--out", out]
     assert main(list(map(str, flags))) == 0
     return json.loads((out / "report.json").read_text())
 
@@ -93,6 +95,21 @@ def test_the_command_reports_grounding(photographs, boxes, tmp_path):
     assert rows["dev0.jpg"]["grounding"]["phrases_small"] == 1
     assert rows["dev0.jpg"]["grounding"]["phrase_words"] == 9
     assert "pointing_game_small" not in rows["dev1.jpg"]["grounding"]
+
+
+def test_a_captioner_without_attention_has_nats_and_no_maps(photographs, boxes, tmp_path):
+    weights = tmp_path / "encoder.weights.h5"
+    Encoder("scenes_cnn", 64).network.save_weights(weights)
+    flags = ["--recipe", "flickr8k_none", "--data.min_count", "1", "--fit.epochs", "1"]
+    flags += ["--decoder.hidden_dim", "16", "--search.beam", "1", "--search.max_length", "8"]
+    flags += ["--encoder.name", "scenes_cnn", "--encoder.image_size", "64"]
+    flags += ["--encoder.weights", weights, "--data-dir", photographs.data_dir]
+    flags += ["--run-dir", tmp_path / "run", "--cache-dir", photographs.cache_dir]
+    assert train(list(map(str, flags))) == 0
+    report = evaluated(photographs, boxes, tmp_path / "out", tmp_path / "run")
+    assert report["scores"]["nll_phrase"] > 0
+    assert not any(name.startswith(("pointing", "nll_phrase_gain")) for name in report["scores"])
+    assert "dev0.jpg" in (tmp_path / "out" / "index.html").read_text()
 
 
 def test_evaluations_with_the_same_boxes_are_compared_by_them(photographs, boxes, tmp_path, capsys):
