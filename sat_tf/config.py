@@ -77,6 +77,8 @@ class DecoderConfig:
     """Width N of the LSTM."""
     initial_layers: NonNegativeInt = 1
     """Layers of the MLPs that give c_0 and h_0; 0 starts from zeros."""
+    bottleneck_dim: PositiveInt | None = None
+    """Width of a ReLU layer between annotations and decoder; None for none, as in the paper."""
     gate: bool = True
     """Multiply the context by the gating scalar beta (Sec. 4.2.1)."""
     attention_previous_word: bool = False

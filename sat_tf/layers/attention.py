@@ -14,7 +14,7 @@ import tensorflow as tf
 from sat_tf.errors import invalid_value, positive
 from sat_tf.ops import alignment
 
-Selection = Literal["expectation", "sample", "argmax"]
+Selection = Literal["expectation", "sample", "argmax", "uniform"]
 
 
 @keras.saving.register_keras_serializable(package="sat_tf")
@@ -125,7 +125,8 @@ def attention_weights(
     Args:
         alignment_scores: float32 `[B, L]`.
         selection: `expectation` (soft attention, and hard attention read as its mean), `sample`
-            (one location per row, from the multinoulli) or `argmax`.
+            (one location per row, from the multinoulli), `argmax`, or `uniform`: all have the same
+            weight, a control.
         seed: int32 `[2]`, stateless, of `sample`.
         use_expectation: bool `[B]`, rows that take the expectation although `selection` is
             `sample` (the paper's 0.5 switch); None for no row.
@@ -142,6 +143,9 @@ def attention_weights(
     if selection == "argmax":
         best = tf.one_hot(tf.argmax(alignment_scores, axis=-1), tf.shape(alpha)[-1])
         return AttentionWeights(alpha, best, tf.zeros_like(alpha[:, 0]))
+    if selection == "uniform":
+        even = tf.ones_like(alpha) / tf.cast(tf.shape(alpha)[-1], alpha.dtype)
+        return AttentionWeights(alpha, even, tf.zeros_like(alpha[:, 0]))
     if seed is None:
         raise invalid_value("seed", "int32 [2] with `selection='sample'`", seed)
     distribution = multinoulli(alignment_scores)

@@ -29,6 +29,7 @@ class DecoderStep(keras.layers.Layer):
         hidden_dim: int = 512,
         attends: bool = True,
         initial_layers: int = 1,
+        bottleneck_dim: int | None = None,
         gate: bool = True,
         attention_previous_word: bool = False,
         output_previous_word: bool = True,
@@ -46,6 +47,7 @@ class DecoderStep(keras.layers.Layer):
         self.embedding_dim = positive("embedding_dim", embedding_dim)
         self.attention_dim, self.hidden_dim = attention_dim, hidden_dim
         self.attends, self.initial_layers = attends, initial_layers
+        self.bottleneck_dim = bottleneck_dim
         self.attention_previous_word = attention_previous_word
         self.output_previous_word, self.output_context = output_previous_word, output_context
         self.output_tanh = output_tanh
@@ -65,6 +67,10 @@ class DecoderStep(keras.layers.Layer):
             dtype=policy,
             name="embedding",
         )
+        self.bottleneck = None
+        if self.bottleneck_dim is not None:
+            width = positive("bottleneck_dim", self.bottleneck_dim)
+            self.bottleneck = keras.layers.Dense(width, "relu", dtype=policy, name="bottleneck")
         self.initial_state = InitialState(
             self.hidden_dim, self.initial_layers, self.initial_dropout, dtype=policy
         )
@@ -85,7 +91,9 @@ class DecoderStep(keras.layers.Layer):
         self.gate = keras.layers.Dense(1, dtype=policy, name="gate") if gate else None
 
     def build(self, annotations_shape: tuple) -> None:
-        self.annotation_dim = annotations_shape[-1]
+        self.annotation_dim = self.bottleneck_dim or annotations_shape[-1]
+        if self.bottleneck is not None:
+            self.bottleneck.build(annotations_shape)
         hidden, annotation = (None, self.hidden_dim), (None, self.annotation_dim)
         self.embedding.build((None, None))
         self.initial_state.build(annotation)
@@ -111,6 +119,8 @@ class DecoderStep(keras.layers.Layer):
         """
         # TensorFlow's cast of a store's float16 to bfloat16 is slower than two by way of float32.
         annotations = tf.cast(tf.cast(annotations, tf.float32), self.compute_dtype)
+        if self.bottleneck is not None:
+            annotations = self.bottleneck(annotations)
         annotations = dropout(annotations, self.annotation_dropout, seed, 1)
         mean = tf.reduce_mean(annotations, axis=1)
         state = self.initial_state(mean, training=seed is not None, seed=seed)
@@ -239,7 +249,7 @@ class DecoderStep(keras.layers.Layer):
 
     def get_config(self) -> dict:
         names = ("vocabulary_size", "embedding_dim", "attention_dim", "hidden_dim", "attends")
-        names += ("initial_layers", "attention_previous_word")
+        names += ("initial_layers", "bottleneck_dim", "attention_previous_word")
         names += ("output_previous_word", "output_context", "output_tanh")
         names += ("annotation_dropout", "initial_dropout", "embedding_dropout")
         names += ("hidden_dropout", "output_dropout")

@@ -31,6 +31,8 @@ class RNNDecoder(DecoderStep):
         hidden_dim: Width N of the LSTM.
         attends: False reads the mean annotation at every step, the baseline.
         initial_layers: Layers of the MLPs that give c_0 and h_0; 0 starts from zeros.
+        bottleneck_dim: Width of a ReLU layer that the annotations pass before all else; the paper
+            has none. It spares the decoder most of the parameters that wide annotations cost.
         gate: Multiply the context by the gating scalar, beta = sigmoid(f_beta(h[t-1])).
         attention_previous_word: Attention reads E y[t-1] beside h[t-1]. In the paper it does not,
             and so knows the words up to y[t-2] only, by way of h[t-1].

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,7 @@ def ground(
     with their controls, see `training.metrics.grounding`. Free-running, at each head noun
     (the last word of a phrase) that the captioner wrote itself: the same with `generated_`, against
     the boxes of all phrases of the image with that noun. And nats per word within phrases:
-    `nll_phrase`, with the mean annotation at every place (`_uniform`: what no map could tell), and
+    `nll_phrase`, with the same weight at every location (`_uniform`: what no map could tell), and
     with another image's annotations (`_other`); `nll_phrase_gain`, what looking is worth, is
     `_uniform` minus `nll_phrase`.
 
@@ -138,9 +138,11 @@ def _read_phrases(
     for start in range(0, len(rows), _BATCH):
         chosen = rows[start : start + _BATCH]
         tokens = [table.tokens[row] for row in chosen]
+        own, others = _own_and_others(forced, source, table.image_index[chosen], pool)
         outputs = {
-            kind: forced.words(annotations, tokens)
-            for kind, annotations in _variants(forced, source, table.image_index[chosen], pool)
+            "": forced.words(own, tokens),
+            "_uniform": forced.words(own, tokens, uniform=True),
+            "_other": forced.words(others, tokens),
         }
         for n, row in enumerate(chosen):
             image, caption = _place(table, row)
@@ -161,20 +163,16 @@ def _place(table: CaptionTable, row: int) -> tuple[int, int]:
     return int(table.image_index[row]), int(table.caption_index[row])
 
 
-def _variants(
+def _own_and_others(
     forced: TeacherForcing, source: InputSource, images: np.ndarray, pool: np.ndarray
-) -> Iterator[tuple[str, np.ndarray]]:
-    """Yields the annotations `[n, L, D]`, their mean at every place, and those of other images.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the annotations `[n, L, D]` of images, and of another image for each.
 
     The other image is the next one of the pool, so that scores do not depend on the batches.
     """
     different, numbers = np.unique(images, return_inverse=True)
-    annotations = forced.annotations(source, different)
-    yield "", annotations[numbers]
-    mean = annotations.mean(axis=1, keepdims=True)
-    yield "_uniform", np.broadcast_to(mean, annotations.shape)[numbers]
     others = pool[(np.searchsorted(pool, different) + 1) % len(pool)]
-    yield "_other", forced.annotations(source, others)[numbers]
+    return tuple(forced.annotations(source, rows)[numbers] for rows in (different, others))
 
 
 def _boxes_of_nouns(

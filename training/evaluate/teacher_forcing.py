@@ -74,16 +74,19 @@ class TeacherForcing:
         return np.asarray(inputs, np.float32)
 
     def words(
-        self, annotations: np.ndarray, tokens: Sequence[np.ndarray]
+        self, annotations: np.ndarray, tokens: Sequence[np.ndarray], uniform: bool = False
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns log-likelihood `[n, T]`, nats, and alpha `[n, T, L]` of each word."""
+        """Returns log-likelihood `[n, T]`, nats, and alpha `[n, T, L]` of each word.
+
+        With `uniform`, words are read off the mean of all locations in place of alpha's.
+        """
         batch = {"annotations": tf.constant(annotations), "tokens": pad_tokens(tokens)}
-        log_lik, alpha = self._compiled_words(batch)
+        log_lik, alpha = self._compiled_words(batch, "uniform" if uniform else self.selection)
         return log_lik.numpy(), alpha.numpy()
 
-    def _words(self, batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+    def _words(self, batch: dict[str, tf.Tensor], selection: str) -> tuple[tf.Tensor, tf.Tensor]:
         targets = batch["tokens"][:, 1:]
-        output = self.captioner.model(batch, selection=self.selection)
+        output = self.captioner.model(batch, selection=selection)
         log_lik = word_log_likelihood(output.logits, targets, word_mask(targets))
         return log_lik, tf.nn.softmax(output.alignment_scores)
 

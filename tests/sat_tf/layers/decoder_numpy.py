@@ -23,6 +23,7 @@ KINDS = {
     "hard argmax": {"attends": True, "selection": "argmax"},
     "none": {"attends": False, "selection": "expectation"},
 }
+UNIFORM = {"attends": True, "selection": "uniform"}
 SAMPLED = {"attends": True, "selection": "sample"}
 
 
@@ -83,6 +84,8 @@ def equation_7(layer, hidden, context, embeddings):
 
 def by_hand(decoder, annotations, words, selection="expectation"):
     """The whole decoder, step by step: logits, alpha, beta."""
+    if decoder.bottleneck is not None:
+        annotations = np.maximum(dense(decoder.bottleneck, annotations), 0.0)
     hidden, memory = initial(decoder.initial_state, annotations.mean(axis=1))
     logits, alphas, betas = [], [], []
     for time in range(words.shape[1]):
@@ -97,7 +100,9 @@ def by_hand(decoder, annotations, words, selection="expectation"):
                 query = np.concatenate([hidden, embeddings], axis=-1)
             inside = inside + dense(decoder.attention.query_projection, query)[:, None]
             alpha = softmax(np.tanh(inside) @ decoder.attention.score_vector.numpy())
-            weights = np.eye(L)[alpha.argmax(-1)] if selection == "argmax" else alpha
+            argmax = np.eye(L)[alpha.argmax(-1)]
+            even = np.full_like(alpha, 1 / L)
+            weights = {"expectation": alpha, "argmax": argmax, "uniform": even}[selection]
             context = beta * np.einsum("bl,bld->bd", weights, annotations)
         else:
             alpha = np.ones([len(words), 1])

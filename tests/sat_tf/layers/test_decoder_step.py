@@ -29,14 +29,16 @@ from tests.sat_tf.layers.decoder_numpy import (
 
 
 @pytest.mark.parametrize(
-    ("previous_word", "portable"), [(False, False), (True, False), (True, True)]
+    ("previous_word", "portable", "bottleneck"),
+    [(False, False, None), (True, False, None), (True, True, None), (False, False, 9)],
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_free_running_steps_equal_teacher_forcing_for_several_rows_a_picture(
-    kind, previous_word, portable
+    kind, previous_word, portable, bottleneck
 ):
     attends, selection = KINDS[kind]["attends"], KINDS[kind]["selection"]
-    decoder = make_decoder(attends, initial_layers=2, attention_previous_word=previous_word)
+    options = {"attention_previous_word": previous_word, "bottleneck_dim": bottleneck}
+    decoder = make_decoder(attends, initial_layers=2, **options)
     annotations, _ = make_batch()
     words = np.random.default_rng(2).integers(0, K, [B * G, T]).astype(np.int32)
     output = decoder(np.repeat(annotations, G, axis=0), words, selection=selection)
@@ -101,11 +103,11 @@ def test_a_step_projects_each_of_its_words_once(monkeypatch):
         np.testing.assert_allclose(after.hidden[row], one.hidden[0], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("previous_word", [False, True])
+@pytest.mark.parametrize("options", [{}, {"attention_previous_word": True}, {"bottleneck_dim": 9}])
 @pytest.mark.parametrize("kind", KINDS)
-def test_gradients_of_teacher_forcing_are_those_of_its_steps(kind, previous_word):
+def test_gradients_of_teacher_forcing_are_those_of_its_steps(kind, options):
     attends, selection = KINDS[kind]["attends"], KINDS[kind]["selection"]
-    decoder = make_decoder(attends, attention_previous_word=previous_word)
+    decoder = make_decoder(attends, **options)
     annotations, words = make_batch()
     target = random(B, T, K, seed=30)
 

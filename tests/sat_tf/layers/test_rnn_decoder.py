@@ -15,6 +15,7 @@ from tests.sat_tf.layers.decoder_numpy import (
     SEED,
     SIZES,
     SWITCHES,
+    UNIFORM,
     B,
     D,
     K,
@@ -29,11 +30,11 @@ from tests.sat_tf.layers.decoder_numpy import (
 )
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("layers", [1, 2])
-def test_teacher_forcing_equals_a_loop_in_numpy(kind, layers):
-    attends, selection = KINDS[kind]["attends"], KINDS[kind]["selection"]
-    decoder = make_decoder(attends, initial_layers=layers)
+@pytest.mark.parametrize("kind", [*KINDS, "uniform"])
+@pytest.mark.parametrize(("layers", "bottleneck"), [(1, None), (2, None), (1, 9)])
+def test_teacher_forcing_equals_a_loop_in_numpy(kind, layers, bottleneck):
+    attends, selection = (KINDS | {"uniform": UNIFORM})[kind].values()
+    decoder = make_decoder(attends, initial_layers=layers, bottleneck_dim=bottleneck)
     annotations, words = make_batch()
     output = run_both_ways(lambda a, w: decoder(a, w, selection=selection), annotations, words)
     logits, alpha, beta = by_hand(decoder, annotations, words, selection)
@@ -53,6 +54,26 @@ def test_teacher_forcing_equals_numpy_with_every_switch(switches):
     np.testing.assert_allclose(softmax(output.alignment_scores.numpy()), alpha, rtol=1e-3)
     np.testing.assert_allclose(output.beta, beta, rtol=1e-3)
     assert np.all(beta == 1.0) != switches[0]
+
+
+def test_a_uniform_map_reads_what_the_mean_annotation_at_every_location_gives():
+    annotations, words = make_batch()
+    decoder = make_decoder()
+    mean = np.broadcast_to(annotations.mean(axis=1, keepdims=True), annotations.shape)
+    output = decoder(annotations, words, selection="uniform")
+    np.testing.assert_allclose(output.logits, decoder(mean, words).logits, rtol=1e-3, atol=1e-4)
+    assert np.ptp(output.alignment_scores, axis=-1).min() > 1e-3
+
+
+def test_a_bottleneck_leaves_the_decoder_narrow():
+    wide = RNNDecoder(K, **SIZES)
+    narrow = RNNDecoder(K, **SIZES, bottleneck_dim=5)
+    for decoder in (wide, narrow):
+        decoder.build((None, None, 500))
+    assert narrow.count_params() < wide.count_params() / 5
+    assert RNNDecoder.from_config(narrow.get_config()).bottleneck_dim == 5
+    with pytest.raises(ValueError, match="bottleneck_dim.*got 0"):
+        RNNDecoder(K, **SIZES, bottleneck_dim=0)
 
 
 def test_alpha_changes_with_the_words_read():
