@@ -32,7 +32,7 @@ class RNNDecoder(DecoderStep):
         attends: False reads the mean annotation at every step, the baseline.
         initial_layers: Layers of the MLPs that give c_0 and h_0; 0 starts from zeros.
         bottleneck_dim: Width of a ReLU layer that the annotations pass before all else; the paper
-            has none. It spares the decoder most of the parameters that wide annotations cost.
+            has none. It makes the decoder of wide annotations much smaller.
         gate: Multiply the context by the gating scalar, beta = sigmoid(f_beta(h[t-1])).
         attention_previous_word: Attention reads E y[t-1] beside h[t-1]. In the paper it does not,
             and so knows the words up to y[t-2] only, by way of h[t-1].
