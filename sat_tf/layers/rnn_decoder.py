@@ -31,15 +31,16 @@ class RNNDecoder(DecoderStep):
         hidden_dim: Width N of the LSTM.
         attends: False reads the mean annotation at every step, the baseline.
         initial_layers: Layers of the MLPs that give c_0 and h_0; 0 starts from zeros.
-        bottleneck_dim: Width of a ReLU layer that the annotations pass before all else; the paper
-            has none. It makes the decoder of wide annotations much smaller.
+        bottleneck_dim: Width of a ReLU layer that projects the annotations before attention,
+            context and initial state read them; None, as in the paper, for no such layer.
         gate: Multiply the context by the gating scalar, beta = sigmoid(f_beta(h[t-1])).
         attention_previous_word: Attention reads E y[t-1] beside h[t-1]. In the paper it does not,
             and so knows the words up to y[t-2] only, by way of h[t-1].
         output_previous_word: The deep output (eq. 7) reads the previous word.
         output_context: The deep output reads the context.
         output_tanh: The deep output has the tanh of the released code.
-        annotation_dropout: Share dropped of the annotations; this and the following in [0, 1).
+        annotation_dropout: Share dropped of the annotations, after the bottleneck; this and the
+            following in [0, 1).
         initial_dropout: Share dropped inside the MLPs of the initial state.
         embedding_dropout: Share dropped of the embeddings.
         hidden_dropout: Share dropped of h[t] before the deep output.
@@ -49,7 +50,7 @@ class RNNDecoder(DecoderStep):
     Call arguments:
         annotations: `[B / C, L, D]`.
         words: int32 `[B, T]`, y[0] = <start> and the words before each prediction.
-        selection: `expectation`, `sample` or `argmax`; see `attention_weights`.
+        selection: `expectation`, `sample`, `argmax` or `uniform`; see `attention_weights`.
         seed: int32 `[2]` of dropout and `sample`; None draws one.
         use_expectation: bool `[B]`; see `attention_weights`.
         training: Apply dropout.

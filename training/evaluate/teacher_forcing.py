@@ -78,7 +78,7 @@ class TeacherForcing:
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns log-likelihood `[n, T]`, nats, and alpha `[n, T, L]` of each word.
 
-        With `uniform`, words are read off the mean of all locations in place of alpha's.
+        With `uniform`, the context weights all locations equally, whatever alpha is.
         """
         batch = {"annotations": tf.constant(annotations), "tokens": pad_tokens(tokens)}
         log_lik, alpha = self._compiled_words(batch, "uniform" if uniform else self.selection)
