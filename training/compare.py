@@ -10,7 +10,7 @@ import tyro
 
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.errors import invalid_value
-from sat_tf.published import output_dir
+from sat_tf.published import locate, output_dir
 from sat_tf.ranges import PositiveInt, check_ranges
 from sat_tf.run_folder import RunFolder
 
@@ -79,6 +79,8 @@ def evaluation_folder(path: Path, split: str) -> Path:
     folder = (
         path if (path / REPORT_FILE).is_file() else RunFolder(output_dir(path)).evaluation(split)
     )
+    if not path.is_dir():
+        locate(path)  # names what was probably meant
     if not (folder / REPORT_FILE).is_file():
         raise ValueError(
             f"{folder / REPORT_FILE} is missing: first run `python -m training.evaluate --run-dir "

@@ -199,3 +199,25 @@ def test_captioners_and_digit_systems_are_not_compared(capsys, soft_run, hard_di
 
 def test_one_run_is_nothing_to_compare(capsys, soft_run):
     assert "expected 2 to 26 folders, got 1" in refused(capsys, soft_run)
+
+
+def test_scores_by_other_boxes_are_left_out(capsys, soft_run, copy):
+    def with_boxes(boxes):
+        return lambda report: report | {"grounding": {"boxes": boxes}}
+
+    def with_phrases(rows):
+        return [row | {"grounding": {"pointing_game": 1.0, "phrases": 2}} for row in rows]
+
+    other = copy.with_name("other")
+    shutil.copytree(copy, other)
+    for run, boxes in ((copy, "one"), (other, "one")):
+        rewrite(run, "report.json", with_boxes(boxes))
+        rewrite(run, "captions.json", with_phrases)
+    assert numbers(compared(capsys, copy, other), "pointing_game")
+    rewrite(other, "report.json", with_boxes("another"))
+    said = compared(capsys, copy, other)
+    assert not numbers(said, "pointing_game") and "pointing_game left out: the evaluations" in said
+
+
+def test_a_run_that_does_not_exist_is_named(capsys, soft_run):
+    assert "There is no run folder nosuch" in refused(capsys, soft_run, "nosuch", *FAST)

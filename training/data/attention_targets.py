@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from training.data.box_views import visible_phrases
-from training.data.boxes import BoxedPhrase, PlacedPhrase, place_phrases, union_coverage
+from training.data.boxes import BoxedPhrase, PlacedPhrase, place_phrases, reasons, union_coverage
 from training.data.bucketing import CaptionTable
 from training.data.examples import DataError, Example, Split
 
@@ -26,11 +27,13 @@ class AttentionTargets:
         phrases: (image index, caption index) -> `(first word, last word, index into maps)`.
         locator: Fingerprint of the word locator that the maps are of, if any: computed again, they
             may differ by rounding.
+        skipped: Reason -> how many boxes or phrases were left out for it.
     """
 
     maps: np.ndarray
     phrases: Mapping[tuple[int, int], Sequence[tuple[int, int, int]]]
     locator: str | None = None
+    skipped: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return sum(map(len, self.phrases.values()))
@@ -73,6 +76,7 @@ def attention_targets(
     boxes: Mapping[str, Sequence[BoxedPhrase]] | None,
     grid: tuple[int, int],
     resize: str,
+    outside: Mapping[str, int] | None = None,
 ) -> AttentionTargets:
     """Turns boxes into maps: of phrases from a file, or those that the data set has itself.
 
@@ -81,21 +85,28 @@ def attention_targets(
         boxes: Image -> its phrases, read of `--boxes`; None takes `Example.phrases`.
         grid: `(h, w)` of the encoder.
         resize: Its policy, `crop` or `squash`.
+        outside: Reason -> how many boxes of the file were left out for it.
 
     Raises:
         DataError: No phrase of the split has a box.
     """
     examples = split.examples
-    placed = _own_phrases(examples) if boxes is None else place_phrases(examples, boxes)[0]
+    own = (_own_phrases(examples), Counter()) if boxes is None else place_phrases(examples, boxes)
+    placed, dropped = own
+    shown, unseen = visible_phrases(examples, placed, resize)
     maps, phrases = [], {}
-    for place, shown in visible_phrases(examples, placed, resize)[0].items():
-        for one in shown:
+    for place, seen in shown.items():
+        for one in seen:
             coverage = union_coverage(one.phrase.boxes, *grid)
             phrases.setdefault(place, []).append((one.first, one.last, len(maps)))
             maps.append((coverage / coverage.sum()).astype(np.float16))
+    skipped = dropped + unseen + Counter(outside)
     if not maps:
-        raise DataError(f"No phrase of the {split.name} split has a box to supervise attention by.")
-    return AttentionTargets(np.stack(maps), phrases)
+        raise DataError(
+            f"No phrase of the {split.name} split has a box to supervise attention by"
+            f"{reasons(skipped)}."
+        )
+    return AttentionTargets(np.stack(maps), phrases, skipped=skipped)
 
 
 def _own_phrases(examples: Sequence[Example]) -> dict[tuple[int, int], list[PlacedPhrase]]:

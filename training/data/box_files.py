@@ -28,11 +28,12 @@ import gzip
 import json
 import re
 import xml.etree.ElementTree as ElementTree
+import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from training.data.boxes import OUTSIDE, Box, BoxedPhrase
+from training.data.boxes import OUTSIDE, Box, BoxedPhrase, reasons
 from training.data.examples import DataError
 
 _PHRASE = re.compile(r"\[/EN#(?P<entity>[^/\s]+)(?P<types>(?:/[^\s\]/]+)*) (?P<words>[^\]]*)\]")
@@ -65,7 +66,7 @@ def read_boxes(path: str | Path) -> tuple[dict[str, list[BoxedPhrase]], Counter[
             whole = BoxedPhrase(**phrase, boxes=inside)
             phrases.setdefault(whole.image, []).append(whole)
     if not phrases:
-        raise DataError(f"{path} holds no phrase with a box.")
+        raise DataError(f"{path} holds no phrase with a box in the image{reasons(+dropped)}.")
     return phrases, +dropped
 
 
@@ -79,30 +80,43 @@ def _inside(box: Sequence[float]) -> Box | None:
 
 
 def _json_lines(path: Path) -> Iterator[tuple[dict, list]]:
+    for number, line in _numbered_lines(path):
+        if not line.strip():
+            continue
+        try:
+            yield _boxed_phrase(json.loads(line))
+        except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
+            raise DataError(
+                f"{path}, line {number}: expected a phrase with its boxes ({error}), got "
+                f"{line[:80]!r}."
+            ) from error
+
+
+def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     compressed = path.open("rb").read(2) == b"\x1f\x8b"
-    with (gzip.open if compressed else open)(path, "rt", encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-                span = row.get("span")
-                phrase = {
-                    "image": str(row["image"]),
-                    "caption": -1 if row["caption"] is None else int(row["caption"]),
-                    "text": str(row["phrase"]),
-                    "span": None if span is None else (int(span[0]), int(span[1])),
-                    "types": tuple(row.get("type") or ()),
-                }
-                boxes = [[float(edge) for edge in box] for box in row["boxes"]]
-                if any(len(box) != 4 for box in boxes):
-                    raise ValueError("a box has not four edges")
-            except (ValueError, TypeError, KeyError, AttributeError) as error:
-                raise DataError(
-                    f"{path}, line {number}: expected a phrase with its boxes ({error}), got "
-                    f"{line[:80]!r}."
-                ) from error
-            yield phrase, boxes
+    try:
+        with (gzip.open if compressed else open)(path, "rt", encoding="utf-8-sig") as file:
+            yield from enumerate(file, 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile, UnicodeDecodeError) as error:
+        raise DataError(
+            f"{path}: expected JSON lines in UTF-8, gzip or not; the file is damaged or something "
+            f"else ({error})."
+        ) from error
+
+
+def _boxed_phrase(row: dict) -> tuple[dict, list[list[float]]]:
+    span, types = row.get("span"), row.get("type") or ()
+    phrase = {
+        "image": str(row["image"]),
+        "caption": -1 if row["caption"] is None else int(row["caption"]),
+        "text": str(row["phrase"]),
+        "span": None if span is None else (int(span[0]), int(span[1])),
+        "types": (types,) if isinstance(types, str) else tuple(types),
+    }
+    boxes = [[float(edge) for edge in box] for box in row["boxes"]]
+    if any(len(box) != 4 for box in boxes):
+        raise ValueError("a box has not four edges")
+    return phrase, boxes
 
 
 def _instances(path: Path) -> Iterator[tuple[dict, list]]:
@@ -121,6 +135,11 @@ def _instances(path: Path) -> Iterator[tuple[dict, list]]:
             image, name = str(images[number]["file_name"]), names[category]
             phrase = {"image": image, "caption": None, "text": name, "span": None, "types": (name,)}
             yield phrase, boxes
+    except json.JSONDecodeError as error:
+        raise DataError(
+            f"{path}: expected instances of COCO, as one JSON value ({error}). The name of a file "
+            "of JSON lines must not end in .json; call it .jsonl."
+        ) from error
     except (ValueError, TypeError, KeyError, AttributeError, ZeroDivisionError) as error:
         raise DataError(f"{path}: expected instances of COCO ({error!r}).") from error
 
@@ -137,10 +156,17 @@ def _entities(folder: Path) -> Iterator[tuple[dict, list]]:
         if not written.is_file():
             continue
         boxes = _entity_boxes(path)
-        for number, line in enumerate(written.read_text("utf-8").splitlines()):
+        for number, line in enumerate(_sentences(written)):
             for phrase in _sentence_phrases(line):
                 if found := boxes.get(phrase.pop("entity")):
                     yield {"image": f"{path.stem}.jpg", "caption": number} | phrase, found
+
+
+def _sentences(path: Path) -> list[str]:
+    try:
+        return path.read_text("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: expected sentences in UTF-8 ({error}).") from error
 
 
 def _entity_boxes(path: Path) -> dict[str, list[list[float]]]:

@@ -17,6 +17,7 @@ from training.data.examples import Example, StoredImage
 Visible = Callable[[Sequence[Box]], list[Box]]
 Placed = Mapping[tuple[int, int], Sequence[PlacedPhrase]]
 NOT_SHOWN = "phrases whose boxes are outside the part of the image that the encoder sees"
+UNREADABLE = "phrases of images that cannot be read"
 
 
 def visible_boxes(image: Path | StoredImage | bytes | np.ndarray, resize: str) -> Visible:
@@ -60,18 +61,30 @@ def visible_phrases(
     """
     shown: dict[tuple[int, int], list[PlacedPhrase]] = {}
     dropped: Counter[str] = Counter()
-    views: dict[int, Visible] = {}
+    views: dict[int, Visible | None] = {}
     for (number, caption), phrases in placed.items():
         if number not in views:
-            views[number] = visible_boxes(examples[number].image, resize)
+            views[number] = _view(examples[number], resize)
+        view = views[number]
+        if view is None:
+            dropped[UNREADABLE] += len(phrases)
+            continue
         for one in phrases:
-            if boxes := views[number](one.phrase.boxes):
+            if boxes := view(one.phrase.boxes):
                 phrase = dataclasses.replace(one.phrase, boxes=tuple(boxes))
                 found = PlacedPhrase(phrase, one.first, one.last)
                 shown.setdefault((number, caption), []).append(found)
             else:
                 dropped[NOT_SHOWN] += 1
     return shown, dropped
+
+
+def _view(example: Example, resize: str) -> Visible | None:
+    """The view of an image, None if it cannot be read; other parts skip and count such images."""
+    try:
+        return visible_boxes(example.image, resize)
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+        return None
 
 
 def image_size(image: Path | StoredImage | bytes | np.ndarray) -> tuple[int, int]:

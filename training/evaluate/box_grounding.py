@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from sat_tf.runs import Caption
 from sat_tf.vocabulary import tokenize
 from training.data.box_files import read_boxes
 from training.data.box_views import visible_phrases
-from training.data.boxes import Box, PlacedPhrase, place_phrases
+from training.data.boxes import Box, PlacedPhrase, place_phrases, reasons
 from training.data.bucketing import CaptionTable, caption_table
 from training.data.examples import DataError, Split
 from training.data.input_pipeline import readable_rows
@@ -36,8 +37,8 @@ class BoxGrounding:
         scores: Every score, by name.
         intervals: Intervals over images.
         by_image: Image id -> scores and sizes, see `training.metrics.image_means`.
-        details: `phrases`, `skipped` (reason -> count) and `by_type` (type -> scores), for the
-            report.
+        details: `phrases`, `skipped` (reason -> count), `boxes` (their SHA-256) and `by_type`
+            (type -> scores), for the report.
         nouns: (image id, head noun) -> the boxes of all phrases of the image with that noun, in
             the encoder's view.
     """
@@ -100,14 +101,16 @@ def ground(
     resize = forced.captioner.config.encoder.resize
     placed, unseen = visible_phrases(split.examples, placed, resize)
     if not placed:
-        raise DataError(f"{path} has no phrase of the {split.name} split's captions.")
+        why = reasons(outside + dropped + unseen)
+        raise DataError(f"{path} has no usable phrase of the {split.name} split's captions{why}.")
     found = _read_phrases(forced, split, source, placed)
     images, values, sizes = found.images, found.nll(), {"phrase_words": np.array(found.words)}
     intervals = {
         name: over_images(images, sizes["phrase_words"], of_all) for name, of_all in values.items()
     }
     scores = {name: interval.difference for name, interval in intervals.items()}
-    details = {"phrases": len(found.phrases), "skipped": dict(outside + dropped + unseen)}
+    skipped = dict(outside + dropped + unseen)
+    details = {"phrases": len(found.phrases), "skipped": skipped, "boxes": _fingerprint(placed)}
     if not found.maps:  # a captioner without attention
         return BoxGrounding(scores, intervals, image_means(images, sizes, values), details)
     nouns = _boxes_of_nouns(split, placed)
@@ -157,6 +160,15 @@ def _read_phrases(
                     alpha = outputs[""][1][n, phrase.last]
                     found.maps.append(alpha.reshape(captioner.grid))
     return found
+
+
+def _fingerprint(placed: Mapping[tuple[int, int], Sequence[PlacedPhrase]]) -> str:
+    """Returns the SHA-256 (hexadecimal) of phrases and boxes, by which evaluations are compared."""
+    found = [
+        (place, [(one.first, one.last, one.phrase.boxes) for one in phrases])
+        for place, phrases in sorted(placed.items())
+    ]
+    return hashlib.sha256(repr(found).encode()).hexdigest()
 
 
 def _place(table: CaptionTable, row: int) -> tuple[int, int]:

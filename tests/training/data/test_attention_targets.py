@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from tests.training.data.small_captions import epochs, table_of
 from training.data.attention_targets import KEY, attention_targets
 from training.data.box_files import read_boxes
-from training.data.box_views import image_size, visible_boxes
+from training.data.box_views import UNREADABLE, image_size, visible_boxes
+from training.data.boxes import BAD_SPAN, NO_CAPTION, OUTSIDE, reasons
 from training.data.examples import DataError, Example, Phrase, Split
 from training.data.input_source import ImageSource
 
@@ -63,6 +65,30 @@ def test_a_phrase_beyond_a_cut_caption_is_left_out():
     long = example(captions=("a " * 12 + "dog",), phrases=(Phrase(0, 12, LEFT_HALF, "dog"),))
     table, _ = table_of((long,))  # cut to 10 words
     assert not targets_of((long,)).read(table, np.array([0]), 11, None).any()
+
+
+def test_what_is_left_out_is_counted(tmp_path):
+    rows = [{"span": [0, 2]}, {"caption": 5}, {}]
+    row = {"image": "a.jpg", "caption": 0, "phrase": "red dog", "span": [1, 3]}
+    text = "".join(json.dumps({"boxes": [[0, 0, 0.5, 1]]} | row | one) + "\n" for one in rows)
+    (tmp_path / "boxes.jsonl").write_text(text)
+    found, outside = read_boxes(tmp_path / "boxes.jsonl")
+    split = Split("train", (example(),))
+    targets = attention_targets(split, found, (2, 4), "crop", {OUTSIDE: 3})
+    assert len(targets) == 1 and not outside
+    assert targets.skipped == {BAD_SPAN: 1, NO_CAPTION: 1, OUTSIDE: 3}
+    assert reasons(targets.skipped).startswith(f"; skipped: {BAD_SPAN} (1), ")
+    with pytest.raises(DataError, match="to supervise attention by; skipped: phrases whose"):
+        attention_targets(Split("train", (example(captions=("a",)),)), found, (2, 4), "crop")
+
+
+def test_phrases_of_an_image_that_cannot_be_read_are_skipped(tmp_path):
+    (tmp_path / "cut.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    cut = Example("b.jpg", tmp_path / "cut.png", ("a red dog runs",))
+    found = boxes_of(tmp_path)
+    found["b.jpg"] = [dataclasses.replace(one, image="b.jpg") for one in found["a.jpg"]]
+    targets = targets_of((example(), cut), found)
+    assert len(targets) == 1 and targets.skipped == {UNREADABLE: 1}
 
 
 def test_crop_moves_and_cuts_boxes_and_squash_does_not():

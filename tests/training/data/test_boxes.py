@@ -152,3 +152,53 @@ def test_nothing_to_read(tmp_path):
     (tmp_path / "empty").write_text("")
     with pytest.raises(DataError, match="no phrase"):
         read_boxes(tmp_path / "empty")
+
+
+def test_a_type_by_itself_is_one_type(tmp_path):
+    (phrase,) = read_boxes(write(tmp_path / "b.jsonl", {"type": "animals"}))[0]["a.jpg"]
+    assert phrase.types == ("animals",)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path):
+    path = tmp_path / "b.jsonl"
+    path.write_text(json.dumps(ROW) + "\n", encoding="utf-8-sig")
+    assert len(read_boxes(path)[0]["a.jpg"]) == 1
+
+
+WHOLE = gzip.compress(json.dumps(ROW).encode() * 50)
+DAMAGED = {
+    "cut": WHOLE[: len(WHOLE) // 2],
+    "no header": b"\x1f\x8b\xff\xff\xff\xff",
+    "bad block": WHOLE[:10] + b"\xff" * 20,
+    "bad sum": WHOLE[:-8] + b"\0" * 8,
+    "no utf-8": json.dumps(ROW).encode() + b"\xe9\n",
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_file_is_named(tmp_path, name):
+    path = tmp_path / "b.jsonl.gz"
+    path.write_bytes(DAMAGED[name])
+    with pytest.raises(DataError, match=r"b\.jsonl\.gz: expected JSON lines in UTF-8"):
+        read_boxes(path)
+
+
+def test_boxes_that_are_all_outside_are_counted_in_the_error(tmp_path):
+    path = write(tmp_path / "b.jsonl", {"boxes": [[10, 20, 50, 60]]}, {"boxes": [[5, 5, 9, 9]]})
+    with pytest.raises(
+        DataError, match=rf"no phrase with a box in the image; skipped: {OUTSIDE} .2."
+    ):
+        read_boxes(path)
+
+
+def test_json_lines_called_json_are_explained(tmp_path):
+    with pytest.raises(DataError, match=r"JSON lines must not end in \.json"):
+        read_boxes(write(tmp_path / "b.json", {}, {}))
+
+
+def test_sentences_in_another_encoding_are_named(tmp_path):
+    for name, file, text in (("Annotations", "a.xml", XML), ("Sentences", "a.txt", "caf\xe9\n")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).write_text(text, encoding="latin-1")
+    with pytest.raises(DataError, match=r"a\.txt: expected sentences in UTF-8"):
+        read_boxes(tmp_path)

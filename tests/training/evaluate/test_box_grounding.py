@@ -177,7 +177,7 @@ def test_own_words_are_scored_where_they_stand(opened, boxes):
 def test_boxes_of_other_photographs_alone_are_an_error(opened, tmp_path):
     captioner, split, source = opened
     path = write(tmp_path / "boxes.jsonl", [phrase("elsewhere.jpg")])
-    with pytest.raises(DataError, match="no phrase of the dev split"):
+    with pytest.raises(DataError, match="no usable phrase of the dev split"):
         ground(TeacherForcing(captioner), split, source, path, {})
 
 

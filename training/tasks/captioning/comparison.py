@@ -42,6 +42,11 @@ class Evaluated:
         """The data set it was made on."""
         return from_dict(DataConfig, self.report["configuration"]["data"])
 
+    @property
+    def boxes(self) -> str | None:
+        """SHA-256 of the boxes it was measured with, if any."""
+        return (self.report.get("grounding") or {}).get("boxes")
+
 
 def compare(
     folders: Sequence[Path], split_name: str, data_dir: Path | None, samples: int, seeds: int
@@ -136,12 +141,13 @@ def grounded(
         that it is over. And notes: scores over different phrases are left out.
     """
     scores, left_out = {}, []
+    boxes = {one.boxes for one in found} - {None}
     for name in SIZES:
         read = [sums_and_sizes(one.grounding, name, image_ids) for one in found]
         if any(one is None for one in read):
             continue
         sums, sizes = zip(*read, strict=True)
-        if all(np.array_equal(own, sizes[0]) for own in sizes[1:]):
+        if len(boxes) <= 1 and all(np.array_equal(own, sizes[0]) for own in sizes[1:]):
             scores[name] = list(sums), sizes[0]
         else:
             left_out.append(name)

@@ -112,7 +112,8 @@ class CaptioningTask(Task[RunConfig, Data]):
                 yield f"Turned {images} of the {split.name} split upright, by their EXIF."
         if data.targets is not None:
             what = "phrases with boxes" if data.targets.locator is None else "words by a locator"
-            yield f"Attention is supervised at {len(data.targets):,} {what}."
+            skipped = reasons(data.targets.skipped)
+            yield f"Attention is supervised at {len(data.targets):,} {what}{skipped}."
         yield describe_model(model)
         for name, value in model.objective.describe(self.config.fit.batch_size).items():
             yield f"  {name}: {value}"
@@ -175,8 +176,8 @@ def open_targets(
     if places.locator is not None:
         locator = WordLocator.load(places.locator)
         return located_targets(locator, model.encoder, train.examples, source)
-    boxes = None if places.boxes is None else read_boxes(places.boxes)[0]
-    return attention_targets(train, boxes, model.encoder.grid, config.encoder.resize)
+    boxes, outside = (None, None) if places.boxes is None else read_boxes(places.boxes)
+    return attention_targets(train, boxes, model.encoder.grid, config.encoder.resize, outside)
 
 
 def open_sources(
