@@ -99,6 +99,7 @@ class CheckpointAndStop(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
         self._interrupts.hold()
+        _check_finite(float(logs.get("loss", 0.0)), epoch)
         progress, group = self._progress, self._group
         # Only the chief has all scores.
         score = self._config.sign * float(logs.get(f"val_{self._config.monitor}", np.nan))
@@ -128,3 +129,17 @@ class CheckpointAndStop(keras.callbacks.Callback):
 
     def _means(self) -> list[keras.Variable]:
         return [variable for metric in self.model.metrics for variable in metric.variables]
+
+
+def _check_finite(loss: float, epoch: int) -> None:
+    """Stops a run whose weights are lost, before they count as its best.
+
+    Raises:
+        ValueError: The loss is NaN or infinite.
+    """
+    if not np.isfinite(loss):
+        raise ValueError(
+            f"The loss of epoch {epoch + 1} is {loss}: training has diverged. Start a new run with "
+            "a lower `--optimizer.learning-rate`; if that does not help, look for values that are "
+            "not finite in what the run was given."
+        )

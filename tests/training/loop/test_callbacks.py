@@ -239,3 +239,16 @@ def test_the_time_of_all_epochs_adds_up(monkeypatch):
     times = iter([0.0, 2.0, 10.0, 13.0])
     monkeypatch.setattr(callbacks.time, "monotonic", lambda: next(times))
     assert keep(monkeypatch, [1.0, 2.0])[1][-1].seconds == 5.0
+
+
+def test_a_loss_that_is_not_finite_ends_training_before_its_weights_count_as_best(monkeypatch):
+    from sat_tf import runs
+
+    best = []
+    monkeypatch.setattr(runs, "save_weights", lambda model, path: best.append(path))
+    callback = CheckpointAndStop(Kept(), Progress(), FitConfig(), 1, Path("best"), Interrupts())
+    callback.set_model(Model())
+    callback.on_epoch_begin(0)
+    with pytest.raises(ValueError, match=r"loss of epoch 1 is nan: .*optimizer\.learning-rate"):
+        callback.on_epoch_end(0, {"loss": np.nan, "val_bleu_4": 0.0})
+    assert not best
