@@ -54,7 +54,7 @@ def check_shares(runs: Sequence[Path], shares: Sequence[float]) -> tuple[float, 
     Raises:
         ValueError: There are fewer than two runs, or one twice, or the shares do not fit them.
     """
-    different = len(set(runs))
+    different = len({path.resolve() for path in runs})
     if different < 2 or different < len(runs):
         got = " ".join(map(str, runs)) or "none"
         raise invalid_value("runs", "two or more, all different", got)

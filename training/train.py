@@ -101,7 +101,7 @@ def check_supervision(config: RunConfig, boxes: Path | None, locator: Path | Non
     elif boxes is not None and not boxes.exists():
         raise invalid_value("--boxes", "a file or folder of boxes", boxes, "key")
     elif locator is not None and not locator.is_file():
-        raise invalid_value("--locator", "a file of training.locate", locator, "key")
+        raise invalid_value("--locator", "a file of training.locate", str(locator), "key")
     elif locator is not None and config.encoder.trainable:
         expected = "none with a trained encoder, whose annotations change"
         raise invalid_value("--locator", expected, locator, "key")

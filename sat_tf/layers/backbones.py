@@ -40,7 +40,7 @@ def scenes_cnn(image_size: int) -> keras.Model:
     it centred. Costs 13 M multiply-adds per image.
     """
     if image_size < 8 or image_size % 8:
-        raise invalid_value("image_size", f"a multiple of 8 for {SCENES_CNN}", image_size)
+        raise _invalid("image_size", "image-size", f"a multiple of 8 for {SCENES_CNN}", image_size)
     conv = keras.layers.Conv2D
     options = {"padding": "same", "activation": "relu", "kernel_initializer": "he_normal"}
     return keras.Sequential(
@@ -188,7 +188,7 @@ def load_weights(network: keras.Model, path: str | Path, name: str) -> None:
         raise _weights_error(path, f"{name} has no ImageNet weights")
     path = Path(path)
     if not path.is_file():
-        raise _weights_error(path, "there is no such file")
+        raise _weights_error(path, "it is a folder" if path.is_dir() else "there is no such file")
     if path.suffix not in (".h5", ".hdf5", ".keras"):
         raise _weights_error(path, "the file's name does not end in .weights.h5 or .h5")
     try:
@@ -197,7 +197,7 @@ def load_weights(network: keras.Model, path: str | Path, name: str) -> None:
             warnings.filterwarnings("ignore", message="Skipping nested container")
             network.load_weights(path)
     except Exception as error:  # h5py and Keras raise OSError, KeyError, ValueError and others
-        reason = str(error).strip().splitlines()[0][:300] if str(error).strip() else repr(error)
+        reason = " ".join(str(error).split())[:300] or repr(error)
         why = f"the file does not fit {name} without its classifier (`no_top`). Keras: {reason}"
         raise _weights_error(path, why) from error
 
@@ -207,7 +207,7 @@ def _weights_error(weights: object, why: str) -> ValueError:
     return _invalid("weights", "weights", expected, f"{str(weights)!r}: {why}")
 
 
-def _invalid(argument: str, key: str, expected: str, got: str) -> ValueError:
+def _invalid(argument: str, key: str, expected: str, got: object) -> ValueError:
     """Names the constructor's argument and its key on the command line."""
     return invalid_value(argument, expected, got, flag=f"--encoder.{key}")
 
@@ -224,7 +224,7 @@ def _application(name: str, image_size: int, download: bool) -> keras.Model:
     except Exception as error:  # get_file raises a bare Exception
         if not download and isinstance(error, ValueError):
             expected = f"a size that {name} takes (Keras: {error})"
-            raise invalid_value("image_size", expected, image_size) from error
+            raise _invalid("image_size", "image-size", expected, image_size) from error
         if not download:
             raise
         reason = str(error).strip().rstrip(".") or repr(error)

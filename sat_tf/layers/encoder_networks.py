@@ -103,7 +103,10 @@ def _files(weights: str | None, names: list[str]) -> list[str | None]:
     if weights in (None, "imagenet"):
         return [weights] * len(names)
     files = _parts("weights", "weights", weights, names)
-    return [None if str(file).lower() == "none" else file for file in files]
+    if None in files:
+        expected = f"a file for each of {', '.join(names)}, or none for random weights"
+        raise invalid_value("weights", expected, repr(weights), flag="--encoder.weights")
+    return [None if file.lower() == "none" else file for file in files]
 
 
 def _parts(argument: str, key: str, value: str, names: list[str]) -> list[str | None]:

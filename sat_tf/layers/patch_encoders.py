@@ -145,9 +145,8 @@ def build(name: str, image_size: int, layer: str | None = None) -> keras.Model:
     else:
         expected, fits = preset.pixels, image_size == preset.pixels
     if image_size < preset.patch or not fits:
-        raise ValueError(
-            f"Received an invalid value for argument `image_size`: {name} expects {expected}, got "
-            f"{image_size}."
+        raise invalid_value(
+            "image_size", f"{expected} for {name}", image_size, flag="--encoder.image-size"
         )
     models, shape = _keras_hub(name).models, (image_size, image_size, 3)
     if preset.family == "dinov2":

@@ -127,7 +127,7 @@ def test_shares_that_are_no_mean_are_refused(shares):
         check_shares([Path("a"), Path("b")], shares)
 
 
-@pytest.mark.parametrize("names", [(), ("a",), ("a", "a")])
+@pytest.mark.parametrize("names", [(), ("a",), ("a", "a"), ("a", "b/../a")])
 def test_two_different_runs_are_needed(names):
     with pytest.raises(ValueError, match="`runs`: expected two or more, all different"):
         check_shares([Path(name) for name in names], ())

@@ -102,13 +102,24 @@ class WordLocator:
                 if about["format"] != _FORMAT:
                     raise ValueError(f"its format is {about['format']}, not {_FORMAT}")
                 kernel, prior = arrays["kernel"], arrays["prior"]
-            if kernel.shape[1] != len(about["words"]):
+            words, encoder = tuple(about["words"]), str(about["encoder"])
+            if kernel.ndim != 2 or prior.ndim != 1 or kernel.shape[1] != len(words):
                 raise ValueError("its scores are of other words")
-        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+            if not (np.isfinite(kernel).all() and np.isfinite(prior).all()):
+                raise ValueError("its scores are not finite")
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            EOFError,
+            AttributeError,
+            zipfile.BadZipFile,
+        ) as error:
             raise DataError(
                 f"{path} is not a word locator, as `python -m training.locate` writes it: {error}."
             ) from error
-        return cls(tuple(about["words"]), kernel, prior, about["encoder"])
+        return cls(words, kernel, prior, encoder)
 
     def fingerprint(self) -> str:
         """Returns the SHA-256 (hexadecimal) of words, kernel and prior."""

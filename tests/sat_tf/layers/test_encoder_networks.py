@@ -83,6 +83,7 @@ def test_a_pair_is_made_again_of_its_configuration():
     [
         ({"backbone": "scenes_cnn+vgg0"}, "`--encoder.name`.*'vgg0'"),
         ({"tap": "conv5"}, r"`--encoder.layer`.*2 parts joined by \+, one for each of scenes_cnn"),
+        ({"weights": "a.h5+"}, r"`--encoder.weights`.*a file for each of .*, or none"),
         ({"weights": "a.h5+b.h5+c.h5"}, r"`--encoder.weights`.*2 parts joined by \+"),
         ({"weights": "a.h5+b.h5"}, "`--encoder.weights`.*a.h5.*no such file"),
         ({"weights": "both.weights.h5"}, "`--encoder.weights`.*both.weights.h5.*no such file"),

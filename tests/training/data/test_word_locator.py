@@ -127,6 +127,23 @@ def test_a_locator_is_what_was_saved(learned, tmp_path):
     assert again.fingerprint() == locator.fingerprint()
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kernel": np.zeros(3)},
+        {"prior": np.zeros([2, 2])},
+        {"kernel": np.full([DIM, len(ANIMALS)], np.nan)},
+        {"about": np.frombuffer(b'{"format": 2, "words": []}', np.uint8)},
+    ],
+)
+def test_a_locator_whose_arrays_do_not_fit_is_refused(learned, tmp_path, change):
+    learned[0].save(tmp_path / "whole.npz")
+    with np.load(tmp_path / "whole.npz") as arrays:
+        np.savez(tmp_path / "l.npz", **(dict(arrays) | change))
+    with pytest.raises(DataError, match="is not a word locator"):
+        WordLocator.load(tmp_path / "l.npz")
+
+
 def test_another_file_is_no_locator(tmp_path):
     np.savez(tmp_path / "a.npz", kernel=np.zeros(3))
     (tmp_path / "b.npz").write_bytes(b"half")

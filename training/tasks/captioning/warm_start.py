@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from pathlib import Path
 
 import keras
@@ -45,13 +47,23 @@ def _pairs(found: Captioner, model: Captioner) -> list[tuple[keras.Variable, ker
     for part in ("encoder", "decoder"):
         theirs, ours = getattr(found, part).weights, getattr(model, part).weights
         if len(theirs) != len(ours):
-            raise runs.RunError(f"its {part} has {len(theirs)} weights, this one {len(ours)}")
+            left, right = _names(theirs), _names(ours)
+            only = ", ".join(sorted((left - right) + (right - left)))
+            raise runs.RunError(
+                f"its {part} has {len(theirs)} weights, this one {len(ours)} (only one has {only})"
+            )
         pairs += zip(theirs, ours, strict=True)
     for theirs, ours in pairs:
         if theirs.shape != ours.shape:
             message = f"its weight {theirs.path} is {_size(theirs)}, this one {_size(ours)}"
             raise runs.RunError(message)
     return pairs
+
+
+def _names(weights: list[keras.Variable]) -> Counter[str]:
+    """Layer and name of weights, without the numbers by which Keras tells layers apart."""
+    ends = ("/".join(weight.path.split("/")[-2:]) for weight in weights)
+    return Counter(re.sub(r"_\d+(?=/)", "", end) for end in ends)
 
 
 def _size(variable: keras.Variable) -> str:

@@ -41,6 +41,8 @@ def test_a_run_of_other_shapes_is_an_error_that_names_a_weight(soft_run):
         start_from(soft_run, model_like(soft_run, hidden_dim=17), words)
     with pytest.raises(ValueError, match=r"`--init-from`.*its decoder has \d+ weights, this"):
         start_from(soft_run, model_like(soft_run, initial_layers=2), words)
+    with pytest.raises(ValueError, match=r"only one has .*bottleneck"):
+        start_from(soft_run, model_like(soft_run, bottleneck_dim=8), words)
 
 
 def test_a_run_of_other_words_is_an_error_that_names_one(soft_run):
