@@ -66,7 +66,9 @@ def read_boxes(path: str | Path) -> tuple[dict[str, list[BoxedPhrase]], Counter[
             whole = BoxedPhrase(**phrase, boxes=inside)
             phrases.setdefault(whole.image, []).append(whole)
     if not phrases:
-        raise DataError(f"{path} holds no phrase with a box in the image{reasons(+dropped)}.")
+        shares = "JSON lines have boxes as shares of the image's sides, from 0 to 1."
+        hint = f" {shares}" if dropped and read is _json_lines else ""
+        raise DataError(f"{path} holds no phrase with a box in the image{reasons(+dropped)}.{hint}")
     return phrases, +dropped
 
 
