@@ -15,7 +15,7 @@ from sat_tf.runs import Caption
 from sat_tf.vocabulary import tokenize
 from training.data.box_files import read_boxes
 from training.data.box_views import visible_phrases
-from training.data.boxes import Box, PlacedPhrase, place_phrases, reasons
+from training.data.boxes import Box, PlacedPhrase, left_out, place_phrases
 from training.data.bucketing import CaptionTable, caption_table
 from training.data.examples import DataError, Split
 from training.data.input_pipeline import readable_rows
@@ -101,7 +101,7 @@ def ground(
     resize = forced.captioner.config.encoder.resize
     placed, unseen = visible_phrases(split.examples, placed, resize)
     if not placed:
-        why = reasons(outside + dropped + unseen)
+        why = left_out(outside + dropped + unseen)
         raise DataError(f"{path} has no usable phrase of the {split.name} split's captions{why}.")
     found = _read_phrases(forced, split, source, placed)
     images, values, sizes = found.images, found.nll(), {"phrase_words": np.array(found.words)}

@@ -21,6 +21,7 @@ from sat_tf.serialization import to_dict
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.data.attention_targets import AttentionTargets, attention_targets
 from training.data.box_files import read_boxes
+from training.data.boxes import left_out
 from training.data.bucketing import CaptionTable, Shard, caption_table
 from training.data.input_pipeline import training_batches
 from training.data.input_source import InputSource, open_input_source
@@ -112,7 +113,7 @@ class CaptioningTask(Task[RunConfig, Data]):
                 yield f"Turned {images} of the {split.name} split upright, by their EXIF."
         if data.targets is not None:
             what = "phrases with boxes" if data.targets.locator is None else "words by a locator"
-            skipped = reasons(data.targets.skipped)
+            skipped = left_out(data.targets.skipped)
             yield f"Attention is supervised at {len(data.targets):,} {what}{skipped}."
         yield describe_model(model)
         for name, value in model.objective.describe(self.config.fit.batch_size).items():
