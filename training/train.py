@@ -97,14 +97,14 @@ def check_supervision(config: RunConfig, boxes: Path | None, locator: Path | Non
             expected = f"above 0 with `{flag}`"
             raise invalid_value("--attention.supervision_weight", expected, 0.0, "key")
     elif len(teachers) > 1:
-        raise invalid_value("--locator", "none with `--boxes`", locator, "key")
+        raise invalid_value("--locator", "none with `--boxes`", str(locator), "key")
     elif boxes is not None and not boxes.exists():
-        raise invalid_value("--boxes", "a file or folder of boxes", boxes, "key")
+        raise invalid_value("--boxes", "a file or folder of boxes", str(boxes), "key")
     elif locator is not None and not locator.is_file():
         raise invalid_value("--locator", "a file of training.locate", str(locator), "key")
     elif locator is not None and config.encoder.trainable:
         expected = "none with a trained encoder, whose annotations change"
-        raise invalid_value("--locator", expected, locator, "key")
+        raise invalid_value("--locator", expected, str(locator), "key")
     elif not teachers and config.data.name != "scenes":
         expected = "boxes of the training captions' phrases to supervise attention by, or "
         expected += "`--locator FILE` of training.locate, which needs no boxes"

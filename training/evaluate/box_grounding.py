@@ -164,9 +164,11 @@ def _read_phrases(
 
 def _fingerprint(placed: Mapping[tuple[int, int], Sequence[PlacedPhrase]]) -> str:
     """Returns the SHA-256 (hexadecimal) of phrases and boxes, by which evaluations are compared."""
+    # Rounded, so that views and file formats that differ in the last bits are the same boxes.
     found = [
-        (place, [(one.first, one.last, one.phrase.boxes) for one in phrases])
+        (place, one.first, one.last, np.round(one.phrase.boxes, 4).tolist())
         for place, phrases in sorted(placed.items())
+        for one in phrases
     ]
     return hashlib.sha256(repr(found).encode()).hexdigest()
 
