@@ -42,6 +42,8 @@ class Arguments:
     """Hypotheses kept; the run's own by default."""
     length_power: NonNegative | None = None
     """Scores are log p / length^p; the run's own by default."""
+    consensus: NonNegative | None = None
+    """Above 0, hypotheses are ranked by what they have in common; the run's own by default."""
     max_length: PositiveInt | None = None
     """Most words per caption; the run's own by default."""
     inference: Literal["expectation", "argmax"] | None = None
@@ -83,6 +85,7 @@ def _export_captioner(captioner: TrainedCaptioner, out: Path, arguments: Argumen
         captioner.config.search,
         beam=arguments.beam,
         length_power=arguments.length_power,
+        consensus=arguments.consensus,
         max_length=arguments.max_length,
     )
     version = export(captioner, out, search, arguments.format, arguments.litert_precision)
@@ -97,7 +100,7 @@ def _export_digits(reader: DigitReader, out: Path, arguments: Arguments) -> Path
     """Exports a digit model, for which the options of a caption mean nothing."""
     from serving.digit_export import export_digits
 
-    for name in ("format", "beam", "length_power", "max_length", "inference"):
+    for name in ("format", "beam", "length_power", "consensus", "max_length", "inference"):
         default, value = getattr(Arguments, name), getattr(arguments, name)
         if value != default:
             raise invalid_value(name, f"{default} for a digit model", value)

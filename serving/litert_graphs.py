@@ -139,6 +139,7 @@ def write_litert(
         forbidden=search.forbidden,
         precision=precision,
         sizes={name: (folder / name).stat().st_size for name in graphs},
+        consensus=search.consensus,
     )
     (folder / files.SETTINGS).write_text(settings.to_json(), "utf-8")
     tensors = [

@@ -70,6 +70,7 @@ def facts(captioner: TrainedCaptioner, search: SearchConfig, version: Path) -> d
         "beam": str(search.beam),
         "longest caption": f"{search.max_length} {captioner.vocabulary.unit}",
         "scores": f"log p / length^{search.length_power:g}",
+        "ranked by": f"consensus {search.consensus:g}" if search.consensus else "score",
         "unknown word": "never written" if search.suppress_unknown else "written as <unk>",
         "weights": f"{weights:,}, {4 * weights / 1e6:.1f} MB",
         "on disk": f"{size / 1e6:.1f} MB",

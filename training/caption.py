@@ -43,6 +43,8 @@ class Arguments:
     """Beam width; the run's own by default."""
     length_power: NonNegative | None = None
     """Length normalisation: scores are log p / length^power; the run's own by default."""
+    consensus: NonNegative | None = None
+    """Above 0, hypotheses are ranked by what they have in common; the run's own by default."""
     inference: Inference | None = None
     """Choice of the location by hard attention, outlined in figures; the run's own by default."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(aliases=("--as-json",))] = (
@@ -71,6 +73,7 @@ def run(arguments: Arguments) -> int:
         captioner.config.search,
         beam=_choose(captioner, arguments),
         length_power=arguments.length_power,
+        consensus=arguments.consensus,
     )
     out = None if arguments.figure == "none" else arguments.out
     figures = figure_paths(out, images, arguments.figure)

@@ -169,6 +169,7 @@ class Captioner(TrainableModel):
             beam=search.beam,
             max_length=search.max_length,
             length_power=search.length_power,
+            consensus=search.consensus,
             forbidden=search.forbidden,
             # The draw of a location depends on its row, which must then not move.
             constants=() if self.selection == "sample" else memory,

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from sat_tf.errors import invalid_value
 from sat_tf.ops.top_tokens import top_tokens
+from sat_tf.search.consensus import rank_by_consensus
 from sat_tf.search.hypotheses import Hypotheses, read_hypotheses
 from sat_tf.search.loop import Nest, Step, check_rules, run
 from sat_tf.vocabulary import PAD, START
@@ -22,6 +24,7 @@ def beam_search(
     beam: int,
     max_length: int,
     length_power: float = 0.0,
+    consensus: float = 0.0,
     forbidden: Sequence[int] = (PAD, START),
     never_empty: bool = True,
     constants: Nest = (),
@@ -50,6 +53,8 @@ def beam_search(
         beam: `K`, prefixes kept per image, and captions returned.
         max_length: The most words of a caption.
         length_power: `p` in `score = log_prob / length ** p`; 0 ranks by the sum.
+        consensus: If above 0, the captions found are ranked by what they have in common, each
+            with weight `exp(consensus * score)`; see `sat_tf.search.consensus`.
         forbidden: Token ids that are never generated.
         never_empty: `END` may not be the first token.
         constants: Nest of `[B, ...]` that no step changes. If it is not empty, `step` is called
@@ -68,9 +73,12 @@ def beam_search(
         Wu et al. (2016), arXiv:1609.08144, for the power of the length.
     """
     rules = check_rules(beam, max_length, length_power, forbidden, never_empty)
+    if not 0.0 <= consensus < math.inf:
+        raise invalid_value("consensus", "a finite number of at least 0", consensus)
     select = functools.partial(_best_continuations, rules.beam)
     trace = run(step, state, select, batch_size, rules, constants)
-    return read_hypotheses(trace, batch_size, rules)
+    found = read_hypotheses(trace, batch_size, rules)
+    return rank_by_consensus(found, consensus) if consensus else found
 
 
 def _best_continuations(beam: int, _, live: tf.Tensor, log_probs: tf.Tensor):

@@ -23,7 +23,8 @@ class Hypotheses(NamedTuple):
         lengths: int32 `[B, K]`, words without `END`.
         log_probs: float32 `[B, K]`, nats, the sum over the words and `END`. A caption cut at
             `max_length` was never asked for its `END`, so none is added.
-        scores: float32 `[B, K]`, `log_probs / max(lengths, 1) ** length_power`; descending.
+        scores: float32 `[B, K]`, `log_probs / max(lengths, 1) ** length_power`; descending,
+            unless captions are ranked by consensus.
         word_log_probs: float32 `[B, K, T]`, nats, the terms of `log_probs`: one for each word and
             one for `END`, then zeros.
         auxiliary: Nest of `[B, K, T, ...]`, what `step` returned beside each word, along the

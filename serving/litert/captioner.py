@@ -12,6 +12,7 @@ from sat_tf.errors import invalid_value
 from sat_tf.vocabulary import END, Vocabulary
 from serving.litert import folder as files
 from serving.litert.beam_search import Hypothesis, beam_search
+from serving.litert.consensus import rank_by_consensus
 from serving.litert.image_reader import read_pixels
 
 _STATE, _ATTENTION = ("hidden", "memory"), ("alpha", "beta")
@@ -69,6 +70,8 @@ class LiteRTCaptioner:
             settings.length_power,
             settings.forbidden,
         )
+        if settings.consensus:
+            found = rank_by_consensus(found, settings.length_power, settings.consensus)
         if not found:
             raise ValueError(
                 "The image has no caption: every word's probability is 0 or not known."

@@ -30,6 +30,7 @@ class Settings:
         forbidden: Token ids that are never written.
         precision: `float32`, `float16` or `int8`.
         sizes: Bytes of each graph.
+        consensus: Sharpness of `serving.litert.consensus`; 0, also if absent, ranks by score.
     """
 
     image_size: int
@@ -41,6 +42,7 @@ class Settings:
     forbidden: tuple[int, ...]
     precision: str
     sizes: dict[str, int]
+    consensus: float = 0.0
 
     def to_json(self) -> str:
         """Returns a JSON object, with `FORMAT` as its `format`."""
@@ -66,6 +68,7 @@ def read_settings(folder: Path) -> Settings:
             f"reads format {FORMAT}. Export the run again, or install the version that wrote it."
         )
     names = {field.name for field in fields(Settings)}
+    values = {"consensus": 0.0} | values  # folders of earlier versions have none
     if values.keys() != names:
         wrong = ", ".join(sorted(values.keys() ^ names))
         raise ValueError(f"{folder / SETTINGS} is damaged: look at {wrong}. {_ADVICE}.")

@@ -101,6 +101,7 @@ def test_a_value_outside_is_an_error_that_names_key_range_and_value(name, value,
         ("attention", AttentionConfig, {"expectation_probability": 1.5}),
         ("search", SearchConfig, {"beam": 0}),
         ("search", SearchConfig, {"length_power": -0.1}),
+        ("search", SearchConfig, {"consensus": -1.0}),
         ("search", SearchConfig, {"max_length": 0}),
     ],
 )

@@ -67,13 +67,15 @@ class Exported:
 def write_run(folder: Path, attention: dict, unit: str = "words", encoder: dict | None = None):
     """The folder of a finished run whose random weights tell images apart."""
     decoder = {"embedding_dim": 8, "attention_dim": 8, "hidden_dim": 16}
-    if attention["kind"] == "hard":  # so that one of the kinds has the layer
+    search = {"beam": 3, "max_length": 6, "length_power": 0.7}
+    if attention["kind"] == "hard":  # so that one of the kinds has the layer, and consensus
         decoder["bottleneck_dim"] = 12
+        search["consensus"] = 3.0
     values = {
         "encoder": encoder or {"name": "scenes_cnn", "image_size": 32},
         "decoder": decoder,
         "attention": attention,
-        "search": {"beam": 3, "max_length": 6, "length_power": 0.7},
+        "search": search,
     }
     config = from_dict(CaptionerConfig, values)
     vocabulary = Vocabulary.from_captions(CAPTIONS, min_count=1, unit=unit)

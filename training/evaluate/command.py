@@ -70,6 +70,8 @@ class Arguments:
     """Beam width; the run's own by default."""
     length_power: NonNegative | None = None
     """Length normalisation: scores are log p / length^power; the run's own by default."""
+    consensus: NonNegative | None = None
+    """Above 0, hypotheses are ranked by what they have in common; the run's own by default."""
     inference: Inference | None = None
     """Choice of the location by hard attention; the run's own by default."""
     out: Path | None = None
@@ -135,6 +137,7 @@ def check_source(arguments: Arguments) -> None:
         names = (
             "beam",
             "length_power",
+            "consensus",
             "inference",
             "cache_dir",
             "bound_images",
@@ -180,7 +183,12 @@ def evaluate_captioner(arguments: Arguments) -> None:
     check_attention(arguments, config)
     if arguments.inference:
         captioner.choose(arguments.inference)
-    search = with_search(config.search, beam=arguments.beam, length_power=arguments.length_power)
+    search = with_search(
+        config.search,
+        beam=arguments.beam,
+        length_power=arguments.length_power,
+        consensus=arguments.consensus,
+    )
     cache_dir = arguments.cache_dir or default_cache_dir()
     data_dir = arguments.data_dir or read_data_dir(RunFolder(captioner.path))
     names = ("pictures", "bound_images", "boxes")

@@ -7,6 +7,7 @@ import pytest
 
 from sat_tf.vocabulary import END, PAD, START
 from serving.litert.beam_search import beam_search
+from serving.litert.consensus import rank_by_consensus
 from tests.sat_tf.search.tree_models import MAX_LENGTH, TreeModel
 
 
@@ -56,3 +57,16 @@ def test_what_is_not_finite_is_never_taken():
     assert all(hypothesis.tokens[0] == 3 for hypothesis in search(model, 0, beam=5))
     model.log_probs[:] = -np.inf
     assert search(model, 0, beam=5) == []
+
+
+@pytest.mark.parametrize("length_power", [0.0, 1.0])
+def test_consensus_ranks_hypotheses_as_the_graph_does(length_power):
+    model = TreeModel(seed=3)
+    expected = model.search(9, length_power=length_power, consensus=3.0)
+    for image in range(model.images):
+        found = rank_by_consensus(search(model, image, 9, length_power), length_power, 3.0)
+        assert len(found) == 9
+        for k, hypothesis in enumerate(found):
+            ids = expected.token_ids[image, k]
+            assert list(hypothesis.tokens) == list(ids[: len(hypothesis.tokens)])
+    assert rank_by_consensus([], length_power, 3.0) == []

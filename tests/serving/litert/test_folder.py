@@ -28,6 +28,13 @@ def test_settings_are_read_as_written(folder):
     assert found.image_size == 32 and found.sizes == SIZES and list(found.forbidden) == [0, 1, 3]
 
 
+def test_a_folder_from_before_consensus_ranks_by_score(folder):
+    values = json.loads(SETTING.to_json())
+    del values["consensus"]
+    (folder / SETTINGS).write_text(json.dumps(values))
+    assert read_settings(folder).consensus == 0.0
+
+
 @pytest.mark.parametrize("version", [FORMAT + 1, None, "x"])
 def test_a_folder_of_another_version_says_so(folder, version):
     values = json.loads((folder / SETTINGS).read_text()) | {"format": version, "new": 1}

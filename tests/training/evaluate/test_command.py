@@ -32,10 +32,12 @@ def test_it_finds_the_scores_the_training_ended_with(soft_run, tmp_path, capsys)
 
 def test_beam_length_power_and_split_are_the_command_line_s(hard_run, tmp_path):
     flags = ("--split", "test", "--beam", "1", "--length-power", "0.5", "--inference", "argmax")
-    report = evaluated(hard_run, tmp_path, *flags, "--pictures", "0", "--bound-images", "0")
+    flags += ("--consensus", "2", "--pictures", "0", "--bound-images", "0")
+    report = evaluated(hard_run, tmp_path, *flags)
     assert "bounds" not in report
     assert (report["split"], report["search"]["beam"]) == ("test", 1)
     assert (report["search"]["length_power"], report["search"]["attention"]) == (0.5, "argmax")
+    assert report["search"]["consensus"] == 2.0
     assert (hard_run / "evaluation" / "dev" / "report.json").exists()
     assert not (hard_run / "evaluation" / "test").exists()
 
