@@ -218,7 +218,7 @@ class SearchConfig:
     """Scores are log p / length^p; 0 ranks by log p, as the released code does."""
     consensus: NonNegative = 0.0
     """Above 0, hypotheses are ranked by what they have in common, with weights exp(consensus *
-    score); best with a beam of 20. 0 ranks by score."""
+    score); best with a beam of 10 or more. 0 ranks by score."""
     max_length: PositiveInt = 30
     """The most words of a caption."""
     suppress_unknown: bool = True

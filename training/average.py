@@ -14,7 +14,8 @@ from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.errors import invalid_value
 from sat_tf.run_folder import RunFolder
-from training.tasks.registry import read_config, task_of_run
+from training.lineage import lineage
+from training.tasks.registry import task_of_run
 
 
 @dataclass(frozen=True)
@@ -76,25 +77,11 @@ def check_related(runs: Sequence[Path]) -> None:
     Raises:
         ValueError: A run has no origin in common with the first one.
     """
-    first, *others = (_ancestors(path) for path in runs)
+    first, *others = (set(lineage(path)) for path in runs)
     for path, other in zip(runs[1:], others, strict=True):
         if not first & other:
             expected = "runs that started from one another, or from the same run (`--init-from`)"
             raise invalid_value("runs", expected, f"{runs[0]} and {path}")
-
-
-def _ancestors(run_dir: Path) -> set[Path]:
-    """Returns a run and those it started from, as far as they still exist."""
-    found = {path := published.locate(run_dir).resolve()}
-    origin = read_config(path).init_from
-    while origin is not None:
-        try:
-            path = published.locate(origin).resolve()
-            origin = None if path in found else read_config(path).init_from
-        except ValueError:  # removed since
-            path, origin = Path(origin).resolve(), None
-        found.add(path)
-    return found
 
 
 def average(runs: Sequence[Path], shares: Sequence[float], out: Path) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 from sat_tf.config import JOIN
 from sat_tf.run_folder import RunFolder
 from training.evaluate.reports import REPORT_FILE, score_rows
+from training.lineage import lineage
 from training.tables import markdown_table
-from training.tasks.captioning.config import RunConfig
+from training.tasks.captioning.config import RunConfig, read_run_config
 
 _PHOTOGRAPHS = "non-commercial research and education only, as its photographs belong to others"
 _SOURCES = {
@@ -26,6 +27,7 @@ _UNSTATED = "not stated; ask the publisher"
 _ORIGINS = {
     "keras_hub:dinov2_small": " (DINOv2 of Meta AI, Oquab et al., 2024, Apache-2.0)",
     "mobilenet_v2": " (ImageNet weights of Keras, Apache-2.0)",
+    "resnet50": " (ImageNet weights of He et al., 2016, converted by Keras, MIT)",
 }
 
 _SCORES = {
@@ -47,6 +49,8 @@ _LOCATED = (
     "Attention was supervised by a word locator, which learned from the captions of the training "
     "images where words are; no boxes were used."
 )
+
+_REWARDED = "Sampled captions were rewarded for CIDEr-D."
 
 _MAPS = (
     "A map shows which parts of the image the decoder read for a word, which is no proof that the "
@@ -79,7 +83,7 @@ decoder to 10, with a scale per {group} of them.{check}
 
 ## Data and licence
 
-- Trained on {source}.{supervision}
+- Trained on {source}.{teaching}
 - Encoder: {encoder}
 - Use of these weights: {licence}.
 
@@ -127,19 +131,26 @@ def make_card(
         group=GROUP,
         check=f" {check}" if check else "",
         source=source,
-        supervision=_supervision(run_dir, config),
+        teaching=_teaching(run_dir, config),
         encoder=_encoder(config.encoder),
         licence=licence,
         scores=_scores(run_dir),
     )
 
 
-def _supervision(run_dir: Path, config: RunConfig) -> str:
-    if not config.attention.supervision_weight:
-        return ""
+def _teaching(run_dir: Path, config: RunConfig) -> str:
+    """Says what taught attention and captions beside the captions, in this run or before it."""
     from training.tasks.captioning.run_data import supervised_by_locator
 
-    return f" {_LOCATED if supervised_by_locator(RunFolder(run_dir)) else _SUPERVISED}"
+    told = []
+    for path in filter(Path.is_dir, lineage(run_dir)):
+        trained = config if path == run_dir.resolve() else read_run_config(path)
+        if trained.attention.supervision_weight:
+            located = supervised_by_locator(RunFolder(path))
+            told.append(_LOCATED if located else _SUPERVISED)
+        if trained.reward.metric != "none":
+            told.append(_REWARDED)
+    return "".join(f" {sentence}" for sentence in dict.fromkeys(told))
 
 
 def _encoder(encoder: Any) -> str:

@@ -64,6 +64,22 @@ def test_the_card_says_whether_boxes_taught_the_maps(soft_run, weight):
     assert ("the maps show what those boxes taught it." in card) is (weight > 0)
 
 
+def test_the_card_says_what_taught_the_runs_that_a_run_started_from(soft_run, tmp_path):
+    first, second = tmp_path / "supervised", tmp_path / "rewarded"
+    for run, changes in (
+        (first, {"attention": {"kind": "soft", "supervision_weight": 0.5}}),
+        (second, {"init_from": str(first), "reward": {"metric": "cider"}}),
+    ):
+        shutil.copytree(soft_run, run)
+        values = json.loads((run / "config.json").read_text()) | changes
+        (run / "config.json").write_text(json.dumps(values))
+    card = make_card(second, read_run_config(second), "mine")
+    assert "the maps show what those boxes taught it." in " ".join(card.split())
+    assert "Sampled captions were rewarded for CIDEr-D." in card
+    shutil.rmtree(first)
+    assert "boxes" not in make_card(second, read_run_config(second), "mine")
+
+
 def test_the_card_says_whether_captions_taught_the_maps(soft_run, tmp_path):
     run = tmp_path / "run"
     shutil.copytree(soft_run, run)
