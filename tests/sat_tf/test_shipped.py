@@ -18,7 +18,7 @@ SAMPLE = Path(__file__).parents[2] / "serving" / "web" / "samples" / "cat.jpg"
 def test_three_captioners_ship_with_one_encoder():
     assert sorted(published.names()) == NAMES
     weights = [path for path in published.SHIPPED.rglob("*.npz") if path.stem != "weights"]
-    assert len(weights) == 4 and sum(path.stat().st_size for path in weights) < 40e6
+    assert len(weights) == 4 and sum(path.stat().st_size for path in weights) < 60e6
 
 
 def test_three_small_digit_models_ship():
@@ -46,8 +46,7 @@ def test_cards_say_whose_data_it_is_and_what_it_is_not_for(name):
 
 
 def test_a_photograph_gets_a_caption_with_maps():
-    pytest.importorskip("keras_hub")
     caption = sat_tf.load("flickr8k_soft").caption(SAMPLE)
-    assert caption.text and caption.alpha.shape == (len(caption.words), 14, 14)
+    assert caption.text and caption.alpha.shape == (len(caption.words), 7, 7)
     np.testing.assert_allclose(caption.alpha.sum(axis=(1, 2)), 1.0, atol=1e-3)
-    assert caption.alpha.max(axis=(1, 2)).mean() > 3 / 196  # peaked, not even
+    assert caption.alpha.max(axis=(1, 2)).mean() > 3 / 49  # peaked, not even
