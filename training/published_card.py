@@ -143,7 +143,7 @@ def _teaching(run_dir: Path, config: RunConfig) -> str:
     from training.tasks.captioning.run_data import supervised_by_locator
 
     told = []
-    for path in filter(Path.is_dir, lineage(run_dir)):
+    for path in filter(Path.is_dir, reversed(lineage(run_dir))):
         trained = config if path == run_dir.resolve() else read_run_config(path)
         if trained.attention.supervision_weight:
             located = supervised_by_locator(RunFolder(path))
