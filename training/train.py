@@ -67,6 +67,9 @@ class CaptioningArguments(Arguments[RunConfig]):
     locator: Path | None = None
     """Word locator of training.locate: captions take the place of boxes for
     --attention.supervision-weight."""
+    predictions: Path | None = None
+    """What other captioners predict for the training captions, by training.distill, for
+    --fit.distillation-weight."""
 
     def __post_init__(self) -> None:
         if self.strategy == "multi_worker" and self.config.fit.precision == "auto":
@@ -76,12 +79,14 @@ class CaptioningArguments(Arguments[RunConfig]):
             expected = "False with `--strategy multi_worker`"
             raise invalid_value("--fit.jit_compile", expected, True, "key")
         check_supervision(self.config, self.boxes, self.locator)
+        check_distillation(self.config, self.predictions)
 
     def places(self) -> Places:
         """Returns the run's folders."""
         run_dir = self.run_dir or Path("runs") / self.config.recipe
         cache_dir = self.cache_dir or default_cache_dir()
-        return Places(run_dir, cache_dir, self.data_dir, self.boxes, self.locator)
+        teaching = self.boxes, self.locator, self.predictions
+        return Places(run_dir, cache_dir, self.data_dir, *teaching)
 
 
 def check_supervision(config: RunConfig, boxes: Path | None, locator: Path | None) -> None:
@@ -109,6 +114,21 @@ def check_supervision(config: RunConfig, boxes: Path | None, locator: Path | Non
         expected = "boxes of the training captions' phrases to supervise attention by, or "
         expected += "`--locator FILE` of training.locate, which needs no boxes"
         raise invalid_value("--boxes", expected, None, "key")
+
+
+def check_distillation(config: RunConfig, predictions: Path | None) -> None:
+    """Checks that there are predictions if they are to be learned, and none otherwise.
+
+    Raises:
+        ValueError: The message names the flag.
+    """
+    weight = config.fit.distillation_weight
+    if not weight and predictions is not None:
+        expected = "above 0 with `--predictions`"
+        raise invalid_value("--fit.distillation_weight", expected, weight, "key")
+    if weight and (predictions is None or not predictions.is_file()):
+        expected = "a file of training.distill"
+        raise invalid_value("--predictions", expected, predictions, "key")
 
 
 def check_optimizer(config: BaseOptimizerConfig, base: BaseOptimizerConfig) -> None:

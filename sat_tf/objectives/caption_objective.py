@@ -8,13 +8,14 @@ from sat_tf.objectives.likelihood_objective import LikelihoodObjective
 
 
 def caption_objective(
-    attention: AttentionConfig, label_smoothing: float = 0.0
+    attention: AttentionConfig, label_smoothing: float = 0.0, distillation_weight: float = 0.0
 ) -> LikelihoodObjective:
     """Makes the objective that a configuration of attention asks for.
 
     Args:
         attention: The configuration.
         label_smoothing: Share of the target spread over the vocabulary.
+        distillation_weight: Share of the target that other captioners predict.
     """
     kind = HardAttentionObjective if attention.kind == "hard" else LikelihoodObjective
-    return kind(attention, label_smoothing)
+    return kind(attention, label_smoothing, distillation_weight)

@@ -23,6 +23,7 @@ from sat_tf.objectives.likelihood import LogLikelihoods, log_likelihoods, word_m
 from sat_tf.objectives.likelihood_objective import LikelihoodObjective
 from sat_tf.objectives.replica_context import global_mean, replica_seed
 from sat_tf.objectives.rollout_logs import ROLLOUT_LOGS, rollout_logs, weighted_mean
+from sat_tf.objectives.soft_labels import SoftLabels
 from sat_tf.objectives.terms import Terms, weighted
 
 
@@ -35,6 +36,7 @@ class HardAttentionObjective(LikelihoodObjective):
     Args:
         attention: The configuration; its `kind` is hard.
         label_smoothing: Share of the target spread over the vocabulary.
+        distillation_weight: Share of the target that other captioners predict.
 
     References:
         Xu et al. (2015), Sec. 4.1, arXiv:1502.03044.
@@ -42,8 +44,13 @@ class HardAttentionObjective(LikelihoodObjective):
 
     selection: Selection = "sample"
 
-    def __init__(self, attention: AttentionConfig, label_smoothing: float = 0.0) -> None:
-        super().__init__(attention, label_smoothing)
+    def __init__(
+        self,
+        attention: AttentionConfig,
+        label_smoothing: float = 0.0,
+        distillation_weight: float = 0.0,
+    ) -> None:
+        super().__init__(attention, label_smoothing, distillation_weight)
         self.preset = attention.estimator
         self.samples = self.preset.samples
 
@@ -123,13 +130,17 @@ class HardAttentionObjective(LikelihoodObjective):
         expectation: tf.Tensor | None = None,
         baseline: keras.layers.Layer | None = None,
         global_size: tf.Tensor | None = None,
+        predicted: SoftLabels | None = None,
     ) -> Terms:
         """Computes the loss of captions that were read; see `LikelihoodObjective.terms`."""
-        rows = targets if self.samples == 1 else tf.repeat(targets, self.samples, axis=0)
+        rows, labels = targets, self.labels(targets, predicted)
+        if self.samples > 1:
+            rows = tf.repeat(targets, self.samples, axis=0)
+            labels = None if labels is None else labels.repeated(self.samples)
         mask, caption_mask = word_mask(rows), word_mask(targets)
         size = tf.shape(targets)[0] if global_size is None else global_size
         estimator = self.estimator(tf.cast(size, tf.float32))
-        scored = log_likelihoods(outputs.logits, rows, mask, self.label_smoothing)
+        scored = log_likelihoods(outputs.logits, rows, mask, labels)
         rollout = self._rollout(outputs, scored, mask, expectation, baseline)
         returns = _caption_returns(action_returns(rollout.reward, estimator), caption_mask)
         average, mean_return = 0.0, None
@@ -173,7 +184,7 @@ class HardAttentionObjective(LikelihoodObjective):
         return Rollout(
             log_prob=by_sample(outputs.log_prob, samples),
             entropy=by_sample(entropy, samples),
-            log_lik=by_sample(scored.smoothed, samples),
+            log_lik=by_sample(scored.soft, samples),
             reward=by_sample(reward / words if preset.reward_per_word else reward, samples),
             mask=drawn,
             value=value,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from sat_tf.objectives.soft_labels import SoftLabels
 from sat_tf.ops.likelihood_gradient import fast_log_likelihoods
 from sat_tf.vocabulary import PAD
 
@@ -18,8 +19,8 @@ class LogLikelihoods(NamedTuple):
 
     exact: tf.Tensor
     """`log p(y_t | y_<t, a)`."""
-    smoothed: tf.Tensor
-    """The same under smoothed labels."""
+    soft: tf.Tensor
+    """The mean of `log p(k | y_<t, a)` over words k, by the soft labels."""
 
 
 def word_mask(targets: tf.Tensor) -> tf.Tensor:
@@ -47,30 +48,27 @@ def word_log_likelihood(logits: tf.Tensor, targets: tf.Tensor, mask: tf.Tensor) 
 
 
 def log_likelihoods(
-    logits: tf.Tensor, targets: tf.Tensor, mask: tf.Tensor, smoothing: float = 0.0
+    logits: tf.Tensor, targets: tf.Tensor, mask: tf.Tensor, labels: SoftLabels | None = None
 ) -> LogLikelihoods:
-    """Log-likelihoods of the targets, and of labels smoothed uniformly over the vocabulary.
-
-    `(1 - s) log p(y_t) + s mean_k log p(k)`
+    """Log-likelihoods of the targets, and of soft labels.
 
     Args:
         logits: float32 `[..., T, K]`.
         targets: int32 `[..., T]`.
         mask: float32 `[..., T]`, 1.0 at words.
-        smoothing: s in [0, 1).
+        labels: `[..., T, J]`, of `soft_labels`; None for the targets themselves.
 
     Returns:
         float32 `[..., T]` each, zero where the mask is; differentiable once.
-
-    References:
-        Szegedy et al. (2016), arXiv:1512.00567.
     """
     targets = tf.convert_to_tensor(targets)
     rows = tf.reshape(logits, [-1, tf.shape(logits)[-1]])
-    exact, smoothed = fast_log_likelihoods(rows, tf.reshape(targets, [-1]), smoothing)
+    if labels is not None:
+        labels = tuple(tf.reshape(part, [-1, tf.shape(part)[-1]]) for part in labels)
+    exact, soft = fast_log_likelihoods(rows, tf.reshape(targets, [-1]), labels)
     shape = tf.shape(targets)
     exact = mask * tf.reshape(exact, shape)
-    return LogLikelihoods(exact, mask * tf.reshape(smoothed, shape) if smoothing else exact)
+    return LogLikelihoods(exact, exact if labels is None else mask * tf.reshape(soft, shape))
 
 
 def doubly_stochastic_penalty(alpha: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:

@@ -16,6 +16,7 @@ from sat_tf.objectives.caption_means import (
 )
 from sat_tf.objectives.likelihood import log_likelihoods, word_mask
 from sat_tf.objectives.replica_context import replica_seed
+from sat_tf.objectives.soft_labels import SoftLabels, predictions, soft_labels
 from sat_tf.objectives.supervision import SUPERVISION_MEANS, supervised
 from sat_tf.objectives.terms import Batch, Terms
 
@@ -28,6 +29,7 @@ class LikelihoodObjective:
     Args:
         attention: The configuration; its `kind` is soft or none.
         label_smoothing: Share of the target spread over the vocabulary.
+        distillation_weight: Share of the target that other captioners predict.
 
     References:
         Xu et al. (2015), Sec. 4.2.1, arXiv:1502.03044.
@@ -38,8 +40,14 @@ class LikelihoodObjective:
     samples = 1
     """M, samples per caption."""
 
-    def __init__(self, attention: AttentionConfig, label_smoothing: float = 0.0) -> None:
+    def __init__(
+        self,
+        attention: AttentionConfig,
+        label_smoothing: float = 0.0,
+        distillation_weight: float = 0.0,
+    ) -> None:
         self.attention, self.label_smoothing = attention, label_smoothing
+        self.distillation_weight = distillation_weight
         self.penalty_weight = attention.penalty_weight if attention.kind == "soft" else 0.0
 
     @property
@@ -77,7 +85,8 @@ class LikelihoodObjective:
         Args:
             model: The captioner.
             batch: `tokens` int32 `[B, T + 1]`, and images or annotations; with a weight of
-                supervision also `attention_targets` float16 `[B, T, L]`.
+                supervision also `attention_targets` float16 `[B, T, L]`, with a weight of
+                distillation `predicted_words` and `predicted_shares` `[B, T, J]`.
             seed: int32 `[2]`, the same on all replicas.
             global_size: float32 scalar, captions on all replicas.
         """
@@ -92,7 +101,8 @@ class LikelihoodObjective:
             samples=self.samples,
         )
         targets = batch["tokens"][:, 1:]
-        terms = self.terms(outputs, targets, expectation, model.baseline, global_size)
+        predicted = predictions(batch) if self.distillation_weight else None
+        terms = self.terms(outputs, targets, expectation, model.baseline, global_size, predicted)
         if weight := self.attention.supervision_weight:
             maps = tf.repeat(batch["attention_targets"], self.samples, axis=0)
             return supervised(terms, outputs.alignment_scores, maps, weight)
@@ -105,6 +115,7 @@ class LikelihoodObjective:
         expectation: tf.Tensor | None = None,
         baseline: keras.layers.Layer | None = None,
         global_size: tf.Tensor | None = None,
+        predicted: SoftLabels | None = None,
     ) -> Terms:
         """Computes the loss of captions that were read.
 
@@ -114,10 +125,12 @@ class LikelihoodObjective:
             expectation: bool `[B]`, from `draw_expectation`.
             baseline: From `make_baseline`.
             global_size: Captions on all replicas; None for B.
+            predicted: What other captioners predict, if the words are distilled from them.
         """
         mask = word_mask(targets)
-        log_lik, smoothed = log_likelihoods(outputs.logits, targets, mask, self.label_smoothing)
-        loss = -tf.reduce_mean(tf.reduce_sum(smoothed, axis=-1))
+        labels = self.labels(targets, predicted)
+        log_lik, soft = log_likelihoods(outputs.logits, targets, mask, labels)
+        loss = -tf.reduce_mean(tf.reduce_sum(soft, axis=-1))
         words, captions = tf.reduce_sum(mask), tf.cast(tf.shape(targets)[0], tf.float32)
         means = word_means(outputs, log_lik, mask, words)
         if self.attention.kind != "none":
@@ -125,3 +138,7 @@ class LikelihoodObjective:
             if self.penalty_weight:
                 loss += self.penalty_weight * means["penalty"][0]
         return Terms(loss, means)
+
+    def labels(self, targets: tf.Tensor, predicted: SoftLabels | None) -> SoftLabels | None:
+        """Returns the soft labels of `targets` `[B, T]`; None if there is nothing soft in them."""
+        return soft_labels(targets, self.label_smoothing, predicted, self.distillation_weight)

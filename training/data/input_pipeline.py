@@ -9,12 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
+from sat_tf.objectives.soft_labels import PREDICTED_SHARES, PREDICTED_WORDS
 from training.data import attention_targets
 from training.data.attention_targets import AttentionTargets
 from training.data.augmentation import Views
 from training.data.bucketing import CaptionTable, Shard, pad_tokens, plan_epoch, plan_images
 from training.data.input_source import ImageSource, InputSource
 from training.data.prefetch import prefetched
+from training.data.word_predictions import WordPredictions
 
 _WHOLE = Shard()
 
@@ -34,6 +36,7 @@ def training_batches(
     by_image: bool = False,
     shard: Shard = _WHOLE,
     targets: AttentionTargets | None = None,
+    predictions: WordPredictions | None = None,
 ) -> tuple[tf.data.Dataset, int]:
     """Endless shuffled, length-bucketed batches, starting within `first_epoch`.
 
@@ -49,6 +52,7 @@ def training_batches(
         by_image: Keep all captions of an image in the same batch, with the same view.
         shard: The part of each batch to read; all of it by default.
         targets: Maps for supervised attention, if any.
+        predictions: What other captioners predict for the words, if it is to be learned.
 
     Returns:
         The dataset and the number of batches per epoch. Each batch of a shard with several
@@ -74,7 +78,7 @@ def training_batches(
         chosen = rows[plan[step]]
         return chosen, views[chosen]
 
-    reader = _BatchReader(source, table, by_image, shard, targets)
+    reader = _BatchReader(source, table, by_image, shard, targets, predictions)
     return reader.dataset(batch, first_epoch * steps + first_step), steps
 
 
@@ -119,6 +123,7 @@ class _BatchReader:
     by_image: bool
     shard: Shard
     targets: AttentionTargets | None = None
+    predictions: WordPredictions | None = None
 
     def part(self, rows: np.ndarray, views: Views | None, device: int) -> dict[str, np.ndarray]:
         """Reads one device's part of the batch that consists of these rows of the table."""
@@ -127,12 +132,7 @@ class _BatchReader:
         tokens = pad_tokens([self.table.tokens[row] for row in rows])[part]
         rows, views = rows[part], None if views is None else views[part]
         images = self.table.image_index[rows]
-        read = {}
-        if self.targets is not None:
-            mirrored = views.mirrored if views is not None and self.source.mirrored else None
-            words = tokens.shape[1] - 1
-            maps = self.targets.read(self.table, rows, words, mirrored)
-            read[attention_targets.KEY] = maps
+        read = self._teaching(rows, views, tokens.shape[1] - 1)
         if not self.by_image:
             return {self.source.key: self.source.read(images, views), "tokens": tokens} | read
         once, first, place = np.unique(images, return_index=True, return_inverse=True)
@@ -141,6 +141,18 @@ class _BatchReader:
         index = images.astype(np.int32)
         found = {self.source.key: inputs[place], "tokens": tokens, "image_index": index}
         return found | read
+
+    def _teaching(self, rows: np.ndarray, views: Views | None, words: int) -> dict[str, np.ndarray]:
+        """Reads what teaches attention and words beside the captions."""
+        read = {}
+        if self.targets is not None:
+            mirrored = views.mirrored if views is not None and self.source.mirrored else None
+            maps = self.targets.read(self.table, rows, words, mirrored)
+            read[attention_targets.KEY] = maps
+        if self.predictions is not None:
+            found = self.predictions.read(rows, words)
+            read |= dict(zip((PREDICTED_WORDS, PREDICTED_SHARES), found, strict=True))
+        return read
 
     def dataset(
         self,
@@ -156,6 +168,10 @@ class _BatchReader:
         if self.targets is not None:
             cells = int(np.prod(self.targets.maps.shape[1:]))
             specs[attention_targets.KEY] = tf.TensorSpec([None, None, cells], tf.float16)
+        if self.predictions is not None:
+            kept = [None, None, self.predictions.words.shape[1]]
+            specs[PREDICTED_WORDS] = tf.TensorSpec(kept, tf.int32)
+            specs[PREDICTED_SHARES] = tf.TensorSpec(kept, tf.float16)
 
         def read_part(index: np.ndarray) -> tuple[np.ndarray, ...]:
             number, device = divmod(int(index), devices)

@@ -48,6 +48,7 @@ class TeacherForcing:
         self._compiled_predictions = tf.function(self._predictions, **compiled)
         self._compiled_alpha = tf.function(self._alpha, **compiled)
         self._compiled_words = tf.function(self._words, **compiled)
+        self._compiled_probabilities = tf.function(self._probabilities, **compiled)
 
     @property
     def selection(self) -> str:
@@ -58,6 +59,10 @@ class TeacherForcing:
     def predictions(self, batch: dict[str, tf.Tensor]) -> Predictions:
         """Returns what a batch's words are predicted to be."""
         return Predictions(*(part.numpy() for part in self._compiled_predictions(batch)))
+
+    def probabilities(self, batch: dict[str, np.ndarray | tf.Tensor]) -> tf.Tensor:
+        """Returns the probability of every word of the vocabulary at each place, `[B, T, K]`."""
+        return self._compiled_probabilities(batch)
 
     def alphas(
         self, inputs: dict[str, np.ndarray], tokens: Sequence[np.ndarray]
@@ -98,6 +103,9 @@ class TeacherForcing:
         right = tf.argmax(logits, axis=-1, output_type=targets.dtype) == targets
         log_lik = tf.reduce_sum(word_log_likelihood(logits, targets, mask))
         return log_lik, mask > 0.0, tf.exp(top), right
+
+    def _probabilities(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
+        return tf.nn.softmax(self.captioner.model(batch, selection=self.selection).logits)
 
     def _alpha(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
         output = self.captioner.model(batch, selection=self.selection)

@@ -48,9 +48,10 @@ def measure(
     Raises:
         ValueError: The model cannot be built, for example because its weights file is missing.
     """
-    # Boxes cost next to nothing, and are not at hand here.
+    # Boxes and predictions cost next to nothing, and are not at hand here.
     attention = dataclasses.replace(config.attention, supervision_weight=0.0)
-    config = dataclasses.replace(config, attention=attention)
+    fit = dataclasses.replace(config.fit, distillation_weight=0.0)
+    config = dataclasses.replace(config, attention=attention, fit=fit)
     model = new_model(config, vocabulary_size, config.encoder.weights != "imagenet")
     source = _RandomSource(model.encoder, skipped, config.fit.batch_size)
     batches, steps = batches_from(config, source, table, epoch=0)

@@ -10,6 +10,12 @@ from sat_tf.config import AttentionConfig
 from sat_tf.layers.rnn_decoder import RNNDecoder
 from sat_tf.objectives.baselines import MovingAverageBaseline
 from sat_tf.objectives.caption_objective import caption_objective
+from sat_tf.objectives.soft_labels import (
+    PREDICTED_SHARES,
+    PREDICTED_WORDS,
+    SoftLabels,
+    predictions,
+)
 from tests.sat_tf.objectives.decoder_outputs import (
     DRAWN,
     MASK,
@@ -46,6 +52,36 @@ def test_label_smoothing_changes_the_loss_and_not_the_nll():
     expected = np.mean(-0.8 * word_log_prob(taught).sum(-1) - 0.2 * uniform)
     np.testing.assert_allclose(smooth.loss, expected, rtol=1e-5)
     np.testing.assert_allclose(smooth.means["nll"], plain.means["nll"])
+
+
+def test_distillation_mixes_the_predictions_of_teachers_into_the_targets():
+    taught, rng = random_taught(), np.random.default_rng(5)
+    words = rng.integers(0, K, [B, TARGETS.shape[1], 2])
+    shares = np.full(words.shape, 0.25, np.float16)
+    batch = {PREDICTED_WORDS: tf.constant(words), PREDICTED_SHARES: tf.constant(shares)}
+    objective = caption_objective(AttentionConfig("none"), distillation_weight=0.6)
+    terms = objective.terms(taught, TARGETS, predicted=predictions(batch))
+    log_prob = log_softmax(taught.logits.numpy())
+    at_words = 0.25 * np.take_along_axis(log_prob, words, -1).sum(-1)
+    theirs = (at_words + 0.5 * log_prob.mean(-1)) * MASK
+    expected = -(0.4 * word_log_prob(taught) + 0.6 * theirs).sum(-1).mean()
+    np.testing.assert_allclose(terms.loss, expected, rtol=1e-5)
+    nll = -word_log_prob(taught).sum() / MASK.sum()
+    np.testing.assert_allclose(terms.means["nll"][0], nll, rtol=1e-5)
+
+
+def test_each_sample_of_hard_attention_learns_the_same_predictions():
+    taught, rng = random_taught(), np.random.default_rng(5)
+    words = tf.constant(rng.integers(0, K, [B, TARGETS.shape[1], 2]), tf.int32)
+    predicted = SoftLabels(words, tf.fill(words.shape, 0.25))
+    attention = AttentionConfig("hard", preset="vimco", samples=3)
+    objective = caption_objective(attention, distillation_weight=0.6)
+    thrice = type(taught)(*(part if part is None else tf.repeat(part, 3, 0) for part in taught))
+    expectation = tf.constant([True] * B)
+    loss = objective.terms(thrice, TARGETS, expectation, predicted=predicted).loss
+    single = caption_objective(AttentionConfig("none"), distillation_weight=0.6)
+    expected = single.terms(taught, TARGETS, predicted=predicted).loss
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
 
 def test_without_attention_the_loss_is_the_likelihood():

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.objectives import likelihood as losses
+from sat_tf.objectives.soft_labels import SoftLabels, soft_labels
 from tests.sat_tf.objectives.decoder_outputs import log_softmax
 
 B, T, L, K = 3, 4, 5, 6
@@ -42,7 +43,8 @@ def nll(batch):
 
 def smoothed(batch, smoothing=0.1):
     values = (batch[name] for name in ("logits", "targets", "mask"))
-    return losses.log_likelihoods(*values, smoothing).smoothed
+    labels = soft_labels(batch["targets"], smoothing)
+    return losses.log_likelihoods(*values, labels).soft
 
 
 def test_word_log_likelihood_is_the_log_softmax_of_the_target(batch):
@@ -62,6 +64,24 @@ def test_label_smoothing_is_the_cross_entropy_with_smoothed_targets(batch, smoot
     soft = (1 - smoothing) * np.eye(K)[batch["targets"]] + smoothing / K
     expected = (soft * log_softmax(batch["logits"])).sum(-1) * batch["mask"]
     np.testing.assert_allclose(smoothed(batch, smoothing), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.4, 1.0])
+def test_distilled_labels_are_the_cross_entropy_with_the_mixture(batch, weight):
+    rng = np.random.default_rng(1)
+    words, shares = rng.integers(0, K, [B, T, 2]), rng.dirichlet(np.ones(3), [B, T])[..., :2]
+    taught = np.full([B, T, K], (1 - shares.sum(-1, keepdims=True)) / K)
+    for j in range(2):
+        taught += shares[..., j, None] * np.eye(K)[words[..., j]]
+    smooth = 0.9 * np.eye(K)[batch["targets"]] + 0.1 / K
+    mixture = (1 - weight) * smooth + weight * taught
+    expected = (mixture * log_softmax(batch["logits"])).sum(-1) * batch["mask"]
+    predicted = SoftLabels(tf.constant(words, tf.int32), tf.constant(shares, tf.float32))
+    labels = soft_labels(batch["targets"], 0.1, predicted, weight)
+    values = (batch[name] for name in ("logits", "targets", "mask"))
+    found = losses.log_likelihoods(*values, labels)
+    np.testing.assert_allclose(found.soft, expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(found.exact, nll(batch))
 
 
 def test_doubly_stochastic_penalty_is_equation_14(batch):

@@ -87,6 +87,8 @@ class FitConfig(BaseFitConfig):
     """picture groups all captions of an image, so that a trained encoder sees it once."""
     label_smoothing: Fraction = 0.0
     """Share of each target spread over the vocabulary."""
+    distillation_weight: Annotated[float, Range(0, 1)] = 0.0
+    """Share of each target that other captioners predict, by training.train's --predictions."""
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
     """Precision of the matrix products; softmax and loss are always float32."""
     monitor: Literal["bleu_4", "cider", "nll"] = "bleu_4"
@@ -146,6 +148,8 @@ class RunConfig:
         _check_reward(self)
         if self.attention.supervision_weight:
             _check_supervised(self)
+        if self.fit.distillation_weight:
+            _check_distilled(self)
         if not self.encoder.trainable:
             _check_frozen("data.random_crop", self.data.random_crop, 0.0)
             rate = self.optimizer.encoder_learning_rate
@@ -167,6 +171,13 @@ def _check_reward(config: RunConfig) -> None:
     if config.fit.jit_compile:
         expected = f"False {metric}, as XLA cannot compute a reward"
         raise invalid_value("--fit.jit_compile", expected, True, "key")
+
+
+def _check_distilled(config: RunConfig) -> None:
+    if config.reward.metric != "none":
+        weight, expected = config.fit.distillation_weight, "0 with `--reward.metric`"
+        why = f"{expected}, as sampled captions have no predictions"
+        raise invalid_value("--fit.distillation_weight", why, weight, "key")
 
 
 def _check_supervised(config: RunConfig) -> None:

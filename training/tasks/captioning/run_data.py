@@ -17,10 +17,15 @@ from training.data.attention_targets import AttentionTargets
 from training.data.bucketing import CaptionTable
 from training.data.input_source import InputSource
 from training.data.sources import Split
+from training.data.word_predictions import WordPredictions
 
-BOXES, LOCATOR = "boxes", "locator"
-"""Names of what supervises attention among the contents of the splits."""
-_TEACHERS = {BOXES: "boxes", LOCATOR: "maps of a word locator"}
+BOXES, LOCATOR, PREDICTIONS = "boxes", "locator", "predictions"
+"""Names of what teaches beside the captions, among the contents of the splits."""
+_TEACHERS = {
+    BOXES: "boxes",
+    LOCATOR: "maps of a word locator",
+    PREDICTIONS: "predictions of other captioners",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +39,7 @@ class Data:
         table: The training captions as ids.
         sources: Inputs of the training and dev images; None before the model is built.
         targets: Maps for supervised attention on the training images; None without.
+        predictions: What other captioners predict for the training captions; None without.
     """
 
     train: Split
@@ -42,6 +48,7 @@ class Data:
     table: CaptionTable
     sources: tuple[InputSource, InputSource] | None = None
     targets: AttentionTargets | None = None
+    predictions: WordPredictions | None = None
 
     @property
     def inputs(self) -> list[tuple[Split, InputSource]]:
@@ -70,13 +77,17 @@ def contents(data: Data) -> dict[str, Contents]:
             tuple(sorted(split.examples[index].image_id for index in source.skipped)),
         )
         for split, source in data.inputs
-    } | _supervision(data.targets)
+    } | _teaching(data)
 
 
-def _supervision(targets: AttentionTargets | None) -> dict[str, Contents]:
-    if targets is None:
-        return {}
-    return {BOXES if targets.locator is None else LOCATOR: Contents(targets.fingerprint())}
+def _teaching(data: Data) -> dict[str, Contents]:
+    found = {}
+    if data.targets is not None:
+        name = BOXES if data.targets.locator is None else LOCATOR
+        found[name] = Contents(data.targets.fingerprint())
+    if data.predictions is not None:
+        found[PREDICTIONS] = Contents(data.predictions.fingerprint())
+    return found
 
 
 def check_data(folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str, Contents]) -> None:
@@ -92,10 +103,10 @@ def check_data(folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str,
             f"from {path}. Give it its own `--data-dir`, or choose another `--run-dir`."
         )
     known = _read_contents(folder)
-    for teacher in {BOXES, LOCATOR} & (set(known) - set(contents)):
+    for teacher in sorted(set(_TEACHERS) & (set(known) - set(contents))):
         raise runs.RunError(
-            f"Attention was supervised by {_TEACHERS[teacher]} when the run in {folder} was "
-            f"started: give the same `--{teacher}`, or choose another `--run-dir`."
+            f"The run in {folder} was started with {_TEACHERS[teacher]}: give the same "
+            f"`--{teacher}`, or choose another `--run-dir`."
         )
     for split, found in contents.items():
         _check_same(folder, split, known.get(split, found), found)

@@ -27,6 +27,7 @@ from training.data.input_pipeline import training_batches
 from training.data.input_source import InputSource, open_input_source
 from training.data.sources import Split, load_split
 from training.data.word_locator import WordLocator, located_targets
+from training.data.word_predictions import WordPredictions
 from training.distributed.collectives import SingleProcess
 from training.evaluate.evaluation import evaluate_run
 from training.loop.optimizers import make_optimizer
@@ -56,7 +57,7 @@ class CaptioningTask(Task[RunConfig, Data]):
     def fingerprint(self, data: Data) -> str:
         parts = [to_dict(self.config), data.vocabulary.words]
         parts += [split.fingerprint() for split in (data.train, data.dev)]
-        parts += [data.targets.fingerprint()] if data.targets else []
+        parts += [part.fingerprint() for part in (data.targets, data.predictions) if part]
         return json.dumps([*parts, *(sorted(source.skipped) for _, source in data.inputs)])
 
     def make_model(self, data: Data) -> Captioner:
@@ -73,7 +74,9 @@ class CaptioningTask(Task[RunConfig, Data]):
     def open_inputs(self, data: Data, model: Captioner) -> Data:
         sources = open_sources(self.config, model, data, self.places)
         targets = open_targets(self.config, model, data.train, sources[0], self.places)
-        return dataclasses.replace(data, sources=sources, targets=targets)
+        predictions = open_predictions(self.config, data, self.places)
+        found = {"sources": sources, "targets": targets, "predictions": predictions}
+        return dataclasses.replace(data, **found)
 
     def check_data(self, data: Data) -> None:
         run_data.check_data(self.places.folder, data.vocabulary, run_data.contents(data))
@@ -115,13 +118,17 @@ class CaptioningTask(Task[RunConfig, Data]):
             what = "phrases with boxes" if data.targets.locator is None else "words by a locator"
             skipped = left_out(data.targets.skipped)
             yield f"Attention is supervised at {len(data.targets):,} {what}{skipped}."
+        if data.predictions is not None:
+            share = f"{100 * self.config.fit.distillation_weight:.0f} %"
+            yield f"Words are learned from predictions by {share}, from captions by the rest."
         yield describe_model(model)
         for name, value in model.objective.describe(self.config.fit.batch_size).items():
             yield f"  {name}: {value}"
 
     def batches(self, data: Data, epoch: int, step: int, shard: Shard) -> tf.data.Dataset:
         inputs = data.sources[0], data.table
-        return batches_from(self.config, *inputs, epoch, step, shard, data.targets)[0]
+        teaching = data.targets, data.predictions
+        return batches_from(self.config, *inputs, epoch, step, shard, *teaching)[0]
 
     def validator(self, model: Captioner, data: Data, group: SingleProcess) -> Validator:
         return Validator(self.config, TrainedCaptioner(model, data.vocabulary), data, group)
@@ -181,6 +188,17 @@ def open_targets(
     return attention_targets(train, boxes, model.encoder.grid, config.encoder.resize, outside)
 
 
+def open_predictions(config: RunConfig, data: Data, places: Places) -> WordPredictions | None:
+    """Reads what other captioners predict for the training captions, if that is to be learned.
+
+    Raises:
+        DataError: The file cannot be read, or is of other captions.
+    """
+    if not config.fit.distillation_weight:
+        return None
+    return WordPredictions.load(places.predictions, data.table, data.vocabulary)
+
+
 def open_sources(
     config: RunConfig, model: Captioner, data: Data, places: Places
 ) -> tuple[InputSource, InputSource]:
@@ -199,16 +217,15 @@ def batches_from(
     step: int = 0,
     shard: Shard | None = None,
     targets: AttentionTargets | None = None,
+    predictions: WordPredictions | None = None,
 ) -> tuple[tf.data.Dataset, int]:
     """Returns the training batches from a step of an epoch on, and the batches per epoch."""
     by_image = config.fit.batch_by == "picture"
     if config.reward.metric != "none":
         # Captions are sampled from the model: one row per image, with its number.
         table, by_image = table.first_captions(), True
-    size = config.fit.batch_size
-    return training_batches(
-        source, table, size, config.seed, epoch, step, by_image, shard or Shard(), targets
-    )
+    order = config.fit.batch_size, config.seed, epoch, step, by_image, shard or Shard()
+    return training_batches(source, table, *order, targets, predictions)
 
 
 def captioner_config(config: RunConfig) -> CaptionerConfig:
@@ -245,11 +262,17 @@ def compile_model(
             model.encoder.trainable_variables,
             optimizer.encoder_learning_rate,
         ),
-        objective=objective or caption_objective(config.attention, config.fit.label_smoothing),
+        objective=objective or given_objective(config),
         clip_norm=optimizer.clip_norm,
         seed=config.seed,
         jit_compile=config.fit.jit_compile,
     )
+
+
+def given_objective(config: RunConfig) -> Objective:
+    """Returns the objective of training on given captions."""
+    fit = config.fit
+    return caption_objective(config.attention, fit.label_smoothing, fit.distillation_weight)
 
 
 def describe_model(model: Captioner) -> str:

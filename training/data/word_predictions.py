@@ -1,0 +1,134 @@
+"""What captioners predict for every word of the training captions, kept for a student.
+
+Only the likeliest words are kept, so that a data set of Flickr8k's size takes some 40 MB; the rest
+of the probability is spread evenly over the vocabulary.
+
+References:
+    Hinton, Vinyals and Dean (2015), "Distilling the Knowledge in a Neural Network",
+    arXiv:1503.02531.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from sat_tf.files import write_atomically
+from sat_tf.vocabulary import Vocabulary
+from training.data.bucketing import CaptionTable
+from training.data.examples import DataError
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class WordPredictions:
+    """The likeliest words at each place of each caption.
+
+    Attributes:
+        words: int32 `[N, J]`, ids; N counts the words of all captions, `<end>` included.
+        shares: float16 `[N, J]`, their probabilities.
+        offsets: int64 `[R + 1]`, first place of each caption.
+        captions: Identity of the captions, see `captions_identity`.
+    """
+
+    words: np.ndarray
+    shares: np.ndarray
+    offsets: np.ndarray
+    captions: str
+
+    def read(self, rows: np.ndarray, places: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns words and shares of captions, `[n, places, J]` each, 0 on padding.
+
+        Args:
+            rows: `[n]`, rows of the caption table.
+            places: Words per caption, `<end>` and padding included.
+        """
+        shape = len(rows), places, self.words.shape[1]
+        words, shares = np.zeros(shape, np.int32), np.zeros(shape, np.float16)
+        for n, row in enumerate(rows):
+            first, last = self.offsets[row], self.offsets[row + 1]
+            words[n, : last - first] = self.words[first:last]
+            shares[n, : last - first] = self.shares[first:last]
+        return words, shares
+
+    def fingerprint(self) -> str:
+        """Returns the SHA-256 (hexadecimal) of all predictions."""
+        digest = hashlib.sha256(self.captions.encode())
+        for array in (self.words, self.shares):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+    def save(self, path: Path) -> None:
+        """Writes the predictions as an `.npz`, whole or not at all."""
+        about = json.dumps({"format": _FORMAT, "captions": self.captions})
+        archive = io.BytesIO()
+        np.savez_compressed(
+            archive,
+            words=self.words,
+            shares=self.shares,
+            offsets=self.offsets,
+            about=np.frombuffer(about.encode(), np.uint8),
+        )
+        write_atomically(path, archive.getvalue())
+
+    @classmethod
+    def load(cls, path: Path, table: CaptionTable, vocabulary: Vocabulary) -> WordPredictions:
+        """Reads the predictions of the words of a run's training captions.
+
+        Raises:
+            DataError: The file has none, or those of other captions or of another vocabulary.
+        """
+        try:
+            found = cls(*_read(path))
+        except (
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            EOFError,
+            AttributeError,
+            zipfile.BadZipFile,
+        ) as error:
+            raise DataError(
+                f"{path} does not hold predictions, as `python -m training.distill` writes them: "
+                f"{error}."
+            ) from error
+        if found.captions != captions_identity(table, vocabulary):
+            raise DataError(
+                f"The predictions in {path} are of other captions, or of another vocabulary or "
+                "length of captions: train with the `--data...` of the runs that made them."
+            )
+        return found
+
+
+def _read(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, str]:
+    with np.load(path, allow_pickle=False) as arrays:
+        about = json.loads(arrays["about"].tobytes())
+        if about["format"] != _FORMAT:
+            raise ValueError(f"its format is {about['format']}, not {_FORMAT}")
+        words, shares, offsets = (arrays[name] for name in ("words", "shares", "offsets"))
+    if words.ndim != 2 or words.shape != shares.shape or offsets[-1] != len(words):
+        raise ValueError("its arrays do not fit each other")
+    if not np.isfinite(shares).all():
+        raise ValueError("its probabilities are not finite")
+    return words, shares, offsets, str(about["captions"])
+
+
+def caption_offsets(table: CaptionTable) -> np.ndarray:
+    """Returns the first place of each caption among the words to predict, int64 `[R + 1]`."""
+    return np.concatenate([[0], np.cumsum(table.lengths.astype(np.int64) - 1)])
+
+
+def captions_identity(table: CaptionTable, vocabulary: Vocabulary) -> str:
+    """Returns the SHA-256 (hexadecimal) of the captions as ids, their images and the vocabulary."""
+    digest = hashlib.sha256(json.dumps(vocabulary.words).encode())
+    for array in (table.image_index, table.lengths, *table.tokens):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()

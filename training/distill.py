@@ -1,0 +1,97 @@
+"""Keep what captioners predict, to teach another one: `python -m training.distill RUN RUN ...`.
+
+Writes the mean of their predictions for every word of the training captions. Then
+
+    python -m training.train ... --fit.distillation-weight 0.5 --predictions FILE
+
+trains a captioner that learns from captions and predictions alike.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from sat_tf import published
+from sat_tf.commands import exit_status, loading, program
+from sat_tf.errors import invalid_value
+from sat_tf.ranges import PositiveInt, check_ranges
+from sat_tf.run_folder import RunFolder
+from training.cli import check_data_dir, default_cache_dir
+from training.tasks.captioning.config import RunConfig, read_run_config
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Keep what captioners predict for every word of the training captions."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Finished runs, or published captioners by folder or name, trained on the same captions."""
+    out: Path = Path("predictions.npz")
+    """The file to write, for --predictions."""
+    data_dir: Path | None = None
+    """Your copy of the data set; the one that the first run was trained on by default."""
+    cache_dir: Path | None = None
+    """Feature stores; $SAT_TF_CACHE or ~/.cache/sat_tf by default."""
+    words: PositiveInt = 20
+    """Likeliest words to keep of each prediction."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command; returns the exit status."""
+    given = sys.argv[1:] if argv is None else argv
+    return exit_status(
+        lambda: run(tyro.cli(Arguments, args=given, prog=program("training.distill")))
+    )
+
+
+def run(arguments: Arguments) -> int:
+    """Reads the training captions with every run and writes the mean of the predictions."""
+    configs = check(arguments)
+    with loading():
+        from training.tasks.base import Places
+        from training.tasks.captioning.distillation import predict
+        from training.tasks.captioning.run_data import read_data_dir
+        from training.tasks.captioning.task import load_data
+
+    folder = RunFolder(next(iter(configs)))
+    data_dir = arguments.data_dir or read_data_dir(folder)
+    places = Places(folder.path, arguments.cache_dir or default_cache_dir(), data_dir)
+    data = load_data(configs[folder.path], places)
+    found = predict(configs, data, places, arguments.words)
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    found.save(arguments.out)
+    covered = float(found.shares.sum(axis=1, dtype="float64").mean())
+    print(
+        f"Wrote {arguments.out}: predictions of {len(configs)} captioners for {len(found.words):,} "
+        f"words of {len(data.table):,} captions; the {found.words.shape[1]} likeliest words have "
+        f"{100 * covered:.1f} % of the probability."
+    )
+    return 0
+
+
+def check(arguments: Arguments) -> dict[Path, RunConfig]:
+    """Returns the configuration of each run, by its folder, before TensorFlow is loaded.
+
+    Raises:
+        ValueError: The message names the argument.
+    """
+    if arguments.out.suffix != ".npz":
+        raise invalid_value("--out", "a name that ends in .npz", arguments.out)
+    folders = [published.locate(path) for path in arguments.runs]
+    if not folders or len({folder.resolve() for folder in folders}) < len(folders):
+        got = " ".join(map(str, arguments.runs)) or "none"
+        raise invalid_value("runs", "one or more, all different", got)
+    configs = {folder: read_run_config(folder) for folder in folders}
+    check_data_dir(configs[folders[0]], arguments.data_dir)
+    return configs
+
+
+if __name__ == "__main__":
+    sys.exit(main())
