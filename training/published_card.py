@@ -50,6 +50,8 @@ _LOCATED = (
     "images where words are; no boxes were used."
 )
 
+_DISTILLED = "Words were learned from what other captioners predict, beside the captions."
+
 _REWARDED = "Sampled captions were rewarded for CIDEr-D."
 
 _MAPS = (
@@ -148,6 +150,8 @@ def _teaching(run_dir: Path, config: RunConfig) -> str:
         if trained.attention.supervision_weight:
             located = supervised_by_locator(RunFolder(path))
             told.append(_LOCATED if located else _SUPERVISED)
+        if trained.fit.distillation_weight:
+            told.append(_DISTILLED)
         if trained.reward.metric != "none":
             told.append(_REWARDED)
     return "".join(f" {sentence}" for sentence in dict.fromkeys(told))

@@ -68,7 +68,7 @@ class CaptioningArguments(Arguments[RunConfig]):
     """Word locator of training.locate: captions take the place of boxes for
     --attention.supervision-weight."""
     predictions: Path | None = None
-    """What other captioners predict for the training captions, by training.distill, for
+    """Predictions of other captioners for the training captions, by training.distill, for
     --fit.distillation-weight."""
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Targets that several words share: smoothed labels, and what other captioners predict."""
+"""Targets that several words share: smoothed labels, and predictions of other captioners."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What trained captioners predict for the words of the training captions."""
+"""Predictions of trained captioners for the words of the training captions."""
 
 from __future__ import annotations
 
