@@ -136,6 +136,20 @@ def encoder_identity(encoder: Encoder) -> str:
     return f"{encoder.backbone}, {encoder.tap}, {grid}"
 
 
+def check_encoder(locator: WordLocator, encoder: Encoder) -> None:
+    """Checks that a locator is for the annotations of an encoder.
+
+    Raises:
+        DataError: It is for those of another one.
+    """
+    if locator.encoder != encoder_identity(encoder):
+        raise DataError(
+            f"The word locator is for the annotations of {locator.encoder}; the encoder is "
+            f"{encoder_identity(encoder)}. Run `python -m training.locate` with the settings of "
+            "the training."
+        )
+
+
 def _likeness(annotations: np.ndarray) -> np.ndarray:
     """Returns how much of each other location's map a location takes, `[L, L]`, rows of sum 1."""
     norms = np.linalg.norm(annotations, axis=1, keepdims=True)
@@ -163,12 +177,7 @@ def located_targets(
     Raises:
         DataError: The locator is of another encoder, or knows no word of the captions.
     """
-    if locator.encoder != encoder_identity(encoder):
-        raise DataError(
-            f"The word locator is for the annotations of {locator.encoder}; the encoder is "
-            f"{encoder_identity(encoder)}. Run `python -m training.locate` with the settings of "
-            "the training."
-        )
+    check_encoder(locator, encoder)
     known, maps, places = set(locator.words), [], {}
     for start in range(0, len(examples), _BATCH):
         numbers = np.arange(start, min(start + _BATCH, len(examples)))

@@ -50,6 +50,42 @@ class BoxGrounding:
     nouns: Mapping[tuple[str, str], Sequence[Box]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, eq=False)
+class PlacedBoxes:
+    """Phrases of a split's captions with their boxes.
+
+    Attributes:
+        path: The file or folder that they are of.
+        phrases: (image index, caption index) -> phrases, with boxes in the encoder's view.
+        skipped: Reason -> how many boxes or phrases were left out for it.
+    """
+
+    path: Path
+    phrases: Mapping[tuple[int, int], Sequence[PlacedPhrase]]
+    skipped: Mapping[str, int]
+
+
+def place_boxes(path: Path, split: Split, resize: str) -> PlacedBoxes:
+    """Reads boxes and finds the phrases of a split's captions among them.
+
+    Args:
+        path: Boxes, see `training.data.box_files`.
+        split: Images with reference captions.
+        resize: Policy of the encoder, `crop` or `squash`.
+
+    Raises:
+        DataError: The boxes cannot be read, or none is of a phrase of this split.
+    """
+    phrases, outside = read_boxes(path)
+    placed, dropped = place_phrases(split.examples, phrases)
+    placed, unseen = visible_phrases(split.examples, placed, resize)
+    skipped = outside + dropped + unseen
+    if not placed:
+        why = left_out(skipped)
+        raise DataError(f"{path} has no usable phrase of the {split.name} split's captions{why}.")
+    return PlacedBoxes(path, placed, dict(skipped))
+
+
 @dataclass
 class _Found:
     """Maps and log-likelihoods of the phrases read so far."""
@@ -73,7 +109,7 @@ def ground(
     forced: TeacherForcing,
     split: Split,
     source: InputSource,
-    path: Path,
+    boxes: PlacedBoxes,
     captions: Mapping[str, Caption],
 ) -> BoxGrounding:
     """Scores where a captioner looks, and how much it depends on it, by the boxes of phrases.
@@ -90,27 +126,21 @@ def ground(
         forced: The captioner, compiled; its tokens are words.
         split: Images with reference captions.
         source: Images or annotations of the split.
-        path: Boxes, see `training.data.box_files`.
+        boxes: Phrases of the split, from `place_boxes`.
         captions: Generated captions by image id.
-
-    Raises:
-        DataError: The boxes cannot be read, or none is of a phrase of this split.
     """
-    phrases, outside = read_boxes(path)
-    placed, dropped = place_phrases(split.examples, phrases)
-    resize = forced.captioner.config.encoder.resize
-    placed, unseen = visible_phrases(split.examples, placed, resize)
-    if not placed:
-        why = left_out(outside + dropped + unseen)
-        raise DataError(f"{path} has no usable phrase of the {split.name} split's captions{why}.")
+    placed = boxes.phrases
     found = _read_phrases(forced, split, source, placed)
     images, values, sizes = found.images, found.nll(), {"phrase_words": np.array(found.words)}
     intervals = {
         name: over_images(images, sizes["phrase_words"], of_all) for name, of_all in values.items()
     }
     scores = {name: interval.difference for name, interval in intervals.items()}
-    skipped = dict(outside + dropped + unseen)
-    details = {"phrases": len(found.phrases), "skipped": skipped, "boxes": _fingerprint(placed)}
+    details = {
+        "phrases": len(found.phrases),
+        "skipped": dict(boxes.skipped),
+        "boxes": _fingerprint(placed),
+    }
     if not found.maps:  # a captioner without attention
         return BoxGrounding(scores, intervals, image_means(images, sizes, values), details)
     nouns = _boxes_of_nouns(split, placed)

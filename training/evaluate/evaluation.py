@@ -12,6 +12,7 @@ from sat_tf.serialization import to_dict
 from training.data.input_source import InputSource, open_input_source
 from training.data.sources import Split, load_split
 from training.evaluate.bounds import SAMPLES, Bounds
+from training.evaluate.box_grounding import place_boxes
 from training.evaluate.caption_results import GROUNDING_KEY, caption_fields, write_captions
 from training.evaluate.report_page import write_report_page
 from training.evaluate.reports import caption_report, console_summary, write_report
@@ -53,15 +54,15 @@ def evaluate_run(
         The report.
     """
     split = load_split(config.data.name, split_name, places.data_dir, **config.data.options())
-    source = open_input_source(
-        captioner.model.encoder, config.encoder.resize, split, places.cache_dir
-    )
+    resize = config.encoder.resize
+    # Before annotations and captions are computed, which take minutes: the file may be wrong.
+    placed = None if boxes is None else place_boxes(boxes, split, resize)
+    source = open_input_source(captioner.model.encoder, resize, split, places.cache_dir)
     seconds, bounds = {}, {}
     with timed(seconds, "evaluation"):
         language = config.data.language
-        found = evaluate(
-            captioner, split, source, config.search, language=language, seconds=seconds, boxes=boxes
-        )
+        options = {"language": language, "seconds": seconds, "boxes": placed}
+        found = evaluate(captioner, split, source, config.search, **options)
         if config.attention.kind == "hard" and bound_images:
             measured = Bounds(captioner, split, source, bound_images)
             with timed(seconds, "bounds", f"Measuring the bounds of {len(measured):,} captions"):

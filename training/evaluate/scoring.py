@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
@@ -14,7 +13,7 @@ from sat_tf.runs import Caption, TrainedCaptioner
 from training.data.examples import Split
 from training.data.input_source import InputSource
 from training.evaluate.attention_scores import generated_grounding, reference_grounding
-from training.evaluate.box_grounding import BoxGrounding, ground
+from training.evaluate.box_grounding import BoxGrounding, PlacedBoxes, ground
 from training.evaluate.stages import timed
 from training.evaluate.teacher_forcing import TeacherForcing, phrase_maps, read_references
 from training.evaluate.word_confidence import Calibration, calibrate, scene_word_confidence
@@ -56,7 +55,7 @@ def evaluate(
     batch_size: int = 50,
     language: str = "en",
     seconds: dict[str, float] | None = None,
-    boxes: Path | None = None,
+    boxes: PlacedBoxes | None = None,
 ) -> Evaluation:
     """Captions every image of a split and scores the captions against the raw references.
 
@@ -68,7 +67,7 @@ def evaluate(
         batch_size: Images per search.
         language: Language code of the captions, such as "de".
         seconds: Takes the seconds of each stage.
-        boxes: Boxes of phrases, see `training.data.box_files`, if any.
+        boxes: Phrases of the split with their boxes, if any.
     """
     seconds, unit = {} if seconds is None else seconds, captioner.vocabulary.unit
     readable = len(split) - len(source.skipped)
@@ -97,7 +96,7 @@ def evaluate(
                 notes = (_NO_WORDS,)
     grounded = None
     if boxes is not None and unit == "words":
-        with timed(seconds, "grounding", f"Comparing maps with the boxes of {boxes}"):
+        with timed(seconds, "grounding", f"Comparing maps with the boxes of {boxes.path}"):
             grounded = ground(forced, split, source, boxes, captions)
             scores |= grounded.scores
             by_image = grounded.by_image

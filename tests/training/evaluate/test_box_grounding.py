@@ -19,7 +19,7 @@ from training.data.bucketing import caption_table
 from training.data.examples import DataError
 from training.data.input_source import open_input_source
 from training.data.sources import load_split
-from training.evaluate.box_grounding import ground
+from training.evaluate.box_grounding import ground, place_boxes
 from training.evaluate.command import main
 from training.evaluate.report_page import page_images
 from training.evaluate.scoring import Evaluation
@@ -134,9 +134,13 @@ def test_evaluations_with_the_same_boxes_are_compared_by_them(photographs, boxes
     assert not re.search(r"^pointing_game ", said, re.M)
 
 
+def placed(split, boxes):
+    return place_boxes(boxes, split, "crop")
+
+
 def test_uniform_maps_have_the_share_of_the_boxes(opened, boxes):
     captioner, split, source = opened
-    found = ground(TeacherForcing(captioner), split, source, boxes, {})
+    found = ground(TeacherForcing(captioner), split, source, placed(split, boxes), {})
     # The encoder sees the central square of 4 : 3, in which the small box is 1/3 wide.
     expected = 100 * np.mean([0.5] * 6 + [1 / 3 * 1 / 4])
     assert found.scores["attention_correctness_uniform"] == pytest.approx(expected)
@@ -147,7 +151,7 @@ def test_nats_are_those_of_the_words_in_the_phrase(opened, tmp_path):
     captioner, split, source = opened
     path = write(tmp_path / "one.jsonl", [phrase("dev0.jpg")])
     forced = TeacherForcing(captioner)
-    found = ground(forced, split, source, path, {}).scores
+    found = ground(forced, split, source, placed(split, path), {}).scores
     ids = caption_table(split, captioner.vocabulary, 30).tokens[0]
     annotations = forced.annotations(source, np.array([0]))
     mean = np.broadcast_to(annotations.mean(1, keepdims=True), annotations.shape)
@@ -162,7 +166,8 @@ def test_own_words_are_scored_where_they_stand(opened, boxes):
     alpha[0, :, -1], alpha[1, :, 0] = 1, 1  # "dog" looks at the left edge
     alpha /= alpha.sum(axis=(1, 2), keepdims=True)
     own = Caption("a dog", ("a", "dog"), 0.0, 0.0, np.zeros(2), alpha, np.ones(2))
-    grounded = ground(TeacherForcing(captioner), split, source, boxes, {"dev1.jpg": own})
+    forced = TeacherForcing(captioner)
+    grounded = ground(forced, split, source, placed(split, boxes), {"dev1.jpg": own})
     found = grounded.scores
     assert found["generated_match_rate"] == pytest.approx(100 / 3)
     assert found["generated_attention_correctness"] == pytest.approx(100)
@@ -175,12 +180,25 @@ def test_own_words_are_scored_where_they_stand(opened, boxes):
 
 
 def test_boxes_of_other_photographs_alone_are_an_error(opened, tmp_path):
-    captioner, split, source = opened
+    _, split, _ = opened
     path = write(tmp_path / "boxes.jsonl", [phrase("elsewhere.jpg")])
     with pytest.raises(DataError, match="no usable phrase of the dev split"):
-        ground(TeacherForcing(captioner), split, source, path, {})
+        place_boxes(path, split, "crop")
 
 
 def test_a_missing_file_is_an_error_at_once(tmp_path, capsys):
     assert main(["--run-dir", str(tmp_path), "--boxes", str(tmp_path / "none")]) == 2
     assert "`--boxes`: expected a file or folder of boxes" in capsys.readouterr().err
+
+
+def test_a_wrong_file_is_an_error_before_annotations_are_computed(
+    photographs, tmp_path, capsys, monkeypatch
+):
+    def too_late(*_):
+        raise AssertionError("annotations are computed")
+
+    monkeypatch.setattr("training.evaluate.evaluation.open_input_source", too_late)
+    path = write(tmp_path / "boxes.jsonl", [phrase("elsewhere.jpg")])
+    flags = ["--run-dir", photographs.run_dir, "--data-dir", photographs.data_dir]
+    assert main([*map(str, flags), "--boxes", str(path)]) == 2
+    assert "no usable phrase of the dev split" in capsys.readouterr().err

@@ -19,14 +19,12 @@ from sat_tf.objectives.terms import Objective
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.serialization import to_dict
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
-from training.data.attention_targets import AttentionTargets, attention_targets
-from training.data.box_files import read_boxes
+from training.data.attention_targets import AttentionTargets
 from training.data.boxes import left_out
 from training.data.bucketing import CaptionTable, Shard, caption_table
 from training.data.input_pipeline import training_batches
 from training.data.input_source import InputSource, open_input_source
 from training.data.sources import Split, load_split
-from training.data.word_locator import WordLocator, located_targets
 from training.data.word_predictions import WordPredictions
 from training.distributed.collectives import SingleProcess
 from training.evaluate.evaluation import evaluate_run
@@ -37,6 +35,7 @@ from training.tasks.base import Places, Task
 from training.tasks.captioning import comparison, run_data
 from training.tasks.captioning.config import DataConfig, RunConfig, read_run_config
 from training.tasks.captioning.run_data import Data
+from training.tasks.captioning.teaching import read_predictions, read_teacher
 from training.tasks.captioning.validation import AttentionCollapseWarning, Validator, dev_figures
 from training.tasks.captioning.warm_start import start_from
 
@@ -72,9 +71,11 @@ class CaptioningTask(Task[RunConfig, Data]):
         return () if model.encoder.trainable else (model.encoder,)
 
     def open_inputs(self, data: Data, model: Captioner) -> Data:
+        # Before annotations are computed, which takes minutes: the files may be wrong.
+        predictions = read_predictions(self.config, data, self.places)
+        teacher = read_teacher(self.config, model.encoder, data.train, self.places)
         sources = open_sources(self.config, model, data, self.places)
-        targets = open_targets(self.config, model, data.train, sources[0], self.places)
-        predictions = open_predictions(self.config, data, self.places)
+        targets = teacher and teacher(sources[0])
         found = {"sources": sources, "targets": targets, "predictions": predictions}
         return dataclasses.replace(data, **found)
 
@@ -169,34 +170,6 @@ def training_vocabulary(config: DataConfig, train: Split) -> Vocabulary:
         max_size=config.vocabulary_size,
         unit=config.tokens,
     )
-
-
-def open_targets(
-    config: RunConfig, model: Captioner, train: Split, source: InputSource, places: Places
-) -> AttentionTargets | None:
-    """Reads the boxes or the locator that attention is supervised by, if it is.
-
-    Raises:
-        DataError: The file cannot be read, or has nothing for the captions of the training split.
-    """
-    if not config.attention.supervision_weight:
-        return None
-    if places.locator is not None:
-        locator = WordLocator.load(places.locator)
-        return located_targets(locator, model.encoder, train.examples, source)
-    boxes, outside = (None, None) if places.boxes is None else read_boxes(places.boxes)
-    return attention_targets(train, boxes, model.encoder.grid, config.encoder.resize, outside)
-
-
-def open_predictions(config: RunConfig, data: Data, places: Places) -> WordPredictions | None:
-    """Reads what other captioners predict for the training captions, if that is to be learned.
-
-    Raises:
-        DataError: The file cannot be read, or is of other captions.
-    """
-    if not config.fit.distillation_weight:
-        return None
-    return WordPredictions.load(places.predictions, data.table, data.vocabulary)
 
 
 def open_sources(

@@ -1,0 +1,49 @@
+"""Files that teach a captioner beside its captions: boxes, word locators, predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sat_tf.layers.encoder import Encoder
+from training.data.attention_targets import AttentionTargets, attention_targets
+from training.data.box_files import read_boxes
+from training.data.input_source import InputSource
+from training.data.sources import Split
+from training.data.word_locator import WordLocator, check_encoder, located_targets
+from training.data.word_predictions import WordPredictions
+from training.tasks.base import Places
+from training.tasks.captioning.config import RunConfig
+from training.tasks.captioning.run_data import Data
+
+Teacher = Callable[[InputSource], AttentionTargets]
+"""Makes the maps that supervise attention, once there are annotations."""
+
+
+def read_teacher(
+    config: RunConfig, encoder: Encoder, train: Split, places: Places
+) -> Teacher | None:
+    """Reads the boxes or the locator that attention is supervised by, if it is.
+
+    Raises:
+        DataError: The file cannot be read, or has nothing for the captions of the training split.
+    """
+    if not config.attention.supervision_weight:
+        return None
+    if places.locator is not None:
+        locator = WordLocator.load(places.locator)
+        check_encoder(locator, encoder)
+        return lambda source: located_targets(locator, encoder, train.examples, source)
+    boxes, outside = (None, None) if places.boxes is None else read_boxes(places.boxes)
+    targets = attention_targets(train, boxes, encoder.grid, config.encoder.resize, outside)
+    return lambda source: targets
+
+
+def read_predictions(config: RunConfig, data: Data, places: Places) -> WordPredictions | None:
+    """Reads what other captioners predict for the training captions, if that is to be learned.
+
+    Raises:
+        DataError: The file cannot be read, or is of other captions.
+    """
+    if not config.fit.distillation_weight:
+        return None
+    return WordPredictions.load(places.predictions, data.table, data.vocabulary)
