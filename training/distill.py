@@ -2,7 +2,7 @@
 
 Writes the mean of their predictions for every word of the training captions. Then
 
-    python -m training.train ... --fit.distillation-weight 0.5 --predictions FILE
+    python -m training.train ... --fit.distillation-weight 0.7 --predictions FILE
 
 trains a captioner that learns from captions and predictions alike.
 """

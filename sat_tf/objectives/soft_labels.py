@@ -29,7 +29,7 @@ class SoftLabels(NamedTuple):
 
 
 def predictions(batch: Batch) -> SoftLabels | None:
-    """Returns what the teachers predict for the captions of a batch, if it has that."""
+    """Returns what the teachers predict for the captions of a batch; None if it has none."""
     if PREDICTED_WORDS not in batch:
         return None
     shares = tf.cast(batch[PREDICTED_SHARES], tf.float32)
@@ -41,7 +41,7 @@ def soft_labels(
 ) -> SoftLabels | None:
     """Mixes smoothed labels with the predictions of teachers.
 
-    `(1 - v) ((1 - s) [k = y_t] + s / K) + v q_t(k)`
+    `(1 - v) ((1 - s) [k = y_t] + s / K) + v q_t(k)`, the share of word k of K at place t.
 
     Args:
         targets: int32 `[B, T]`, y.

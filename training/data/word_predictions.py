@@ -1,6 +1,6 @@
 """Predictions of captioners for every word of the training captions, kept for a student.
 
-Only the likeliest words are kept, so that a data set of Flickr8k's size takes some 40 MB; the rest
+Only the likeliest words are kept, so that a data set of Flickr8k's size takes some 20 MB; the rest
 of the probability is spread evenly over the vocabulary.
 
 References:

@@ -35,7 +35,7 @@ from training.tasks.base import Places, Task
 from training.tasks.captioning import comparison, run_data
 from training.tasks.captioning.config import DataConfig, RunConfig, read_run_config
 from training.tasks.captioning.run_data import Data
-from training.tasks.captioning.teaching import read_predictions, read_teacher
+from training.tasks.captioning.teaching import read_predictions, read_supervision
 from training.tasks.captioning.validation import AttentionCollapseWarning, Validator, dev_figures
 from training.tasks.captioning.warm_start import start_from
 
@@ -73,9 +73,9 @@ class CaptioningTask(Task[RunConfig, Data]):
     def open_inputs(self, data: Data, model: Captioner) -> Data:
         # Before annotations are computed, which takes minutes: the files may be wrong.
         predictions = read_predictions(self.config, data, self.places)
-        teacher = read_teacher(self.config, model.encoder, data.train, self.places)
+        supervision = read_supervision(self.config, model.encoder, data.train, self.places)
         sources = open_sources(self.config, model, data, self.places)
-        targets = teacher and teacher(sources[0])
+        targets = supervision and supervision(sources[0])
         found = {"sources": sources, "targets": targets, "predictions": predictions}
         return dataclasses.replace(data, **found)
 

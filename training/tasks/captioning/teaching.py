@@ -15,14 +15,14 @@ from training.tasks.base import Places
 from training.tasks.captioning.config import RunConfig
 from training.tasks.captioning.run_data import Data
 
-Teacher = Callable[[InputSource], AttentionTargets]
+MakeTargets = Callable[[InputSource], AttentionTargets]
 """Makes the maps that supervise attention, once there are annotations."""
 
 
-def read_teacher(
+def read_supervision(
     config: RunConfig, encoder: Encoder, train: Split, places: Places
-) -> Teacher | None:
-    """Reads the boxes or the locator that attention is supervised by, if it is.
+) -> MakeTargets | None:
+    """Reads the boxes or the locator that attention is supervised by; None if it is not.
 
     Raises:
         DataError: The file cannot be read, or has nothing for the captions of the training split.
@@ -39,7 +39,7 @@ def read_teacher(
 
 
 def read_predictions(config: RunConfig, data: Data, places: Places) -> WordPredictions | None:
-    """Reads what other captioners predict for the training captions, if that is to be learned.
+    """Reads what other captioners predict for the training captions; None unless that is learned.
 
     Raises:
         DataError: The file cannot be read, or is of other captions.
