@@ -1,4 +1,4 @@
-"""Keep what captioners predict, to teach another one: `python -m training.distill RUN RUN ...`.
+"""Save predictions of captioners, to teach another one: `python -m training.distill RUN RUN ...`.
 
 Writes the mean of their predictions for every word of the training captions. Then
 
@@ -26,7 +26,7 @@ from training.tasks.captioning.config import RunConfig, read_run_config
 
 @dataclass(frozen=True)
 class Arguments:
-    """Keep what captioners predict for every word of the training captions."""
+    """Save what captioners predict for every word of the training captions."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Finished runs, or published captioners by folder or name, trained on the same captions."""

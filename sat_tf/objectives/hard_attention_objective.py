@@ -5,7 +5,7 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
-from sat_tf.config import AttentionConfig
+from sat_tf.config import Preset
 from sat_tf.layers.attention import Selection, attention_entropy
 from sat_tf.layers.decoder_types import DecoderOutput
 from sat_tf.objectives.baselines import LearnedBaseline, MovingAverageBaseline
@@ -44,15 +44,15 @@ class HardAttentionObjective(LikelihoodObjective):
 
     selection: Selection = "sample"
 
-    def __init__(
-        self,
-        attention: AttentionConfig,
-        label_smoothing: float = 0.0,
-        distillation_weight: float = 0.0,
-    ) -> None:
-        super().__init__(attention, label_smoothing, distillation_weight)
-        self.preset = attention.estimator
-        self.samples = self.preset.samples
+    @property
+    def preset(self) -> Preset:
+        """Constants of the estimator."""
+        return self.attention.estimator
+
+    @property
+    def samples(self) -> int:
+        """M, samples per caption."""
+        return self.preset.samples
 
     @property
     def log_names(self) -> tuple[str, ...]:

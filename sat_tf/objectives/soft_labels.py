@@ -28,10 +28,8 @@ class SoftLabels(NamedTuple):
         return SoftLabels(*(tf.repeat(part, samples, axis=0) for part in self))
 
 
-def predictions(batch: Batch) -> SoftLabels | None:
-    """Returns what the teachers predict for the captions of a batch; None if it has none."""
-    if PREDICTED_WORDS not in batch:
-        return None
+def predictions(batch: Batch) -> SoftLabels:
+    """Returns what the teachers predict for the captions of a batch."""
     shares = tf.cast(batch[PREDICTED_SHARES], tf.float32)
     return SoftLabels(tf.cast(batch[PREDICTED_WORDS], tf.int32), shares)
 

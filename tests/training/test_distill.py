@@ -79,7 +79,7 @@ def test_a_student_learns_from_predictions_and_is_resumed_with_the_same_ones(
     flags = [*base, "--fit.distillation-weight", "0.5"]
     with java_hidden():
         assert train([*flags, "--predictions", predictions]) == 0
-    assert "Words are learned from predictions by 50 %" in capsys.readouterr().out
+    assert "predictions are 50 % of each word's target" in capsys.readouterr().out
     contents = json.loads((tmp_path / "student" / "data.json").read_text())
     assert "predictions" in contents
 

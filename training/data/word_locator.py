@@ -21,18 +21,16 @@ References:
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from sat_tf.files import write_atomically
 from sat_tf.layers.encoder import Encoder
 from sat_tf.vocabulary import tokenize
+from training.data.archives import open_archive, save_archive
 from training.data.attention_targets import AttentionTargets
 from training.data.examples import DataError, Example
 from training.data.input_source import InputSource
@@ -81,13 +79,8 @@ class WordLocator:
 
     def save(self, path: Path) -> None:
         """Writes the locator as an `.npz`, whole or not at all."""
-        content = json.dumps(
-            {"format": _FORMAT, "words": self.words, "encoder": self.encoder}, ensure_ascii=False
-        )
-        text = np.frombuffer(content.encode(), np.uint8)
-        archive = io.BytesIO()
-        np.savez(archive, kernel=self.kernel, prior=self.prior, about=text)
-        write_atomically(path, archive.getvalue())
+        about = {"format": _FORMAT, "words": self.words, "encoder": self.encoder}
+        save_archive(path, about, {"kernel": self.kernel, "prior": self.prior})
 
     @classmethod
     def load(cls, path: Path) -> WordLocator:
@@ -96,29 +89,14 @@ class WordLocator:
         Raises:
             DataError: The file is not one.
         """
-        try:
-            with np.load(path, allow_pickle=False) as arrays:
-                about = json.loads(arrays["about"].tobytes())
-                if about["format"] != _FORMAT:
-                    raise ValueError(f"its format is {about['format']}, not {_FORMAT}")
-                kernel, prior = arrays["kernel"], arrays["prior"]
+        otherwise = "is not a word locator, as `python -m training.locate` writes it"
+        with open_archive(path, _FORMAT, otherwise) as (about, arrays):
+            kernel, prior = arrays["kernel"], arrays["prior"]
             words, encoder = tuple(about["words"]), str(about["encoder"])
             if kernel.ndim != 2 or prior.ndim != 1 or kernel.shape[1] != len(words):
                 raise ValueError("its scores are of other words")
             if not (np.isfinite(kernel).all() and np.isfinite(prior).all()):
                 raise ValueError("its scores are not finite")
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-            EOFError,
-            AttributeError,
-            zipfile.BadZipFile,
-        ) as error:
-            raise DataError(
-                f"{path} is not a word locator, as `python -m training.locate` writes it: {error}."
-            ) from error
         return cls(words, kernel, prior, encoder)
 
     def fingerprint(self) -> str:

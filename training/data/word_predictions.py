@@ -11,16 +11,14 @@ References:
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from sat_tf.files import write_atomically
 from sat_tf.vocabulary import Vocabulary
+from training.data.archives import open_archive, save_archive
 from training.data.bucketing import CaptionTable
 from training.data.examples import DataError
 
@@ -67,16 +65,8 @@ class WordPredictions:
 
     def save(self, path: Path) -> None:
         """Writes the predictions as an `.npz`, whole or not at all."""
-        about = json.dumps({"format": _FORMAT, "captions": self.captions})
-        archive = io.BytesIO()
-        np.savez_compressed(
-            archive,
-            words=self.words,
-            shares=self.shares,
-            offsets=self.offsets,
-            about=np.frombuffer(about.encode(), np.uint8),
-        )
-        write_atomically(path, archive.getvalue())
+        arrays = {"words": self.words, "shares": self.shares, "offsets": self.offsets}
+        save_archive(path, {"format": _FORMAT, "captions": self.captions}, arrays)
 
     @classmethod
     def load(cls, path: Path, table: CaptionTable, vocabulary: Vocabulary) -> WordPredictions:
@@ -85,40 +75,20 @@ class WordPredictions:
         Raises:
             DataError: The file has none, or those of other captions or of another vocabulary.
         """
-        try:
-            found = cls(*_read(path))
-        except (
-            OSError,
-            ValueError,
-            KeyError,
-            TypeError,
-            EOFError,
-            AttributeError,
-            zipfile.BadZipFile,
-        ) as error:
-            raise DataError(
-                f"{path} does not hold predictions, as `python -m training.distill` writes them: "
-                f"{error}."
-            ) from error
+        otherwise = "does not hold predictions, as `python -m training.distill` writes them"
+        with open_archive(path, _FORMAT, otherwise) as (about, arrays):
+            words, shares, offsets = (arrays[name] for name in ("words", "shares", "offsets"))
+            if words.ndim != 2 or words.shape != shares.shape or offsets[-1] != len(words):
+                raise ValueError("its arrays do not fit each other")
+            if not np.isfinite(shares).all():
+                raise ValueError("its probabilities are not finite")
+            found = cls(words, shares, offsets, str(about["captions"]))
         if found.captions != captions_identity(table, vocabulary):
             raise DataError(
                 f"The predictions in {path} are of other captions, or of another vocabulary or "
                 "length of captions: train with the `--data...` of the runs that made them."
             )
         return found
-
-
-def _read(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, str]:
-    with np.load(path, allow_pickle=False) as arrays:
-        about = json.loads(arrays["about"].tobytes())
-        if about["format"] != _FORMAT:
-            raise ValueError(f"its format is {about['format']}, not {_FORMAT}")
-        words, shares, offsets = (arrays[name] for name in ("words", "shares", "offsets"))
-    if words.ndim != 2 or words.shape != shares.shape or offsets[-1] != len(words):
-        raise ValueError("its arrays do not fit each other")
-    if not np.isfinite(shares).all():
-        raise ValueError("its probabilities are not finite")
-    return words, shares, offsets, str(about["captions"])
 
 
 def caption_offsets(table: CaptionTable) -> np.ndarray:

@@ -121,7 +121,7 @@ class CaptioningTask(Task[RunConfig, Data]):
             yield f"Attention is supervised at {len(data.targets):,} {what}{skipped}."
         if data.predictions is not None:
             share = f"{100 * self.config.fit.distillation_weight:.0f} %"
-            yield f"Words are learned from predictions by {share}, from captions by the rest."
+            yield f"Other captioners' predictions are {share} of each word's target."
         yield describe_model(model)
         for name, value in model.objective.describe(self.config.fit.batch_size).items():
             yield f"  {name}: {value}"
