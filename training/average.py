@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,10 +13,14 @@ import tyro
 
 from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
+from sat_tf.config import with_search
 from sat_tf.errors import invalid_value
+from sat_tf.ranges import NonNegative, PositiveInt, check_ranges
 from sat_tf.run_folder import RunFolder
 from training.lineage import lineage
-from training.tasks.registry import task_of_run
+from training.tasks.captioning.config import RunConfig
+from training.tasks.digits.config import DigitRunConfig
+from training.tasks.registry import read_config, task_of_run
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,21 @@ class Arguments:
     """Folder of the average, to be evaluated, exported and so on like a run's."""
     shares: tuple[float, ...] = ()
     """Weight of each run in the mean, 0 to 1, with sum 1; equal by default."""
+    beam: PositiveInt | None = None
+    """Beam width of the average; that of the last run by default."""
+    length_power: NonNegative | None = None
+    """Length normalisation: scores are log p / length^power; that of the last run by default."""
+    consensus: NonNegative | None = None
+    """Above 0, hypotheses are ranked by what they have in common; as the last run by default."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
+    @property
+    def search(self) -> dict[str, int | float]:
+        """The settings of the search that were given."""
+        given = {name: getattr(self, name) for name in ("beam", "length_power", "consensus")}
+        return {name: value for name, value in given.items() if value is not None}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -41,9 +61,11 @@ def run(arguments: Arguments) -> int:
     """Averages the runs and says what to do next."""
     shares = check_shares(arguments.runs, arguments.shares)
     check_related(arguments.runs)
-    average(arguments.runs, shares, arguments.run_dir)
+    average(arguments.runs, shares, arguments.run_dir, arguments.search)
     for path, share in zip(arguments.runs, shares, strict=True):
         print(f"{share:6.3f}  {path}")
+    for note in unfinished_runs(arguments.runs):
+        print(f"Note: {note}")
     print(f"Average: {arguments.run_dir}")
     print(f"Score it: python -m training.evaluate --run-dir {arguments.run_dir} --data-dir DIR")
     return 0
@@ -84,8 +106,43 @@ def check_related(runs: Sequence[Path]) -> None:
             raise invalid_value("runs", expected, f"{runs[0]} and {path}")
 
 
-def average(runs: Sequence[Path], shares: Sequence[float], out: Path) -> None:
+def unfinished_runs(runs: Sequence[Path]) -> list[str]:
+    """Returns a sentence about each run that has epochs left to train."""
+    from training.run_state.completion import unfinished_note
+
+    folders = map(published.locate, runs)
+    return [note for path in folders for note in unfinished_note(path, read_config(path).fit)]
+
+
+def searching(
+    config: RunConfig | DigitRunConfig, search: Mapping[str, int | float]
+) -> RunConfig | DigitRunConfig:
+    """Returns a configuration with some settings of its search replaced.
+
+    Raises:
+        ValueError: It is of a digit model, which does not search.
+    """
+    if not search:
+        return config
+    if not isinstance(config, RunConfig):
+        name, value = next(iter(search.items()))
+        raise invalid_value(name, "nothing for a digit model, which does not search", value)
+    return dataclasses.replace(config, search=with_search(config.search, **search))
+
+
+def average(
+    runs: Sequence[Path],
+    shares: Sequence[float],
+    out: Path,
+    search: Mapping[str, int | float] | None = None,
+) -> None:
     """Writes `sum_i share_i theta_i` as a folder like a run's.
+
+    Args:
+        runs: The runs, i.
+        shares: Share of each.
+        out: The folder to write.
+        search: Settings of the search that replace those of the last run.
 
     Raises:
         ValueError: A run is not finished or does not fit the others, or the folder is in use.
@@ -102,6 +159,7 @@ def average(runs: Sequence[Path], shares: Sequence[float], out: Path) -> None:
 
         folders = list(map(published.locate, runs))
         task = task_of_run(folders[-1])
+        text = type(task)(searching(task.config, search or {}), task.places).config_text()
         trained = task.load_model()
     total = None
     for path, share in zip(folders, shares, strict=True):
@@ -113,7 +171,7 @@ def average(runs: Sequence[Path], shares: Sequence[float], out: Path) -> None:
     for mean, weight in zip(total, weights, strict=True):
         weight.assign(mean)
     with exclusive_lock(out):
-        claim_average(out, folders[-1], dict(zip(map(str, runs), shares, strict=True)))
+        claim_average(out, folders[-1], text, dict(zip(map(str, runs), shares, strict=True)))
         finished.save_weights(model, RunFolder(out).best_weights)
 
 

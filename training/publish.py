@@ -23,6 +23,7 @@ from training.cli import default_cache_dir
 from training.published_card import check_sentence, make_card
 from training.tasks.captioning.config import RunConfig, read_run_config
 from training.tasks.digits.config import read_digit_config, system_of
+from training.tasks.registry import read_config
 
 if TYPE_CHECKING:
     from sat_tf.runs import TrainedCaptioner
@@ -69,7 +70,16 @@ def run(arguments: Arguments) -> None:
         raise invalid_value("out", "a folder that is no run", str(arguments.out))
     publish = _publish_captioner if system_of(arguments.run) is None else _publish_digits
     write_atomically(arguments.out / published.CARD, publish(arguments))
+    for note in _notes(arguments.run):
+        print(f"Note: {note}")
     print(f"Published {arguments.run} as {arguments.out}; read its card: {published.CARD}")
+
+
+def _notes(run_dir: Path) -> tuple[str, ...]:
+    from training.run_state.completion import unfinished_note
+
+    folder = published.locate(run_dir)
+    return unfinished_note(folder, read_config(folder).fit)
 
 
 def _publish_captioner(arguments: Arguments) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -14,9 +15,12 @@ from sat_tf import runs
 from sat_tf.run_folder import RunFolder
 from tests.training import small_runs
 from tests.training.run_state.stopped_runs import weights_of
-from training import average, train
-from training.average import check_shares
+from training import average, publish, train
+from training.average import check_shares, searching
 from training.evaluate import command as evaluate
+from training.recipes.digits import RECIPES as DIGITS
+from training.run_state.completion import unfinished_note
+from training.tasks.registry import read_config
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +69,47 @@ def test_an_average_is_evaluated_and_says_what_it_is(soft_run, tuned, tmp_path, 
     assert f"Note: {note}" in capsys.readouterr().out
     report = json.loads((out / "evaluation/dev/report.json").read_text("utf-8"))
     assert note in report["notes"]
+
+
+def test_an_average_searches_as_asked_or_as_its_last_run(soft_run, tuned, tmp_path):
+    out, asked = tmp_path / "out", ("--beam", "7", "--length-power", "0.7", "--consensus", "5")
+    last = runs.read_config(tuned)
+    assert averaged(out, soft_run, tuned) == 0
+    assert runs.read_config(out) == last
+    assert averaged(out, soft_run, tuned, *asked) == 0
+    search = dataclasses.replace(last.search, beam=7, length_power=0.7, consensus=5.0)
+    assert runs.read_config(out) == dataclasses.replace(last, search=search)
+
+
+def test_a_search_is_refused_for_digit_models_and_out_of_range(soft_run, tuned, tmp_path, capsys):
+    with pytest.raises(ValueError, match=r"`beam`.*does not search, got 3"):
+        searching(DIGITS["digits_queries_hard"], {"beam": 3})
+    with pytest.raises(SystemExit):
+        averaged(tmp_path / "out", soft_run, tuned, "--beam", "0")
+    assert "--beam" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_that_was_interrupted_is_pointed_out(soft_run, tuned, tmp_path, capsys):
+    path = tuned / "config.json"
+    text = path.read_text("utf-8")
+    values = json.loads(text)
+    done = values["fit"]["epochs"]
+    path.write_text(json.dumps(values | {"fit": values["fit"] | {"epochs": done + 4}}), "utf-8")
+    note = f"{tuned.name} has not been trained to its end ({done} of {done + 4} epochs)"
+    cache = ["--cache-dir", str(tmp_path / "cache")]
+    try:
+        assert averaged(tmp_path / "out", soft_run, tuned) == 0
+        assert note in capsys.readouterr().out
+        assert evaluate.main(["--run-dir", str(tuned), "--pictures", "0", *cache]) == 0
+        assert f"Note: {note}" in capsys.readouterr().out
+        assert publish.main([str(tuned), str(tmp_path / "published")]) == 0
+        assert f"Note: {note}" in capsys.readouterr().out
+    finally:
+        path.write_text(text, "utf-8")
+    assert averaged(tmp_path / "again", soft_run, tuned) == 0
+    assert "Note" not in capsys.readouterr().out
+    assert unfinished_note(tmp_path / "out", read_config(tuned).fit) == ()
 
 
 def test_an_average_cannot_be_resumed_but_can_be_started_from(

@@ -20,6 +20,7 @@ from training.evaluate.scoring import Evaluation, evaluate
 from training.evaluate.stages import timed
 from training.evaluate.verdict import verdict
 from training.metrics.bootstrap import intervals
+from training.run_state.completion import unfinished_note
 from training.tasks.base import Places
 from training.tasks.captioning.config import RunConfig
 
@@ -95,6 +96,8 @@ def make_report(
     references = {example.image_id: example.captions for example in split.examples}
     report["notes"] += verdict(texts, references, config.data.tokens)
     report["notes"] += found.notes + average_note(captioner)
+    if captioner.path:
+        report["notes"] += unfinished_note(captioner.path, config.fit)
     report["intervals"] |= found.calibration.intervals
     report["calibration"] = found.calibration.details()
     if found.boxes is not None:

@@ -120,12 +120,13 @@ def claim(task: Task, data: Any) -> None:
     task.write_data(data)
 
 
-def claim_average(run_dir: Path, like: Path, shares: Mapping[str, float]) -> None:
+def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, float]) -> None:
     """Makes a folder one of averaged weights, which are still to be written.
 
     Args:
         run_dir: The folder: new, empty, or of the same average.
-        like: The run whose configuration and other files it copies.
+        like: The run whose files it copies but for weights and configuration.
+        config: Content of its configuration.
         shares: Run -> its share.
 
     Raises:
@@ -139,7 +140,8 @@ def claim_average(run_dir: Path, like: Path, shares: Mapping[str, float]) -> Non
         )
     text = json.dumps(shares, indent=1, ensure_ascii=False)
     write_atomically(folder.average, text + "\n")
-    for name in ("config", "vocabulary", "digits"):
+    write_atomically(folder.config, config + "\n")
+    for name in ("vocabulary", "digits"):
         source: Path = getattr(template, name)
         if source.exists():
             write_atomically(getattr(folder, name), source.read_bytes())

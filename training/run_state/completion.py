@@ -1,0 +1,32 @@
+"""Detection of runs whose training was interrupted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sat_tf.errors import RunError
+from sat_tf.run_folder import RunFolder
+from training.config import BaseFitConfig
+from training.run_state.checkpoints import last_progress
+
+
+def unfinished_note(run_dir: Path, fit: BaseFitConfig) -> tuple[str, ...]:
+    """Returns a sentence if a run has epochs left to train, which its weights do not tell.
+
+    Averages and published captioners have no checkpoint, so nothing is said of them, nor of a run
+    whose checkpoint cannot be read: its weights still can.
+
+    Args:
+        run_dir: The run.
+        fit: The training loop of its configuration.
+    """
+    try:
+        progress = last_progress(RunFolder(run_dir).checkpoints)
+    except RunError:
+        return ()
+    if progress is None or progress.finished(fit.epochs):
+        return ()
+    return (
+        f"{Path(run_dir).name} has not been trained to its end ({progress.epoch} of {fit.epochs} "
+        "epochs); its training command resumes it.",
+    )
