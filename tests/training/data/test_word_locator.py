@@ -13,11 +13,18 @@ from tests.training.data.small_captions import table_of
 from training.data import locator_training
 from training.data.bucketing import CaptionTable
 from training.data.examples import DataError, Example
-from training.data.word_locator import WordLocator, encoder_identity, located_targets
+from training.data.word_locator import (
+    WordLocator,
+    check_encoder,
+    encoder_identity,
+    located_targets,
+)
 
 GRID, DIM, COUNT = (4, 4), 8, 240
 ANIMALS = ("ant", "bee", "cow", "dog", "elk", "fox")
-ENCODER = SimpleNamespace(backbone="planted", tap="all", grid=GRID, annotation_dim=DIM)
+ENCODER = SimpleNamespace(
+    backbone="planted", tap="all", grid=GRID, annotation_dim=DIM, weights=[np.arange(3.0)]
+)
 
 
 class Planted:
@@ -133,7 +140,7 @@ def test_a_locator_is_what_was_saved(learned, tmp_path):
         {"kernel": np.zeros(3)},
         {"prior": np.zeros([2, 2])},
         {"kernel": np.full([DIM, len(ANIMALS)], np.nan)},
-        {"about": np.frombuffer(b'{"format": 2, "words": []}', np.uint8)},
+        {"about": np.frombuffer(b'{"format": 3, "words": []}', np.uint8)},
     ],
 )
 def test_a_locator_whose_arrays_do_not_fit_is_refused(learned, tmp_path, change):
@@ -156,7 +163,7 @@ def test_another_file_is_no_locator(tmp_path):
 def test_a_locator_of_an_earlier_format_is_refused(tmp_path):
     about = json.dumps({"format": 1, "words": ["x"], "encoder": "e"}).encode()
     np.savez(tmp_path / "old.npz", kernel=np.zeros([3, 1]), about=np.frombuffer(about, np.uint8))
-    with pytest.raises(DataError, match="training.locate.*its format is 1, not 2"):
+    with pytest.raises(DataError, match="training.locate.*its format is 1, not 3"):
         WordLocator.load(tmp_path / "old.npz")
 
 
@@ -187,10 +194,14 @@ def test_unreadable_images_have_no_maps(learned):
     assert (0, 0) not in targets.phrases and (1, 0) in targets.phrases
 
 
-def test_a_locator_of_another_encoder_is_refused(learned, planted):
+def test_a_locator_of_another_encoder_is_refused(learned):
+    check_encoder(learned[0], ENCODER)
     other = SimpleNamespace(**{**vars(ENCODER), "grid": (2, 8)})
-    with pytest.raises(DataError, match="4 x 4 x 8; the encoder is planted, all, 2 x 8 x 8"):
-        located_targets(learned[0], other, planted.examples, planted)
+    with pytest.raises(DataError, match=r"4 x 4 x 8, .*; the encoder is planted, all, 2 x 8 x 8"):
+        check_encoder(learned[0], other)
+    trained = SimpleNamespace(**{**vars(ENCODER), "weights": [np.arange(3.0) + 1e-3]})
+    with pytest.raises(DataError, match=r"4 x 4 x 8, weights \w{12}; the encoder is"):
+        check_encoder(learned[0], trained)
 
 
 def test_captions_without_a_known_word_are_an_error(learned, planted):
