@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import threading
 import webbrowser
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from serving.client import CaptionClient
     from serving.web.digits import ServedDigits
 
+_PACKAGES = ("starlette", "uvicorn", "python_multipart")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -73,12 +75,10 @@ def run(arguments: Arguments) -> None:
     with contextlib.ExitStack() as stack:
         clients, readers, state = _models(arguments, runs, digits, stack)
         # While the models load.
-        try:
-            import uvicorn
+        import uvicorn
 
-            from serving.web.app import Page
-        except ImportError as error:
-            raise ValueError(f'{error}. The page needs: pip install -e ".[web]"') from error
+        from serving.web.app import Page
+
         local = arguments.host in _LOOPBACK
         hosts = (*_LOOPBACK, "[::1]") if local else ("*",)
         page = Page(
@@ -98,7 +98,13 @@ def run(arguments: Arguments) -> None:
 
 
 def _check(arguments: Arguments) -> None:
-    """Checks that the arguments go together."""
+    """Checks that the page's packages are there and that the arguments go together.
+
+    Runs are exported after it, which takes a minute or more.
+    """
+    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ValueError(f'The page needs {", ".join(missing)}: pip install -e ".[web]"')
     if arguments.max_mb < 1:
         raise invalid_value("max_mb", "at least 1", arguments.max_mb)
     if arguments.server is None and arguments.model != Arguments.model:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from benchmarks import page_uploads
 from sat_tf import published
+from serving.web import command
 from serving.web.command import main, parse_server
 from tests.serving.web.page_fixtures import drawing, photograph
 
@@ -34,6 +36,18 @@ def test_a_mistake_is_one_line(argv, says, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(published, "SHIPPED", tmp_path / "none")
     assert main([*argv, "--no-browser"]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_missing_packages_are_named_before_anything_is_exported(tmp_path, monkeypatch, capsys):
+    found = importlib.util.find_spec
+    hidden = ("uvicorn", "python_multipart")
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name in hidden else found(name)
+    )
+    monkeypatch.setattr(command.sources, "from_runs", lambda _: pytest.fail("exports"))
+    assert main(["--no-browser"]) == 2
+    told = capsys.readouterr().err
+    assert 'The page needs uvicorn, python_multipart: pip install -e ".[web]"' in told
 
 
 def test_a_server_is_a_host_and_a_port():
