@@ -10,9 +10,8 @@ from typing import Any
 from sat_tf.config import JOIN
 from sat_tf.run_folder import RunFolder
 from training.evaluate.reports import REPORT_FILE, score_rows
-from training.lineage import lineage
 from training.tables import markdown_table
-from training.tasks.captioning.config import RunConfig, read_run_config
+from training.tasks.captioning.config import RunConfig
 
 _PHOTOGRAPHS = "non-commercial research and education only, as its photographs belong to others"
 _SOURCES = {
@@ -40,19 +39,23 @@ _SCORES = {
 }
 """Scores on the card, by their names in a report."""
 
-_SUPERVISED = (
-    "Attention was supervised by people's boxes of what the training captions name: the maps show "
-    "what those boxes taught it."
-)
+_TEACHING = {
+    "boxes": "Attention was supervised by people's boxes of what the training captions name: the "
+    "maps show what those boxes taught it.",
+    "locator": "Attention was supervised by a word locator, which learned from the captions of the "
+    "training images where words are; no boxes were used.",
+    "captioners": "Words were learned from what other captioners predict, beside the captions.{}",
+    "reward": "Sampled captions were rewarded for CIDEr-D.",
+}
+"""Sentences on teachers, see `training.tasks.captioning.provenance`."""
 
-_LOCATED = (
-    "Attention was supervised by a word locator, which learned from the captions of the training "
-    "images where words are; no boxes were used."
-)
-
-_DISTILLED = "Words were learned from what other captioners predict, beside the captions."
-
-_REWARDED = "Sampled captions were rewarded for CIDEr-D."
+_INHERITED = {
+    "boxes": "supervised by people's boxes",
+    "locator": "supervised by a word locator",
+    "captioners": "taught by other captioners",
+    "reward": "rewarded for CIDEr-D",
+}
+"""Training of the captioners that a student learned from."""
 
 _MAPS = (
     "A map shows which parts of the image the decoder read for a word, which is no proof that the "
@@ -142,19 +145,12 @@ def make_card(
 
 def _teaching(run_dir: Path, config: RunConfig) -> str:
     """Says what taught attention and captions beside the captions, in this run or before it."""
-    from training.tasks.captioning.run_data import supervised_by_locator
+    from training.tasks.captioning.provenance import teachers_of
 
-    told = []
-    for path in filter(Path.is_dir, reversed(lineage(run_dir))):
-        trained = config if path == run_dir.resolve() else read_run_config(path)
-        if trained.attention.supervision_weight:
-            located = supervised_by_locator(RunFolder(path))
-            told.append(_LOCATED if located else _SUPERVISED)
-        if trained.fit.distillation_weight:
-            told.append(_DISTILLED)
-        if trained.reward.metric != "none":
-            told.append(_REWARDED)
-    return "".join(f" {sentence}" for sentence in dict.fromkeys(told))
+    found = teachers_of(run_dir, config)
+    facts = "; ".join(f"some had been {_INHERITED[name]}" for name in found.inherited)
+    before = f" Of those captioners, {facts}." if facts else ""
+    return "".join(f" {_TEACHING[name].format(before)}" for name in found.own)
 
 
 def _encoder(encoder: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from training.distill import main
 from training.tasks.base import Places
 from training.tasks.captioning.config import read_run_config
 from training.tasks.captioning.distillation import predict
+from training.tasks.captioning.provenance import Teachers, teachers_of
 from training.tasks.captioning.task import load_data
 from training.train import main as train
 
@@ -81,7 +83,7 @@ def test_a_student_learns_from_predictions_and_is_resumed_with_the_same_ones(
         assert train([*flags, "--predictions", predictions]) == 0
     assert "predictions are 50 % of each word's target" in capsys.readouterr().out
     contents = json.loads((tmp_path / "student" / "data.json").read_text())
-    assert "predictions" in contents
+    assert contents["predictions"]["teachers"] == []
 
     config = read_run_config(teachers[0])
     places = Places(teachers[0])
@@ -122,3 +124,23 @@ def test_runs_with_other_words_teach_nothing(teachers, tmp_path, capsys):
 def test_a_wrong_argument_is_an_error_that_names_it(capsys, argv, named):
     status, said = exit_of(capsys, main, *argv)
     assert status == 2 and named in said
+
+
+def test_a_student_inherits_the_teachers_of_its_teachers(teachers, tmp_path):
+    student, boxed, folder = (tmp_path / name for name in ("student", "boxed", "rewarded"))
+    for run, changes in (
+        (boxed, {"attention": {"kind": "soft", "supervision_weight": 0.5}}),
+        (folder, {"reward": {"metric": "cider"}, "init_from": str(boxed)}),
+    ):
+        shutil.copytree(teachers[0], run)
+        values = json.loads((run / "config.json").read_text())
+        (run / "config.json").write_text(json.dumps(values | changes))
+    assert teachers_of(folder) == Teachers(("boxes", "reward"), ())
+    predictions = tmp_path / "p.npz"
+    assert main([str(folder), teachers[1], "--out", str(predictions)]) == 0
+    base = ["--recipe", "scenes_soft", *SMALL, "--run-dir", str(student)]
+    with java_hidden():
+        given = ["--fit.distillation-weight", "0.5", "--predictions", str(predictions)]
+        assert train([*base, *given]) == 0
+    assert teachers_of(student) == Teachers(("captioners",), ("boxes", "reward"))
+    assert teachers_of(student).all == ("captioners", "boxes", "reward")

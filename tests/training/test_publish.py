@@ -81,6 +81,12 @@ def test_the_card_says_what_taught_the_runs_that_a_run_started_from(soft_run, tm
         (run / "config.json").write_text(json.dumps(values))
     card = make_card(second, read_run_config(second), "mine")
     assert "the maps show what those boxes taught it." in " ".join(card.split())
+    contents = json.loads((first / "data.json").read_text())
+    contents["predictions"] = contents["train"] | {"teachers": ["locator", "reward"]}
+    (first / "data.json").write_text(json.dumps(contents))
+    card = make_card(second, read_run_config(second), "mine")
+    teachers = "some had been supervised by a word locator; some had been rewarded for CIDEr-D."
+    assert f"the captions. Of those captioners, {teachers}" in " ".join(card.split())
     order = ("those boxes", "what other captioners predict", "captions were rewarded for CIDEr-D.")
     found = [card.index(words) for words in order]
     assert found == sorted(found)

@@ -34,12 +34,14 @@ class WordPredictions:
         shares: float16 `[N, J]`, their probabilities.
         offsets: int64 `[R + 1]`, first place of each caption.
         captions: Identity of the captions, see `captions_identity`.
+        teachers: Teachers of the captioners that made the predictions; for the student's card.
     """
 
     words: np.ndarray
     shares: np.ndarray
     offsets: np.ndarray
     captions: str
+    teachers: tuple[str, ...] = ()
 
     def read(self, rows: np.ndarray, places: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns words and shares of captions, `[n, places, J]` each, 0 on padding.
@@ -66,7 +68,8 @@ class WordPredictions:
     def save(self, path: Path) -> None:
         """Writes the predictions as an `.npz`, whole or not at all."""
         arrays = {"words": self.words, "shares": self.shares, "offsets": self.offsets}
-        save_archive(path, {"format": _FORMAT, "captions": self.captions}, arrays)
+        about = {"format": _FORMAT, "captions": self.captions, "teachers": self.teachers}
+        save_archive(path, about, arrays)
 
     @classmethod
     def load(cls, path: Path, table: CaptionTable, vocabulary: Vocabulary) -> WordPredictions:
@@ -82,7 +85,8 @@ class WordPredictions:
                 raise ValueError("its arrays do not fit each other")
             if not np.isfinite(shares).all():
                 raise ValueError("its probabilities are not finite")
-            found = cls(words, shares, offsets, str(about["captions"]))
+            teachers = tuple(map(str, about.get("teachers", ())))
+            found = cls(words, shares, offsets, str(about["captions"]), teachers)
         if found.captions != captions_identity(table, vocabulary):
             raise DataError(
                 f"The predictions in {path} are of other captions, or of another vocabulary or "

@@ -141,7 +141,7 @@ def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, f
     text = json.dumps(shares, indent=1, ensure_ascii=False)
     write_atomically(folder.average, text + "\n")
     write_atomically(folder.config, config + "\n")
-    for name in ("vocabulary", "digits"):
+    for name in ("vocabulary", "digits", "data"):
         source: Path = getattr(template, name)
         if source.exists():
             write_atomically(getattr(folder, name), source.read_bytes())

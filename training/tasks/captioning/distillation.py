@@ -19,6 +19,7 @@ from training.data.word_predictions import WordPredictions, caption_offsets, cap
 from training.evaluate.teacher_forcing import TeacherForcing
 from training.tasks.base import Places
 from training.tasks.captioning.config import RunConfig
+from training.tasks.captioning.provenance import teachers_of
 from training.tasks.captioning.run_data import Data
 
 _BATCH = 64
@@ -88,6 +89,7 @@ def predict(
         np.zeros(size, np.float16),
         offsets,
         captions_identity(table, data.vocabulary),
+        tuple(dict.fromkeys(name for folder in configs for name in teachers_of(folder).all)),
     )
     with progress_bar(len(table), "Predictions", "captions", True) as bar:
         for rows in scoring_plan(teachers[0].source, table, _BATCH):

@@ -63,10 +63,12 @@ class Contents:
     Attributes:
         fingerprint: `Split.fingerprint`.
         unreadable: Ids of the images that cannot be read, sorted.
+        teachers: Of predictions, the teachers of the captioners that made them.
     """
 
     fingerprint: str
     unreadable: tuple[str, ...] = ()
+    teachers: tuple[str, ...] = ()
 
 
 def contents(data: Data) -> dict[str, Contents]:
@@ -86,7 +88,8 @@ def _teaching(data: Data) -> dict[str, Contents]:
         name = BOXES if data.targets.locator is None else LOCATOR
         found[name] = Contents(data.targets.fingerprint())
     if data.predictions is not None:
-        found[PREDICTIONS] = Contents(data.predictions.fingerprint())
+        learned = data.predictions
+        found[PREDICTIONS] = Contents(learned.fingerprint(), teachers=learned.teachers)
     return found
 
 
@@ -124,6 +127,12 @@ def supervised_by_locator(folder: RunFolder) -> bool:
     return LOCATOR in _read_contents(folder)
 
 
+def recorded_teachers(folder: RunFolder) -> tuple[str, ...]:
+    """Returns the teachers of the captioners that a run learned from, if it recorded them."""
+    predictions = _read_contents(folder).get(PREDICTIONS)
+    return () if predictions is None else predictions.teachers
+
+
 def write_data_dir(folder: RunFolder, data_dir: Path | None) -> None:
     """Records where the data was, if it was in a folder, for later evaluations."""
     if data_dir is not None:
@@ -154,7 +163,9 @@ def _read_contents(folder: RunFolder) -> dict[str, Contents]:
     try:
         values = json.loads(folder.data.read_text("utf-8"))
         return {
-            split: Contents(found["fingerprint"], tuple(found["unreadable"]))
+            split: Contents(
+                found["fingerprint"], tuple(found["unreadable"]), tuple(found.get("teachers", ()))
+            )
             for split, found in values.items()
         }
     except FileNotFoundError:

@@ -1,0 +1,55 @@
+"""Provenance of a captioner: what taught it beside the captions, in its run or before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sat_tf.run_folder import RunFolder
+from training.lineage import lineage
+from training.tasks.captioning.config import RunConfig, read_run_config
+from training.tasks.captioning.run_data import recorded_teachers, supervised_by_locator
+
+BOXES, LOCATOR, CAPTIONERS, REWARD = "boxes", "locator", "captioners", "reward"
+
+
+@dataclass(frozen=True)
+class Teachers:
+    """Teachers of a captioner: `boxes`, `locator`, `captioners` (distillation), `reward`.
+
+    Attributes:
+        own: Its own, the first ones first.
+        inherited: Those of the captioners that it learned from.
+    """
+
+    own: tuple[str, ...]
+    inherited: tuple[str, ...]
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Own and inherited ones."""
+        return tuple(dict.fromkeys((*self.own, *self.inherited)))
+
+
+def teachers_of(run_dir: Path, config: RunConfig | None = None) -> Teachers:
+    """Finds the teachers of a run and of those that it started from (`--init-from`).
+
+    A published captioner does not tell boxes from a locator: boxes are assumed. Runs that have been
+    removed, and what taught the teachers of a published student, are not known.
+
+    Args:
+        run_dir: The run, or a published captioner.
+        config: Takes the place of the run's configuration.
+    """
+    own, inherited = [], []
+    for path in filter(Path.is_dir, reversed(lineage(run_dir))):
+        last = config is not None and path == Path(run_dir).resolve()
+        trained = config if last else read_run_config(path)
+        if trained.attention.supervision_weight:
+            own.append(LOCATOR if supervised_by_locator(RunFolder(path)) else BOXES)
+        if trained.fit.distillation_weight:
+            own.append(CAPTIONERS)
+            inherited += recorded_teachers(RunFolder(path))
+        if trained.reward.metric != "none":
+            own.append(REWARD)
+    return Teachers(tuple(dict.fromkeys(own)), tuple(dict.fromkeys(inherited)))
