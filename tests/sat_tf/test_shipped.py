@@ -42,7 +42,7 @@ def test_cards_say_whose_data_it_is_and_what_it_is_not_for(name):
     assert published.checked_files(folder)
     assert "non-commercial research" in card and "Apache-2.0" in card
     assert "## For, and not for" in card
-    assert ("supervised by people's boxes" in card) is (name != "flickr8k_none")
+    assert ("Attention was supervised by people's boxes" in card) is (name != "flickr8k_none")
 
 
 def test_a_photograph_gets_a_caption_with_maps():
