@@ -62,10 +62,13 @@ def run(arguments: Arguments) -> int:
     shares = check_shares(arguments.runs, arguments.shares)
     check_related(arguments.runs)
     average(arguments.runs, shares, arguments.run_dir, arguments.search)
+    from training.run_state.completion import unfinished_note
+
     for path, share in zip(arguments.runs, shares, strict=True):
         print(f"{share:6.3f}  {path}")
-    for note in unfinished_runs(arguments.runs):
-        print(f"Note: {note}")
+        folder = published.locate(path)
+        for note in unfinished_note(folder, read_config(folder).fit):
+            print(f"        Note: {note}")
     print(f"Average: {arguments.run_dir}")
     print(f"Score it: python -m training.evaluate --run-dir {arguments.run_dir} --data-dir DIR")
     return 0
@@ -106,15 +109,7 @@ def check_related(runs: Sequence[Path]) -> None:
             raise invalid_value("runs", expected, f"{runs[0]} and {path}")
 
 
-def unfinished_runs(runs: Sequence[Path]) -> list[str]:
-    """Returns a sentence about each run that has epochs left to train."""
-    from training.run_state.completion import unfinished_note
-
-    folders = map(published.locate, runs)
-    return [note for path in folders for note in unfinished_note(path, read_config(path).fit)]
-
-
-def searching(
+def replace_search(
     config: RunConfig | DigitRunConfig, search: Mapping[str, int | float]
 ) -> RunConfig | DigitRunConfig:
     """Returns a configuration with some settings of its search replaced.
@@ -139,7 +134,7 @@ def average(
     """Writes `sum_i share_i theta_i` as a folder like a run's.
 
     Args:
-        runs: The runs, i.
+        runs: The runs.
         shares: Share of each.
         out: The folder to write.
         search: Settings of the search that replace those of the last run.
@@ -159,7 +154,7 @@ def average(
 
         folders = list(map(published.locate, runs))
         task = task_of_run(folders[-1])
-        text = type(task)(searching(task.config, search or {}), task.places).config_text()
+        text = type(task)(replace_search(task.config, search or {}), task.places).config_text()
         trained = task.load_model()
     total = None
     for path, share in zip(folders, shares, strict=True):

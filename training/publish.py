@@ -70,16 +70,16 @@ def run(arguments: Arguments) -> None:
         raise invalid_value("out", "a folder that is no run", str(arguments.out))
     publish = _publish_captioner if system_of(arguments.run) is None else _publish_digits
     write_atomically(arguments.out / published.CARD, publish(arguments))
-    for note in _notes(arguments.run):
-        print(f"Note: {note}")
+    _print_notes(arguments.run)
     print(f"Published {arguments.run} as {arguments.out}; read its card: {published.CARD}")
 
 
-def _notes(run_dir: Path) -> tuple[str, ...]:
+def _print_notes(run_dir: Path) -> None:
     from training.run_state.completion import unfinished_note
 
     folder = published.locate(run_dir)
-    return unfinished_note(folder, read_config(folder).fit)
+    for note in unfinished_note(folder, read_config(folder).fit):
+        print(f"Note: {note}")
 
 
 def _publish_captioner(arguments: Arguments) -> str:

@@ -16,7 +16,7 @@ from sat_tf.run_folder import RunFolder
 from tests.training import small_runs
 from tests.training.run_state.stopped_runs import weights_of
 from training import average, publish, train
-from training.average import check_shares, searching
+from training.average import check_shares, replace_search
 from training.evaluate import command as evaluate
 from training.recipes.digits import RECIPES as DIGITS
 from training.run_state.completion import unfinished_note
@@ -83,7 +83,7 @@ def test_an_average_searches_as_asked_or_as_its_last_run(soft_run, tuned, tmp_pa
 
 def test_a_search_is_refused_for_digit_models_and_out_of_range(soft_run, tuned, tmp_path, capsys):
     with pytest.raises(ValueError, match=r"`beam`.*does not search, got 3"):
-        searching(DIGITS["digits_queries_hard"], {"beam": 3})
+        replace_search(DIGITS["digits_queries_hard"], {"beam": 3})
     with pytest.raises(SystemExit):
         averaged(tmp_path / "out", soft_run, tuned, "--beam", "0")
     assert "--beam" in capsys.readouterr().err
@@ -96,7 +96,7 @@ def test_a_run_that_was_interrupted_is_pointed_out(soft_run, tuned, tmp_path, ca
     values = json.loads(text)
     done = values["fit"]["epochs"]
     path.write_text(json.dumps(values | {"fit": values["fit"] | {"epochs": done + 4}}), "utf-8")
-    note = f"{tuned.name} has not been trained to its end ({done} of {done + 4} epochs)"
+    note = f"Training of {tuned.name} is not finished ({done} of {done + 4} epochs)"
     cache = ["--cache-dir", str(tmp_path / "cache")]
     try:
         assert averaged(tmp_path / "out", soft_run, tuned) == 0

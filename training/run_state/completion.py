@@ -17,7 +17,7 @@ def unfinished_note(run_dir: Path, fit: BaseFitConfig) -> tuple[str, ...]:
     whose checkpoint cannot be read: its weights still can.
 
     Args:
-        run_dir: The run.
+        run_dir: Folder of the run.
         fit: The training loop of its configuration.
     """
     try:
@@ -27,6 +27,6 @@ def unfinished_note(run_dir: Path, fit: BaseFitConfig) -> tuple[str, ...]:
     if progress is None or progress.finished(fit.epochs):
         return ()
     return (
-        f"{Path(run_dir).name} has not been trained to its end ({progress.epoch} of {fit.epochs} "
-        "epochs); its training command resumes it.",
+        f"Training of {run_dir.name} is not finished ({progress.epoch} of {fit.epochs} epochs); "
+        "repeat its command to resume it.",
     )

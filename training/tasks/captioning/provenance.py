@@ -8,9 +8,14 @@ from pathlib import Path
 from sat_tf.run_folder import RunFolder
 from training.lineage import lineage
 from training.tasks.captioning.config import RunConfig, read_run_config
-from training.tasks.captioning.run_data import recorded_teachers, supervised_by_locator
+from training.tasks.captioning.run_data import (
+    BOXES,
+    LOCATOR,
+    recorded_teachers,
+    supervised_by_locator,
+)
 
-BOXES, LOCATOR, CAPTIONERS, REWARD = "boxes", "locator", "captioners", "reward"
+CAPTIONERS, REWARD = "captioners", "reward"
 
 
 @dataclass(frozen=True)
