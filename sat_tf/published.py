@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sat_tf.errors import RunError
@@ -27,6 +27,7 @@ _FILES = {
     DIGITS_MANIFEST: {CONFIG, DIGIT_WEIGHTS},
 }
 _FORMAT = 1
+_TAUGHT_BY = "taught_by"
 # A path joins the two slashes.
 _HUB = re.compile(r"hf:/{1,2}(?P<repo>[^/@]+/[^/@]+)(?:@(?P<revision>.+))?")
 
@@ -115,13 +116,31 @@ def checked_files(folder: Path) -> dict[str, Path]:
     return paths
 
 
-def write(folder: Path, contents: Mapping[str, bytes], share_encoder: bool = False) -> None:
+def taught_by(folder: Path) -> dict[str, list[str]] | None:
+    """Returns the teachers that a captioner's manifest names, see `write`; None if it names none.
+
+    Raises:
+        RunError: The manifest cannot be read.
+    """
+    path = folder / MANIFEST
+    _read_manifest(path)
+    return json.loads(path.read_text("utf-8")).get(_TAUGHT_BY)
+
+
+def write(
+    folder: Path,
+    contents: Mapping[str, bytes],
+    share_encoder: bool = False,
+    teachers: Mapping[str, Sequence[str]] | None = None,
+) -> None:
     """Writes the files of a captioner or a digit model, the manifest last.
 
     Args:
         folder: A new folder, or one to be replaced.
         contents: The bytes of each file.
         share_encoder: Write the encoder beside the folder, for its neighbours to share.
+        teachers: What taught a captioner beside captions, for those who learn from it: `own` and
+            `inherited` teachers.
     """
     folder.mkdir(parents=True, exist_ok=True)
     hashes = {name: _sha256(content) for name, content in contents.items()}
@@ -131,7 +150,9 @@ def write(folder: Path, contents: Mapping[str, bytes], share_encoder: bool = Fal
             path.unlink(missing_ok=True)
             path = shared
         write_atomically(path, content)
-    text = json.dumps({"format": _FORMAT, "files": hashes}, indent=1)
+    values = {"format": _FORMAT, "files": hashes}
+    values |= {} if teachers is None else {_TAUGHT_BY: teachers}
+    text = json.dumps(values, indent=1)
     manifest = DIGITS_MANIFEST if DIGIT_WEIGHTS in contents else MANIFEST
     write_atomically(folder / manifest, text + "\n")
 

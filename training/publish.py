@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,9 +87,11 @@ def _publish_captioner(arguments: Arguments) -> str:
     config = read_run_config(arguments.run)
     with loading():
         from sat_tf.runs import load_captioner
+        from training.tasks.captioning.provenance import teachers_of
 
     captioner = load_captioner(arguments.run)
-    _write(arguments, packed_files(captioner, config, RunFolder(arguments.run).vocabulary))
+    files = packed_files(captioner, config, RunFolder(arguments.run).vocabulary)
+    _write(arguments, files, dataclasses.asdict(teachers_of(arguments.run)))
     check = ""
     if arguments.check:
         check = compare(captioner, load_captioner(arguments.out), config, arguments)
@@ -115,8 +117,12 @@ def _publish_digits(arguments: Arguments) -> str:
     return publishing.make_card(arguments.run, config, name, licence, check)
 
 
-def _write(arguments: Arguments, contents: Mapping[str, bytes]) -> None:
-    published.write(arguments.out, contents, arguments.share_encoder)
+def _write(
+    arguments: Arguments,
+    contents: Mapping[str, bytes],
+    teachers: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    published.write(arguments.out, contents, arguments.share_encoder, teachers)
     for name, content in contents.items():
         print(f"{len(content) / 1e6:7.2f} MB  {name}")
 

@@ -20,6 +20,7 @@ from training.evaluate.command import main as evaluate
 from training.publish import main
 from training.published_card import make_card
 from training.tasks.captioning.config import read_run_config
+from training.tasks.captioning.provenance import Teachers, teachers_of
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +54,27 @@ def test_the_card_has_the_scores_that_a_user_wants_and_no_other(soft_run, mine):
     assert names[:4] == [f"BLEU-{n}" for n in range(1, 5)] and len(names) <= 9
     assert rows[3][1].strip(" |") == f"{scores['bleu_4']:.2f}"
     assert any("image centre" in name for name in names) == ("pointing_game" in scores)
+
+
+def test_a_published_captioner_says_what_taught_it_and_its_teachers(soft_run, tmp_path):
+    taught, out = tmp_path / "taught", tmp_path / "out"
+    shutil.copytree(soft_run, taught)
+    config = json.loads((taught / "config.json").read_text())
+    config["attention"]["supervision_weight"] = config["fit"]["distillation_weight"] = 0.5
+    (taught / "config.json").write_text(json.dumps(config))
+    learned = {"fingerprint": "0", "unreadable": []}
+    data = {"locator": learned, "predictions": learned | {"teachers": ["boxes", "reward"]}}
+    (taught / "data.json").write_text(json.dumps(data))
+    assert main([str(taught), str(out)]) == 0
+    expected = Teachers(("locator", "captioners"), ("boxes", "reward"))
+    assert teachers_of(taught) == teachers_of(out) == expected
+    card = (out / published.CARD).read_text()
+    assert "word locator" in card and "some had been rewarded for CIDEr-D" in card
+    # As an earlier version published it.
+    manifest = json.loads((out / published.MANIFEST).read_text())
+    del manifest["taught_by"]
+    (out / published.MANIFEST).write_text(json.dumps(manifest))
+    assert teachers_of(out) == Teachers(("boxes", "captioners"), ())
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.5])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from sat_tf import published
 from sat_tf.run_folder import RunFolder
 from training.lineage import lineage
 from training.tasks.captioning.config import RunConfig, read_run_config
@@ -39,8 +40,9 @@ class Teachers:
 def teachers_of(run_dir: Path, config: RunConfig | None = None) -> Teachers:
     """Finds the teachers of a run and of those that it started from (`--init-from`).
 
-    A published captioner does not tell boxes from a locator: boxes are assumed. Runs that have been
-    removed, and what taught the teachers of a published student, are not known.
+    A published captioner records them. In one of an earlier version, boxes are assumed where it
+    may have been a locator, and what taught its teachers is not known. Nor are runs that have been
+    removed.
 
     Args:
         run_dir: The run, or a published captioner.
@@ -48,6 +50,11 @@ def teachers_of(run_dir: Path, config: RunConfig | None = None) -> Teachers:
     """
     own, inherited = [], []
     for path in filter(Path.is_dir, reversed(lineage(run_dir))):
+        recorded = published.taught_by(path) if published.is_published(path) else None
+        if recorded is not None:
+            own += recorded["own"]
+            inherited += recorded["inherited"]
+            continue
         last = config is not None and path == Path(run_dir).resolve()
         trained = config if last else read_run_config(path)
         if trained.attention.supervision_weight:
