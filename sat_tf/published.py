@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from sat_tf.errors import RunError
 from sat_tf.files import write_atomically
@@ -97,9 +98,9 @@ def checked_files(folder: Path) -> dict[str, Path]:
     Raises:
         RunError: The manifest or a file is missing, damaged or of another format.
     """
-    hashes = _read_manifest(folder / (DIGITS_MANIFEST if is_digits(folder) else MANIFEST))
+    manifest = _read_manifest(folder / (DIGITS_MANIFEST if is_digits(folder) else MANIFEST))
     paths = {}
-    for name, expected in hashes.items():
+    for name, expected in manifest["files"].items():
         path = folder / name
         if not path.is_file():
             path = _shared(folder, name, expected)
@@ -122,9 +123,7 @@ def taught_by(folder: Path) -> dict[str, list[str]] | None:
     Raises:
         RunError: The manifest cannot be read.
     """
-    path = folder / MANIFEST
-    _read_manifest(path)
-    return json.loads(path.read_text("utf-8")).get(_TAUGHT_BY)
+    return _read_manifest(folder / MANIFEST).get(_TAUGHT_BY)
 
 
 def write(
@@ -165,18 +164,27 @@ def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _read_manifest(path: Path) -> dict[str, str]:
+def _read_manifest(path: Path) -> dict[str, Any]:
     try:
         values = json.loads(path.read_text("utf-8"))
         version, files = values["format"], values["files"]
         wanted = _FILES[path.name]
         if set(files) != wanted or not all(isinstance(value, str) for value in files.values()):
             raise ValueError(f"expected the SHA-256 of {', '.join(sorted(wanted))}")
+        if _TAUGHT_BY in values:
+            _check_teachers(values[_TAUGHT_BY])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"Cannot read {path}: {error!r}.") from error
     if version != _FORMAT:
         raise RunError(f"{path} has format {version}, this version reads {_FORMAT}: update sat_tf.")
-    return files
+    return values
+
+
+def _check_teachers(values: Any) -> None:
+    named = isinstance(values, dict) and set(values) == {"own", "inherited"}
+    for own in values.values() if named else [None]:
+        if not isinstance(own, list) or not all(isinstance(name, str) for name in own):
+            raise ValueError(f"expected lists of names, `own` and `inherited`, in `{_TAUGHT_BY}`")
 
 
 def _download(repo: str, revision: str | None) -> Path:

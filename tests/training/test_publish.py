@@ -70,10 +70,23 @@ def test_a_published_captioner_says_what_taught_it_and_its_teachers(soft_run, tm
     assert teachers_of(taught) == teachers_of(out) == expected
     card = (out / published.CARD).read_text()
     assert "word locator" in card and "some had been rewarded for CIDEr-D" in card
+    path = out / published.MANIFEST
+    manifest = json.loads(path.read_text())
+    for wrong, error in (
+        ({"own": 1}, "`own` and `inherited`"),
+        (["own", "inherited"], "`own` and `inherited`"),
+        ({"own": [["boxes"]], "inherited": []}, "`own` and `inherited`"),
+        (None, "Cannot read"),
+    ):
+        path.write_text(json.dumps(manifest | {"taught_by": wrong}))
+        with pytest.raises(RunError, match=error):
+            teachers_of(out)
+    path.write_text(json.dumps(manifest | {"taught_by": {"own": ["a bird"], "inherited": []}}))
+    with pytest.raises(RunError, match="'a bird'.*update sat_tf"):
+        teachers_of(out)
     # As an earlier version published it.
-    manifest = json.loads((out / published.MANIFEST).read_text())
     del manifest["taught_by"]
-    (out / published.MANIFEST).write_text(json.dumps(manifest))
+    path.write_text(json.dumps(manifest))
     assert teachers_of(out) == Teachers(("boxes", "captioners"), ())
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sat_tf import published
+from sat_tf.errors import RunError
 from sat_tf.run_folder import RunFolder
 from training.lineage import lineage
 from training.tasks.captioning.config import RunConfig, read_run_config
@@ -47,13 +48,16 @@ def teachers_of(run_dir: Path, config: RunConfig | None = None) -> Teachers:
     Args:
         run_dir: The run, or a published captioner.
         config: Takes the place of the run's configuration.
+
+    Raises:
+        RunError: A published captioner names a teacher that this version does not know.
     """
     own, inherited = [], []
     for path in filter(Path.is_dir, reversed(lineage(run_dir))):
-        recorded = published.taught_by(path) if published.is_published(path) else None
+        recorded = _published_teachers(path)
         if recorded is not None:
-            own += recorded["own"]
-            inherited += recorded["inherited"]
+            own += recorded.own
+            inherited += recorded.inherited
             continue
         last = config is not None and path == Path(run_dir).resolve()
         trained = config if last else read_run_config(path)
@@ -65,3 +69,17 @@ def teachers_of(run_dir: Path, config: RunConfig | None = None) -> Teachers:
         if trained.reward.metric != "none":
             own.append(REWARD)
     return Teachers(tuple(dict.fromkeys(own)), tuple(dict.fromkeys(inherited)))
+
+
+def _published_teachers(path: Path) -> Teachers | None:
+    """Returns the teachers that a published captioner records; None for others."""
+    values = published.taught_by(path) if published.is_published(path) else None
+    if values is None:
+        return None
+    found = Teachers(tuple(values["own"]), tuple(values["inherited"]))
+    for name in found.all:
+        if name not in (BOXES, LOCATOR, CAPTIONERS, REWARD):
+            raise RunError(
+                f"{path} was taught by {name!r}, unknown to this version: update sat_tf."
+            )
+    return found
