@@ -1,4 +1,8 @@
-"""Admission of calls: so many run at a time, so many wait, the rest are refused at once."""
+"""Admission of calls: so many run at a time, so many wait, the rest are refused at once.
+
+A server that stops refuses new calls here, while its port is still open: gRPC's own stop may cancel
+a call that comes at that moment, or leave it without an answer until its deadline.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ class Admission:
         self.places = running + waiting
         self._places = threading.BoundedSemaphore(self.places)
         self._running = threading.BoundedSemaphore(running)
+        self._closed = threading.Event()
 
     @contextlib.contextmanager
     def turn(self, seconds: float | None) -> Iterator[float | None]:
@@ -28,12 +33,9 @@ class Admission:
             The time that is left then.
 
         Raises:
-            StatusError: No place is left, or the time ran out.
+            StatusError: The admission is closed, no place is left, or the time ran out.
         """
-        if not self._places.acquire(blocking=False):
-            raise StatusError(
-                grpc.StatusCode.RESOURCE_EXHAUSTED, f"All {self.places} places are taken"
-            )
+        self._take_place()
         started = time.monotonic()
         try:
             if not self._running.acquire(timeout=seconds):
@@ -45,3 +47,24 @@ class Admission:
                 self._running.release()
         finally:
             self._places.release()
+
+    def close(self, seconds: float) -> None:
+        """Refuses new calls, and waits at most so long for those that were admitted to end."""
+        self._closed.set()
+        end = time.monotonic() + seconds
+        taken = 0
+        while taken < self.places and self._places.acquire(timeout=max(end - time.monotonic(), 0)):
+            taken += 1
+        if taken:
+            self._places.release(taken)
+
+    def _take_place(self) -> None:
+        taken = not self._closed.is_set() and self._places.acquire(blocking=False)
+        if self._closed.is_set():
+            if taken:
+                self._places.release()
+            raise StatusError(grpc.StatusCode.UNAVAILABLE, "The server is stopping")
+        if not taken:
+            raise StatusError(
+                grpc.StatusCode.RESOURCE_EXHAUSTED, f"All {self.places} places are taken"
+            )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection, Mapping
 from concurrent import futures
 from pathlib import Path
@@ -67,7 +68,8 @@ class LocalServer:
             if not self.versions.available():
                 raise ValueError(_nothing_to_serve(folder, self.versions))
             self._health = health.HealthServicer()
-            self._server = self._make_server(limits, admission or Admission())
+            self._admission = admission or Admission()
+            self._server = self._make_server(limits)
             self.port = _bind(self._server, host, port)
         except BaseException:
             self.versions.close()
@@ -78,9 +80,15 @@ class LocalServer:
         _LOG.info("%s is served on %s", model, self.address)
 
     def stop(self, grace_seconds: float = 30.0) -> None:
-        """Refuses new calls, finishes those in flight, unloads."""
+        """Refuses new predictions, finishes those in flight, closes the port, unloads.
+
+        Args:
+            grace_seconds: Time for the calls in flight; those that take longer are cancelled.
+        """
+        end = time.monotonic() + grace_seconds
         self._health.enter_graceful_shutdown()
-        self._server.stop(grace_seconds).wait()
+        self._admission.close(grace_seconds)
+        self._server.stop(max(end - time.monotonic(), 0)).wait()
         self.versions.close()
 
     def __enter__(self) -> LocalServer:
@@ -89,16 +97,16 @@ class LocalServer:
     def __exit__(self, *_) -> None:
         self.stop()
 
-    def _make_server(self, limits: Limits, admission: Admission) -> grpc.Server:
+    def _make_server(self, limits: Limits) -> grpc.Server:
         options = [
             ("grpc.max_receive_message_length", limits.bytes),
             # Without it two servers can share a port, and callers meet either.
             ("grpc.so_reuseport", 0),
         ]
-        threads = admission.places + _SPARE_THREADS
+        threads = self._admission.places + _SPARE_THREADS
         pool = futures.ThreadPoolExecutor(threads, thread_name_prefix="call")
         server = grpc.server(pool, options=options)
-        server.add_generic_rpc_handlers(Services(self.versions, admission).handlers())
+        server.add_generic_rpc_handlers(Services(self.versions, self._admission).handlers())
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         for name in (PREDICTION_SERVICE, MODEL_SERVICE):
             self._health.set(name, health_pb2.HealthCheckResponse.SERVING)

@@ -50,6 +50,18 @@ def test_calls_beyond_the_queue_are_refused_and_places_come_back(eventually):
         pass
 
 
+def test_a_closed_one_refuses_new_calls_and_waits_for_those_admitted(eventually):
+    admission = Admission(running=1, waiting=1)
+    with ThreadPoolExecutor(1) as pool:
+        with admission.turn(None):
+            closing = pool.submit(admission.close, 120.0)
+            eventually(lambda: code_of(admission, 0.01) == grpc.StatusCode.UNAVAILABLE)
+            assert not closing.done()
+            admission.close(0.01)  # waits no longer than it is told
+        closing.result(timeout=120)
+    assert code_of(admission, None) == grpc.StatusCode.UNAVAILABLE
+
+
 def test_health_and_state_are_answered_while_the_queue_is_full(toy_exports, serving):
     admission = Admission(running=1, waiting=0)
     status = get_model_status_pb2.GetModelStatusRequest()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from serving.client import CaptionClient, Connection
 from serving.local_server.command import main, parse_labels
@@ -64,12 +65,11 @@ def test_a_missing_folder_is_an_error(tmp_path, capsys):
     assert "missing, which does not exist" in capsys.readouterr().err
 
 
-def refuses(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port)).close()
-    except (ConnectionRefusedError, ConnectionResetError):
-        return True
-    return False
+def is_stopping(port: int) -> bool:
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        answer = health.Check(health_pb2.HealthCheckRequest(), timeout=120)
+    return answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 def test_sigterm_finishes_what_is_in_flight(toy_exports, held, eventually):
@@ -87,7 +87,7 @@ def test_sigterm_finishes_what_is_in_flight(toy_exports, held, eventually):
                 slow = pool.submit(client.caption, held.image)
                 held.wait_until_in_flight()
                 process.send_signal(signal.SIGTERM)
-                eventually(lambda: refuses(port))
+                eventually(lambda: is_stopping(port))
                 held.release()
                 assert slow.result().text == "a cat 1"
             out, err = process.communicate(timeout=300)

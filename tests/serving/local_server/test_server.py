@@ -79,9 +79,22 @@ def test_a_stop_finishes_what_is_in_flight(toy_exports, serving, held, eventuall
         held.wait_until_in_flight()
         stopped = pool.submit(caller.server.stop, 600.0)
         eventually(lambda: refuses(caller))
+        health = caller.health.Check(health_pb2.HealthCheckRequest(), timeout=120)
+        assert health.status == HEALTH.NOT_SERVING
         held.release()
         assert slow.result() == "a cat 3"
         stopped.result()
+
+
+def test_a_stop_waits_no_longer_than_it_is_told(toy_exports, serving, held):
+    with serving(toy_exports) as caller, ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(caller.caption, held.image)
+        held.wait_until_in_flight()
+        stopped = ThreadPoolExecutor(1).submit(caller.server.stop, 0.1)
+        with pytest.raises(grpc.RpcError):
+            slow.result(timeout=120)
+        held.release()
+        stopped.result(timeout=120)
 
 
 def test_a_taken_port_is_an_error(toy_exports, caller):
