@@ -143,7 +143,7 @@ def photographs(tmp_path_factory) -> TinyPhotographs:
         (data_dir / "Flicker8k_Dataset" / CORRUPT).write_bytes(b"\xff\xd8\xff no picture")
         weights = folder / "encoder.weights.h5"
         Encoder("scenes_cnn", 64).network.save_weights(weights)
-        flags = [*TINY, "--recipe", "flickr8k_soft", "--data.min_count", "1"]
+        flags = [*TINY, "--recipe", "flickr8k_vgg19_soft", "--data.min_count", "1"]
         flags += ["--encoder.name", "scenes_cnn", "--encoder.image_size", "64"]
         flags += ["--encoder.weights", str(weights), "--data-dir", str(data_dir)]
         flags += ["--run-dir", str(folder / "run"), "--cache-dir", str(folder / "cache")]

@@ -168,5 +168,5 @@ def test_an_unreadable_image_is_skipped_named_and_counted(photographs):
 
 
 def test_the_start_of_a_run_tells_the_effective_lambda(photographs):
-    weight = RECIPES["flickr8k_soft"].attention.penalty_weight
+    weight = RECIPES["flickr8k_vgg19_soft"].attention.penalty_weight
     assert f"doubly stochastic lambda per caption: {weight}\n" in photographs.output
