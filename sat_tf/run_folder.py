@@ -61,6 +61,6 @@ class RunFolder:
         """Folder of the reports and attention pages of one split."""
         return self.path / "evaluation" / split
 
-    def set_aside(self, split: str) -> Path:
+    def skipped(self, split: str) -> Path:
         """Images of a split that cannot be read, with reasons, JSON."""
-        return self.path / f"set_aside_{split}.json"
+        return self.path / f"skipped_{split}.json"

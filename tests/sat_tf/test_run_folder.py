@@ -19,7 +19,7 @@ def test_file_names_stay_those_of_older_runs():
         folder.logs: "logs",
         folder.export: "export",
         folder.evaluation("test"): "evaluation/test",
-        folder.set_aside("train"): "set_aside_train.json",
+        folder.skipped("train"): "skipped_train.json",
     }
     assert {path.relative_to("runs/one").as_posix() for path in names} == set(names.values())
     assert all(path == Path("runs/one") / name for path, name in names.items())

@@ -87,7 +87,7 @@ def test_the_commands_of_the_tutorial_run_as_written(tmp_path, shell):
     evaluation = tmp_path / "runs" / "folder_soft" / "evaluation"
     assert (evaluation / "dev" / "index.html").is_file()
     report = json.loads((evaluation / "test" / "report.json").read_text("utf-8"))
-    assert report["images"] >= COUNTS["test"] and report["set_aside"] == {}
+    assert report["images"] >= COUNTS["test"] and report["skipped"] == {}
     assert captioned.startswith("holiday/garden/IMG 0101.jpg: ")
     assert len(list((tmp_path / "captions").glob("*.png"))) == 1
 

@@ -84,7 +84,7 @@ class ImageLoader:
     def notes(self, indices: range) -> dict[str, Any]:
         """The notes on some images, as in the JSON file of a shard."""
         return {
-            "set_aside": {str(i): self._skipped[i] for i in indices if i in self._skipped},
+            "skipped": {str(i): self._skipped[i] for i in indices if i in self._skipped},
             "rotated": [i for i in indices if i in self._rotated],
         }
 

@@ -78,7 +78,10 @@ class Shards:
 
     def notes(self, shard: int) -> dict[str, Any]:
         """The notes of a shard, see `ImageLoader.notes`."""
-        return json.loads(self.file(shard).with_suffix(".json").read_text("utf-8"))
+        notes = json.loads(self.file(shard).with_suffix(".json").read_text("utf-8"))
+        if "set_aside" in notes:  # its name in stores of earlier versions
+            notes["skipped"] = notes.pop("set_aside")
+        return notes
 
     def check_room(self) -> None:
         """Checks that the disk has room for the missing shards.

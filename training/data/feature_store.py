@@ -33,7 +33,7 @@ class FeatureStore:
         annotation_dim: `D`.
         mirrored: Whether the views flipped left to right are stored too.
         skipped: Index -> reason of each image that could not be read; its record is zero. The
-            file `set_aside.json` in the store names them by their ids.
+            file `skipped.json` in the store names them by their ids.
         rotated: Indices of the files that were turned upright according to their EXIF.
     """
 
@@ -47,7 +47,7 @@ class FeatureStore:
         self._shards = shards
         for shard in shards:
             notes = shards.notes(shard)
-            self.skipped |= {int(index): why for index, why in notes["set_aside"].items()}
+            self.skipped |= {int(index): why for index, why in notes["skipped"].items()}
             self.rotated += notes["rotated"]
 
     @classmethod
@@ -100,7 +100,7 @@ class FeatureStore:
             (write or write_missing)(shards, encoder, examples, resize, batch_size, verbose)
             store = cls(shards, encoder.grid)
             named = {examples[index].image_id: why for index, why in store.skipped.items()}
-            write_json(path / "set_aside.json", named)
+            write_json(path / "skipped.json", named)
         return store
 
     def __len__(self) -> int:

@@ -104,7 +104,7 @@ def make_report(
         report["intervals"] |= found.boxes.intervals
         report["grounding"] = found.boxes.details
     return report | {
-        "set_aside": split.unusable(source.skipped),
+        "skipped": split.unusable(source.skipped),
         "recipe": config.recipe,
         "seed": config.seed,
         "data": config.data.name,

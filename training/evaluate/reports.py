@@ -63,7 +63,7 @@ def caption_report(
         "split": split.name,
         "split_fingerprint": split.fingerprint(),
         "images": len(found.image_ids),
-        "set_aside": dict(split.skipped),
+        "skipped": dict(split.skipped),
         "tokeniser": found.tokeniser,
         "scores": dict(scores),
         "intervals": dict(intervals),

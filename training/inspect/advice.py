@@ -30,7 +30,7 @@ def _about_images(report: dict[str, Any]) -> Iterator[str]:
     for name, split in splits:
         if lost := split["listed"] - split["used"]:
             total = counted(split["listed"], "image")
-            yield f"{lost} of {total} of {name} skipped; see `set_aside` in inspect.json."
+            yield f"{lost} of {total} of {name} skipped; see `skipped` in inspect.json."
     if unlisted := report.get("uncaptioned"):
         yield (
             f"{counted(len(unlisted), 'image')} of the folder not in the caption file, such as "

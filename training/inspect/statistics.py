@@ -109,7 +109,7 @@ def scan_images(split: Split, config: EncoderConfig, verbose: bool = True) -> Im
             index += len(valid)
             bar.update(len(valid))
     notes = loader.notes(everything)
-    skipped = {int(index): reason for index, reason in notes["set_aside"].items()}
+    skipped = {int(index): reason for index, reason in notes["skipped"].items()}
     return ImageScan(skipped, notes["rotated"], prints)
 
 

@@ -79,7 +79,7 @@ def show(report: dict[str, Any], out: Path, say: Callable[[str], None] = print) 
     """Prints the report, with the first few of the skipped images by name."""
     if rows := table_of(report):
         say(text_table(rows))
-    for name, reasons in report["set_aside"].items():
+    for name, reasons in report["skipped"].items():
         for image, reason in list(reasons.items())[:_NAMED]:
             say(f"Skipped in {name}: {image}: {reason}")
         if len(reasons) > _NAMED:

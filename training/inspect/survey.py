@@ -84,7 +84,7 @@ def survey(config: RunConfig, data_dir: Path | None, verbose: bool = True) -> Su
         _add_captions(found, config, vocabulary)
         _add_twins(found)
         report["time"] = _time(found, config, vocabulary)
-    report["set_aside"] = {name: splits[name].unusable(scans[name].skipped) for name in splits}
+    report["skipped"] = {name: splits[name].unusable(scans[name].skipped) for name in splits}
     report["uncaptioned"] = list(next(iter(splits.values())).uncaptioned) if splits else []
     report["rotated"] = {
         name: [split.examples[index].image_id for index in scans[name].rotated]

@@ -67,7 +67,7 @@ def test_anything_else_is_an_error_that_says_where(content, message):
     assert message in str(error.value) and "theirs.json" in str(error.value)
 
 
-def test_captions_follow_the_order_of_the_split_without_what_is_set_aside():
+def test_captions_follow_the_order_of_the_split_without_skipped_images():
     found = captions_of(SPLIT, {"c": "3", "d": "4", "a": "1", "b": "2"}, PATH)
     assert list(found.items()) == [("a", "1"), ("b", "2"), ("c", "3")]
 

@@ -65,7 +65,7 @@ def test_a_folder_with_a_test_list_only_can_be_evaluated_on_without_weights_file
     flags = ["--run-dir", str(run), "--data-dir", str(data_dir), "--split", "test"]
     assert main([*flags, "--cache-dir", str(tmp_path / "cache")]) == 0
     report = report_of(run / "evaluation" / "test")
-    assert report["images"] == 2 and list(report["set_aside"]) == ["test1.jpg"]
+    assert report["images"] == 2 and list(report["skipped"]) == ["test1.jpg"]
     assert report["scores"]["nll"] > 0
 
 

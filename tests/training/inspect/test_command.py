@@ -123,7 +123,7 @@ def test_bad_images_are_counted_by_split_and_do_not_keep_training_from_starting(
 
 
 def test_every_skipped_image_is_named_with_its_reason(inspected):
-    skipped = inspected.report["set_aside"]["train"]
+    skipped = inspected.report["skipped"]["train"]
     assert set(skipped) == set(BAD)
     assert "no image file" in skipped["Bilder 1/fehlt.jpg"]
     assert skipped["Bilder 1/leer.png"] == "the file is empty"

@@ -159,10 +159,10 @@ def test_the_drawn_dev_pictures_are_not_trained_on():
 
 
 def test_an_unreadable_image_is_skipped_named_and_counted(photographs):
-    reasons = json.loads((photographs.run_dir / "set_aside_train.json").read_text())
+    reasons = json.loads((photographs.run_dir / "skipped_train.json").read_text())
     assert list(reasons) == ["train4.jpg"] and reasons["train4.jpg"]
     assert "Warning: skipped 1 image of the train split, see " in photographs.output
-    assert not (photographs.run_dir / "set_aside_dev.json").exists()
+    assert not (photographs.run_dir / "skipped_dev.json").exists()
     assert not any(photographs.data_dir.glob("features*"))
     assert len(list((photographs.cache_dir / "features").iterdir())) == 2
 

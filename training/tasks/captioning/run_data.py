@@ -151,7 +151,7 @@ def write_skipped(folder: RunFolder, data: Data) -> None:
     """Records the images of each split that cannot be used, with reasons."""
     for split, source in data.inputs:
         if reasons := split.unusable(source.skipped):
-            _write_json(folder.set_aside(split.name), reasons)
+            _write_json(folder.skipped(split.name), reasons)
 
 
 def _write_json(path: Path, values: Mapping[str, Any]) -> None:

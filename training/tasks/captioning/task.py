@@ -109,7 +109,7 @@ class CaptioningTask(Task[RunConfig, Data]):
             )
         for split, source in data.inputs:
             if reasons := split.unusable(source.skipped):
-                path = self.places.folder.set_aside(split.name)
+                path = self.places.folder.skipped(split.name)
                 images = counted(len(reasons), "image")
                 yield f"Warning: skipped {images} of the {split.name} split, see {path}."
             if source.rotated:

@@ -94,10 +94,10 @@ def test_a_folder_trains_evaluates_and_captions(
     assert main([*tiny, "--recipe", "folder_soft", *small, *places, *flags]) == 0
     said = capsys.readouterr().out
 
-    set_aside = json.loads((run / "set_aside_train.json").read_text("utf-8"))
-    assert set(set_aside) == {BROKEN, MISSING}
+    skipped = json.loads((run / "skipped_train.json").read_text("utf-8"))
+    assert set(skipped) == {BROKEN, MISSING}
     assert "2 images of the train split" in said
-    assert not (run / "set_aside_dev.json").exists()
+    assert not (run / "skipped_dev.json").exists()
     captions = 6 * (3 if write is write_german else 4)
     assert f"5 images with {captions} captions to train on, 3 dev images, " in said
     report = json.loads((run / "evaluation" / "dev" / "report.json").read_text("utf-8"))
@@ -112,10 +112,10 @@ def test_a_folder_trains_evaluates_and_captions(
     assert caption.text == joined
 
 
-def nothing_is_lost(reports: list[dict], set_aside: list[dict[str, str]]) -> None:
+def nothing_is_lost(reports: list[dict], skipped: list[dict[str, str]]) -> None:
     """Of five hundred images, the two bad ones are named and the others are used."""
     assert sum(report["images"] for report in reports) == 498
-    named = [name for reasons in set_aside for name in reasons]
+    named = [name for reasons in skipped for name in reasons]
     assert sorted(named) == sorted([BROKEN, MISSING])
 
 
@@ -132,7 +132,7 @@ def test_of_five_hundred_images_two_bad_ones_are_named_and_no_other_is_lost(
     report = json.loads((out / "inspect.json").read_text("utf-8"))
     splits = report["splits"].values()
     nothing_is_lost(
-        [{"images": split["used"]} for split in splits], list(report["set_aside"].values())
+        [{"images": split["used"]} for split in splits], list(report["skipped"].values())
     )
     assert sum(split["unreadable"] for split in splits) == 1
     assert sum(split["no_file"] for split in splits) == 1
@@ -148,7 +148,7 @@ def test_of_five_hundred_images_two_bad_ones_are_named_and_no_other_is_lost(
         json.loads((run / "evaluation" / split / "report.json").read_text("utf-8"))
         for split in ("train", "dev", "test")
     ]
-    nothing_is_lost(reports, [report["set_aside"] for report in reports])
+    nothing_is_lost(reports, [report["skipped"] for report in reports])
     capsys.readouterr()
     photo = folder / unicodedata.normalize("NFD", names(500)[-1])
     assert caption_command(["--run-dir", str(run), "--out", str(out), str(photo)]) == 0
