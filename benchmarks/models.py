@@ -1,4 +1,4 @@
-"""Captioners of a shape, with the settings of the Flickr8k recipes and random weights."""
+"""Captioners of a shape, with the settings of Flickr8k's recipes for VGG19 and random weights."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ STEPS = 469
 def run_config(
     shape: Shape, kind: Kind = "soft", precision: Precision = "float32", xla: bool = False
 ) -> RunConfig:
-    """Returns the Flickr8k recipe in this shape."""
-    base = RECIPES[f"flickr8k_{kind}"]
+    """Returns the Flickr8k recipe in this shape, whose decoder has no narrow layer."""
+    base = RECIPES[f"flickr8k_vgg19_{kind}"]
     widths = {name: getattr(shape, name) for name in ("embedding_dim", "attention_dim")}
     return dataclasses.replace(
         base,

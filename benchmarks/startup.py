@@ -96,7 +96,7 @@ def training_arguments(shape: Shape, folder: Path, run_dir: Path) -> list[str]:
         *("--encoder.image-size", str(shape.image_size)),
         *("--decoder.embedding-dim", str(shape.embedding_dim)),
         *("--decoder.attention-dim", str(shape.attention_dim)),
-        *("--decoder.hidden-dim", str(shape.hidden_dim)),
+        *("--decoder.hidden-dim", str(shape.hidden_dim), "--decoder.bottleneck-dim", "None"),
         *("--data-dir", str(folder / "data"), "--cache-dir", str(folder / "cache")),
         *("--run-dir", str(run_dir), "--strategy", "none"),
     ]
