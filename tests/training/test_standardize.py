@@ -47,7 +47,7 @@ def test_backbones_side_by_side_get_one_standardised_file(tmp_path, capsys):
     ("flags", "named"),
     [
         (["--encoder.name", "resnet50"], "--encoder.name"),
-        ([], "--encoder.weights"),
+        (["--encoder.name", "vgg19"], "--encoder.weights"),
         (["--encoder.name", "keras_hub:dinov2_small", "--encoder.weights", "x"], "weights file"),
         (["--encoder.name", "vgg19+resnet50", "--encoder.weights", "x+y"], "weights file"),
     ],
