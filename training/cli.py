@@ -105,7 +105,10 @@ def check_init_from(config: Any) -> None:
     """
     if config.init_from is None:
         return
-    expected = "the folder of a finished run"
+    expected, first = "the folder of a finished run", Path(config.init_from)
+    if first.parent == Path("runs") and first.name in RECIPES and not first.exists():
+        first_step = f"{expected}; train `--recipe {first.name}` first"
+        raise invalid_value("--init-from", first_step, f"{first}, which does not exist", "key")
     if isinstance(config, RunConfig):
         try:
             published.locate(config.init_from)

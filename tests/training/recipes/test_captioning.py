@@ -9,7 +9,7 @@ import json
 import pytest
 
 from sat_tf.serialization import from_dict, to_dict
-from training.cli import choose
+from training.cli import check_init_from, choose
 from training.data.sources import load_split
 from training.recipes.captioning import RECIPES
 from training.tasks.captioning.config import DataConfig, FitConfig, OptimizerConfig, RunConfig
@@ -61,11 +61,16 @@ def test_kinds_of_attention_get_the_same_data_budget_and_search(data):
             decoder = dataclasses.replace(decoder, **drops)
         if name == "scenes_hard":
             fit = dataclasses.replace(fit, epochs=soft.fit.epochs)
+        optimizer = config.optimizer
+        if config.init_from:  # a shorter run, from the soft one
+            assert config.init_from == f"runs/{data}_soft" and name.endswith("_hard")
+            assert fit.epochs < soft.fit.epochs
+            fit, optimizer = dataclasses.replace(fit, epochs=soft.fit.epochs), soft.optimizer
         return (
             config.data,
             config.encoder,
             decoder,
-            config.optimizer,
+            optimizer,
             fit,
             config.search,
             config.seed,
@@ -74,6 +79,22 @@ def test_kinds_of_attention_get_the_same_data_budget_and_search(data):
     names = [name for name in RECIPES if name.rsplit("_", 1)[0] == data]
     parts = [shared(name, RECIPES[name]) for name in names]
     assert len(parts) > 1 and all(part == parts[0] for part in parts)
+
+
+def test_hard_attention_over_a_narrow_layer_starts_from_soft():
+    started = {name for name, config in RECIPES.items() if config.init_from}
+    assert started == {name for name, c in RECIPES.items() if c.decoder.bottleneck_dim} & {
+        name for name in RECIPES if name.endswith("_hard")
+    }
+
+
+def test_the_run_to_start_from_has_to_be_trained_first(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = parse(["--recipe", "flickr8k_hard"]).config
+    with pytest.raises(ValueError, match="`--init-from`: .*train `--recipe flickr8k_soft` first"):
+        check_init_from(config)
+    (tmp_path / "runs" / "flickr8k_soft").mkdir(parents=True)
+    check_init_from(config)
 
 
 @pytest.mark.parametrize("name", ["flickr30k_soft", "flickr30k_hard", "coco_soft", "coco_hard"])
