@@ -107,7 +107,7 @@ def check_init_from(config: Any) -> None:
         return
     expected, first = "the folder of a finished run", Path(config.init_from)
     if first.parent == Path("runs") and first.name in RECIPES and not first.exists():
-        first_step = f"{expected}; train `--recipe {first.name}` first"
+        first_step = f"{expected}; train `--recipe {first.name}` with the same flags first"
         raise invalid_value("--init-from", first_step, f"{first}, which does not exist", "key")
     if isinstance(config, RunConfig):
         try:

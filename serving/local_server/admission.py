@@ -1,7 +1,7 @@
 """Admission of calls: so many run at a time, so many wait, the rest are refused at once.
 
-A server that stops refuses new calls here, while its port is still open: gRPC's own stop may cancel
-a call that comes at that moment, or leave it without an answer until its deadline.
+A server that stops refuses new calls here while it finishes those in flight, with its port still
+open: gRPC's own stop may cancel such a call, or leave it without an answer until its deadline.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ class Admission:
 
     def __init__(self, running: int = 16, waiting: int = 128) -> None:
         self.places = running + waiting
-        self._places = threading.BoundedSemaphore(self.places)
         self._running = threading.BoundedSemaphore(running)
-        self._closed = threading.Event()
+        self._changed = threading.Condition()
+        self._admitted = 0
+        self._closed = False
 
     @contextlib.contextmanager
     def turn(self, seconds: float | None) -> Iterator[float | None]:
@@ -35,7 +36,7 @@ class Admission:
         Raises:
             StatusError: The admission is closed, no place is left, or the time ran out.
         """
-        self._take_place()
+        self._enter()
         started = time.monotonic()
         try:
             if not self._running.acquire(timeout=seconds):
@@ -46,25 +47,24 @@ class Admission:
             finally:
                 self._running.release()
         finally:
-            self._places.release()
+            self._leave()
 
     def close(self, seconds: float) -> None:
         """Refuses new calls, and waits at most so long for those that were admitted to end."""
-        self._closed.set()
-        end = time.monotonic() + seconds
-        taken = 0
-        while taken < self.places and self._places.acquire(timeout=max(end - time.monotonic(), 0)):
-            taken += 1
-        if taken:
-            self._places.release(taken)
+        with self._changed:
+            self._closed = True
+            self._changed.wait_for(lambda: not self._admitted, seconds)
 
-    def _take_place(self) -> None:
-        taken = not self._closed.is_set() and self._places.acquire(blocking=False)
-        if self._closed.is_set():
-            if taken:
-                self._places.release()
-            raise StatusError(grpc.StatusCode.UNAVAILABLE, "The server is stopping")
-        if not taken:
-            raise StatusError(
-                grpc.StatusCode.RESOURCE_EXHAUSTED, f"All {self.places} places are taken"
-            )
+    def _enter(self) -> None:
+        with self._changed:
+            if self._closed:
+                raise StatusError(grpc.StatusCode.UNAVAILABLE, "The server is stopping")
+            if self._admitted == self.places:
+                message = f"All {self.places} places are taken"
+                raise StatusError(grpc.StatusCode.RESOURCE_EXHAUSTED, message)
+            self._admitted += 1
+
+    def _leave(self) -> None:
+        with self._changed:
+            self._admitted -= 1
+            self._changed.notify_all()

@@ -90,7 +90,7 @@ def test_a_search_is_refused_for_digit_models_and_out_of_range(soft_run, tuned, 
     assert not (tmp_path / "out").exists()
 
 
-def test_a_run_that_was_interrupted_is_pointed_out(soft_run, tuned, tmp_path, capsys):
+def test_a_run_that_was_interrupted_is_pointed_out(soft_run, tuned, tmp_path, tiny, capsys):
     path = tuned / "config.json"
     text = path.read_text("utf-8")
     values = json.loads(text)
@@ -104,6 +104,9 @@ def test_a_run_that_was_interrupted_is_pointed_out(soft_run, tuned, tmp_path, ca
         assert evaluate.main(["--run-dir", str(tuned), "--pictures", "0", *cache]) == 0
         assert f"Note: {note}" in capsys.readouterr().out
         assert publish.main([str(tuned), str(tmp_path / "published")]) == 0
+        assert f"Note: {note}" in capsys.readouterr().out
+        flags = ["--init-from", str(tuned), "--run-dir", str(tmp_path / "more")]
+        assert train.main([*tiny, *flags]) == 0
         assert f"Note: {note}" in capsys.readouterr().out
     finally:
         path.write_text(text, "utf-8")

@@ -61,6 +61,7 @@ def test_a_published_captioner_says_what_taught_it_and_its_teachers(soft_run, tm
     shutil.copytree(soft_run, taught)
     config = json.loads((taught / "config.json").read_text())
     config["attention"]["supervision_weight"] = config["fit"]["distillation_weight"] = 0.5
+    config["init_from"] = "removed/flickr8k_soft"  # the captioner of that name is another one
     (taught / "config.json").write_text(json.dumps(config))
     learned = {"fingerprint": "0", "unreadable": []}
     data = {"locator": learned, "predictions": learned | {"teachers": ["boxes", "reward"]}}

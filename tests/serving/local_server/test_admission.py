@@ -56,8 +56,8 @@ def test_a_closed_one_refuses_new_calls_and_waits_for_those_admitted(eventually)
         with admission.turn(None):
             closing = pool.submit(admission.close, 120.0)
             eventually(lambda: code_of(admission, 0.01) == grpc.StatusCode.UNAVAILABLE)
+            admission.close(0.2)  # waits no longer than it is told
             assert not closing.done()
-            admission.close(0.01)  # waits no longer than it is told
         closing.result(timeout=120)
     assert code_of(admission, None) == grpc.StatusCode.UNAVAILABLE
 

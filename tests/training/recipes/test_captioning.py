@@ -91,7 +91,7 @@ def test_hard_attention_over_a_narrow_layer_starts_from_soft():
 def test_the_run_to_start_from_has_to_be_trained_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     config = parse(["--recipe", "flickr8k_hard"]).config
-    with pytest.raises(ValueError, match="`--init-from`: .*train `--recipe flickr8k_soft` first"):
+    with pytest.raises(ValueError, match="`--init-from`: .*train `--recipe flickr8k_soft` with"):
         check_init_from(config)
     (tmp_path / "runs" / "flickr8k_soft").mkdir(parents=True)
     check_init_from(config)

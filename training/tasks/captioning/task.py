@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sat_tf import runs
+from sat_tf import published, runs
 from sat_tf.config import CaptionerConfig
 from sat_tf.models.captioner import Captioner
 from sat_tf.objectives.caption_objective import caption_objective
@@ -31,6 +31,7 @@ from training.evaluate.evaluation import evaluate_run
 from training.loop.optimizers import make_optimizer
 from training.messages import counted
 from training.rewards import reward_objective
+from training.run_state.completion import unfinished_note
 from training.tasks.base import Places, Task
 from training.tasks.captioning import comparison, run_data
 from training.tasks.captioning.config import DataConfig, RunConfig, read_run_config
@@ -64,8 +65,11 @@ class CaptioningTask(Task[RunConfig, Data]):
         return new_model(self.config, len(data.vocabulary), load_encoder_weights=new)
 
     def initialize(self, model: Captioner, data: Data) -> str:
-        start_from(self.config.init_from, model, data.vocabulary)
-        return f"Initialized with the weights of {self.config.init_from}."
+        origin = self.config.init_from
+        start_from(origin, model, data.vocabulary)
+        folder = published.locate(origin)
+        notes = unfinished_note(folder, read_run_config(folder).fit)
+        return "\nNote: ".join([f"Initialized with the weights of {origin}.", *notes])
 
     def frozen_layers(self, model: Captioner) -> Sequence[keras.layers.Layer]:
         return () if model.encoder.trainable else (model.encoder,)
