@@ -105,10 +105,10 @@ def check_init_from(config: Any) -> None:
     """
     if config.init_from is None:
         return
-    expected, first = "the folder of a finished run", Path(config.init_from)
-    if first.parent == Path("runs") and first.name in RECIPES and not first.exists():
-        first_step = f"{expected}; train `--recipe {first.name}` with the same flags first"
-        raise invalid_value("--init-from", first_step, f"{first}, which does not exist", "key")
+    expected, origin = "the folder of a finished run", Path(config.init_from)
+    if origin.parent == Path("runs") and origin.name in RECIPES and not origin.exists():
+        expected += f"; train `--recipe {origin.name}` with the same flags first"
+        raise invalid_value("--init-from", expected, f"{origin}, which does not exist", "key")
     if isinstance(config, RunConfig):
         try:
             published.locate(config.init_from)

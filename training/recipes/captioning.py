@@ -27,7 +27,6 @@ _SCENES_HARD = dataclasses.replace(_SCENES, fit=dataclasses.replace(_SCENES.fit,
 
 # Thirty thousand captions are memorised within a few epochs: most settings here prevent that.
 _FLICKR8K_VGG19 = RunConfig(
-    recipe="flickr8k_vgg19_soft",
     data=DataConfig(name="flickr8k", min_count=5, mirror=True),
     encoder=EncoderConfig(name="vgg19", weights="imagenet", image_size=224, resize="crop"),
     decoder=DecoderConfig(
@@ -55,7 +54,6 @@ _FLICKR8K_VGG19 = RunConfig(
 # ResNet50 beside MobileNetV2 and over MobileNetV2.
 _FLICKR8K = dataclasses.replace(
     _FLICKR8K_VGG19,
-    recipe="flickr8k_soft",
     encoder=dataclasses.replace(_FLICKR8K_VGG19.encoder, name="resnet50"),
     decoder=dataclasses.replace(
         _FLICKR8K_VGG19.decoder, bottleneck_dim=512, annotation_dropout=0.5
@@ -108,14 +106,12 @@ def _noisy(base: RunConfig) -> RunConfig:
 # epochs (docs/experiments.md, "Hard attention from soft").
 def _from_soft(base: RunConfig, data: str, epochs: int) -> RunConfig:
     """Returns the run of hard attention that starts from the finished run of soft attention."""
-    attention = dataclasses.replace(base.attention, expectation_probability=0.8)
-    schedule = {"learning_rate": 2e-4, "warmup_epochs": 0.1}
     return dataclasses.replace(
         base,
         init_from=f"runs/{data}_soft",
         decoder=dataclasses.replace(base.decoder, embedding_dropout=0.3),
-        attention=attention,
-        optimizer=dataclasses.replace(base.optimizer, **schedule),
+        attention=dataclasses.replace(base.attention, expectation_probability=0.8),
+        optimizer=dataclasses.replace(base.optimizer, learning_rate=2e-4, warmup_epochs=0.1),
         fit=dataclasses.replace(base.fit, epochs=epochs),
     )
 
