@@ -78,10 +78,7 @@ class Shards:
 
     def notes(self, shard: int) -> dict[str, Any]:
         """The notes of a shard, see `ImageLoader.notes`."""
-        notes = json.loads(self.file(shard).with_suffix(".json").read_text("utf-8"))
-        if "set_aside" in notes:  # its name in stores of earlier versions
-            notes["skipped"] = notes.pop("set_aside")
-        return notes
+        return json.loads(self.file(shard).with_suffix(".json").read_text("utf-8"))
 
     def check_room(self) -> None:
         """Checks that the disk has room for the missing shards.

@@ -21,7 +21,9 @@ from training.data.examples import DataError, Example, StoredImage
 from training.data.extraction import write_missing
 from training.data.feature_shards import Shards, plain_disk_errors, remove_stale, write_json
 
-FORMAT = 2  # part of a store's fingerprint
+FORMAT = 3  # part of a store's fingerprint
+
+_END = 4096  # bytes of a file's beginning, and of its end, that its fingerprint knows
 
 
 class FeatureStore:
@@ -153,8 +155,8 @@ def fingerprint(
 ) -> str:
     """SHA-256 (hexadecimal) of everything that the content of a store depends on.
 
-    The encoder's weights and layer, the preprocessing, and the images: their ids, and the size
-    and modification time of files, the stamp of records, the content of others.
+    The encoder's weights and layer, the preprocessing, and the images: their ids, and of files the
+    size, the first and the last 4 KiB, of records the stamp, of others the content.
     """
     digest = hashlib.sha256()
     policy = encoder.dtype_policy
@@ -181,13 +183,20 @@ def fingerprint(
 
 
 def _file_stamp(path: Path) -> list[int | str] | None:
+    """Tells versions of a file apart without reading all of it; None if it cannot be read.
+
+    A modification time would not do: a copy of the data set has others, and would have every
+    annotation computed again.
+    """
     try:
-        status = os.stat(path)
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            ends = file.read(_END)
+            file.seek(max(size - _END, len(ends)))
+            ends += file.read(_END)
     except OSError:
         return None
-    # Stores made before TIFF could be read have nothing for it.
-    tiff = ["tiff"] if path.suffix.lower() in (".tif", ".tiff") else []
-    return [status.st_size, status.st_mtime_ns, *tiff]
+    return [size, hashlib.sha256(ends).hexdigest()]
 
 
 def _update_array(digest: Any, array: np.ndarray) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from sat_tf import images
 from sat_tf.layers.encoder import Encoder
 from tests.training.data.small_stores import SIZE, drawn, files
@@ -45,11 +47,34 @@ def test_the_fingerprint_follows_the_version_of_the_preprocessing(monkeypatch):
     assert fingerprint(encoder, drawn(1), "crop", False, 4) != before
 
 
-def test_stores_from_before_tiff_was_read_are_not_used_for_it(tmp_path):
-    encoder = Encoder("scenes_cnn", SIZE)
-    prints = []
-    for name in ("a.tiff", "a.png"):
-        (tmp_path / name).write_bytes(b"content")
-        os.utime(tmp_path / name, (1, 1))
-        prints.append(fingerprint(encoder, [Example("a", tmp_path / name, ())], "crop", False, 4))
-    assert prints[0] != prints[1]
+def test_a_copy_of_the_images_with_other_times_has_the_same_store(tmp_path):
+    encoder, examples = Encoder("scenes_cnn", SIZE), files(tmp_path, 2)
+    before = fingerprint(encoder, examples, "crop", False, 4)
+    for example in examples:
+        os.utime(example.image, (1, 1))
+    assert fingerprint(encoder, examples, "crop", False, 4) == before
+    copies = [
+        Example(example.image_id, example.image.rename(tmp_path / f"copy_{place}.png"), ())
+        for place, example in enumerate(examples)
+    ]
+    assert fingerprint(encoder, copies, "crop", False, 4) == before
+
+
+@pytest.mark.parametrize("size", [1, 4096, 4097, 8192, 20_000])
+def test_a_file_with_another_size_beginning_or_end_is_another(tmp_path, size):
+    encoder, path = Encoder("scenes_cnn", SIZE), tmp_path / "a.png"
+
+    def identity(content):
+        path.write_bytes(content)
+        return fingerprint(encoder, [Example("a", path, ())], "crop", False, 4)
+
+    content = bytes(size)
+    changed = [b"\1" + content[1:], content[:-1] + b"\2", content + b"\0", content[1:]]
+    assert len({identity(other) for other in [content, *changed]}) == 5
+
+
+def test_a_file_that_is_gone_is_known_as_such(tmp_path):
+    encoder, examples = Encoder("scenes_cnn", SIZE), files(tmp_path, 1)
+    before = fingerprint(encoder, examples, "crop", False, 4)
+    examples[0].image.unlink()
+    assert fingerprint(encoder, examples, "crop", False, 4) != before
