@@ -1,4 +1,4 @@
-"""Rewards: CIDEr-D and BLEU's precisions of captions as ids, and runs that are trained for them."""
+"""Rewards of captions as ids (CIDEr-D, BLEU's precisions, METEOR), and runs trained for them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,18 @@ import pytest
 from pycocoevalcap.bleu.bleu_scorer import cook_refs, cook_test
 from pycocoevalcap.cider.cider_scorer import CiderScorer
 
-from sat_tf.vocabulary import END, PAD, START
+from sat_tf.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNK, Vocabulary
 from tests.training.run_state.stopped_runs import Killed, assert_same_runs, die_after
 from tests.training.small_runs import train
 from training.data.bucketing import CaptionTable, pad_tokens
 from training.distributed.strategies import make_strategy
 from training.loop.callbacks import CheckpointAndStop
-from training.rewards import BleuReward, CiderReward, reward_of
-from training.tasks.captioning.config import RewardConfig
+from training.rewards import BleuReward, CiderReward, MeteorReward, check_programs, reward_of
+from training.tasks.captioning.config import DataConfig, RewardConfig, RunConfig
 
 REWARDED = ("--reward.metric", "cider", "--fit.batch_size", "5")
 PICTURES, CAPTIONS, WORDS = 8, 5, 12
+WORDS_OF_IDS = Vocabulary((*SPECIAL_TOKENS, *(f"w{id}" for id in range(4, 40))))
 
 
 def caption(words):
@@ -113,16 +114,64 @@ def test_short_captions_and_those_that_break_off_are_worth_less():
     assert whole > on > 0 and whole > short > empty > 0
 
 
-def test_bleu_is_added_to_cider_by_its_weight():
+class FakeMeteor:
+    """METEOR's place without Java: a score from the lengths, 0 to 100."""
+
+    def scores(self, captions, references):
+        pairs = zip(captions, references, strict=True)
+        return np.array([len(caption) + len(" ".join(group)) % 7 for caption, group in pairs])
+
+
+def test_bleu_and_meteor_are_added_to_cider_by_their_weights(monkeypatch):
+    monkeypatch.setattr("training.rewards.MeteorProgram", FakeMeteor)
     places = np.repeat(np.arange(PICTURES), CAPTIONS).astype(np.int32)
     tokens = [tokens for captions in draw() for tokens in captions]
     table = CaptionTable(places, np.zeros(len(places), np.int32), tokens)
     asked = np.arange(PICTURES), pad_tokens([captions[0] for captions in draw(1)])[:, 1:]
     cider, bleu = CiderReward.of(table)(*asked), BleuReward.of(table)(*asked)
-    both = reward_of(RewardConfig(metric="cider", bleu_weight=0.5), table)(*asked)
-    assert both.dtype == np.float32
-    np.testing.assert_allclose(both, cider + 0.5 * bleu, rtol=1e-6)
-    np.testing.assert_array_equal(reward_of(RewardConfig(metric="cider"), table)(*asked), cider)
+    meteor = MeteorReward(table, WORDS_OF_IDS)(*asked)
+    assert meteor.dtype == np.float32 and len(np.unique(meteor)) > 3
+
+    def reward(**weights):
+        found = reward_of(RewardConfig(metric="cider", **weights), table, WORDS_OF_IDS)(*asked)
+        assert found.dtype == np.float32
+        return found
+
+    np.testing.assert_array_equal(reward(), cider)
+    np.testing.assert_allclose(reward(bleu_weight=0.5), cider + 0.5 * bleu, rtol=1e-6)
+    together = cider + 0.5 * bleu + 2 * meteor
+    np.testing.assert_allclose(reward(bleu_weight=0.5, meteor_weight=2.0), together, rtol=1e-6)
+
+
+def test_meteor_reads_words_without_ends_and_unknown_ones(monkeypatch):
+    asked = []
+
+    class Listen:
+        def scores(self, captions, references):
+            asked.extend(zip(captions, references, strict=True))
+            return np.array([50.0, 12.5])
+
+    monkeypatch.setattr("training.rewards.MeteorProgram", Listen)
+    tokens = [caption([5, UNK, 6]), caption([7]), caption([8])]
+    table = CaptionTable(np.array([0, 2, 2], np.int32), np.zeros(3, np.int32), tokens)
+    rows = np.array([[5, 9, END, 6], [UNK, 7, PAD, PAD]])
+    rewards = MeteorReward(table, WORDS_OF_IDS)(np.array([2, 0]), rows)
+    assert asked == [("w5 w9", ["w7", "w8"]), ("w7", ["w5 w6"])]
+    np.testing.assert_allclose(rewards, [5.0, 1.25])
+
+
+def test_meteor_without_java_or_for_other_languages_is_an_error(monkeypatch):
+    check_programs(RewardConfig(metric="cider"))
+    monkeypatch.setattr("training.rewards.find_java", lambda: None)
+    check_programs(RewardConfig(metric="cider"))
+    with pytest.raises(ValueError, match="--reward.meteor_weight.*expected 0 without Java.*got 2"):
+        check_programs(RewardConfig(metric="cider", meteor_weight=2.0))
+    with pytest.raises(ValueError, match="meteor_weight.*0 for captions that are not English"):
+        RunConfig(
+            init_from="RUN",
+            data=DataConfig(language="de"),
+            reward=RewardConfig(metric="cider", meteor_weight=1.0),
+        )
 
 
 @pytest.mark.parametrize("kind", [CiderReward, BleuReward])

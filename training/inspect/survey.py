@@ -160,7 +160,7 @@ def _time(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> dict[str,
     if found.errors:
         return None
     readable = [example for i, example in enumerate(train.examples) if i not in skipped]
-    timed = found.attempt(measure, config, len(vocabulary), table, skipped, readable)
+    timed = found.attempt(measure, config, vocabulary, table, skipped, readable)
     if timed is not None and "images_per_second" in timed:
         # Training stores the images of these splits; those of test are stored by its evaluation.
         wanted = sum(len(found.splits[name]) for name in TRAINED_WITH)

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from sat_tf.layers.encoder import Encoder
 from sat_tf.models.captioner import Captioner
+from sat_tf.vocabulary import Vocabulary
 from training.data.augmentation import Views
 from training.data.bucketing import CaptionTable
 from training.data.examples import Example
@@ -29,7 +30,7 @@ _MOST_IMAGES = 64
 
 def measure(
     config: RunConfig,
-    vocabulary_size: int,
+    vocabulary: Vocabulary,
     table: CaptionTable,
     skipped: dict[int, str],
     examples: Sequence[Example],
@@ -52,10 +53,10 @@ def measure(
     attention = dataclasses.replace(config.attention, supervision_weight=0.0)
     fit = dataclasses.replace(config.fit, distillation_weight=0.0)
     config = dataclasses.replace(config, attention=attention, fit=fit)
-    model = new_model(config, vocabulary_size, config.encoder.weights != "imagenet")
+    model = new_model(config, len(vocabulary), config.encoder.weights != "imagenet")
     source = _RandomSource(model.encoder, skipped, config.fit.batch_size)
     batches, steps = batches_from(config, source, table, epoch=0)
-    compile_model(model, config, steps, reward_objective(config, table))
+    compile_model(model, config, steps, reward_objective(config, table, vocabulary))
     seconds = _step_seconds(model, batches)
     found = {"steps": steps, "step_seconds": seconds, "epoch_seconds": seconds * steps}
     if not model.encoder.trainable:

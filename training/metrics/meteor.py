@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from training.metrics.java import JavaError, ask_java
+from training.metrics.java import JavaError, JavaProgram, ask_java, find_java
 
 # English, task "rank": METEOR's default for `-l en`.
 ALPHA, BETA, GAMMA, DELTA = 0.85, 0.2, 0.6, 0.75
@@ -61,6 +61,29 @@ def meteor_statistics(
     seconds = SECONDS + SECONDS_PER_IMAGE * len(lines)
     answers = ask_java(meteor_command(java), lines, seconds, "METEOR")
     return parse_statistics(answers)
+
+
+class MeteorProgram:
+    """METEOR, loaded once for many questions.
+
+    Raises:
+        JavaError: There is no Java, or METEOR did not start.
+    """
+
+    def __init__(self) -> None:
+        java = find_java()
+        if java is None:
+            raise JavaError("METEOR did not run: Java was not found.")
+        self._program = JavaProgram(meteor_command(java), "METEOR")
+
+    def scores(self, captions: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
+        """Computes the METEOR of each caption, `[N]`, 0-100.
+
+        Raises:
+            JavaError: METEOR has stopped.
+        """
+        lines = [score_line(c, r) for c, r in zip(captions, references, strict=True)]
+        return meteor_scores(parse_statistics(self._program.ask(lines)))
 
 
 def parse_statistics(answers: Sequence[str]) -> np.ndarray:

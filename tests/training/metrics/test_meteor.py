@@ -12,6 +12,7 @@ from training.metrics.bootstrap import bootstrap, paired_over_seeds
 from training.metrics.captions import score_captions
 from training.metrics.java import JavaError, ask_java, find_java
 from training.metrics.meteor import (
+    MeteorProgram,
     meteor_command,
     meteor_scores,
     meteor_statistics,
@@ -108,6 +109,15 @@ def test_the_interval_is_that_of_the_score(java):
     assert 0 < paired.low < paired.difference < paired.high
 
 
+@pytest.mark.slow
+def test_the_program_that_stays_gives_the_scores_of_single_images(java, answers):
+    meteor, expected = MeteorProgram(), meteor_scores(parse_statistics(answers))
+    for pairs in (PAIRS, PAIRS[::-1]):
+        found = meteor.scores(*zip(*pairs, strict=True))
+        np.testing.assert_allclose(found, expected)
+        expected = expected[::-1]
+
+
 def row(**counts) -> np.ndarray:
     """A row of statistics: eight words of which four functional on either side, as told."""
     values = np.zeros(23)
@@ -136,6 +146,12 @@ def test_answers_that_are_no_statistics_are_errors(answer):
 def test_a_missing_java_is_an_error():
     with pytest.raises(JavaError, match="Java was not found"):
         meteor_statistics(None, ["a"], [["a"]])
+
+
+def test_a_program_that_stays_needs_java_too(monkeypatch):
+    monkeypatch.setattr("training.metrics.meteor.find_java", lambda: None)
+    with pytest.raises(JavaError, match="Java was not found"):
+        MeteorProgram()
 
 
 def test_find_java_asks_the_path(monkeypatch, tmp_path):

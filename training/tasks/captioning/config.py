@@ -24,6 +24,7 @@ from sat_tf.serialization import from_dict
 from sat_tf.vocabulary import Unit
 from training.config import BaseFitConfig, BaseOptimizerConfig
 from training.data.sources import DataName, Splits
+from training.metrics.tokenisers import english_only
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,8 @@ class RewardConfig:
     """none trains word by word; cider rewards with CIDEr-D against the training captions."""
     bleu_weight: NonNegative = 0.0
     """Weight of the mean BLEU precision (0 to 10) added to the metric."""
+    meteor_weight: NonNegative = 0.0
+    """Weight of METEOR (0 to 10) added to the metric; needs Java and English captions."""
     samples: Annotated[int, Range(2)] = 5
     """Captions sampled per image; each is compared with the others."""
     max_length: PositiveInt = 20
@@ -160,10 +163,15 @@ class RunConfig:
 def _check_reward(config: RunConfig) -> None:
     reward = config.reward
     if reward.metric == "none":
-        if reward.bleu_weight:
-            expected = "0 with `--reward.metric none`"
-            raise invalid_value("--reward.bleu_weight", expected, reward.bleu_weight, "key")
+        for key in ("bleu_weight", "meteor_weight"):
+            if weight := getattr(reward, key):
+                expected = "0 with `--reward.metric none`"
+                raise invalid_value(f"--reward.{key}", expected, weight, "key")
         return
+    foreign = english_only(config.data.language, config.data.tokens)
+    if reward.meteor_weight and foreign:
+        weight, expected = reward.meteor_weight, "0 for captions that are not English words"
+        raise invalid_value("--reward.meteor_weight", expected, weight, "key")
     metric = f"with `--reward.metric {reward.metric}`"
     if config.init_from is None:
         expected = f"a finished run {metric}, as an untrained model's samples all earn nothing"

@@ -30,7 +30,7 @@ from training.distributed.collectives import SingleProcess
 from training.evaluate.evaluation import evaluate_run
 from training.loop.optimizers import make_optimizer
 from training.messages import counted
-from training.rewards import reward_objective
+from training.rewards import check_programs, reward_objective
 from training.run_state.completion import unfinished_note
 from training.tasks.base import Places, Task
 from training.tasks.captioning import comparison, run_data
@@ -75,7 +75,8 @@ class CaptioningTask(Task[RunConfig, Data]):
         return () if model.encoder.trainable else (model.encoder,)
 
     def open_inputs(self, data: Data, model: Captioner) -> Data:
-        # Before annotations are computed, which takes minutes: the files may be wrong.
+        # Before annotations are computed, which takes minutes: a program or a file may be missing.
+        check_programs(self.config.reward)
         predictions = read_predictions(self.config, data, self.places)
         supervision = read_supervision(self.config, model.encoder, data.train, self.places)
         sources = open_sources(self.config, model, data, self.places)
@@ -96,7 +97,8 @@ class CaptioningTask(Task[RunConfig, Data]):
         return batches_from(self.config, data.sources[0], data.table, epoch=0)[1]
 
     def compile(self, model: Captioner, data: Data, steps: int) -> None:
-        compile_model(model, self.config, steps, reward_objective(self.config, data.table))
+        reward = reward_objective(self.config, data.table, data.vocabulary)
+        compile_model(model, self.config, steps, reward)
 
     def describe(self, model: Captioner, data: Data) -> Iterator[str]:
         names, table = self.config.data, data.table
