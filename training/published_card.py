@@ -45,7 +45,7 @@ _TEACHING = {
     "locator": "Attention was supervised by a word locator, which learned from the captions of the "
     "training images where words are; no boxes were used.",
     "captioners": "Words were learned from what other captioners predict, beside the captions.{}",
-    "reward": "Sampled captions were rewarded for CIDEr-D.",
+    "reward": "Sampled captions were rewarded for CIDEr-D, alone or with other metrics.",
 }
 """Sentences on teachers, see `training.tasks.captioning.provenance`."""
 
@@ -53,7 +53,7 @@ _INHERITED = {
     "boxes": "supervised by people's boxes",
     "locator": "supervised by a word locator",
     "captioners": "taught by other captioners",
-    "reward": "rewarded for CIDEr-D",
+    "reward": "rewarded for caption metrics",
 }
 """Training of the captioners that a student learned from."""
 

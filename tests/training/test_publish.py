@@ -70,7 +70,7 @@ def test_a_published_captioner_says_what_taught_it_and_its_teachers(soft_run, tm
     expected = Teachers(("locator", "captioners"), ("boxes", "reward"))
     assert teachers_of(taught) == teachers_of(out) == expected
     card = (out / published.CARD).read_text()
-    assert "word locator" in card and "some had been rewarded for CIDEr-D" in card
+    assert "word locator" in card and "some had been rewarded for caption metrics" in card
     path = out / published.MANIFEST
     manifest = json.loads(path.read_text())
     for wrong, error in (
@@ -121,9 +121,10 @@ def test_the_card_says_what_taught_the_runs_that_a_run_started_from(soft_run, tm
     contents["predictions"] = contents["train"] | {"teachers": ["locator", "reward"]}
     (first / "data.json").write_text(json.dumps(contents))
     card = make_card(second, read_run_config(second), "mine")
-    teachers = "some had been supervised by a word locator; some had been rewarded for CIDEr-D."
-    assert f"the captions. Of those captioners, {teachers}" in " ".join(card.split())
-    order = ("those boxes", "what other captioners predict", "captions were rewarded for CIDEr-D.")
+    located, rewarded = "supervised by a word locator", "rewarded for caption metrics"
+    teachers = f"Of those captioners, some had been {located}; some had been {rewarded}."
+    assert f"the captions. {teachers}" in " ".join(card.split())
+    order = ("those boxes", "what other captioners predict", "captions were rewarded for CIDEr-D, ")
     found = [card.index(words) for words in order]
     assert found == sorted(found)
     shutil.rmtree(first)
