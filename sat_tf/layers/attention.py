@@ -6,7 +6,7 @@ width.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import keras
 import tensorflow as tf
@@ -61,7 +61,8 @@ class BahdanauAttention(keras.layers.Layer):
 
     def build(self, hidden_shape: tuple, annotations_shape: tuple) -> None:
         self.query_projection.build(hidden_shape)
-        self.key_projection.build(annotations_shape)
+        if not self.key_projection.built:  # `keys` may have been called before
+            self.key_projection.build(annotations_shape)
         self.score_vector = self.add_weight(
             name="score_vector", shape=(self.attention_dim,), initializer=_fan_in_uniform
         )
@@ -135,7 +136,7 @@ def attention_weights(
         `AttentionWeights`. No gradient flows through a one-hot choice.
 
     Raises:
-        ValueError: `sample` has no seed.
+        ValueError: `selection` is none of these, or `sample` has no seed.
     """
     alpha = tf.nn.softmax(alignment_scores)
     if selection == "expectation":
@@ -146,6 +147,9 @@ def attention_weights(
     if selection == "uniform":
         even = tf.ones_like(alpha) / tf.cast(tf.shape(alpha)[-1], alpha.dtype)
         return AttentionWeights(alpha, even, tf.zeros_like(alpha[:, 0]))
+    if selection != "sample":
+        expected = f"one of {', '.join(get_args(Selection))}"
+        raise invalid_value("selection", expected, repr(selection))
     if seed is None:
         raise invalid_value("seed", "int32 [2] with `selection='sample'`", seed)
     distribution = multinoulli(alignment_scores)

@@ -88,9 +88,13 @@ class AttentionLSTMCell(keras.layers.Layer):
         if context_dim < 1:
             expected = f"more columns than embedding_dim={self.embedding_dim}: a word and a context"
             raise invalid_value("inputs", expected, f"shape {inputs_shape}")
-        self.word_projection.build((None, self.embedding_dim))
-        self.context_projection.build((None, context_dim))
-        self.recurrent_projection.build((None, self.hidden_dim))
+        for projection, width in (
+            (self.word_projection, self.embedding_dim),
+            (self.context_projection, context_dim),
+            (self.recurrent_projection, self.hidden_dim),
+        ):
+            if not projection.built:  # `project_words` and others may have been called before
+                projection.build((None, width))
 
     def call(
         self, inputs: tf.Tensor, states: Sequence[tf.Tensor]

@@ -8,7 +8,8 @@ of captions.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, get_args
 
 import tensorflow as tf
 
@@ -33,7 +34,8 @@ class Rollout(NamedTuple):
     """Learned baseline f(stop_gradient(h)), or None."""
 
 
-class Estimator(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Estimator:
     """The bound that is maximised, and how its score-function gradient is estimated."""
 
     reward_weight: tf.Tensor | float = 1.0
@@ -48,6 +50,12 @@ class Estimator(NamedTuple):
     """Subtracted from the returns; leave_one_out is VIMCO for the importance-weighted bound."""
     to_go: bool = False
     """Credit an action with the rewards of its own and later steps only."""
+
+    def __post_init__(self) -> None:
+        for name, names in (("bound", Bound), ("baseline", Baseline)):
+            value = getattr(self, name)
+            if value not in get_args(names):
+                raise invalid_value(name, f"one of {', '.join(get_args(names))}", repr(value))
 
 
 class Signal(NamedTuple):

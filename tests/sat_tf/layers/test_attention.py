@@ -206,3 +206,19 @@ def test_entropy_and_its_gradient_are_finite_when_alpha_vanishes():
         entropy = attention_entropy(scores)
     np.testing.assert_allclose(entropy, [0.0], atol=1e-6)
     assert np.all(np.isfinite(tape.gradient(entropy, scores)))
+
+
+@pytest.mark.parametrize("selection", ["soft", "hard", "Expectation"])
+def test_an_unknown_selection_is_an_error_and_draws_nothing(selection):
+    expected = (
+        f"`selection`: expected one of expectation, sample, argmax, uniform, got '{selection}'"
+    )
+    with pytest.raises(ValueError, match=expected):
+        attention_weights(tf.zeros([1, L]), selection, SEED)
+
+
+def test_keys_may_be_computed_before_the_layer_is_called():
+    layer, annotations, hidden = BahdanauAttention(A), random(B, L, D), random(B, N, seed=9)
+    keys = layer.keys(annotations)
+    got = layer(hidden, annotations, keys)
+    np.testing.assert_allclose(got, equation_4(layer, annotations, hidden), rtol=1e-4, atol=1e-6)

@@ -39,6 +39,16 @@ def test_the_cell_is_equations_1_to_3():
     np.testing.assert_allclose(got.memory, expected[1], rtol=1e-4, atol=1e-6)
 
 
+def test_words_may_be_projected_before_the_cell_is_called():
+    cell = AttentionLSTMCell(N, M)
+    embeddings, context = random(B, M, seed=30), random(B, D, seed=31)
+    cell.project_words(embeddings)
+    hidden, memory = random(B, N, seed=32), random(B, N, seed=33)
+    got, _ = cell(np.concatenate([embeddings, context], axis=-1), [hidden, memory])
+    expected, _ = lstm(cell, embeddings, context, hidden, memory)
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
+
+
 def test_each_recurrent_gate_starts_orthogonal_and_different():
     cell = AttentionLSTMCell(N, M)
     cell.build((None, M + D))

@@ -6,6 +6,7 @@ holds the same estimators to 1e-5 in float64.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -217,7 +218,9 @@ def test_the_baseline_s_loss_gives_the_trunk_no_gradient(decoder):
 
     def run(value_weight):
         plain = caption_objective(objective.attention)
-        objective.estimator = lambda size: plain.estimator(size)._replace(value_weight=value_weight)
+        objective.estimator = lambda size: dataclasses.replace(
+            plain.estimator(size), value_weight=value_weight
+        )
         with tf.GradientTape() as tape:
             tape.watch(annotations)
             taught = decoder(annotations, WORDS, selection="sample", seed=tf.constant([1, 2]))

@@ -240,3 +240,10 @@ def test_returns_by_hand():
 def test_leave_one_out_by_hand():
     returns = tf.constant([[[1.0]], [[2.0]], [[6.0]]])
     np.testing.assert_allclose(estimators.leave_one_out(returns), [[[4.0]], [[3.5]], [[1.5]]])
+
+
+def test_an_unknown_bound_or_baseline_is_an_error():
+    with pytest.raises(ValueError, match="`bound`: expected one of elbo, importance.*got 'iwae'"):
+        Estimator(bound="iwae")
+    with pytest.raises(ValueError, match="`baseline`: expected one of none, .*got 'rloo'"):
+        Estimator(baseline="rloo")
