@@ -208,13 +208,15 @@ class Captioner(TrainableModel):
         # Only samples depend on the number of the step; nothing else pays for counting.
         samples = selection == "sample"
         seed = tf.zeros([2], tf.int32) if seed is None else seed
+        # One number per row, as a beam reorders rows; the rows of a replica may be none.
         time = tf.zeros([tf.shape(annotations)[0]], tf.int32) if samples else ()
         parts = {name: part for name, part in memory._asdict().items() if tf.is_tensor(part)}
 
         def step(tokens, state, parts=parts):
             state, time = state
             # The seeds of teacher forcing, which so attends to the locations of a drawn caption.
-            seed_t = step_seeds(seed, time[0] + 1)[time[0]] if samples else None
+            now = tf.reduce_max(tf.pad(time, [[0, 1]])) if samples else None
+            seed_t = step_seeds(seed, now + 1)[now] if samples else None
             read = memory._replace(**parts)
             logits, state, attention = self.decoder.step(read, tokens, state, selection, seed_t)
             alpha = tf.nn.softmax(attention.alignment_scores)

@@ -227,6 +227,16 @@ def test_the_reward_is_told_which_picture_a_caption_is_about():
     np.testing.assert_array_equal(seen[0][1], tokens[:, 1:])
 
 
+def test_a_replica_without_images_draws_nothing():
+    model = randomise(make_model("hard", inference="sample"))
+    batch = {name: part[:0] for name, part in pictures(2).items()}
+    rule, seed = objective_of(model, samples=3), tf.constant([1, 2])
+    annotations = tf.convert_to_tensor(batch["annotations"])
+    assert rule.draw(model, annotations, seed).shape[0] == 0
+    drawn = rule.sample(model, annotations, seed)
+    assert drawn.token_ids.shape[0] == 0
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_training_raises_the_reward(kind):
     keras.utils.set_random_seed(0)
