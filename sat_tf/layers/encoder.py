@@ -88,6 +88,18 @@ class Encoder(keras.layers.Layer):
         self.built = True
 
     @property
+    def trainable(self) -> bool:
+        """Whether weights learn; with `trainable_from`, those from that layer on."""
+        return keras.layers.Layer.trainable.fget(self)
+
+    @trainable.setter
+    def trainable(self, value: bool) -> None:
+        keras.layers.Layer.trainable.fset(self, value)
+        if value and self.trainable_from is not None:
+            # Keras has just made every layer of the network learn.
+            backbones.freeze_before(self.network, self.trainable_from)
+
+    @property
     def grid(self) -> tuple[int, int]:
         """`(h, w)` of the annotated locations."""
         _, height, width, _ = self.network.output_shape

@@ -79,6 +79,17 @@ def test_an_encoder_is_fine_tuned_from_a_layer_on():
     assert not frozen.trainable_variables
 
 
+@pytest.mark.parametrize("through_model", [False, True])
+def test_layers_before_trainable_from_stay_frozen_when_training_is_switched_on(through_model):
+    encoder = Encoder("scenes_cnn", 64, trainable=True, trainable_from="conv4")
+    switched = keras.Sequential([encoder]) if through_model else encoder
+    learning = [variable.path for variable in encoder.trainable_variables]
+    switched.trainable = False
+    assert not encoder.trainable_variables
+    switched.trainable = True
+    assert [variable.path for variable in encoder.trainable_variables] == learning
+
+
 def test_batch_normalisation_that_is_fine_tuned_learns_but_keeps_its_statistics():
     options = {"tap": "block_1_project_BN", "trainable_from": "block_1_depthwise"}
     encoder = Encoder("mobilenet_v2", 32, trainable=True, **options)
