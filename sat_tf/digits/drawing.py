@@ -8,6 +8,8 @@ import numpy as np
 from PIL import Image
 
 from sat_tf.errors import invalid_value
+from sat_tf.images.conversion import to_decodable
+from sat_tf.images.orientation import FORMATS, to_rgb, upright
 
 MOST_SIDE = 2048
 """Largest side of a drawing, pixels."""
@@ -24,14 +26,18 @@ Frame = tuple[float, float, float, float]
 def decode_drawing(content: bytes) -> np.ndarray:
     """Reads an image file as ink, uint8 `[H, W]`: 255 is ink, whether it was dark or bright.
 
+    JPEG, PNG, GIF, BMP, WebP and TIFF, turned upright. On a transparent ground, what is opaque is
+    ink.
+
     Raises:
         ValueError: It cannot be read, or is too small or too large.
     """
     try:
-        with Image.open(io.BytesIO(content)) as image:
+        content = upright(to_decodable(content))
+        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             width, height = image.size
             if min(image.size) >= _LEAST_SIDE and max(image.size) <= MOST_SIDE:
-                ink = np.asarray(image.convert("L"))
+                ink = _ink_of(image)
             else:
                 ink = None
     except Exception as error:  # Pillow's readers raise almost anything on broken files
@@ -40,8 +46,21 @@ def decode_drawing(content: bytes) -> np.ndarray:
         raise ValueError(
             f"it has {width} x {height} pixels, expected sides of {_LEAST_SIDE} to {MOST_SIDE}"
         )
-    border = np.concatenate([ink[0], ink[-1], ink[:, 0], ink[:, -1]])
-    return 255 - ink if np.median(border) > 127 else ink
+    return ink
+
+
+def _ink_of(image: Image.Image) -> np.ndarray:
+    """Reads pixels as ink: by their opacity if the border is transparent, else by brightness."""
+    if image.has_transparency_data:
+        opacity = np.asarray(image.convert("RGBA"))[..., 3]
+        if np.median(_border(opacity)) == 0:
+            return opacity
+    ink = np.asarray(to_rgb(image).convert("L"))
+    return 255 - ink if np.median(_border(ink)) > 127 else ink
+
+
+def _border(pixels: np.ndarray) -> np.ndarray:
+    return np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
 
 
 def fit_drawing(

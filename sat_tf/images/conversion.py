@@ -31,6 +31,8 @@ def _tiff_to_png(content: bytes) -> bytes:
             width, height = image.size
             if max(width, height) > MAX_SIDE or width * height > MAX_PIXELS:
                 raise ValueError(f"{width} x {height} pixels are too many")
+            if image.mode in ("I", "F"):
+                raise ValueError("its samples have 32 bits or a sign, convert them to 8 or 16 bits")
             image.load()  # turns it upright as well
             pixels = to_rgb(image)
         pixels.save(stream, "PNG", compress_level=1)

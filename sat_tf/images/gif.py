@@ -10,6 +10,7 @@ MAX_RUNS = 2**9
 """Runs of equally long data blocks before the end of the first frame; writers leave a few."""
 
 _BLOCKS_AT_ONCE = 2**10
+_GRAPHIC_CONTROL = 0xF9  # label of the extension that may make a colour of the frame transparent
 # What the byte at the current position belongs to.
 _BETWEEN, _EXTENSION, _FRAME, _DONE = range(4)
 
@@ -18,7 +19,8 @@ def first_frame(image_bytes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Cuts a GIF after its first frame.
 
     The decoder unpacks every frame before it returns the first, and an animation of a few
-    megabytes can hold thousands.
+    megabytes can hold thousands. No colour stays transparent: the decoder would paint it black,
+    where other formats, and Pillow, show the colour of the file.
 
     Returns:
         Scalar string, a GIF of one frame; int64 `[2]`, `(height, width)`, zeros if no frame was
@@ -27,7 +29,7 @@ def first_frame(image_bytes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     length = tf.strings.length(image_bytes)
     data = padded_bytes(image_bytes)
 
-    def body(position, state, frame):
+    def body(position, state, frame, control):
         here = tf.cast(tf.ensure_shape(data[position : position + 10], [10]), tf.int32)
         begins_frame = (state == _BETWEEN) & (here[0] == 0x2C)
         begins_extension = (state == _BETWEEN) & (here[0] == 0x21)
@@ -39,12 +41,15 @@ def first_frame(image_bytes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         after = tf.where(state == _EXTENSION, _BETWEEN, _DONE)
         after = tf.where(in_blocks & (here[0] > 0), state, after)
         after = tf.where(begins_extension, _EXTENSION, tf.where(begins_frame, _FRAME, after))
-        return position + step, after, tf.where(begins_frame, position, frame)
+        controls = begins_extension & (here[1] == _GRAPHIC_CONTROL)
+        frame = tf.where(begins_frame, position, frame)
+        return position + step, after, frame, tf.where(controls, position, control)
 
     screen = head_of(image_bytes)
-    start = (13 + _colour_table(screen[10]), tf.constant(_BETWEEN), tf.constant(-1))
-    end, state, frame = tf.while_loop(
-        lambda position, state, _: (state != _DONE) & (position < length),
+    nowhere = tf.constant(-1)
+    start = (13 + _colour_table(screen[10]), tf.constant(_BETWEEN), nowhere, nowhere)
+    end, state, frame, control = tf.while_loop(
+        lambda position, state, *_: (state != _DONE) & (position < length),
         body,
         start,
         maximum_iterations=MAX_RUNS,
@@ -55,7 +60,21 @@ def first_frame(image_bytes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     found = (frame > 0) & (tf.reduce_min(declared) > 0) & ((state == _DONE) | (end >= length))
     size = tf.where(found, tf.maximum(declared, canvas), tf.zeros([2], tf.int64))
     kept = tf.strings.substr(image_bytes, 0, tf.minimum(end, length))
-    return tf.strings.join([kept, b";"]), size
+    return tf.strings.join([_opaque(kept, control), b";"]), size
+
+
+def _opaque(image_bytes: tf.Tensor, control: tf.Tensor) -> tf.Tensor:
+    """Clears the flag of a transparent colour in the extension at `control`; none if below 0."""
+    place = control + 3
+    flags = tf.io.decode_raw(tf.strings.substr(image_bytes, place, 1), tf.uint8)
+
+    def cleared() -> tf.Tensor:
+        without = tf.constant([bytes([value & 0xFE]) for value in range(256)])
+        before = tf.strings.substr(image_bytes, 0, place)
+        after = tf.strings.substr(image_bytes, place + 1, tf.strings.length(image_bytes))
+        return tf.strings.join([before, without[tf.cast(flags[0], tf.int32)], after])
+
+    return tf.cond((control > 0) & (tf.size(flags) > 0), cleared, lambda: image_bytes)
 
 
 def _run_of_blocks(data: tf.Tensor, position: tf.Tensor, length: tf.Tensor) -> tf.Tensor:

@@ -7,8 +7,12 @@ import io
 import numpy as np
 from PIL import Image
 
+from sat_tf.images.limits import MAX_PIXELS, MAX_SIDE
+
 _EXIF_ORIENTATION = 0x0112
-_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
+# Bytes of a PNG that has an orientation: of an EXIF chunk, of EXIF as text, of XMP.
+_PNG_ORIENTATION = (b"eXIf", b"Raw profile type", b"tiff:Orientation")
 # The transposition that undoes each orientation.
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -34,7 +38,9 @@ def upright(image_bytes: bytes) -> bytes:
     """
     turned = io.BytesIO()
     try:
-        with Image.open(io.BytesIO(image_bytes), formats=_FORMATS) as image:
+        with Image.open(io.BytesIO(image_bytes), formats=FORMATS) as image:
+            if not _may_be_turned(image, image_bytes):
+                return image_bytes
             turn = _TURNS.get(image.getexif().get(_EXIF_ORIENTATION))
             if turn is None:
                 return image_bytes
@@ -45,6 +51,14 @@ def upright(image_bytes: bytes) -> bytes:
     except Exception:  # Pillow's readers raise almost anything on broken files.
         return image_bytes
     return turned.getvalue()
+
+
+def _may_be_turned(image: Image.Image, image_bytes: bytes) -> bool:
+    """Says if it is worth asking Pillow, which decodes a PNG to find its EXIF or XMP."""
+    width, height = image.size
+    if max(width, height) > MAX_SIDE or width * height > MAX_PIXELS:
+        return False
+    return image.format != "PNG" or any(mark in image_bytes for mark in _PNG_ORIENTATION)
 
 
 def to_rgb(image: Image.Image) -> Image.Image:

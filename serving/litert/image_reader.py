@@ -15,9 +15,7 @@ from PIL import Image
 from sat_tf.errors import invalid_value
 from sat_tf.images.conversion import to_decodable
 from sat_tf.images.limits import MAX_PIXELS, MAX_SIDE
-from sat_tf.images.orientation import to_rgb, upright
-
-_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
+from sat_tf.images.orientation import FORMATS, to_rgb, upright
 
 
 def read_content(image: str | Path | bytes) -> bytes:
@@ -40,7 +38,7 @@ def decode(content: bytes) -> Image.Image:
         ValueError: It cannot be read, or has too many pixels.
     """
     try:
-        with Image.open(io.BytesIO(content), formats=_FORMATS) as image:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             width, height = image.size
             if max(width, height) > MAX_SIDE or width * height > MAX_PIXELS:
                 raise ValueError(f"{width} x {height} pixels are too many")

@@ -83,15 +83,40 @@ def test_dark_ink_on_bright_paper_is_ink_too():
     np.testing.assert_array_equal(decode_drawing(png(pixels)), pixels)
 
 
+@pytest.mark.parametrize("ink", [0, 200])
+def test_ink_on_a_transparent_ground_is_what_is_opaque(ink):
+    pixels = paper((100, 50, 120, 200))
+    grey = np.full_like(pixels, ink)
+    drawing = Image.fromarray(np.stack([grey, grey, grey, pixels], axis=-1), "RGBA")
+    np.testing.assert_array_equal(decode_drawing(encode(drawing, "PNG")), pixels)
+
+
+def test_a_drawing_of_16_bits_keeps_its_ink():
+    pixels = paper((100, 50, 120, 200))
+    deep = np.where(pixels > 0, 8_000, 60_000).astype(np.uint16)
+    ink = decode_drawing(png(deep))
+    np.testing.assert_array_equal(ink, 255 - (deep >> 8))
+
+
+def test_a_photograph_of_a_drawing_is_turned_upright():
+    pixels = paper((100, 50, 120, 200))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    ink = decode_drawing(encode(Image.fromarray(np.rot90(pixels)), "PNG", exif=exif))
+    np.testing.assert_array_equal(ink, pixels)
+
+
 @pytest.mark.parametrize(
     ("content", "says"),
     [
         (b"", "cannot be read as an image"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 100 100\n", "cannot be read as an image"),
+        (encode(Image.new("L", (28, 28)), "PPM"), "cannot be read as an image"),
         (b"a text", "cannot be read as an image"),
         (png(np.zeros([8, 8], np.uint8)), "8 x 8 pixels, expected sides of 16 to 2048"),
         (png(np.zeros([20, 3000], np.uint8)), "3000 x 20 pixels, expected"),
     ],
-    ids=["empty", "text", "small", "large"],
+    ids=["empty", "eps", "ppm", "text", "small", "large"],
 )
 def test_what_is_no_drawing_is_told(content, says):
     with pytest.raises(ValueError, match=says):

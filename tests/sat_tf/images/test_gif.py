@@ -42,3 +42,16 @@ def test_a_gif_of_too_many_tiny_blocks_is_refused():
 def test_a_gif_cut_before_its_frame_ends_harms_nothing(kept):
     with pytest.raises(tf.errors.InvalidArgumentError):
         images.decode(encode(noise(), "GIF")[:kept])
+
+
+@pytest.mark.parametrize("comment", [b"", b"before the frame"])
+def test_a_transparent_colour_is_shown_as_in_other_formats(comment):
+    picture = Image.new("RGBA", (12, 9), (255, 255, 255, 0))
+    picture.paste((200, 10, 10, 255), (3, 3, 8, 7))
+    content = encode(picture, "GIF", comment=comment)
+    with Image.open(io.BytesIO(content)) as opened:
+        assert "transparency" in opened.info
+        expected = np.asarray(opened.convert("RGB"))
+    decoded = images.decode(content).numpy()
+    np.testing.assert_array_equal(decoded, expected)
+    assert (decoded[0, 0] == 255).all()

@@ -8,6 +8,7 @@ import struct
 import numpy as np
 import pytest
 from PIL import Image, ImageOps
+from PIL.PngImagePlugin import PngInfo
 
 from benchmarks.image_corpus import encode, smooth
 from sat_tf import images
@@ -104,3 +105,26 @@ def test_a_malformed_tag_beside_the_orientation_does_no_harm(kind, tag):
 )
 def test_what_needs_no_turn_or_cannot_be_read_is_left_alone(content):
     assert images.upright(content) is content
+
+
+@pytest.mark.parametrize("size", [(40, 20), (14_000, 14_000)])
+def test_a_png_without_orientation_is_not_decoded(size, monkeypatch):
+    content = encode(Image.new("L", size), "PNG")
+    monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("it was decoded"))
+    assert images.upright(content) is content
+
+
+def test_an_image_of_too_many_pixels_is_not_decoded_to_be_turned(monkeypatch):
+    content = encode(Image.new("L", (14_000, 14_000)), "PNG", exif=exif(6))
+    monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("it was decoded"))
+    assert images.upright(content) is content
+
+
+def test_a_png_with_its_orientation_in_xmp_is_turned():
+    xmp = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><r tiff:Orientation="3"/></x:xmpmeta>'
+    text = PngInfo()
+    text.add_itxt("XML:com.adobe.xmp", xmp.decode())
+    content = encode(photograph(), "PNG", pnginfo=text)
+    np.testing.assert_array_equal(
+        decoded(images.upright(content)), decoded(encode(photograph(), "PNG"))[::-1, ::-1]
+    )

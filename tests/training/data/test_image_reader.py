@@ -85,3 +85,10 @@ def test_the_high_byte_of_a_16_bit_tiff_is_read(pixels):
     grey = pixels[..., 0]
     found, _ = read_image(tiff(grey.astype(np.uint16) * 256 + 7), half)
     np.testing.assert_array_equal(found, np.repeat(grey[::2, ::2, None], 3, axis=2))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int32])
+def test_a_tiff_of_32_bits_per_sample_is_refused(pixels, kind):
+    with pytest.raises(UNREADABLE) as error:
+        read_image(tiff(pixels[..., 0].astype(kind)), half)
+    assert "convert them to 8 or 16 bits" in unreadable_reason(error.value)
