@@ -46,7 +46,7 @@ REFERENCE = "paper"
 UNBIASED = "rloo"
 """Estimator whose mean gradient stands for that of the ELBO."""
 _DRAWN = RECIPES["scenes_hard"]
-BASE = dataclasses.replace(_DRAWN, fit=dataclasses.replace(_DRAWN.fit, epochs=3, pictures=0))
+BASE = dataclasses.replace(_DRAWN, fit=dataclasses.replace(_DRAWN.fit, epochs=3, figures=0))
 """Configuration that all share."""
 
 _NO_FIGURES = ("estimator", "seed", "samples")

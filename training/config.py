@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from sat_tf.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, check_ranges
+from sat_tf.serialization import from_dict
+
+T = TypeVar("T")
 
 LOWER_IS_BETTER = ("nll", "error")
 """Dev scores of which a lower one is better; of all others a higher one is."""
+
+_FORMER_KEYS = {"pictures": "figures"}
+_FORMER_VALUES = (("batch_by", "picture", "image"),)
 
 
 @dataclass(frozen=True)
@@ -42,7 +48,7 @@ class BaseFitConfig:
     """Examples per batch, over all devices."""
     patience: PositiveInt = 10
     """Epochs without a better dev score before training stops."""
-    pictures: NonNegativeInt = 4
+    figures: NonNegativeInt = 4
     """Dev examples whose attention TensorBoard shows after each epoch."""
     jit_compile: bool = False
     """Compile the train step with XLA."""
@@ -56,3 +62,30 @@ class BaseFitConfig:
     def sign(self) -> float:
         """Factor that makes a higher monitored score the better one: 1.0 or -1.0."""
         return -1.0 if self.monitor in LOWER_IS_BETTER else 1.0
+
+
+def read_saved(kind: type[T], values: dict[str, Any]) -> T:
+    """Builds the configuration of a run from its saved form, which may be an earlier version's.
+
+    Args:
+        kind: Type of the configuration.
+        values: The configuration in `config.json` or a report. Those keys and values of `fit` that
+            had another name in an earlier version are read under either name.
+
+    Raises:
+        ValueError: See `from_dict`.
+    """
+    match values:
+        case {"fit": dict(fit)}:
+            values = values | {"fit": _renamed(fit)}
+    return from_dict(kind, values)
+
+
+def _renamed(fit: dict[str, Any]) -> dict[str, Any]:
+    """Replaces former names; a former key beside its present one is left to be refused."""
+    keys = {old: new for old, new in _FORMER_KEYS.items() if new not in fit}
+    fit = {keys.get(key, key): value for key, value in fit.items()}
+    for key, old, new in _FORMER_VALUES:
+        if fit.get(key) == old:
+            fit[key] = new
+    return fit

@@ -32,7 +32,7 @@ TINY = [
     *("--data.limit", "12", "--fit.epochs", "1", "--fit.batch-size", "16"),
     *("--decoder.embedding-dim", "8", "--decoder.attention-dim", "8"),
     *("--decoder.hidden-dim", "16", "--search.beam", "2", "--search.max-length", "8"),
-    *("--fit.pictures", "0"),
+    *("--fit.figures", "0"),
     *("--estimators", "soft,vimco", "--seeds", "3", "--batches", "1", "--draws", "32"),
 ]
 

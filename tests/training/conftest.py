@@ -28,12 +28,12 @@ TINY = (
     *("--decoder.embedding_dim", "8", "--decoder.attention_dim", "8"),
     *("--decoder.hidden_dim", "16", "--search.beam", "2", "--search.max_length", "8"),
     # A figure's search takes a third of such a run.
-    *("--fit.pictures", "0"),
+    *("--fit.figures", "0"),
 )
-FIGURES = ("--fit.pictures", "2")
+FIGURES = ("--fit.figures", "2")
 FINE_TUNED = (
     *("--encoder.trainable_from", "conv4", "--optimizer.encoder_learning_rate", "1e-4"),
-    *("--data.mirror", "True", "--data.random_crop", "0.2", "--fit.batch_by", "picture"),
+    *("--data.mirror", "True", "--data.random_crop", "0.2", "--fit.batch_by", "image"),
 )
 NAMES = {
     "train": [f"train{n}.jpg" for n in range(6)],

@@ -11,7 +11,7 @@ from training.train import main
 
 TINY = (
     *("--data.dev_digits", "20", "--fit.batch_size", "16", "--fit.epochs", "2"),
-    *("--fit.pictures", "2", "--model.filters", "2", "--model.annotation_dim", "4"),
+    *("--fit.figures", "2", "--model.filters", "2", "--model.annotation_dim", "4"),
     *("--model.attention_dim", "4", "--model.hidden_dim", "4", "--data.portions", "2"),
 )
 

@@ -20,7 +20,7 @@ from training.tasks.captioning.task import load_data
 from training.train import main as train
 
 SMALL = ["--data.limit", "16", "--decoder.hidden-dim", "16", "--decoder.embedding-dim", "8"]
-SMALL += ["--decoder.attention-dim", "8", "--fit.epochs", "1", "--fit.pictures", "1"]
+SMALL += ["--decoder.attention-dim", "8", "--fit.epochs", "1", "--fit.figures", "1"]
 SMALL += ["--fit.validation-images", "4", "--search.beam", "1"]
 
 

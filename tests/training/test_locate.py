@@ -43,7 +43,7 @@ def locator(frozen, tmp_path_factory) -> str:
 
 
 def run(frozen, folder, *flags: str) -> int:
-    small = ["--decoder.hidden-dim", "16", "--decoder.embedding-dim", "8", "--fit.pictures", "1"]
+    small = ["--decoder.hidden-dim", "16", "--decoder.embedding-dim", "8", "--fit.figures", "1"]
     small += ["--decoder.attention-dim", "8", "--fit.validation-images", "4", "--search.beam", "1"]
     return train([*frozen, *small, "--run-dir", str(folder), "--fit.epochs", "1", *flags])
 

@@ -145,7 +145,7 @@ def test_an_unknown_recipe_is_an_error_that_names_the_closest_one_or_all():
         ("fit", FitConfig, {"patience": 0}),
         ("fit", FitConfig, {"validation_beam": 0}),
         ("fit", FitConfig, {"validation_images": 0}),
-        ("fit", FitConfig, {"pictures": -1}),
+        ("fit", FitConfig, {"figures": -1}),
         ("fit", FitConfig, {"checkpoint_steps": 0}),
     ],
 )
@@ -166,7 +166,7 @@ def test_a_crop_leaves_out_half_at_most(value):
     [
         ("data.random_crop", "0.1"),
         ("optimizer.encoder_learning_rate", "1e-05"),
-        ("fit.batch_by", "picture"),
+        ("fit.batch_by", "image"),
     ],
 )
 def test_what_only_a_trained_encoder_heeds_is_an_error_with_a_frozen_one(key, value, capsys):
@@ -179,9 +179,9 @@ def test_what_only_a_trained_encoder_heeds_is_an_error_with_a_frozen_one(key, va
     assert f"`--{key}`: expected" in said and "for a frozen encoder" in said and value in said
 
 
-def test_whole_pictures_are_not_for_xla():
+def test_whole_images_are_not_for_xla():
     with pytest.raises(ValueError, match=r"`--fit.jit_compile`: expected False with"):
-        FitConfig(jit_compile=True, batch_by="picture")
+        FitConfig(jit_compile=True, batch_by="image")
 
 
 def test_a_seed_below_zero_is_an_error():

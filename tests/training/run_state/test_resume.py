@@ -49,7 +49,7 @@ def test_a_run_killed_within_its_epochs_ends_like_an_unbroken_one(
     hard_run, tmp_path, tiny, fine_tuned
 ):
     moments = [(CheckpointAndStop, "on_train_batch_end", 3), (runs, "save_weights", 1)]
-    flags = (*tiny, *HARD, *fine_tuned, *EVERY_OTHER, "--fit.pictures", "2")
+    flags = (*tiny, *HARD, *fine_tuned, *EVERY_OTHER, "--fit.figures", "2")
     said = train_through(tmp_path, flags, *moments)
     assert said == ["Resuming at epoch 1, step 2.", "Resuming at epoch 1, step 5."]
     assert_same_runs(tmp_path / "run", hard_run)

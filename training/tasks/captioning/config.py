@@ -20,9 +20,8 @@ from sat_tf.ranges import (
     check_ranges,
 )
 from sat_tf.run_folder import RunFolder
-from sat_tf.serialization import from_dict
 from sat_tf.vocabulary import Unit
-from training.config import BaseFitConfig, BaseOptimizerConfig
+from training.config import BaseFitConfig, BaseOptimizerConfig, read_saved
 from training.data.sources import DataName, Splits
 from training.metrics.tokenisers import english_only
 
@@ -84,8 +83,8 @@ class FitConfig(BaseFitConfig):
 
     batch_size: PositiveInt = 64
     """Captions per batch, over all devices; images with a reward."""
-    batch_by: Literal["length", "picture"] = "length"
-    """picture groups all captions of an image, so that a trained encoder sees it once."""
+    batch_by: Literal["length", "image"] = "length"
+    """image groups all captions of an image, so that a trained encoder sees it once."""
     label_smoothing: Fraction = 0.0
     """Share of each target spread over the vocabulary."""
     distillation_weight: Annotated[float, Range(0, 1)] = 0.0
@@ -103,8 +102,8 @@ class FitConfig(BaseFitConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.jit_compile and self.batch_by == "picture":
-            expected = "False with `--fit.batch_by picture`, as XLA needs few batch shapes"
+        if self.jit_compile and self.batch_by == "image":
+            expected = "False with `--fit.batch_by image`, as XLA needs few batch shapes"
             raise invalid_value("--fit.jit_compile", expected, True, "key")
 
 
@@ -220,6 +219,6 @@ def read_run_config(run_dir: Path) -> RunConfig:
         if configs.SYSTEM_KEY in values:
             system = values[configs.SYSTEM_KEY]
             raise ValueError(f"it describes the digit system {system!r}.")
-        return from_dict(RunConfig, values)
+        return read_saved(RunConfig, values)
     except ValueError as error:
         raise other_version(path, error) from error

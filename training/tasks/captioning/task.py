@@ -142,7 +142,7 @@ class CaptioningTask(Task[RunConfig, Data]):
 
     def figures(self, model: Captioner, data: Data) -> Callable[[], Mapping[str, np.ndarray | str]]:
         captioner = TrainedCaptioner(model, data.vocabulary)
-        return dev_figures(captioner, data.dev, data.sources[1], self.config.fit.pictures)
+        return dev_figures(captioner, data.dev, data.sources[1], self.config.fit.figures)
 
     def callbacks(self) -> list[keras.callbacks.Callback]:
         return [AttentionCollapseWarning()]
@@ -199,7 +199,7 @@ def batches_from(
     predictions: WordPredictions | None = None,
 ) -> tuple[tf.data.Dataset, int]:
     """Returns the training batches from a step of an epoch on, and the batches per epoch."""
-    by_image = config.fit.batch_by == "picture"
+    by_image = config.fit.batch_by == "image"
     if config.reward.metric != "none":
         # Captions are sampled from the model: one row per image, with its number.
         table, by_image = table.first_captions(), True

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sat_tf.config import SYSTEM_KEY
-from sat_tf.serialization import from_dict
+from training.config import read_saved
 from training.data.digits.config import DigitData
 from training.evaluate.reports import REPORT_FILE
 from training.tables import text_table
@@ -53,6 +53,6 @@ def compare(
 def _examples(report: dict[str, Any]) -> tuple[str, DigitData]:
     """Returns what determines the scored examples: the digits and the settings drawn with."""
     kind = SYSTEMS[report[SYSTEM_KEY]]
-    data = from_dict(kind, report["configuration"]).data.scored()
+    data = read_saved(kind, report["configuration"]).data.scored()
     same = dataclasses.replace(data, dev_digits=DigitData.dev_digits, limit=None, examples=None)
     return report["digits_fingerprint"], same

@@ -14,8 +14,8 @@ from sat_tf.digits.config import DRAMConfig, PortionsConfig, RAMConfig, STNConfi
 from sat_tf.errors import other_version
 from sat_tf.ranges import NonNegativeInt, check_ranges
 from sat_tf.run_folder import RunFolder
-from sat_tf.serialization import from_dict, to_dict
-from training.config import BaseFitConfig, BaseOptimizerConfig
+from sat_tf.serialization import to_dict
+from training.config import BaseFitConfig, BaseOptimizerConfig, read_saved
 from training.data.digits.config import CanvasData, DigitData, PairData, StripsData
 
 
@@ -178,7 +178,7 @@ def read_digit_config(run_dir: Path) -> DigitRunConfig:
     values = json.loads(path.read_text("utf-8"))
     del values[SYSTEM_KEY]
     try:
-        return from_dict(kind, values)
+        return read_saved(kind, values)
     except (TypeError, ValueError) as error:
         raise other_version(path, error) from error
 

@@ -97,7 +97,7 @@ class DigitTask(Task[DigitRunConfig, Data]):
         return self._scorer(model, data).scores
 
     def figures(self, model: DigitModel, data: Data) -> Callable[[], Mapping[str, np.ndarray]]:
-        scorer, count = self._scorer(model, data), self.config.fit.pictures
+        scorer, count = self._scorer(model, data), self.config.fit.figures
         return lambda: {
             f"attention/{number}": figure for number, figure in enumerate(scorer.figures(count))
         }

@@ -32,7 +32,7 @@ FIVE_HUNDRED = ("--encoder.name", "scenes_cnn", "--encoder.image_size", "64")
 FIVE_HUNDRED += ("--encoder.weights", "None", "--decoder.embedding_dim", "8")
 FIVE_HUNDRED += ("--decoder.attention_dim", "8", "--decoder.hidden_dim", "16", "--search.beam", "2")
 FIVE_HUNDRED += ("--search.max_length", "8", "--fit.epochs", "1", "--fit.validation_images", "10")
-FIVE_HUNDRED += ("--fit.pictures", "0")
+FIVE_HUNDRED += ("--fit.figures", "0")
 
 
 def names(count: int) -> list[str]:

@@ -66,7 +66,7 @@ def test_an_unfinished_run_is_refused(single, tmp_path):
 def test_the_command_starts_from_another_run(
     hard_digits_run, tiny_digits, tmp_path, capsys, unvalidated
 ):
-    flags = ("--recipe", "digits_soft", *tiny_digits, "--fit.epochs", "1", "--fit.pictures", "0")
+    flags = ("--recipe", "digits_soft", *tiny_digits, "--fit.epochs", "1", "--fit.figures", "0")
     own = ("--run-dir", str(tmp_path / "run"), "--init-from", str(hard_digits_run))
     assert main([*flags, *own]) == 0
     said = capsys.readouterr().out

@@ -18,7 +18,7 @@ NARROW = (
     *("--recipe", "ram_28", "--model.glimpses", "2", "--model.hidden-dim", "4"),
     *("--model.glimpse-dim", "4", "--model.glimpse-hidden-dim", "4"),
     *("--data.dev_digits", "20", "--fit.batch_size", "16", "--fit.epochs", "1"),
-    *("--fit.pictures", "0"),
+    *("--fit.figures", "0"),
 )
 
 

@@ -17,7 +17,7 @@ from training.train import main
 NARROW = (
     *("--model.glimpses", "2", "--model.glimpse-size", "4", "--model.hidden-dim", "4"),
     *("--model.glimpse-dim", "4", "--model.glimpse-hidden-dim", "4", "--data.size", "48"),
-    *("--data.dev_digits", "20", "--fit.batch_size", "16", "--fit.pictures", "0"),
+    *("--data.dev_digits", "20", "--fit.batch_size", "16", "--fit.figures", "0"),
 )
 
 

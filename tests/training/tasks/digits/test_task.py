@@ -102,7 +102,7 @@ def test_a_run_killed_within_its_epochs_ends_like_an_unbroken_one(
 def test_convolutions_train_in_bfloat16_and_load_in_float32(
     mnist, tmp_path, monkeypatch, unvalidated
 ):
-    flags = ("--data.dev_digits", "20", "--fit.epochs", "1", "--fit.pictures", "0")
+    flags = ("--data.dev_digits", "20", "--fit.epochs", "1", "--fit.figures", "0")
     flags += ("--data.size", "32", "--model.filters", "2", "--fit.batch_size", "16")
     flags += ("--recipe", "cnn_cluttered", "--fit.precision", "bfloat16")
     models = record_models(monkeypatch, DigitTask)
