@@ -38,7 +38,7 @@ def figures(config: RunConfig, places: Places, interrupts: Interrupts | None = N
     report = places.run_dir / "evaluation" / _SPLIT / REPORT_FILE
     if not report.is_file():
         captioner = fit(task, interrupts=interrupts)
-        evaluate_run(captioner, config, places, _SPLIT, pictures=0)
+        evaluate_run(captioner, config, places, _SPLIT, figures=0)
     return read_figures(report) | {"minutes": minutes(places.run_dir)}
 
 

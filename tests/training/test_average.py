@@ -63,7 +63,7 @@ def test_equal_weights_stay_what_they_are(soft_run, tmp_path):
 def test_an_average_is_evaluated_and_says_what_it_is(soft_run, tuned, tmp_path, capsys):
     out = tmp_path / "out"
     assert averaged(out, soft_run, tuned) == 0
-    flags = ["--run-dir", str(out), "--cache-dir", str(tmp_path / "cache"), "--pictures", "0"]
+    flags = ["--run-dir", str(out), "--cache-dir", str(tmp_path / "cache"), "--figures", "0"]
     assert evaluate.main(flags) == 0
     note = f"The weights are an average: 0.5 of {soft_run.name}, 0.5 of {tuned.name}."
     assert f"Note: {note}" in capsys.readouterr().out
@@ -101,7 +101,7 @@ def test_a_run_that_was_interrupted_is_pointed_out(soft_run, tuned, tmp_path, ti
     try:
         assert averaged(tmp_path / "out", soft_run, tuned) == 0
         assert note in capsys.readouterr().out
-        assert evaluate.main(["--run-dir", str(tuned), "--pictures", "0", *cache]) == 0
+        assert evaluate.main(["--run-dir", str(tuned), "--figures", "0", *cache]) == 0
         assert f"Note: {note}" in capsys.readouterr().out
         assert publish.main([str(tuned), str(tmp_path / "published")]) == 0
         assert f"Note: {note}" in capsys.readouterr().out

@@ -144,7 +144,7 @@ def test_the_card_says_whether_captions_taught_the_maps(soft_run, tmp_path):
 
 
 def test_it_is_evaluated_like_a_run(mine, capsys):
-    assert evaluate(["--run-dir", str(mine), "--pictures", "1"]) == 0
+    assert evaluate(["--run-dir", str(mine), "--figures", "1"]) == 0
     report = evaluation_folder(mine, "dev") / "report.json"
     assert json.loads(report.read_text())["images"] == 12
 
@@ -186,7 +186,7 @@ def test_results_of_one_that_ships_stay_out_of_the_package(mine, tmp_path, monke
     monkeypatch.setattr(published, "SHIPPED", mine.parent)
     monkeypatch.chdir(tmp_path)
     assert sat_tf.load("mine").path == mine
-    assert evaluate(["--run-dir", "mine", "--pictures", "1"]) == 0
+    assert evaluate(["--run-dir", "mine", "--figures", "1"]) == 0
     assert (tmp_path / "captioners/mine/evaluation/dev/report.json").exists()
     assert evaluation_folder(Path("mine"), "dev").parts[0] == "captioners"
 

@@ -80,7 +80,7 @@ class Arguments:
     """Folder of feature stores; $SAT_TF_CACHE or ~/.cache/sat_tf by default."""
     bound_images: NonNegativeInt | None = None
     """Images whose bounds and NWGM gap are measured, hard attention only; 100 by default."""
-    pictures: NonNegativeInt | None = None
+    figures: NonNegativeInt | None = None
     """Images on the page; 48 by default."""
     boxes: Path | None = None
     """Boxes of phrases: Flickr30k Entities (folder), COCO's instances (.json), or JSON lines; see
@@ -141,7 +141,7 @@ def check_source(arguments: Arguments) -> None:
             "inference",
             "cache_dir",
             "bound_images",
-            "pictures",
+            "figures",
             "boxes",
         )
         flags = {f"--{name.replace('_', '-')}": getattr(arguments, name) for name in names}
@@ -191,7 +191,7 @@ def evaluate_captioner(arguments: Arguments) -> None:
     )
     cache_dir = arguments.cache_dir or default_cache_dir()
     data_dir = arguments.data_dir or read_data_dir(RunFolder(captioner.path))
-    names = ("pictures", "bound_images", "boxes")
+    names = ("figures", "bound_images", "boxes")
     chosen = _given({name: getattr(arguments, name) for name in names})
     evaluate_run(
         captioner,

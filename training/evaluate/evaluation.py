@@ -34,7 +34,7 @@ def evaluate_run(
     places: Places,
     split_name: str = "dev",
     out: Path | None = None,
-    pictures: int = 48,
+    figures: int = 48,
     bound_images: int = BOUND_IMAGES,
     boxes: Path | None = None,
 ) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def evaluate_run(
         places: Folders of the run.
         split_name: `train`, `dev` or `test`.
         out: Output folder; `RUN/evaluation/SPLIT` if None.
-        pictures: Images on the page.
+        figures: Images on the page.
         bound_images: Images, with one caption each, whose bounds and NWGM gap are measured if
             attention is hard.
         boxes: Boxes of phrases to compare attention with, if any.
@@ -74,7 +74,7 @@ def evaluate_run(
     title = f"{config.recipe}: {config.data.name} {split.name}"
     write_report(out, report)
     write_captions(out, caption_rows(found))
-    page = write_report_page(out, title, report, captioner, split, found, pictures)
+    page = write_report_page(out, title, report, captioner, split, found, figures)
     heading = f"{title}, {len(found.captions):,} images, beam {config.search.beam}"
     texts = {image_id: caption.text for image_id, caption in found.captions.items()}
     print(console_summary(heading, report, texts, out))

@@ -10,6 +10,7 @@ from sat_tf.commands import exit_status
 from sat_tf.errors import invalid_value
 from sat_tf.ranges import NonNegativeInt, check_ranges
 from training.cli import Settings, check_data_dir, parse_settings
+from training.inspect.page import IMAGES
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class Arguments:
     """Your copy of the data set; not needed for drawn data."""
     out: Path | None = None
     """Output folder of inspect.json and the page; runs/inspection/RECIPE by default."""
-    pictures: NonNegativeInt = 12
+    images: NonNegativeInt = 12
     """Number of images on the page."""
 
     def __post_init__(self) -> None:
@@ -48,16 +49,30 @@ def run(arguments: Arguments) -> int:
     """Surveys the data, and prints and writes the results."""
     config, data_dir = arguments.config, arguments.data_dir
     out = arguments.out or Path("runs") / "inspection" / config.recipe
-    if data_dir is not None and out.resolve() == data_dir.resolve():
-        expected = "a folder other than the data's, where inspect.json would pass for captions"
-        raise invalid_value("--out", expected, str(out))
+    if data_dir is not None:
+        _check_out(out, data_dir, config.data.image_dir)
     check_data_dir(config, data_dir)
     # TensorFlow takes seconds to load: wrong flags are reported first.
     from training.inspect.summary import show, write
     from training.inspect.survey import survey
 
     found = survey(config, data_dir)
-    page = write(out, found, config.encoder, arguments.pictures)
+    page = write(out, found, config.encoder, arguments.images)
     show(found.report, out)
     print(f"Page: {page}")
     return 0 if found.report["trainable"] else 1
+
+
+def _check_out(out: Path, data_dir: Path, image_dir: str | None) -> None:
+    """Checks that what is written does not go among the data.
+
+    Raises:
+        ValueError: It would, and could replace an image of the same name or pass for captions.
+    """
+    if out.resolve() == data_dir.resolve():
+        expected = "a folder other than the data's, where inspect.json would pass for captions"
+        raise invalid_value("--out", expected, str(out))
+    data = (data_dir, data_dir / (image_dir or ""))
+    if (out / IMAGES).resolve() in [folder.resolve() for folder in data]:
+        expected = f"a folder whose `{IMAGES}` is not the data's, as the page's images go there"
+        raise invalid_value("--out", expected, str(out))

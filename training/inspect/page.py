@@ -13,6 +13,8 @@ from PIL import Image
 
 from sat_tf.files import write_atomically
 
+IMAGES = "images"
+"""Name of the page's folder of images."""
 _STYLE = """
 body { max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff;
        font: 16px/1.5 system-ui, sans-serif; }
@@ -43,7 +45,7 @@ def write_page(
     notes: Iterable[str] = (),
     table: Iterable[Sequence[str]] = (),
 ) -> Path:
-    """Writes `index.html`, whose path it returns, and `pictures/NNN.png`; all text is escaped.
+    """Writes `index.html`, whose path it returns, and `images/NNN.png`; all text is escaped.
 
     The page refers to its images by relative paths and to nothing else, so the folder can be moved
     or opened from disk. Images of an earlier, longer page are removed.
@@ -56,14 +58,14 @@ def write_page(
         table: Rows under the notes, headings first.
     """
     directory = Path(directory)
-    pictures = directory / "pictures"
-    pictures.mkdir(parents=True, exist_ok=True)
+    images = directory / IMAGES
+    images.mkdir(parents=True, exist_ok=True)
     articles, written = [], set()
     for number, entry in enumerate(entries):
         name = f"{number:03d}.png"
         buffer = io.BytesIO()
         Image.fromarray(entry.image).save(buffer, format="PNG", optimize=True)
-        write_atomically(pictures / name, buffer.getvalue())
+        write_atomically(images / name, buffer.getvalue())
         written.add(name)
         articles.append(_article(entry, name))
     paragraphs = "".join(f"<p>{html.escape(note)}</p>\n" for note in notes)
@@ -75,7 +77,7 @@ def write_page(
         f"<h1>{heading}</h1>\n{paragraphs}{_table(table)}{''.join(articles)}</body>\n</html>\n"
     )
     write_atomically(directory / "index.html", page)
-    for path in pictures.glob("*.png"):
+    for path in images.glob("*.png"):
         if path.stem.isdecimal() and path.name not in written:
             path.unlink()
     return directory / "index.html"
@@ -95,7 +97,7 @@ def _article(entry: PageEntry, file: str) -> str:
     references = "".join(f"<li>{text}</li>\n" for text in others)
     return (
         f'<article>\n<div class="id">{html.escape(entry.image_id)}</div>\n<h2>{first}</h2>\n'
-        f'<img src="pictures/{file}" alt="{first}" loading="lazy">\n'
+        f'<img src="{IMAGES}/{file}" alt="{first}" loading="lazy">\n'
         + (f"<ul>\n{references}</ul>\n" if others else "")
         + "</article>\n"
     )

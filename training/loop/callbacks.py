@@ -40,7 +40,7 @@ class TensorBoardFigures(keras.callbacks.Callback):
 
     def __init__(self, draw: Callable[[], Mapping[str, np.ndarray | str]], log_dir: Path) -> None:
         super().__init__()
-        self._draw, self._log_dir = draw, str(log_dir / "pictures")
+        self._draw, self._log_dir = draw, str(log_dir / "figures")
 
     def on_train_begin(self, logs: dict | None = None) -> None:
         self._writer = tf.summary.create_file_writer(self._log_dir)

@@ -17,7 +17,7 @@ def evaluated(run_dir, out, *flags: str) -> dict:
 
 
 def test_it_finds_the_scores_the_training_ended_with(soft_run, tmp_path, capsys):
-    again = evaluated(soft_run, tmp_path / "out", "--pictures", "1")
+    again = evaluated(soft_run, tmp_path / "out", "--figures", "1")
     first = report_of(soft_run / "evaluation" / "dev")
     assert again["scores"] == pytest.approx(first["scores"], abs=1e-4)
     assert again["split_fingerprint"] == first["split_fingerprint"]
@@ -32,7 +32,7 @@ def test_it_finds_the_scores_the_training_ended_with(soft_run, tmp_path, capsys)
 
 def test_beam_length_power_and_split_are_the_command_line_s(hard_run, tmp_path):
     flags = ("--split", "test", "--beam", "1", "--length-power", "0.5", "--inference", "argmax")
-    flags += ("--consensus", "2", "--pictures", "0", "--bound-images", "0")
+    flags += ("--consensus", "2", "--figures", "0", "--bound-images", "0")
     report = evaluated(hard_run, tmp_path, *flags)
     assert "bounds" not in report
     assert (report["split"], report["search"]["beam"]) == ("test", 1)
@@ -43,7 +43,7 @@ def test_beam_length_power_and_split_are_the_command_line_s(hard_run, tmp_path):
 
 
 def test_hard_attention_is_reported_with_its_bounds(hard_run, soft_run, tmp_path, capsys):
-    again = evaluated(hard_run, tmp_path, "--pictures", "0", "--bound-images", "3")["bounds"]
+    again = evaluated(hard_run, tmp_path, "--figures", "0", "--bound-images", "3")["bounds"]
     assert (again["images"], again["samples"]) == (3, 50)
     weighted = [again[f"importance_weighted_bound_{m}"] for m in (5, 50)]
     assert again["elbo"] <= weighted[0] <= weighted[1] < 0.0
@@ -76,7 +76,7 @@ def test_a_folder_with_a_test_list_only_can_be_evaluated_on_without_weights_file
         (("--split", "dev", "--data-dir", "DIR", "--beam", "0"), "`--beam`"),
         (("--split", "dev", "--data-dir", "DIR", "--bound-images", "-1"), "`--bound-images`"),
         (("--split", "dev", "--data-dir", "DIR", "--inference", "guess"), "argument '--inference'"),
-        (("--pictures", "-1"), "`--pictures`"),
+        (("--figures", "-1"), "`--figures`"),
         (("--inference", "argmax"), "`--inference`, which is for hard attention only"),
         (("--bound-images", "5"), "`--bound-images`, which is for hard attention only"),
     ],

@@ -114,7 +114,7 @@ def test_captions_that_do_not_fit_are_one_clear_error(theirs, capsys, change, me
         (("--captions", "FILE"), "`--data.name`"),
         (("--captions", "FILE", *DRAWN, "--beam", "3"), "`--beam`"),
         (("--captions", "FILE", *DRAWN, "--length-power", "1"), "`--length-power`"),
-        (("--captions", "FILE", *DRAWN, "--pictures", "3"), "`--pictures`"),
+        (("--captions", "FILE", *DRAWN, "--figures", "3"), "`--figures`"),
         (("--run-dir", "RUN", "--data.seed", "0"), "`--data.seed`"),
         (("--captions", "nowhere.json", *DRAWN), "nowhere.json"),
         (("--captions", "FILE", "--data.name", "flickr8k"), "--data-dir"),

@@ -31,7 +31,7 @@ def test_page_shows_escaped_text_and_images_that_exist(tmp_path):
     path = write_page(tmp_path, "Dev & co", [entry(), entry('<script>"x"</script>')])
     page = Links()
     page.feed(path.read_text("utf-8"))
-    assert page.sources == ["pictures/000.png", "pictures/001.png"]
+    assert page.sources == ["images/000.png", "images/001.png"]
     assert "script" not in page.tags and "i" not in page.tags
     for text in ("Dev & co", "a&b.jpg", "a <dog>", "one <i>", "two"):
         assert text in page.text
@@ -41,9 +41,9 @@ def test_page_shows_escaped_text_and_images_that_exist(tmp_path):
 
 def test_page_of_a_shorter_run_leaves_no_old_images(tmp_path):
     write_page(tmp_path, "x", [entry(), entry(), entry()])
-    (tmp_path / "pictures" / "mine.png").write_bytes(b"")
+    (tmp_path / "images" / "mine.png").write_bytes(b"")
     write_page(tmp_path, "x", [entry()])
-    names = sorted(path.name for path in (tmp_path / "pictures").iterdir())
+    names = sorted(path.name for path in (tmp_path / "images").iterdir())
     assert names == ["000.png", "mine.png"]
 
 

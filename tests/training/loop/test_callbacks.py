@@ -45,14 +45,14 @@ def scalars(events: EventMultiplexer, part: str, name: str) -> dict[int, float]:
     return {event.step: float(tensor_util.make_ndarray(event.tensor_proto)) for event in found}
 
 
-def pictures(events: EventMultiplexer) -> dict[str, dict[int, np.ndarray]]:
-    """Tag -> step -> decoded picture."""
-    tags = [tag for tag in events.Runs()["pictures"]["tensors"] if tag.startswith("attention/")]
+def figures(events: EventMultiplexer) -> dict[str, dict[int, np.ndarray]]:
+    """Tag -> step -> decoded figure."""
+    tags = [tag for tag in events.Runs()["figures"]["tensors"] if tag.startswith("attention/")]
     found = {}
     for tag in tags:
         of_tag = found.setdefault(tag, {})
-        for event in events.Tensors("pictures", tag):
-            # Width, height, then one encoded picture each.
+        for event in events.Tensors("figures", tag):
+            # Width, height, then one encoded figure each.
             for content in event.tensor_proto.string_val[2:]:
                 of_tag[event.step] = np.asarray(Image.open(io.BytesIO(content)))
     return found
@@ -74,12 +74,12 @@ def test_tensorboard_finds_the_scalars_of_every_epoch(request, kind, epochs):
 
 
 @pytest.mark.parametrize(("kind", "epochs"), [("hard", 2), ("none", 1)])
-def test_tensorboard_finds_the_attention_pictures_of_every_epoch(request, kind, epochs):
-    found = pictures(opened(request.getfixturevalue(f"{kind}_run")))
+def test_tensorboard_finds_the_attention_figures_of_every_epoch(request, kind, epochs):
+    found = figures(opened(request.getfixturevalue(f"{kind}_run")))
     assert len(found) == 2
     for of_tag in found.values():
         assert list(of_tag) == list(range(epochs))
-        assert all(p.ndim == 3 and min(p.shape[:2]) >= 64 and p.std() > 0 for p in of_tag.values())
+        assert all(f.ndim == 3 and min(f.shape[:2]) >= 64 and f.std() > 0 for f in of_tag.values())
 
 
 def make_model(kind: str = "soft") -> Captioner:

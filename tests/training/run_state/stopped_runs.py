@@ -80,7 +80,7 @@ def weights_of(run: Path) -> dict[str, np.ndarray]:
 
 
 def logs_of(run: Path) -> dict[str, list]:
-    """Every point of every curve, and the pictures, as TensorBoard reads them."""
+    """Every point of every curve, and the figures, as TensorBoard reads them."""
     found = {}
     events = EventMultiplexer().AddRunsFromDirectory(str(run / "logs")).Reload()
     for part, kinds in events.Runs().items():

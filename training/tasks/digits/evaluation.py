@@ -107,7 +107,7 @@ class Arguments(Generic[M]):
     """train, dev or test (x_test)."""
     out: Path | None = None
     """Folder of the report; evaluation/SPLIT in RUN by default."""
-    pictures: NonNegativeInt = 12
+    figures: NonNegativeInt = 12
     """Figures beside the report."""
 
     def __post_init__(self) -> None:
@@ -131,7 +131,7 @@ def run(run_dir: Path, argv: list[str]) -> int:
         Places(run_dir, data_dir=arguments.data_dir),
         arguments.split,
         arguments.out,
-        arguments.pictures,
+        arguments.figures,
         asked,
     )
     return 0
@@ -143,7 +143,7 @@ def evaluate_run(
     places: Places,
     split: str = "dev",
     out: Path | None = None,
-    pictures: int = 12,
+    figures: int = 12,
     asked: DigitRunConfig | None = None,
 ) -> dict:
     """Evaluates a run on a split; prints, writes and returns the report, and draws the figures.
@@ -154,7 +154,7 @@ def evaluate_run(
         places: The run's folders.
         split: `train`, `dev` or `test`.
         out: Output folder; `RUN/evaluation/SPLIT` if None.
-        pictures: Maximum number of figures.
+        figures: Maximum number of figures.
         asked: The configuration it is evaluated with; None for its own.
 
     Raises:
@@ -171,11 +171,11 @@ def evaluate_run(
     report |= training_so_far(run_dir)
     out = out or places.folder.evaluation(split)
     write_report(out, report)
-    figures = scorer.figures(pictures)
-    save_figures(out / "pictures", figures)
+    drawn = scorer.figures(figures)
+    save_figures(out / "figures", drawn)
     print(f"\n{config.recipe}: {split}, {len(digits)} examples, percent")
     print(format_scores(scores))
-    print(f"Report{' and figures' if figures else ''}: {out}")
+    print(f"Report{' and figures' if drawn else ''}: {out}")
     return report
 
 
@@ -231,7 +231,8 @@ def training_command(config: DigitRunConfig) -> str:
 def save_figures(folder: Path, figures: list[np.ndarray]) -> None:
     """Writes `FOLDER/NN.png`, and removes those of an earlier evaluation."""
     for old in folder.glob("*.png"):
-        old.unlink()
+        if old.stem.isdecimal():
+            old.unlink()
     for number, figure in enumerate(figures):
         folder.mkdir(parents=True, exist_ok=True)
         Image.fromarray(figure).save(folder / f"{number:02d}.png")

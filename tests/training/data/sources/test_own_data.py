@@ -143,7 +143,7 @@ def test_of_five_hundred_images_two_bad_ones_are_named_and_no_other_is_lost(
     assert main([*settings, *cache, "--run-dir", str(run)]) == 0
     for split in ("train", "test"):
         places = ("--run-dir", str(run), "--data-dir", str(folder), *cache)
-        assert evaluate_command([*places, "--split", split, "--pictures", "1"]) == 0
+        assert evaluate_command([*places, "--split", split, "--figures", "1"]) == 0
     reports = [
         json.loads((run / "evaluation" / split / "report.json").read_text("utf-8"))
         for split in ("train", "dev", "test")

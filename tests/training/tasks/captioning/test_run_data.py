@@ -85,7 +85,7 @@ def test_training_compares_its_data_with_the_run_s(soft_run, tmp_path, tiny):
 
 def test_an_evaluation_finds_the_data_where_training_did(photographs, tmp_path, capsys):
     flags = ["--run-dir", str(photographs.run_dir), "--cache-dir", str(photographs.cache_dir)]
-    assert evaluate([*flags, "--pictures", "1", "--out", str(tmp_path)]) == 0
+    assert evaluate([*flags, "--figures", "1", "--out", str(tmp_path)]) == 0
     assert "flickr8k dev, 3 images" in capsys.readouterr().out
     copy = RunFolder(shutil.copytree(photographs.run_dir, tmp_path / "run"))
     copy.data_dir.write_text("/gone\n")

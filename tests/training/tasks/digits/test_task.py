@@ -59,7 +59,7 @@ def test_bad_digits_are_an_error_without_a_traceback(capsys, tmp_path):
     assert not (tmp_path / "r").exists()
 
 
-def test_a_run_leaves_weights_a_report_and_pictures(hard_digits_run):
+def test_a_run_leaves_weights_a_report_and_figures(hard_digits_run):
     report = report_of(hard_digits_run / "evaluation" / "dev")
     scores = report["scores"]
     assert report["error"] == scores["error"] == pytest.approx(100 - scores["presence_accuracy"])
@@ -67,10 +67,10 @@ def test_a_run_leaves_weights_a_report_and_pictures(hard_digits_run):
     assert report["examples"] == 20 and report["training"]["epochs"] == 2
     assert report["training"]["minutes"] > 0 and report["system"] == "portions"
     assert "--recipe digits_queries_hard --data.dev_digits 20" in report["command"]
-    pictures = sorted((hard_digits_run / "evaluation" / "dev" / "pictures").iterdir())
-    assert len(pictures) == 12 and np.asarray(Image.open(pictures[0])).ndim == 3
+    figures = sorted((hard_digits_run / "evaluation" / "dev" / "figures").iterdir())
+    assert len(figures) == 12 and np.asarray(Image.open(figures[0])).ndim == 3
     logs = logs_of(hard_digits_run)
-    assert len(logs["pictures attention/1"]) == len(logs["validation epoch_error"]) == 2
+    assert len(logs["figures attention/1"]) == len(logs["validation epoch_error"]) == 2
     assert {"train epoch_loss", "train epoch_reward"} < set(logs)
 
 
@@ -116,12 +116,14 @@ def test_convolutions_train_in_bfloat16_and_load_in_float32(
 def test_evaluation_finds_what_training_ended_with(hard_digits_run, mnist, tmp_path, capsys):
     flags = ["--run-dir", str(hard_digits_run), "--data-dir", str(mnist), "--out", str(tmp_path)]
     assert evaluate.main(flags) == 0
+    (tmp_path / "figures" / "mine.png").touch()
     ended = report_of(hard_digits_run / "evaluation" / "dev")
     assert report_of(tmp_path)["scores"] == ended["scores"]
     assert "presence_accuracy" in capsys.readouterr().out
-    assert evaluate.main([*flags, "--split", "test", "--pictures", "1"]) == 0
+    assert evaluate.main([*flags, "--split", "test", "--figures", "1"]) == 0
     assert report_of(tmp_path)["examples"] == 30 and report_of(tmp_path)["split"] == "test"
-    assert [path.name for path in (tmp_path / "pictures").iterdir()] == ["00.png"]
+    names = sorted(path.name for path in (tmp_path / "figures").iterdir())
+    assert names == ["00.png", "mine.png"]
 
 
 def test_a_model_is_evaluated_otherwise_where_its_weights_fit(
@@ -140,7 +142,7 @@ def test_a_model_is_evaluated_otherwise_where_its_weights_fit(
         (("--split", "all"), "`split`"),
         (("--data-dir", "nowhere"), "has no mnist.npz"),
         (("--beam", "3"), "--beam"),
-        (("--pictures", "-1"), "`--pictures`"),
+        (("--figures", "-1"), "`--figures`"),
     ],
 )
 def test_wrong_arguments_of_an_evaluation_are_errors(
