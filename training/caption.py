@@ -177,7 +177,7 @@ def _draw(
     from PIL import Image
 
     from sat_tf.figures.attention_svg import attention_svg
-    from training.tasks.captioning.attention_figures import picture_of
+    from training.tasks.captioning.attention_figures import figure_of
 
     if path.suffix == ".svg":
         pixels = np.round(captioner.pixels(content).numpy()).astype(np.uint8)
@@ -185,7 +185,7 @@ def _draw(
         svg = attention_svg(pixels, caption.words, *maps, caption.text, chosen=chosen)
         path.write_text(svg, encoding="utf-8")
     else:
-        Image.fromarray(picture_of(captioner, content, caption, chosen)).save(path)
+        Image.fromarray(figure_of(captioner, content, caption, chosen)).save(path)
 
 
 def _whole(content: bytes) -> np.ndarray:
@@ -228,7 +228,7 @@ def _json(
 
     words = {"words": caption.words, "log_probs": caption.log_probs.tolist()}
     row = {"image": str(path), **caption_fields(caption), **words}
-    row |= {"picture": figure and str(figure), **common_facts(captioner, captioner.path.name)}
+    row |= {"figure": figure and str(figure), **common_facts(captioner, captioner.path.name)}
     row |= caption_data(captioner, _whole(content).shape[:2], caption)
     return json.dumps(row, ensure_ascii=False)
 

@@ -175,7 +175,7 @@ def _line(arguments: Arguments, path: Path, caption: Caption, figure: Path | Non
         "caption": caption.text,
         "score": caption.score,
         "version": caption.version,
-        "picture": str(figure) if figure else None,
+        "figure": str(figure) if figure else None,
         "alternatives": [{"caption": text, "score": score} for text, score in caption.alternatives],
     }
     if caption.log_probs is not None:

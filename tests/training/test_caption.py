@@ -120,7 +120,7 @@ def test_lines_of_json_parse(soft_run, picture, tmp_path, capsys):
     assert len(others) == 2 and rows[0]["crop"][0] > 0.0 == rows[0]["crop"][1]
     assert rows[0]["kind"] == "soft" and len(rows[0]["grid"]) == 2
     # Pictures of the same name do not overwrite each other.
-    assert rows[0]["picture"] != rows[1]["picture"]
+    assert rows[0]["figure"] != rows[1]["figure"]
     assert all((tmp_path / "out" / name).exists() for name in ("bird.png", "bird-2.png"))
 
 
@@ -146,7 +146,7 @@ def test_a_page_holds_every_image_with_its_maps(soft_run, picture, tmp_path, cap
     argv = [str(picture), str(twin), "--run-dir", str(soft_run), "--figure", "none", "--as-json"]
     assert main([*argv, "--html", str(page), "--out", str(tmp_path / "out")]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [row["picture"] for row in rows] == [None, None] and not (tmp_path / "out").exists()
+    assert [row["figure"] for row in rows] == [None, None] and not (tmp_path / "out").exists()
     (data,) = re.findall(r'id="data">(.*?)</script>', page.read_text(), re.S)
     images = json.loads(data)["images"]
     assert [image["name"] for image in images] == ["bird.jpg", "twin.jpg"]
@@ -158,8 +158,8 @@ def test_figures_are_drawn_as_svg_too(soft_run, picture, tmp_path, capsys):
     argv = [str(picture), "--run-dir", str(soft_run), "--figure", "svg", "--as-json"]
     assert main([*argv, "--out", str(tmp_path)]) == 0
     (row,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert row["picture"] == str(tmp_path / "bird.svg")
-    title, *texts = ElementTree.parse(row["picture"]).iter("{http://www.w3.org/2000/svg}text")
+    assert row["figure"] == str(tmp_path / "bird.svg")
+    title, *texts = ElementTree.parse(row["figure"]).iter("{http://www.w3.org/2000/svg}text")
     assert title.text == row["caption"]
     assert [text.text for text in texts if text.text in row["words"]] == row["words"]
 

@@ -69,7 +69,7 @@ def test_scripts_get_a_line_of_json_for_each_image(command, photo, tmp_path):
         "caption": "a cat 1",
         "score": -0.5,
         "version": 1,
-        "picture": None,
+        "figure": None,
         "alternatives": [{"caption": "a dog", "score": -1.5}],
     }
     assert broken == {

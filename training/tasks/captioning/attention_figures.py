@@ -11,7 +11,7 @@ from sat_tf.vocabulary import END, START
 from training.data.examples import StoredImage
 
 
-def picture_of(
+def figure_of(
     captioner: TrainedCaptioner,
     image: Image | StoredImage,
     caption: Caption,

@@ -19,7 +19,7 @@ from training.distributed.collectives import SingleProcess
 from training.evaluate.bounds import Bounds
 from training.evaluate.scoring import annotations_of, caption_split
 from training.metrics.captions import quick_bleu, quick_cider
-from training.tasks.captioning.attention_figures import picture_of
+from training.tasks.captioning.attention_figures import figure_of
 from training.tasks.captioning.config import RunConfig
 from training.tasks.captioning.run_data import Data
 
@@ -102,7 +102,7 @@ def dev_figures(
         figures: dict[str, np.ndarray | str] = {}
         for example, caption in zip(examples, found, strict=True):
             name = example.image_id
-            figures[f"attention/{name}"] = picture_of(captioner, example.image, caption)
+            figures[f"attention/{name}"] = figure_of(captioner, example.image, caption)
             figures[f"caption/{name}"] = caption.text
         return figures
 
