@@ -31,16 +31,16 @@ def sides():
 def test_same_weights_same_captions(sides, beam, power):
     model, baseline = sides
     search = SearchConfig(beam=beam, length_power=power, max_length=6)
-    pictures = (
+    annotations = (
         np.random.default_rng(3)
         .normal(size=[12, TOY.locations, TOY.annotation_dim])
         .astype(np.float32)
     )
-    found = TrainedCaptioner(model, None).search(pictures, search)
+    found = TrainedCaptioner(model, None).search(annotations, search)
     lengths = found.lengths.numpy()[:, 0]
     assert lengths.min() < 6 <= lengths.max()
     loop = BeamLoop(baseline, TOY, search)
-    for row, picture in enumerate(pictures):
-        words, score = loop.caption(picture)
+    for row, image in enumerate(annotations):
+        words, score = loop.caption(image)
         assert words == found.token_ids.numpy()[row, 0, : lengths[row]].tolist()
         assert score == pytest.approx(float(found.scores[row, 0]), rel=1e-4)

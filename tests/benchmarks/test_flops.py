@@ -35,8 +35,8 @@ def test_the_formula_counts_the_products_of_the_graph(monkeypatch):
 
     @tf.function(autograph=False)
     def one_word(annotations, words):
-        picture, state = decoder.prepare_memory(annotations)
-        return decoder.step(picture, words, state, "expectation")
+        memory, state = decoder.prepare_memory(annotations)
+        return decoder.step(memory, words, state, "expectation")
 
     annotations = tf.TensorSpec([1, TOY.locations, TOY.annotation_dim])
     graph = one_word.get_concrete_function(annotations, tf.TensorSpec([1], tf.int32)).graph

@@ -97,7 +97,7 @@ def test_hard_attention_captions_by_the_inference_chosen(run_of):
     ("image", "message"),
     [
         ("missing.jpg", "'missing.jpg': No such file"),
-        (b"no picture", "Cannot read the image"),
+        (b"no image", "Cannot read the image"),
         (b"", "Cannot read the image"),
         (png()[:60], "Cannot read the image"),
     ],

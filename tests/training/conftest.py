@@ -61,7 +61,7 @@ def tiny() -> tuple[str, ...]:
 
 @pytest.fixture(scope="session")
 def fine_tuned() -> tuple[str, ...]:
-    """Flags of an encoder that is fine-tuned at its own rate, on augmented pictures."""
+    """Flags of an encoder that is fine-tuned at its own rate, on augmented images."""
     return FINE_TUNED
 
 
@@ -111,7 +111,7 @@ def none_run(tmp_path_factory) -> Path:
 
 
 def write_photographs(folder: Path, splits: tuple[str, ...] = ("train", "dev", "test")) -> Path:
-    """A folder laid out like Flickr8k with six, three and three pictures."""
+    """A folder laid out like Flickr8k with six, three and three images."""
     images = folder / "Flicker8k_Dataset"
     images.mkdir(parents=True)
     rng = np.random.default_rng(0)
@@ -136,11 +136,11 @@ def make_photographs():
 
 @pytest.fixture(scope="session")
 def photographs(tmp_path_factory) -> TinyPhotographs:
-    """An epoch on stored annotations of photographs, one of which is no picture."""
+    """An epoch on stored annotations of photographs, one of which is no image."""
 
     def train(folder: Path) -> None:
         data_dir = write_photographs(folder / "flickr8k")
-        (data_dir / "Flicker8k_Dataset" / CORRUPT).write_bytes(b"\xff\xd8\xff no picture")
+        (data_dir / "Flicker8k_Dataset" / CORRUPT).write_bytes(b"\xff\xd8\xff no image")
         weights = folder / "encoder.weights.h5"
         Encoder("scenes_cnn", 64).network.save_weights(weights)
         flags = [*TINY, "--recipe", "flickr8k_vgg19_soft", "--data.min_count", "1"]

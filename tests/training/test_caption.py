@@ -1,4 +1,4 @@
-"""Captions of the user's own pictures."""
+"""Captions of the user's own images."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from training.tasks.captioning.attention_figures import chosen_locations
 
 
 @pytest.fixture
-def picture(tmp_path):
+def photo(tmp_path):
     """A photograph, wider than high."""
     pixels = np.random.default_rng(0).integers(0, 256, [40, 90, 3], np.uint8)
     path = tmp_path / "bird.jpg"
@@ -38,48 +38,48 @@ def _loaded_once():
         yield
 
 
-def test_it_prints_the_caption_and_writes_the_picture(soft_run, picture, tmp_path, capsys):
+def test_it_prints_the_caption_and_writes_the_figure(soft_run, photo, tmp_path, capsys):
     out = tmp_path / "out"
-    assert main([str(picture), "--run-dir", str(soft_run), "--out", str(out)]) == 0
+    assert main([str(photo), "--run-dir", str(soft_run), "--out", str(out)]) == 0
     said = capsys.readouterr().out
-    assert said.startswith(f"{picture}: ") and str(out / "bird.png") in said
+    assert said.startswith(f"{photo}: ") and str(out / "bird.png") in said
     assert np.asarray(Image.open(out / "bird.png")).std() > 0
 
 
 def test_a_file_that_cannot_be_read_is_told_and_the_others_are_done(
-    soft_run, picture, tmp_path, capsys
+    soft_run, photo, tmp_path, capsys
 ):
     broken, missing = tmp_path / "broken.png", tmp_path / "missing.jpg"
-    broken.write_bytes(b"no picture")
-    argv = [broken, missing, picture]
+    broken.write_bytes(b"no image")
+    argv = [broken, missing, photo]
     argv = [*map(str, argv), "--run-dir", str(soft_run), "--out", str(tmp_path / "out")]
     assert main(argv) == 1
     said = capsys.readouterr()
     lines = said.err.splitlines()
-    assert len(said.out.splitlines()) == 1 and str(picture) in said.out
+    assert len(said.out.splitlines()) == 1 and str(photo) in said.out
     for path in (broken, missing):
         assert sum(line.startswith(f"{path}: ") for line in lines) == 1
     assert "Traceback" not in said.err
 
 
 def test_files_and_runs_that_do_not_exist_are_answered_before_tensorflow_is_loaded(
-    soft_run, picture, monkeypatch, capsys
+    soft_run, photo, monkeypatch, capsys
 ):
     monkeypatch.setattr(caption, "loading", None)
     assert main(["missing.jpg", "--run-dir", str(soft_run)]) == 2
     assert "There is no file missing.jpg; check the path." in capsys.readouterr().err
-    assert main([str(picture), "--run-dir", "flickr8k_sof"]) == 2
+    assert main([str(photo), "--run-dir", "flickr8k_sof"]) == 2
     assert "did you mean flickr8k_soft?" in capsys.readouterr().err
 
 
-def test_a_folder_stands_for_the_images_in_it(soft_run, picture, tmp_path, capsys):
+def test_a_folder_stands_for_the_images_in_it(soft_run, photo, tmp_path, capsys):
     for name in ("a.PNG", ".hidden.png"):
-        Image.open(picture).save(tmp_path / name, "PNG")
+        Image.open(photo).save(tmp_path / name, "PNG")
     (tmp_path / "captions.csv").write_text("no image")
     flags = ["--run-dir", str(soft_run), "--out", str(tmp_path / "out"), "--as-json"]
     assert main([str(tmp_path), *flags]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [row["image"] for row in rows] == [str(tmp_path / "a.PNG"), str(picture)]
+    assert [row["image"] for row in rows] == [str(tmp_path / "a.PNG"), str(photo)]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.png", "bird.png"]
 
 
@@ -88,10 +88,10 @@ def test_a_folder_without_images_is_an_error(soft_run, tmp_path, capsys):
     assert f"The folder {tmp_path} has no images (.jpg" in capsys.readouterr().err
 
 
-def test_a_name_that_is_no_utf8_is_printed_with_escapes(soft_run, picture, tmp_path, capsys):
+def test_a_name_that_is_no_utf8_is_printed_with_escapes(soft_run, photo, tmp_path, capsys):
     odd = tmp_path / "na\udcefve.jpg"  # as Python has the byte EF of a name in Latin-1
     try:
-        picture.rename(odd)
+        photo.rename(odd)
     except OSError:
         pytest.skip("the file system knows no such names")
     flags = [str(odd), "--run-dir", str(soft_run), "--out", str(tmp_path / "out")]
@@ -101,14 +101,14 @@ def test_a_name_that_is_no_utf8_is_printed_with_escapes(soft_run, picture, tmp_p
     assert json.loads(capsys.readouterr().out)["image"] == str(odd)
 
 
-def test_lines_of_json_parse(soft_run, picture, tmp_path, capsys):
-    twin = tmp_path / "twin" / picture.name
+def test_lines_of_json_parse(soft_run, photo, tmp_path, capsys):
+    twin = tmp_path / "twin" / photo.name
     twin.parent.mkdir()
-    twin.write_bytes(picture.read_bytes())
-    argv = [str(picture), str(twin), "--run-dir", str(soft_run), "--json"]
+    twin.write_bytes(photo.read_bytes())
+    argv = [str(photo), str(twin), "--run-dir", str(soft_run), "--json"]
     assert main([*argv, "--beam", "3", "--out", str(tmp_path / "out")]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [row["image"] for row in rows] == [str(picture), str(twin)]
+    assert [row["image"] for row in rows] == [str(photo), str(twin)]
     assert rows[0]["caption"] == rows[1]["caption"] != ""
     assert len(rows[0]["alternatives"]) == 2
     assert len(rows[0]["log_probs"]) == len(rows[0]["words"]) == len(rows[0]["caption"].split())
@@ -119,18 +119,18 @@ def test_lines_of_json_parse(soft_run, picture, tmp_path, capsys):
     assert best["text"] == rows[0]["caption"] and all(word["map"] for word in best["words"])
     assert len(others) == 2 and rows[0]["crop"][0] > 0.0 == rows[0]["crop"][1]
     assert rows[0]["kind"] == "soft" and len(rows[0]["grid"]) == 2
-    # Pictures of the same name do not overwrite each other.
+    # Figures of the same name do not overwrite each other.
     assert rows[0]["figure"] != rows[1]["figure"]
     assert all((tmp_path / "out" / name).exists() for name in ("bird.png", "bird-2.png"))
 
 
 def test_a_photograph_is_turned_upright_before_it_is_captioned_and_drawn(
-    soft_run, picture, tmp_path, monkeypatch
+    soft_run, photo, tmp_path, monkeypatch
 ):
     turned = tmp_path / "turned.png"
     exif = Image.Exif()
     exif[0x0112] = 6  # the camera was turned: show it rotated by 90 degrees clockwise
-    upright = Image.open(picture)
+    upright = Image.open(photo)
     upright.transpose(Image.Transpose.ROTATE_90).save(turned, exif=exif)
     plain = tmp_path / "plain.png"
     upright.save(plain)
@@ -140,10 +140,10 @@ def test_a_photograph_is_turned_upright_before_it_is_captioned_and_drawn(
     np.testing.assert_array_equal(*drawn)
 
 
-def test_a_page_holds_every_image_with_its_maps(soft_run, picture, tmp_path, capsys):
+def test_a_page_holds_every_image_with_its_maps(soft_run, photo, tmp_path, capsys):
     twin, page = tmp_path / "twin.jpg", tmp_path / "pages" / "captions.html"
-    twin.write_bytes(picture.read_bytes())
-    argv = [str(picture), str(twin), "--run-dir", str(soft_run), "--figure", "none", "--as-json"]
+    twin.write_bytes(photo.read_bytes())
+    argv = [str(photo), str(twin), "--run-dir", str(soft_run), "--figure", "none", "--as-json"]
     assert main([*argv, "--html", str(page), "--out", str(tmp_path / "out")]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["figure"] for row in rows] == [None, None] and not (tmp_path / "out").exists()
@@ -154,8 +154,8 @@ def test_a_page_holds_every_image_with_its_maps(soft_run, picture, tmp_path, cap
     assert all(word["map"] for word in images[0]["hypotheses"][0]["words"])
 
 
-def test_figures_are_drawn_as_svg_too(soft_run, picture, tmp_path, capsys):
-    argv = [str(picture), "--run-dir", str(soft_run), "--figure", "svg", "--as-json"]
+def test_figures_are_drawn_as_svg_too(soft_run, photo, tmp_path, capsys):
+    argv = [str(photo), "--run-dir", str(soft_run), "--figure", "svg", "--as-json"]
     assert main([*argv, "--out", str(tmp_path)]) == 0
     (row,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert row["figure"] == str(tmp_path / "bird.svg")
@@ -165,32 +165,32 @@ def test_figures_are_drawn_as_svg_too(soft_run, picture, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("argv", [["x.jpg", "--run-dir", "RUN"], ["--run-dir", "RUN"]])
-def test_a_folder_that_is_no_run_or_no_picture_is_an_error(tmp_path, capsys, argv):
+def test_a_folder_that_is_no_run_or_no_image_is_an_error(tmp_path, capsys, argv):
     argv = [word.replace("RUN", str(tmp_path)) for word in argv]
     status, said = exit_of(capsys, main, *argv)
     assert status == 2 and said and "Traceback" not in said
 
 
 @pytest.mark.parametrize("beam", ["0", "-1"])
-def test_a_beam_that_cannot_be_is_one_error(soft_run, picture, tmp_path, capsys, beam):
-    argv = [str(picture), "--run-dir", str(soft_run), "--out", str(tmp_path / "out")]
+def test_a_beam_that_cannot_be_is_one_error(soft_run, photo, tmp_path, capsys, beam):
+    argv = [str(photo), "--run-dir", str(soft_run), "--out", str(tmp_path / "out")]
     assert main([*argv, "--beam", beam]) == 2
     said = capsys.readouterr().err
     assert said.startswith("Error: ") and "`--beam`: expected a number of at least 1" in said
 
 
-def test_a_run_without_attention_draws_the_picture_alone(none_run, picture, tmp_path):
-    argv = [str(picture), "--run-dir", str(none_run), "--out", str(tmp_path / "out")]
+def test_a_run_without_attention_draws_the_image_alone(none_run, photo, tmp_path):
+    argv = [str(photo), "--run-dir", str(none_run), "--out", str(tmp_path / "out")]
     assert main(argv) == 0
     assert (tmp_path / "out" / "bird.png").exists()
 
 
-def test_hard_attention_outlines_the_location_it_chose(hard_run, picture, tmp_path):
+def test_hard_attention_outlines_the_location_it_chose(hard_run, photo, tmp_path):
     frames = {}
     for kind in ("expectation", "argmax", "sample"):
         out = tmp_path / kind
         flags = ["--run-dir", str(hard_run), "--out", str(out), "--beam", "1"]
-        assert main([str(picture), *flags, "--inference", kind]) == 0
+        assert main([str(photo), *flags, "--inference", kind]) == 0
         frames[kind] = (np.asarray(Image.open(out / "bird.png")) == GLOW).all(-1).sum()
     assert min(frames["argmax"], frames["sample"]) > frames["expectation"]
 
@@ -214,7 +214,7 @@ def test_a_drawn_location_is_the_one_that_was_read(hard_run):
         ("hard_run", ["--inference", "sample", "--beam", "2"], "expected 1 with `--inference"),
     ],
 )
-def test_a_choice_that_cannot_be_is_an_error(request, picture, capsys, run, flags, message):
-    argv = [str(picture), "--run-dir", str(request.getfixturevalue(run)), *flags]
+def test_a_choice_that_cannot_be_is_an_error(request, photo, capsys, run, flags, message):
+    argv = [str(photo), "--run-dir", str(request.getfixturevalue(run)), *flags]
     assert main(argv) == 2
     assert message in capsys.readouterr().err

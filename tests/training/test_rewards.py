@@ -18,7 +18,7 @@ from training.rewards import BleuReward, CiderReward, MeteorReward, check_progra
 from training.tasks.captioning.config import DataConfig, RewardConfig, RunConfig
 
 REWARDED = ("--reward.metric", "cider", "--fit.batch_size", "5")
-PICTURES, CAPTIONS, WORDS = 8, 5, 12
+IMAGES, CAPTIONS, WORDS = 8, 5, 12
 WORDS_OF_IDS = Vocabulary((*SPECIAL_TOKENS, *(f"w{id}" for id in range(4, 40))))
 
 
@@ -28,14 +28,14 @@ def caption(words):
 
 
 def draw(seed=0):
-    """Captions of 1 to 9 words, the frequent ones of all pictures and some of one's own."""
+    """Captions of 1 to 9 words, the frequent ones of all images and some of one's own."""
     rng = np.random.default_rng(seed)
 
-    def one(picture):
+    def one(image):
         words = 4 + np.minimum(rng.geometric(0.3, rng.integers(1, 10)), WORDS)
-        return caption(np.where(rng.uniform(size=len(words)) < 0.3, 20 + picture, words))
+        return caption(np.where(rng.uniform(size=len(words)) < 0.3, 20 + image, words))
 
-    return [[one(picture) for _ in range(CAPTIONS)] for picture in range(PICTURES)]
+    return [[one(image) for _ in range(CAPTIONS)] for image in range(IMAGES)]
 
 
 def spelled(ids):
@@ -49,16 +49,16 @@ def test_cider_is_pycocoevalcaps_score_where_that_sees_the_same_references():
     for candidate, captions in zip(candidates, references, strict=True):
         scorer += (spelled(candidate), [spelled(c) for c in captions])
     _, expected = scorer.compute_score()
-    assert len(np.unique(expected)) == PICTURES
-    found = CiderReward(references)(np.arange(PICTURES), pad_tokens(candidates)[:, 1:])
+    assert len(np.unique(expected)) == IMAGES
+    found = CiderReward(references)(np.arange(IMAGES), pad_tokens(candidates)[:, 1:])
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_reward_does_not_depend_on_the_other_captions_asked_about():
     reward, candidates = CiderReward(draw()), pad_tokens([c[0] for c in draw(1)])[:, 1:]
-    together = reward(np.arange(PICTURES), candidates)
-    alone = [reward(np.array([p]), candidates[p : p + 1])[0] for p in range(PICTURES)]
+    together = reward(np.arange(IMAGES), candidates)
+    alone = [reward(np.array([p]), candidates[p : p + 1])[0] for p in range(IMAGES)]
     np.testing.assert_array_equal(together, alone)
 
 
@@ -68,7 +68,7 @@ def test_a_caption_that_breaks_off_is_worth_less_and_what_follows_its_end_nothin
     rows = np.array([[*row, PAD, PAD] for row in rows])
     rows[1, 4:], rows[2, 5:] = 9, 10  # continues; continues after its end
     whole, broken, same = reward(np.zeros(3, int), rows)
-    # The end is in every caption: alone it tells nothing of a picture.
+    # The end is in every caption: alone it tells nothing of an image.
     assert whole == pytest.approx(10.0)
     assert same == whole > broken
 
@@ -90,8 +90,8 @@ def test_bleus_counts_and_lengths_are_pycocoevalcaps():
         precision = np.divide(counts["correct"], np.maximum(counts["guess"], 1))
         penalty = np.exp(min(0.0, 1.0 - counts["reflen"] / counts["testlen"]))
         expected.append(10.0 * penalty * precision.mean())
-    assert len(np.unique(expected)) == PICTURES
-    found = BleuReward(references)(np.arange(PICTURES), pad_tokens(candidates)[:, 1:])
+    assert len(np.unique(expected)) == IMAGES
+    found = BleuReward(references)(np.arange(IMAGES), pad_tokens(candidates)[:, 1:])
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
@@ -124,10 +124,10 @@ class FakeMeteor:
 
 def test_bleu_and_meteor_are_added_to_cider_by_their_weights(monkeypatch):
     monkeypatch.setattr("training.rewards.MeteorProgram", FakeMeteor)
-    places = np.repeat(np.arange(PICTURES), CAPTIONS).astype(np.int32)
+    places = np.repeat(np.arange(IMAGES), CAPTIONS).astype(np.int32)
     tokens = [tokens for captions in draw() for tokens in captions]
     table = CaptionTable(places, np.zeros(len(places), np.int32), tokens)
-    asked = np.arange(PICTURES), pad_tokens([captions[0] for captions in draw(1)])[:, 1:]
+    asked = np.arange(IMAGES), pad_tokens([captions[0] for captions in draw(1)])[:, 1:]
     cider, bleu = CiderReward.of(table)(*asked), BleuReward.of(table)(*asked)
     meteor = MeteorReward(table, WORDS_OF_IDS)(*asked)
     assert meteor.dtype == np.float32 and len(np.unique(meteor)) > 3
@@ -176,7 +176,7 @@ def test_meteor_without_java_or_for_other_languages_is_an_error(monkeypatch):
 
 @pytest.mark.parametrize("kind", [CiderReward, BleuReward])
 def test_the_table_says_whose_captions_the_references_are(kind):
-    # Pictures without a caption leave a gap, and count for no document frequency.
+    # Images without a caption leave a gap, and count for no document frequency.
     places = np.array([2, 0, 2], np.int32)
     tokens = [caption([5, 6]), caption([7, 8]), caption([5, 9])]
     reward = kind.of(CaptionTable(places, np.zeros(3, np.int32), tokens))
@@ -203,22 +203,22 @@ def run(folder, start, tiny, *flags, strategy=None):
 
 
 @pytest.mark.slow
-def test_a_rewarded_run_draws_captions_of_every_picture_and_resumes_where_it_was(
+def test_a_rewarded_run_draws_captions_of_every_image_and_resumes_where_it_was(
     soft_run, tmp_path, tiny, monkeypatch
 ):
     asked, widths = [], set()
     reward = CiderReward.__call__
 
-    def ask(self, pictures, captions):
-        asked.append(pictures)
+    def ask(self, images, captions):
+        asked.append(images)
         widths.add(captions.shape[1])
-        return reward(self, pictures, captions)
+        return reward(self, images, captions)
 
     monkeypatch.setattr(CiderReward, "__call__", ask)
     flags = ("--fit.epochs", "2", "--fit.checkpoint_steps", "2", "--reward.max_length", "6")
     said, logs = run(tmp_path / "whole", soft_run, tiny, *flags)
     assert "captions drawn per image: 5" in said and "images per batch: 5" in said
-    # Twelve pictures, five captions of each, twice.
+    # Twelve images, five captions of each, twice.
     np.testing.assert_array_equal(np.bincount(np.concatenate(asked)), [10] * 12)
     assert max(widths) == 6 + 1  # and the end
     assert all(0.0 <= epoch["reward"] <= 10.0 and np.isfinite(epoch["loss"]) for epoch in logs)
@@ -232,8 +232,8 @@ def test_a_rewarded_run_draws_captions_of_every_picture_and_resumes_where_it_was
 
 
 @pytest.mark.slow
-def test_devices_share_the_pictures_of_a_batch_however_few(soft_run, tmp_path, tiny):
-    # A picture a batch: one of the two devices has none.
+def test_devices_share_the_images_of_a_batch_however_few(soft_run, tmp_path, tiny):
+    # An image a batch: one of the two devices has none.
     flags, strategy = ("--fit.batch_size", "1"), make_strategy("mirrored")
     _, logs = run(tmp_path, soft_run, tiny, *flags, strategy=strategy)
     assert logs[0]["reward"] > 0 and np.isfinite(logs[0]["loss"])

@@ -182,9 +182,9 @@ def test_deterministic_is_a_switch_and_no_key_of_the_configuration():
     assert arguments.config == parse(["--data.mirror", "True"]).config
 
 
-def spoil_pictures(folder: Path) -> None:
+def spoil_images(folder: Path) -> None:
     for path in (folder / "Flicker8k_Dataset").iterdir():
-        path.write_bytes(b"no picture")
+        path.write_bytes(b"no image")
 
 
 def remove_dev_list(folder: Path) -> None:
@@ -195,7 +195,7 @@ def remove_dev_list(folder: Path) -> None:
     ("spoil", "message"),
     [
         (None, "--data-dir"),
-        (spoil_pictures, "No image of the train split can be read"),
+        (spoil_images, "No image of the train split can be read"),
         (remove_dev_list, "has no dev split"),
     ],
 )

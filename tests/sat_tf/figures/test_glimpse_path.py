@@ -23,8 +23,8 @@ def test_there_is_a_tile_a_glimpse():
 
 
 def test_the_path_goes_where_the_locations_are():
-    picture = path([[0, 0], [1, -1]])[:, :178]  # to the upper right corner
-    rows, columns = np.nonzero(np.all(picture == GLOW, axis=-1))
+    figure = path([[0, 0], [1, -1]])[:, :178]  # to the upper right corner
+    rows, columns = np.nonzero(np.all(figure == GLOW, axis=-1))
     assert rows.min() < 60 and columns.max() > 160
     assert rows.max() <= 130 and columns.min() >= 85
 
@@ -32,17 +32,17 @@ def test_the_path_goes_where_the_locations_are():
 def test_patches_are_one_inside_the_other():
     patches = np.zeros([1, 4, 4, 2], np.float32)
     patches[0, :, :, 0] = 1.0  # fine: white
-    picture = glimpse_figure(IMAGE, np.zeros([1, 2], np.float32), patches, "")
-    tile = picture[38 : 38 + 168, 188 : 188 + 168]
+    figure = glimpse_figure(IMAGE, np.zeros([1, 2], np.float32), patches, "")
+    tile = figure[38 : 38 + 168, 188 : 188 + 168]
     assert tile[84, 84].tolist() == [255, 255, 255]
     assert tile[10, 10].tolist() == [0, 0, 0]
 
 
-def test_pictures_of_any_size_stand_side_by_side():
-    picture = side_by_side([IMAGE, np.ones([28, 28], np.float32)], "a title")
-    assert picture[100, 90].tolist() == [0, 0, 0]
-    assert picture[100, 90 + 178].tolist() == [255, 255, 255]
-    assert picture[100, 2].tolist() == list(PAPER)
+def test_images_of_any_size_stand_side_by_side():
+    figure = side_by_side([IMAGE, np.ones([28, 28], np.float32)], "a title")
+    assert figure[100, 90].tolist() == [0, 0, 0]
+    assert figure[100, 90 + 178].tolist() == [255, 255, 255]
+    assert figure[100, 2].tolist() == list(PAPER)
 
 
 def test_a_location_for_every_patch():

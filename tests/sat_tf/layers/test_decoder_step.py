@@ -33,7 +33,7 @@ from tests.sat_tf.layers.decoder_numpy import (
     [(False, False, None), (True, False, None), (True, True, None), (False, False, 9)],
 )
 @pytest.mark.parametrize("kind", KINDS)
-def test_free_running_steps_equal_teacher_forcing_for_several_rows_a_picture(
+def test_free_running_steps_equal_teacher_forcing_for_several_rows_an_image(
     kind, previous_word, portable, bottleneck
 ):
     attends, selection = KINDS[kind]["attends"], KINDS[kind]["selection"]

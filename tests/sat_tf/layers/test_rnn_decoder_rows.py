@@ -77,7 +77,7 @@ def test_samples_are_drawn_each_for_itself_from_one_set_of_keys(monkeypatch):
 
 @pytest.mark.parametrize("samples", [1, 2])
 @pytest.mark.parametrize("kind", [*KINDS, "hard"])
-def test_captions_of_a_picture_are_taught_as_if_each_had_the_picture_for_itself(kind, samples):
+def test_captions_of_an_image_are_taught_as_if_each_had_the_image_for_itself(kind, samples):
     attends, selection = (KINDS | {"hard": SAMPLED})[kind].values()
     decoder = make_decoder(attends, initial_layers=2)
     annotations, _ = make_batch()

@@ -46,7 +46,7 @@ def randomise(model, scale=0.5):
 
 
 def make_batch(captions=4, inputs="annotations", seed=0):
-    """Captions of 1 to 4 words, a word or two of them its picture's own."""
+    """Captions of 1 to 4 words, a word or two of them its image's own."""
     rng = np.random.default_rng(seed)
     tokens = np.full([captions, 6], PAD, np.int32)
     for row, length in enumerate(rng.integers(1, 5, captions)):

@@ -100,7 +100,7 @@ def test_only_a_trainable_encoder_learns_from_images(trainable):
     assert bool(model.encoder.trainable_variables) == trainable
 
 
-def test_the_encoder_sees_a_picture_once_for_all_its_captions(monkeypatch):
+def test_the_encoder_sees_an_image_once_for_all_its_captions(monkeypatch):
     model = randomise(make_model(trainable=True))
     batch = make_batch(5, inputs="images")
     batch["images"] = batch["images"][[0, 1, 0, 2, 1]]

@@ -44,8 +44,8 @@ def test_a_beam_of_one_is_a_greedy_loop(kind, inference, suppress):
     found = model.search(annotations, search)
     forbidden = (PAD, START, UNK) if suppress else (PAD, START)
     captions = set()
-    for row, picture in enumerate(annotations):
-        expected = greedy_by_hand(model, picture, 4, forbidden)
+    for row, image in enumerate(annotations):
+        expected = greedy_by_hand(model, image, 4, forbidden)
         length = int(found.lengths[row, 0])
         assert found.token_ids[row, 0, :length].numpy().tolist() == expected
         captions.add(tuple(expected))
@@ -104,9 +104,9 @@ def test_projecting_the_locations_changes_no_answer(kind, monkeypatch):
 def test_locations_are_projected_where_the_search_reads_more_contexts(monkeypatch):
     model = make_model()
     shown = spy_on_projection(monkeypatch, model)
-    pictures = np.zeros([1, 24, D], np.float32)
+    annotations = np.zeros([1, 24, D], np.float32)
     for beam, times in ((1, 0), (2, 1)):
-        model.search(pictures, SearchConfig(beam=beam, max_length=2))
+        model.search(annotations, SearchConfig(beam=beam, max_length=2))
         assert len(shown) == times
 
 

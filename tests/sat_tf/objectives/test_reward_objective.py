@@ -30,11 +30,11 @@ A, B = UNK + 1, UNK + 2
 PLACES, ROOM = 3, 2
 
 
-def nothing(pictures, captions):
-    return np.zeros(len(pictures), np.float32)
+def nothing(images, captions):
+    return np.zeros(len(images), np.float32)
 
 
-def count_of_a(pictures, captions):
+def count_of_a(images, captions):
     return (captions == A).sum(axis=1).astype(np.float32)
 
 
@@ -42,7 +42,7 @@ def objective_of(model, reward=nothing, samples=4):
     return RewardObjective(reward, samples, model.config.attention, model.config.search)
 
 
-def pictures(count=6, seed=0):
+def make_images(count=6, seed=0):
     batch = make_batch(count, seed=seed)
     return batch | {"image_index": np.arange(count, dtype=np.int32)}
 
@@ -136,7 +136,7 @@ def log_probabilities(taught, targets):
 def test_captions_are_drawn_from_what_teacher_forcing_then_scores(kind, inference):
     # Hard attention looks at the very locations again, or the two would differ.
     model = randomise(make_model(kind, inference=inference), 1.0)
-    batch, seed = pictures(), tf.constant([3, 4])
+    batch, seed = make_images(), tf.constant([3, 4])
     rule = objective_of(model)
     tokens = rule.draw(model, batch["annotations"], seed)
     taught = rule.read(model, batch["annotations"], tokens, seed)
@@ -170,7 +170,7 @@ def test_words_that_a_search_may_not_write_are_not_drawn(unknown):
     model = randomise(make_model(), 0.1)
     search = SearchConfig(max_length=5, suppress_unknown=unknown)
     rule = RewardObjective(nothing, 20, model.config.attention, search)
-    tokens = rule.draw(model, pictures()["annotations"], tf.constant([1, 2])).numpy()
+    tokens = rule.draw(model, make_images()["annotations"], tf.constant([1, 2])).numpy()
     assert (tokens[:, 0] == START).all() and not (tokens[:, 1:] == START).any()
     assert (tokens[:, 1] != END).all()
     assert set(np.unique(tokens[:, 1:])) >= set(range(UNK + 1, VOCABULARY)) | {END}
@@ -181,9 +181,9 @@ def test_words_that_a_search_may_not_write_are_not_drawn(unknown):
     assert all((row[end + 1 :] == PAD).all() for row, end in zip(tokens, ends, strict=True))
 
 
-def test_keys_are_computed_once_a_picture(monkeypatch):
+def test_keys_are_computed_once_an_image(monkeypatch):
     model = make_model("soft")
-    sequence, batch, seed = objective_of(model), pictures(), tf.constant([1, 2])
+    sequence, batch, seed = objective_of(model), make_images(), tf.constant([1, 2])
     shapes, keys = [], model.decoder.attention.keys
 
     def spy(annotations):
@@ -197,28 +197,28 @@ def test_keys_are_computed_once_a_picture(monkeypatch):
     assert shapes == [batch["annotations"].shape]
 
 
-def test_captions_of_a_picture_differ_and_a_seed_gives_the_same_ones():
+def test_captions_of_an_image_differ_and_a_seed_gives_the_same_ones():
     model = randomise(make_model())
-    rule, annotations = objective_of(model), pictures()["annotations"]
+    rule, annotations = objective_of(model), make_images()["annotations"]
     first, same, other = (
         rule.draw(model, annotations, tf.constant(seed)).numpy()
         for seed in ([1, 2], [1, 2], [1, 3])
     )
     np.testing.assert_array_equal(first, same)
     assert first.shape != other.shape or (first != other).any()
-    by_picture = first.reshape([len(annotations), rule.samples, -1])
-    assert all(len(np.unique(captions, axis=0)) > 1 for captions in by_picture)
+    by_image = first.reshape([len(annotations), rule.samples, -1])
+    assert all(len(np.unique(captions, axis=0)) > 1 for captions in by_image)
 
 
-def test_the_reward_is_told_which_picture_a_caption_is_about():
+def test_the_reward_is_told_which_image_a_caption_is_about():
     seen = []
 
-    def reward(pictures, captions):
-        seen.append((pictures, captions))
-        return np.zeros(len(pictures), np.float32)
+    def reward(images, captions):
+        seen.append((images, captions))
+        return np.zeros(len(images), np.float32)
 
     model = randomise(make_model())
-    batch = pictures(3) | {"image_index": np.array([7, 0, 5], np.int32)}
+    batch = make_images(3) | {"image_index": np.array([7, 0, 5], np.int32)}
     rule = objective_of(model, reward, samples=2)
     seed = tf.constant([1, 2])
     rule(model, batch, seed, tf.constant(3.0))
@@ -242,7 +242,7 @@ def test_training_raises_the_reward(kind):
     keras.utils.set_random_seed(0)
     model = make_model(kind, inference="sample")
     compile_model(model, 3e-2, objective=objective_of(model, count_of_a))
-    logs = fit(model, pictures(), epochs=30)
+    logs = fit(model, make_images(), epochs=30)
     first, last = (np.mean([log["reward"] for log in part]) for part in (logs[:3], logs[-3:]))
     assert last > first + 1.5  # of five words at most
     assert logs[-1]["words"] <= model.config.search.max_length
@@ -253,9 +253,9 @@ def test_equal_rewards_teach_nothing_but_the_penalty():
     model = randomise(make_model("soft", penalty_weight=0.0))
     compile_model(model, objective=objective_of(model), run_eagerly=True)
     before = [w.numpy() for w in model.decoder.trainable_variables]
-    assert fit(model, pictures())[-1]["gradient_norm"] == 0.0
+    assert fit(model, make_images())[-1]["gradient_norm"] == 0.0
     for old, new in zip(before, model.decoder.trainable_variables, strict=True):
         np.testing.assert_array_equal(old, new)
     model = randomise(make_model("soft", penalty_weight=1.0))
     compile_model(model, objective=objective_of(model), run_eagerly=True)
-    assert fit(model, pictures())[-1]["gradient_norm"] > 0.0
+    assert fit(model, make_images())[-1]["gradient_norm"] > 0.0

@@ -26,7 +26,7 @@ LOST = "Error: Another worker has ended or cannot be reached any more, so worker
 
 @pytest.fixture(scope="module")
 def flags(tiny, fine_tuned) -> tuple[str, ...]:
-    """Of a run of two epochs, on augmented pictures, batches of unequal halves among them."""
+    """Of a run of two epochs, on augmented images, batches of unequal halves among them."""
     return (*tiny, *fine_tuned, *TWO_EPOCHS)
 
 

@@ -60,7 +60,7 @@ def test_a_folder_with_a_test_list_only_can_be_evaluated_on_without_weights_file
     photographs, tmp_path, make_photographs
 ):
     data_dir = make_photographs(tmp_path / "flickr8k", ("test",))
-    (data_dir / "Flicker8k_Dataset" / "test1.jpg").write_bytes(b"no picture")
+    (data_dir / "Flicker8k_Dataset" / "test1.jpg").write_bytes(b"no image")
     run = shutil.copytree(photographs.run_dir, tmp_path / "run")
     flags = ["--run-dir", str(run), "--data-dir", str(data_dir), "--split", "test"]
     assert main([*flags, "--cache-dir", str(tmp_path / "cache")]) == 0

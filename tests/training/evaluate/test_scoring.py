@@ -35,9 +35,9 @@ def source(split) -> ImageSource:
     return ImageSource(split.examples, 64, "crop")
 
 
-def test_every_readable_picture_gets_the_caption_it_gets_alone(captioner, split, source):
+def test_every_readable_image_gets_the_caption_it_gets_alone(captioner, split, source):
     search = captioner.config.search
-    source.skipped = {2: "no picture"}
+    source.skipped = {2: "no image"}
     found = caption_split(captioner, split, source, search, batch_size=3)
     assert list(found) == [e.image_id for i, e in enumerate(split.examples) if i != 2]
     for index in (0, 4):
@@ -47,7 +47,7 @@ def test_every_readable_picture_gets_the_caption_it_gets_alone(captioner, split,
     assert list(first) == list(found)[:2]
 
 
-def test_annotations_of_pictures_are_the_encoder_s(captioner, split, source):
+def test_annotations_of_images_are_the_encoder_s(captioner, split, source):
     found = annotations_of(captioner, source, np.array([3]))
     wanted = captioner.annotate(np.stack([split.examples[3].image]))
     np.testing.assert_allclose(found, wanted, atol=1e-5)
@@ -85,9 +85,9 @@ class Oracle(TeacherForcing):
 
     def alphas(self, inputs, tokens):
         maps = []
-        pictures = {e.image.tobytes(): e for e in self.split.examples}
+        images = {e.image.tobytes(): e for e in self.split.examples}
         for pixels, ids in zip(inputs["images"], tokens, strict=True):
-            example = pictures[pixels.tobytes()]
+            example = images[pixels.tobytes()]
             length = len(ids) - 1
             alpha = np.full([length, 8, 8], 1e-3)
             numbers = [n for n, c in enumerate(example.captions) if len(tokenize(c)) + 1 == length]
@@ -101,7 +101,7 @@ class Oracle(TeacherForcing):
 
 
 def test_the_map_of_a_phrase_is_the_one_that_predicted_its_head_noun(captioner, source, split):
-    # One caption a picture, so that a map has one caption it can belong to.
+    # One caption an image, so that a map has one caption it can belong to.
     examples = tuple(
         Example(e.image_id, e.image, e.captions[:1], tuple(p for p in e.phrases if not p.caption))
         for e in split.examples
@@ -118,14 +118,14 @@ def test_long_captions_are_grounded_to_their_end(captioner, source, split):
     longest = max(phrase.word for example in split.examples for phrase in example.phrases)
     assert longest >= captioner.config.search.max_length
     found = phrase_maps(TeacherForcing(captioner), split, source)
-    scores, by_picture = reference_grounding(list(found))
+    scores, by_image = reference_grounding(list(found))
     assert 0 <= scores["pointing_game"] <= 100
-    # What each picture adds is what the figures are made of.
+    # What each image adds is what the figures are made of.
     assert {e.image_id: len(e.phrases) for e in split.examples} == {
-        image_id: found["phrases"] for image_id, found in by_picture.items()
+        image_id: found["phrases"] for image_id, found in by_image.items()
     }
     for name in ("pointing_game", "attention_correctness"):
-        values, sizes = zip(*((p[name], p["phrases"]) for p in by_picture.values()), strict=True)
+        values, sizes = zip(*((p[name], p["phrases"]) for p in by_image.values()), strict=True)
         assert np.average(values, weights=sizes) == pytest.approx(scores[name])
 
 

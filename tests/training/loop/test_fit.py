@@ -128,12 +128,12 @@ def test_bfloat16_trains_and_its_run_loads_in_float32(tmp_path, tiny, monkeypatc
     flags = (*tiny, "--fit.precision", "bfloat16", "--data.limit", "4")
     models = record_models(monkeypatch, CaptioningTask)
     found = train(tmp_path / "run", *flags)
-    picture = np.full([64, 64, 3], 99, np.uint8)
+    image = np.full([64, 64, 3], 99, np.uint8)
     assert models[0].decoder.embedding.compute_dtype == "bfloat16"
     loaded = sat_tf.load(tmp_path / "run")
     np.testing.assert_array_equal(kernel(found.model), kernel(loaded.model))
     assert kernel(loaded.model).dtype == np.float32
-    assert loaded.caption(picture).words
+    assert loaded.caption(image).words
 
 
 def test_a_run_that_could_not_start_leaves_its_folder_free(tmp_path):
@@ -152,7 +152,7 @@ def test_the_vocabulary_sees_training_captions_only(tmp_path, make_photographs):
     assert "trainword" in words and not {"devword", "testword"} & set(words)
 
 
-def test_the_drawn_dev_pictures_are_not_trained_on():
+def test_the_drawn_dev_images_are_not_trained_on():
     train, dev = load_scenes("train", count=50), load_scenes("dev", count=50)
     known = {example.image.tobytes() for example in train.examples}
     assert not any(example.image.tobytes() in known for example in dev.examples)

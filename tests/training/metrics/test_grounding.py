@@ -84,7 +84,7 @@ def test_shuffled_maps_come_from_another_phrase():
     assert scores["attention_correctness_shuffled"] == 0
 
 
-def test_shuffled_maps_come_from_another_picture_when_groups_are_given():
+def test_shuffled_maps_come_from_another_image_when_groups_are_given():
     rows = [0] * 3 + [1] * 2 + [2] * 3 + [3] * 2
     maps = [one_hot(row, 0) for row in rows]
     boxes = [(row / 4, 0.0, row / 4 + 0.25, 1.0) for row in rows]

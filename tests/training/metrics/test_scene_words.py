@@ -36,7 +36,7 @@ def test_reference_captions_are_all_right(which):
     }  # fmt: skip
 
 
-def test_captions_of_other_pictures_are_mostly_wrong():
+def test_captions_of_other_images_are_mostly_wrong():
     split = scenes.load("dev", count=200)
     captions = [e.captions[0] for e in split.examples]
     shifted = dict(

@@ -35,7 +35,7 @@ def test_a_recipes_model_reads_its_data(digits, config):
     assert np.isfinite(scores["nll"].values).all()
 
 
-def test_pictures_name_the_answers():
+def test_titles_of_figures_name_the_answers():
     configs = {config.recipe: config for config in SMALL}
     titles = {
         name: new_model(configs[name]).verdict(5, 2)

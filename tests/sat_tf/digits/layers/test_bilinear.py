@@ -18,7 +18,7 @@ from sat_tf.digits.layers.bilinear import (
 IDENTITY = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
 
 
-def pictures(batch=2, height=5, width=7, channels=1, dtype=np.float64):
+def make_images(batch=2, height=5, width=7, channels=1, dtype=np.float64):
     rng = np.random.default_rng(0)
     return rng.uniform(0.1, 1.0, [batch, height, width, channels]).astype(dtype)
 
@@ -45,7 +45,7 @@ def test_the_grid_counts_from_minus_one_to_one_x_first_and_y_down():
 
 
 def test_the_sampler_is_the_papers_double_sum():
-    images = pictures(channels=3)
+    images = make_images(channels=3)
     points = np.random.default_rng(1).uniform(-2.0, 8.0, [2, 4, 6, 2])
     sampled = bilinear_sample(tf.constant(images), tf.constant(points)).numpy()
     assert sampled.shape == (2, 4, 6, 3)
@@ -55,7 +55,7 @@ def test_the_sampler_is_the_papers_double_sum():
 
 
 def test_rows_and_columns_are_read_as_the_points_they_make():
-    images, rng = pictures(channels=3), np.random.default_rng(1)
+    images, rng = make_images(channels=3), np.random.default_rng(1)
     x, y = rng.uniform(-3.0, 9.0, [2, 2, 4])
     points = np.stack([np.repeat(x[:, np.newaxis], 4, 1), np.repeat(y[..., np.newaxis], 4, 2)], -1)
     images, x, y, points = map(tf.constant, (images, x, y, points))
@@ -77,13 +77,13 @@ def test_rows_and_columns_are_read_as_the_points_they_make():
     )
 
 
-def test_the_identity_gives_the_picture():
-    images = pictures()
+def test_the_identity_gives_the_image():
+    images = make_images()
     np.testing.assert_allclose(transform(images, maps(IDENTITY), 5, 7), images, atol=1e-12)
 
 
-def test_a_translation_moves_the_picture_and_fills_with_zeros():
-    images = pictures()
+def test_a_translation_moves_the_image_and_fills_with_zeros():
+    images = make_images()
     # Each pixel reads two columns further right and one row further down.
     theta = maps([[1.0, 0.0, 2 * 2 / 6], [0.0, 1.0, 1 * 2 / 4]])
     expected = np.zeros_like(images)
@@ -92,7 +92,7 @@ def test_a_translation_moves_the_picture_and_fills_with_zeros():
 
 
 def test_a_quarter_turn_is_numpys():
-    images = pictures(height=6, width=6)
+    images = make_images(height=6, width=6)
     # (x, y) reads (-y, x): what was on the right comes to the top.
     theta = maps([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0]])
     expected = np.rot90(images, axes=(1, 2))
@@ -100,20 +100,20 @@ def test_a_quarter_turn_is_numpys():
 
 
 def test_a_half_scale_reads_the_middle():
-    images = pictures(height=5, width=5)
+    images = make_images(height=5, width=5)
     found = transform(images, maps([[0.5, 0.0, 0.0], [0.0, 0.5, 0.0]]), 3, 3)
     np.testing.assert_allclose(found, images[:, 1:4, 1:4], atol=1e-12)
 
 
 @pytest.mark.parametrize("far", [1.4, 50.0, 1e30])
 def test_out_of_range_is_zero(far):
-    images = pictures(dtype=np.float32)
+    images = make_images(dtype=np.float32)
     points = np.array([[[-far, 2.0], [6 + far, 2.0], [3.0, -far], [3.0, 4 + far]]] * 2, np.float32)
     np.testing.assert_array_equal(bilinear_sample(images, points), np.zeros([2, 4, 1]))
 
 
 def test_the_gradient_in_theta_is_that_of_finite_differences():
-    images = tf.constant(pictures())
+    images = tf.constant(make_images())
     # No sample on a pixel's border, where the sampler has a corner.
     theta = maps([[0.83, 0.11, 0.07], [-0.13, 0.91, 0.043]])
     weights = tf.constant(np.random.default_rng(2).normal(size=[2, 4, 4, 1]))
@@ -132,8 +132,8 @@ def test_the_gradient_in_theta_is_that_of_finite_differences():
         np.testing.assert_allclose(gradient[index], difference, rtol=1e-6)
 
 
-def test_pictures_get_a_gradient_too():
-    images = tf.constant(pictures())
+def test_images_get_a_gradient_too():
+    images = tf.constant(make_images())
     with tf.GradientTape() as tape:
         tape.watch(images)
         total = tf.reduce_sum(transform(images, maps(IDENTITY), 5, 7))

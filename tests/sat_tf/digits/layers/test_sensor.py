@@ -11,7 +11,7 @@ from sat_tf.digits.layers.sensor import GlimpseSensor
 SIZE = 16
 
 
-def pictures(batch=3, size=SIZE):
+def make_images(batch=3, size=SIZE):
     return np.random.default_rng(0).uniform(size=[batch, size, size, 1]).astype(np.float32)
 
 
@@ -39,13 +39,13 @@ def block_means(images, block):
 def test_an_even_patch_between_pixels_or_an_odd_one_on_a_pixel_is_a_slice(
     centre, size, rows, columns
 ):
-    images = pictures()
+    images = make_images()
     seen = glimpse(images, centre, size=size, scales=1)
     np.testing.assert_allclose(seen, images[:, rows, columns], atol=1e-5)
 
 
 def test_each_patch_covers_twice_as_much_averaged_over_blocks():
-    images = pictures()
+    images = make_images()
     # A centre on the corner of a block of four has a slice of blocks at every scale.
     seen = glimpse(images, (7.5, 7.5), size=2, scales=3)
     for k, block in enumerate((1, 2, 4)):
@@ -56,7 +56,7 @@ def test_each_patch_covers_twice_as_much_averaged_over_blocks():
 
 
 def test_a_patch_beyond_the_border_is_zero_there():
-    images = pictures()
+    images = make_images()
     seen = glimpse(images, (-0.5, 15.5), size=4, scales=2)
     np.testing.assert_allclose(seen[:, :2, 2:, 0], images[:, 14:, :2, 0], atol=1e-5)
     assert not seen[:, 2:, :, 0].any() and not seen[:, :, :2, 0].any()
@@ -70,8 +70,8 @@ def test_a_side_that_is_no_multiple_of_a_block_goes_on_as_zeros():
     np.testing.assert_allclose(coarse[0, -1, :, 0], [0.5, 0.5, 0.5, 0.25])
 
 
-def test_every_picture_has_its_own_location():
-    images = pictures(batch=2)
+def test_every_image_has_its_own_location():
+    images = make_images(batch=2)
     sensor = GlimpseSensor(2, 1)
     location = tf.constant(np.stack([normalised((2.5, 3.5)), normalised((9.5, 4.5))]))
     seen = sensor(sensor.pyramid(tf.constant(images)), location)

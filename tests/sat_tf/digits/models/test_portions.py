@@ -73,11 +73,11 @@ def test_comparators_see_the_annotations_without_regard_to_the_query(kind):
     model, batch = make_model(attention=kind, queries="all"), make_batch()
     answers = model(batch["images"])
     assert answers.alignment_scores is None
-    for picture, image in enumerate(batch["images"].numpy()):
+    for number, image in enumerate(batch["images"].numpy()):
         context = getattr(annotations_of(model, image), kind)(axis=0)
         for row, query in enumerate(model.queries.embeddings.numpy()):
             wanted = answer(model, context, query)
-            got = answers.logits[10 * picture + row]
+            got = answers.logits[10 * number + row]
             np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
 
 
@@ -224,10 +224,10 @@ def test_hard_attention_answers_as_it_is_told_to(inference):
     np.testing.assert_array_equal(answers.logits, wanted.logits)
 
 
-def test_a_picture_an_example(monkeypatch):
-    pictures = make_model(queries="all").figures(make_batch(), SEED)
-    assert len(pictures) == 2 and pictures[0].dtype == np.uint8
-    assert not np.array_equal(*pictures)
+def test_a_figure_an_example(monkeypatch):
+    figures = make_model(queries="all").figures(make_batch(), SEED)
+    assert len(figures) == 2 and figures[0].dtype == np.uint8
+    assert not np.array_equal(*figures)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_mean_locations_do_not_depend_on_the_seed_and_samples_do():
     assert np.any(locations([0, 1], True) != locations([0, 1], False))
 
 
-def test_samples_share_a_picture_and_differ_in_locations():
+def test_samples_share_an_image_and_differ_in_locations():
     looks = make()(batch(), SEED, samples=2)
     assert looks.logits.shape == (2 * B, 10)
     # After the first glimpse, which all take in the middle, and after their own.
@@ -49,7 +49,7 @@ def test_samples_share_a_picture_and_differ_in_locations():
     assert np.all(np.any(aiming[1:, 0, 1] != aiming[:-1, 0, 1], axis=-1))
 
 
-def test_what_glimpses_see_is_the_picture_about_their_locations():
+def test_what_glimpses_see_is_the_image_about_their_locations():
     model = make(glimpse_size=2, scales=1)
     image = np.arange(28 * 28, dtype=np.float32).reshape(1, 28, 28, 1)
     # Between pixels 13 and 14, and on the border, beyond which all is zero.
@@ -71,7 +71,7 @@ def test_locations_that_are_given_teach_the_policy_nothing(locations):
     assert any(np.any(g) for name, g in gradients.items() if "glimpse" in name)
 
 
-def test_random_locations_are_spread_over_the_picture():
+def test_random_locations_are_spread_over_the_image():
     looks = make(locations="random")(batch(50), SEED)
     assert np.abs(np.mean(looks.location)) < 0.1
     np.testing.assert_allclose(np.std(looks.location), np.sqrt(1 / 3), rtol=0.1)
@@ -110,7 +110,7 @@ def test_scores_give_errors_at_mean_and_at_sampled_locations():
     assert np.any(scores["error"].values != scores["error_sampled"].values)
 
 
-def test_pictures_show_the_path():
+def test_figures_show_the_path():
     (drawn, _) = make().figures(batch(2), SEED)
     assert drawn.dtype == np.uint8 and drawn.ndim == 3
 

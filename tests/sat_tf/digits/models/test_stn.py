@@ -26,18 +26,18 @@ def batch(size=4):
     }
 
 
-def test_the_classifier_sees_the_rectified_picture():
+def test_the_classifier_sees_the_rectified_image():
     logits, seen = make()(batch()["images"])
     assert logits.shape == (4, 10) and seen.shape == (4, 12, 12, 1)
 
 
-def test_the_classifier_sees_the_masked_picture():
+def test_the_classifier_sees_the_masked_image():
     images = batch()["images"]
     model = make(attention="mask")
     np.testing.assert_allclose(model(images)[1], images * model.attention(images)[1], rtol=1e-6)
 
 
-def test_without_attention_it_sees_the_picture():
+def test_without_attention_it_sees_the_image():
     images = batch()["images"]
     model = make(attention="none")
     np.testing.assert_array_equal(model(images)[1], images)

@@ -111,14 +111,14 @@ def test_the_gaussian_policy_gradient_is_the_integral():
     score = (grid - mean) / std**2
     exact = np.trapezoid(density * score * reward(np.clip(grid, -1.0, 1.0)), grid)
 
-    samples, pictures = 2, 200_000
+    samples, images = 2, 200_000
     variable = tf.Variable([mean], dtype=tf.float64)
     estimator = Estimator(baseline="leave_one_out")
     with tf.GradientTape() as tape:
-        policy = gaussian(tf.tile(variable[tf.newaxis], [samples * pictures, 1]), std)
+        policy = gaussian(tf.tile(variable[tf.newaxis], [samples * images, 1]), std)
         drawn = tf.stop_gradient(policy.sample(seed=SEED))
         rewards = reward(np.clip(drawn.numpy(), -1.0, 1.0))
-        shape = [samples, pictures, 1]
+        shape = [samples, images, 1]
         rollout = Rollout(
             log_prob=tf.reshape(policy.log_prob(drawn), shape),
             entropy=None,
@@ -128,6 +128,6 @@ def test_the_gaussian_policy_gradient_is_the_integral():
         )
         loss = stochastic_loss(rollout, learning_signal(rollout, estimator), estimator)
     (found,) = -tape.gradient(loss, variable).numpy()
-    print(f"integrated {exact:.4f}, mean of {samples * pictures} samples {found:.4f}")
+    print(f"integrated {exact:.4f}, mean of {samples * images} samples {found:.4f}")
     np.testing.assert_allclose(found, exact, atol=0.02)
     assert abs(exact) > 0.5

@@ -181,7 +181,7 @@ def test_settings_out_of_range_are_named(kind, settings, key):
 
 
 @pytest.mark.parametrize("settings", [{"shift": 3}, {"turn": 30.0}])
-def test_a_digit_is_moved_and_turned_within_its_picture_in_training(digits, settings):
+def test_a_digit_is_moved_and_turned_within_its_image_in_training(digits, settings):
     rows, config = np.arange(12)[:, np.newaxis], CanvasData(**settings)
     changed = draw_canvases(digits, rows, np.random.default_rng(0), config)
     still = draw_canvases(digits, rows, np.random.default_rng(0), config.scored())

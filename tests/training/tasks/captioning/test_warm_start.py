@@ -79,10 +79,10 @@ def test_fine_tuning_moves_what_it_should_and_is_what_is_loaded(
     # Six steps of Adam, each of at most about the learning rate.
     assert encoder.count(0.0) == 6 and 0 < max(encoder) < 1e-5
     assert max(decoder) > 1e-3
-    pictures = np.random.default_rng(0).integers(0, 256, [3, 64, 64, 3], np.uint8)
+    images = np.random.default_rng(0).integers(0, 256, [3, 64, 64, 3], np.uint8)
     loaded = sat_tf.load(tmp_path / "run")
     trained = runs.TrainedCaptioner(models[0], loaded.vocabulary)
     for one, other in zip(
-        trained.captions(list(pictures)), loaded.captions(list(pictures)), strict=True
+        trained.captions(list(images)), loaded.captions(list(images)), strict=True
     ):
         assert (one.text, one.score) == (other.text, other.score)
