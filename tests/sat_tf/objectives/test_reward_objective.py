@@ -229,7 +229,7 @@ def test_the_reward_is_told_which_image_a_caption_is_about():
 
 def test_a_replica_without_images_draws_nothing():
     model = randomise(make_model("hard", inference="sample"))
-    batch = {name: part[:0] for name, part in pictures(2).items()}
+    batch = {name: part[:0] for name, part in make_images(2).items()}
     rule, seed = objective_of(model, samples=3), tf.constant([1, 2])
     annotations = tf.convert_to_tensor(batch["annotations"])
     assert rule.draw(model, annotations, seed).shape[0] == 0
