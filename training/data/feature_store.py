@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +19,9 @@ from sat_tf.layers.encoder import Encoder
 from training.data.examples import DataError, Example, StoredImage
 from training.data.extraction import write_missing
 from training.data.feature_shards import Shards, plain_disk_errors, remove_stale, write_json
+from training.data.image_digests import image_digests
 
 FORMAT = 3  # part of a store's fingerprint
-
-_END = 4096  # bytes of a file's beginning, and of its end, that its fingerprint knows
 
 
 class FeatureStore:
@@ -89,7 +87,9 @@ class FeatureStore:
         if encoder.trainable:
             expected = "a frozen encoder (`--encoder.trainable False`)"
             raise invalid_value("encoder", expected, "one that is trained")
-        identity = fingerprint(encoder, examples, resize, mirrored, shard_size)
+        files = [each.image for each in examples if isinstance(each.image, Path)]
+        digests = image_digests(files, Path(cache_dir), verbose)
+        identity = fingerprint(encoder, examples, resize, mirrored, shard_size, digests)
         (height, width), dim = encoder.grid, encoder.annotation_dim
         path = Path(cache_dir) / "features" / identity[:16]
         shards = Shards(path, len(examples), 1 + mirrored, (height * width, dim), shard_size)
@@ -151,12 +151,18 @@ def _manifest(identity: str, encoder: Encoder, resize: str, shards: Shards) -> d
 
 
 def fingerprint(
-    encoder: Encoder, examples: Sequence[Example], resize: str, mirrored: bool, shard_size: int
+    encoder: Encoder,
+    examples: Sequence[Example],
+    resize: str,
+    mirrored: bool,
+    shard_size: int,
+    digests: Mapping[Path, str | None],
 ) -> str:
     """SHA-256 (hexadecimal) of everything that the content of a store depends on.
 
-    The encoder's weights and layer, the preprocessing, and the images: their ids, and of files the
-    size, the first and the last 4 KiB, of records the stamp, of others the content.
+    The encoder's weights and layer, the preprocessing, and the images: their ids, and the stamp of
+    records, the content of files (by `digests`, see `image_digests`) and of others. Times and
+    places of files do not count: a copy of a data set has the same store.
     """
     digest = hashlib.sha256()
     policy = encoder.dtype_policy
@@ -177,26 +183,9 @@ def fingerprint(
         elif isinstance(source, bytes):
             digest.update(hashlib.sha256(source).digest())
         else:
-            stamp = source.stamp if isinstance(source, StoredImage) else _file_stamp(source)
+            stamp = source.stamp if isinstance(source, StoredImage) else digests[source]
             digest.update(json.dumps(stamp).encode())
     return digest.hexdigest()
-
-
-def _file_stamp(path: Path) -> list[int | str] | None:
-    """Tells versions of a file apart without reading all of it; None if it cannot be read.
-
-    A modification time would not do: a copy of the data set has others, and would have every
-    annotation computed again.
-    """
-    try:
-        with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            ends = file.read(_END)
-            file.seek(max(size - _END, len(ends)))
-            ends += file.read(_END)
-    except OSError:
-        return None
-    return [size, hashlib.sha256(ends).hexdigest()]
 
 
 def _update_array(digest: Any, array: np.ndarray) -> None:
