@@ -18,7 +18,7 @@ from training.data.augmentation import Views
 from training.data.bucketing import CaptionTable
 from training.data.examples import Example
 from training.data.extraction import ImageLoader, compile_encoder, default_batch_size
-from training.rewards import reward_objective
+from training.rewards import check_programs, reward_objective
 from training.tasks.captioning.config import RunConfig
 from training.tasks.captioning.task import batches_from, compile_model, new_model
 
@@ -50,6 +50,7 @@ def measure(
         ValueError: The model cannot be built, for example because its weights file is missing.
     """
     # Boxes and predictions cost next to nothing, and are not at hand here.
+    check_programs(config.reward)
     attention = dataclasses.replace(config.attention, supervision_weight=0.0)
     fit = dataclasses.replace(config.fit, distillation_weight=0.0)
     config = dataclasses.replace(config, attention=attention, fit=fit)

@@ -63,7 +63,8 @@ class JavaProgram:
         self._said = tempfile.TemporaryFile()  # noqa: SIM115, open as long as the program runs
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._said}
         try:
-            self._process = subprocess.Popen(command, **pipes)
+            # In a session of its own, Ctrl-C does not reach it: the step under way still needs it.
+            self._process = subprocess.Popen(command, **pipes, start_new_session=True)
         except OSError as error:
             raise JavaError(f"{name} did not run ({error}).") from error
 

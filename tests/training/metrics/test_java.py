@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -45,6 +46,11 @@ def test_a_program_that_stops_is_an_error_with_what_it_said(code, told):
         stopping.ask(["a", "b"])
     with pytest.raises(JavaError, match="The program stopped"):
         stopping.ask(["c"])
+
+
+def test_ctrl_c_does_not_reach_the_program():
+    echo = program(ECHO)
+    assert os.getsid(echo._process.pid) != os.getsid(0)
 
 
 def test_a_program_that_is_not_there_is_an_error():
