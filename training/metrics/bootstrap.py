@@ -125,9 +125,11 @@ def resampled_means(
     """
 
     def mean(weights: np.ndarray) -> np.ndarray:
-        # A draw without any phrase counts as 0.
-        return weights @ sums / np.maximum(weights @ sizes, 1e-9)
+        drawn = weights @ sizes
+        return np.divide(weights @ sums, drawn, out=np.full(drawn.shape, np.nan), where=drawn > 0)
 
+    if not np.any(sizes):
+        return Interval(0.0, 0.0, 0.0)
     return interval_over_images(mean, len(sums), samples, seed)
 
 
@@ -150,7 +152,8 @@ def interval_over_images(
     """Computes the interval of any statistic of images.
 
     Args:
-        statistic: Maps weights `[S, N]`, how often each image counts, to values `[S]`.
+        statistic: Maps weights `[S, N]`, how often each image counts, to values `[S]`; NaN for a
+            draw that says nothing, which then does not count.
         count: Number of images, N.
         samples: See `bootstrap`.
         seed: See `bootstrap`.
@@ -158,10 +161,12 @@ def interval_over_images(
     if samples < 1:
         raise invalid_value("samples", "a positive integer", samples)
     values = np.concatenate([statistic(weights) for weights in _draws(count, samples, seed)])
+    values = values[~np.isnan(values)]
     estimate = float(statistic(np.ones((1, count)))[0])
     shares = np.array([(1.0 - _LEVEL) / 2.0, (1.0 + _LEVEL) / 2.0])
     if 1 < count < SMALL:
-        shares = _bca_shares(shares, values, estimate, statistic(1.0 - np.eye(count)))
+        without = statistic(1.0 - np.eye(count))
+        shares = _bca_shares(shares, values, estimate, without[~np.isnan(without)])
     low, high = np.quantile(values, shares)
     return Interval(estimate, float(low), float(high))
 

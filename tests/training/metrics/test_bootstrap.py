@@ -121,6 +121,7 @@ def test_means_over_what_images_hold_count_by_how_much_that_is():
     theory = 2 * 1.96 * errors.std() / np.sqrt(300)
     assert found.high - found.low == pytest.approx(theory, rel=0.1)
     assert resampled_means(0 * a, sizes) == (0, 0, 0)
+    assert resampled_means(0 * a, 0 * sizes) == (0, 0, 0)
     flat = resampled_means(a - b, np.ones(300), samples=2000)
     assert flat.difference == pytest.approx((a - b).mean())
 
@@ -141,3 +142,12 @@ def test_bad_arguments_are_errors():
         paired_over_seeds([scores], [made_up(tokeniser="ptb")], "cider")
     with pytest.raises(ValueError, match="2 images"):
         paired_over_seeds([scores], [made_up(ids=["x", *map(str, range(1, 200))])], "cider")
+
+
+@pytest.mark.parametrize(("images", "with_phrases"), [(20, 1), (20, 2), (300, 3)])
+def test_draws_without_any_phrase_do_not_count_as_zero(images, with_phrases):
+    sizes = np.zeros(images)
+    sizes[:with_phrases] = 2
+    assert resampled_means(3.0 * sizes, sizes, samples=500) == pytest.approx((3, 3, 3))
+    low = resampled_means(np.arange(images) * sizes + sizes, sizes, samples=500).low
+    assert low >= 1
