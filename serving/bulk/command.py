@@ -142,10 +142,10 @@ def caption_chunks(spark: SparkSession, output: Output, job: Job, plan: Plan) ->
         print(f"Resuming: {total - todo} of {total} images are done.")
     with progress_bar(total, "Captions", "images", done=total - todo) as bar:
         for chunk in left:
-            rows = caption_rows(spark, job, plan, chunk)
-            writer = rows.write.mode("overwrite").option("partitionOverwriteMode", "static")
-            writer = writer.partitionBy("output").format(_FORMATS[job.format])
             try:
+                rows = caption_rows(spark, job, plan, chunk)
+                writer = rows.write.mode("overwrite").option("partitionOverwriteMode", "static")
+                writer = writer.partitionBy("output").format(_FORMATS[job.format])
                 with watched(spark, bar, chunk.images):
                     writer.save(output.chunk(chunk.number))
             except Exception as error:  # py4j's and Spark's own
@@ -162,7 +162,8 @@ def caption_rows(spark: SparkSession, job: Job, plan: Plan, chunk: Chunk) -> Dat
     cores = int(spark.conf.get("spark.task.cpus", "1"))
     settings = worker.Settings(job.version, job.batch_size, job.maps, cores)
     if plan.tables:
-        source = spark.read.parquet(*chunk.paths).select(inputs.PATH, inputs.CONTENT).rdd
+        table = spark.read.parquet(*map(inputs.literal, chunk.paths))
+        source = table.select(inputs.PATH, inputs.CONTENT).rdd
         caption = functools.partial(worker.caption_contents, settings=settings)
     else:
         # Slices of a list in a fixed order: a task that is tried again has the same batches.
@@ -181,9 +182,10 @@ def report(spark: SparkSession, output: Output, job: Job, plan: Plan) -> int:
     Raises:
         RuntimeError: There are more or fewer rows than images.
     """
+    from serving.bulk.inputs import literal
     from serving.bulk.worker import CAPTIONS, UNREADABLE, schema
 
-    folders = [output.chunk(chunk.number) for chunk in plan.chunks]
+    folders = [literal(output.chunk(chunk.number)) for chunk in plan.chunks]
     reader = spark.read.schema(schema(job.maps)).option("basePath", output.path)
     rows = reader.format(_FORMATS[job.format]).load(folders)
     counts = {row["output"]: row["count"] for row in rows.groupBy("output").count().collect()}

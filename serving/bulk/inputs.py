@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from sat_tf.errors import invalid_value
 from sat_tf.images import SUFFIXES
@@ -28,6 +29,7 @@ PATH, CONTENT = "path", "content"
 MAX_BYTES = 256 * 2**20
 """Largest file that is read."""
 _WILD = re.compile(r"[*?\[]")
+_SPARKS_WILD = re.compile(r"[*?\[\]{}\\]")
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,11 @@ def absolute(path: str) -> str:
     return path if "://" in path else os.path.abspath(path)
 
 
+def literal(path: str) -> str:
+    """Returns a path as Spark's readers take it, which are given globs: with escapes."""
+    return _SPARKS_WILD.sub(r"\\\g<0>", path)
+
+
 def read_file(path: str) -> bytes:
     """Reads a file of any of Arrow's file systems.
 
@@ -160,6 +167,7 @@ def _read_table(spark: SparkSession, pattern: str) -> tuple[list[str], dict[str,
     from pyspark.sql.functions import input_file_name
 
     source = absolute(pattern)
+    source = literal(source) if os.path.exists(source) else source
     try:
         table = spark.read.parquet(source)
     except AnalysisException as error:
@@ -170,7 +178,8 @@ def _read_table(spark: SparkSession, pattern: str) -> tuple[list[str], dict[str,
         raise invalid_value("--input", expected, f"{pattern} with {columns}")
     if columns.get(CONTENT) == "binary":
         counts = table.groupBy(input_file_name().alias("file")).count().collect()
-        return [], {row["file"]: row["count"] for row in sorted(counts)}
+        # Spark tells names with escapes and takes them without.
+        return [], {unquote(row["file"]): row["count"] for row in sorted(counts)}
     return [absolute(row[0]) for row in table.select(PATH).collect() if row[0]], {}
 
 

@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from serving.bulk.inputs import Inputs
+from serving.bulk.inputs import Inputs, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,7 +112,8 @@ class Output:
                     f"{min(others)}). Choose another folder with `--output`."
                 )
             return None
-        rows = self._spark.read.schema(_PLAN_SCHEMA).parquet(f"{self.path}/{_PLAN}").collect()
+        folder = literal(f"{self.path}/{_PLAN}")
+        rows = self._spark.read.schema(_PLAN_SCHEMA).parquet(folder).collect()
         rows.sort(key=lambda row: (row["chunk"], row["position"]))
         values = json.loads(rows[0]["job"])
         return Job(**values | {"inputs": tuple(values["inputs"])}), _to_plan(rows)

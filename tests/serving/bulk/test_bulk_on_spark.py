@@ -199,6 +199,19 @@ def test_a_table_of_contents_is_captioned_into_parquet(places):
     assert {row["reason"] for row in found} == {None, "not what a toy reads"}
 
 
+def test_folders_may_have_spaces_percent_signs_and_brackets(places):
+    from pyarrow import parquet, table
+
+    folder = places / "my photos 100% {a}" / "photos [1].parquet"
+    folder.mkdir(parents=True)
+    parquet.write_table(table({"path": ["a", "b"], "content": [b"ok"] * 2}), folder / "0.parquet")
+    for said in ("2 images captioned", "2 of 2 images are done"):
+        process = start(places, "out [2024] 5%", "--input", str(folder))
+        told = end(process)
+        assert process.returncode == 0 and said in told, told
+    assert [row["path"] for row in rows(places / "out [2024] 5%")] == ["a", "b"]
+
+
 def test_a_folder_of_something_else_is_refused(places):
     (places / "else").mkdir()
     (places / "else" / "thesis.tex").write_text("")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 
-from serving.bulk.command import main
-from serving.bulk.job import Job, check_same, fingerprint
+from serving.bulk.command import caption_chunks, main
+from serving.bulk.job import Chunk, Job, Plan, check_same, fingerprint
 from tests.serving import toys
 
 
@@ -51,6 +52,17 @@ def test_a_pattern_without_images_is_refused_before_spark_starts(
 
 
 JOB = Job(("a", "b"), "1", "f00", False, "jsonl", 32, 4096)
+
+
+def test_a_table_that_cannot_be_read_any_more_is_an_error_without_a_traceback():
+    def gone(*_):
+        raise RuntimeError("[PATH_NOT_FOUND] Path does not exist: a.parquet")
+
+    spark = SimpleNamespace(conf={}, read=SimpleNamespace(parquet=gone))
+    output = SimpleNamespace(is_done=lambda _: False)
+    plan = Plan([Chunk(0, ["a.parquet"], 2)], tables=True)
+    with pytest.raises(OSError, match="gave up on chunk 0: .* Path does not exist: a.parquet"):
+        caption_chunks(spark, output, JOB, plan)
 
 
 @pytest.mark.parametrize(
