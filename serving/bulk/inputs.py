@@ -83,8 +83,10 @@ def find_inputs(spark: Callable[[], SparkSession], patterns: Sequence[str]) -> I
 def find_files(pattern: str) -> list[str]:
     """Returns the images of a pattern as absolute paths or URIs, sorted unless it is a list."""
     if pattern.endswith(".txt"):
-        lines = read_file(absolute(pattern)).decode("utf-8", "surrogateescape").splitlines()
-        return [absolute(line.strip()) for line in lines if line.strip()]
+        text = read_file(absolute(pattern)).decode("utf-8-sig", "surrogateescape")
+        # Not `splitlines` and `strip`, which also divide and cut names at other characters.
+        lines = [line.strip(" \t\r") for line in text.split("\n")]
+        return [absolute(line) for line in lines if line]
     if "://" in pattern:
         return _find_remote(pattern)
     pattern = absolute(pattern)

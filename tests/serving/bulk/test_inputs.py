@@ -55,6 +55,13 @@ def test_a_list_keeps_its_order_and_names_of_files_that_are_gone(folder):
     assert found(folder, "list.txt") == ["gone.jpg", "b.jpg"]
 
 
+def test_a_list_may_have_a_byte_order_mark_and_names_any_other_separators(folder):
+    names = ["b.jpg", "c\u2028d\x85e\x0c.jpg", "f.jpg\u00a0"]
+    text = "\ufeff" + "".join(f"{folder}/{name}\r\n" for name in names)
+    (folder / "list.txt").write_bytes(text.encode())
+    assert found(folder, "list.txt") == names
+
+
 def test_a_file_system_of_arrow_is_searched_alike(folder):
     pytest.importorskip("pyarrow")
     listed = inputs.find_files(f"file:/{'/'}/{str(folder).lstrip('/')}")
