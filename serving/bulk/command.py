@@ -93,7 +93,7 @@ def run(arguments: Arguments) -> int:
             check_same(begun[0], job, output.path)
             plan = begun[1]
         # Until the end: any task, of the report too, may be the first of its worker.
-        stack.enter_context(_shipped(spark(), version))
+        stack.enter_context(shipped(spark(), version))
         caption_chunks(spark(), output, job, plan)
         return report(spark(), output, job, plan)
 
@@ -115,13 +115,14 @@ def find_version(export: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _shipped(spark: SparkSession, version: Path) -> Iterator[None]:
+def shipped(spark: SparkSession, version: Path) -> Iterator[None]:
     """Lets the engine copy the export to every machine, as an archive."""
     from serving.bulk.worker import ARCHIVE
 
     with tempfile.TemporaryDirectory() as folder:
         archive = Path(folder) / f"{ARCHIVE}.zip"
-        with zipfile.ZipFile(archive, "w") as file:  # without compression, which takes seconds
+        # Without compression, which takes seconds, and with files of any age.
+        with zipfile.ZipFile(archive, "w", strict_timestamps=False) as file:
             for path in version.rglob("*"):
                 file.write(path, path.relative_to(version))
         spark.sparkContext.addArchive(f"{archive}#{ARCHIVE}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from types import SimpleNamespace
 
 import pytest
 
-from serving.bulk.command import caption_chunks, main
+from serving.bulk.command import caption_chunks, main, shipped
 from serving.bulk.job import Chunk, Job, Plan, check_same, fingerprint
 from tests.serving import toys
 
@@ -79,6 +80,14 @@ def test_an_output_of_another_job_is_refused(name, value, said):
     other = Job(**vars(JOB) | {name: value})
     with pytest.raises(ValueError, match=said):
         check_same(JOB, other, "out")
+
+
+def test_an_export_may_have_files_without_a_date(tmp_path):
+    version, sent = toys.export(tmp_path, 1), []
+    os.utime(version / "saved_model.pb", (0, 0))
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(addArchive=sent.append))
+    with shipped(spark, version):
+        assert sent[0].endswith(".zip#captioner")
 
 
 def test_the_fingerprint_follows_graph_and_weights(tmp_path):
