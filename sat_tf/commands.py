@@ -26,6 +26,8 @@ def exit_status(
 ) -> int:
     """Runs a command; an expected error becomes one line on standard error.
 
+    What standard output cannot say is printed with escapes, in a form that JSON reads back.
+
     Args:
         command: Returns its status; None is 0.
         expected: Errors that the user can do something about.
@@ -35,6 +37,9 @@ def exit_status(
         KeyboardInterrupt that has one.
     """
     quiet_tensorflow()
+    # A file name need not be UTF-8, nor a terminal know every letter; standard error is so already.
+    with contextlib.suppress(AttributeError):  # not every output in its place has an encoding
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return command() or 0
     except KeyboardInterrupt as stop:

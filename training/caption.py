@@ -94,8 +94,7 @@ def run(arguments: Arguments) -> int:
         if arguments.html is not None:
             entries.append(image_entry(captioner, _whole(content), caption, path.name))
         told = caption, path, figure
-        line = _json(captioner, content, *told) if arguments.json else _line(*told)
-        print(_printable(line))
+        print(_json(captioner, content, *told) if arguments.json else _line(*told))
     if arguments.html is not None:
         _write_page(arguments, captioner, entries)
     return 1 if failed else 0
@@ -208,11 +207,6 @@ def _write_page(
     arguments.html.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(arguments.html, report_page("Captions", entries, common=common))
     print(f"Page: {arguments.html}", file=sys.stderr)
-
-
-def _printable(text: str) -> str:
-    """Escapes the bytes of a file name that are not UTF-8, in a form that JSON reads back."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _line(caption: Caption, path: Path, figure: Path | None) -> str:

@@ -131,5 +131,7 @@ def _encode_map(alpha: np.ndarray, peak: float) -> str:
 
 
 def _script_json(value: Any) -> str:
-    """JSON that cannot end the script element that holds it."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    """JSON that cannot end the script element that holds it, and that UTF-8 can say."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    # Names of files may have bytes that are no UTF-8.
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

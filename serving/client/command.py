@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
@@ -70,9 +69,6 @@ def main(argv: list[str] | None = None) -> int:
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     from serving.client.channel import ServingError
 
-    # A file name need not be UTF-8, and a terminal need not know every letter.
-    with contextlib.suppress(AttributeError):
-        sys.stdout.reconfigure(errors="backslashreplace")
     return exit_status(lambda: run(arguments), (ServingError, ValueError, OSError))
 
 

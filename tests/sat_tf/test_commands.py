@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import io
 import signal
 import sys
 
@@ -72,6 +73,17 @@ def test_unexpected_errors_are_raised():
 def test_a_command_ends_with_its_status(returned, status, capsys):
     assert exit_status(lambda: returned) == status
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "printed"), [("utf-8", b"\\udcff-\xc3\xbc\n"), ("ascii", b"\\udcff-\\xfc\n")]
+)
+def test_a_name_that_the_output_cannot_say_is_printed_with_escapes(encoding, printed, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding))
+    assert exit_status(lambda: print("\udcff-\u00fc", flush=True)) == 0
+    assert sys.stdout.buffer.getvalue() == printed
+    monkeypatch.setattr(sys, "stdout", io.StringIO())  # has no encoding
+    assert exit_status(lambda: print("\udcff")) == 0
 
 
 def test_an_interruption_may_have_its_own_status(capsys):

@@ -95,8 +95,10 @@ def test_a_name_that_is_no_utf8_is_printed_with_escapes(soft_run, photo, tmp_pat
     except OSError:
         pytest.skip("the file system knows no such names")
     flags = [str(odd), "--run-dir", str(soft_run), "--out", str(tmp_path / "out")]
-    assert main(flags) == 0
+    page = tmp_path / "page.html"
+    assert main([*flags, "--html", str(page)]) == 0
     assert "/na\\udcefve.jpg: " in capsys.readouterr().out
+    assert '"name":"na\\udcefve.jpg"' in page.read_text("utf-8")
     assert main([*flags, "--as-json"]) == 0
     assert json.loads(capsys.readouterr().out)["image"] == str(odd)
 
