@@ -137,12 +137,13 @@ def _models(
     else:
         from serving.web.model_process import ModelProcess
 
-        models = sources.from_exports(arguments.export) + sources.from_runs(runs)
-        readers = sources.from_runs(digits)
-        process = ModelProcess(models + readers)
+        captioners = sources.from_exports(arguments.export) + sources.from_runs(runs)
+        models = sources.name_apart(captioners + sources.from_runs(digits))
+        readers = models[len(captioners) :]
+        process = ModelProcess(models)
         stack.callback(process.stop)
         state = process.state
-        ports = zip(models + readers, process.ports, strict=True)
+        ports = zip(models, process.ports, strict=True)
         places = [(model.name, "127.0.0.1", port) for model, port in ports]
     # While the models load.
     from sat_tf.digits.reader_config import read_reader_config
@@ -154,11 +155,11 @@ def _models(
         connection = Connection(host, port, timeout=arguments.timeout, wait=False)
         return stack.enter_context(kind(connection, name))
 
-    captioners = len(places) - len(readers)
-    clients = {place[0]: connect(CaptionClient, *place) for place in places[:captioners]}
+    count = len(places) - len(readers)
+    clients = {place[0]: connect(CaptionClient, *place) for place in places[:count]}
     found = {
         reader.name: ServedDigits(connect(DigitClient, *place), read_reader_config(reader.run))
-        for reader, place in zip(readers, places[captioners:], strict=True)
+        for reader, place in zip(readers, places[count:], strict=True)
     }
     return clients, found, state
 

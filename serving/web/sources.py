@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sat_tf import published
@@ -34,7 +34,7 @@ class Source:
 
 
 def from_exports(folders: Sequence[Path]) -> list[Source]:
-    """Returns the sources of exports, each named by its folder.
+    """Returns the sources of exports, each named by its folder, see `name_apart`.
 
     Raises:
         ValueError: A folder holds no version.
@@ -43,11 +43,13 @@ def from_exports(folders: Sequence[Path]) -> list[Source]:
         if not has_version(folder):
             expected = "folders that `python -m serving.export` wrote, with versions 1, 2, ..."
             raise invalid_value("export", expected, str(folder))
-    return [Source(name, folder) for name, folder in zip(_names(folders), folders, strict=True)]
+    return [Source(_name(folder), folder) for folder in folders]
 
 
 def from_runs(runs: Sequence[Path]) -> list[Source]:
-    """Returns the sources of runs and published captioners, exported into the user's cache.
+    """Returns the sources of runs and published models, exported into the user's cache.
+
+    Each is named by its folder, see `name_apart`.
 
     Raises:
         ValueError: A folder is no finished run.
@@ -56,9 +58,22 @@ def from_runs(runs: Sequence[Path]) -> list[Source]:
         if not _is_run(run):
             raise invalid_value("run_dir", "folders of trained captioners", str(run))
     return [
-        Source(name, cache_folder() / f"{name}-{_fingerprint(run)}", run)
-        for name, run in zip(_names(runs), runs, strict=True)
+        Source(name := _name(run), cache_folder() / f"{name}-{_fingerprint(run)}", run)
+        for run in runs
     ]
+
+
+def name_apart(sources: Sequence[Source]) -> list[Source]:
+    """Numbers the second and later sources of one name, by numbers that give no other's name."""
+    given, taken, found = {source.name for source in sources}, set(), []
+    for source in sources:
+        name, number = source.name, 1
+        while name in taken or (number > 1 and name in given):
+            number += 1
+            name = f"{source.name}-{number}"
+        taken.add(name)
+        found.append(replace(source, name=name))
+    return found
 
 
 def find_runs(folder: Path = RUNS) -> list[Path]:
@@ -107,12 +122,10 @@ def has_version(folder: Path) -> bool:
     return any(path.parent.name.isdecimal() for path in folder.glob("*/saved_model.pb"))
 
 
-def _names(folders: Sequence[Path]) -> list[str]:
-    """The last part of each path; where a run's `export` is named, the run's."""
-    paths = [folder.resolve() for folder in folders]
-    bare = [path.parent.name if path.name == "export" else path.name for path in paths]
-    before = [bare[:n].count(name) for n, name in enumerate(bare)]
-    return [f"{name}-{n + 1}" if n else name for name, n in zip(bare, before, strict=True)]
+def _name(folder: Path) -> str:
+    """The last part of the path; where a run's `export` is named, the run's."""
+    path = folder.resolve()
+    return path.parent.name if path.name == "export" else path.name
 
 
 def _is_run(path: Path) -> bool:

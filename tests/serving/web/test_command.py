@@ -15,6 +15,7 @@ from sat_tf import published
 from serving.web import command
 from serving.web.command import main, parse_server
 from tests.serving.web.page_fixtures import drawing, photograph
+from tests.serving.web.run_fixtures import make_export, make_run
 
 LOADED_WITHIN = 240.0  # seconds
 
@@ -48,6 +49,24 @@ def test_missing_packages_are_named_before_anything_is_exported(tmp_path, monkey
     assert main(["--no-browser"]) == 2
     told = capsys.readouterr().err
     assert 'The page needs uvicorn, python_multipart: pip install -e ".[web]"' in told
+
+
+def test_an_export_and_a_run_of_one_name_are_both_shown(tmp_path, monkeypatch):
+    run, served, pages = make_run(tmp_path / "soft"), [], []
+    make_export(run / "export")
+
+    class Models:
+        def __init__(self, models):
+            served.extend(models)
+            self.ports, self.state, self.stop = range(1, len(models) + 1), None, lambda: None
+
+    monkeypatch.setattr("serving.web.model_process.ModelProcess", Models)
+    monkeypatch.setattr("serving.web.app.Page.app", lambda page: pages.append(page))
+    monkeypatch.setattr("uvicorn.Server.run", lambda *_: None)
+    argv = ["--export", str(run / "export"), "--run-dir", str(run), "--no-browser", "--port", "0"]
+    assert main(argv) == 0
+    assert list(pages[0].models) == ["soft", "soft-2"] and not set(pages[0].digits) & {"soft"}
+    assert [model.run for model in served[:2]] == [None, run]
 
 
 def test_a_server_is_a_host_and_a_port():

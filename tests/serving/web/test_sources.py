@@ -2,32 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
 
 import pytest
 
 from sat_tf import published
 from serving.web import sources
-
-
-def make_run(folder: Path, kind: str = "soft", data: str = "scenes", written: int = 0) -> Path:
-    """The files by which a run is known."""
-    folder.mkdir(parents=True)
-    config = {"attention": {"kind": kind}, "data": {"name": data, "language": "de"}}
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "vocabulary.json").write_text("{}")
-    weights = folder / "best.weights.h5"
-    weights.write_bytes(b"weights")
-    os.utime(weights, (written, written))
-    return folder
-
-
-def make_export(folder: Path) -> Path:
-    (folder / "1").mkdir(parents=True)
-    (folder / "1" / "saved_model.pb").touch()
-    return folder
+from tests.serving.web.run_fixtures import make_export, make_run
 
 
 @pytest.fixture(autouse=True)
@@ -46,8 +27,23 @@ def none_ship(tmp_path, monkeypatch):
 def test_exports_are_named_by_their_folders(tmp_path):
     folders = [make_export(tmp_path / name) for name in ("soft", "b/soft", "c/soft", "hard/export")]
     found = sources.from_exports(folders)
-    assert [source.name for source in found] == ["soft", "soft-2", "soft-3", "hard"]
+    assert [source.name for source in found] == ["soft", "soft", "soft", "hard"]
     assert [source.export for source in found] == folders
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["soft", "soft", "soft", "hard"], ["soft", "soft-2", "soft-3", "hard"]),
+        (["x", "x", "x-2"], ["x", "x-3", "x-2"]),
+        (["x-2", "x", "x", "x-2"], ["x-2", "x", "x-3", "x-2-2"]),
+    ],
+)
+def test_no_two_sources_have_one_name(names, shown, tmp_path):
+    given = [sources.Source(name, tmp_path / str(n)) for n, name in enumerate(names)]
+    found = sources.name_apart(given)
+    assert [source.name for source in found] == shown
+    assert [source.export for source in found] == [source.export for source in given]
 
 
 def test_a_folder_without_a_version_is_an_error(tmp_path):
