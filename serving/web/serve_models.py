@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sat_tf.commands import exit_status, loading
 from serving.local_server.allocator import return_freed_memory
-from serving.web.sources import has_version
+from serving.web.sources import has_version, remove_earlier
 
 
 def main() -> int:
@@ -65,6 +65,7 @@ def _export(run_dir: Path, folder: Path) -> None:
         export_digits(model, folder)
     else:
         export(model, folder)
+    remove_earlier(folder, run_dir)
 
 
 if __name__ == "__main__":

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sat_tf import published
 from sat_tf.errors import invalid_value
+from sat_tf.files import write_atomically
 from sat_tf.run_folder import RunFolder
 
 RUNS = Path("runs")
 _MOST_RUNS = 3
 _KINDS = ("soft", "hard", "none")
+_MADE_FROM = "made_from.txt"  # in the folder of an export: the path of its run
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,7 @@ def find_runs(folder: Path = RUNS) -> list[Path]:
             f"There is no captioner to show: {folder}/ holds no trained run. Train one in a few "
             "minutes (`make train`), or name exports by --export."
         )
-    latest = sorted(runs, key=lambda run: -_weights_status(run).st_mtime)
+    latest = sorted(runs, key=lambda run: -_weights(run).stat().st_mtime)
     return sorted(latest[:_MOST_RUNS], key=_kind_order)
 
 
@@ -122,6 +127,23 @@ def has_version(folder: Path) -> bool:
     return any(path.parent.name.isdecimal() for path in folder.glob("*/saved_model.pb"))
 
 
+def remove_earlier(export: Path, run: Path) -> None:
+    """Notes which run an export in the cache was made of, and removes earlier exports of that run.
+
+    A page that serves one of those keeps it in memory, and exports the run again if it has to load
+    it once more. Exports of other runs of the same name stay.
+    """
+    path = os.fsencode(run.resolve())
+    write_atomically(export / _MADE_FROM, path)
+    name, _, _ = export.name.rpartition("-")
+    for other in export.parent.glob(f"{glob.escape(name)}-*"):
+        with contextlib.suppress(OSError):  # it has no note, or another page removes it
+            if other != export and (other / _MADE_FROM).read_bytes() == path:
+                # Under another name first, so that nobody finds half of it.
+                gone = other.rename(other.with_name(f".{other.name}.{os.getpid()}"))
+                shutil.rmtree(gone, ignore_errors=True)
+
+
 def _name(folder: Path) -> str:
     """The last part of the path; where a run's `export` is named, the run's."""
     path = folder.resolve()
@@ -144,15 +166,22 @@ def _kind_order(run: Path) -> tuple[int, str]:
     return (_KINDS.index(kind) if kind in _KINDS else len(_KINDS), run.name)
 
 
-def _weights_status(run: Path) -> os.stat_result:
-    """Status of the file that changes with the weights."""
+def _manifest(run: Path) -> Path | None:
+    """The file of a published model that changes with any other."""
     manifests = (run / name for name in (published.MANIFEST, published.DIGITS_MANIFEST))
-    kept = next(filter(Path.exists, manifests), RunFolder(run).best_weights)
-    return kept.stat()
+    return next(filter(Path.exists, manifests), None)
+
+
+def _weights(run: Path) -> Path:
+    """The file that changes with the weights."""
+    return _manifest(run) or RunFolder(run).best_weights
 
 
 def _fingerprint(run: Path) -> str:
-    """Changes with the run's weights, so that no export outlives them."""
-    status = _weights_status(run)
-    text = f"{run.resolve()} {status.st_mtime_ns} {status.st_size}"
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    """Changes with what is exported, so that no export outlives it; copies have the same."""
+    folder, digest = RunFolder(run), hashlib.sha256()
+    files = [] if _manifest(run) else [folder.config, folder.vocabulary]
+    for path in (*files, _weights(run)):
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:12]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -57,8 +59,33 @@ def test_a_run_is_exported_again_when_its_weights_change(tmp_path, cache):
     (first,) = sources.from_runs([run])
     assert first.run == run and cache in first.export.parents
     assert sources.from_runs([run]) == [first]
+    shutil.copytree(run, tmp_path / "copy" / "scenes_soft")
+    os.utime(run / "best.weights.h5")
+    for same in (run, tmp_path / "copy" / "scenes_soft"):  # with another path, and another time
+        assert sources.from_runs([same])[0].export == first.export
+    (run / "best.weights.h5").write_bytes(b"others ")
+    (second,) = sources.from_runs([run])
+    (run / "config.json").write_text('{"search": {"beam": 10}}')
+    (third,) = sources.from_runs([run])
+    assert len({source.export for source in (first, second, third)}) == 3
+
+
+def test_an_export_of_a_run_takes_the_place_of_its_earlier_ones_alone(tmp_path):
+    run, namesake = make_run(tmp_path / "soft"), make_run(tmp_path / "b" / "soft")
+    (namesake / "best.weights.h5").write_bytes(b"others ")
+    unknown = make_export(sources.cache_folder() / "soft-000000000000")  # without a note
+    kept = [unknown]
+    for one in (namesake, make_run(tmp_path / "soft-2"), run):
+        (source,) = sources.from_runs([one])
+        kept.append(make_export(source.export))
+        sources.remove_earlier(source.export, one)
+    earlier = kept.pop()
     (run / "best.weights.h5").write_bytes(b"more weights")
-    assert sources.from_runs([run])[0].export != first.export
+    (source,) = sources.from_runs([run])
+    kept.append(make_export(source.export))
+    assert earlier.exists()
+    sources.remove_earlier(source.export, run)
+    assert sorted(sources.cache_folder().iterdir()) == sorted(kept)
 
 
 def test_a_folder_that_is_no_run_is_an_error(tmp_path):
