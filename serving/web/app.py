@@ -51,6 +51,8 @@ class Page:
         resize: `crop` or `squash`, for exports that do not say.
         max_mb: Largest upload.
         hosts: Names under which browsers may ask for the page.
+        proxies: Those of proxies, with their ports if addresses have them: requests of pages from
+            there are answered, too, where the proxy asks under another name.
         throttle: Limits the uploads of photographs.
         drawings: Limits the drawings, which come as quickly as a pen is moved.
         state: Says why a model does not answer.
@@ -63,6 +65,7 @@ class Page:
     resize: str = "crop"
     max_mb: int = 20
     hosts: tuple[str, ...] = ("127.0.0.1", "localhost")
+    proxies: tuple[str, ...] = ()
     throttle: Throttle = field(default_factory=Throttle)
     drawings: Throttle = field(default_factory=lambda: Throttle(per_minute=1200))
     state: Callable[[], str] | None = None
@@ -141,7 +144,8 @@ class Page:
     def _check(self, request: Request) -> None:
         """Refuses what is too large before it is read, and other sites' pages."""
         origin = request.headers.get("origin")
-        if origin and urlsplit(origin).netloc != request.headers.get("host"):
+        own = (request.headers.get("host"), *map(str.lower, self.proxies))
+        if origin and urlsplit(origin).netloc not in own:
             raise UploadError("Another site's page may not use this one.", 403)
         length = request.headers.get("content-length", "")
         if not length.isdecimal():

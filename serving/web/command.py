@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import re
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _PACKAGES = ("starlette", "uvicorn", "python_multipart")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_HOST = re.compile(r"(?P<name>[a-z0-9._-]+|\[[0-9a-f:.]+\])(?P<port>:[0-9]+)?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Arguments:
     """Names of the models there."""
     host: str = "127.0.0.1"
     """Address of the page; 0.0.0.0 lets other machines in."""
+    allow_host: tuple[str, ...] = ()
+    """Names (NAME, or NAME:PORT) of a proxy in front, under which browsers ask for the page."""
     port: int = 7860
     """Port of the page; 0 takes a free one."""
     browser: bool = True
@@ -79,8 +83,6 @@ def run(arguments: Arguments) -> None:
 
         from serving.web.app import Page
 
-        local = arguments.host in _LOOPBACK
-        hosts = (*_LOOPBACK, "[::1]") if local else ("*",)
         page = Page(
             clients,
             readers,
@@ -88,7 +90,8 @@ def run(arguments: Arguments) -> None:
             lang=arguments.lang or sources.language_of(runs),
             resize=arguments.resize,
             max_mb=arguments.max_mb,
-            hosts=hosts,
+            hosts=_hosts(arguments),
+            proxies=arguments.allow_host,
             state=state,
         )
         config = uvicorn.Config(
@@ -107,12 +110,24 @@ def _check(arguments: Arguments) -> None:
         raise ValueError(f'The page needs {", ".join(missing)}: pip install -e ".[web]"')
     if arguments.max_mb < 1:
         raise invalid_value("max_mb", "at least 1", arguments.max_mb)
+    for name in arguments.allow_host:
+        if not _HOST.fullmatch(name):
+            expected = "names such as captions.example.org or captions.example.org:8443"
+            raise invalid_value("allow_host", expected, name)
     if arguments.server is None and arguments.model != Arguments.model:
         expected = "`--server` with it; `--run-dir` takes runs and the names of models that ship"
         raise invalid_value("model", expected, " ".join(arguments.model))
     if arguments.server is not None and (arguments.run_dir or arguments.export):
         expected = "no `--run-dir` and no `--export` with it, as that server has its own models"
         raise invalid_value("server", expected, arguments.server)
+
+
+def _hosts(arguments: Arguments) -> tuple[str, ...]:
+    """Names under which the page is served: this machine's and those allowed, or any."""
+    if arguments.host not in _LOOPBACK and not arguments.allow_host:
+        return ("*",)
+    allowed = (_HOST.fullmatch(name)["name"] for name in arguments.allow_host)
+    return (*_LOOPBACK, "[::1]", *allowed)
 
 
 def _serve(server, arguments: Arguments) -> None:

@@ -13,6 +13,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from benchmarks.image_corpus import encode
+from serving.web.app import Page
 from tests.serving.web.page_fixtures import decode_map, page_of, photograph
 from tests.serving.web.scripted_model import GRID, PLACES, ScriptedModel, serve
 from tests.training.data.own_images import huge_header
@@ -105,6 +106,29 @@ def test_a_wrong_request_is_told_in_words(soft, request_of, status):
 
 def test_only_this_machines_names_are_served(soft):
     assert soft.get("/", headers={"host": "rebound.example"}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("captions.example.org", "https://captions.example.org", 404),  # as there is no model
+        ("127.0.0.1:7860", "https://captions.example.org", 404),  # nginx's default
+        ("127.0.0.1:7860", "https://other.example.org:8443", 404),
+        ("127.0.0.1:7860", "https://other.example.org", 403),
+        ("127.0.0.1:7860", "https://evil.example", 403),
+        ("127.0.0.1:7860", "http://localhost:3000", 403),
+        ("127.0.0.1:7860", "null", 403),
+    ],
+)
+def test_a_proxy_may_keep_the_name_or_ask_under_its_own(host, origin, status):
+    hosts = ("127.0.0.1", "localhost", "captions.example.org", "other.example.org")
+    proxies = ("Captions.example.org", "other.example.org:8443")
+    with TestClient(Page({}, hosts=hosts, proxies=proxies).app()) as client:
+        assert client.get("/", headers={"host": host}).status_code == 200
+        headers = {"host": host, "origin": origin}
+        answer = client.post("/api/caption", data={"model": "soft"}, headers=headers)
+    assert answer.status_code == status
+    assert ("Another site's page" in answer.json()["error"]) == (status == 403)
 
 
 def test_an_export_without_attention_or_log_probabilities_is_shown_too():

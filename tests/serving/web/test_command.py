@@ -13,7 +13,9 @@ import pytest
 from benchmarks import page_uploads
 from sat_tf import published
 from serving.web import command
+from serving.web.app import Page
 from serving.web.command import main, parse_server
+from serving.web.sources import Source
 from tests.serving.web.page_fixtures import drawing, photograph
 from tests.serving.web.run_fixtures import make_export, make_run
 
@@ -27,6 +29,7 @@ LOADED_WITHIN = 240.0  # seconds
         (["--run-dir", "nowhere"], "There is no run folder nowhere"),
         (["--server", "localhost"], "`server`: expected HOST:PORT"),
         (["--server", "localhost:8500", "--max-mb", "0"], "`max_mb`: expected at least 1"),
+        (["--allow-host", "https://x.org"], "`allow_host`: expected names such as"),
         (["--model", "flickr8k_soft"], "`model`: expected `--server` with it; `--run-dir` takes"),
         (["--server", "localhost:1", "--run-dir", "x"], "`server`: expected no `--run-dir` and"),
         ([], "There is no captioner to show"),
@@ -51,22 +54,42 @@ def test_missing_packages_are_named_before_anything_is_exported(tmp_path, monkey
     assert 'The page needs uvicorn, python_multipart: pip install -e ".[web]"' in told
 
 
-def test_an_export_and_a_run_of_one_name_are_both_shown(tmp_path, monkeypatch):
-    run, served, pages = make_run(tmp_path / "soft"), [], []
-    make_export(run / "export")
+@pytest.fixture
+def shown(monkeypatch):
+    """Returns the page that a command would serve, and the sources of its models."""
 
-    class Models:
-        def __init__(self, models):
-            served.extend(models)
-            self.ports, self.state, self.stop = range(1, len(models) + 1), None, lambda: None
+    def show(*argv: str) -> tuple[Page, list[Source]]:
+        pages, served = [], []
 
-    monkeypatch.setattr("serving.web.model_process.ModelProcess", Models)
-    monkeypatch.setattr("serving.web.app.Page.app", lambda page: pages.append(page))
-    monkeypatch.setattr("uvicorn.Server.run", lambda *_: None)
-    argv = ["--export", str(run / "export"), "--run-dir", str(run), "--no-browser", "--port", "0"]
-    assert main(argv) == 0
-    assert list(pages[0].models) == ["soft", "soft-2"] and not set(pages[0].digits) & {"soft"}
+        class Models:
+            def __init__(self, models):
+                served.extend(models)
+                self.ports, self.state, self.stop = range(1, len(models) + 1), None, lambda: None
+
+        monkeypatch.setattr("serving.web.model_process.ModelProcess", Models)
+        monkeypatch.setattr("serving.web.app.Page.app", lambda page: pages.append(page))
+        monkeypatch.setattr("uvicorn.Server.run", lambda *_: None)
+        assert main([*argv, "--no-browser", "--port", "0"]) == 0
+        return pages[0], served
+
+    return show
+
+
+def test_an_export_and_a_run_of_one_name_are_both_shown(tmp_path, shown):
+    run = make_run(tmp_path / "soft")
+    page, served = shown("--export", str(make_export(run / "export")), "--run-dir", str(run))
+    assert list(page.models) == ["soft", "soft-2"]
     assert [model.run for model in served[:2]] == [None, run]
+
+
+def test_the_page_is_served_under_this_machines_names_and_those_allowed(shown):
+    server, own = ("--server", "localhost:1"), ("127.0.0.1", "localhost", "::1", "[::1]")
+    assert shown(*server)[0].hosts == own
+    for listening in ("localhost", "0.0.0.0"):
+        page, _ = shown(*server, "--host", listening, "--allow-host", "x.org:8443", "[fe80::1]")
+        assert page.hosts == (*own, "x.org", "[fe80::1]")
+        assert page.proxies == ("x.org:8443", "[fe80::1]")
+    assert shown(*server, "--host", "0.0.0.0")[0].hosts == ("*",)
 
 
 def test_a_server_is_a_host_and_a_port():
