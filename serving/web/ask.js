@@ -21,9 +21,21 @@ const SatAsk = (() => {
       if (error.name === "AbortError") throw error;
       throw new Refused("The page's own server does not answer.", 503);
     }
-    const data = await response.json();
-    if (!response.ok) throw new Refused(data.error, response.status);
-    return data;
+    let data;
+    try {
+      data = await response.json();
+    } catch (error) {
+      if (error.name === "AbortError") throw error;
+      data = null; // a proxy's page, or half an answer
+    }
+    if (response.ok && data) return data;
+    throw new Refused((data && data.error) || inWords(response.status), response.status);
+  }
+
+  // Of an answer that is not from the page's own server.
+  function inWords(status) {
+    const what = status === 413 ? "The file is larger than a server on the way accepts" : "The server's answer cannot be read";
+    return `${what} (status ${status}).`;
   }
 
   // Posts again while a model is away or busy, until the signal aborts; `waiting` is told why.

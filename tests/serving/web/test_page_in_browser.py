@@ -207,6 +207,24 @@ def test_a_server_that_stops_is_waited_for(open_page):
         page.get_by_text("does not answer. Trying again").first.wait_for()
 
 
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        (413, "The file is larger than a server on the way accepts (status 413)."),
+        (502, "The server's answer cannot be read (status 502)."),
+    ],
+)
+def test_the_answer_of_a_proxy_is_told_by_its_status(open_page, address, status, says):
+    page = open_page(address, expected=f"status of {status}")
+    answer = {"status": status, "content_type": "text/html", "body": "<html>nginx</html>"}
+    page.route("**/api/caption", lambda route: route.fulfill(**answer))
+    choose(page)
+    page.get_by_text(says).first.wait_for()
+    page.unroute("**/api/caption")
+    choose(page)
+    caption(page)
+
+
 def test_two_tabs_do_not_meet(open_page, address):
     pages = [open_page(address) for _ in range(2)]
     for page in pages:
