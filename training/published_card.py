@@ -9,7 +9,7 @@ from typing import Any
 
 from sat_tf.config import JOIN
 from sat_tf.run_folder import RunFolder
-from training.evaluate.reports import REPORT_FILE, score_rows
+from training.evaluate.reports import REPORT_FILE, score_rows, weights_digest
 from training.tables import markdown_table
 from training.tasks.captioning.config import RunConfig
 
@@ -159,10 +159,13 @@ def _encoder(encoder: Any) -> str:
 
 
 def _scores(run_dir: Path) -> str:
-    """Returns a table of the main scores for each split that the run was evaluated on."""
+    """Returns a table of the main scores for each split that the weights were evaluated on."""
     parts = []
     for path in sorted(RunFolder(run_dir).path.glob(f"evaluation/*/{REPORT_FILE}")):
         report = json.loads(path.read_text("utf-8"))
+        if report.get("weights_sha256") not in (None, weights_digest(run_dir)):
+            parts.append(f"The evaluation on {report['split']} is of earlier weights: left out.")
+            continue
         scores, intervals = (_chosen(report.get(key) or {}) for key in ("scores", "intervals"))
         header = ("score", report["split"], "95 % interval")[: 3 if intervals else 2]
         table = markdown_table(header, score_rows(scores, intervals))

@@ -89,7 +89,7 @@ class Encoder(keras.layers.Layer):
 
     @property
     def trainable(self) -> bool:
-        """Whether weights learn; with `trainable_from`, those from that layer on."""
+        """True if weights learn; with `trainable_from`, those from that layer on."""
         return keras.layers.Layer.trainable.fget(self)
 
     @trainable.setter

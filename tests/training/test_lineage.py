@@ -1,4 +1,4 @@
-"""What a run started from is found from wherever one asks, through averages, too."""
+"""Origins of a run are found from wherever one asks, through averages, too."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -54,6 +55,21 @@ def test_the_card_has_the_scores_that_a_user_wants_and_no_other(soft_run, mine):
     assert names[:4] == [f"BLEU-{n}" for n in range(1, 5)] and len(names) <= 9
     assert rows[3][1].strip(" |") == f"{scores['bleu_4']:.2f}"
     assert any("image centre" in name for name in names) == ("pointing_game" in scores)
+
+
+def test_the_card_leaves_out_an_evaluation_of_earlier_weights(soft_run, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(soft_run, run)
+    report = run / "evaluation" / "dev" / "report.json"
+    shutil.copytree(report.parent, run / "evaluation" / "test")
+    values = json.loads(report.read_text())
+    digest = hashlib.sha256((run / "best.weights.h5").read_bytes()).hexdigest()
+    assert values["weights_sha256"] == digest
+    old = run / "evaluation" / "test" / "report.json"
+    old.write_text(json.dumps(values | {"split": "test", "weights_sha256": digest[::-1]}))
+    card = make_card(run, read_run_config(run), "mine")
+    assert "12 images of the dev split:" in card and "images of the test split" not in card
+    assert "The evaluation on test is of earlier weights: left out." in card
 
 
 def test_a_published_captioner_says_what_taught_it_and_its_teachers(soft_run, tmp_path):

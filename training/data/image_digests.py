@@ -80,13 +80,14 @@ def _read_all(paths: list[Path], shown: bool) -> dict[Path, str | None]:
         ThreadPoolExecutor(READERS) as pool,
     ):
         found = {}
-        for path, digest in zip(paths, pool.map(_digest, paths), strict=True):
+        for path, digest in zip(paths, pool.map(digest_of, paths), strict=True):
             found[path] = digest
             bar.update(1)
     return found
 
 
-def _digest(path: Path) -> str | None:
+def digest_of(path: Path) -> str | None:
+    """Computes the SHA-256 of a file, hexadecimal; None if it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -15,7 +15,12 @@ from training.evaluate.bounds import SAMPLES, Bounds
 from training.evaluate.box_grounding import place_boxes
 from training.evaluate.caption_results import GROUNDING_KEY, caption_fields, write_captions
 from training.evaluate.report_page import write_report_page
-from training.evaluate.reports import caption_report, console_summary, write_report
+from training.evaluate.reports import (
+    caption_report,
+    console_summary,
+    weights_digest,
+    write_report,
+)
 from training.evaluate.scoring import Evaluation, evaluate
 from training.evaluate.stages import timed
 from training.evaluate.verdict import verdict
@@ -97,6 +102,7 @@ def make_report(
     report["notes"] += verdict(texts, references, config.data.tokens)
     report["notes"] += found.notes + average_note(captioner)
     if captioner.path:
+        report["weights_sha256"] = weights_digest(captioner.path)
         report["notes"] += unfinished_note(captioner.path, config.fit)
     report["intervals"] |= found.calibration.intervals
     report["calibration"] = found.calibration.details()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 import math
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sat_tf.files import write_atomically
+from sat_tf.run_folder import RunFolder
 from training.tables import decimals, markdown_table, text_table
 
 if TYPE_CHECKING:
@@ -40,6 +42,15 @@ _LAST = ("versions",)
 _PACKAGES = ("sat_tf", "tensorflow", "keras", "tensorflow-probability", "numpy", "pillow")
 _PACKAGES += ("pycocoevalcap", "tensorflow-datasets")
 _EXAMPLES = 3
+
+
+def weights_digest(run_dir: Path) -> str | None:
+    """SHA-256 (hexadecimal) of a run's weights file; None without one, as in a published model."""
+    try:
+        with RunFolder(run_dir).best_weights.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return None
 
 
 def caption_report(

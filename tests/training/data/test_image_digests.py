@@ -25,8 +25,8 @@ def images(tmp_path):
 @pytest.fixture
 def read(monkeypatch):
     """The files that are read, in order."""
-    read, digest = [], module._digest
-    monkeypatch.setattr(module, "_digest", lambda path: read.append(path) or digest(path))
+    read, digest = [], module.digest_of
+    monkeypatch.setattr(module, "digest_of", lambda path: read.append(path) or digest(path))
     return read
 
 
