@@ -43,7 +43,7 @@ class Arguments:
     run: tyro.conf.Positional[Path]
     """The run, finished and evaluated."""
     out: tyro.conf.Positional[Path]
-    """The model's folder; its name is the model's."""
+    """The model's folder: new, empty, or a published model to replace; its name is the model's."""
     share_encoder: bool = False
     """Write the encoder beside OUT, where captioners with the same one share it."""
     licence: str | None = None
@@ -66,12 +66,26 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(arguments: Arguments) -> None:
     """Publishes the run, compares if asked, writes the card."""
-    if RunFolder(arguments.out).best_weights.exists():
-        raise invalid_value("out", "a folder that is no run", str(arguments.out))
+    check_out(arguments.out)
     publish = _publish_captioner if system_of(arguments.run) is None else _publish_digits
     write_atomically(arguments.out / published.CARD, publish(arguments))
     _print_notes(arguments.run)
     print(f"Published {arguments.run} as {arguments.out}; read its card: {published.CARD}")
+
+
+def check_out(out: Path) -> None:
+    """Checks that publishing replaces no files but those of an earlier publication.
+
+    Raises:
+        ValueError: OUT has other files; hidden ones, such as those of git, do not count.
+    """
+    if published.is_published(out) or not out.exists():
+        return
+    expected = "a folder that is new, empty or a published model"
+    if not out.is_dir():
+        raise invalid_value("out", expected, f"{out}, which is a file")
+    if found := sorted(path.name for path in out.iterdir() if not path.name.startswith(".")):
+        raise invalid_value("out", expected, f"{out}, which has {found[0]}")
 
 
 def _print_notes(run_dir: Path) -> None:

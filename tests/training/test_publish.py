@@ -18,7 +18,7 @@ from tests.training.small_runs import java_hidden, train
 from training import average
 from training.compare import evaluation_folder
 from training.evaluate.command import main as evaluate
-from training.publish import main
+from training.publish import check_out, main
 from training.published_card import make_card
 from training.tasks.captioning.config import read_run_config
 from training.tasks.captioning.provenance import Teachers, teachers_of
@@ -209,4 +209,19 @@ def test_results_of_one_that_ships_stay_out_of_the_package(mine, tmp_path, monke
 
 def test_a_run_is_never_overwritten(soft_run, capsys):
     assert main([str(soft_run), str(soft_run)]) == 2
-    assert "expected a folder that is no run" in capsys.readouterr().err
+    assert "a folder that is new, empty or a published model" in capsys.readouterr().err
+
+
+def test_a_folder_with_other_files_is_left_as_it_is(tmp_path, capsys):
+    out = tmp_path / "project"
+    out.mkdir()
+    check_out(out)
+    (out / ".gitattributes").touch()
+    check_out(out)
+    (out / published.CARD).write_text("my project")
+    for path in (out, out / published.CARD):
+        assert main(["run", str(path)]) == 2
+        assert f"new, empty or a published model, got {path}, which" in capsys.readouterr().err
+    assert (out / published.CARD).read_text() == "my project"
+    (out / published.MANIFEST).touch()
+    check_out(out)
