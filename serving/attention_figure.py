@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from PIL import Image, ImageOps
 
-from sat_tf.figures.attention import attention_figure
+from sat_tf.figures.attention import attention_figure, save_figure
 from sat_tf.images.orientation import to_rgb
 
 _SIDE = 448  # pixels of the photograph under the attention
@@ -40,4 +40,4 @@ def draw_attention(content: bytes, caption: Captioned, resize: str) -> np.ndarra
 
 def save_attention(content: bytes, caption: Captioned, resize: str, path: Path) -> None:
     """Writes the figure of `draw_attention` to a file."""
-    Image.fromarray(draw_attention(content, caption, resize)).save(path)
+    save_figure(draw_attention(content, caption, resize), path)

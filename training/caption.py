@@ -15,6 +15,7 @@ from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import Inference, with_search
 from sat_tf.errors import invalid_value
+from sat_tf.figures.attention import figure_paths
 from sat_tf.images import SUFFIXES
 from sat_tf.ranges import NonNegative, PositiveInt, check_ranges
 from training.evaluate.caption_results import caption_fields
@@ -63,8 +64,9 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: Arguments) -> int:
     """Captions each image; reports and skips the unreadable ones."""
     images = _check(arguments)  # before TensorFlow, which takes seconds, is loaded
+    out = None if arguments.figure == "none" else arguments.out
+    figures = figure_paths(out, images, arguments.figure)
     with loading():
-        from sat_tf.figures.attention import figure_paths
         from training.evaluate.image_entry import image_entry
         from training.tasks.captioning.attention_figures import chosen_locations
 
@@ -75,8 +77,6 @@ def run(arguments: Arguments) -> int:
         length_power=arguments.length_power,
         consensus=arguments.consensus,
     )
-    out = None if arguments.figure == "none" else arguments.out
-    figures = figure_paths(out, images, arguments.figure)
     failed, entries = 0, []
     for path, figure in zip(images, figures, strict=True):
         try:
@@ -173,8 +173,8 @@ def _draw(
     chosen: np.ndarray | None,
 ) -> None:
     import numpy as np
-    from PIL import Image
 
+    from sat_tf.figures.attention import save_figure
     from sat_tf.figures.attention_svg import attention_svg
     from training.tasks.captioning.attention_figures import figure_of
 
@@ -184,7 +184,7 @@ def _draw(
         svg = attention_svg(pixels, caption.words, *maps, caption.text, chosen=chosen)
         path.write_text(svg, encoding="utf-8")
     else:
-        Image.fromarray(figure_of(captioner, content, caption, chosen)).save(path)
+        save_figure(figure_of(captioner, content, caption, chosen), path)
 
 
 def _whole(content: bytes) -> np.ndarray:

@@ -8,11 +8,16 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw
+from PIL.PngImagePlugin import PngInfo
 
 from sat_tf.errors import invalid_value
 from sat_tf.figures.drawing import FAINT, GLOW, PAPER, text_width, wrap, write_text
 
+MARK = "sat_tf attention figure"
+"""Text near the start of a figure's file; a file without it is not overwritten by a figure."""
+
 _COLUMNS = 6
+_HEAD = 1024  # bytes
 _GAP = 10  # pixels between tiles
 
 
@@ -105,6 +110,9 @@ def figure_paths(
 
     Returns:
         A path for each image, in order; None for each without a folder.
+
+    Raises:
+        ValueError: A figure would replace a file that is no figure, such as a photograph.
     """
     if folder is None:
         return [None] * len(images)
@@ -116,8 +124,23 @@ def figure_paths(
         while os.path.realpath(figure) in taken:
             figure, number = folder / f"{image.stem}-{number}.{kind}", number + 1
         taken.add(os.path.realpath(figure))
+        if figure.exists() and not _is_figure(figure):
+            expected = "a folder where figures replace nothing but earlier ones of this version"
+            raise invalid_value("folder", expected, f"one with {figure}", flag="--out")
         paths.append(figure)
     return paths
+
+
+def save_figure(figure: np.ndarray, path: Path) -> None:
+    """Writes a figure, uint8 `[H, W, 3]`, as a PNG that `figure_paths` lets later ones replace."""
+    mark = PngInfo()
+    mark.add_text("Comment", MARK)
+    Image.fromarray(figure).save(path, pnginfo=mark)
+
+
+def _is_figure(path: Path) -> bool:
+    with path.open("rb") as file:
+        return MARK.encode() in file.read(_HEAD)
 
 
 def _checked(image, words, alpha, beta, cell):

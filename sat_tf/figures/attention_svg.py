@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 from PIL import Image
 
-from sat_tf.figures.attention import attention_tiles
+from sat_tf.figures.attention import MARK, attention_tiles
 from sat_tf.figures.drawing import FAINT, GLOW, INK
 
 _COLUMNS = 6
@@ -55,6 +55,7 @@ def attention_svg(
         if gate is not None:
             parts.append(_gate(float(gate), left, top + height + 2 * size, width, size))
     box = f'viewBox="0 0 {total[0]:.1f} {total[1]:.1f}" font-family="sans-serif"'
+    parts = [f"<!-- {MARK} -->", *parts]
     return f'<svg xmlns="http://www.w3.org/2000/svg" {box}>\n{chr(10).join(parts)}\n</svg>\n'
 
 

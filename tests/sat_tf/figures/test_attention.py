@@ -6,8 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from sat_tf.figures.attention import attention_figure, figure_paths
+from sat_tf.figures.attention import attention_figure, figure_paths, save_figure
+from sat_tf.figures.attention_svg import attention_svg
 from sat_tf.figures.drawing import GLOW
 
 GREY = np.full((64, 64, 3), 120, np.uint8)
@@ -165,3 +167,18 @@ def test_no_figure_overwrites_an_image(tmp_path, monkeypatch):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "dog.png").symlink_to(tmp_path / "dog.png")
     assert figure_paths(Path("out"), [Path("dog.png")]) == [Path("out/dog-2.png")]
+
+
+@pytest.mark.parametrize("kind", ["png", "svg"])
+def test_a_figure_replaces_an_earlier_figure_and_no_other_file(tmp_path, kind):
+    path, image = tmp_path / f"dog.{kind}", np.full([8, 8, 3], 200, np.uint8)
+    arguments = tmp_path, [tmp_path / "dog.jpg"], kind
+    Image.fromarray(image).save(path, "PNG")
+    with pytest.raises(ValueError, match=f"`--out`.*one with {path}"):
+        figure_paths(*arguments)
+    if kind == "png":
+        save_figure(image, path)
+        assert np.array_equal(Image.open(path), image)
+    else:
+        path.write_text(attention_svg(image, (), None, title="a dog"))
+    assert figure_paths(*arguments) == [path]
