@@ -6,16 +6,30 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
+from sat_tf.errors import invalid_value
 from sat_tf.run_folder import RunFolder
 from sat_tf.serialization import to_dict
 from training.data.sources import load_split
-from training.evaluate.caption_results import captions_of, parse_captions, write_captions
-from training.evaluate.reports import caption_report, console_summary, write_report
+from training.evaluate.caption_results import (
+    CAPTIONS_FILE,
+    captions_of,
+    parse_captions,
+    write_captions,
+)
+from training.evaluate.reports import (
+    MARKDOWN_FILE,
+    REPORT_FILE,
+    caption_report,
+    console_summary,
+    write_report,
+)
 from training.evaluate.stages import timed
 from training.metrics.bootstrap import intervals
 from training.metrics.captions import score_captions
 from training.metrics.scene_words import word_scores
 from training.tasks.captioning.config import DataConfig
+
+_WRITTEN = (CAPTIONS_FILE, REPORT_FILE, MARKDOWN_FILE)
 
 
 def evaluate_captions(
@@ -41,7 +55,8 @@ def evaluate_captions(
 
     Raises:
         DataError: The file is invalid, or its images are not those of the split.
-        ValueError: `out` is None and the folder named like the file is a run.
+        ValueError: The report would replace the file, or that of a run: `out` is None and the
+            folder named like the file is a run.
     """
     folder = RunFolder(path.with_suffix(""))
     if out is None and folder.config.exists():
@@ -49,6 +64,9 @@ def evaluate_captions(
             f"`--captions {path}` needs a folder for the report, `--out`: {folder} is a run, whose "
             "own evaluation would be overwritten."
         )
+    if out is not None and path.resolve() in [(out / name).resolve() for name in _WRITTEN]:
+        expected = "a folder other than that of the captions, whose file would be overwritten"
+        raise invalid_value("--out", expected, str(out))
     content = path.read_bytes()
     given = parse_captions(content, path)
     split = load_split(data.name, split_name, data_dir, **data.options())

@@ -70,6 +70,20 @@ def test_they_do_not_overwrite_the_report_of_a_run_of_the_same_name(tmp_path, ca
     )
 
 
+def test_they_are_not_overwritten_themselves(tmp_path, capsys):
+    path = tmp_path / "mine" / "captions.json"
+    path.parent.mkdir()
+    path.write_text("[]")
+    (tmp_path / "link").symlink_to(path.parent)
+    for out in (path.parent, tmp_path / "link"):
+        flags = ["--captions", str(path), "--data.name", "scenes", "--out", str(out)]
+        assert main(flags) == 2
+        assert (
+            "`--out`: expected a folder other than that of the captions" in capsys.readouterr().err
+        )
+    assert path.read_text() == "[]"
+
+
 def test_they_stand_beside_a_run(theirs, soft_run, none_run, capsys):
     assert main(["--captions", str(theirs), *DRAWN]) == 0
     capsys.readouterr()
