@@ -19,6 +19,7 @@ from sat_tf.figures.attention import figure_paths
 from sat_tf.images import SUFFIXES
 from sat_tf.ranges import NonNegative, PositiveInt, check_ranges
 from training.evaluate.caption_results import caption_fields
+from training.outputs import check_file, check_folder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -123,6 +124,10 @@ def _check(arguments: Arguments) -> list[Path]:
     published.locate(arguments.run_dir)
     if not any(path.exists() for path in images):
         raise FileNotFoundError(f"There is no file {', '.join(map(str, images))}; check the path.")
+    if arguments.figure != "none":
+        check_folder("--out", arguments.out)
+    if arguments.html is not None:
+        check_file("--html", arguments.html)
     return images
 
 
@@ -204,7 +209,6 @@ def _write_page(
     from training.evaluate.image_entry import common_facts
 
     common = common_facts(captioner, arguments.run_dir.name)
-    arguments.html.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(arguments.html, report_page("Captions", entries, common=common))
     print(f"Page: {arguments.html}", file=sys.stderr)
 

@@ -21,6 +21,7 @@ from sat_tf.errors import invalid_value
 from sat_tf.ranges import PositiveInt, check_ranges
 from sat_tf.run_folder import RunFolder
 from training.cli import check_data_dir, default_cache_dir
+from training.outputs import check_file
 from training.tasks.captioning.config import RunConfig, read_run_config
 
 
@@ -65,7 +66,6 @@ def run(arguments: Arguments) -> int:
     places = Places(folder.path, arguments.cache_dir or default_cache_dir(), data_dir)
     data = load_data(configs[folder.path], places)
     found = predict(configs, data, places, arguments.words)
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
     found.save(arguments.out)
     covered = float(found.shares.sum(axis=1, dtype="float64").mean())
     print(
@@ -90,6 +90,7 @@ def check(arguments: Arguments) -> dict[Path, RunConfig]:
         raise invalid_value("runs", "one or more, all different", got)
     configs = {folder: read_run_config(folder) for folder in folders}
     check_data_dir(configs[folders[0]], arguments.data_dir)
+    check_file("--out", arguments.out)
     return configs
 
 

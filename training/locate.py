@@ -16,6 +16,7 @@ from sat_tf.commands import exit_status, loading
 from sat_tf.errors import invalid_value
 from sat_tf.ranges import PositiveInt, Range, check_ranges
 from training.cli import Settings, check_data_dir, default_cache_dir, parse_settings
+from training.outputs import check_file
 from training.tasks.base import Places
 
 _SHOWN = 8
@@ -60,6 +61,7 @@ def check(arguments: Arguments) -> None:
     if arguments.out.suffix != ".npz":
         raise invalid_value("--out", "a name that ends in .npz", arguments.out)
     check_data_dir(config, arguments.data_dir)
+    check_file("--out", arguments.out)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -73,7 +75,6 @@ def run(arguments: Arguments) -> int:
     """Learns the locator and writes it."""
     check(arguments)
     config, out = arguments.config, arguments.out
-    out.parent.mkdir(parents=True, exist_ok=True)
     cache_dir = arguments.cache_dir or default_cache_dir()
     with loading():
         import keras

@@ -17,6 +17,7 @@ from sat_tf.config import JOIN, EncoderConfig, weights_files
 from sat_tf.errors import invalid_value
 from sat_tf.ranges import PositiveInt, check_ranges
 from training.cli import Settings, check_data_dir, parse_settings
+from training.outputs import check_file
 
 _BATCH = 8
 
@@ -73,6 +74,7 @@ def run(arguments: Arguments) -> int:
     config, out = arguments.config, arguments.out
     check_files(config.encoder, out)
     check_data_dir(config, arguments.data_dir)
+    check_file("--out", out)
     with loading():
         from sat_tf.layers.encoder_statistics import round_weights, standardize
         from training.data.sources import load_split

@@ -23,6 +23,7 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Unit
 from training.cli import default_cache_dir, named
 from training.data.sources import DataName, Splits
+from training.outputs import check_folder
 from training.tasks.captioning.config import DataConfig, RunConfig, read_run_config
 from training.tasks.digits.config import system_of
 
@@ -110,6 +111,9 @@ def run(arguments: Arguments) -> int:
     check_source(arguments)
     if arguments.captions is None:
         published.locate(arguments.run_dir)  # a wrong name is answered before TensorFlow is loaded
+    if arguments.out is not None:
+        check_folder("--out", arguments.out)
+    if arguments.captions is None:
         evaluate_captioner(arguments)
     else:
         # After the checks, and without TensorFlow: a wrong flag or file is answered at once.

@@ -11,6 +11,7 @@ from sat_tf.errors import invalid_value
 from sat_tf.ranges import NonNegativeInt, check_ranges
 from training.cli import Settings, check_data_dir, parse_settings
 from training.inspect.page import IMAGES
+from training.outputs import check_folder
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ def run(arguments: Arguments) -> int:
     if data_dir is not None:
         _check_out(out, data_dir, config.data.image_dir)
     check_data_dir(config, data_dir)
+    check_folder("--out", out)
     # TensorFlow takes seconds to load: wrong flags are reported first.
     from training.inspect.summary import show, write
     from training.inspect.survey import survey

@@ -30,6 +30,7 @@ from training.data.digits.config import DigitData
 from training.data.digits.mnist import Digits, load_digits
 from training.data.examples import SPLITS, canonical_split
 from training.evaluate.reports import format_scores, package_versions, write_report
+from training.outputs import check_folder
 from training.recipes.digits import RECIPES
 from training.run_state.checkpoints import last_progress
 from training.tasks.base import Places
@@ -125,6 +126,8 @@ def run(run_dir: Path, argv: list[str]) -> int:
         description=f"Evaluate the best weights of this run of {config.recipe}.",
     )
     asked = with_model(config, arguments.model)
+    if arguments.out is not None:
+        check_folder("--out", arguments.out)
     evaluate_run(
         load(asked, run_dir),
         config,

@@ -1,0 +1,67 @@
+"""Files and folders that cannot be written are told before the work."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from PIL import Image
+
+from tests.training.small_runs import exit_of
+from training import caption, distill, locate, standardize
+from training.evaluate import command as evaluate
+from training.inspect import command as inspect
+from training.outputs import check_file, check_folder
+
+WEIGHTS = ("--encoder.name", "vgg19", "--encoder.weights", "photo.png")
+DRAWN = ("--captions", "mine.json", "--data.name", "scenes")
+RUN = ("--run-dir", "flickr8k_soft")
+FROZEN = ("--recipe", "scenes_soft", "--encoder.trainable", "False")
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path, monkeypatch):
+    """A folder with a file that is no folder, and with a photograph."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    Image.new("RGB", [8, 8]).save("photo.png")
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "argv"),
+    [
+        (standardize, "--out", (*WEIGHTS, "--out", "file/x.weights.h5")),
+        (distill, "--out", ("flickr8k_soft", "--out", "file/x.npz")),
+        (locate, "--out", (*FROZEN, "--out", "file/x.npz")),
+        (inspect, "--out", ("--recipe", "scenes_soft", "--out", "file")),
+        (evaluate, "--out", (*RUN, "--out", "file")),
+        (evaluate, "--out", (*DRAWN, "--out", "file/folder")),
+        (caption, "--out", ("photo.png", *RUN, "--out", "file")),
+        (caption, "--html", ("photo.png", *RUN, "--html", "file/page.html")),
+    ],
+)
+def test_it_is_an_error_before_the_work(monkeypatch, capsys, command, flag, argv):
+    monkeypatch.setattr(command, "loading", None, raising=False)
+    status, said = exit_of(capsys, command.main, *argv)
+    assert status == 2 and f"`{flag}`: expected a f" in said and "can be written" in said
+
+
+def test_missing_folders_are_made_and_nothing_else(tmp_path):
+    check_file("--out", tmp_path / "a" / "b.npz")
+    check_folder("--out", tmp_path / "c" / "d")
+    assert {path.name for path in tmp_path.rglob("*")} == {"a", "c", "d", "file", "photo.png"}
+    (tmp_path / "file").write_text("mine")
+    check_file("--out", tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(ValueError, match="`--html`.*Is a directory"):
+        check_file("--html", tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_of_others_is_an_error(tmp_path):
+    (tmp_path / "theirs").mkdir(mode=0o555)
+    with pytest.raises(ValueError, match="`--out`.*Permission denied"):
+        check_folder("--out", tmp_path / "theirs")
