@@ -33,6 +33,11 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         raise
 
 
+def printable(name: str) -> str:
+    """Escapes the bytes of a file name that are not UTF-8, in a form that JSON reads back."""
+    return name.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
 def sync(path: Path) -> None:
     """Waits until the content of a file, or the names in a folder, are on the disk.
 

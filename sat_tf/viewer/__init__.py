@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from sat_tf.files import printable
+
 _START = """
 const data = JSON.parse(document.querySelector("#data").textContent);
 new SatViewer.Report(document.querySelector("main"), data);"""
@@ -133,5 +135,4 @@ def _encode_map(alpha: np.ndarray, peak: float) -> str:
 def _script_json(value: Any) -> str:
     """JSON that cannot end the script element that holds it, and that UTF-8 can say."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    # Names of files may have bytes that are no UTF-8.
-    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return printable(text)  # it may have names of files

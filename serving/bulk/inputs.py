@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from sat_tf.errors import invalid_value
+from sat_tf.files import printable
 from sat_tf.images import SUFFIXES
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def find_files(pattern: str) -> list[str]:
         return _find_remote(pattern)
     pattern = absolute(pattern)
     if os.path.isfile(pattern):
-        return [_printable(pattern)]
+        return [printable(pattern)]
     folders = [pattern] if os.path.isdir(pattern) else []
     matches = [] if folders else glob.glob(pattern, recursive=True)
     folders += [match for match in matches if os.path.isdir(match)] if "**" not in pattern else []
@@ -99,7 +100,7 @@ def find_files(pattern: str) -> list[str]:
     for folder in folders:
         for parent, _, names in os.walk(folder):
             found += [os.path.join(parent, name) for name in names if is_image(name)]
-    return sorted(map(_printable, found))
+    return sorted(map(printable, found))  # a file of such a name is not found later
 
 
 def is_image(name: str) -> bool:
@@ -183,8 +184,3 @@ def _read_table(spark: SparkSession, pattern: str) -> tuple[list[str], dict[str,
         # Spark tells names with escapes and takes them without.
         return [], {unquote(row["file"]): row["count"] for row in sorted(counts)}
     return [absolute(row[0]) for row in table.select(PATH).collect() if row[0]], {}
-
-
-def _printable(path: str) -> str:
-    """Escapes the bytes of a file name that are not UTF-8; such a file is not found later."""
-    return path.encode("utf-8", "backslashreplace").decode("utf-8")

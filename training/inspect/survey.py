@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from sat_tf.files import printable
 from sat_tf.serialization import to_dict
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.data.bucketing import caption_table
@@ -70,7 +71,7 @@ def survey(config: RunConfig, data_dir: Path | None, verbose: bool = True) -> Su
     from starting is listed under `errors`.
     """
     report = {"recipe": config.recipe, "data": config.data.name}
-    found = Survey(report | {"data_dir": data_dir and str(data_dir)})
+    found = Survey(report | {"data_dir": data_dir and printable(str(data_dir))})
     report, splits, scans = found.report, found.splits, found.scans
     notes = _load(found, config, data_dir)
     for name, split in splits.items():
@@ -90,9 +91,9 @@ def survey(config: RunConfig, data_dir: Path | None, verbose: bool = True) -> Su
         name: [split.examples[index].image_id for index in scans[name].rotated]
         for name, split in splits.items()
     }
-    report["errors"] = list(dict.fromkeys(found.errors))
+    report["errors"] = list(dict.fromkeys(map(printable, found.errors)))
     report["trainable"] = not found.errors
-    report["warnings"] = notes + warnings_of(report, config.data)
+    report["warnings"] = [*map(printable, notes), *warnings_of(report, config.data)]
     report["configuration"] = to_dict(config)
     return found
 

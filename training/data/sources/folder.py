@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from sat_tf.errors import invalid_value
+from sat_tf.files import printable
 from training.data.examples import (
     NO_CAPTIONS,
     NO_FILE,
@@ -147,12 +148,15 @@ class ImageFolder:
         return None
 
     def names(self) -> Iterator[str]:
-        """The names of all image files (NFC, forward slashes), hidden folders left out."""
+        """The names of all image files (NFC, forward slashes), hidden folders left out.
+
+        Bytes that are not UTF-8 are escaped: no caption file names such a file.
+        """
         for folder, folders, files in os.walk(self.root):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
             inner = Path(folder).relative_to(self.root)
             for file in sorted(filter(_is_image, files)):
-                yield unicodedata.normalize("NFC", (inner / file).as_posix())
+                yield printable(unicodedata.normalize("NFC", (inner / file).as_posix()))
 
     def _listing(self, folder: Path) -> dict[str, str]:
         # One listing per folder, instead of one look-up per image and form.

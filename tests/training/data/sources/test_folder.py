@@ -164,6 +164,15 @@ def test_a_file_with_nearly_the_name_is_named(tmp_path, written, on_disk):
     assert f"{written}: no image file in the data folder; there is {on_disk}." in str(error.value)
 
 
+def test_a_name_that_is_no_utf8_is_escaped(folder):
+    try:
+        touch(folder / "stra\udcdfe.png")  # as Python has the byte DF of a name in Latin-1
+    except OSError:
+        pytest.skip("this file system has UTF-8 names only")
+    (name,) = load("train", folder).uncaptioned
+    assert name == "stra\\udcdfe.png" and name.encode()
+
+
 def test_images_that_the_caption_file_does_not_mention_are_named(folder):
     assert load("train", folder).uncaptioned == load("dev", folder).uncaptioned == ()
     for name in ("sub folder/ä new.png", "NEW.JPG", "notes.txt", ".thumbs/a.jpg"):
