@@ -50,8 +50,6 @@ def _about_images(report: dict[str, Any]) -> Iterator[str]:
 def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]:
     train, splits = report["splits"]["train"], report["splits"]
     unit = config.tokens
-    if not report["vocabulary"]["size"]:
-        yield f"No word occurs {config.min_count} times: lower `--data.min_count`."
     if train["captions_per_image"]["max"] == 1:
         yield "Every image has a single caption: scores against one reference are low and noisy."
     if empty := sum((s["blank"] or 0) + s["without_words"] for s in splits.values()):

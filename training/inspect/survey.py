@@ -32,7 +32,7 @@ from training.inspect.statistics import (
 from training.inspect.timing import measure
 from training.inspect.weights import check_imagenet_weights
 from training.tasks.captioning.config import RunConfig
-from training.tasks.captioning.task import training_vocabulary
+from training.tasks.captioning.task import check_vocabulary, training_vocabulary
 
 TRAINED_WITH = ("train", "dev")  # splits that training cannot do without
 
@@ -158,6 +158,8 @@ def _time(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> dict[str,
     """Measures what training would take; None if it cannot start."""
     train, skipped = found.splits["train"], found.scans["train"].skipped
     table = found.attempt(caption_table, train, vocabulary, config.data.max_length)
+    if table is not None:
+        found.attempt(check_vocabulary, config.data, vocabulary)
     if found.errors:
         return None
     readable = [example for i, example in enumerate(train.examples) if i not in skipped]

@@ -59,11 +59,6 @@ def test_each_defect_has_its_warning(changes, said):
     assert said in warning
 
 
-def test_an_empty_vocabulary_has_a_warning():
-    (warning,) = warnings({}, vocabulary={"size": 0})
-    assert "No word occurs 5 times" in warning and "`--data.min_count`" in warning
-
-
 @pytest.mark.parametrize(
     ("script", "config", "said"),
     [

@@ -238,16 +238,17 @@ def spoil(folder: Path, defect: str) -> None:
                 path.unlink()
 
 
-@pytest.mark.parametrize("defect", ["corrupt images", "no dev", "broken CSV", "no images"])
+@pytest.mark.parametrize("defect", ["corrupt images", "no dev", "broken CSV", "no images", "rare"])
 def test_what_keeps_training_from_starting_is_the_same_error(tmp_path, capsys, defect):
     data_dir = write_german(tmp_path / "data")
     spoil(data_dir, defect)
-    status, said = inspect(capsys, data_dir)
+    flags = ("--data.min_count", "100" if defect == "rare" else "1")  # of every word
+    status, said = inspect(capsys, data_dir, *flags)
     assert status == 1 and "Ready to train" not in said
     report = json.loads((tmp_path / "out" / "inspect.json").read_text("utf-8"))
     assert not report["trainable"] and (tmp_path / "out" / "index.html").is_file()
     places = ("--data-dir", str(data_dir), "--run-dir", str(tmp_path / "run"))
-    assert train.main(["--recipe", "folder_soft", *TINY, *places]) == 2
+    assert train.main(["--recipe", "folder_soft", *TINY, *places, *flags]) == 2
     assert capsys.readouterr().err.strip().endswith(f"Error: {report['errors'][0]}")
     assert f"Error: {report['errors'][0]}" in said
 

@@ -22,6 +22,7 @@ from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.data.attention_targets import AttentionTargets
 from training.data.boxes import left_out
 from training.data.bucketing import CaptionTable, Shard, caption_table
+from training.data.examples import DataError
 from training.data.input_pipeline import training_batches
 from training.data.input_source import InputSource, open_input_source
 from training.data.sources import Split, load_split
@@ -165,6 +166,7 @@ def load_data(config: RunConfig, places: Places) -> Data:
     dev = load_split(config.data.name, "dev", places.data_dir, **options)
     vocabulary = training_vocabulary(config.data, train)
     table = caption_table(train, vocabulary, config.data.max_length)
+    check_vocabulary(config.data, vocabulary)
     return Data(train, dev, vocabulary, table)
 
 
@@ -176,6 +178,20 @@ def training_vocabulary(config: DataConfig, train: Split) -> Vocabulary:
         max_size=config.vocabulary_size,
         unit=config.tokens,
     )
+
+
+def check_vocabulary(config: DataConfig, vocabulary: Vocabulary) -> None:
+    """Checks that there is a word to learn.
+
+    Raises:
+        DataError: There is none; the message names the key.
+    """
+    if len(vocabulary) == len(SPECIAL_TOKENS):
+        unit = config.tokens.removesuffix("s")
+        raise DataError(
+            f"No {unit} occurs {config.min_count} times in the training captions: lower "
+            "`--data.min_count`, or add captions."
+        )
 
 
 def open_sources(
