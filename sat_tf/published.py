@@ -90,6 +90,34 @@ def is_digits(folder: Path) -> bool:
     return (folder / DIGITS_MANIFEST).is_file()
 
 
+def check_run(folder: Path) -> None:
+    """Checks that a folder can be evaluated and published, as any but a published digit model can.
+
+    Raises:
+        RunError: It is one.
+    """
+    if is_digits(folder):
+        raise RunError(
+            f"{folder} is a published digit model: `sat_tf.load` reads drawings with it, but only "
+            "the run that it was made from can be evaluated or published."
+        )
+
+
+def no_captioner(folder: Path, system: str) -> RunError:
+    """Describes a run or published model of a digit system where a captioner was expected.
+
+    Returns:
+        The error, to be raised by the caller.
+    """
+    use = (
+        "`sat_tf.load` reads drawings with it, and `python -m serving.export` exports it."
+        if is_digits(folder)
+        else f"`python -m training.evaluate --run-dir {folder}` evaluates it, and `python -m "
+        "training.publish` makes a model of it that `sat_tf.load` reads."
+    )
+    return RunError(f"{folder} is of the digit system {system!r}, which writes no captions; {use}")
+
+
 def checked_files(folder: Path) -> dict[str, Path]:
     """Returns the files of a published model by name, each equal to its SHA-256.
 

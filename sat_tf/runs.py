@@ -99,11 +99,7 @@ def read_config(run_dir: Path | RunFolder) -> CaptionerConfig:
     path = RunFolder(run_dir).config
     values = _read_json(path)
     if SYSTEM_KEY in values:
-        raise RunError(
-            f"{run_dir} is of the digit system {values[SYSTEM_KEY]!r}, which writes no captions; "
-            f"`python -m training.evaluate --run-dir {run_dir}` evaluates a run of it, and "
-            "`python -m training.publish` makes a model of it that `sat_tf.load` reads."
-        )
+        raise published.no_captioner(Path(run_dir), values[SYSTEM_KEY])
     names = [field.name for field in fields(CaptionerConfig)]
     try:
         return from_dict(CaptionerConfig, {name: values[name] for name in names})

@@ -97,7 +97,7 @@ def main(argv: list[str] | None = None) -> int:
 def _dispatch(argv: list[str]) -> int:
     """Digit runs have flags of their own."""
     run_dir = named("--run-dir", argv)
-    if run_dir is not None and system_of(Path(run_dir)) is not None:
+    if run_dir is not None and _is_digit_run(Path(run_dir)):
         with loading():
             from training.tasks.digits import evaluation as digits
 
@@ -105,12 +105,16 @@ def _dispatch(argv: list[str]) -> int:
     return run(tyro.cli(Arguments, args=argv, prog=program("training.evaluate")))
 
 
+def _is_digit_run(folder: Path) -> bool:
+    return system_of(folder) is not None and not published.is_digits(folder)
+
+
 def run(arguments: Arguments) -> int:
     """Evaluates the run or the captions given; returns the exit status."""
     check_ranges(arguments)
     check_source(arguments)
-    if arguments.captions is None:
-        published.locate(arguments.run_dir)  # a wrong name is answered before TensorFlow is loaded
+    if arguments.captions is None:  # a wrong name is answered before TensorFlow is loaded
+        published.check_run(published.locate(arguments.run_dir))
     if arguments.out is not None:
         check_folder("--out", arguments.out)
     if arguments.captions is None:

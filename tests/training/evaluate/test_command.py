@@ -7,8 +7,12 @@ import shutil
 
 import pytest
 
+from sat_tf import published
+from sat_tf.errors import RunError
 from tests.training.small_runs import exit_of, report_of
 from training.evaluate.command import main
+from training.publish import main as publish
+from training.tasks.captioning.config import read_run_config
 
 
 def evaluated(run_dir, out, *flags: str) -> dict:
@@ -86,6 +90,19 @@ def test_wrong_arguments_are_errors_that_name_them(photographs, capsys, flags, m
     places = ["--run-dir", photographs.run_dir, "--cache-dir", photographs.cache_dir]
     status, said = exit_of(capsys, main, *places, *flags)
     assert status == 2 and message in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize("model", ["ram_28", str(published.SHIPPED / "ram_28")])
+def test_a_published_digit_model_is_neither_evaluated_nor_published(tmp_path, capsys, model):
+    for argv in ([main, "--run-dir", model], [publish, model, tmp_path / "out"]):
+        status, said = exit_of(capsys, *argv)
+        assert status == 2 and "is a published digit model: `sat_tf.load` reads drawings" in said
+        assert "training.evaluate" not in said and not (tmp_path / "out").exists()
+
+
+def test_a_published_digit_model_is_no_captioner():
+    with pytest.raises(RunError, match="no captions; `sat_tf.load` reads drawings with it"):
+        read_run_config(published.SHIPPED / "ram_28")
 
 
 def test_help_lists_the_ways_to_choose_a_location(capsys):

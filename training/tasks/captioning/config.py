@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from sat_tf import config as configs
+from sat_tf import published
 from sat_tf.errors import invalid_value, other_version
 from sat_tf.ranges import (
     Fraction,
@@ -216,9 +217,8 @@ def read_run_config(run_dir: Path) -> RunConfig:
         raise ValueError(f"{run_dir} is not a run: it has no {path.name}.")
     try:
         values = json.loads(path.read_text("utf-8"))
-        if configs.SYSTEM_KEY in values:
-            system = values[configs.SYSTEM_KEY]
-            raise ValueError(f"it describes the digit system {system!r}.")
-        return read_saved(RunConfig, values)
+        if configs.SYSTEM_KEY not in values:
+            return read_saved(RunConfig, values)
     except ValueError as error:
         raise other_version(path, error) from error
+    raise published.no_captioner(Path(run_dir), values[configs.SYSTEM_KEY])
