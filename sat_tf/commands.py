@@ -26,7 +26,7 @@ def exit_status(
 ) -> int:
     """Runs a command; an expected error becomes one line on standard error.
 
-    What standard output cannot say is printed with escapes, in a form that JSON reads back.
+    Characters that standard output cannot encode are printed as escapes.
 
     Args:
         command: Returns its status; None is 0.

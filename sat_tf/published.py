@@ -90,11 +90,11 @@ def is_digits(folder: Path) -> bool:
     return (folder / DIGITS_MANIFEST).is_file()
 
 
-def check_run(folder: Path) -> None:
-    """Checks that a folder can be evaluated and published, as any but a published digit model can.
+def refuse_published_digits(folder: Path) -> None:
+    """Refuses a published digit model, which can be neither evaluated nor published again.
 
     Raises:
-        RunError: It is one.
+        RunError: The folder is one.
     """
     if is_digits(folder):
         raise RunError(

@@ -94,7 +94,7 @@ def check_shares(runs: Sequence[Path], shares: Sequence[float]) -> tuple[float, 
 
 
 def check_related(runs: Sequence[Path]) -> None:
-    """Checks that the runs have a common origin, by their `--init-from`.
+    """Checks that the runs have a common origin, see `lineage`.
 
     Weights that were initialized independently differ in what they stand for, so their mean is
     meaningless.

@@ -12,9 +12,9 @@ from training.tasks.registry import read_config
 def lineage(run_dir: Path) -> list[Path]:
     """Returns a run and all that it started from: by `--init-from`, or as parts of an average.
 
-    A run comes before those that it started from. A run that has been removed since is named, and
-    what it started from is not known. Nor is it for a published captioner, which keeps the last
-    part of a path only: here, another run or captioner may have that name.
+    In the order of a depth-first search. A run that has been removed since is named, and what it
+    started from is not known. Nor is it for a published captioner, which keeps the last part of a
+    path only: here, another run or captioner may have that name.
     """
     found: list[Path] = []
     _follow(published.locate(run_dir).resolve(), found)

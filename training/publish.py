@@ -67,7 +67,7 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: Arguments) -> None:
     """Publishes the run, compares if asked, writes the card."""
     check_out(arguments.out)
-    published.check_run(published.locate(arguments.run))
+    published.refuse_published_digits(published.locate(arguments.run))
     publish = _publish_captioner if system_of(arguments.run) is None else _publish_digits
     write_atomically(arguments.out / published.CARD, publish(arguments))
     _print_notes(arguments.run)

@@ -68,7 +68,7 @@ def reward_of(config: RewardConfig, table: CaptionTable, vocabulary: Vocabulary)
 
 
 def references_of(table: CaptionTable) -> list[list[np.ndarray]]:
-    """Lists the captions of each image, as in `table.image_index`; none for one without."""
+    """Lists the captions of each image, as in `table.image_index`; some may have none."""
     references: list[list[np.ndarray]] = [[] for _ in range(int(table.image_index.max()) + 1)]
     for image, tokens in zip(table.image_index, table.tokens, strict=True):
         references[image].append(tokens)

@@ -125,8 +125,9 @@ def figure_paths(
             figure, number = folder / f"{image.stem}-{number}.{kind}", number + 1
         taken.add(os.path.realpath(figure))
         if figure.exists() and not _is_figure(figure):
-            expected = "a folder where figures replace nothing but earlier ones of this version"
-            raise invalid_value("folder", expected, f"one with {figure}", flag="--out")
+            expected = "a folder without other files of the figures' names"
+            got = f"{figure}, which is no figure of this version: move it, or choose another folder"
+            raise invalid_value("folder", expected, got, flag="--out")
         paths.append(figure)
     return paths
 

@@ -32,7 +32,9 @@ def _tiff_to_png(content: bytes) -> bytes:
             if max(width, height) > MAX_SIDE or width * height > MAX_PIXELS:
                 raise ValueError(f"{width} x {height} pixels are too many")
             if image.mode in ("I", "F"):
-                raise ValueError("its samples have 32 bits or a sign, convert them to 8 or 16 bits")
+                raise ValueError(
+                    "its samples are 32-bit or signed: convert it to 8 or 16 bits per sample"
+                )
             image.load()  # turns it upright as well
             pixels = to_rgb(image)
         pixels.save(stream, "PNG", compress_level=1)

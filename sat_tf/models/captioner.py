@@ -208,7 +208,7 @@ class Captioner(TrainableModel):
         # Only samples depend on the number of the step; nothing else pays for counting.
         samples = selection == "sample"
         seed = tf.zeros([2], tf.int32) if seed is None else seed
-        # One number per row, as a beam reorders rows; the rows of a replica may be none.
+        # One number per row, as a beam reorders rows; a replica may have no rows.
         time = tf.zeros([tf.shape(annotations)[0]], tf.int32) if samples else ()
         parts = {name: part for name, part in memory._asdict().items() if tf.is_tensor(part)}
 

@@ -100,7 +100,7 @@ def find_files(pattern: str) -> list[str]:
     for folder in folders:
         for parent, _, names in os.walk(folder):
             found += [os.path.join(parent, name) for name in names if is_image(name)]
-    return sorted(map(printable, found))  # a file of such a name is not found later
+    return sorted(map(printable, found))  # escaped names are reported as unreadable
 
 
 def is_image(name: str) -> bool:
@@ -116,7 +116,7 @@ def absolute(path: str) -> str:
 
 
 def literal(path: str) -> str:
-    """Returns a path as Spark's readers take it, which are given globs: with escapes."""
+    """Escapes a path for Spark's readers, which would take it for a glob."""
     return _SPARKS_WILD.sub(r"\\\g<0>", path)
 
 
@@ -181,6 +181,6 @@ def _read_table(spark: SparkSession, pattern: str) -> tuple[list[str], dict[str,
         raise invalid_value("--input", expected, f"{pattern} with {columns}")
     if columns.get(CONTENT) == "binary":
         counts = table.groupBy(input_file_name().alias("file")).count().collect()
-        # Spark tells names with escapes and takes them without.
+        # Spark reports paths URL-encoded and reads them decoded.
         return [], {unquote(row["file"]): row["count"] for row in sorted(counts)}
     return [absolute(row[0]) for row in table.select(PATH).collect() if row[0]], {}

@@ -51,8 +51,8 @@ class Page:
         resize: `crop` or `squash`, for exports that do not say.
         max_mb: Largest upload.
         hosts: Names under which browsers may ask for the page.
-        proxies: Those of proxies, with their ports if addresses have them: requests of pages from
-            there are answered, too, where the proxy asks under another name.
+        proxies: Names (`NAME` or `NAME:PORT`) in the browser's address if a proxy is in front: a
+            request whose `Origin` is one of them is answered even if the proxy replaces `Host`.
         throttle: Limits the uploads of photographs.
         drawings: Limits the drawings, which come as quickly as a pen is moved.
         state: Says why a model does not answer.

@@ -34,7 +34,7 @@ const SatAsk = (() => {
 
   // Of an answer that is not from the page's own server.
   function inWords(status) {
-    const what = status === 413 ? "The file is larger than a server on the way accepts" : "The server's answer cannot be read";
+    const what = status === 413 ? "The file is larger than a proxy in between accepts" : "The server's answer cannot be read";
     return `${what} (status ${status}).`;
   }
 

@@ -69,7 +69,7 @@ def from_runs(runs: Sequence[Path]) -> list[Source]:
 
 
 def name_apart(sources: Sequence[Source]) -> list[Source]:
-    """Numbers the second and later sources of one name, by numbers that give no other's name."""
+    """Appends -2, -3, ... to repeated names, skipping names that another source has."""
     given, taken, found = {source.name for source in sources}, set(), []
     for source in sources:
         name, number = source.name, 1

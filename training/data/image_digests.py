@@ -1,4 +1,4 @@
-"""Digests of image files, remembered: a file is read again only after it was written to."""
+"""Digests of image files, cached by the size and the times of each file."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from training.data.image_reader import READERS
 _SHOWN = 10**9  # bytes to read from which on progress is shown: some seconds
 
 _State = list[int]
-"""Size, time of the last change of the content, and that of the last change of any kind.
+"""Size, modification time and change time, nanoseconds.
 
-`cp -p` and `rsync -t` set the second, for which a repaired copy would pass for the broken one.
+`cp -p` and `rsync -t` set the modification time, by which alone a repaired copy could pass for the
+broken file; nothing sets the change time.
 """
 
 

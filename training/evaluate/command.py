@@ -114,7 +114,7 @@ def run(arguments: Arguments) -> int:
     check_ranges(arguments)
     check_source(arguments)
     if arguments.captions is None:  # a wrong name is answered before TensorFlow is loaded
-        published.check_run(published.locate(arguments.run_dir))
+        published.refuse_published_digits(published.locate(arguments.run_dir))
     if arguments.out is not None:
         check_folder("--out", arguments.out)
     if arguments.captions is None:

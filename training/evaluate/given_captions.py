@@ -65,7 +65,7 @@ def evaluate_captions(
             "own evaluation would be overwritten."
         )
     if out is not None and path.resolve() in [(out / name).resolve() for name in _WRITTEN]:
-        expected = "a folder other than that of the captions, whose file would be overwritten"
+        expected = "a folder where the report does not replace the file of `--captions`"
         raise invalid_value("--out", expected, str(out))
     content = path.read_bytes()
     given = parse_captions(content, path)

@@ -47,10 +47,10 @@ def measure(
         with the mirrored views that training asks for.
 
     Raises:
-        ValueError: The model cannot be built, for example because its weights file is missing.
+        ValueError: The model cannot be built, for example as its weights file or Java is missing.
     """
-    # Boxes and predictions cost next to nothing, and are not at hand here.
     check_programs(config.reward)
+    # Boxes and predictions cost next to nothing, and are not at hand here.
     attention = dataclasses.replace(config.attention, supervision_weight=0.0)
     fit = dataclasses.replace(config.fit, distillation_weight=0.0)
     config = dataclasses.replace(config, attention=attention, fit=fit)

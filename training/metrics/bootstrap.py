@@ -121,7 +121,8 @@ def resampled_means(
 ) -> Interval:
     """Computes the interval of a mean over the phrases of all images.
 
-    The estimate is `sum_n sums_n / sum_n sizes_n`; images are drawn with replacement.
+    The estimate is `sum_n sums_n / sum_n sizes_n`; images are drawn with replacement, and draws
+    without any phrase are left out. Without phrases at all, all three numbers are 0.
     """
 
     def mean(weights: np.ndarray) -> np.ndarray:

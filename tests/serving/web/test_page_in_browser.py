@@ -210,7 +210,7 @@ def test_a_server_that_stops_is_waited_for(open_page):
 @pytest.mark.parametrize(
     ("status", "says"),
     [
-        (413, "The file is larger than a server on the way accepts (status 413)."),
+        (413, "The file is larger than a proxy in between accepts (status 413)."),
         (502, "The server's answer cannot be read (status 502)."),
     ],
 )

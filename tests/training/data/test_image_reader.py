@@ -91,4 +91,4 @@ def test_the_high_byte_of_a_16_bit_tiff_is_read(pixels):
 def test_a_tiff_of_32_bits_per_sample_is_refused(pixels, kind):
     with pytest.raises(UNREADABLE) as error:
         read_image(tiff(pixels[..., 0].astype(kind)), half)
-    assert "convert them to 8 or 16 bits" in unreadable_reason(error.value)
+    assert "convert it to 8 or 16 bits per sample" in unreadable_reason(error.value)

@@ -79,7 +79,8 @@ def test_they_are_not_overwritten_themselves(tmp_path, capsys):
         flags = ["--captions", str(path), "--data.name", "scenes", "--out", str(out)]
         assert main(flags) == 2
         assert (
-            "`--out`: expected a folder other than that of the captions" in capsys.readouterr().err
+            "`--out`: expected a folder where the report does not replace"
+            in capsys.readouterr().err
         )
     assert path.read_text() == "[]"
 
