@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import weakref
 from collections.abc import Sequence
 
 
@@ -46,7 +47,7 @@ def ask_java(command: Sequence[str], lines: Sequence[str], seconds: float, name:
 
 
 class JavaProgram:
-    """A Java program that is loaded once and answers lines until this process ends.
+    """A Java program that is loaded once and answers lines for as long as this object lives.
 
     Threads may share it.
 
@@ -67,6 +68,8 @@ class JavaProgram:
             self._process = subprocess.Popen(command, **pipes, start_new_session=True)
         except OSError as error:
             raise JavaError(f"{name} did not run ({error}).") from error
+        # The end of its input ends the program.
+        weakref.finalize(self, self._process.stdin.close)
 
     def ask(self, lines: Sequence[str]) -> list[str]:
         """Sends lines of at most some hundred characters; returns the answers.

@@ -48,6 +48,14 @@ def test_a_program_that_stops_is_an_error_with_what_it_said(code, told):
         stopping.ask(["c"])
 
 
+def test_the_program_ends_with_the_object():
+    echo = program(ECHO)
+    process = echo._process
+    assert echo.ask(["a"]) == ["A"] and process.poll() is None
+    del echo
+    assert process.wait(timeout=30) == 0
+
+
 def test_ctrl_c_does_not_reach_the_program():
     echo = program(ECHO)
     assert os.getsid(echo._process.pid) != os.getsid(0)
