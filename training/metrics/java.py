@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import tempfile
 import threading
 import weakref
 from collections.abc import Sequence
+from typing import IO
 
 
 class JavaError(RuntimeError):
@@ -69,7 +71,7 @@ class JavaProgram:
         except OSError as error:
             raise JavaError(f"{name} did not run ({error}).") from error
         # The end of its input ends the program.
-        weakref.finalize(self, self._process.stdin.close)
+        weakref.finalize(self, _close, self._process.stdin)
 
     def ask(self, lines: Sequence[str]) -> list[str]:
         """Sends lines of at most some hundred characters; returns the answers.
@@ -99,3 +101,8 @@ class JavaProgram:
         self._said.seek(0)
         told = self._said.read().decode(errors="replace").strip()[-_END_OF_STDERR:]
         return JavaError(f"{self._name} stopped ({told or f'exit status {status}'}).")
+
+
+def _close(pipe: IO[bytes]) -> None:
+    with contextlib.suppress(OSError):  # the program has stopped by itself
+        pipe.close()
