@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import tensorflow as tf
 
 HEAD = 32
@@ -23,6 +25,17 @@ def padded_bytes(image_bytes: tf.Tensor) -> tf.Tensor:
 def starts_with(head: tf.Tensor, prefix: bytes) -> tf.Tensor:
     """Says if the bytes begin so: scalar bool."""
     return tf.reduce_all(head[: len(prefix)] == list(prefix))
+
+
+def change_byte(
+    image_bytes: tf.Tensor, place: tf.Tensor | int, change: Callable[[int], int]
+) -> tf.Tensor:
+    """Returns the file with the byte at `place`, which it must have, replaced by `change` of it."""
+    changed = tf.constant([bytes([change(value)]) for value in range(256)])
+    byte = tf.io.decode_raw(tf.strings.substr(image_bytes, place, 1), tf.uint8)[0]
+    before = tf.strings.substr(image_bytes, 0, place)
+    after = tf.strings.substr(image_bytes, place + 1, tf.strings.length(image_bytes))
+    return tf.strings.join([before, changed[tf.cast(byte, tf.int32)], after])
 
 
 def number(digits: tf.Tensor) -> tf.Tensor:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from sat_tf.images.byte_ops import head_of, number, padded_bytes
+from sat_tf.images.byte_ops import change_byte, head_of, number, padded_bytes
 
 MAX_RUNS = 2**9
 """Runs of equally long data blocks before the end of the first frame; writers leave a few."""
 
 _BLOCKS_AT_ONCE = 2**10
+_TRANSPARENT = 0x01  # flag of the graphic control extension
 _GRAPHIC_CONTROL = 0xF9  # label of the extension that may make a colour of the frame transparent
 # What the byte at the current position belongs to.
 _BETWEEN, _EXTENSION, _FRAME, _DONE = range(4)
@@ -65,16 +66,12 @@ def first_frame(image_bytes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 def _opaque(image_bytes: tf.Tensor, control: tf.Tensor) -> tf.Tensor:
     """Clears the flag of a transparent colour in the extension at `control`; none if below 0."""
-    place = control + 3
-    flags = tf.io.decode_raw(tf.strings.substr(image_bytes, place, 1), tf.uint8)
-
-    def cleared() -> tf.Tensor:
-        without = tf.constant([bytes([value & 0xFE]) for value in range(256)])
-        before = tf.strings.substr(image_bytes, 0, place)
-        after = tf.strings.substr(image_bytes, place + 1, tf.strings.length(image_bytes))
-        return tf.strings.join([before, without[tf.cast(flags[0], tf.int32)], after])
-
-    return tf.cond((control > 0) & (tf.size(flags) > 0), cleared, lambda: image_bytes)
+    flags = control + 3
+    return tf.cond(
+        (control > 0) & (flags < tf.strings.length(image_bytes)),
+        lambda: change_byte(image_bytes, flags, lambda value: value & ~_TRANSPARENT),
+        lambda: image_bytes,
+    )
 
 
 def _run_of_blocks(data: tf.Tensor, position: tf.Tensor, length: tf.Tensor) -> tf.Tensor:

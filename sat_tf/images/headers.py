@@ -11,7 +11,7 @@ import functools
 import tensorflow as tf
 
 from sat_tf.images import gif, jpeg
-from sat_tf.images.byte_ops import head_of, number, starts_with
+from sat_tf.images.byte_ops import change_byte, head_of, number, starts_with
 from sat_tf.images.limits import MAX_PIXELS, MAX_SIDE
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WebP")
@@ -125,16 +125,13 @@ def webp_decodable(image_bytes: tf.Tensor) -> tf.Tensor:
     head = head_of(image_bytes)
     flags = tf.ensure_shape(head[20], [])
     animated = tf.bitwise.bitwise_and(flags, _WEBP_ANIMATION) > 0
-
-    def marked() -> tf.Tensor:
-        with_alpha = tf.constant([bytes([value | _WEBP_ALPHA]) for value in range(256)])
-        before = tf.strings.substr(image_bytes, 0, 20)
-        after = tf.strings.substr(image_bytes, 21, tf.strings.length(image_bytes))
-        return tf.strings.join([before, with_alpha[flags], after])
-
     # A file too short for the flags reads as zeros there, so it is never marked.
     is_extended = starts_with(head[12:], b"VP8X")
-    return tf.cond(is_extended & animated, marked, lambda: image_bytes)
+    return tf.cond(
+        is_extended & animated,
+        lambda: change_byte(image_bytes, 20, lambda value: value | _WEBP_ALPHA),
+        lambda: image_bytes,
+    )
 
 
 def _unless(fits: tf.Tensor, problem: str) -> tf.Tensor:

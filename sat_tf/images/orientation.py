@@ -11,6 +11,8 @@ from sat_tf.images.limits import MAX_PIXELS, MAX_SIDE
 
 _EXIF_ORIENTATION = 0x0112
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
+"""Formats that Pillow may open, by its names: those that `decode` reads."""
+
 # Bytes of a PNG that has an orientation: of an EXIF chunk, of EXIF as text, of XMP.
 _PNG_ORIENTATION = (b"eXIf", b"Raw profile type", b"tiff:Orientation")
 # The transposition that undoes each orientation.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import hashlib
+import importlib.metadata
 import json
 import os
 import shutil
@@ -12,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sat_tf import published
+from sat_tf import images, published
 from sat_tf.errors import invalid_value
-from sat_tf.files import write_atomically
+from sat_tf.files import sha256_of, write_atomically
 from sat_tf.run_folder import RunFolder
 
 RUNS = Path("runs")
@@ -178,10 +179,20 @@ def _weights(run: Path) -> Path:
 
 
 def _fingerprint(run: Path) -> str:
-    """Changes with what is exported, so that no export outlives it; copies have the same."""
-    folder, digest = RunFolder(run), hashlib.sha256()
+    """Changes with what is exported and with the library, so that no export outlives them.
+
+    Copies of a run have the same.
+    """
+    folder = RunFolder(run)
     files = [] if _manifest(run) else [folder.config, folder.vocabulary]
-    for path in (*files, _weights(run)):
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()[:12]
+    parts = [_library(), *map(sha256_of, (*files, _weights(run)))]
+    return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]
+
+
+def _library() -> str:
+    """Names what an export's graph comes from: the package, and its reading of images."""
+    try:
+        version = importlib.metadata.version("sat_tf")
+    except importlib.metadata.PackageNotFoundError:  # used without being installed
+        version = "source"
+    return f"{version} {images.VERSION}"

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from sat_tf.files import write_atomically
+from sat_tf.files import sha256_of, write_atomically
 from sat_tf.progress import progress_bar
 from training.data.image_reader import READERS
 
@@ -90,8 +90,7 @@ def _read_all(paths: list[Path], shown: bool) -> dict[Path, str | None]:
 def digest_of(path: Path) -> str | None:
     """Computes the SHA-256 of a file, hexadecimal; None if it cannot be read."""
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(path)
     except OSError:
         return None
 

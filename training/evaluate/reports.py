@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import json
 import math
@@ -11,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sat_tf.files import write_atomically
+from sat_tf.files import sha256_of, write_atomically
 from sat_tf.run_folder import RunFolder
 from training.tables import decimals, markdown_table, text_table
 
@@ -47,8 +46,7 @@ _EXAMPLES = 3
 def weights_digest(run_dir: Path) -> str | None:
     """SHA-256 (hexadecimal) of a run's weights file; None without one, as in a published model."""
     try:
-        with RunFolder(run_dir).best_weights.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return sha256_of(RunFolder(run_dir).best_weights)
     except FileNotFoundError:
         return None
 

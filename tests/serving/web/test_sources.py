@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sat_tf import published
+from sat_tf import images, published
 from serving.web import sources
 from tests.serving.web.run_fixtures import make_export, make_run
 
@@ -68,6 +68,16 @@ def test_a_run_is_exported_again_when_its_weights_change(tmp_path, cache):
     (run / "config.json").write_text('{"search": {"beam": 10}}')
     (third,) = sources.from_runs([run])
     assert len({source.export for source in (first, second, third)}) == 3
+
+
+def test_a_run_is_exported_again_when_the_library_reads_images_otherwise(
+    tmp_path, cache, monkeypatch
+):
+    run = make_run(tmp_path / "run")
+    (before,) = sources.from_runs([run])
+    monkeypatch.setattr(images, "VERSION", images.VERSION + 1)
+    (after,) = sources.from_runs([run])
+    assert after.export != before.export
 
 
 def test_an_export_of_a_run_takes_the_place_of_its_earlier_ones_alone(tmp_path):
