@@ -219,7 +219,7 @@ def _similarity(caption: _Vectors, reference: _Vectors) -> float:
 class MeteorReward:
     """METEOR of single captions under their image's training captions, 0 to 10.
 
-    As in an evaluation, by the program that pycocoevalcap comes with; it takes 1.5 GB of memory.
+    As in an evaluation, by the program that pycocoevalcap comes with; it takes up to 2 GB.
     Unlike `CiderReward` it does not see `<end>`, and a caption that breaks off loses only by the
     words that it lacks.
 
