@@ -15,6 +15,7 @@ import tyro
 from sat_tf import published
 from sat_tf.commands import program
 from sat_tf.errors import RunError, invalid_value
+from sat_tf.run_folder import RunFolder
 from training.recipes.captioning import RECIPES
 from training.tasks.captioning.config import RunConfig
 
@@ -97,13 +98,18 @@ def recipe_list(recipes: Iterable[str]) -> str:
     )
 
 
-def check_init_from(config: Any) -> None:
+def check_init_from(config: Any, run_dir: Path | None = None) -> None:
     """Checks that the run of `--init-from` exists before TensorFlow is loaded.
+
+    Args:
+        config: The configuration.
+        run_dir: The run's own folder: with a checkpoint there, it needs the other run no longer.
 
     Raises:
         ValueError: There is no such folder, nor, for a captioner, a published one of that name.
     """
-    if config.init_from is None:
+    resumed = run_dir is not None and RunFolder(run_dir).checkpoints.is_dir()
+    if config.init_from is None or resumed:
         return
     expected, origin = "the folder of a finished run", Path(config.init_from)
     if origin.parent == Path("runs") and origin.name in RECIPES and not origin.exists():

@@ -162,7 +162,7 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: Arguments[Any], interrupts: Interrupts) -> None:
     """Trains, then evaluates the best weights on dev."""
     check_data_dir(arguments.config, arguments.data_dir)
-    check_init_from(arguments.config)
+    check_init_from(arguments.config, arguments.places().run_dir)
     # TensorFlow takes seconds to load: a wrong flag is answered before.
     with loading():
         import keras  # noqa: F401

@@ -15,6 +15,7 @@ import tensorflow as tf
 from sat_tf.files import printable
 from sat_tf.serialization import to_dict
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
+from training.cli import check_init_from
 from training.data.bucketing import caption_table
 from training.data.examples import NO_CAPTIONS, NO_FILE
 from training.data.input_source import check_readable
@@ -85,6 +86,7 @@ def survey(config: RunConfig, data_dir: Path | None, verbose: bool = True) -> Su
         _add_captions(found, config, vocabulary)
         _add_twins(found)
         report["time"] = _time(found, config, vocabulary)
+    found.attempt(check_init_from, config)
     report["skipped"] = {name: splits[name].unusable(scans[name].skipped) for name in splits}
     report["uncaptioned"] = list(next(iter(splits.values())).uncaptioned) if splits else []
     report["rotated"] = {

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import IO
 
 
-class JavaError(RuntimeError):
+class JavaError(ChildProcessError):
     """A Java program did not start, stopped early, or did not answer in time."""
 
 

@@ -177,6 +177,11 @@ def _read(last: Path, checkpoint: tf.train.Checkpoint) -> Progress:
     return progress
 
 
+def has_checkpoint(directory: Path) -> bool:
+    """Returns whether there is a checkpoint in `RUN/checkpoints`, readable or not."""
+    return _last(directory) is not None
+
+
 def last_progress(directory: Path) -> Progress | None:
     """Reads the progress of the last checkpoint in `RUN/checkpoints`; None if there is none.
 

@@ -259,6 +259,7 @@ def test_what_keeps_training_from_starting_is_the_same_error(tmp_path, capsys, d
         (("--encoder.weights", "nowhere.h5"), "there is no such file"),
         (("--data.captions", "nowhere.csv"), "`--data.captions`"),
         (("--data.image_dir", "nowhere"), "there is no folder"),
+        (("--init-from", "nowhere"), "`--init-from`"),
     ],
 )
 def test_files_that_flags_name_have_to_be_there(tmp_path, capsys, flags, named):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+from pathlib import Path
 
 import pytest
 
@@ -91,9 +92,9 @@ def test_the_run_to_start_from_has_to_be_trained_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     config = parse(["--recipe", "flickr8k_hard"]).config
     with pytest.raises(ValueError, match="`--init-from`: .*train `--recipe flickr8k_soft` with"):
-        check_init_from(config)
+        check_init_from(config, Path("runs/flickr8k_hard"))
     (tmp_path / "runs" / "flickr8k_soft").mkdir(parents=True)
-    check_init_from(config)
+    check_init_from(config, Path("runs/flickr8k_hard"))
 
 
 @pytest.mark.parametrize("name", ["flickr30k_soft", "flickr30k_hard", "coco_soft", "coco_hard"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ from sat_tf import runs
 from sat_tf.models.captioner import Captioner
 from sat_tf.vocabulary import Vocabulary
 from tests.training.run_state.stopped_runs import weights_of
-from tests.training.small_runs import record_models, train
+from tests.training.small_runs import make_task, record_models, train
+from training.cli import check_init_from
 from training.tasks.captioning.task import CaptioningTask
 from training.tasks.captioning.warm_start import start_from
 
@@ -60,6 +62,18 @@ def test_a_folder_that_is_no_finished_run_is_an_error_and_leaves_this_one_s_free
     with pytest.raises(ValueError, match="`--init-from`: expected a finished run"):
         train(tmp_path / "run", *tiny, "--init-from", str(tmp_path / "none"))
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_resumed_although_the_one_it_started_from_is_gone(soft_run, tmp_path, tiny):
+    first = shutil.copytree(soft_run, tmp_path / "first")
+    flags = (*tiny, "--recipe", "scenes_soft", "--init-from", str(first), "--fit.epochs")
+    run_dir = tmp_path / "run"
+    train(run_dir, *flags, "1")
+    shutil.rmtree(first)
+    said = []
+    check_init_from(make_task(run_dir, *flags, "2").config, run_dir)
+    train(run_dir, *flags, "2", say=said.append)
+    assert any(line.startswith("Resuming at epoch 2") for line in said)
 
 
 def test_fine_tuning_moves_what_it_should_and_is_what_is_loaded(
