@@ -80,13 +80,13 @@ def survey(config: RunConfig, data_dir: Path | None, verbose: bool = True) -> Su
         if name in TRAINED_WITH:
             found.attempt(check_readable, split, scans[name].skipped)
     found.attempt(check_imagenet_weights, config.encoder)
+    found.attempt(check_init_from, config)
     report["splits"] = {name: _image_figures(splits[name], scans[name]) for name in splits}
     if "train" in splits:
         vocabulary = training_vocabulary(config.data, splits["train"])
         _add_captions(found, config, vocabulary)
         _add_twins(found)
         report["time"] = _time(found, config, vocabulary)
-    found.attempt(check_init_from, config)
     report["skipped"] = {name: splits[name].unusable(scans[name].skipped) for name in splits}
     report["uncaptioned"] = list(next(iter(splits.values())).uncaptioned) if splits else []
     report["rotated"] = {
