@@ -7,8 +7,8 @@ from pathlib import Path
 
 from benchmarks.case import Row
 from sat_tf.runs import RunError
-from training.evaluate.evaluation import evaluate_run
 from training.evaluate.reports import REPORT_FILE
+from training.evaluate.run_evaluation import evaluate_run
 from training.loop.fit import fit
 from training.run_state.checkpoints import last_progress
 from training.run_state.ownership import check_run_dir

@@ -62,7 +62,7 @@ def untrained(
     model = models.captioner(shape, models.run_config(shape, kind, precision))
     captioner = models.talkative(model)
     if kind == "hard":
-        captioner.choose("sample")
+        captioner.set_inference("sample")
     return captioner
 
 

@@ -1,4 +1,4 @@
-"""Configuration of a captioner: all that is needed to build it, nothing about its training."""
+"""Configuration of a captioner: its model, its objective and its search."""
 
 from __future__ import annotations
 

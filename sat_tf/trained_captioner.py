@@ -51,12 +51,15 @@ class TrainedCaptioner:
         """`(h, w)` of the attention maps."""
         return self.model.encoder.grid
 
-    def choose(self, inference: Inference) -> None:
+    def set_inference(self, inference: Inference) -> None:
         """Lets hard attention select a location by `expectation`, `sample` or `argmax`.
 
         Raises:
-            ValueError: Any other word.
+            ValueError: Any other word, or a captioner without hard attention.
         """
+        kind = self.config.attention.kind
+        if kind != "hard":
+            raise invalid_value("inference", f"none for {kind} attention", inference)
         attention = dataclasses.replace(self.config.attention, inference=inference)
         values = to_dict(dataclasses.replace(self.config, attention=attention))
         self.model.config = from_dict(CaptionerConfig, values)

@@ -80,7 +80,7 @@ def _export_captioner(captioner: TrainedCaptioner, out: Path, arguments: Argumen
     from serving.model_card import facts
 
     if arguments.inference is not None:
-        _choose(captioner, arguments.inference)
+        captioner.set_inference(arguments.inference)
     search = with_search(
         captioner.config.search,
         beam=arguments.beam,
@@ -164,13 +164,6 @@ def _write_saved_model(draft: Path, captioner: TrainedCaptioner, search: SearchC
     functions = save_signatures(signatures, draft)
     write_warmup(draft, signatures, captioner.config.encoder.image_size)
     write_card(draft, captioner, search, functions)
-
-
-def _choose(captioner: TrainedCaptioner, inference: str) -> None:
-    if captioner.config.attention.kind != "hard":
-        kind = captioner.config.attention.kind
-        raise invalid_value("inference", f"none for {kind} attention", inference)
-    captioner.choose(inference)
 
 
 if __name__ == "__main__":

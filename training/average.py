@@ -59,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(arguments: Arguments) -> int:
     """Averages the runs and says what to do next."""
-    shares = check_shares(arguments.runs, arguments.shares)
+    shares = resolve_shares(arguments.runs, arguments.shares)
     check_related(arguments.runs)
     average(arguments.runs, shares, arguments.run_dir, arguments.search)
     from training.run_state.completion import unfinished_note
@@ -74,7 +74,7 @@ def run(arguments: Arguments) -> int:
     return 0
 
 
-def check_shares(runs: Sequence[Path], shares: Sequence[float]) -> tuple[float, ...]:
+def resolve_shares(runs: Sequence[Path], shares: Sequence[float]) -> tuple[float, ...]:
     """Returns the share of each run, equal ones by default.
 
     Raises:

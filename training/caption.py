@@ -72,9 +72,11 @@ def run(arguments: Arguments) -> int:
         from training.tasks.captioning.attention_figures import chosen_locations
 
     captioner = _load(arguments.run_dir)
+    if arguments.inference is not None:
+        captioner.set_inference(arguments.inference)
     search = with_search(
         captioner.config.search,
-        beam=_choose(captioner, arguments),
+        beam=_beam(arguments),
         length_power=arguments.length_power,
         consensus=arguments.consensus,
     )
@@ -153,15 +155,8 @@ def image_files(paths: Iterable[Path]) -> list[Path]:
     return files
 
 
-def _choose(captioner: TrainedCaptioner, arguments: Arguments) -> int | None:
-    """Sets how hard attention chooses locations; returns the beam, None for the run's own."""
-    if arguments.inference is None:
-        return arguments.beam
-    kind = captioner.config.attention.kind
-    if kind != "hard":
-        expected = f"none for a run with {kind} attention"
-        raise invalid_value("inference", expected, arguments.inference, flag="--inference")
-    captioner.choose(arguments.inference)
+def _beam(arguments: Arguments) -> int | None:
+    """Returns the beam width: 1 if locations are drawn, None for the run's own."""
     if arguments.inference != "sample":
         return arguments.beam
     if arguments.beam not in (None, 1):

@@ -33,7 +33,7 @@ def default_cache_dir() -> Path:
     return Path(os.environ.get("SAT_TF_CACHE") or Path.home() / ".cache" / "sat_tf")
 
 
-def named(flag: str, argv: list[str], default: str | None = None) -> str | None:
+def peek_flag(flag: str, argv: list[str], default: str | None = None) -> str | None:
     """Returns the value of a flag that decides which other flags there are.
 
     Raises:
@@ -45,7 +45,7 @@ def named(flag: str, argv: list[str], default: str | None = None) -> str | None:
     return first.parse_known_args(argv)[0].value
 
 
-def choose(recipes: Mapping[str, T], name: str) -> T:
+def find_recipe(recipes: Mapping[str, T], name: str) -> T:
     """Returns the configuration of this name.
 
     Raises:
@@ -81,7 +81,7 @@ def parse_settings(
     return tyro.cli(
         kind,
         args=argv,
-        default=kind(choose(recipes, named("--recipe", argv, DEFAULT_RECIPE))),
+        default=kind(find_recipe(recipes, peek_flag("--recipe", argv, DEFAULT_RECIPE))),
         prog=program(command),
         description=f"{purpose} Recipes:\n{recipe_list(recipes)}",
     )

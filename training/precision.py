@@ -16,7 +16,7 @@ WORTH = 1.1
 _PRODUCTS, _ROUNDS = 4, 4
 
 
-def settle_precision(config: RunConfig, run_dir: Path) -> RunConfig:
+def resolve_precision(config: RunConfig, run_dir: Path) -> RunConfig:
     """Replaces `auto` by the precision of the run in the folder, or else by the faster one.
 
     Not every processor with bfloat16 instructions is faster with them, so one product of each is

@@ -20,7 +20,7 @@ from sat_tf.files import write_atomically
 from sat_tf.run_folder import RunFolder
 from sat_tf.serialization import to_dict
 from training.cli import default_cache_dir
-from training.published_card import check_sentence, make_card
+from training.published_card import comparison_sentence, make_card
 from training.tasks.captioning.config import RunConfig, read_run_config
 from training.tasks.digits.config import read_digit_config, system_of
 from training.tasks.registry import read_config
@@ -102,7 +102,7 @@ def _publish_captioner(arguments: Arguments) -> str:
     config = read_run_config(arguments.run)
     with loading():
         from sat_tf.runs import load_captioner
-        from training.tasks.captioning.provenance import teachers_of
+        from training.tasks.captioning.teachers import teachers_of
 
     captioner = load_captioner(arguments.run)
     files = packed_files(captioner, config, RunFolder(arguments.run).vocabulary)
@@ -190,7 +190,7 @@ def compare(
     before, after = captions
     equal = sum(after[image_id] == text for image_id, text in before.items()) / len(before)
     differences = {m: scores[1][m] - scores[0][m] for m in METRICS if m in scores[0]}
-    return check_sentence(equal, len(before), differences)
+    return comparison_sentence(equal, len(before), differences)
 
 
 def _scores(texts: Mapping[str, str], split, config: RunConfig) -> Mapping[str, float]:

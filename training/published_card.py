@@ -47,7 +47,7 @@ _TEACHING = {
     "captioners": "Words were learned from what other captioners predict, beside the captions.{}",
     "reward": "Sampled captions were rewarded for CIDEr-D, alone or with other metrics.",
 }
-"""Sentences on teachers, see `training.tasks.captioning.provenance`."""
+"""Sentences on teachers, see `training.tasks.captioning.teachers`."""
 
 _INHERITED = {
     "boxes": "supervised by people's boxes",
@@ -145,7 +145,7 @@ def make_card(
 
 def _teaching(run_dir: Path, config: RunConfig) -> str:
     """Says what taught attention and captions beside the captions, in this run or before it."""
-    from training.tasks.captioning.provenance import teachers_of
+    from training.tasks.captioning.teachers import teachers_of
 
     found = teachers_of(run_dir, config)
     facts = "; ".join(f"some had been {_INHERITED[name]}" for name in found.inherited)
@@ -177,7 +177,7 @@ def _chosen(values: Mapping[str, Any]) -> dict[str, Any]:
     return {label: values[name] for name, label in _SCORES.items() if name in values}
 
 
-def check_sentence(equal: float, images: int, differences: Mapping[str, float]) -> str:
+def comparison_sentence(equal: float, images: int, differences: Mapping[str, float]) -> str:
     """Describes a comparison of the rounded weights with the run's."""
     scores = ", ".join(f"{_SCORES[name]} {change:+.2f}" for name, change in differences.items())
     return (

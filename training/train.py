@@ -17,10 +17,10 @@ from training.cli import (
     DEFAULT_RECIPE,
     check_data_dir,
     check_init_from,
-    choose,
     default_cache_dir,
-    named,
+    find_recipe,
     parse_settings,
+    peek_flag,
 )
 from training.config import BaseOptimizerConfig
 from training.recipes.captioning import RECIPES
@@ -145,7 +145,7 @@ def check_optimizer(config: BaseOptimizerConfig, base: BaseOptimizerConfig) -> N
 def parse(argv: list[str]) -> Arguments[Any]:
     """Reads the command line; the recipe decides which flags there are."""
     recipes = RECIPES | DIGIT_RECIPES
-    config = choose(recipes, named("--recipe", argv, DEFAULT_RECIPE))
+    config = find_recipe(recipes, peek_flag("--recipe", argv, DEFAULT_RECIPE))
     kind = CaptioningArguments if isinstance(config, RunConfig) else Arguments[type(config)]
     purpose = "Train a captioner or a digit system."
     arguments = parse_settings(kind, argv, "training.train", purpose, recipes)
@@ -171,12 +171,12 @@ def run(arguments: Arguments[Any], interrupts: Interrupts) -> None:
         from training.distributed.collectives import worker_group
         from training.distributed.strategies import make_strategy
         from training.loop.fit import fit
-        from training.precision import settle_precision
+        from training.precision import resolve_precision
         from training.run_state.ownership import check_run_dir, exclusive_lock
 
         config, places = arguments.config, arguments.places()
         if isinstance(config, RunConfig):
-            config = settle_precision(config, places.run_dir)
+            config = resolve_precision(config, places.run_dir)
         runs = stages(config, places)
     if arguments.deterministic:
         tf.config.experimental.enable_op_determinism()

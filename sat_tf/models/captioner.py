@@ -36,7 +36,7 @@ class Captioner(TrainableModel):
 
     Args:
         config: `CaptionerConfig`, or its dictionary.
-        vocabulary_size: K, including the four special tokens.
+        vocabulary_size: Number of words, including the four special tokens.
         load_encoder_weights: False if the weights are restored from a run.
         **kwargs: For Keras; a `dtype` policy is that of the decoder and of a trainable encoder. A
             frozen encoder stays in float32, since its annotations are computed once.

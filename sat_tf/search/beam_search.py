@@ -12,7 +12,7 @@ from sat_tf.errors import invalid_value
 from sat_tf.ops.top_tokens import top_tokens
 from sat_tf.search.consensus import rank_by_consensus
 from sat_tf.search.hypotheses import Hypotheses, read_hypotheses
-from sat_tf.search.loop import Nest, Step, check_rules, run
+from sat_tf.search.loop import Nest, Step, make_rules, run
 from sat_tf.vocabulary import PAD, START
 
 
@@ -72,7 +72,7 @@ def beam_search(
         Xu et al. (2015), arXiv:1502.03044, whose code searches with a shrinking beam;
         Wu et al. (2016), arXiv:1609.08144, for the power of the length.
     """
-    rules = check_rules(beam, max_length, length_power, forbidden, never_empty)
+    rules = make_rules(beam, max_length, length_power, forbidden, never_empty)
     if not 0.0 <= consensus < math.inf:
         raise invalid_value("consensus", "a finite number of at least 0", consensus)
     select = functools.partial(_best_continuations, rules.beam)

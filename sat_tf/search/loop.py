@@ -52,7 +52,7 @@ class _Carry(NamedTuple):
     images: tf.Tensor  # [P], their places in the batch
 
 
-def check_rules(
+def make_rules(
     beam: int, max_length: int, length_power: float, forbidden: Sequence[int], never_empty: bool
 ) -> Rules:
     """Returns the rules of a search.

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from sat_tf.errors import invalid_value
 from sat_tf.search.hypotheses import Hypotheses, read_hypotheses
-from sat_tf.search.loop import Nest, Step, check_rules, run
+from sat_tf.search.loop import Nest, Step, make_rules, run
 from sat_tf.vocabulary import PAD, START
 
 
@@ -48,7 +48,7 @@ def sample(
     Raises:
         ValueError: As in `beam_search`, or the temperature is not above 0.
     """
-    rules = check_rules(1, max_length, length_power, forbidden, never_empty)
+    rules = make_rules(1, max_length, length_power, forbidden, never_empty)
     if not 0.0 < temperature < math.inf:
         raise invalid_value("temperature", "a number above 0 (`greedy` is its limit)", temperature)
     seed = tf.convert_to_tensor(seed, tf.int32)

@@ -19,7 +19,7 @@ from sat_tf.errors import invalid_value
 from sat_tf.images import upright
 from sat_tf.quiet import quiet_tensorflow
 from serving.bulk.inputs import MAX_BYTES, read_file
-from serving.client.answers import REASONS, Caption, read_caption
+from serving.client.answers import REASONS, ServedCaption, read_caption
 from serving.client.caption_client import split
 
 ARCHIVE = "captioner"
@@ -130,7 +130,7 @@ def _caption(images: Iterable[tuple[str, bytes | str]], settings: Settings) -> I
             yield to_row(path, answer, settings)
 
 
-def _answer(images: list[bytes], settings: Settings) -> list[Caption]:
+def _answer(images: list[bytes], settings: Settings) -> list[ServedCaption]:
     from pyspark import SparkFiles
 
     values = load(SparkFiles.get(ARCHIVE), settings.cores, settings.maps)(images)
@@ -195,10 +195,10 @@ def check_export(version: Path, maps: bool) -> None:
         raise invalid_value("--maps", "an export with attention", str(version))
 
 
-def to_row(path: str, answer: Caption | str, settings: Settings) -> Row:
+def to_row(path: str, answer: ServedCaption | str, settings: Settings) -> Row:
     """Returns a row of the output, for a caption or for the reason why there is none."""
     row: Row = {"path": path, "version": settings.version}
-    if isinstance(answer, Caption) and not answer.valid:
+    if isinstance(answer, ServedCaption) and not answer.valid:
         answer = answer.reason or "the export cannot read it as an image"
     if isinstance(answer, str):
         return row | {"reason": answer, "output": UNREADABLE}

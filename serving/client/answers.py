@@ -18,7 +18,7 @@ _NO_DETAILS = {"alternatives": (), "log_probs": None, "alpha": None, "beta": Non
 
 
 @dataclass(frozen=True, eq=False)
-class Caption:
+class ServedCaption:
     """The server's answer for one image.
 
     Attributes:
@@ -58,7 +58,7 @@ class Beam:
         resize: `crop` or `squash`, the fit of images to the encoder's square, likewise.
     """
 
-    captions: tuple[Caption, ...]
+    captions: tuple[ServedCaption, ...]
     attention_kind: str = ""
     resize: str = ""
 
@@ -80,14 +80,14 @@ def split_words(text: str, count: int) -> tuple[str, ...]:
     return tuple((words + [""] * count)[:count])  # better some words than no figure
 
 
-def read_captions(response: protocol.PredictResponse) -> list[Caption]:
+def read_captions(response: protocol.PredictResponse) -> list[ServedCaption]:
     """Reads a response: a caption per image."""
     values = {name: protocol.to_array(tensor) for name, tensor in response.outputs.items()}
     version = response.model_spec.version.value
     return [read_caption(values, row, version) for row in range(len(values["captions"]))]
 
 
-def beam_of(best: Caption) -> Beam:
+def beam_of(best: ServedCaption) -> Beam:
     """Returns the beam of an export that describes the best caption alone."""
     others = [
         replace(best, text=text, score=score, words=tuple(text.split()), **_NO_DETAILS)
@@ -112,7 +112,7 @@ def read_beam(response: protocol.PredictResponse) -> Beam:
     return Beam((captions[0], *(c for c in captions[1:] if c.text)), kind, resize)
 
 
-def read_caption(values: Mapping[str, np.ndarray], row: int, version: int) -> Caption:
+def read_caption(values: Mapping[str, np.ndarray], row: int, version: int) -> ServedCaption:
     """Reads one image's row of the outputs of an export, by their names."""
     texts = [text.decode("utf-8") for text in values["captions"][row]]
     scores = [float(score) for score in values["scores"][row]]
@@ -121,7 +121,7 @@ def read_caption(values: Mapping[str, np.ndarray], row: int, version: int) -> Ca
     log_probs, alpha, beta = (
         values[name][row, :count] if name in values else None for name in _DETAILS
     )
-    return Caption(
+    return ServedCaption(
         valid=bool(values["valid"][row]),
         text=texts[0],
         score=scores[0],

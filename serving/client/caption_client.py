@@ -1,4 +1,4 @@
-"""Captions by a server: requests in batches, answers as `Caption`.
+"""Captions by a server: requests in batches, answers as `ServedCaption`.
 
 Works with TF Serving and with `serving.local_server`, and imports no TensorFlow.
 """
@@ -14,7 +14,7 @@ from sat_tf.errors import invalid_value
 from sat_tf.images import upright
 from sat_tf.images.conversion import to_decodable
 from serving.client import protocol
-from serving.client.answers import REASONS, Beam, Caption, beam_of, read_beam, read_captions
+from serving.client.answers import REASONS, Beam, ServedCaption, beam_of, read_beam, read_captions
 from serving.client.channel import Connection, ServingError
 from serving.client.model_client import ModelClient
 
@@ -62,13 +62,13 @@ class CaptionClient(ModelClient):
         self._batch_size, self._batch_bytes = batch_size, batch_bytes
         self._outputs = CAPTION_OUTPUTS
 
-    def caption(self, image: bytes | str | Path, attention: bool = False) -> Caption:
+    def caption(self, image: bytes | str | Path, attention: bool = False) -> ServedCaption:
         """Captions one image; see `captions`."""
         return self.captions([image], attention)[0]
 
     def captions(
         self, images: Sequence[bytes | str | Path], attention: bool = False
-    ) -> list[Caption]:
+    ) -> list[ServedCaption]:
         """Captions images, in as many requests as they need.
 
         Args:
@@ -110,7 +110,7 @@ class CaptionClient(ModelClient):
 
     def answers(
         self, images: Iterable[bytes | str | Path], attention: bool = False
-    ) -> Iterator[Caption | ServingError]:
+    ) -> Iterator[ServedCaption | ServingError]:
         """Yields a caption for each image, or the error of an image too large to be sent.
 
         Images are read as they are needed; see `captions`.
@@ -119,7 +119,7 @@ class CaptionClient(ModelClient):
         for batch in split(contents, self._batch_size, self._batch_bytes):
             yield from self._answer(batch, attention)
 
-    def _answer(self, batch: list[bytes], attention: bool) -> list[Caption | ServingError]:
+    def _answer(self, batch: list[bytes], attention: bool) -> list[ServedCaption | ServingError]:
         try:
             return self._ask(batch, attention)
         except ServingError as error:
@@ -130,7 +130,7 @@ class CaptionClient(ModelClient):
         half = len(batch) // 2
         return self._answer(batch[:half], attention) + self._answer(batch[half:], attention)
 
-    def _ask(self, batch: list[bytes], attention: bool) -> list[Caption]:
+    def _ask(self, batch: list[bytes], attention: bool) -> list[ServedCaption]:
         outputs = () if attention else self._outputs
         try:
             return read_captions(self.predict(self._request(batch, outputs)))

@@ -16,7 +16,7 @@ import tyro
 from sat_tf.commands import exit_status, program
 
 if TYPE_CHECKING:
-    from serving.client.caption_client import Caption, CaptionClient
+    from serving.client.caption_client import CaptionClient, ServedCaption
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ def _caption_all(
 
 def _answers(
     arguments: Arguments, client: CaptionClient
-) -> Iterator[tuple[Path, bytes, Caption | str]]:
+) -> Iterator[tuple[Path, bytes, ServedCaption | str]]:
     """Path, content and caption of each image in order; a reason in place of a caption."""
     from serving.client import ServingError
     from serving.client.caption_client import read_upright
@@ -162,7 +162,7 @@ def _answers(
     yield from waiting
 
 
-def _line(arguments: Arguments, path: Path, caption: Caption, figure: Path | None) -> str:
+def _line(arguments: Arguments, path: Path, caption: ServedCaption, figure: Path | None) -> str:
     if not arguments.json:
         drawn = f", {figure}" if figure else ""
         return f"{path}: {caption.text}  ({caption.score:.2f}{drawn})"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from google.protobuf import text_format
 
+from sat_tf.errors import invalid_value
 from serving.messages import build_messages
 
 _NUMBER = "Int64Value"
@@ -80,11 +81,3 @@ def read_batching_parameters(path: Path) -> BatchingParameters:
         value = tuple(value) if described.name == "allowed_batch_sizes" else value
         given[described.name] = getattr(value, "value", value)
     return BatchingParameters(**given)
-
-
-def invalid_value(name: str, expected: str, got: object) -> ValueError:
-    """Describes an invalid value in Keras' form."""
-    # As `sat_tf.errors.invalid_value`: the server uses nothing of what an export was made with.
-    return ValueError(
-        f"Received an invalid value for argument `{name}`: expected {expected}, got {got}."
-    )

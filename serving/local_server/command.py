@@ -17,12 +17,9 @@ from pathlib import Path
 import tyro
 
 from sat_tf.commands import exit_status, program
+from sat_tf.errors import invalid_value
 from serving.local_server.allocator import return_freed_memory
-from serving.local_server.batching_parameters import (
-    BatchingParameters,
-    invalid_value,
-    read_batching_parameters,
-)
+from serving.local_server.batching_parameters import BatchingParameters, read_batching_parameters
 
 _MAX_MB = 2047
 
@@ -125,7 +122,7 @@ def _check(arguments: Arguments) -> BatchingParameters | None:
         raise invalid_value("port", "0 to 65535", arguments.port)
     path = arguments.batching_parameters_file
     if path and not arguments.enable_batching:
-        raise invalid_value("batching_parameters_file", "--enable-batching beside it", path)
+        raise invalid_value("batching_parameters_file", "--enable-batching beside it", str(path))
     if path:
         return read_batching_parameters(path)
     return BatchingParameters() if arguments.enable_batching else None

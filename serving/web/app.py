@@ -130,7 +130,7 @@ class Page:
             self._check(request)
             with throttle.turn():
                 async with request.form(max_files=1, max_fields=8) as form:
-                    model = _choose(models, form.get("model"))
+                    model = _find_model(models, form.get("model"))
                     image = form.get("image")
                     if image is None or isinstance(image, str):
                         raise UploadError("The request has no file called `image`.", 400)
@@ -154,7 +154,7 @@ class Page:
             raise UploadError(f"The file is larger than {self.max_mb} MB: make it smaller.", 413)
 
 
-def _choose(models: Mapping[str, T], name: object) -> T:
+def _find_model(models: Mapping[str, T], name: object) -> T:
     """Returns the model of a name, or the first one."""
     if name is None and models:
         return next(iter(models.values()))

@@ -12,7 +12,7 @@ from PIL import Image
 from sat_tf.images.conversion import to_decodable
 from sat_tf.images.limits import MAX_PIXELS, MAX_SIDE
 from sat_tf.viewer import crop_of, data_url, hypothesis_data
-from serving.client import Caption, CaptionClient, ServingError
+from serving.client import CaptionClient, ServedCaption, ServingError
 from serving.client.caption_client import read_upright
 from serving.client.model_client import ModelClient
 
@@ -102,7 +102,7 @@ def _too_many(found: str) -> str:
     )
 
 
-def _hypothesis(caption: Caption) -> dict[str, Any]:
+def _hypothesis(caption: ServedCaption) -> dict[str, Any]:
     words = caption.words or tuple(caption.text.split())
     return hypothesis_data(
         words, caption.text, caption.score, caption.alpha, caption.beta, caption.log_probs

@@ -87,10 +87,10 @@ def test_the_search_can_be_chosen_for_a_call(loaded):
 def test_hard_attention_captions_by_the_inference_chosen(run_of):
     captioner = sat_tf.load(run_of["hard"])
     before = captioner.caption(PIXELS).score
-    captioner.choose("argmax")
+    captioner.set_inference("argmax")
     assert captioner.model.selection == "argmax" and captioner.caption(PIXELS).score != before
     with pytest.raises(ValueError, match="inference"):
-        captioner.choose("guess")
+        captioner.set_inference("guess")
 
 
 @pytest.mark.parametrize(

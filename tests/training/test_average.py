@@ -16,7 +16,7 @@ from sat_tf.run_folder import RunFolder
 from tests.training import small_runs
 from tests.training.run_state.stopped_runs import weights_of
 from training import average, publish, train
-from training.average import check_shares, replace_search
+from training.average import replace_search, resolve_shares
 from training.evaluate import command as evaluate
 from training.recipes.digits import RECIPES as DIGITS
 from training.run_state.completion import unfinished_note
@@ -172,17 +172,17 @@ def test_a_folder_that_is_no_run_is_one_error(soft_run, tmp_path, capsys):
 @pytest.mark.parametrize("shares", [(0.5,), (0.5, 0.6), (1.5, -0.5), (float("nan"), 0.5)], ids=repr)
 def test_shares_that_are_no_mean_are_refused(shares):
     with pytest.raises(ValueError, match="`--shares`: expected 2 numbers from 0 to 1 that sum"):
-        check_shares([Path("a"), Path("b")], shares)
+        resolve_shares([Path("a"), Path("b")], shares)
 
 
 @pytest.mark.parametrize("names", [(), ("a",), ("a", "a"), ("a", "b/../a")])
 def test_two_different_runs_are_needed(names):
     with pytest.raises(ValueError, match="`runs`: expected two or more, all different"):
-        check_shares([Path(name) for name in names], ())
+        resolve_shares([Path(name) for name in names], ())
 
 
 def test_shares_are_equal_unless_given():
-    assert check_shares([Path("a"), Path("b"), Path("c"), Path("d")], ()) == (0.25,) * 4
+    assert resolve_shares([Path("a"), Path("b"), Path("c"), Path("d")], ()) == (0.25,) * 4
 
 
 def test_digit_runs_are_averaged_and_evaluated(

@@ -199,7 +199,7 @@ def test_hard_attention_outlines_the_location_it_chose(hard_run, photo, tmp_path
 
 def test_a_drawn_location_is_the_one_that_was_read(hard_run):
     captioner = sat_tf.load(hard_run)
-    captioner.choose("sample")
+    captioner.set_inference("sample")
     pixels = np.random.default_rng(1).integers(0, 256, [64, 64, 3], np.uint8)
     annotations = captioner.annotate(captioner.pixels(pixels)[None])
     (caption,) = captioner.describe(annotations, SearchConfig(beam=1, max_length=8))
@@ -212,7 +212,7 @@ def test_a_drawn_location_is_the_one_that_was_read(hard_run):
 @pytest.mark.parametrize(
     ("run", "flags", "message"),
     [
-        ("soft_run", ["--inference", "argmax"], "expected none for a run with soft attention"),
+        ("soft_run", ["--inference", "argmax"], "expected none for soft attention"),
         ("hard_run", ["--inference", "sample", "--beam", "2"], "expected 1 with `--inference"),
     ],
 )

@@ -15,8 +15,8 @@ from training.distill import main
 from training.tasks.base import Places
 from training.tasks.captioning.config import read_run_config
 from training.tasks.captioning.distillation import predict
-from training.tasks.captioning.provenance import Teachers, teachers_of
 from training.tasks.captioning.task import load_data
+from training.tasks.captioning.teachers import Teachers, teachers_of
 from training.train import main as train
 
 SMALL = ["--data.limit", "16", "--decoder.hidden-dim", "16", "--decoder.embedding-dim", "8"]

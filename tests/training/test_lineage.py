@@ -10,7 +10,7 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.serialization import to_dict
 from training.lineage import lineage
 from training.recipes.captioning import RECIPES
-from training.tasks.captioning.provenance import Teachers, teachers_of
+from training.tasks.captioning.teachers import Teachers, teachers_of
 
 CONFIG = to_dict(RECIPES["scenes_soft"])
 BOXES = {"attention": CONFIG["attention"] | {"supervision_weight": 0.5}}

@@ -9,7 +9,7 @@ import pytest
 
 from sat_tf.serialization import to_dict
 from training import precision
-from training.precision import product_seconds, settle_precision
+from training.precision import product_seconds, resolve_precision
 from training.recipes.captioning import RECIPES
 
 
@@ -22,13 +22,13 @@ def asking_for(name: str):
 def test_the_faster_precision_is_chosen(monkeypatch, capsys, tmp_path, seconds, chosen):
     found = {"float32": 1.0, "bfloat16": seconds}
     monkeypatch.setattr(precision, "product_seconds", lambda: found)
-    assert settle_precision(asking_for("auto"), tmp_path).fit.precision == chosen
+    assert resolve_precision(asking_for("auto"), tmp_path).fit.precision == chosen
     assert f"Precision {chosen}" in capsys.readouterr().out
 
 
 def test_what_is_asked_for_is_not_timed(monkeypatch, tmp_path):
     monkeypatch.delattr(precision, "product_seconds")
-    assert settle_precision(asking_for("bfloat16"), tmp_path) == asking_for("bfloat16")
+    assert resolve_precision(asking_for("bfloat16"), tmp_path) == asking_for("bfloat16")
 
 
 def test_products_are_timed_in_both():
@@ -40,4 +40,4 @@ def test_products_are_timed_in_both():
 def test_a_resumed_run_keeps_its_choice(monkeypatch, tmp_path, kept):
     (tmp_path / "config.json").write_text(json.dumps(to_dict(asking_for(kept))))
     monkeypatch.delattr(precision, "product_seconds")
-    assert settle_precision(asking_for("auto"), tmp_path) == asking_for(kept)
+    assert resolve_precision(asking_for("auto"), tmp_path) == asking_for(kept)

@@ -21,7 +21,7 @@ from training.evaluate.command import main as evaluate
 from training.publish import check_out, main
 from training.published_card import make_card
 from training.tasks.captioning.config import read_run_config
-from training.tasks.captioning.provenance import Teachers, teachers_of
+from training.tasks.captioning.teachers import Teachers, teachers_of
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from training.data.box_views import visible_phrases
-from training.data.boxes import BoxedPhrase, PlacedPhrase, left_out, place_phrases, union_coverage
+from training.data.boxes import (
+    BoxedPhrase,
+    PlacedPhrase,
+    place_phrases,
+    skipped_note,
+    union_coverage,
+)
 from training.data.bucketing import CaptionTable
 from training.data.examples import DataError, Example, Split
 
@@ -104,7 +110,7 @@ def attention_targets(
     if not maps:
         raise DataError(
             f"No phrase of the {split.name} split has a box to supervise attention by"
-            f"{left_out(skipped)}."
+            f"{skipped_note(skipped)}."
         )
     return AttentionTargets(np.stack(maps), phrases, skipped=skipped)
 

@@ -33,7 +33,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from training.data.boxes import OUTSIDE, Box, BoxedPhrase, left_out
+from training.data.boxes import OUTSIDE, Box, BoxedPhrase, skipped_note
 from training.data.examples import DataError
 
 _PHRASE = re.compile(r"\[/EN#(?P<entity>[^/\s]+)(?P<types>(?:/[^\s\]/]+)*) (?P<words>[^\]]*)\]")
@@ -69,7 +69,7 @@ def read_boxes(path: str | Path) -> tuple[dict[str, list[BoxedPhrase]], Counter[
         shares = "JSON lines have boxes as shares of the image's sides, from 0 to 1."
         hint = f" {shares}" if dropped and read is _json_lines else ""
         raise DataError(
-            f"{path} holds no phrase with a box in the image{left_out(+dropped)}.{hint}"
+            f"{path} holds no phrase with a box in the image{skipped_note(+dropped)}.{hint}"
         )
     return phrases, +dropped
 

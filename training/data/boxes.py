@@ -19,7 +19,7 @@ BAD_SPAN = "phrases whose span does not fit the caption"
 NO_CAPTION = "phrases of captions the split does not have"
 
 
-def left_out(dropped: Mapping[str, int]) -> str:
+def skipped_note(dropped: Mapping[str, int]) -> str:
     """Returns `; skipped: boxes outside ... (3), phrases ... (2)`; nothing if none was dropped."""
     counts = ", ".join(f"{reason} ({count:,})" for reason, count in dropped.items())
     return f"; skipped: {counts}" if counts else ""

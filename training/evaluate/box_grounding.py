@@ -15,7 +15,7 @@ from sat_tf.runs import Caption
 from sat_tf.vocabulary import tokenize
 from training.data.box_files import read_boxes
 from training.data.box_views import visible_phrases
-from training.data.boxes import Box, PlacedPhrase, left_out, place_phrases
+from training.data.boxes import Box, PlacedPhrase, place_phrases, skipped_note
 from training.data.bucketing import CaptionTable, caption_table
 from training.data.examples import DataError, Split
 from training.data.input_pipeline import readable_rows
@@ -81,7 +81,7 @@ def place_boxes(path: Path, split: Split, resize: str) -> PlacedBoxes:
     placed, unseen = visible_phrases(split.examples, placed, resize)
     skipped = outside + dropped + unseen
     if not placed:
-        why = left_out(skipped)
+        why = skipped_note(skipped)
         raise DataError(f"{path} has no usable phrase of the {split.name} split's captions{why}.")
     return PlacedBoxes(path, placed, dict(skipped))
 

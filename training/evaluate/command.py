@@ -21,10 +21,10 @@ from sat_tf.errors import invalid_value
 from sat_tf.ranges import NonNegative, NonNegativeInt, PositiveInt, check_ranges
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Unit
-from training.cli import default_cache_dir, named
+from training.cli import default_cache_dir, peek_flag
 from training.data.sources import DataName, Splits
 from training.outputs import check_folder
-from training.tasks.captioning.config import DataConfig, RunConfig, read_run_config
+from training.tasks.captioning.config import DataConfig, read_run_config
 from training.tasks.digits.config import system_of
 
 
@@ -96,7 +96,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _dispatch(argv: list[str]) -> int:
     """Digit runs have flags of their own."""
-    run_dir = named("--run-dir", argv)
+    run_dir = peek_flag("--run-dir", argv)
     if run_dir is not None and _is_digit_run(Path(run_dir)):
         with loading():
             from training.tasks.digits import evaluation as digits
@@ -162,35 +162,22 @@ def check_source(arguments: Arguments) -> None:
         raise ValueError(f"Received a value for `{flag}`, which goes with `{owner}` only.")
 
 
-def check_attention(arguments: Arguments, config: RunConfig) -> None:
-    """Checks that flags of hard attention are given for a run with hard attention only.
-
-    Raises:
-        ValueError: Otherwise; the message names the flag.
-    """
-    if config.attention.kind == "hard":
-        return
-    asked = {"--inference": arguments.inference, "--bound-images": arguments.bound_images}
-    for flag, value in _given(asked).items():
-        raise ValueError(
-            f"Received a value for `{flag}`, which is for hard attention only: expected none, "
-            f"got {value!r} for a run with {config.attention.kind} attention."
-        )
-
-
 def evaluate_captioner(arguments: Arguments) -> None:
     """Loads the run and evaluates it with the settings given."""
     with loading():
         import sat_tf.runs
-        from training.evaluate.evaluation import evaluate_run
+        from training.evaluate.run_evaluation import evaluate_run
         from training.tasks.base import Places
         from training.tasks.captioning.run_data import read_data_dir
 
     captioner = sat_tf.runs.load_captioner(arguments.run_dir)
     config = read_run_config(captioner.path)
-    check_attention(arguments, config)
-    if arguments.inference:
-        captioner.choose(arguments.inference)
+    kind = config.attention.kind
+    if kind != "hard" and arguments.bound_images is not None:
+        expected = f"none for {kind} attention"
+        raise invalid_value("--bound-images", expected, arguments.bound_images)
+    if arguments.inference is not None:
+        captioner.set_inference(arguments.inference)
     search = with_search(
         config.search,
         beam=arguments.beam,

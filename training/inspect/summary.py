@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from sat_tf.config import EncoderConfig
 from sat_tf.files import write_atomically
+from training.inspect.image_scan import sample_images
 from training.inspect.page import PageEntry, write_page
-from training.inspect.statistics import sample_images
 from training.inspect.survey import Survey
 from training.tables import text_table
 
@@ -75,17 +75,17 @@ def sentences(report: dict[str, Any]) -> list[str]:
     return found
 
 
-def show(report: dict[str, Any], out: Path, say: Callable[[str], None] = print) -> None:
+def show(report: dict[str, Any], out: Path) -> None:
     """Prints the report, with the first few of the skipped images by name."""
     if rows := table_of(report):
-        say(text_table(rows))
+        print(text_table(rows))
     for name, reasons in report["skipped"].items():
         for image, reason in list(reasons.items())[:_NAMED]:
-            say(f"Skipped in {name}: {image}: {reason}")
+            print(f"Skipped in {name}: {image}: {reason}")
         if len(reasons) > _NAMED:
-            say(f"Skipped in {name}: {len(reasons) - _NAMED} more, all in {out / REPORT_FILE}")
+            print(f"Skipped in {name}: {len(reasons) - _NAMED} more, all in {out / REPORT_FILE}")
     for sentence in sentences(report):
-        say(sentence)
+        print(sentence)
 
 
 def write(out: Path, found: Survey, config: EncoderConfig, images: int) -> Path:

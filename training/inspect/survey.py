@@ -21,15 +21,14 @@ from training.data.examples import NO_CAPTIONS, NO_FILE
 from training.data.input_source import check_readable
 from training.data.sources import SPLITS, Split, load_split
 from training.inspect.advice import warnings_of
-from training.inspect.duplicates import find_twins
-from training.inspect.statistics import (
-    ImageScan,
+from training.inspect.caption_statistics import (
     caption_figures,
     captions_of,
-    scan_images,
     scripts,
     spoken_captions,
 )
+from training.inspect.duplicates import find_twins
+from training.inspect.image_scan import ImageScan, scan_images
 from training.inspect.timing import measure
 from training.inspect.weights import check_imagenet_weights
 from training.tasks.captioning.config import RunConfig
@@ -65,7 +64,7 @@ class Survey:
         return None
 
 
-def survey(config: RunConfig, data_dir: Path | None, verbose: bool = True) -> Survey:
+def survey(config: RunConfig, data_dir: Path | None) -> Survey:
     """Inspects the data that a configuration would be trained on.
 
     Defects do not end it: unusable images are skipped and counted, and what would keep training
@@ -76,7 +75,7 @@ def survey(config: RunConfig, data_dir: Path | None, verbose: bool = True) -> Su
     report, splits, scans = found.report, found.splits, found.scans
     notes = _load(found, config, data_dir)
     for name, split in splits.items():
-        scans[name] = scan_images(split, config.encoder, verbose)
+        scans[name] = scan_images(split, config.encoder)
         if name in TRAINED_WITH:
             found.attempt(check_readable, split, scans[name].skipped)
     found.attempt(check_imagenet_weights, config.encoder)

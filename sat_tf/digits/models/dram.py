@@ -46,7 +46,7 @@ class DRAM(RecurrentAttention):
     """
 
     def __init__(self, config: DRAMConfig, image_size: int, classes: int, **kwargs) -> None:
-        super().__init__(config, image_size, classes, config.hidden_dim, **kwargs)
+        super().__init__(config, image_size, config.hidden_dim, **kwargs)
         filters = (config.glimpse_filters, 2 * config.glimpse_filters, 2 * config.glimpse_filters)
         self.glimpse_network = GatedGlimpseNetwork(
             self.patch_shape, filters, config.glimpse_dim, name="glimpse"

@@ -31,7 +31,7 @@ class RAM(RecurrentAttention):
     """
 
     def __init__(self, config: RAMConfig, image_size: int, classes: int = 10, **kwargs) -> None:
-        super().__init__(config, image_size, classes, config.hidden_dim, **kwargs)
+        super().__init__(config, image_size, config.hidden_dim, **kwargs)
         self.glimpse_network = GlimpseNetwork(
             self.patch_shape, config.glimpse_hidden_dim, config.glimpse_dim, name="glimpse"
         )

@@ -55,7 +55,6 @@ class RecurrentAttention(DigitModel):
     Args:
         config: Of the model.
         image_size: Side of the square images, pixels.
-        classes: K.
         aiming_dim: N, width of the state that aims.
         **kwargs: For Keras.
 
@@ -64,11 +63,9 @@ class RecurrentAttention(DigitModel):
             need `centres` `[B, D, 2]`, those of the image's D digits, normalised.
     """
 
-    def __init__(
-        self, config: GlimpseConfig, image_size: int, classes: int, aiming_dim: int, **kwargs
-    ) -> None:
+    def __init__(self, config: GlimpseConfig, image_size: int, aiming_dim: int, **kwargs) -> None:
         super().__init__(config, **kwargs)
-        self.image_size, self.classes = image_size, classes
+        self.image_size = image_size
         self.sensor = GlimpseSensor(config.glimpse_size, config.scales, name="sensor")
         self.locator = LocationNetwork(
             aiming_dim, config.location_hidden_dim, config.std, name="locator"

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from serving.bulk import worker
 from serving.bulk.worker import Settings
-from serving.client.answers import Caption
+from serving.client.answers import ServedCaption
 from tests.serving import toys
 from tests.serving.export_fixtures import drawing, encode
 
@@ -89,7 +89,7 @@ def test_rows_are_the_answers_of_the_export(ship, exports, images):
 def test_without_maps_there_are_no_columns_for_them():
     assert "attention" in worker.schema(maps=True)
     assert "attention" not in worker.schema(maps=False)
-    row = worker.to_row("a", Caption(True, "a", -1.0, (), 0), Settings("7", 2, False, 1))
+    row = worker.to_row("a", ServedCaption(True, "a", -1.0, (), 0), Settings("7", 2, False, 1))
     assert "attention" not in row
 
 

@@ -12,7 +12,7 @@ from tests.training.data.small_captions import epochs, table_of
 from training.data.attention_targets import KEY, attention_targets
 from training.data.box_files import read_boxes
 from training.data.box_views import UNREADABLE, image_size, visible_boxes
-from training.data.boxes import BAD_SPAN, NO_CAPTION, OUTSIDE, left_out
+from training.data.boxes import BAD_SPAN, NO_CAPTION, OUTSIDE, skipped_note
 from training.data.examples import DataError, Example, Phrase, Split
 from training.data.input_source import ImageSource
 
@@ -77,7 +77,7 @@ def test_what_is_left_out_is_counted(tmp_path):
     targets = attention_targets(split, found, (2, 4), "crop", {OUTSIDE: 3})
     assert len(targets) == 1 and not outside
     assert targets.skipped == {BAD_SPAN: 1, NO_CAPTION: 1, OUTSIDE: 3}
-    assert left_out(targets.skipped).startswith(f"; skipped: {BAD_SPAN} (1), ")
+    assert skipped_note(targets.skipped).startswith(f"; skipped: {BAD_SPAN} (1), ")
     with pytest.raises(DataError, match="to supervise attention by; skipped: phrases whose"):
         attention_targets(Split("train", (example(captions=("a",)),)), found, (2, 4), "crop")
 

@@ -197,7 +197,7 @@ def test_a_wrong_file_is_an_error_before_annotations_are_computed(
     def too_late(*_):
         raise AssertionError("annotations are computed")
 
-    monkeypatch.setattr("training.evaluate.evaluation.open_input_source", too_late)
+    monkeypatch.setattr("training.evaluate.run_evaluation.open_input_source", too_late)
     path = write(tmp_path / "boxes.jsonl", [phrase("elsewhere.jpg")])
     flags = ["--run-dir", photographs.run_dir, "--data-dir", photographs.data_dir]
     assert main([*map(str, flags), "--boxes", str(path)]) == 2

@@ -81,8 +81,8 @@ def test_a_folder_with_a_test_list_only_can_be_evaluated_on_without_weights_file
         (("--split", "dev", "--data-dir", "DIR", "--bound-images", "-1"), "`--bound-images`"),
         (("--split", "dev", "--data-dir", "DIR", "--inference", "guess"), "argument '--inference'"),
         (("--figures", "-1"), "`--figures`"),
-        (("--inference", "argmax"), "`--inference`, which is for hard attention only"),
-        (("--bound-images", "5"), "`--bound-images`, which is for hard attention only"),
+        (("--inference", "argmax"), "`inference`: expected none for soft attention"),
+        (("--bound-images", "5"), "`--bound-images`: expected none for soft attention"),
     ],
 )
 def test_wrong_arguments_are_errors_that_name_them(photographs, capsys, flags, message):

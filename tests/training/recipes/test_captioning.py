@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sat_tf.serialization import from_dict, to_dict
-from training.cli import check_init_from, choose
+from training.cli import check_init_from, find_recipe
 from training.data.sources import load_split
 from training.recipes.captioning import RECIPES
 from training.tasks.captioning.config import DataConfig, FitConfig, OptimizerConfig, RunConfig
@@ -123,9 +123,9 @@ def test_the_keys_of_the_data_reach_the_loader():
 
 def test_an_unknown_recipe_is_an_error_that_names_the_closest_one_or_all():
     with pytest.raises(ValueError, match=r"`--recipe`: expected a recipe such as folder_soft, got"):
-        choose(RECIPES, "folder_sof")
+        find_recipe(RECIPES, "folder_sof")
     with pytest.raises(ValueError, match=r"`--recipe`: expected one of scenes_soft.*'nothing'"):
-        choose(RECIPES, "nothing")
+        find_recipe(RECIPES, "nothing")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from sat_tf import runs
 from training.data import feature_store as features
-from training.evaluate import evaluation
+from training.evaluate import run_evaluation
 from training.loop.callbacks import CheckpointAndStop, Validate
 from training.run_state import event_files
 from training.run_state.checkpoints import Checkpoints
@@ -30,8 +30,8 @@ MOMENTS = {
     "validate": (Validate, "on_epoch_end"),
     "best": (runs, "save_weights"),
     "log": (event_files.TensorBoardScalars, "on_epoch_end"),
-    "evaluate": (evaluation, "evaluate"),
-    "report": (evaluation, "write_report"),
+    "evaluate": (run_evaluation, "evaluate"),
+    "report": (run_evaluation, "write_report"),
 }
 
 

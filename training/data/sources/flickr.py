@@ -74,6 +74,7 @@ FLICKR30K = Layout(
     "dataset_flickr30k.json",
 )
 
+_SHOWN = 10  # names in an error
 _CAPTION_LINE = re.compile(r"(?P<name>[^\t]*[^\t\s])\s*#(?P<number>[0-9]+) *\t(?P<caption>.*)")
 
 
@@ -139,12 +140,12 @@ def _image_folder(data_dir: Path, layout: Layout, splits: str) -> Path:
     return next(data_dir / name for name in folders if (data_dir / name).is_dir())
 
 
-def _contents(folder: Path, most: int = 10) -> str:
+def _contents(folder: Path) -> str:
     if not folder.is_dir():
         return "a file, not a folder" if folder.exists() else "nothing, there is no such folder"
     names = sorted(f"{entry.name}/" if entry.is_dir() else entry.name for entry in folder.iterdir())
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more if names else "an empty folder"
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more if names else "an empty folder"
 
 
 def _present(data_dir: Path, layout: Layout) -> list[str]:

@@ -19,8 +19,8 @@ from training.data.word_predictions import WordPredictions, caption_offsets, cap
 from training.evaluate.teacher_forcing import TeacherForcing
 from training.tasks.base import Places
 from training.tasks.captioning.config import RunConfig
-from training.tasks.captioning.provenance import teachers_of
 from training.tasks.captioning.run_data import Data
+from training.tasks.captioning.teachers import teachers_of
 
 _BATCH = 64
 

@@ -20,7 +20,7 @@ from sat_tf.runs import TrainedCaptioner
 from sat_tf.serialization import to_dict
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.data.attention_targets import AttentionTargets
-from training.data.boxes import left_out
+from training.data.boxes import skipped_note
 from training.data.bucketing import CaptionTable, Shard, caption_table
 from training.data.examples import DataError
 from training.data.input_pipeline import training_batches
@@ -28,7 +28,7 @@ from training.data.input_source import InputSource, open_input_source
 from training.data.sources import Split, load_split
 from training.data.word_predictions import WordPredictions
 from training.distributed.collectives import SingleProcess
-from training.evaluate.evaluation import evaluate_run
+from training.evaluate.run_evaluation import evaluate_run
 from training.loop.optimizers import make_optimizer
 from training.messages import counted
 from training.rewards import check_programs, reward_objective
@@ -124,7 +124,7 @@ class CaptioningTask(Task[RunConfig, Data]):
                 yield f"Turned {images} of the {split.name} split upright, by their EXIF."
         if data.targets is not None:
             what = "phrases with boxes" if data.targets.locator is None else "words by a locator"
-            skipped = left_out(data.targets.skipped)
+            skipped = skipped_note(data.targets.skipped)
             yield f"Attention is supervised at {len(data.targets):,} {what}{skipped}."
         if data.predictions is not None:
             share = f"{100 * self.config.fit.distillation_weight:.0f} %"

@@ -41,7 +41,7 @@ from training.tasks.digits.config import (
     with_model,
 )
 from training.tasks.digits.model import load
-from training.tasks.digits.provenance import check_scored
+from training.tasks.digits.training_digits import check_scored
 
 
 class Scorer:

@@ -17,7 +17,7 @@ from training.data.digits.mnist import Digits, load_digits
 from training.distributed.collectives import SingleProcess
 from training.loop.optimizers import make_optimizer
 from training.tasks.base import Task
-from training.tasks.digits import comparison, provenance
+from training.tasks.digits import comparison, training_digits
 from training.tasks.digits.config import DigitRunConfig, read_digit_config, to_text
 from training.tasks.digits.evaluation import Scorer, evaluate_run
 from training.tasks.digits.model import load, new_model, start_from
@@ -59,14 +59,14 @@ class DigitTask(Task[DigitRunConfig, Data]):
         other = Path(self.config.init_from)
         taken = start_from(other, model)
         theirs, ours = read_digit_config(other).data, self.config.data
-        provenance.check_init_from(other, theirs, ours, self.places.data_dir)
+        training_digits.check_init_from(other, theirs, ours, self.places.data_dir)
         return f"Initialized with weights of {other}: {', '.join(taken)}."
 
     def check_data(self, data: Data) -> None:
-        provenance.check_resumed(self.places.run_dir, data.train)
+        training_digits.check_resumed(self.places.run_dir, data.train)
 
     def write_data(self, data: Data) -> None:
-        provenance.write_fingerprint(self.places.run_dir, data.train)
+        training_digits.write_fingerprint(self.places.run_dir, data.train)
 
     def steps(self, data: Data) -> int:
         return epoch_steps(data.train, self.config.data, self.config.fit.batch_size)
@@ -112,8 +112,8 @@ class DigitTask(Task[DigitRunConfig, Data]):
         return evaluate_run(trained, self.config, self.places)
 
     def load_weights(self, run_dir: Path, trained: DigitModel) -> DigitModel:
-        found = provenance.read_fingerprint(run_dir)
-        if found != provenance.read_fingerprint(self.places.run_dir):
+        found = training_digits.read_fingerprint(run_dir)
+        if found != training_digits.read_fingerprint(self.places.run_dir):
             raise RunError(
                 f"{run_dir} and {self.places.run_dir} learned from different digits, so their "
                 "average could not be scored on dev. Average runs with the same `--data-dir`, "

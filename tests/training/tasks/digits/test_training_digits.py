@@ -12,7 +12,7 @@ from training.data.digits.config import DigitData
 from training.data.digits.mnist import load_digits
 from training.data.examples import DataError
 from training.evaluate import command as evaluate
-from training.tasks.digits import provenance
+from training.tasks.digits import training_digits
 from training.tasks.digits.evaluation import training_so_far
 from training.train import main
 
@@ -32,25 +32,25 @@ def learned(mnist, tmp_path):
     """A folder that says what its run learned from."""
     folder = tmp_path / "learned"
     folder.mkdir()
-    provenance.write_fingerprint(folder, load_digits("train", mnist, DATA.dev_digits))
+    training_digits.write_fingerprint(folder, load_digits("train", mnist, DATA.dev_digits))
     return folder
 
 
 def test_dev_and_training_digits_in_another_order_are_not_scored(learned, mnist, reordered):
     for split in ("train", "dev"):
-        provenance.check_scored(learned, split, DATA, mnist)
+        training_digits.check_scored(learned, split, DATA, mnist)
         with pytest.raises(DataError, match=r"learned from other digits .*`--data-dir` it was"):
-            provenance.check_scored(learned, split, DATA, reordered)
-    provenance.check_scored(learned, "test", DATA, reordered)
+            training_digits.check_scored(learned, split, DATA, reordered)
+    training_digits.check_scored(learned, "test", DATA, reordered)
 
 
 def test_a_run_that_does_not_say_what_it_learned_from_is_scored(learned, reordered):
     with pytest.raises(DataError):
-        provenance.check_scored(learned, "dev", DATA, reordered)
+        training_digits.check_scored(learned, "dev", DATA, reordered)
     for path in learned.iterdir():
         path.unlink()
-    provenance.check_scored(learned, "dev", DATA, reordered)
-    provenance.check_init_from(learned, DATA, DATA, reordered)
+    training_digits.check_scored(learned, "dev", DATA, reordered)
+    training_digits.check_init_from(learned, DATA, DATA, reordered)
 
 
 def test_the_evaluation_refuses_them(hard_digits_run, reordered, tmp_path, capsys):
@@ -61,20 +61,20 @@ def test_the_evaluation_refuses_them(hard_digits_run, reordered, tmp_path, capsy
 
 
 def test_weights_that_learned_what_is_dev_now_are_not_started_from(learned, mnist, reordered):
-    provenance.check_init_from(learned, DATA, DATA, mnist)
+    training_digits.check_init_from(learned, DATA, DATA, mnist)
     with pytest.raises(ValueError, match=r"`--init-from`.*learned from others than those of"):
-        provenance.check_init_from(learned, DATA, DATA, reordered)
+        training_digits.check_init_from(learned, DATA, DATA, reordered)
     with pytest.raises(ValueError, match=r"`--init-from`.*were 20, those of this run are 21"):
-        provenance.check_init_from(learned, DATA, DigitData(dev_digits=21), mnist)
-    provenance.check_init_from(learned, DATA, DigitData(dev_digits=19), mnist)
+        training_digits.check_init_from(learned, DATA, DigitData(dev_digits=21), mnist)
+    training_digits.check_init_from(learned, DATA, DigitData(dev_digits=19), mnist)
 
 
 def test_fewer_digits_of_the_same_are_started_from(mnist, tmp_path):
     few = DigitData(dev_digits=20, limit=9)
-    provenance.write_fingerprint(tmp_path, load_digits("train", mnist, 20, 9))
-    provenance.check_init_from(tmp_path, few, DigitData(dev_digits=30), mnist)
+    training_digits.write_fingerprint(tmp_path, load_digits("train", mnist, 20, 9))
+    training_digits.check_init_from(tmp_path, few, DigitData(dev_digits=30), mnist)
     with pytest.raises(ValueError, match="were 20, those of this run are 60"):
-        provenance.check_init_from(tmp_path, few, DigitData(dev_digits=60), mnist)
+        training_digits.check_init_from(tmp_path, few, DigitData(dev_digits=60), mnist)
 
 
 def test_the_training_refuses_to_start_from_them(

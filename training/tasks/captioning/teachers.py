@@ -1,4 +1,4 @@
-"""Provenance of a captioner: what taught it beside the captions, in its run or before it."""
+"""Teachers of a captioner: what taught it beside the captions, in its run or before it."""
 
 from __future__ import annotations
 
