@@ -27,6 +27,7 @@ from training.tasks.registry import read_config
 
 if TYPE_CHECKING:
     from sat_tf.runs import TrainedCaptioner
+    from training.data.examples import Split
 
 # An encoder can be rounded before its decoder is trained (training.standardize --compact). The
 # rounding of a decoder comes after training and is felt in its captions: it is the finer one.
@@ -193,11 +194,11 @@ def compare(
     return comparison_sentence(equal, len(before), differences)
 
 
-def _scores(texts: Mapping[str, str], split, config: RunConfig) -> Mapping[str, float]:
+def _scores(texts: Mapping[str, str], split: Split, config: RunConfig) -> Mapping[str, float]:
     from training.metrics.captions import score_captions
 
-    references = {e.image_id: list(e.captions) for e in split.examples if e.image_id in texts}
     language, unit = config.data.language, config.data.tokens
+    references = split.references(of=texts)
     return score_captions(texts, references, language=language, unit=unit).scores
 
 

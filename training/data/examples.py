@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -118,6 +118,11 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.examples)
+
+    def references(self, of: Container[str] | None = None) -> dict[str, list[str]]:
+        """Maps image ids, all or some, to the raw reference captions."""
+        wanted = [e for e in self.examples if of is None or e.image_id in of]
+        return {example.image_id: list(example.captions) for example in wanted}
 
     def unusable(self, unreadable: Mapping[int, str]) -> dict[str, str]:
         """Maps image ids to reasons: `skipped`, and the images that could not be read."""

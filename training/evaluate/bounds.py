@@ -12,8 +12,7 @@ from sat_tf.runs import TrainedCaptioner
 from training.data.bucketing import caption_table, pad_tokens
 from training.data.examples import Split
 from training.data.input_pipeline import readable_rows
-from training.data.input_source import InputSource
-from training.evaluate.scoring import annotations_of
+from training.data.input_source import InputSource, annotations_of
 
 SAMPLES = 50
 """Sequences of locations drawn per caption."""

@@ -72,8 +72,8 @@ def evaluate_captions(
     split = load_split(data.name, split_name, data_dir, **data.options())
     captions, seconds = captions_of(split, given, path), {}
     with timed(seconds, "caption metrics", f"Scoring {len(captions):,} captions"):
-        references = {e.image_id: list(e.captions) for e in split.examples}
-        found = score_captions(captions, references, language=data.language, unit=data.tokens)
+        wanted = {"language": data.language, "unit": data.tokens}
+        found = score_captions(captions, split.references(), **wanted)
         scores = dict(found.scores)
         if any(example.phrases for example in split.examples):
             scores |= word_scores(captions, split)

@@ -98,8 +98,7 @@ def make_report(
     scores = found.caption_scores
     report = caption_report(split, scores, found.scores, intervals(scores))
     texts = {image_id: caption.text for image_id, caption in found.captions.items()}
-    references = {example.image_id: example.captions for example in split.examples}
-    report["notes"] += verdict(texts, references, config.data.tokens)
+    report["notes"] += verdict(texts, split.references(), config.data.tokens)
     report["notes"] += found.notes + average_note(captioner)
     if captioner.path:
         report["weights_sha256"] = weights_digest(captioner.path)

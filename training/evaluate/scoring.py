@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-import tensorflow as tf
-
 from sat_tf.config import SearchConfig
 from sat_tf.runs import Caption, TrainedCaptioner
 from training.data.examples import Split
-from training.data.input_source import InputSource
+from training.data.input_source import InputSource, annotations_of, readable_images
 from training.evaluate.attention_scores import generated_grounding, reference_grounding
 from training.evaluate.box_grounding import BoxGrounding, PlacedBoxes, ground
 from training.evaluate.stages import timed
@@ -75,34 +72,41 @@ def evaluate(
         captions = caption_split(captioner, split, source, search, batch_size)
     with timed(seconds, "caption metrics", f"Scoring {len(captions):,} captions"):
         texts = {image_id: caption.text for image_id, caption in captions.items()}
-        references = {e.image_id: list(e.captions) for e in split.examples if e.image_id in texts}
+        references = split.references(of=texts)
         caption_scores = score_captions(texts, references, language=language, unit=unit)
-    scores, notes, by_image = dict(caption_scores.scores), (), {}
     count = sum(map(len, references.values()))
     with timed(seconds, "teacher forcing", f"Reading {count:,} reference captions"):
         forced = TeacherForcing(captioner)
-        found, words = read_references(forced, split, source)
-        judged, drawn = None, any(example.phrases for example in split.examples)
-        if drawn:
-            scores |= word_scores(texts, split)
-            judged = scene_word_confidence(captions, split) if unit == "words" else None
+        likelihood, words = read_references(forced, split, source)
+        drawn = any(example.phrases for example in split.examples)
+        judged = scene_word_confidence(captions, split) if drawn and unit == "words" else None
         calibration = calibrate(words, judged)
-        scores |= found | calibration.scores
-        if drawn:
-            if captioner.config.attention.kind != "none" and unit == "words":
-                found, by_image = reference_grounding(list(phrase_maps(forced, split, source)))
-                scores |= found | generated_grounding(captions, split)
-            elif captioner.config.attention.kind != "none":
-                notes = (_NO_WORDS,)
+        by_scene, by_image = _scene_scores(forced, split, source, captions) if drawn else ({}, {})
+    scores = caption_scores.scores | likelihood | calibration.scores | by_scene
     grounded = None
     if boxes is not None and unit == "words":
         with timed(seconds, "grounding", f"Comparing maps with the boxes of {boxes.path}"):
             grounded = ground(forced, split, source, boxes, captions)
-            scores |= grounded.scores
-            by_image = grounded.by_image
-    elif boxes is not None:
-        notes += (_NO_WORDS,)
+        scores, by_image = scores | grounded.scores, grounded.by_image
+    located = boxes is not None or (drawn and captioner.config.attention.kind != "none")
+    notes = (_NO_WORDS,) if located and unit != "words" else ()
     return Evaluation(captions, caption_scores, scores, calibration, notes, by_image, grounded)
+
+
+def _scene_scores(
+    forced: TeacherForcing, split: Split, source: InputSource, captions: Mapping[str, Caption]
+) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    """Scores the words about drawn scenes, and where attention looked for them.
+
+    Returns:
+        The scores, and those of attention by image.
+    """
+    captioner = forced.captioner
+    scores = word_scores({image_id: c.text for image_id, c in captions.items()}, split)
+    if captioner.config.attention.kind == "none" or captioner.vocabulary.unit != "words":
+        return scores, {}
+    found, by_image = reference_grounding(list(phrase_maps(forced, split, source)))
+    return scores | found | generated_grounding(captions, split), by_image
 
 
 def caption_split(
@@ -114,7 +118,7 @@ def caption_split(
     count: int | None = None,
 ) -> dict[str, Caption]:
     """Captions the readable images of a split, or the first `count` of them, by image id."""
-    readable = np.setdiff1d(np.arange(len(split)), list(source.skipped))[:count]
+    readable = readable_images(split, source, count)
     captions = {}
     for start in range(0, len(readable), batch_size):
         indices = readable[start : start + batch_size]
@@ -122,11 +126,3 @@ def caption_split(
         ids = [split.examples[index].image_id for index in indices]
         captions |= dict(zip(ids, found, strict=True))
     return captions
-
-
-def annotations_of(
-    captioner: TrainedCaptioner, source: InputSource, indices: np.ndarray
-) -> tf.Tensor | np.ndarray:
-    """Reads or computes the annotations `[n, L, D]` of examples by index."""
-    inputs = source.read(indices)
-    return inputs if source.key == "annotations" else captioner.annotate(inputs)

@@ -14,7 +14,7 @@ from sat_tf.vocabulary import tokenize
 from training.data.bucketing import caption_table, pad_tokens
 from training.data.examples import Phrase, Split
 from training.data.input_pipeline import readable_rows, scoring_batches, scoring_plan
-from training.data.input_source import InputSource
+from training.data.input_source import InputSource, annotations_of
 from training.metrics.calibration import WordConfidence
 
 _BATCH = 64
@@ -73,10 +73,7 @@ class TeacherForcing:
 
     def annotations(self, source: InputSource, images: np.ndarray) -> np.ndarray:
         """Returns the annotations `[n, L, D]` of images by index, float32."""
-        inputs = source.read(images)
-        if source.key != "annotations":
-            inputs = self.captioner.annotate(inputs)
-        return np.asarray(inputs, np.float32)
+        return np.asarray(annotations_of(self.captioner, source, images), np.float32)
 
     def words(
         self, annotations: np.ndarray, tokens: Sequence[np.ndarray], uniform: bool = False

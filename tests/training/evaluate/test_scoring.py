@@ -13,10 +13,10 @@ from sat_tf.config import SearchConfig
 from sat_tf.runs import Caption, TrainedCaptioner
 from sat_tf.vocabulary import Vocabulary, tokenize
 from training.data.examples import Example, Phrase, Split
-from training.data.input_source import ImageSource
+from training.data.input_source import ImageSource, annotations_of
 from training.data.sources.scenes import load as load_scenes
 from training.evaluate.attention_scores import generated_grounding, reference_grounding
-from training.evaluate.scoring import annotations_of, caption_split, evaluate
+from training.evaluate.scoring import caption_split, evaluate
 from training.evaluate.teacher_forcing import TeacherForcing, phrase_maps, read_references
 
 

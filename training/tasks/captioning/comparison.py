@@ -54,8 +54,8 @@ def compare(
     """Compares evaluations of captioners; see `Task.compare`."""
     found = [read_evaluation(folder, split_name) for folder in folders]
     split = common_split(found, data_dir)
-    shared = [e for e in split.examples if all(e.image_id in one.captions for one in found)]
-    references = {e.image_id: list(e.captions) for e in shared}
+    shared = set.intersection(*(set(one.captions) for one in found))
+    references = split.references(of=shared)
     scores = [_score(one, references) for one in found]
     metrics = [name for name in _METRICS if all(name in one.scores for one in scores)]
     table = {

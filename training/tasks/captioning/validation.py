@@ -14,10 +14,10 @@ from sat_tf.runs import TrainedCaptioner
 from training.data.bucketing import caption_table
 from training.data.examples import Split
 from training.data.input_pipeline import scoring_batches
-from training.data.input_source import InputSource
+from training.data.input_source import InputSource, annotations_of, readable_images
 from training.distributed.collectives import SingleProcess
 from training.evaluate.bounds import Bounds
-from training.evaluate.scoring import annotations_of, caption_split
+from training.evaluate.scoring import caption_split
 from training.metrics.captions import quick_bleu, quick_cider
 from training.tasks.captioning.attention_figures import figure_of
 from training.tasks.captioning.config import RunConfig
@@ -79,7 +79,7 @@ def caption_scores(
     """
     captions = caption_split(captioner, split, source, search, count=images)
     texts = {image_id: caption.text for image_id, caption in captions.items()}
-    references = {e.image_id: list(e.captions) for e in split.examples if e.image_id in texts}
+    references = split.references(of=texts)
     unit = captioner.vocabulary.unit
     return {
         "bleu_4": quick_bleu(texts, references, unit)["bleu_4"],
@@ -92,7 +92,7 @@ def dev_figures(
     captioner: TrainedCaptioner, split: Split, source: InputSource, count: int
 ) -> Callable[[], dict[str, np.ndarray | str]]:
     """Returns a function that draws the attention under each word of the first images."""
-    indices = np.setdiff1d(np.arange(len(split)), list(source.skipped))[:count]
+    indices = readable_images(split, source, count)
     examples = [split.examples[index] for index in indices]
 
     def draw() -> dict[str, np.ndarray | str]:
