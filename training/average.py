@@ -17,7 +17,6 @@ from sat_tf.config import with_search
 from sat_tf.errors import invalid_value
 from sat_tf.ranges import NonNegative, PositiveInt, check_ranges
 from sat_tf.run_folder import RunFolder
-from training.lineage import lineage
 from training.tasks.captioning.config import RunConfig
 from training.tasks.digits.config import DigitRunConfig
 from training.tasks.registry import read_config, task_of_run
@@ -102,6 +101,9 @@ def check_related(runs: Sequence[Path]) -> None:
     Raises:
         ValueError: A run has no origin in common with the first one.
     """
+    with loading():
+        from training.lineage import lineage
+
     first, *others = (set(lineage(path)) for path in runs)
     for path, other in zip(runs[1:], others, strict=True):
         if not first & other:

@@ -142,5 +142,7 @@ def check_data_dir(config: Any, data_dir: Path | None) -> None:
             f"`{config.recipe}` reads no data, but received `--data-dir {data_dir}`; did you mean "
             f"`--recipe {close}`?"
         )
+    if data_dir.is_file():
+        raise ValueError(f"`--data-dir {data_dir}` is a file; give its folder.")
     if not data_dir.is_dir():
         raise ValueError(f"There is no folder `--data-dir {data_dir}`; check the path.")

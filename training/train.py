@@ -104,7 +104,8 @@ def check_supervision(config: RunConfig, boxes: Path | None, locator: Path | Non
     elif len(teachers) > 1:
         raise invalid_value("--locator", "none with `--boxes`", str(locator), "key")
     elif boxes is not None and not boxes.exists():
-        raise invalid_value("--boxes", "a file or folder of boxes", str(boxes), "key")
+        got = f"{boxes}, which does not exist"
+        raise invalid_value("--boxes", "a file or folder of boxes", got, "key")
     elif locator is not None and not locator.is_file():
         raise invalid_value("--locator", "a file of training.locate", str(locator), "key")
     elif locator is not None and config.encoder.trainable:

@@ -110,7 +110,9 @@ def find_version(export: Path) -> Path:
         return export.resolve()
     found = find_versions(export) if export.is_dir() else {}
     if not found:
-        raise invalid_value("--export", "the folder of an export", str(export))
+        inner = export / "export"
+        expected = f"the folder of an export{f', such as {inner}' if inner.is_dir() else ''}"
+        raise invalid_value("--export", expected, str(export))
     return found[max(found)].resolve()
 
 

@@ -168,7 +168,10 @@ class Connection:
             # gRPC tells of one address of a name, and a server often listens on one alone.
             named = encrypted and not self.host.replace(".", "").isdigit()
             hint = ", or TLS fails: try its IP address" if named else ""
-            return f"No server answers on {self.address}: is it running{hint}? ({details})"
+            return (
+                f"No server answers on {self.address}: is it running{hint}? ({details}) A local "
+                "one is started by `python -m serving.local_server EXPORT`."
+            )
         if "socket closed" in lower:
             wanted = "a client certificate (--cert, --key)" if encrypted else "TLS (--tls)"
             return f"{self.address} closed the connection: does it want {wanted}? ({details})"

@@ -20,6 +20,7 @@ from sat_tf.commands import exit_status, program
 from sat_tf.errors import invalid_value
 from serving.local_server.allocator import return_freed_memory
 from serving.local_server.batching_parameters import BatchingParameters, read_batching_parameters
+from serving.ports import check_port
 
 _MAX_MB = 2047
 
@@ -62,6 +63,7 @@ def run(arguments: Arguments) -> int:
     """Serves until SIGTERM or SIGINT; a second one ends the calls in flight too."""
     labels = parse_labels(arguments.label)
     batching = _check(arguments)
+    check_port(arguments.host, arguments.port)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     return_freed_memory()
     # After the flags were checked, as TensorFlow takes seconds to load.

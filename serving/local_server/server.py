@@ -130,7 +130,9 @@ def _nothing_to_serve(folder: Path, versions: Versions) -> str:
     if failed:
         number, message = max(failed.items())
         return f"No version in {folder} can be served. Version {number}: {message}"
+    inner = folder / "export"
+    advice = f" Did you mean {inner}?" if inner.is_dir() else ""
     return (
         "Received an invalid value for argument `export_dir`: expected a folder that holds "
-        f"version folders (1, 2, ...) with a saved_model.pb each, got {str(folder)!r}."
+        f"version folders (1, 2, ...) with a saved_model.pb each, got {str(folder)!r}.{advice}"
     )

@@ -18,6 +18,7 @@ import tyro
 from sat_tf import published
 from sat_tf.commands import exit_status, program
 from sat_tf.errors import invalid_value
+from serving.ports import check_port
 from serving.web import sources
 
 if TYPE_CHECKING:
@@ -120,6 +121,7 @@ def _check(arguments: Arguments) -> None:
     if arguments.server is not None and (arguments.run_dir or arguments.export):
         expected = "no `--run-dir` and no `--export` with it, as that server has its own models"
         raise invalid_value("server", expected, arguments.server)
+    check_port(arguments.host, arguments.port)
 
 
 def _hosts(arguments: Arguments) -> tuple[str, ...]:

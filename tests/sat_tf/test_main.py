@@ -82,6 +82,14 @@ def test_bash_completes_commands_flags_and_choices(completion, words, expected):
     assert done.stdout.split() == expected
 
 
+def test_no_command_loads_tensorflow_before_it_has_read_its_flags():
+    code = "import sys; from sat_tf import __main__ as m\n"
+    code += "for module, _ in m.COMMANDS.values():\n    m._imported(module)\n"
+    code += "    if 'tensorflow' in sys.modules: sys.exit(f'{module} loads TensorFlow')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_an_unknown_shell_is_an_error(capsys):
     with pytest.raises(SystemExit, match="expected one of bash, zsh"):
         main([COMPLETION, "sh"])

@@ -3,9 +3,9 @@
 Three layouts are read:
 
     Flickr30k Entities' folder
-        Sentences/NAME.txt      a caption a line, [/EN#ID/TYPE/TYPE the phrase] in it
+        Sentences/NAME.txt      a caption per line, [/EN#ID/TYPE/TYPE the phrase] in it
         Annotations/NAME.xml    boxes in pixels, each of one or several IDs, and the image's size
-    JSON lines, gzip or not, one phrase a line
+    JSON lines, gzip or not, one phrase per line
         image      NAME.jpg
         caption    K of NAME.jpg#K, or null
         phrase     as written

@@ -138,6 +138,8 @@ def check_source(arguments: Arguments) -> None:
     if (arguments.run_dir is None) == (arguments.captions is None):
         got = "neither" if arguments.run_dir is None else "both"
         raise ValueError(f"Expected either `--run-dir RUN` or `--captions FILE`, got {got}.")
+    if arguments.captions is not None and not arguments.captions.is_file():
+        raise FileNotFoundError(f"There is no file {arguments.captions}; check the path.")
     if arguments.captions is None:
         flags = {f"--data.{name}": value for name, value in vars(arguments.data).items()}
         owner = "--captions"
@@ -157,7 +159,8 @@ def check_source(arguments: Arguments) -> None:
         if arguments.data.name is None:
             raise ValueError("`--captions` needs the data set they are of: `--data.name`.")
     if arguments.boxes is not None and not arguments.boxes.exists():
-        raise invalid_value("--boxes", "a file or folder of boxes", str(arguments.boxes))
+        got = f"{arguments.boxes}, which does not exist"
+        raise invalid_value("--boxes", "a file or folder of boxes", got)
     for flag in _given(flags):
         raise ValueError(f"Received a value for `{flag}`, which goes with `{owner}` only.")
 

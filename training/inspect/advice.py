@@ -39,7 +39,7 @@ def _about_images(report: dict[str, Any]) -> Iterator[str]:
     for name, split in splits:
         if copies := split.get("images_of_earlier_splits"):
             yield (
-                f"{counted(copies, 'image')} of {name} in an earlier split too, so its scores "
+                f"{counted(copies, 'image')} of {name} also in an earlier split, so its scores "
                 "will be too good; see `duplicates` in inspect.json."
             )
     dev = report["splits"].get("dev")

@@ -35,7 +35,7 @@ def table_of(report: dict[str, Any]) -> list[list[str]]:
         unit = report["vocabulary"]["unit"]
         cut = report["configuration"]["data"]["max_length"]
         rows |= {
-            "images an earlier split has": "images_of_earlier_splits",
+            "images also in an earlier split": "images_of_earlier_splits",
             "captions": "captions",
             "captions per image (min / median / max)": ("captions_per_image", "min median max"),
             f"{unit} per caption (median / 95 % / max)": ("length", "median p95 max"),
@@ -43,7 +43,7 @@ def table_of(report: dict[str, Any]) -> list[list[str]]:
             "blank captions": "blank",
             "captions without a word": "without_words",
             f"unknown {unit}": "unknown_share",
-            "captions an earlier split has": "captions_of_earlier_splits",
+            "captions also in an earlier split": "captions_of_earlier_splits",
         }
     cells = [
         [name, *(_cell(split, key) for split in splits.values())] for name, key in rows.items()

@@ -9,7 +9,6 @@ import urllib.request
 from pathlib import Path
 
 from sat_tf.config import JOIN, EncoderConfig, weights_files
-from sat_tf.errors import invalid_value
 from sat_tf.layers.encoder_networks import canonical_name
 
 _SERVER = "https://storage.googleapis.com/tensorflow/keras-applications/"
@@ -31,11 +30,11 @@ def check_imagenet_weights(config: EncoderConfig) -> None:
     missing = [name for name in wanted if not _is_cached(name)]
     if not missing or _server_answers():
         return
-    expected = (
-        f"the path of a weights file, as those of {' and '.join(missing)} are not in {_cache()} "
-        f"and {_SERVER} cannot be reached"
+    raise ValueError(
+        f"The ImageNet weights of {' and '.join(missing)} are not in {_cache()}, and {_SERVER} "
+        "cannot be reached. Download the file (*_notop.h5) elsewhere and give it with "
+        "`--encoder.weights FILE`."
     )
-    raise invalid_value("--encoder.weights", expected, "imagenet")
 
 
 def _cache() -> Path:

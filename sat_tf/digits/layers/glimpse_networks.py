@@ -58,7 +58,7 @@ class GatedGlimpseNetwork(keras.layers.Layer):
 
     Args:
         patch_shape: `(size, size, scales)` of the sensor's output.
-        filters: Widths of the three convolutions, of 5, 3 and 3 pixels a side; the second halves
+        filters: Widths of the three convolutions, of 5, 3 and 3 pixels per side; the second halves
             the sides of the patch.
         glimpse_dim: Width of g.
 

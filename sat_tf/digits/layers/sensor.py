@@ -11,7 +11,7 @@ from sat_tf.digits.layers.bilinear import bilinear_sample_grid, to_pixels
 class GlimpseSensor(keras.layers.Layer):
     """The retina: square patches around a location, each twice as wide as the one before.
 
-    Patch k covers `2^k size` pixels with `size` values a side. To avoid aliasing, the image is
+    Patch k covers `2^k size` pixels with `size` values per side. To avoid aliasing, the image is
     first averaged over blocks of `2^k` pixels, once per image; bilinear sampling then reads the
     patches from these smaller images. An image is zero beyond its border.
 

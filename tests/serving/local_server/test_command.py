@@ -21,7 +21,7 @@ import sys
 from serving.local_server.command import main
 status = main(sys.argv[1:])
 ours = {name for name in sys.modules if name.startswith(("sat_tf.", "training"))}
-print("project code:", sorted(ours - {"sat_tf.commands", "sat_tf.quiet"}))
+print("project code:", sorted(ours - {"sat_tf.commands", "sat_tf.errors", "sat_tf.quiet"}))
 sys.exit(status)
 """
 

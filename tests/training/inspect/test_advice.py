@@ -45,7 +45,7 @@ def test_good_data_has_no_warnings():
     ("changes", "said"),
     [
         ({"used": 98}, "2 of 100 images of dev skipped"),
-        ({"images_of_earlier_splits": 4}, "4 images of dev in an earlier split"),
+        ({"images_of_earlier_splits": 4}, "4 images of dev also in an earlier split"),
         ({"used": 9, "listed": 9}, "dev has 9 images: too few"),
         ({"captions_per_image": {"max": 1}}, "a single caption"),
         ({"blank": 2, "without_words": 1}, "3 captions without a word"),

@@ -172,7 +172,7 @@ def test_images_of_two_splits_are_found_scaled_ones_too(inspected):
         ("dev/kleiner.jpg", "Bilder 1/1 ü.jpg"): False,
         ("test/kopie.jpg", "dev/neu.jpg"): True,
     }
-    assert "2 images of dev in an earlier split" in inspected.said
+    assert "2 images of dev also in an earlier split" in inspected.said
 
 
 def test_the_time_is_measured(inspected):

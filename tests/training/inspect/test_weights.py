@@ -46,7 +46,9 @@ def test_cached_weights_need_no_network(tmp_path, asked, name):
 
 def test_missing_weights_without_a_network_are_an_error(tmp_path, asked):
     (tmp_path / "models" / FILES["resnet50v2"]).touch()
-    with pytest.raises(ValueError, match="`--encoder.weights`.*resnet50 are not in .*cannot be"):
+    with pytest.raises(
+        ValueError, match="of resnet50 are not in .*cannot be.*`--encoder.weights FILE`"
+    ):
         check_imagenet_weights(config("resnet50"))
     assert len(asked) == 1
 
@@ -68,7 +70,7 @@ def test_weights_of_backbones_side_by_side_are_looked_for(tmp_path, asked):
     check_imagenet_weights(config("vgg19+resnet50", "both.h5"))
     assert asked == []
     for weights in ("imagenet", "vgg.h5+imagenet"):
-        with pytest.raises(ValueError, match="those of resnet50 are not in"):
+        with pytest.raises(ValueError, match="weights of resnet50 are not in"):
             check_imagenet_weights(config("vgg19+resnet50", weights))
 
 

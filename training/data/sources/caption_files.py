@@ -1,6 +1,6 @@
 """Caption files in four formats, read into one kind of record.
 
-    CSV           a header image,caption[,split], then one caption per row
+    CSV           a header image,caption[,split], then one caption per row; also *.tsv and *.txt
     JSONL         {"image": ..., "captions": [...], "split": ...}, one image per line
     COCO JSON     {"images": [{"id", "file_name"}], "annotations": [{"image_id", "caption"}]}
     Karpathy JSON {"images": [{"filename", "split", "sentences": [{"raw"}]}]}
@@ -30,6 +30,7 @@ SUFFIXES = (".csv", ".jsonl", ".json")
 CSV_COLUMNS = ("image", "caption", "split")
 # Spreadsheets of many countries write a semicolon for the comma.
 _DELIMITERS = ",;\t"
+_TEXTS = (".tsv", ".txt")  # read as CSV if they are named; folders hold such files for other ends
 _SPREADSHEETS = (".xlsx", ".xls", ".ods", ".numbers")
 # Headings that people write instead of `CSV_COLUMNS`.
 _LIKELY = {
@@ -74,19 +75,24 @@ def read_captions(path: Path) -> tuple[Record, ...]:
 @functools.lru_cache(maxsize=2)
 def _read(path: Path, changed: int, size: int) -> tuple[Record, ...]:
     readers = {".csv": _read_csv, ".jsonl": _read_jsonl, ".json": _read_json}
+    readers |= dict.fromkeys(_TEXTS, _read_csv)
     if path.suffix.lower() not in readers:
-        kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
-        raise DataError(f"{path}: expected a file named {kinds}.{spreadsheet_advice([path])}")
+        kinds = ", ".join(f"*{suffix}" for suffix in readers)
+        raise DataError(f"{path}: expected a file named {kinds}.{advice_without_captions([path])}")
     records = tuple(readers[path.suffix.lower()](path))
     if not records:
         raise DataError(f"{path} holds no image.")
     return records
 
 
-def spreadsheet_advice(paths: Iterable[Path]) -> str:
-    """A sentence for whoever has a spreadsheet instead of a caption file, if any."""
-    names = [path.name for path in paths if path.suffix.lower() in _SPREADSHEETS]
-    return f" {names[0]} is a spreadsheet: save it as CSV (UTF-8)." if names else ""
+def advice_without_captions(paths: Iterable[Path]) -> str:
+    """A sentence on what there is instead of a caption file, if it can become one."""
+    for path in paths:
+        if path.suffix.lower() in _SPREADSHEETS:
+            return f" {path.name} is a spreadsheet: save it as CSV (UTF-8)."
+        if path.suffix.lower() in _TEXTS:
+            return f" If {path.name} is a table of captions, give `--data.captions {path.name}`."
+    return ""
 
 
 def read_text(path: Path) -> str:
@@ -175,6 +181,8 @@ def _read_jsonl(path: Path) -> Iterator[Record]:
             value = json.loads(line)
         except json.JSONDecodeError as error:
             _fail(path, place, f"not JSON ({error.msg}, column {error.colno})")
+        if isinstance(value, dict) and isinstance(value.get("captions"), str):
+            _fail(path, place, f"'captions' has to be a list, got {value['captions'][:80]!r}")
         if not isinstance(value, dict) or not isinstance(value.get("captions"), list):
             _fail(path, place, f'expected {{"image": ..., "captions": [...]}}, got {line[:80]}')
         yield _record(path, place, value.get("image"), value["captions"], value.get("split"))
@@ -185,6 +193,9 @@ def _read_json(path: Path) -> Iterator[Record]:
         content = json.loads(read_text(path))
     except json.JSONDecodeError as error:
         _fail(path, f"line {error.lineno}", f"not JSON ({error.msg}, column {error.colno})")
+    if not isinstance(content, dict) or "images" not in content:
+        forms = 'expected {"images": [...], "annotations": [...]} (COCO), or the form of Karpathy'
+        _fail(path, "the whole file", f"{forms}, got {json.dumps(content)[:80]}")
     images = _value(path, "the whole file", content, "images", list)
     if "annotations" in content:
         return _coco(path, images, _value(path, "the whole file", content, "annotations", list))

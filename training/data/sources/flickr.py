@@ -134,8 +134,9 @@ def _image_folder(data_dir: Path, layout: Layout, splits: str) -> Path:
     missing = [name for name, found in wanted.items() if not found]
     if missing:
         raise DataError(
-            f"{data_dir} is not a {layout.title} folder. Looked for: {'; '.join(wanted)}. "
-            f"Missing: {'; '.join(missing)}. Found: {_contents(data_dir)}."
+            f"{data_dir} is not a {layout.title} folder. Missing: {'; '.join(missing)}. "
+            f"Found: {_contents(data_dir)}. Images with a caption file of another layout: "
+            "`--recipe folder_soft`."
         )
     return next(data_dir / name for name in folders if (data_dir / name).is_dir())
 

@@ -7,6 +7,7 @@ image's name decides, so that adding images moves none.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import posixpath
@@ -29,8 +30,8 @@ from training.data.examples import (
 from training.data.sources.caption_files import (
     SUFFIXES,
     Record,
+    advice_without_captions,
     read_captions,
-    spreadsheet_advice,
 )
 
 _IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".heic")
@@ -139,13 +140,17 @@ class ImageFolder:
         return path if path.is_file() else None
 
     def near_match(self, name: str) -> str | None:
-        """A file in the same folder whose name differs only in case or suffix, if any."""
+        """A file that may be meant, if any.
+
+        It is in the same folder and differs only in case or suffix, or has the same name in
+        another folder.
+        """
         path = PurePosixPath(name)
         for other in filter(_is_image, self._listing(self.root / path.parent)):
             stem = PurePosixPath(other).stem.lower()
             if path.name.lower() in (other.lower(), stem) or path.stem.lower() == stem:
                 return str(path.with_name(other))
-        return None
+        return self._by_last_part.get(path.name)
 
     def names(self) -> Iterator[str]:
         """The names of all image files (NFC, forward slashes), hidden folders left out.
@@ -157,6 +162,10 @@ class ImageFolder:
             inner = Path(folder).relative_to(self.root)
             for file in sorted(filter(_is_image, files)):
                 yield printable(unicodedata.normalize("NFC", (inner / file).as_posix()))
+
+    @functools.cached_property
+    def _by_last_part(self) -> dict[str, str]:
+        return {PurePosixPath(name).name: name for name in self.names()}
 
     def _listing(self, folder: Path) -> dict[str, str]:
         # One listing per folder, instead of one look-up per image and form.
@@ -183,7 +192,7 @@ def _caption_file(data_dir: Path, name: str | None) -> Path:
         advice = " Name the one to use with `--data.captions FILE`."
         raise DataError(
             f"{data_dir}: expected one caption file ({kinds}), found {there}."
-            f"{advice if found else spreadsheet_advice(files)}"
+            f"{advice if found else advice_without_captions(files)}"
         )
     return data_dir / found[0]
 

@@ -46,7 +46,7 @@ class DigitRunConfig:
     system: ClassVar[str]
 
     recipe: str
-    """Name of the recipe these settings started from."""
+    """The settings to start from, by the name of a recipe."""
     seed: NonNegativeInt = 0
     """Seed of the weights, the order of the data and every random draw."""
     init_from: str | None = None

@@ -132,7 +132,13 @@ def test_a_spreadsheet_may_write_other_separators(tmp_path, delimiter):
         ("c.jsonl", r'{"image": "a", "captions": ["\ud83d"]}', "line 1: half a character"),
         ("c.jsonl", r'{"image": "a\udc00", "captions": []}', "line 1: half a character .* name"),
         ("c.json", '{"images": [\n1,\n}', "line 3: not JSON"),
-        ("c.json", "[]", "the whole file: expected 'images', a list"),
+        (
+            "c.jsonl",
+            '{"image": "a", "captions": "A"}',
+            "line 1: 'captions' has to be a list, got 'A'",
+        ),
+        ("c.json", "[]", 'the whole file: expected {"images": .*COCO.*, got .]'),
+        ("c.json", '{"images": 3}', "the whole file: expected 'images', a list, got 3"),
         ("c.json", {"images": [{"filename": "a"}]}, r"images\[0\]: expected 'sentences', a list"),
         (
             "c.json",
@@ -154,7 +160,7 @@ def test_a_spreadsheet_may_write_other_separators(tmp_path, delimiter):
             {"images": [{"id": 1, "file_name": "a"}], "annotations": [{"image_id": 1}]},
             r"annotations\[0\]: expected 'caption', a text, got None",
         ),
-        ("c.txt", "", r"expected a file named \*.csv, \*.jsonl, \*.json.$"),
+        ("c.xml", "", r"expected a file named \*.csv, \*.jsonl, \*.json, \*.tsv, \*.txt.$"),
         ("c.xlsx", b"PK", "expected a file named .* c.xlsx is a spreadsheet: save it as CSV"),
     ],
 )

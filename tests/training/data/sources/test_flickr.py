@@ -123,7 +123,7 @@ def test_a_folder_of_another_shape_is_an_error_that_says_what_was_found(folder):
         load("train", folder)
     message = str(error.value)
     assert f"Missing: {TOKENS}. Found: Flicker8k_Dataset/, {DEV}" in message
-    assert "Looked for: Flicker8k_Dataset/" in message and "captions.txt" in message
+    assert "captions.txt" in message and "`--recipe folder_soft`" in message
     empty = folder / "empty"
     empty.mkdir()
     with pytest.raises(DataError, match="Missing: .*Dataset/; .*token.txt; one of .*an empty f"):
