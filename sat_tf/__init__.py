@@ -9,6 +9,7 @@ Names load TensorFlow when they are first used.
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ _HOMES = {"load": "sat_tf.runs", "Captioner": "sat_tf.models.captioner"}
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name.startswith("_") or find_spec(f"{__name__}.{name}") is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return import_module(f"{__name__}.{name}")
     return getattr(import_module(_HOMES.get(name, "sat_tf.layers")), name)
 
 

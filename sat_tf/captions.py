@@ -15,11 +15,13 @@ class Caption:
         text: The caption.
         words: Its `T` words (characters, if the vocabulary is of characters).
         score: `log_prob / T^p`, nats.
-        log_prob: Log-probability of the caption, nats: the sum of `log_probs` and of the end's.
+        log_prob: Log-probability of the caption, nats: the sum of `log_probs` and of the end's; a
+            caption that the length limit cut has no end.
         log_probs: float32 `[T]`, log-probability of each word, nats.
         alpha: `[T, h, w]`, attention map of each word; None without attention.
         beta: `[T]`, gate of each word; None without attention.
-        alternatives: The other hypotheses of the beam, best first: (text, score).
+        alternatives: The other hypotheses of the beam, best first: (text, score). The order is
+            that of consensus if the search ranks by it.
     """
 
     text: str

@@ -82,7 +82,7 @@ def load_captioner(run_dir: str | Path) -> TrainedCaptioner:
         raise RunError(
             f"{folder} has no {folder.best_weights.name}: the run has not finished an epoch yet."
         )
-    model = Captioner(config, len(vocabulary), load_encoder_weights=False)
+    model = Captioner(config, len(vocabulary), load_encoder_weights=False, dtype="float32")
     if is_published:
         _load_compact(model, [files[name] for name in published.WEIGHTS.values()])
     else:

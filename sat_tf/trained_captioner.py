@@ -33,6 +33,9 @@ class TrainedCaptioner:
     """
 
     def __init__(self, model: Captioner, vocabulary: Vocabulary, path: Path | None = None) -> None:
+        if len(vocabulary) != model.vocabulary_size:
+            expected = f"the model's {model.vocabulary_size} words"
+            raise invalid_value("vocabulary", expected, f"{len(vocabulary)}")
         self.model, self.vocabulary, self.path = model, vocabulary, path
         self._searches: dict[SearchConfig, tf.types.experimental.PolymorphicFunction] = {}
         self._encode = tf.function(
@@ -85,6 +88,8 @@ class TrainedCaptioner:
         self, images: Sequence[Image], search: SearchConfig | None = None
     ) -> list[Caption]:
         """Captions several images in one batch; see `caption`."""
+        if isinstance(images, (str, bytes, Path)):
+            raise invalid_value("images", "a list of images; one is for `caption`", repr(images))
         if len(images) == 0:
             return []
         pixels = tf.stack([self.pixels(image) for image in images])

@@ -6,6 +6,7 @@ width.
 
 from __future__ import annotations
 
+import math
 from typing import Literal, NamedTuple, get_args
 
 import keras
@@ -91,6 +92,8 @@ class BahdanauAttention(keras.layers.Layer):
     def _factors(
         self, hidden: tf.Tensor, keys: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        if not self.built:  # `keys` may have been called before, and needs no state
+            self.build(hidden.shape, None)
         queries = tf.cast(by_image(self.query_projection(hidden), keys), tf.float32)
         return queries, keys, tf.cast(self.score_vector, tf.float32)
 
@@ -101,7 +104,10 @@ class BahdanauAttention(keras.layers.Layer):
 def _fan_in_uniform(shape, dtype=None):
     """Uniform with the variance of a fan-in of `shape[0]`: `v` has no second axis."""
     limit = (3.0 / shape[0]) ** 0.5
-    return keras.random.uniform(shape, -limit, limit, dtype=dtype)
+    if tf.executing_eagerly():
+        return keras.random.uniform(shape, -limit, limit, dtype=dtype)
+    # Keras' own generator, if it is first needed while `fit` builds a model, is never usable again.
+    return keras.initializers.RandomUniform(-limit, limit)(shape, dtype=dtype)
 
 
 class AttentionWeights(NamedTuple):
@@ -152,9 +158,11 @@ def attention_weights(
         raise invalid_value("selection", expected, repr(selection))
     if seed is None:
         raise invalid_value("seed", "int32 [2] with `selection='sample'`", seed)
-    distribution = multinoulli(alignment_scores)
-    drawn = tf.stop_gradient(distribution.sample(seed=seed))
-    log_prob = distribution.log_prob(drawn)
+    drawn = tf.stop_gradient(multinoulli(alignment_scores).sample(seed=seed))
+    # Equal to the distribution's, whose gradient XLA cannot compile for a batch of unknown size,
+    # and which is NaN where a score is -inf.
+    log_alpha = tf.nn.log_softmax(alignment_scores)
+    log_prob = tf.reduce_sum(tf.where(drawn > 0.0, log_alpha, 0.0), axis=-1)
     if use_expectation is None:
         return AttentionWeights(alpha, drawn, log_prob)
     return AttentionWeights(
@@ -188,13 +196,18 @@ def context_vector(annotations: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
 
 def by_image(rows: tf.Tensor, images: tf.Tensor) -> tf.Tensor:
     """Groups rows by image: `[B * G, X] -> [B, G, X]`, with B the first axis of `images`."""
-    return tf.reshape(rows, [tf.shape(images)[0], -1, rows.shape[-1]])
+    width = tf.shape(rows)[-1] if rows.shape[-1] is None else rows.shape[-1]
+    return tf.reshape(rows, [tf.shape(images)[0], -1, width])
 
 
 def attention_entropy(alignment_scores: tf.Tensor) -> tf.Tensor:
-    """Entropy of alpha, nats: `[..., L] -> [...]`; differentiable, also where alpha is 0."""
+    """Entropy of alpha, nats: `[..., L] -> [...]`; differentiable, also where alpha is 0.
+
+    A score of -inf takes a location out.
+    """
     log_alpha = tf.nn.log_softmax(alignment_scores)
-    return -tf.reduce_sum(tf.exp(log_alpha) * log_alpha, axis=-1)
+    known = tf.where(log_alpha > -math.inf, log_alpha, 0.0)
+    return -tf.reduce_sum(tf.exp(log_alpha) * known, axis=-1)
 
 
 def entropy_share(alignment_scores: tf.Tensor) -> tf.Tensor:

@@ -114,7 +114,7 @@ class AttentionLSTMCell(keras.layers.Layer):
     def kernels(self) -> tuple[tf.Tensor, tf.Tensor]:
         """Kernels of the context `[D, 4 N]` and the state `[N, 4 N]`, in the compute dtype."""
         layers = (self.context_projection, self.recurrent_projection)
-        return tuple(tf.cast(layer.kernel, self.compute_dtype) for layer in layers)
+        return tuple(_kernel(layer, self.compute_dtype) for layer in layers)
 
     def step(
         self,
@@ -149,6 +149,16 @@ class AttentionLSTMCell(keras.layers.Layer):
     def get_config(self) -> dict:
         config = {"hidden_dim": self.hidden_dim, "embedding_dim": self.embedding_dim}
         return {**super().get_config(), **config}
+
+
+def _kernel(layer: keras.layers.Dense, dtype: str) -> tf.Tensor:
+    """Returns the kernel of a layer, of one that Keras has quantised too."""
+    mode = getattr(layer, "quantization_mode", None)
+    if mode is None:
+        return tf.cast(layer.kernel, dtype)
+    if mode != "int8":
+        raise invalid_value("mode", "int8, the one in which the decoder can be quantised", mode)
+    return tf.cast(tf.cast(layer.kernel, tf.float32) / layer.kernel_scale, dtype)
 
 
 @keras.saving.register_keras_serializable(package="sat_tf")

@@ -117,12 +117,17 @@ class DecoderStep(keras.layers.Layer):
         Returns:
             The `AttentionMemory` and the `State` before the first word.
         """
+        if not self.built:
+            self.build(annotations.shape)
         # TensorFlow's cast of a store's float16 to bfloat16 is slower than two by way of float32.
         annotations = tf.cast(tf.cast(annotations, tf.float32), self.compute_dtype)
         if self.bottleneck is not None:
             annotations = self.bottleneck(annotations)
         annotations = dropout(annotations, self.annotation_dropout, seed, 1)
-        mean = tf.reduce_mean(annotations, axis=1)
+        # The sum over locations may exceed float16, whose largest number is 65,504.
+        wide = tf.float32 if annotations.dtype == tf.float16 else annotations.dtype
+        mean = tf.reduce_mean(tf.cast(annotations, wide), axis=1)
+        mean = tf.cast(mean, annotations.dtype)
         state = self.initial_state(mean, training=seed is not None, seed=seed)
         if self.attention is None:
             # The mean is the one location of the whole image: projected once, not at every step.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
-from sat_tf.errors import dropout_rate, positive
+from sat_tf.errors import dropout_rate, invalid_value, positive
 from sat_tf.layers.attention_lstm import State
 from sat_tf.layers.dropout import DefaultSeeds, dropout
 
@@ -46,6 +46,8 @@ class InitialState(keras.layers.Layer):
         self, hidden_dim: int = 512, layers: int = 1, dropout: float = 0.0, **kwargs
     ) -> None:
         super().__init__(**kwargs)
+        if layers < 0:
+            raise invalid_value("layers", "an integer of at least 0", layers)
         self.hidden_dim, self.layers = positive("hidden_dim", hidden_dim), layers
         self.dropout = dropout_rate("dropout", dropout)
         self.default_seeds = DefaultSeeds()

@@ -22,7 +22,8 @@ from sat_tf.ops.deferred_gradients import DeferredKernels
 class RNNDecoder(DecoderStep):
     """LSTM that attends to the annotations before each word (Sec. 3.1.2).
 
-    Soft and hard attention are the same layer: they differ in the `selection` of the call.
+    Soft and hard attention are the same layer: they differ in the `selection` of the call. The
+    decoder is differentiable once: gradients of gradients, such as a gradient penalty's, are wrong.
 
     Args:
         vocabulary_size: K.

@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from sat_tf.compat import BuildsBeforeFit
+from sat_tf.errors import invalid_value
 from sat_tf.models.distributed_step import (
     RunningMeans,
     apply_gradients,
@@ -56,18 +57,37 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         """Configures training; see `keras.Model.compile`.
 
         Args:
-            *args: For Keras.
-            objective: Minimised by a train step; None keeps the model's own.
+            *args: For Keras: the optimizer.
+            objective: Minimised by a train step; None keeps the model's own. It is not saved with
+                the model.
             clip_norm: Largest global norm of the gradient; 0 does not clip.
             seed: Seed of every random draw in training.
-            **kwargs: For Keras.
+            **kwargs: For Keras, but no loss and no metrics, which the objective has.
+
+        Raises:
+            ValueError: A loss or metrics are given.
         """
+        given = dict(zip(("loss", "loss_weights", "metrics"), args[1:], strict=False)) | kwargs
+        for name in ("loss", "loss_weights", "metrics", "weighted_metrics"):
+            if given.get(name) is not None:
+                raise invalid_value(name, "none, as the objective has its own", repr(given[name]))
         super().compile(*args, **kwargs)
         if objective is not None:
             self.objective = objective
         self.clip_norm, self.seed = clip_norm, seed
         names = ("gradient_norm", "loss", *self.objective.log_names)
         self._means = SimpleNamespace(value=RunningMeans(names))
+
+    def get_compile_config(self) -> dict:
+        """Returns what `compile_from_config` needs, for a saved model."""
+        config = super().get_compile_config() or {}
+        kept = {name: config[name] for name in ("optimizer", "jit_compile") if name in config}
+        return {**kept, "clip_norm": self.clip_norm, "seed": self.seed}
+
+    def compile_from_config(self, config: dict) -> None:
+        """Compiles a model that was saved; it minimises its own objective."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        self.build_before_fit()
 
     def train_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         """Takes one step of gradient descent; Keras compiles it and runs it on every replica.
@@ -78,6 +98,7 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         Returns:
             Running means since the start of the epoch, by name.
         """
+        batch = _inputs_alone(batch)
         size = tf.cast(tf.shape(tf.nest.flatten(batch)[0])[0], tf.float32)
         total = global_size(size)
         with tf.GradientTape() as tape:
@@ -92,12 +113,15 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         if isinstance(self.baseline, MovingAverageBaseline) and terms.mean_return is not None:
             self.baseline.update(terms.mean_return)
         means = self._means.value
-        means.update_state({"gradient_norm": (norm, 1.0), "loss": (terms.loss, size)} | terms.means)
+        # A float16 loss that was scaled too much makes no step, and has no norm.
+        finite = tf.cast(tf.math.is_finite(norm), tf.float32)
+        counted = {"gradient_norm": (norm, finite), "loss": (terms.loss, size)}
+        means.update_state(counted | terms.means)
         return means.result()
 
     def test_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         """Adds a batch to the running means of `test_means`."""
-        counted = self.test_means(batch, self.step_seed())
+        counted = self.test_means(_inputs_alone(batch), self.step_seed())
         means = self._means.value
         means.update_state(counted)
         results = means.result()
@@ -119,7 +143,7 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
             int32 `[2]`, the same on all replicas.
         """
         folded = tf.constant([self.seed, 0], tf.int32)
-        if self.optimizer is None:  # not compiled
+        if getattr(self, "optimizer", None) is None:  # Keras sets it when it compiles
             return folded
         step = tf.cast(self.optimizer.iterations, tf.int32)
         return tf.random.experimental.stateless_fold_in(folded, step)
@@ -148,3 +172,16 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         if self.optimizer is not None and not self.optimizer.built:
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
+
+
+def _inputs_alone(batch: Batch | tuple) -> Batch:
+    """Returns the dictionary of a batch, of which Keras may have made a tuple.
+
+    Raises:
+        ValueError: There are targets or weights beside it.
+    """
+    inputs, *others = keras.utils.unpack_x_y_sample_weight(batch)
+    if any(other is not None for other in others):
+        expected = "a dictionary alone, which holds all that the objective reads"
+        raise invalid_value("batch", expected, "targets or sample weights beside it")
+    return inputs

@@ -155,7 +155,7 @@ class Captioner(TrainableModel):
         Args:
             annotations: `[B, L, D]`.
             search: Settings; None takes those of the configuration.
-            seed: int32 `[2]`, for hard attention that samples.
+            seed: int32 `[2]`, for hard attention that samples; None is `[0, 0]`.
 
         Returns:
             `Hypotheses`, with `(alpha [B, K, T, L], beta [B, K, T])` as auxiliary.
@@ -195,7 +195,7 @@ class Captioner(TrainableModel):
         Args:
             annotations: `[B, L, D]`.
             selection: Choice of a location.
-            seed: int32 `[2]`, for hard attention that samples.
+            seed: int32 `[2]`, for hard attention that samples; None is `[0, 0]`.
             beam: Hypotheses per image. If they are expected to read more contexts than an image
                 has locations, the locations are projected once instead.
 
@@ -232,6 +232,7 @@ class Captioner(TrainableModel):
     def get_config(self) -> dict:
         """Returns the constructor arguments."""
         return {
+            **keras.layers.Layer.get_config(self),
             "config": to_dict(self.config),
             "vocabulary_size": self.vocabulary_size,
             "load_encoder_weights": False,

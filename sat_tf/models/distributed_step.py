@@ -66,7 +66,8 @@ def apply_gradients(
             learned baseline, in squared nats, would otherwise take most of the norm.
 
     Returns:
-        Norm of the gradient before clipping, without that of `separately_clipped`; float32 scalar.
+        Norm of the gradient before clipping, without that of `separately_clipped` and without the
+        optimiser's loss scale; float32 scalar, not finite if the scale was too large.
     """
     pairs = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
     # The gradient of an embedding is sparse (IndexedSlices).
@@ -75,7 +76,12 @@ def apply_gradients(
     replicas = context.num_replicas_in_sync
     if replicas > 1:
         known = context.all_reduce(tf.distribute.ReduceOp.SUM, known)
-    summed_again = replicas > 1 and not getattr(optimizer, "takes_summed_gradients", False)
+    inner = getattr(optimizer, "inner_optimizer", optimizer)
+    summed_again = replicas > 1 and not getattr(inner, "takes_summed_gradients", False)
+    # Norms are those of the loss itself; the optimiser divides by its scale once more.
+    scale = _loss_scale(optimizer)
+    if scale is not None:
+        known = [gradient / scale for gradient in known]
     apart = {id(variable) for variable in separately_clipped}
     norms = []
     for separate in (False, True):
@@ -84,8 +90,18 @@ def apply_gradients(
         for i, gradient in zip(group, clipped, strict=True):
             known[i] = gradient / replicas if summed_again else gradient
         norms.append(norm)
+    if scale is not None:
+        known = [gradient * scale for gradient in known]
     optimizer.apply_gradients(zip(known, [variable for _, variable in pairs], strict=True))
     return norms[0]
+
+
+def _loss_scale(optimizer: keras.optimizers.Optimizer) -> tf.Tensor | None:
+    """Returns the factor by which an optimiser scales losses, as for float16; None for none."""
+    scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
+    if scales or optimizer.loss_scale_factor is not None:
+        return tf.convert_to_tensor(optimizer.scale_loss(tf.ones([])))
+    return None
 
 
 def _clip(gradients: list[tf.Tensor], clip_norm: float) -> tuple[list[tf.Tensor], tf.Tensor]:

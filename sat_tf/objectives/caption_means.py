@@ -64,8 +64,9 @@ def alpha_variation(alpha: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     Returns:
         Scalar, the mean over captions.
     """
-    weight = (mask / tf.reduce_sum(mask, axis=-1, keepdims=True))[..., tf.newaxis]
+    words = tf.reduce_sum(mask, axis=-1, keepdims=True)
+    weight = tf.math.divide_no_nan(mask, words)[..., tf.newaxis]
     mean = tf.reduce_sum(weight * alpha, axis=1, keepdims=True)
     variance = tf.reduce_sum(weight * tf.square(alpha - mean), axis=[1, 2])
     peakedness = tf.reduce_sum(weight * tf.square(alpha), axis=[1, 2])
-    return tf.reduce_mean(variance / peakedness)
+    return tf.reduce_mean(tf.math.divide_no_nan(variance, peakedness))

@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from sat_tf.config import Preset
+from sat_tf.errors import invalid_value
 from sat_tf.layers.attention import Selection, attention_entropy
 from sat_tf.layers.decoder_types import DecoderOutput
 from sat_tf.objectives.baselines import LearnedBaseline, MovingAverageBaseline
@@ -143,6 +144,7 @@ class HardAttentionObjective(LikelihoodObjective):
         scored = log_likelihoods(outputs.logits, rows, mask, labels)
         rollout = self._rollout(outputs, scored, mask, expectation, baseline)
         returns = _caption_returns(action_returns(rollout.reward, estimator), caption_mask)
+        self._check_baseline(baseline)
         average, mean_return = 0.0, None
         if isinstance(baseline, MovingAverageBaseline):
             mean_return = global_mean(returns)
@@ -161,6 +163,13 @@ class HardAttentionObjective(LikelihoodObjective):
         logs = rollout_logs(rollout, signal, estimator, exact, peakedness)
         return Terms(loss, means | weighted(logs, drawn), mean_return)
 
+    def _check_baseline(self, baseline: keras.layers.Layer | None) -> None:
+        kinds = {"moving_average": MovingAverageBaseline, "learned": LearnedBaseline}
+        kind = kinds.get(self.preset.baseline)
+        if kind is not None and not isinstance(baseline, kind):
+            expected = f"the {kind.__name__} of a model whose configuration has this preset"
+            raise invalid_value("baseline", expected, type(baseline).__name__)
+
     def _rollout(
         self,
         outputs: DecoderOutput,
@@ -174,18 +183,19 @@ class HardAttentionObjective(LikelihoodObjective):
         drawn = by_sample(mask, samples) * tf.cast(~expectation, tf.float32)[:, tf.newaxis]
         words = tf.reduce_sum(mask, axis=-1, keepdims=True)
         reward = tf.stop_gradient(scored.exact)
+        per_word = tf.math.divide_no_nan(reward, words)  # a caption of padding has no word
         value = None
         if isinstance(baseline, LearnedBaseline):
             # The range of a caption's log p depends mostly on how many words it sums over.
             left = reward_to_go(mask) if preset.reward_to_go else words
-            scale = left / words if preset.reward_per_word else left
+            scale = tf.math.divide_no_nan(left, words) if preset.reward_per_word else left
             value = by_sample(baseline(outputs.hidden, scale), samples)
         entropy = mask * attention_entropy(outputs.alignment_scores)
         return Rollout(
             log_prob=by_sample(outputs.log_prob, samples),
             entropy=by_sample(entropy, samples),
             log_lik=by_sample(scored.soft, samples),
-            reward=by_sample(reward / words if preset.reward_per_word else reward, samples),
+            reward=by_sample(per_word if preset.reward_per_word else reward, samples),
             mask=drawn,
             value=value,
         )
@@ -196,7 +206,8 @@ def _caption_returns(returns: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     returns = tf.reduce_mean(returns, axis=0)
     if returns.shape[-1] == 1:
         return returns[:, 0]
-    return tf.reduce_sum(returns * mask, axis=-1) / tf.reduce_sum(mask, axis=-1)
+    total = tf.reduce_sum(returns * mask, axis=-1)
+    return tf.math.divide_no_nan(total, tf.reduce_sum(mask, axis=-1))
 
 
 def _mean_baseline(baseline: tf.Tensor | float, mask: tf.Tensor) -> tf.Tensor:

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.config import AttentionConfig, SearchConfig
+from sat_tf.errors import invalid_value
 from sat_tf.layers.attention import Selection
 from sat_tf.layers.decoder_types import DecoderOutput
 from sat_tf.objectives.caption_means import (
@@ -38,7 +39,7 @@ from sat_tf.search.sampling import sample
 from sat_tf.vocabulary import END, PAD, START
 
 Reward = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""Image numbers `[N]` and captions `[N, T]`, as ids up to <end>, to rewards `[N]`."""
+"""Image numbers `[N]` and captions `[N, T]`, as ids up to <end>, to rewards `[N]`, floating."""
 
 _NEVER = -1e9
 _ESTIMATOR = Estimator(baseline="leave_one_out")
@@ -68,6 +69,8 @@ class RewardObjective:
     def __init__(
         self, reward: Reward, samples: int, attention: AttentionConfig, search: SearchConfig
     ) -> None:
+        if samples < 2:
+            raise invalid_value("samples", "at least 2, of which others are the baseline", samples)
         self.reward, self.samples = reward, samples
         self.attention, self.search = attention, search
         self.selection: Selection = attention.selection
@@ -181,7 +184,8 @@ class RewardObjective:
         return Terms(loss, means)
 
     def _rewards(self, images: tf.Tensor, captions: tf.Tensor) -> tf.Tensor:
-        rewards = tf.numpy_function(self.reward, [images, captions], tf.float32, stateful=False)
+        reward = lambda *drawn: np.asarray(self.reward(*drawn), np.float32)  # noqa: E731
+        rewards = tf.numpy_function(reward, [images, captions], tf.float32, stateful=False)
         return tf.ensure_shape(rewards, images.shape)
 
     def _drawn(self, targets: tf.Tensor) -> tf.Tensor:

@@ -23,6 +23,7 @@ from serving.local_server.batching_parameters import BatchingParameters, read_ba
 from serving.ports import check_port
 
 _MAX_MB = 2047
+_ROUND_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,9 @@ def run(arguments: Arguments) -> int:
         poll_seconds=arguments.poll_seconds,
     )
     print(f"Serving {arguments.model} on {server.address}", flush=True)
-    told.wait()
+    # A signal that arrives just before an endless wait begins would be handled only after it.
+    while not told.wait(_ROUND_SECONDS):
+        pass
     server.stop(arguments.grace_seconds)
     return 0
 

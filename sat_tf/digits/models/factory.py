@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import keras
 
 from sat_tf.digits.config import DRAMConfig, RAMConfig, STNConfig
 from sat_tf.digits.models.dram import DRAM
@@ -27,6 +30,18 @@ def build(
     # Only convolutions profit from another precision.
     kinds = {STNConfig: (STN, {"dtype": policy}), RAMConfig: (RAM, {}), DRAMConfig: (DRAM, {})}
     kind, options = kinds[type(config)]
-    model = kind(config, image_size, len(answers), **options)
+    with _default_policy("float32"):
+        model = kind(config, image_size, len(answers), **options)
     model.answers = answers
     return model
+
+
+@contextlib.contextmanager
+def _default_policy(name: str) -> Iterator[None]:
+    """Layers made inside without a policy have this one, whatever Keras' global one is."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(name)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)

@@ -109,11 +109,11 @@ class CaptioningTask(Task[RunConfig, Data]):
             f"Data: {names.name}, {train} images with {len(table)} captions to train on, {dev} dev "
             f"images, {len(data.vocabulary) - len(SPECIAL_TOKENS)} {names.tokens}."
         )
-        if table.dropped or table.truncated:
-            yield (
-                f"Warning: {counted(table.dropped, 'caption')} without a word dropped, "
-                f"{table.truncated} cut to {names.max_length} {names.tokens}."
-            )
+        if table.dropped:
+            yield f"Warning: {counted(table.dropped, 'caption')} without a word dropped."
+        if table.truncated:
+            limit = f"{names.max_length} {names.tokens}"
+            yield f"Warning: {counted(table.truncated, 'caption')} cut to {limit}."
         for split, source in data.inputs:
             if reasons := split.unusable(source.skipped):
                 path = self.places.folder.skipped(split.name)

@@ -1,0 +1,224 @@
+"""Captioners and layers used as any Keras model is: saved, compiled, scaled, quantised."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import sat_tf
+from sat_tf.config import AttentionConfig, SearchConfig
+from sat_tf.layers.attention import attention_entropy, attention_weights
+from sat_tf.objectives.caption_objective import caption_objective
+from sat_tf.objectives.reward_objective import RewardObjective
+from tests.sat_tf.models.captioner_models import (
+    VOCABULARY,
+    D,
+    as_dataset,
+    make_batch,
+    make_config,
+    make_model,
+    randomise,
+)
+
+RNG = np.random.default_rng(0)
+ANNOTATIONS = RNG.normal(size=[4, 5, 3]).astype(np.float32)
+WORDS = RNG.integers(1, 20, [4, 6]).astype(np.int32)
+
+FRESH = """
+import keras, numpy as np, sat_tf
+class Model(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.decoder = sat_tf.RNNDecoder(20, 6, 7, 8)
+    def call(self, inputs):
+        return self.decoder(inputs[0], inputs[1]).logits
+annotations, words = np.ones([4, 5, 3], "float32"), np.ones([4, 6], "int32")
+model = Model()
+model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+model.fit((annotations, words), words, verbose=0)
+sat_tf.RNNDecoder(20, 6, 7, 8)(annotations, words)
+"""
+
+
+def decoder(**options) -> sat_tf.RNNDecoder:
+    return sat_tf.RNNDecoder(20, embedding_dim=6, attention_dim=7, hidden_dim=8, **options)
+
+
+def test_fit_builds_a_model_before_anything_else_was_drawn():
+    done = subprocess.run([sys.executable, "-c", FRESH], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_a_saved_captioner_comes_back_with_its_policy_and_its_training(tmp_path):
+    keras.utils.set_random_seed(0)
+    model = sat_tf.Captioner(
+        make_config("hard", preset="rloo"), VOCABULARY, dtype="mixed_bfloat16", name="mine"
+    )
+    model.compile(keras.optimizers.Adam(0.1), jit_compile=False, clip_norm=0.5, seed=7)
+    batch = make_batch()
+    model.fit(as_dataset(batch, 4), verbose=0)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert (loaded.name, loaded.dtype_policy.name) == ("mine", "mixed_bfloat16")
+    assert (loaded.clip_norm, loaded.seed, int(loaded.optimizer.iterations)) == (0.5, 7, 1)
+    np.testing.assert_array_equal(loaded(batch).logits, model(batch).logits)
+    ours = model.fit(as_dataset(batch, 4), verbose=0).history["loss"]
+    assert loaded.fit(as_dataset(batch, 4), verbose=0).history["loss"] == ours
+
+
+def test_a_model_that_is_not_compiled_has_a_seed_for_its_draws():
+    np.testing.assert_array_equal(make_model("hard").step_seed(), [0, 0])
+
+
+def test_clipping_measures_gradients_without_the_scale_of_float16():
+    logs = {}
+    for scale in (None, 1024.0):
+        model = make_model()
+        optimizer = keras.optimizers.SGD(0.1)
+        if scale:
+            optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=scale)
+        model.compile(optimizer, jit_compile=False, clip_norm=0.5)
+        logs[scale] = model.fit(as_dataset(make_batch(), 4), epochs=5, verbose=0).history
+    for name in ("loss", "gradient_norm"):
+        np.testing.assert_allclose(logs[1024.0][name], logs[None][name], rtol=1e-4)
+    assert logs[None]["loss"][-1] < logs[None]["loss"][0]
+
+
+def test_a_loss_or_targets_beside_the_objective_are_errors():
+    model = make_model()
+    for wrong in ({"loss": "mse"}, {"metrics": ["accuracy"]}):
+        with pytest.raises(ValueError, match="expected none, as the objective has its own"):
+            model.compile("adam", **wrong)
+    with pytest.raises(ValueError, match="argument `loss`"):
+        model.compile("adam", "mse")
+    model.compile("adam", jit_compile=False)
+    batch = make_batch()
+    with pytest.raises(ValueError, match="targets or sample weights"):
+        model.fit(tf.data.Dataset.from_tensors((batch, batch["tokens"])), verbose=0)
+    assert model.train_on_batch(batch, return_dict=True)["loss"] > 0
+
+
+@pytest.mark.parametrize(
+    ("baseline", "needed"),
+    [("moving_average", "MovingAverageBaseline"), ("learned", "LearnedBaseline")],
+)
+def test_an_objective_whose_baseline_the_model_lacks_is_an_error(baseline, needed):
+    model = make_model("soft")
+    objective = caption_objective(AttentionConfig("hard", baseline=baseline))
+    model.compile("adam", jit_compile=False, objective=objective)
+    with pytest.raises(ValueError, match=f"`baseline`: expected the {needed}"):
+        model.fit(as_dataset(make_batch(), 4), verbose=0)
+
+
+def test_a_reward_may_be_of_any_floating_type():
+    model = make_model()
+    attention, search = model.config.attention, SearchConfig(max_length=4)
+    with pytest.raises(ValueError, match="argument `samples`: expected at least 2"):
+        RewardObjective(lambda *_: 0, 1, attention, search)
+    double = lambda _, tokens: (tokens > 3).sum(-1) / 5.0  # noqa: E731
+    model.compile(
+        "adam", jit_compile=False, objective=RewardObjective(double, 2, attention, search)
+    )
+    batch = {
+        "annotations": make_batch()["annotations"],
+        "image_index": np.arange(4, dtype=np.int32),
+    }
+    assert np.isfinite(model.fit(as_dataset(batch, 4), verbose=0).history["reward"]).all()
+
+
+@pytest.mark.parametrize("preset", ["paper", "arctic", "rloo"])
+def test_a_caption_of_padding_leaves_training_finite(preset):
+    model = make_model("hard", preset=preset)
+    model.compile("adam", jit_compile=False)
+    batch = make_batch()
+    batch["tokens"][1, 1:] = 0
+    logs = model.fit(as_dataset(batch, 4), epochs=2, verbose=0).history
+    assert all(np.isfinite(values).all() for values in logs.values())
+    assert all(np.isfinite(weight).all() for weight in model.get_weights())
+
+
+@pytest.mark.slow
+def test_hard_attention_is_compiled_by_xla_for_batches_of_unknown_size():
+    model = make_model("hard")
+    model.compile("adam", jit_compile=True)
+    logs = model.fit(as_dataset(make_batch(), 3), verbose=0).history
+    assert np.isfinite(logs["loss"]).all()
+
+
+def test_the_number_of_locations_may_be_unknown():
+    annotations, words = keras.Input((None, 3)), keras.Input((None,), dtype="int32")
+    model = keras.Model([annotations, words], decoder()(annotations, words).logits)
+    for locations in (5, 2):
+        assert model([ANNOTATIONS[:, :locations], WORDS]).shape == (4, 6, 20)
+    captioner = randomise(make_model())
+    search = tf.function(
+        lambda a: captioner.search(a).token_ids, input_signature=[tf.TensorSpec([None, None, D])]
+    )
+    annotations = make_batch()["annotations"]
+    np.testing.assert_array_equal(search(annotations), captioner.search(annotations).token_ids)
+
+
+def test_the_mean_annotation_does_not_overflow_float16():
+    layer = decoder(dtype="mixed_float16")
+    found = layer(np.full([2, 196, 3], 400.0, np.float32), WORDS[:2])
+    assert np.isfinite(found.logits).all()
+
+
+def test_a_quantised_decoder_stays_close():
+    annotations, words = keras.Input((5, 3)), keras.Input((None,), dtype="int32")
+    model = keras.Model([annotations, words], decoder()(annotations, words).logits)
+    before = model([ANNOTATIONS, WORDS]).numpy()
+    model.quantize("int8")
+    change = np.abs(before - model([ANNOTATIONS, WORDS])).max()
+    assert 0 < change < 0.05 * np.abs(before).max()
+
+
+def test_methods_of_a_layer_may_come_before_its_first_call():
+    layer = decoder()
+    layer.prepare_memory(ANNOTATIONS)
+    assert layer(ANNOTATIONS, WORDS).logits.shape == (4, 6, 20)
+    attention = sat_tf.BahdanauAttention(4)
+    scores = attention.scores(np.zeros([4, 8], np.float32), attention.keys(ANNOTATIONS))
+    assert scores.shape == (4, 5)
+
+
+def test_a_score_of_minus_infinity_takes_a_location_out():
+    scores = tf.constant([[1.0, 2.0, -np.inf]])
+    with tf.GradientTape() as tape:
+        tape.watch(scores)
+        entropy = attention_entropy(scores)
+    np.testing.assert_allclose(entropy, attention_entropy(scores[:, :2]), rtol=1e-6)
+    assert np.isfinite(tape.gradient(entropy, scores)).all()
+    drawn = attention_weights(scores, "sample", seed=tf.constant([1, 2]))
+    expected = tf.nn.log_softmax(scores)[0, int(tf.argmax(drawn.weights[0]))]
+    np.testing.assert_allclose(drawn.log_prob[0], expected, rtol=1e-6)
+
+
+def test_fewer_layers_than_none_are_an_error():
+    with pytest.raises(ValueError, match="`layers`: expected an integer of at least 0"):
+        sat_tf.InitialState(4, layers=-2)
+
+
+@pytest.mark.parametrize("name", ["ram_28", "stn_rts", "flickr8k_none"])
+def test_what_ships_reads_alike_under_a_global_policy(name):
+    image = np.zeros([60, 60, 3], np.uint8)
+    image[10:50, 28:32] = 255
+
+    def answer():
+        model = sat_tf.load(name)
+        if name == "flickr8k_none":
+            return model.caption(image).log_prob
+        return model.read(image[..., 0]).probabilities
+
+    before = answer()
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        after = answer()
+    finally:
+        keras.config.set_dtype_policy("float32")
+    np.testing.assert_allclose(before, after, rtol=1e-5)
