@@ -142,7 +142,7 @@ def test_a_finished_run_is_read_and_not_made_again(finished, monkeypatch):
     assert figures(BASE, finished) == {**SCORES, "elbo": -3.0, "minutes": 1.5}
 
 
-def test_a_run_that_was_stopped_goes_on_and_is_evaluated(finished, monkeypatch):
+def test_a_run_that_was_stopped_resumes_and_is_evaluated(finished, monkeypatch):
     report, done = finished.run_dir / "evaluation/dev/report.json", []
     written = report.read_text("utf-8")
     report.unlink()

@@ -108,7 +108,7 @@ def test_a_case_survives_its_command_line():
     assert Case.from_json(given.to_json()) == given
 
 
-def test_a_failed_case_is_told_and_the_others_go_on(monkeypatch, capsys):
+def test_a_failed_case_is_told_and_the_others_continue(monkeypatch, capsys):
     def fail(case):
         raise subprocess.CalledProcessError(1, sys.executable)
 

@@ -73,9 +73,9 @@ def captions_of(split: Split, captions: Mapping[str, str], path: Path) -> dict[s
     Raises:
         DataError: Images without a caption, or captions of images the split does not have.
     """
-    aside = {image_id for image_id, _ in split.skipped}
+    skipped = {image_id for image_id, _ in split.skipped}
     known = [example.image_id for example in split.examples]
-    unknown = [image_id for image_id in captions if image_id not in aside | set(known)]
+    unknown = [image_id for image_id in captions if image_id not in skipped | set(known)]
     if unknown:
         raise DataError(
             f"{path}: {len(unknown)} of {len(captions)} captions are of no image of the "

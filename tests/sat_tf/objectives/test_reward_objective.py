@@ -237,7 +237,9 @@ def test_a_replica_without_images_draws_nothing():
     assert drawn.token_ids.shape[0] == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", ["soft", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("hard", "none"))]
+)
 def test_training_raises_the_reward(kind):
     keras.utils.set_random_seed(0)
     model = make_model(kind, inference="sample")

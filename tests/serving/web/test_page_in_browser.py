@@ -147,7 +147,7 @@ def test_a_photograph_is_dropped_or_pasted(open_page, address, kind):
     assert caption(page).count() == len(WORDS[0])
 
 
-def test_what_cannot_be_read_is_told_and_the_page_goes_on(open_page, address):
+def test_what_cannot_be_read_is_told_and_the_page_still_works(open_page, address):
     page = open_page(address, expected="400 (Bad Request)")
     heic = b"\0\0\0\x18ftypheic" + bytes(40)
     for content, says in ((b"text", "cannot be read as an image"), (heic, "HEIC")):

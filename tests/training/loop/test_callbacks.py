@@ -222,7 +222,7 @@ def test_a_lower_nll_is_better(monkeypatch):
     assert best == [1, 2] and model.stop_training and abs(states[-1].best_score) == 2.0
 
 
-def test_patience_goes_on_where_a_checkpoint_left_it(monkeypatch):
+def test_patience_resumes_where_a_checkpoint_left_it(monkeypatch):
     progress = Progress(epoch=3, best_epoch=2, best_score=5.0, waited=1)
     best, states, model = keep(monkeypatch, [4.0], progress=progress)
     assert best == [] and model.stop_training and states[-1].epoch == 4

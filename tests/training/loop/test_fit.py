@@ -38,7 +38,7 @@ def test_a_finished_run_is_not_trained_again(soft_run, tiny, monkeypatch):
     assert RunFolder(soft_run).best_weights.stat().st_mtime_ns == before
 
 
-def test_a_finished_run_goes_on_to_more_epochs(soft_run, tmp_path, tiny, unvalidated):
+def test_a_finished_run_resumes_for_more_epochs(soft_run, tmp_path, tiny, unvalidated):
     run_dir = shutil.copytree(soft_run, tmp_path / "run")
     assert last_checkpoint(run_dir)[1]["epoch"] == 2
     train(run_dir, *tiny, "--fit.epochs", "3")

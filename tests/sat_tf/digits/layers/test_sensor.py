@@ -63,7 +63,7 @@ def test_a_patch_beyond_the_border_is_zero_there():
     assert seen[:, :2, 2:, 1].any() and not seen[:, 2:, :, 1].any()
 
 
-def test_a_side_that_is_no_multiple_of_a_block_goes_on_as_zeros():
+def test_a_side_that_is_no_multiple_of_a_block_is_padded_with_zeros():
     images = np.ones([1, 7, 7, 1], np.float32)
     coarse = GlimpseSensor(2, 2).pyramid(tf.constant(images))[1]
     assert coarse.shape == (1, 4, 4, 1)
