@@ -275,20 +275,25 @@ const SatViewer = (() => {
       this.viewer = element("div");
       this.list = element("ol", { class: "images" });
       this.count = element("p", { class: "quiet", role: "status" });
-      host.replaceChildren(...this.scores(), this.histogram(), ...this.figures(), this.viewer, this.tools(), this.count, this.list);
+      // Side by side, so that the first image is on the first screen.
+      const facts = element("div", { class: "facts" }, ...this.scores(), ...this.figures(), this.histogram());
+      host.replaceChildren(facts, ...this.notes(), this.viewer, this.tools(), this.count, this.list);
       this.refresh();
       if (report.images.length) this.open(this.shown[0]);
     }
 
     scores() {
       const rows = this.report.scores.map((row) => element("tr", {}, element("th", { scope: "row" }, row.name), element("td", {}, row.value), element("td", {}, row.interval || "")));
-      const notes = (this.report.notes || []).map((note) => element("p", { class: "quiet" }, note));
-      if (!rows.length) return notes;
-      return [element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Scores" }, element("table", {}, element("tbody", {}, ...rows))), ...notes];
+      if (!rows.length) return [];
+      return [element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Scores" }, element("table", {}, element("tbody", {}, ...rows)))];
+    }
+
+    notes() {
+      return (this.report.notes || []).map((note) => element("p", { class: "quiet" }, note));
     }
 
     figures() {
-      return (this.report.figures || []).map(({ image, text }) => element("figure", { style: "margin: 1rem 0" },
+      return (this.report.figures || []).map(({ image, text }) => element("figure", {},
         element("img", { src: image, alt: text }), element("figcaption", { class: "quiet" }, text)));
     }
 
@@ -301,7 +306,7 @@ const SatViewer = (() => {
       values.forEach((value) => counts[Math.min(23, Math.floor((24 * (value - low)) / span))]++);
       const top = Math.max(...counts);
       const bars = counts.map((count, i) => `<rect x="${i * 10}" width="9" y="${100 - (100 * count) / top}" height="${(100 * count) / top}"/>`).join("");
-      const figure = element("figure", { style: "margin: 1rem 0" });
+      const figure = element("figure");
       figure.innerHTML = `<svg class="histogram" viewBox="0 0 240 100" preserveAspectRatio="none" role="img"></svg><figcaption class="quiet"></figcaption>`;
       figure.firstChild.innerHTML = bars;
       const text = `${this.report.rank_name} of ${values.length} images, ${low.toFixed(1)} to ${(low + span).toFixed(1)}`;
