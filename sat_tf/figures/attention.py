@@ -18,7 +18,7 @@ MARK = "sat_tf attention figure"
 
 _COLUMNS = 6
 _HEAD = 1024  # bytes
-_GAP = 10  # pixels between tiles
+GAP = 10  # pixels between tiles
 
 
 def attention_figure(
@@ -57,18 +57,17 @@ def attention_figure(
     height, width = tiles[0].shape[:2]
     text = max(10, cell // 10)
     label = text * (3 if beta is not None else 2)
-    rows = -(-len(tiles) // _COLUMNS)
-    columns = -(-len(tiles) // rows)
-    total = columns * (width + _GAP) + _GAP
-    lines = wrap(title, text, total - 2 * _GAP) if title else []
-    head = len(lines) * round(text * 1.5) + (_GAP // 2 if lines else 0)
-    sheet = Image.new("RGB", (total, head + rows * (height + label) + 2 * _GAP), PAPER)
+    rows, columns = tile_grid(len(tiles))
+    total = columns * (width + GAP) + GAP
+    lines = wrap(title, text, total - 2 * GAP) if title else []
+    head = len(lines) * round(text * 1.5) + (GAP // 2 if lines else 0)
+    sheet = Image.new("RGB", (total, head + rows * (height + label) + 2 * GAP), PAPER)
     draw = ImageDraw.Draw(sheet)
     for n, line in enumerate(lines):
-        write_text(draw, (_GAP, _GAP + n * round(text * 1.5)), line, text)
+        write_text(draw, (GAP, GAP + n * round(text * 1.5)), line, text)
     for n, tile in enumerate(tiles):
-        left = _GAP + n % columns * (width + _GAP)
-        top = _GAP + head + n // columns * (height + label)
+        left = GAP + n % columns * (width + GAP)
+        top = GAP + head + n // columns * (height + label)
         sheet.paste(Image.fromarray(tile), (left, top))
         below = (left, top + height + text // 3, width)
         if n > 0:
@@ -76,6 +75,12 @@ def attention_figure(
         if beta is not None:
             _draw_gate(draw, below, None if n == 0 else float(beta[n - 1]), text)
     return np.array(sheet)
+
+
+def tile_grid(count: int) -> tuple[int, int]:
+    """Returns rows and columns of so many tiles: at most six columns, rows of about one length."""
+    rows = -(-count // _COLUMNS)
+    return rows, -(-count // rows)
 
 
 def attention_tiles(

@@ -10,11 +10,8 @@ from xml.sax.saxutils import escape
 import numpy as np
 from PIL import Image
 
-from sat_tf.figures.attention import MARK, attention_tiles
-from sat_tf.figures.drawing import FAINT, GLOW, INK
-
-_COLUMNS = 6
-_GAP = 10
+from sat_tf.figures.attention import GAP, MARK, attention_tiles, tile_grid
+from sat_tf.figures.drawing import FAINT, GLOW, INK, wrap
 
 
 def attention_svg(
@@ -33,7 +30,7 @@ def attention_svg(
         words: `T` words.
         alpha: `[T, h, w]`, or None for the image alone.
         beta: `[T]`: a bar and a number under each word.
-        title: A line above the tiles.
+        title: A line above the tiles, wrapped.
         cell: Longer side of a tile, units of the document.
         chosen: `[T]`, the location that hard attention chose for each word.
     """
@@ -43,13 +40,17 @@ def attention_svg(
     scale = cell / max(tiles[0].shape[:2])
     height, width = (side * scale for side in tiles[0].shape[:2])
     size = max(10, cell // 10)
-    head = 2 * size if title else 0
     pitch = height + (3 if beta is not None else 2) * size
-    columns = min(_COLUMNS, len(tiles))
-    total = (columns * (width + _GAP) + _GAP, head - (-len(tiles) // columns) * pitch + 2 * _GAP)
-    parts = [_text(title, _GAP, _GAP + size, size, "start")] if title else []
+    rows, columns = tile_grid(len(tiles))
+    wide = columns * (width + GAP) + GAP
+    lines = wrap(title, size, int(wide) - 2 * GAP) if title else []
+    head = 1.5 * size * len(lines) + (GAP // 2 if lines else 0)
+    total = (wide, head + rows * pitch + 2 * GAP)
+    parts = [
+        _text(line, GAP, GAP + size * (1 + 1.5 * n), size, "start") for n, line in enumerate(lines)
+    ]
     for n, (tile, label, gate) in enumerate(zip(tiles, labels, gates, strict=False)):
-        left, top = _GAP + n % columns * (width + _GAP), _GAP + head + n // columns * pitch
+        left, top = GAP + n % columns * (width + GAP), GAP + head + n // columns * pitch
         parts.append(_tile(tile, left, top, width, height))
         parts.append(_text(label, left + width / 2, top + height + 1.2 * size, size, "middle"))
         if gate is not None:

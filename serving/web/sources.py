@@ -125,7 +125,8 @@ def cache_folder() -> Path:
 
 def has_version(folder: Path) -> bool:
     """Says if a folder holds a version that can be served."""
-    return any(path.parent.name.isdecimal() for path in folder.glob("*/saved_model.pb"))
+    names = [path.parent.name for path in folder.glob("*/saved_model.pb")]
+    return any(name.isascii() and name.isdigit() for name in names)
 
 
 def remove_earlier(export: Path, run: Path) -> None:

@@ -39,3 +39,13 @@ def test_without_attention_the_image_alone_is_drawn():
 def test_maps_that_do_not_fit_the_words_are_an_error():
     with pytest.raises(ValueError, match="alpha"):
         attention_svg(GREY, ["a"], np.ones((2, 2, 2)))
+
+
+def test_rows_are_those_of_the_png_and_a_long_title_is_wrapped():
+    words = [f"w{n}" for n in range(7)]  # with the image eight tiles: two rows of four
+    title = "a man in a red shirt is standing in front of a white building " * 3
+    root = parse(words=words, alpha=np.ones((7, 2, 2)), title=title)
+    lefts = {tile.get("x") for tile in root.iter(f"{SVG}image")}
+    assert len(lefts) == 4
+    lines = [text.text for text in root.iter(f"{SVG}text") if text.get("text-anchor") == "start"]
+    assert len(lines) > 1 and " ".join(lines).split() == title.split()
