@@ -35,7 +35,7 @@ def figures(config: RunConfig, places: Places, interrupts: Interrupts | None = N
         check_run_dir(task)
     except RunError as error:
         raise RunError(str(error).replace("--run-dir", "--out")) from error
-    report = places.run_dir / "evaluation" / _SPLIT / REPORT_FILE
+    report = places.folder.evaluation(_SPLIT) / REPORT_FILE
     if not report.is_file():
         captioner = fit(task, interrupts=interrupts)
         evaluate_run(captioner, config, places, _SPLIT, figures=0)

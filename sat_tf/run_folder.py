@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from sat_tf.files import sha256_of
+
 
 def _file(name: str, doc: str) -> property:
     """A property that gives the path of the file or folder of this name."""
@@ -60,6 +62,17 @@ class RunFolder:
     def evaluation(self, split: str) -> Path:
         """Folder of the reports and attention pages of one split."""
         return self.path / "evaluation" / split
+
+    def reports(self) -> list[Path]:
+        """Reports of the evaluations that there are, JSON, sorted by split."""
+        return sorted(self.path.glob("evaluation/*/report.json"))
+
+    def weights_sha256(self) -> str | None:
+        """SHA-256 (hexadecimal) of the weights; None without them, as in a published model."""
+        try:
+            return sha256_of(self.best_weights)
+        except FileNotFoundError:
+            return None
 
     def skipped(self, split: str) -> Path:
         """Images of a split that cannot be read, with reasons, JSON."""

@@ -13,6 +13,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from sat_tf import published
 from sat_tf.config import SearchConfig
+from sat_tf.run_folder import RunFolder
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.serialization import to_dict
 from serving.warmup import MODEL_NAME
@@ -135,9 +136,13 @@ def _shape(shape: tf.TensorShape) -> str:
 
 def scores(captioner: TrainedCaptioner, search: SearchConfig) -> list[str]:
     """The tables of the run's reports, and a note if they were measured with another search."""
-    paths = captioner.path.glob("evaluation/*/report.json") if captioner.path else ()
+    folder = captioner.path and RunFolder(captioner.path)
+    weights = folder and folder.weights_sha256()
     parts = []
-    for report, text in filter(None, map(_read_report, sorted(paths))):
+    for report, text in filter(None, map(_read_report, folder.reports() if folder else ())):
+        if report.get("weights_sha256") not in (None, weights):
+            parts.append(f"The evaluation on {report['split']} is of earlier weights: left out.")
+            continue
         table = text.partition("## Scores")[2].partition("\n## ")[0].strip()
         parts += [f"### {report['data']} {report['split']}, {report['images']} images", table]
         baked = {**to_dict(search), "attention": captioner.model.selection}

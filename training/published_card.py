@@ -9,7 +9,7 @@ from typing import Any
 
 from sat_tf.config import JOIN
 from sat_tf.run_folder import RunFolder
-from training.evaluate.reports import REPORT_FILE, score_rows, weights_digest
+from training.evaluate.reports import score_rows
 from training.tables import markdown_table
 from training.tasks.captioning.config import RunConfig
 
@@ -161,9 +161,10 @@ def _encoder(encoder: Any) -> str:
 def _scores(run_dir: Path) -> str:
     """Returns a table of the main scores for each split that the weights were evaluated on."""
     parts = []
-    for path in sorted(RunFolder(run_dir).path.glob(f"evaluation/*/{REPORT_FILE}")):
+    folder = RunFolder(run_dir)
+    for path in folder.reports():
         report = json.loads(path.read_text("utf-8"))
-        if report.get("weights_sha256") not in (None, weights_digest(run_dir)):
+        if report.get("weights_sha256") not in (None, folder.weights_sha256()):
             parts.append(f"The evaluation on {report['split']} is of earlier weights: left out.")
             continue
         scores, intervals = (_chosen(report.get(key) or {}) for key in ("scores", "intervals"))

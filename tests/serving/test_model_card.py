@@ -77,6 +77,15 @@ def card_of(exports, tmp_path):
     return write
 
 
+def test_scores_of_earlier_weights_are_not_on_the_card(evaluated, card_of):
+    (evaluated.path / "best.weights.h5").write_bytes(b"later")
+    path = evaluated.path / "evaluation" / "dev" / "report.json"
+    report = json.loads(path.read_text()) | {"weights_sha256": "0" * 64}
+    path.write_text(json.dumps(report))
+    card = card_of(evaluated)
+    assert "The evaluation on dev is of earlier weights" in card and "12.50" not in card
+
+
 def test_the_card_has_the_report_s_scores_and_nothing_else_of_it(evaluated, card_of):
     card = card_of(evaluated)
     assert "### scenes dev, 12 images" in card and "| bleu_4 | 12.50 |" in card

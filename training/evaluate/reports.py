@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sat_tf.files import sha256_of, write_atomically
-from sat_tf.run_folder import RunFolder
+from sat_tf.files import write_atomically
 from training.tables import decimals, markdown_table, text_table
 
 if TYPE_CHECKING:
@@ -41,14 +40,6 @@ _LAST = ("versions",)
 _PACKAGES = ("sat_tf", "tensorflow", "keras", "tensorflow-probability", "numpy", "pillow")
 _PACKAGES += ("pycocoevalcap", "tensorflow-datasets")
 _EXAMPLES = 3
-
-
-def weights_digest(run_dir: Path) -> str | None:
-    """SHA-256 (hexadecimal) of a run's weights file; None without one, as in a published model."""
-    try:
-        return sha256_of(RunFolder(run_dir).best_weights)
-    except FileNotFoundError:
-        return None
 
 
 def caption_report(

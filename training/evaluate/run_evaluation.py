@@ -18,7 +18,6 @@ from training.evaluate.report_page import write_report_page
 from training.evaluate.reports import (
     caption_report,
     console_summary,
-    weights_digest,
     write_report,
 )
 from training.evaluate.scoring import Evaluation, evaluate
@@ -101,7 +100,7 @@ def make_report(
     report["notes"] += verdict(texts, split.references(), config.data.tokens)
     report["notes"] += found.notes + average_note(captioner)
     if captioner.path:
-        report["weights_sha256"] = weights_digest(captioner.path)
+        report["weights_sha256"] = RunFolder(captioner.path).weights_sha256()
         report["notes"] += unfinished_note(captioner.path, config.fit)
     report["intervals"] |= found.calibration.intervals
     report["calibration"] = found.calibration.details()

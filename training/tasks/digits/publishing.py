@@ -15,7 +15,6 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.runs import weight_arrays
 from training.data.digits.config import CanvasData
 from training.data.digits.mnist import load_digits
-from training.evaluate.reports import REPORT_FILE
 from training.tasks.digits.config import DigitRunConfig
 from training.tasks.digits.evaluation import Scorer, training_command
 from training.tasks.registry import single_dir
@@ -145,7 +144,7 @@ def make_card(
 
 def _scores(run_dir: Path) -> str:
     lines = []
-    for path in sorted(RunFolder(run_dir).path.glob(f"evaluation/*/{REPORT_FILE}")):
+    for path in RunFolder(run_dir).reports():
         report = json.loads(path.read_text("utf-8"))
         line = f"- {report['split']}: {report['error']:.2f} % of {report['examples']:,} examples"
         if trained := report.get("training"):
