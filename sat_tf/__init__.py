@@ -40,7 +40,7 @@ _HOMES = {"load": "sat_tf.runs", "Captioner": "sat_tf.models.captioner"}
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        if name.startswith("_") or find_spec(f"{__name__}.{name}") is None:
+        if not name.isidentifier() or name[0] == "_" or find_spec(f"{__name__}.{name}") is None:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return import_module(f"{__name__}.{name}")
     return getattr(import_module(_HOMES.get(name, "sat_tf.layers")), name)

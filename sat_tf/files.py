@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
@@ -19,9 +21,16 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     killed process may leave the temporary file, `.NAME.*.tmp`.
 
     Raises:
-        OSError: It cannot be written; no temporary file stays behind.
+        OSError: It cannot be written; it names the file, and no temporary file stays behind.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
+    try:
+        _write(path, data)
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(path)) from error
+
+
+def _write(path: Path, data: bytes) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -32,6 +41,18 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
+
+
+@contextlib.contextmanager
+def literal_path(path: Path) -> Iterator[Path]:
+    """Yields a path of a file or folder that TensorFlow, which reads patterns, takes as it is."""
+    if not set("[]\\*?") & set(str(path)):
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        link = Path(folder) / "link"
+        link.symlink_to(path.resolve())
+        yield link
 
 
 def sha256_of(path: Path) -> str:

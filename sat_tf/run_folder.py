@@ -63,6 +63,10 @@ class RunFolder:
         """Folder of the reports and attention pages of one split."""
         return self.path / "evaluation" / split
 
+    def has_checkpoint(self) -> bool:
+        """Says whether there is a whole checkpoint, readable or not."""
+        return any(self.checkpoints.glob("epoch-*"))
+
     def reports(self) -> list[Path]:
         """Reports of the evaluations that there are, JSON, sorted by split."""
         return sorted(self.path.glob("evaluation/*/report.json"))

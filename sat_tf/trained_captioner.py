@@ -62,7 +62,8 @@ class TrainedCaptioner:
         """
         kind = self.config.attention.kind
         if kind != "hard":
-            raise invalid_value("inference", f"none for {kind} attention", inference)
+            expected = f"none for {kind} attention"
+            raise invalid_value("inference", expected, inference, flag="--inference")
         attention = dataclasses.replace(self.config.attention, inference=inference)
         values = to_dict(dataclasses.replace(self.config, attention=attention))
         self.model.config = from_dict(CaptionerConfig, values)

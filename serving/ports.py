@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import errno
 import socket
+
+from sat_tf.errors import invalid_value
 
 
 def check_port(host: str, port: int) -> None:
     """Checks that a server can listen on a port; 0 is any free one.
 
     Raises:
+        ValueError: There is no such port.
         OSError: It cannot, for example because another server does.
     """
-    family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    with socket.socket(family) as probe:
-        # As servers do: a port whose last connections are still closing is free.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
+    if not 0 <= port <= 65535:
+        raise invalid_value("--port", "0 to 65535", port)
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family) as probe:
+            # As servers do: a port whose last connections are still closing is free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
-        except OSError as error:
-            raise OSError(
-                f"Cannot listen on port {port} of {host} ({error.strerror}): stop the server that "
-                "listens there, or choose another port with `--port`."
-            ) from error
+    except OSError as error:
+        advice = "check `--host` and `--port`"
+        if error.errno == errno.EADDRINUSE:
+            advice = "stop the server that listens there, or choose another port with `--port`"
+        raise OSError(
+            f"Cannot listen on port {port} of {host} ({error.strerror}): {advice}."
+        ) from error

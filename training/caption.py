@@ -16,6 +16,7 @@ from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import Inference, with_search
 from sat_tf.errors import invalid_value
 from sat_tf.figures.attention import figure_paths
+from sat_tf.files import write_atomically
 from sat_tf.images import SUFFIXES
 from sat_tf.ranges import NonNegative, PositiveInt, check_ranges
 from training.evaluate.caption_results import caption_fields
@@ -129,6 +130,8 @@ def _check(arguments: Arguments) -> list[Path]:
     if arguments.figure != "none":
         check_folder("--out", arguments.out)
     if arguments.html is not None:
+        if arguments.html.suffix.lower() not in (".html", ".htm"):
+            raise invalid_value("--html", "a file named *.html", str(arguments.html))
         check_file("--html", arguments.html)
     return images
 
@@ -182,7 +185,7 @@ def _draw(
         pixels = np.round(captioner.pixels(content).numpy()).astype(np.uint8)
         maps = caption.alpha, caption.beta
         svg = attention_svg(pixels, caption.words, *maps, caption.text, chosen=chosen)
-        path.write_text(svg, encoding="utf-8")
+        write_atomically(path, svg)
     else:
         save_figure(figure_of(captioner, content, caption, chosen), path)
 

@@ -108,7 +108,7 @@ def check_init_from(config: Any, run_dir: Path | None = None) -> None:
     Raises:
         ValueError: There is no such folder, nor, for a captioner, a published one of that name.
     """
-    resumed = run_dir is not None and RunFolder(run_dir).checkpoints.is_dir()
+    resumed = run_dir is not None and RunFolder(run_dir).has_checkpoint()
     if config.init_from is None or resumed:
         return
     expected, origin = "the folder of a finished run", Path(config.init_from)

@@ -18,7 +18,7 @@ _SOURCES = {
     "scenes": ("drawn scenes of this project", None),
     "flickr8k": ("Flickr8k (Hodosh et al., 2013)", _PHOTOGRAPHS),
     "flickr30k": ("Flickr30k (Young et al., 2014)", _PHOTOGRAPHS),
-    "coco": ("COCO captions (Chen et al., 2015)", "the terms of cocodataset.org"),
+    "coco_captions": ("COCO captions (Chen et al., 2015)", "the terms of cocodataset.org"),
     "folder": ("the publisher's own images", None),
 }
 _UNSTATED = "not stated; ask the publisher"
@@ -120,7 +120,7 @@ def make_card(
     """
     from sat_tf.compact_weights import GROUP
 
-    source, terms = _SOURCES[config.data.name]
+    source, terms = _SOURCES.get(config.data.name, (config.data.name, None))
     licence = licence or (terms if terms else _UNSTATED)
     attends = config.attention.kind != "none"
     looks = "An image captioner that shows where it looked for each word"
@@ -164,6 +164,8 @@ def _scores(run_dir: Path) -> str:
     folder = RunFolder(run_dir)
     for path in folder.reports():
         report = json.loads(path.read_text("utf-8"))
+        if "captions" in report:  # of captions from elsewhere
+            continue
         if report.get("weights_sha256") not in (None, folder.weights_sha256()):
             parts.append(f"The evaluation on {report['split']} is of earlier weights: left out.")
             continue

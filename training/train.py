@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 import warnings
 from dataclasses import dataclass
@@ -163,7 +164,8 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: Arguments[Any], interrupts: Interrupts) -> None:
     """Trains, then evaluates the best weights on dev."""
     check_data_dir(arguments.config, arguments.data_dir)
-    check_init_from(arguments.config, arguments.places().run_dir)
+    if not os.environ.get("TF_CONFIG"):  # one of several workers: the chief knows if it resumes
+        check_init_from(arguments.config, arguments.places().run_dir)
     # TensorFlow takes seconds to load: a wrong flag is answered before.
     with loading():
         import keras  # noqa: F401

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from sat_tf.errors import invalid_value
 from sat_tf.figures.drawing import FAINT, GLOW, PAPER, text_width, wrap, write_text
+from sat_tf.files import write_atomically
 
 MARK = "sat_tf attention figure"
 """Text near the start of a figure's file; a file without it is not overwritten by a figure."""
@@ -141,7 +143,9 @@ def save_figure(figure: np.ndarray, path: Path) -> None:
     """Writes a figure, uint8 `[H, W, 3]`, as a PNG that `figure_paths` lets later ones replace."""
     mark = PngInfo()
     mark.add_text("Comment", MARK)
-    Image.fromarray(figure).save(path, pnginfo=mark)
+    content = io.BytesIO()
+    Image.fromarray(figure).save(content, "PNG", pnginfo=mark)
+    write_atomically(path, content.getvalue())
 
 
 def _is_figure(path: Path) -> bool:

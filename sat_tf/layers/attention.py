@@ -60,9 +60,10 @@ class BahdanauAttention(keras.layers.Layer):
             attention_dim, use_bias=False, dtype=policy, name="query_projection"
         )
 
-    def build(self, hidden_shape: tuple, annotations_shape: tuple) -> None:
+    def build(self, hidden_shape: tuple, annotations_shape: tuple | None) -> None:
         self.query_projection.build(hidden_shape)
-        if not self.key_projection.built:  # `keys` may have been called before
+        # `keys` may have been called before, or keys of another layer be given.
+        if not self.key_projection.built and annotations_shape is not None:
             self.key_projection.build(annotations_shape)
         self.score_vector = self.add_weight(
             name="score_vector", shape=(self.attention_dim,), initializer=_fan_in_uniform
@@ -92,7 +93,7 @@ class BahdanauAttention(keras.layers.Layer):
     def _factors(
         self, hidden: tf.Tensor, keys: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        if not self.built:  # `keys` may have been called before, and needs no state
+        if not self.built:
             self.build(hidden.shape, None)
         queries = tf.cast(by_image(self.query_projection(hidden), keys), tf.float32)
         return queries, keys, tf.cast(self.score_vector, tf.float32)

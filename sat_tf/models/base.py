@@ -12,6 +12,7 @@ from sat_tf.errors import invalid_value
 from sat_tf.models.distributed_step import (
     RunningMeans,
     apply_gradients,
+    scales_losses,
     spans_workers,
     worker_function,
 )
@@ -78,10 +79,13 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         names = ("gradient_norm", "loss", *self.objective.log_names)
         self._means = SimpleNamespace(value=RunningMeans(names))
 
-    def get_compile_config(self) -> dict:
-        """Returns what `compile_from_config` needs, for a saved model."""
+    def get_compile_config(self) -> dict | None:
+        """Returns what `compile_from_config` needs, for a saved model; None if not compiled."""
+        if not self.compiled:
+            return None
         config = super().get_compile_config() or {}
-        kept = {name: config[name] for name in ("optimizer", "jit_compile") if name in config}
+        names = ("optimizer", "jit_compile", "run_eagerly", "steps_per_execution")
+        kept = {name: config[name] for name in (*names, "auto_scale_loss") if name in config}
         return {**kept, "clip_norm": self.clip_norm, "seed": self.seed}
 
     def compile_from_config(self, config: dict) -> None:
@@ -110,12 +114,13 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         gradients = tape.gradient(scaled_loss, self.trainable_variables)
         pairs = zip(gradients, self.trainable_variables, strict=True)
         norm = apply_gradients(self.optimizer, pairs, self.clip_norm, self.separately_clipped)
+        scaled = scales_losses(self.optimizer)
         if isinstance(self.baseline, MovingAverageBaseline) and terms.mean_return is not None:
             self.baseline.update(terms.mean_return)
         means = self._means.value
         # A float16 loss that was scaled too much makes no step, and has no norm.
-        finite = tf.cast(tf.math.is_finite(norm), tf.float32)
-        counted = {"gradient_norm": (norm, finite), "loss": (terms.loss, size)}
+        weight = tf.cast(tf.math.is_finite(norm), tf.float32) if scaled else 1.0
+        counted = {"gradient_norm": (norm, weight), "loss": (terms.loss, size)}
         means.update_state(counted | terms.means)
         return means.result()
 

@@ -79,8 +79,9 @@ def apply_gradients(
     inner = getattr(optimizer, "inner_optimizer", optimizer)
     summed_again = replicas > 1 and not getattr(inner, "takes_summed_gradients", False)
     # Norms are those of the loss itself; the optimiser divides by its scale once more.
-    scale = _loss_scale(optimizer)
-    if scale is not None:
+    scaled = scales_losses(optimizer)
+    if scaled:
+        scale = optimizer.scale_loss(tf.ones([]))
         known = [gradient / scale for gradient in known]
     apart = {id(variable) for variable in separately_clipped}
     norms = []
@@ -90,18 +91,16 @@ def apply_gradients(
         for i, gradient in zip(group, clipped, strict=True):
             known[i] = gradient / replicas if summed_again else gradient
         norms.append(norm)
-    if scale is not None:
+    if scaled:
         known = [gradient * scale for gradient in known]
     optimizer.apply_gradients(zip(known, [variable for _, variable in pairs], strict=True))
     return norms[0]
 
 
-def _loss_scale(optimizer: keras.optimizers.Optimizer) -> tf.Tensor | None:
-    """Returns the factor by which an optimiser scales losses, as for float16; None for none."""
+def scales_losses(optimizer: keras.optimizers.Optimizer) -> bool:
+    """Says whether an optimiser scales losses, as float16 needs it."""
     scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
-    if scales or optimizer.loss_scale_factor is not None:
-        return tf.convert_to_tensor(optimizer.scale_loss(tf.ones([])))
-    return None
+    return scales or optimizer.loss_scale_factor is not None
 
 
 def _clip(gradients: list[tf.Tensor], clip_norm: float) -> tuple[list[tf.Tensor], tf.Tensor]:

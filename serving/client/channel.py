@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -68,7 +69,9 @@ class Connection:
     wait: bool = True
 
     def __post_init__(self) -> None:
-        if self.timeout <= 0:
+        if not 1 <= self.port <= 65535:
+            raise invalid_value("port", "1 to 65535", self.port)
+        if not 0 < self.timeout < math.inf:
             raise invalid_value("timeout", "a positive number of seconds", self.timeout)
         if self.retries < 0:
             raise invalid_value("retries", "0 or more", self.retries)

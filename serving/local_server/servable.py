@@ -14,6 +14,7 @@ from tensorflow.core.framework import tensor_pb2, types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
+from sat_tf.files import literal_path
 from serving.local_server import statuses
 from serving.local_server.batching import Batcher, Feeds
 from serving.local_server.batching_parameters import BatchingParameters
@@ -74,7 +75,8 @@ class Servable:
         config.graph_options.rewrite_options.disable_meta_optimizer = not rewrite
         self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
         try:
-            loaded = tf.compat.v1.saved_model.load(self._session, ["serve"], str(path))
+            with literal_path(path) as folder:
+                loaded = tf.compat.v1.saved_model.load(self._session, ["serve"], str(folder))
             self.signatures = dict(loaded.signature_def)
             inputs = [i for s in self.signatures.values() for i in s.inputs.values()]
             self._reader = _TensorReader(self._session, {i.dtype for i in inputs})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ _SAMPLES = _OWN / "samples"
 _KINDS = {"css": "text/css", "js": "text/javascript", "jpg": "image/jpeg", "png": "image/png"}
 _MEGABYTE = 2**20
 _FORM_BYTES = 64 * 1024  # of an upload beside the image itself
+_UPLOAD_SECONDS = 60.0
 # Nothing but this page's own files runs or is fetched.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -129,12 +131,10 @@ class Page:
         try:
             self._check(request)
             with throttle.turn():
-                async with request.form(max_files=1, max_fields=8) as form:
-                    model = _find_model(models, form.get("model"))
-                    image = form.get("image")
-                    if image is None or isinstance(image, str):
-                        raise UploadError("The request has no file called `image`.", 400)
-                    content = await image.read()
+                content, name = await _read_upload(request)
+                model = _find_model(models, name)
+                if content is None:
+                    raise UploadError("The request has no file called `image`.", 400)
                 found = await run_in_threadpool(answer, content, model)
         except UploadError as error:
             away = error.status == 503 and self.state is not None
@@ -152,6 +152,20 @@ class Page:
             raise UploadError("The request has to say its length.", 411)
         if int(length) > self.max_mb * _MEGABYTE + _FORM_BYTES:
             raise UploadError(f"The file is larger than {self.max_mb} MB: make it smaller.", 413)
+
+
+async def _read_upload(request: Request) -> tuple[bytes | None, Any]:
+    """Returns the image and the name of the model, if any; a slow upload gives up its place."""
+    try:
+        async with (
+            asyncio.timeout(_UPLOAD_SECONDS),
+            request.form(max_files=1, max_fields=8) as form,
+        ):
+            image = form.get("image")
+            is_file = image is not None and not isinstance(image, str)
+            return await image.read() if is_file else None, form.get("model")
+    except TimeoutError as error:
+        raise UploadError("The upload took too long.", 408) from error
 
 
 def _find_model(models: Mapping[str, T], name: object) -> T:

@@ -21,9 +21,16 @@ def test_every_public_name_is_there():
     assert set(sat_tf.__all__) <= set(dir(sat_tf))
 
 
-def test_an_unknown_name_is_an_error():
-    with pytest.raises(AttributeError, match="no attribute 'Decoder'"):
-        _ = sat_tf.Decoder
+@pytest.mark.parametrize("name", ["Decoder", "published.names", "", "_private"])
+def test_an_unknown_name_is_an_error(name):
+    with pytest.raises(AttributeError, match=f"no attribute '{name}'"):
+        getattr(sat_tf, name)
+
+
+def test_modules_are_there_without_an_import_of_their_own():
+    code = "import sat_tf; print(sat_tf.published.names()[0])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "flickr8k_hard", done.stderr
 
 
 def test_importing_the_package_loads_no_tensorflow():

@@ -83,8 +83,8 @@ def test_bash_completes_commands_flags_and_choices(completion, words, expected):
 
 
 def test_no_command_loads_tensorflow_before_it_has_read_its_flags():
-    code = "import sys; from sat_tf import __main__ as m\n"
-    code += "for module, _ in m.COMMANDS.values():\n    m._imported(module)\n"
+    code = "import importlib, sys\nfrom sat_tf.__main__ import COMMANDS\n"
+    code += "for module, _ in COMMANDS.values():\n    importlib.import_module(module)\n"
     code += "    if 'tensorflow' in sys.modules: sys.exit(f'{module} loads TensorFlow')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

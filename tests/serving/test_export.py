@@ -184,7 +184,7 @@ def test_two_exports_at_once_get_a_number_each(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("attention", "argv", "says"),
     [
-        ({"kind": "soft"}, ["--inference", "argmax"], "`inference`: expected none for soft"),
+        ({"kind": "soft"}, ["--inference", "argmax"], "(`--inference`): expected none for soft"),
         ({"kind": "none"}, ["--beam", "0"], "`--beam`: expected a number of at least 1"),
         (
             {"kind": "none"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 
 import pytest
@@ -84,6 +85,9 @@ def test_scores_of_earlier_weights_are_not_on_the_card(evaluated, card_of):
     path.write_text(json.dumps(report))
     card = card_of(evaluated)
     assert "The evaluation on dev is of earlier weights" in card and "12.50" not in card
+    report["weights_sha256"] = hashlib.sha256(b"later").hexdigest()
+    path.write_text(json.dumps(report))
+    assert "12.50" in card_of(evaluated)
 
 
 def test_the_card_has_the_report_s_scores_and_nothing_else_of_it(evaluated, card_of):

@@ -15,4 +15,8 @@ def test_a_free_port_passes_and_a_taken_one_is_an_error_that_says_what_to_do():
         port = server.getsockname()[1]
         with pytest.raises(OSError, match=f"Cannot listen on port {port} .*`--port`"):
             check_port("127.0.0.1", port)
-    check_port("127.0.0.1", port)
+
+
+def test_a_wrong_host_is_an_error_that_names_the_flag():
+    with pytest.raises(OSError, match="of no.such.host .*check `--host` and `--port`"):
+        check_port("no.such.host", 0)

@@ -212,7 +212,11 @@ def test_a_drawn_location_is_the_one_that_was_read(hard_run):
 @pytest.mark.parametrize(
     ("run", "flags", "message"),
     [
-        ("soft_run", ["--inference", "argmax"], "expected none for soft attention"),
+        (
+            "soft_run",
+            ["--inference", "argmax"],
+            "(`--inference`): expected none for soft",
+        ),
         ("hard_run", ["--inference", "sample", "--beam", "2"], "expected 1 with `--inference"),
     ],
 )
@@ -220,3 +224,10 @@ def test_a_choice_that_cannot_be_is_an_error(request, photo, capsys, run, flags,
     argv = [str(photo), "--run-dir", str(request.getfixturevalue(run)), *flags]
     assert main(argv) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_page_does_not_replace_a_photograph(photo, soft_run, capsys):
+    before = photo.read_bytes()
+    assert main([str(photo), "--run-dir", str(soft_run), "--html", str(photo)]) == 2
+    assert "`--html`: expected a file named *.html" in capsys.readouterr().err
+    assert photo.read_bytes() == before

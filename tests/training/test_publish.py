@@ -225,3 +225,15 @@ def test_a_folder_with_other_files_is_left_as_it_is(tmp_path, capsys):
     assert (out / published.CARD).read_text() == "my project"
     (out / published.MANIFEST).touch()
     check_out(out)
+
+
+def test_the_card_leaves_out_captions_from_elsewhere(soft_run, tmp_path):
+    run = shutil.copytree(soft_run, tmp_path / "run")
+    folder = run / "evaluation"
+    report = json.loads((folder / "dev" / "report.json").read_text("utf-8"))
+    before = make_card(run, read_run_config(run), "mine")
+    other = folder / "people"
+    other.mkdir()
+    report |= {"captions": {"file": "people.json"}, "weights_sha256": None}
+    (other / "report.json").write_text(json.dumps(report))
+    assert make_card(run, read_run_config(run), "mine") == before

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -76,6 +78,7 @@ def place_phrases(
     """
     placed: dict[tuple[int, int], list[PlacedPhrase]] = {}
     dropped: Counter[str] = Counter()
+    phrases = {_canonical(image): found for image, found in phrases.items()} | dict(phrases)
     for number, example in enumerate(examples):
         own = phrases.get(example.image_id, ())
         captions = [_tokens(caption) for caption in example.captions] if own else []
@@ -88,6 +91,11 @@ def place_phrases(
                     found = PlacedPhrase(phrase, first, last)
                     placed.setdefault((number, caption), []).append(found)
     return placed, dropped
+
+
+def _canonical(image: str) -> str:
+    """An image's name as data sets have it: NFC, forward slashes, no `./`."""
+    return posixpath.normpath(unicodedata.normalize("NFC", image).replace("\\", "/"))
 
 
 def _tokens(caption: str) -> list[list[str]]:

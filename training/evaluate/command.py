@@ -189,6 +189,11 @@ def evaluate_captioner(arguments: Arguments) -> None:
     )
     cache_dir = arguments.cache_dir or default_cache_dir()
     data_dir = arguments.data_dir or read_data_dir(RunFolder(captioner.path))
+    out = arguments.out or published.output_dir(arguments.run_dir)
+    if data_dir is not None and out.resolve() == Path(data_dir).resolve():
+        expected = "a folder other than the data's, whose captions.json would be replaced"
+        raise invalid_value("--out", expected, str(out))
+    check_folder("--out" if arguments.out else "--run-dir", out)
     names = ("figures", "bound_images", "boxes")
     chosen = _given({name: getattr(arguments, name) for name in names})
     evaluate_run(

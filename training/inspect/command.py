@@ -10,7 +10,7 @@ from sat_tf.commands import exit_status
 from sat_tf.errors import invalid_value
 from sat_tf.ranges import NonNegativeInt, check_ranges
 from training.cli import Settings, check_data_dir, parse_settings
-from training.inspect.page import IMAGES
+from training.inspect.page import IMAGES, PAGE
 from training.outputs import check_folder
 
 
@@ -50,6 +50,9 @@ def run(arguments: Arguments) -> int:
     """Surveys the data, and prints and writes the results."""
     config, data_dir = arguments.config, arguments.data_dir
     out = arguments.out or Path("runs") / "inspection" / config.recipe
+    if any((out / IMAGES).glob("*.png")) and not (out / PAGE).is_file():
+        expected = f"a folder whose `{IMAGES}` is not in use, as the page's images go there"
+        raise invalid_value("--out", expected, str(out))
     if data_dir is not None:
         _check_out(out, data_dir, config.data.image_dir)
     check_data_dir(config, data_dir)

@@ -14,6 +14,7 @@ from PIL import Image
 from sat_tf.files import write_atomically
 
 IMAGES = "images"
+PAGE = "index.html"
 """Name of the page's folder of images."""
 _STYLE = """
 body { max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff;
@@ -76,11 +77,11 @@ def write_page(
         f"<title>{heading}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
         f"<h1>{heading}</h1>\n{paragraphs}{_table(table)}{''.join(articles)}</body>\n</html>\n"
     )
-    write_atomically(directory / "index.html", page)
+    write_atomically(directory / PAGE, page)
     for path in images.glob("*.png"):
         if path.stem.isdecimal() and path.name not in written:
             path.unlink()
-    return directory / "index.html"
+    return directory / PAGE
 
 
 def _table(rows: Iterable[Sequence[str]]) -> str:

@@ -14,7 +14,7 @@ import keras
 from training.distributed.collectives import SingleProcess
 from training.loop.callbacks import CheckpointAndStop, LearningRate, TensorBoardFigures, Validate
 from training.loop.epochs import best_epoch, train_epochs
-from training.run_state.checkpoints import Checkpoints, Progress, has_checkpoint, restore_layers
+from training.run_state.checkpoints import Checkpoints, Progress, restore_layers
 from training.run_state.event_files import TensorBoardScalars, remove_from
 from training.run_state.ownership import check_run_dir, claim
 from training.run_state.preemption import Interrupts
@@ -62,7 +62,7 @@ def prepare(task: Task, group: SingleProcess, say: Say) -> tuple[keras.Model, An
     with group.strategy.scope():
         model = task.make_model(data)
     # A run that is resumed has the weights of its checkpoint; the other run may be gone.
-    begun = group.on_chief(has_checkpoint, task.places.folder.checkpoints)
+    begun = group.on_chief(task.places.folder.has_checkpoint)
     if task.config.init_from is not None and not group.broadcast_scalar(bool(begun)):
         say(task.initialize(model, data))
     _restore_frozen_layers(task, model, group)

@@ -14,7 +14,7 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from sat_tf.files import sync
+from sat_tf.files import literal_path, sync
 from sat_tf.runs import RunError
 from training.messages import counted
 
@@ -118,12 +118,13 @@ class Checkpoints:
         except (OSError, tf.errors.OpError) as error:
             shutil.rmtree(temporary, ignore_errors=True)
             raise RunError(
-                f"The checkpoint {final} cannot be written: {_reason(error)}. The previous one is "
-                "still there: free some space and start the same command again to resume."
+                f"The checkpoint {final} cannot be written: {_reason(error)}. An earlier one "
+                "stays: free some space and start the same command again to resume."
             ) from error
-        for other in self._directory.iterdir():
-            if other != final:
-                shutil.rmtree(other, ignore_errors=True)
+        for pattern in ("epoch-*", f"{_WRITING}*"):
+            for other in self._directory.glob(pattern):
+                if other != final:
+                    shutil.rmtree(other, ignore_errors=True)
 
     def _write(self, folder: Path, progress: Progress) -> None:
         self._checkpoint.write(str(folder / _PREFIX))
@@ -166,20 +167,16 @@ def _checkpoint(places: Iterable[tuple[int, keras.Variable]]) -> tf.train.Checkp
 def _read(last: Path, checkpoint: tf.train.Checkpoint) -> Progress:
     try:
         progress = _read_progress(last)
-        status = checkpoint.read(str(last / _PREFIX))
-        # `restore_layers` leaves the values of other layers unread.
-        status.assert_existing_objects_matched().expect_partial()
+        with literal_path(last) as folder:
+            status = checkpoint.read(str(folder / _PREFIX))
+            # `restore_layers` leaves the values of other layers unread.
+            status.assert_existing_objects_matched().expect_partial()
     except _UNREADABLE as error:
         raise RunError(
             f"The checkpoint {last} is damaged, or of another model or version: "
             f"{_reason(error)}. Remove it to train from the start."
         ) from error
     return progress
-
-
-def has_checkpoint(directory: Path) -> bool:
-    """Returns whether there is a checkpoint in `RUN/checkpoints`, readable or not."""
-    return _last(directory) is not None
 
 
 def last_progress(directory: Path) -> Progress | None:

@@ -71,6 +71,15 @@ def test_a_saved_captioner_comes_back_with_its_policy_and_its_training(tmp_path)
     assert loaded.fit(as_dataset(batch, 4), verbose=0).history["loss"] == ours
 
 
+def test_a_captioner_that_is_not_compiled_is_saved_and_cloned_as_it_is(tmp_path):
+    model = make_model()
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    batch = make_batch()
+    np.testing.assert_array_equal(loaded(batch).logits, model(batch).logits)
+    assert not loaded.compiled and not keras.models.clone_model(model).compiled
+
+
 def test_a_model_that_is_not_compiled_has_a_seed_for_its_draws():
     np.testing.assert_array_equal(make_model("hard").step_seed(), [0, 0])
 
@@ -169,13 +178,14 @@ def test_the_mean_annotation_does_not_overflow_float16():
     assert np.isfinite(found.logits).all()
 
 
-def test_a_quantised_decoder_stays_close():
+@pytest.mark.parametrize("mode", ["int8", "float8"])
+def test_a_quantised_decoder_stays_close(mode):
     annotations, words = keras.Input((5, 3)), keras.Input((None,), dtype="int32")
     model = keras.Model([annotations, words], decoder()(annotations, words).logits)
     before = model([ANNOTATIONS, WORDS]).numpy()
-    model.quantize("int8")
+    model.quantize(mode)
     change = np.abs(before - model([ANNOTATIONS, WORDS])).max()
-    assert 0 < change < 0.05 * np.abs(before).max()
+    assert 0 < change < 0.1 * np.abs(before).max()
 
 
 def test_methods_of_a_layer_may_come_before_its_first_call():
@@ -183,8 +193,9 @@ def test_methods_of_a_layer_may_come_before_its_first_call():
     layer.prepare_memory(ANNOTATIONS)
     assert layer(ANNOTATIONS, WORDS).logits.shape == (4, 6, 20)
     attention = sat_tf.BahdanauAttention(4)
-    scores = attention.scores(np.zeros([4, 8], np.float32), attention.keys(ANNOTATIONS))
-    assert scores.shape == (4, 5)
+    keys = attention.keys(ANNOTATIONS)
+    assert attention.scores(np.zeros([4, 8], np.float32), keys).shape == (4, 5)
+    assert sat_tf.BahdanauAttention(4).scores(np.zeros([4, 8], np.float32), keys).shape == (4, 5)
 
 
 def test_a_score_of_minus_infinity_takes_a_location_out():

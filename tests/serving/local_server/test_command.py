@@ -21,7 +21,8 @@ import sys
 from serving.local_server.command import main
 status = main(sys.argv[1:])
 ours = {name for name in sys.modules if name.startswith(("sat_tf.", "training"))}
-print("project code:", sorted(ours - {"sat_tf.commands", "sat_tf.errors", "sat_tf.quiet"}))
+plain = {f"sat_tf.{part}" for part in ("commands", "errors", "files", "quiet")}
+print("project code:", sorted(ours - plain))
 sys.exit(status)
 """
 

@@ -202,3 +202,10 @@ def test_sentences_in_another_encoding_are_named(tmp_path):
         (tmp_path / name / file).write_text(text, encoding="latin-1")
     with pytest.raises(DataError, match=r"a\.txt: expected sentences in UTF-8"):
         read_boxes(tmp_path)
+
+
+@pytest.mark.parametrize("image", ["./a.jpg", "x/../a.jpg", "x\\..\\a.jpg"])
+def test_an_image_s_name_may_have_another_form(tmp_path, image):
+    phrases, _ = read_boxes(write(tmp_path / "b", {"image": image}))
+    placed, _ = place_phrases([example(CAPTION)], phrases)
+    assert len(placed[0, 0]) == 1

@@ -24,3 +24,11 @@ def test_the_page_s_images_do_not_go_among_the_data_s(tmp_path, capsys, data_dir
     places = ("--data-dir", str(tmp_path / data_dir), "--out", str(tmp_path / out))
     assert main(["--recipe", "folder_soft", *places, *flags]) == 2
     assert "`--out`: expected a folder whose `images` is not" in capsys.readouterr().err
+
+
+def test_images_that_are_no_page_s_stay(tmp_path, capsys):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "0100.png").write_bytes(b"mine")
+    assert main(["--recipe", "scenes_soft", "--data.limit", "6", "--out", str(tmp_path)]) == 2
+    assert "`images` is not in use" in capsys.readouterr().err
+    assert (tmp_path / "images" / "0100.png").read_bytes() == b"mine"

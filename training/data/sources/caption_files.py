@@ -2,7 +2,8 @@
 
     CSV           a header image,caption[,split], then one caption per row; also *.tsv and *.txt
     JSONL         {"image": ..., "captions": [...], "split": ...}, one image per line
-    COCO JSON     {"images": [{"id", "file_name"}], "annotations": [{"image_id", "caption"}]}
+    COCO JSON     {"images": [{"id", "file_name"[, "split"]}],
+                   "annotations": [{"image_id", "caption"}]}
     Karpathy JSON {"images": [{"filename", "split", "sentences": [{"raw"}]}]}
 
 All are UTF-8, with or without a byte-order mark. A file that does not parse is an error that names
@@ -216,7 +217,8 @@ def _coco(path: Path, images: list[Any], annotations: list[Any]) -> Iterator[Rec
             _fail(path, place, f"no image has the id {identifier!r}")
         captions[identifier].append(_value(path, place, annotation, "caption", str))
     for index, image in enumerate(images):
-        yield _record(path, f"images[{index}]", image.get("file_name"), captions[image["id"]], None)
+        name, split = image.get("file_name"), image.get("split")
+        yield _record(path, f"images[{index}]", name, captions[image["id"]], split)
 
 
 def _karpathy(path: Path, images: list[Any]) -> Iterator[Record]:

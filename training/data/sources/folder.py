@@ -128,6 +128,7 @@ class ImageFolder:
             raise DataError(f"`--data.image_dir`: there is no folder {root}.")
         self.root = root
         self._listings: dict[Path, dict[str, str]] = {}
+        self._nearly: dict[Path, dict[str, str]] = {}
 
     def find(self, name: str) -> Path | None:
         """The file of this name (NFC, forward slashes), if any."""
@@ -146,11 +147,12 @@ class ImageFolder:
         another folder.
         """
         path = PurePosixPath(name)
-        for other in filter(_is_image, self._listing(self.root / path.parent)):
-            stem = PurePosixPath(other).stem.lower()
-            if path.name.lower() in (other.lower(), stem) or path.stem.lower() == stem:
-                return str(path.with_name(other))
-        return self._by_last_part.get(path.name)
+        near = self._near(self.root / path.parent)
+        for written in (path.name.lower(), path.stem.lower()):
+            if written in near:
+                return str(path.with_name(near[written]))
+        same = self._by_last_part.get(path.name, ())
+        return same[0] if len(same) == 1 else None
 
     def names(self) -> Iterator[str]:
         """The names of all image files (NFC, forward slashes), hidden folders left out.
@@ -164,8 +166,19 @@ class ImageFolder:
                 yield printable(unicodedata.normalize("NFC", (inner / file).as_posix()))
 
     @functools.cached_property
-    def _by_last_part(self) -> dict[str, str]:
-        return {PurePosixPath(name).name: name for name in self.names()}
+    def _by_last_part(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name in self.names():
+            found.setdefault(PurePosixPath(name).name, []).append(name)
+        return found
+
+    def _near(self, folder: Path) -> dict[str, str]:
+        """The images of a folder by their names and stems in small letters."""
+        if folder not in self._nearly:
+            images = list(filter(_is_image, self._listing(folder)))
+            stems = {PurePosixPath(name).stem.lower(): name for name in images}
+            self._nearly[folder] = stems | {name.lower(): name for name in images}
+        return self._nearly[folder]
 
     def _listing(self, folder: Path) -> dict[str, str]:
         # One listing per folder, instead of one look-up per image and form.

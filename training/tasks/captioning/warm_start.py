@@ -29,7 +29,7 @@ def start_from(
         ValueError: It is no finished run, or has another vocabulary or other shapes.
     """
     try:
-        found = runs.load(run_dir)
+        found = runs.load_captioner(run_dir)
         if found.vocabulary != vocabulary:
             raise runs.RunError(_difference(found.vocabulary, vocabulary))
         pairs = _pairs(found.model, model)

@@ -21,6 +21,7 @@ from PIL import Image
 
 from sat_tf.commands import program
 from sat_tf.digits.models.digit_model import DigitModel
+from sat_tf.errors import invalid_value
 from sat_tf.ranges import NonNegativeInt, check_ranges
 from sat_tf.run_folder import RunFolder
 from sat_tf.runs import RunError
@@ -29,7 +30,7 @@ from training.data.digits.batches import scoring_batches
 from training.data.digits.config import DigitData
 from training.data.digits.mnist import Digits, load_digits
 from training.data.examples import SPLITS, canonical_split
-from training.evaluate.reports import format_scores, package_versions, write_report
+from training.evaluate.reports import REPORT_FILE, format_scores, package_versions, write_report
 from training.outputs import check_folder
 from training.recipes.digits import RECIPES
 from training.run_state.checkpoints import last_progress
@@ -42,6 +43,8 @@ from training.tasks.digits.config import (
 )
 from training.tasks.digits.model import load
 from training.tasks.digits.training_digits import check_scored
+
+_FIGURES = "figures"
 
 
 class Scorer:
@@ -164,6 +167,8 @@ def evaluate_run(
         DataError: The digits cannot be read, or the run may have learned from them.
     """
     split, run_dir, data = canonical_split(split), places.run_dir, config.data
+    out = out or places.folder.evaluation(split)
+    _check_out(out)
     check_scored(run_dir, split, data, places.data_dir)
     digits = load_digits(split, places.data_dir, data.dev_digits, data.limit)
     scorer = Scorer(model, data, digits, split)
@@ -172,10 +177,9 @@ def evaluate_run(
     seconds = time.monotonic() - start
     report = make_report(config, asked or config, split, digits, scores, seconds)
     report |= training_so_far(run_dir)
-    out = out or places.folder.evaluation(split)
     write_report(out, report)
     drawn = scorer.figures(figures)
-    save_figures(out / "figures", drawn)
+    save_figures(out / _FIGURES, drawn)
     print(f"\n{config.recipe}: {split}, {len(digits)} examples, percent")
     print(format_scores(scores))
     print(f"Report{' and figures' if drawn else ''}: {out}")
@@ -229,6 +233,13 @@ def training_command(config: DigitRunConfig) -> str:
     base = RECIPES.get(config.recipe, config)
     flags = ["--recipe", config.recipe, *changed_flags(config, base)]
     return shlex.join(["python", "-m", "training.train", *flags])
+
+
+def _check_out(out: Path) -> None:
+    """Checks that figures of the report, and no other images, are in its folder of figures."""
+    if any((out / _FIGURES).glob("*.png")) and not (out / REPORT_FILE).is_file():
+        expected = f"a folder whose `{_FIGURES}` is not in use, as the figures go there"
+        raise invalid_value("--out", expected, str(out))
 
 
 def save_figures(folder: Path, figures: list[np.ndarray]) -> None:

@@ -182,3 +182,10 @@ def test_a_file_is_parsed_once_until_it_changes(tmp_path, monkeypatch):
         assert read_captions(path) is first
     write(tmp_path, "c.csv", "image,caption\na.jpg,another\n")
     assert read_captions(path)[0].captions == ("another",)
+
+
+def test_coco_may_name_splits(tmp_path):
+    content = {"images": [{"id": 0, "file_name": "a.jpg", "split": "test"}]}
+    content["annotations"] = [{"image_id": 0, "caption": "A door."}]
+    (record,) = read_captions(write(tmp_path, "c.json", content))
+    assert record.split == "test"

@@ -165,6 +165,9 @@ def test_a_file_of_that_name_in_another_folder_is_named(tmp_path):
         DataError, match=r"no image file in the data folder; there is garden/a.jpg."
     ):
         load(hashed_split("a.jpg"), tmp_path)
+    touch(tmp_path / "sea" / "a.jpg")  # either may be meant
+    with pytest.raises(DataError, match=r"no image file in the data folder.$"):
+        load(hashed_split("a.jpg"), tmp_path)
 
 
 @pytest.mark.parametrize(

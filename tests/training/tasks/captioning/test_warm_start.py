@@ -100,3 +100,17 @@ def test_fine_tuning_moves_what_it_should_and_is_what_is_loaded(
         trained.captions(list(images)), loaded.captions(list(images)), strict=True
     ):
         assert (one.text, one.score) == (other.text, other.score)
+
+
+def test_a_run_in_a_folder_with_brackets_is_resumed(tmp_path, tiny):
+    run_dir = tmp_path / "runs[1]" / "a*"
+    train(run_dir, *tiny, "--fit.epochs", "1")
+    said = []
+    train(run_dir, *tiny, "--fit.epochs", "2", say=said.append)
+    assert any(line.startswith("Resuming at epoch 2") for line in said)
+
+
+def test_a_digit_model_is_no_captioner_to_start_from(soft_run):
+    words = runs.read_vocabulary(soft_run)
+    with pytest.raises(ValueError, match="`--init-from`: expected a finished run"):
+        start_from("ram_28", model_like(soft_run), words)
