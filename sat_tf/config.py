@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from sat_tf.errors import invalid_value
 from sat_tf.ranges import (
@@ -241,6 +242,13 @@ class CaptionerConfig:
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
     attention: AttentionConfig = field(default_factory=AttentionConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
+
+
+def other_search(measured: Mapping[str, Any], used: Mapping[str, Any]) -> str:
+    """Says how a search that was measured differs from one that is used; nothing if it does not."""
+    pairs = [(name, measured.get(name), value) for name, value in used.items()]
+    found = "; ".join(f"{name} {one}, not {value}" for name, one, value in pairs if one != value)
+    return f"Measured with another search than the one inside: {found}." if found else ""
 
 
 def with_search(search: SearchConfig, **given: int | float | None) -> SearchConfig:

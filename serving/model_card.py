@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from sat_tf import published
-from sat_tf.config import SearchConfig
+from sat_tf.config import SearchConfig, other_search
 from sat_tf.run_folder import RunFolder
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.serialization import to_dict
@@ -146,13 +146,7 @@ def scores(captioner: TrainedCaptioner, search: SearchConfig) -> list[str]:
         table = text.partition("## Scores")[2].partition("\n## ")[0].strip()
         parts += [f"### {report['data']} {report['split']}, {report['images']} images", table]
         baked = {**to_dict(search), "attention": captioner.model.selection}
-        measured = report["search"]
-        other = [k for k, v in baked.items() if measured.get(k) != v]
-        if other:
-            differences = (f"{k} {measured.get(k)}, not {baked[k]}" for k in other)
-            parts.append(
-                f"Measured with another search than the one inside: {'; '.join(differences)}."
-            )
+        parts += filter(None, [other_search(report["search"], baked)])
     return (
         parts
         or _published_scores(captioner.path)

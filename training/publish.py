@@ -106,11 +106,14 @@ def _publish_captioner(arguments: Arguments) -> str:
         from training.tasks.captioning.teachers import teachers_of
 
     captioner = load_captioner(arguments.run)
+    # Before anything is written: the data may be missing.
+    split = _load_split(arguments, config) if arguments.check else None
     files = packed_files(captioner, config, RunFolder(arguments.run).vocabulary)
     _write(arguments, files, dataclasses.asdict(teachers_of(arguments.run)))
     check = ""
-    if arguments.check:
-        check = compare(captioner, load_captioner(arguments.out), config, arguments)
+    if split is not None:
+        cache_dir = arguments.cache_dir or default_cache_dir()
+        check = compare(captioner, load_captioner(arguments.out), config, split, cache_dir)
         print(check)
     return make_card(arguments.run, config, arguments.out.name, arguments.licence, check)
 
@@ -171,17 +174,26 @@ def packed_files(
     }
 
 
+def _load_split(arguments: Arguments, config: RunConfig) -> Split:
+    from training.data.sources import load_split
+    from training.tasks.captioning.run_data import read_data_dir
+
+    data_dir = arguments.data_dir or read_data_dir(RunFolder(arguments.run))
+    return load_split(config.data.name, arguments.split, data_dir, **config.data.options())
+
+
 def compare(
-    full: TrainedCaptioner, compact: TrainedCaptioner, config: RunConfig, arguments: Arguments
+    full: TrainedCaptioner,
+    compact: TrainedCaptioner,
+    config: RunConfig,
+    split: Split,
+    cache_dir: Path,
 ) -> str:
     """Captions a split with both captioners; returns a sentence on how much they differ."""
     from training.data.input_source import open_input_source
-    from training.data.sources import load_split
     from training.evaluate.scoring import caption_split
 
-    options = config.data.options()
-    split = load_split(config.data.name, arguments.split, arguments.data_dir, **options)
-    cache_dir, resize = arguments.cache_dir or default_cache_dir(), config.encoder.resize
+    resize = config.encoder.resize
     captions, scores = [], []
     for captioner in (full, compact):
         source = open_input_source(captioner.model.encoder, resize, split, cache_dir)

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sat_tf.config import JOIN
+from sat_tf.config import JOIN, other_search
 from sat_tf.run_folder import RunFolder
+from sat_tf.serialization import to_dict
 from training.evaluate.reports import score_rows
 from training.tables import markdown_table
 from training.tasks.captioning.config import RunConfig
@@ -139,7 +140,7 @@ def make_card(
         teaching=_teaching(run_dir, config),
         encoder=_encoder(config.encoder),
         licence=licence,
-        scores=_scores(run_dir),
+        scores=_scores(run_dir, config),
     )
 
 
@@ -158,7 +159,7 @@ def _encoder(encoder: Any) -> str:
     return f"{named}, {'trained with the decoder' if encoder.trainable else 'frozen'}."
 
 
-def _scores(run_dir: Path) -> str:
+def _scores(run_dir: Path, config: RunConfig) -> str:
     """Returns a table of the main scores for each split that the weights were evaluated on."""
     parts = []
     folder = RunFolder(run_dir)
@@ -173,6 +174,7 @@ def _scores(run_dir: Path) -> str:
         header = ("score", report["split"], "95 % interval")[: 3 if intervals else 2]
         table = markdown_table(header, score_rows(scores, intervals))
         parts.append(f"{report['images']:,} images of the {report['split']} split:\n\n{table}")
+        parts += filter(None, [other_search(report["search"], to_dict(config.search))])
     return "\n\n".join(parts) or "None were measured."
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,12 +62,12 @@ def make_rules(
         ValueError: One is out of its range.
     """
     for name, value in (("beam", beam), ("max_length", max_length)):
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
             raise invalid_value(name, "an integer of at least 1", value)
     if not 0.0 <= length_power < math.inf:
         raise invalid_value("length_power", "a finite number of at least 0", length_power)
     ids = tuple(int(token) for token in forbidden)
-    return Rules(beam, max_length, float(length_power), ids, bool(never_empty))
+    return Rules(int(beam), int(max_length), float(length_power), ids, bool(never_empty))
 
 
 def run(

@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -145,13 +145,21 @@ class Page:
         """Refuses what is too large before it is read, and other sites' pages."""
         origin = request.headers.get("origin")
         own = (request.headers.get("host"), *map(str.lower, self.proxies))
-        if origin and urlsplit(origin).netloc not in own:
+        if origin and _site(origin) not in own:
             raise UploadError("Another site's page may not use this one.", 403)
         length = request.headers.get("content-length", "")
         if not length.isdecimal():
             raise UploadError("The request has to say its length.", 411)
         if int(length) > self.max_mb * _MEGABYTE + _FORM_BYTES:
             raise UploadError(f"The file is larger than {self.max_mb} MB: make it smaller.", 413)
+
+
+def _site(origin: str) -> str | None:
+    """Returns host and port of an origin; None for one that is no address."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 async def _read_upload(request: Request) -> tuple[bytes | None, Any]:
@@ -166,6 +174,8 @@ async def _read_upload(request: Request) -> tuple[bytes | None, Any]:
             return await image.read() if is_file else None, form.get("model")
     except TimeoutError as error:
         raise UploadError("The upload took too long.", 408) from error
+    except ClientDisconnect as error:
+        raise UploadError("The upload was broken off.", 400) from error
 
 
 def _find_model(models: Mapping[str, T], name: object) -> T:

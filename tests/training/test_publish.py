@@ -237,3 +237,18 @@ def test_the_card_leaves_out_captions_from_elsewhere(soft_run, tmp_path):
     report |= {"captions": {"file": "people.json"}, "weights_sha256": None}
     (other / "report.json").write_text(json.dumps(report))
     assert make_card(run, read_run_config(run), "mine") == before
+
+
+def test_the_card_says_if_scores_are_of_another_search(soft_run, tmp_path):
+    run = shutil.copytree(soft_run, tmp_path / "run")
+    path = run / "evaluation" / "dev" / "report.json"
+    report = json.loads(path.read_text("utf-8"))
+    assert "Measured with another search" not in make_card(run, read_run_config(run), "mine")
+    path.write_text(json.dumps(report | {"search": report["search"] | {"beam": 9}}))
+    assert "than the one inside: beam 9, not " in make_card(run, read_run_config(run), "mine")
+
+
+def test_a_comparison_that_cannot_be_made_leaves_what_was_published(soft_run, tmp_path, capsys):
+    out = tmp_path / "mine"
+    assert main([str(soft_run), str(out), "--check", "--split", "nothing"]) == 2
+    assert "`split`" in capsys.readouterr().err and not out.exists()

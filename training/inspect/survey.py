@@ -161,6 +161,8 @@ def _time(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> dict[str,
     table = found.attempt(caption_table, train, vocabulary, config.data.max_length)
     if table is not None:
         found.attempt(check_vocabulary, config.data, vocabulary)
+    if "dev" in found.splits:  # read by the model after each epoch
+        found.attempt(caption_table, found.splits["dev"], vocabulary, config.data.max_length)
     if found.errors:
         return None
     readable = [example for i, example in enumerate(train.examples) if i not in skipped]

@@ -94,10 +94,11 @@ def test_what_cannot_be_captioned_is_told_in_words(soft, content, status, says):
             400,
         ),
         (lambda client: client.post("/api/caption", headers={"origin": "http://evil.org"}), 403),
+        (lambda client: client.post("/api/caption", headers={"origin": "http://[::1"}), 403),
         (lambda client: client.get("/samples/..%2fpage.py"), 404),
         (lambda client: client.get("/assets/app.py"), 404),
     ],
-    ids=["no image", "model", "no length", "no form", "other site", "sample", "asset"],
+    ids=["no image", "model", "no length", "no form", "other site", "no site", "sample", "asset"],
 )
 def test_a_wrong_request_is_told_in_words(soft, request_of, status):
     answer = request_of(soft)

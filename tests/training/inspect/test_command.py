@@ -229,7 +229,9 @@ def spoil(folder: Path, defect: str) -> None:
             for path in folder.glob("Bilder */*"):
                 path.write_bytes(CORRUPT)
         case "no dev":
-            rows = [row for row in german_rows() if row[2] == "train"]
+            write_csv(folder, [r for r in german_rows() if r[2] == "train"], "image,caption,split")
+        case "wordless dev":
+            rows = [(n, "..." if s == "dev" else c, s) for n, c, s in german_rows()]
             write_csv(folder, rows, "image,caption,split")
         case "broken CSV":
             (folder / "captions.csv").write_text('image,caption\na.jpg,"never closed')
@@ -238,7 +240,10 @@ def spoil(folder: Path, defect: str) -> None:
                 path.unlink()
 
 
-@pytest.mark.parametrize("defect", ["corrupt images", "no dev", "broken CSV", "no images", "rare"])
+DEFECTS = ["corrupt images", "no dev", "wordless dev", "broken CSV", "no images", "rare"]
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
 def test_what_keeps_training_from_starting_is_the_same_error(tmp_path, capsys, defect):
     data_dir = write_german(tmp_path / "data")
     spoil(data_dir, defect)
