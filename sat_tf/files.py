@@ -27,7 +27,9 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     try:
         _write(path, data)
     except OSError as error:
-        raise type(error)(error.errno, error.strerror, str(path)) from error
+        if error.errno is not None:
+            error.filename = str(path)
+        raise
 
 
 def _write(path: Path, data: bytes) -> None:

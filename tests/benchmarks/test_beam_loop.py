@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from benchmarks import models
 from benchmarks.baseline import Baseline, BeamLoop
 from benchmarks.shapes import TOY
 from sat_tf.config import SearchConfig
-from sat_tf.runs import TrainedCaptioner
 from sat_tf.vocabulary import END
 
 
@@ -36,7 +36,7 @@ def test_same_weights_same_captions(sides, beam, power):
         .normal(size=[12, TOY.locations, TOY.annotation_dim])
         .astype(np.float32)
     )
-    found = TrainedCaptioner(model, None).search(annotations, search)
+    found = model.search(tf.constant(annotations), search)
     lengths = found.lengths.numpy()[:, 0]
     assert lengths.min() < 6 <= lengths.max()
     loop = BeamLoop(baseline, TOY, search)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -110,3 +111,13 @@ def test_files_and_folders_are_synced_and_closed(path, monkeypatch):
         assert inode == place.stat().st_ino
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(handle)
+
+
+def test_an_error_names_the_file_that_cannot_be_written(tmp_path, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("sat_tf.files.sync", full)
+    with pytest.raises(OSError, match="No space left on device.*report.json"):
+        write_atomically(tmp_path / "report.json", "{}")
+    assert not list(tmp_path.iterdir())

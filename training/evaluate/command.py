@@ -117,6 +117,8 @@ def run(arguments: Arguments) -> int:
         published.refuse_published_digits(published.locate(arguments.run_dir))
     if arguments.out is not None:
         check_folder("--out", arguments.out)
+    if arguments.captions is not None and not arguments.captions.is_file():
+        raise FileNotFoundError(f"There is no file {arguments.captions}; check the path.")
     if arguments.captions is None:
         evaluate_captioner(arguments)
     else:
@@ -138,8 +140,6 @@ def check_source(arguments: Arguments) -> None:
     if (arguments.run_dir is None) == (arguments.captions is None):
         got = "neither" if arguments.run_dir is None else "both"
         raise ValueError(f"Expected either `--run-dir RUN` or `--captions FILE`, got {got}.")
-    if arguments.captions is not None and not arguments.captions.is_file():
-        raise FileNotFoundError(f"There is no file {arguments.captions}; check the path.")
     if arguments.captions is None:
         flags = {f"--data.{name}": value for name, value in vars(arguments.data).items()}
         owner = "--captions"
