@@ -28,6 +28,34 @@ def check_file(flag: str, path: Path) -> None:
     _try("a file that can be written", flag, path, path.parent)
 
 
+def check_apart(flag: str, out: Path, data_dir: str | Path | None) -> None:
+    """Checks that results do not go among the data.
+
+    Raises:
+        ValueError: They would, and could replace a file of captions or pass for one.
+    """
+    if data_dir is not None and out.resolve() == Path(data_dir).resolve():
+        expected = "a folder other than the data's, where results could replace its captions"
+        raise invalid_value(flag, expected, str(out))
+
+
+def check_own_images(flag: str, out: Path, images: str, written_with: str) -> None:
+    """Checks that images which results will replace are those of earlier results.
+
+    Args:
+        flag: The flag of the results' folder.
+        out: That folder.
+        images: Its folder of images.
+        written_with: File of the results, which is there if the images are theirs.
+
+    Raises:
+        ValueError: There are PNG files of the user's own.
+    """
+    if any((out / images).glob("*.png")) and not (out / written_with).is_file():
+        expected = f"a folder whose `{images}` is not in use, as images of the results go there"
+        raise invalid_value(flag, expected, str(out))
+
+
 def _try(expected: str, flag: str, path: Path, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)

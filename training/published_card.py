@@ -174,7 +174,8 @@ def _scores(run_dir: Path, config: RunConfig) -> str:
         header = ("score", report["split"], "95 % interval")[: 3 if intervals else 2]
         table = markdown_table(header, score_rows(scores, intervals))
         parts.append(f"{report['images']:,} images of the {report['split']} split:\n\n{table}")
-        parts += filter(None, [other_search(report["search"], to_dict(config.search))])
+        measured = report.get("search")  # reports of early versions have none
+        parts += filter(None, [measured and other_search(measured, to_dict(config.search))])
     return "\n\n".join(parts) or "None were measured."
 
 

@@ -7,13 +7,13 @@ import functools
 import re
 import socket
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 
 import keras
 
+from sat_tf.dtype_policy import default_policy
 from sat_tf.errors import invalid_value
 from sat_tf.layers import patch_encoders
 
@@ -127,7 +127,7 @@ def build(
         ValueError: An argument is invalid, or the weights cannot be loaded or do not fit.
     """
     pretrained = weights == "imagenet" and name in _factories()
-    with _dtype_policy(policy):
+    with default_policy(policy):  # the factories of keras.applications take no dtype
         if patch_encoders.is_patch_encoder(name):
             network = patch_encoders.build(name, image_size, tap)
         else:
@@ -275,14 +275,3 @@ def _factories() -> dict[str, tuple[Callable, ModuleType]]:
 def _snake_case(keras_name: str) -> str:
     parts = r"(?<=.)(V\d|(?<=[a-z])B\d|(?:XLarge|Large|Base|Small|Tiny|Mobile)$)|(?<=n)(?=ResNet)"
     return re.sub(parts, lambda match: "_" + match.group(0), keras_name).lower()
-
-
-@contextmanager
-def _dtype_policy(policy: keras.DTypePolicy) -> Iterator[None]:
-    # The factories of keras.applications take no dtype.
-    previous = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(policy)
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(previous)

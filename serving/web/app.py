@@ -32,7 +32,6 @@ _SAMPLES = _OWN / "samples"
 _KINDS = {"css": "text/css", "js": "text/javascript", "jpg": "image/jpeg", "png": "image/png"}
 _MEGABYTE = 2**20
 _FORM_BYTES = 64 * 1024  # of an upload beside the image itself
-_UPLOAD_SECONDS = 60.0
 # Nothing but this page's own files runs or is fetched.
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
@@ -52,6 +51,7 @@ class Page:
         lang: Language of the captions.
         resize: `crop` or `squash`, for exports that do not say.
         max_mb: Largest upload.
+        upload_seconds: Time for an upload to arrive.
         hosts: Names under which browsers may ask for the page.
         proxies: Names (`NAME` or `NAME:PORT`) in the browser's address if a proxy is in front: a
             request whose `Origin` is one of them is answered even if the proxy replaces `Host`.
@@ -66,6 +66,7 @@ class Page:
     lang: str = "en"
     resize: str = "crop"
     max_mb: int = 20
+    upload_seconds: float = 60.0
     hosts: tuple[str, ...] = ("127.0.0.1", "localhost")
     proxies: tuple[str, ...] = ()
     throttle: Throttle = field(default_factory=Throttle)
@@ -131,7 +132,7 @@ class Page:
         try:
             self._check(request)
             with throttle.turn():
-                content, name = await _read_upload(request)
+                content, name = await _read_upload(request, self.upload_seconds)
                 model = _find_model(models, name)
                 if content is None:
                     raise UploadError("The request has no file called `image`.", 400)
@@ -162,11 +163,15 @@ def _site(origin: str) -> str | None:
         return None
 
 
-async def _read_upload(request: Request) -> tuple[bytes | None, Any]:
-    """Returns the image and the name of the model, if any; a slow upload gives up its place."""
+async def _read_upload(request: Request, seconds: float) -> tuple[bytes | None, Any]:
+    """Returns the image and the name of the model, if any.
+
+    Raises:
+        UploadError: It did not arrive in time, or broke off.
+    """
     try:
         async with (
-            asyncio.timeout(_UPLOAD_SECONDS),
+            asyncio.timeout(seconds),
             request.form(max_files=1, max_fields=8) as form,
         ):
             image = form.get("image")

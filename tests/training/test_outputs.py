@@ -11,7 +11,7 @@ from tests.training.small_runs import exit_of
 from training import caption, distill, locate, standardize
 from training.evaluate import command as evaluate
 from training.inspect import command as inspect
-from training.outputs import check_file, check_folder
+from training.outputs import check_apart, check_file, check_folder, check_own_images
 
 WEIGHTS = ("--encoder.name", "vgg19", "--encoder.weights", "photo.png")
 DRAWN = ("--captions", "mine.json", "--data.name", "scenes")
@@ -65,3 +65,29 @@ def test_a_folder_of_others_is_an_error(tmp_path):
     (tmp_path / "theirs").mkdir(mode=0o555)
     with pytest.raises(ValueError, match="`--out`.*Permission denied"):
         check_folder("--out", tmp_path / "theirs")
+
+
+def test_results_do_not_go_among_the_data(tmp_path):
+    check_apart("--out", tmp_path / "out", tmp_path)
+    check_apart("--out", tmp_path, None)
+    with pytest.raises(ValueError, match="`--out`: expected a folder other than the data's"):
+        check_apart("--out", tmp_path / "x" / "..", tmp_path)
+
+
+def test_images_of_the_user_s_own_are_not_replaced(tmp_path):
+    (tmp_path / "figures").mkdir()
+    check_own_images("--out", tmp_path, "figures", "report.json")
+    (tmp_path / "figures" / "1.png").touch()
+    with pytest.raises(ValueError, match="`--out`: expected a folder whose `figures` is not"):
+        check_own_images("--out", tmp_path, "figures", "report.json")
+    (tmp_path / "report.json").touch()
+    check_own_images("--out", tmp_path, "figures", "report.json")
+
+
+@pytest.mark.parametrize("source", [RUN, ("--captions", "captions.json", "--data.name", "folder")])
+def test_an_evaluation_does_not_replace_the_captions_of_the_data(tmp_path, capsys, source):
+    (tmp_path / "captions.json").write_text("[]")
+    flags = ("--data-dir", tmp_path, "--out", tmp_path)
+    status, said = exit_of(capsys, evaluate.main, *source, *flags)
+    assert status == 2 and "`--out`: expected a folder other than the data's" in said
+    assert (tmp_path / "captions.json").read_text() == "[]"

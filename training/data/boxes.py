@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import posixpath
-import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sat_tf.vocabulary import tokenize
-from training.data.examples import Example
+from training.data.examples import Example, canonical_name
 
 Box = tuple[float, float, float, float]
 
@@ -78,9 +76,11 @@ def place_phrases(
     """
     placed: dict[tuple[int, int], list[PlacedPhrase]] = {}
     dropped: Counter[str] = Counter()
-    phrases = {_canonical(image): found for image, found in phrases.items()} | dict(phrases)
+    by_name: dict[str, list[BoxedPhrase]] = {}
+    for image, found in phrases.items():
+        by_name.setdefault(canonical_name(image), []).extend(found)
     for number, example in enumerate(examples):
-        own = phrases.get(example.image_id, ())
+        own = by_name.get(canonical_name(example.image_id), ())
         captions = [_tokens(caption) for caption in example.captions] if own else []
         for phrase in own:
             for place in _places(captions, phrase, tokenize(phrase.text)):
@@ -91,11 +91,6 @@ def place_phrases(
                     found = PlacedPhrase(phrase, first, last)
                     placed.setdefault((number, caption), []).append(found)
     return placed, dropped
-
-
-def _canonical(image: str) -> str:
-    """An image's name as data sets have it: NFC, forward slashes, no `./`."""
-    return posixpath.normpath(unicodedata.normalize("NFC", image).replace("\\", "/"))
 
 
 def _tokens(caption: str) -> list[list[str]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import posixpath
+import unicodedata
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -151,6 +153,11 @@ class Split:
                 _update(digest, len(example.image))
                 digest.update(example.image)
         return digest.hexdigest()
+
+
+def canonical_name(name: str) -> str:
+    """Writes an image's path in one form: NFC, forward slashes, without `.` and `..` inside."""
+    return posixpath.normpath(unicodedata.normalize("NFC", name).replace("\\", "/"))
 
 
 def usable_split(

@@ -23,7 +23,7 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Unit
 from training.cli import default_cache_dir, peek_flag
 from training.data.sources import DataName, Splits
-from training.outputs import check_folder
+from training.outputs import check_apart, check_folder
 from training.tasks.captioning.config import DataConfig, read_run_config
 from training.tasks.digits.config import system_of
 
@@ -116,6 +116,7 @@ def run(arguments: Arguments) -> int:
     if arguments.captions is None:  # a wrong name is answered before TensorFlow is loaded
         published.refuse_published_digits(published.locate(arguments.run_dir))
     if arguments.out is not None:
+        check_apart("--out", arguments.out, arguments.data_dir)
         check_folder("--out", arguments.out)
     if arguments.captions is not None and not arguments.captions.is_file():
         raise FileNotFoundError(f"There is no file {arguments.captions}; check the path.")
@@ -189,11 +190,10 @@ def evaluate_captioner(arguments: Arguments) -> None:
     )
     cache_dir = arguments.cache_dir or default_cache_dir()
     data_dir = arguments.data_dir or read_data_dir(RunFolder(captioner.path))
-    out = arguments.out or published.output_dir(arguments.run_dir)
-    if data_dir is not None and out.resolve() == Path(data_dir).resolve():
-        expected = "a folder other than the data's, whose captions.json would be replaced"
-        raise invalid_value("--out", expected, str(out))
-    check_folder("--out" if arguments.out else "--run-dir", out)
+    if arguments.out is None:
+        check_folder("--run-dir", published.output_dir(arguments.run_dir))
+    else:
+        check_apart("--out", arguments.out, data_dir)
     names = ("figures", "bound_images", "boxes")
     chosen = _given({name: getattr(arguments, name) for name in names})
     evaluate_run(

@@ -11,7 +11,7 @@ from sat_tf.errors import invalid_value
 from sat_tf.ranges import NonNegativeInt, check_ranges
 from training.cli import Settings, check_data_dir, parse_settings
 from training.inspect.page import IMAGES, PAGE
-from training.outputs import check_folder
+from training.outputs import check_apart, check_folder, check_own_images
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,8 @@ def run(arguments: Arguments) -> int:
     """Surveys the data, and prints and writes the results."""
     config, data_dir = arguments.config, arguments.data_dir
     out = arguments.out or Path("runs") / "inspection" / config.recipe
-    if any((out / IMAGES).glob("*.png")) and not (out / PAGE).is_file():
-        expected = f"a folder whose `{IMAGES}` is not in use, as the page's images go there"
-        raise invalid_value("--out", expected, str(out))
+    check_apart("--out", out, data_dir)
+    check_own_images("--out", out, IMAGES, PAGE)
     if data_dir is not None:
         _check_out(out, data_dir, config.data.image_dir)
     check_data_dir(config, data_dir)
@@ -69,14 +68,11 @@ def run(arguments: Arguments) -> int:
 
 
 def _check_out(out: Path, data_dir: Path, image_dir: str | None) -> None:
-    """Checks that what is written does not go among the data.
+    """Checks that the page's images do not go among the data's.
 
     Raises:
-        ValueError: It would, and could replace an image of the same name or pass for captions.
+        ValueError: They would, and could replace an image of the same name.
     """
-    if out.resolve() == data_dir.resolve():
-        expected = "a folder other than the data's, where inspect.json would pass for captions"
-        raise invalid_value("--out", expected, str(out))
     data = (data_dir, data_dir / (image_dir or ""))
     if (out / IMAGES).resolve() in [folder.resolve() for folder in data]:
         expected = f"a folder whose `{IMAGES}` is not the data's, as the page's images go there"

@@ -118,8 +118,8 @@ class Checkpoints:
         except (OSError, tf.errors.OpError) as error:
             shutil.rmtree(temporary, ignore_errors=True)
             raise RunError(
-                f"The checkpoint {final} cannot be written: {_reason(error)}. An earlier one "
-                "stays: free some space and start the same command again to resume."
+                f"The checkpoint {final} cannot be written: {_reason(error)}. An earlier one, "
+                "if any, is kept: free some space and start the same command again to resume."
             ) from error
         for pattern in ("epoch-*", f"{_WRITING}*"):
             for other in self._directory.glob(pattern):

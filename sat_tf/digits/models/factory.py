@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
-
-import keras
+from collections.abc import Sequence
 
 from sat_tf.digits.config import DRAMConfig, RAMConfig, STNConfig
 from sat_tf.digits.models.dram import DRAM
 from sat_tf.digits.models.ram import RAM
 from sat_tf.digits.models.stn import STN
+from sat_tf.dtype_policy import default_policy
 
 
 def build(
@@ -30,18 +28,7 @@ def build(
     # Only convolutions profit from another precision.
     kinds = {STNConfig: (STN, {"dtype": policy}), RAMConfig: (RAM, {}), DRAMConfig: (DRAM, {})}
     kind, options = kinds[type(config)]
-    with _default_policy("float32"):
+    with default_policy("float32"):
         model = kind(config, image_size, len(answers), **options)
     model.answers = answers
     return model
-
-
-@contextlib.contextmanager
-def _default_policy(name: str) -> Iterator[None]:
-    """Layers made inside without a policy have this one, whatever Keras' global one is."""
-    before = keras.config.dtype_policy()
-    keras.config.set_dtype_policy(name)
-    try:
-        yield
-    finally:
-        keras.config.set_dtype_policy(before)

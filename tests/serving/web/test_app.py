@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import io
 import subprocess
@@ -184,3 +185,23 @@ def test_the_page_loads_no_tensorflow():
     code = "import sys, serving.web.app, serving.web.command; print('tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "False", done.stderr
+
+
+def test_an_upload_that_stalls_is_ended():
+    sent = []
+
+    async def receive():
+        if not sent:
+            sent.append("first part")
+            return {"type": "http.request", "body": b"--x\r\n", "more_body": True}
+        await asyncio.sleep(60)
+
+    async def send(message):
+        sent.append(message)
+
+    headers = {"host": "localhost", "content-length": "5000"}
+    headers["content-type"] = "multipart/form-data; boundary=x"
+    scope = {"type": "http", "method": "POST", "path": "/api/caption", "query_string": b""}
+    scope["headers"] = [(name.encode(), value.encode()) for name, value in headers.items()]
+    asyncio.run(Page({}, upload_seconds=0.1).app()(scope, receive, send))
+    assert sent[1]["status"] == 408

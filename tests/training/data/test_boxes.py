@@ -209,3 +209,9 @@ def test_an_image_s_name_may_have_another_form(tmp_path, image):
     phrases, _ = read_boxes(write(tmp_path / "b", {"image": image}))
     placed, _ = place_phrases([example(CAPTION)], phrases)
     assert len(placed[0, 0]) == 1
+
+
+def test_forms_of_one_name_add_up(tmp_path):
+    phrases, _ = read_boxes(write(tmp_path / "b", {}, {"image": "./a.jpg"}))
+    placed, _ = place_phrases([example(CAPTION)], phrases)
+    assert len(placed[0, 0]) == 2

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import posixpath
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from training.data.examples import (
     DataError,
     Example,
     Split,
+    canonical_name,
     canonical_split,
     usable_split,
 )
@@ -235,7 +235,7 @@ def _gather(path: Path, records: Iterable[Record]) -> dict[str, _Entry]:
 
 def _inside(path: Path, record: Record) -> str:
     """The image's name in NFC with forward slashes, which must not leave the folder."""
-    name = posixpath.normpath(unicodedata.normalize("NFC", record.image).replace("\\", "/"))
+    name = canonical_name(record.image)
     # On Windows a drive makes a path absolute.
     anchored = PureWindowsPath(name).anchor or PureWindowsPath(name).drive
     if anchored or name in (".", "..") or name.startswith("../"):

@@ -132,7 +132,7 @@ class RunConfig:
     """Everything that defines a run: two runs with equal configurations are the same."""
 
     recipe: str = "scenes_soft"
-    """The settings to start from, by the name of a recipe."""
+    """Recipe whose settings to start from."""
     seed: NonNegativeInt = 0
     """Seed of the weights, the order of the data and every random draw."""
     init_from: str | None = None

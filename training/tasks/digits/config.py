@@ -46,7 +46,7 @@ class DigitRunConfig:
     system: ClassVar[str]
 
     recipe: str
-    """The settings to start from, by the name of a recipe."""
+    """Recipe whose settings to start from."""
     seed: NonNegativeInt = 0
     """Seed of the weights, the order of the data and every random draw."""
     init_from: str | None = None

@@ -21,7 +21,6 @@ from PIL import Image
 
 from sat_tf.commands import program
 from sat_tf.digits.models.digit_model import DigitModel
-from sat_tf.errors import invalid_value
 from sat_tf.ranges import NonNegativeInt, check_ranges
 from sat_tf.run_folder import RunFolder
 from sat_tf.runs import RunError
@@ -31,7 +30,7 @@ from training.data.digits.config import DigitData
 from training.data.digits.mnist import Digits, load_digits
 from training.data.examples import SPLITS, canonical_split
 from training.evaluate.reports import REPORT_FILE, format_scores, package_versions, write_report
-from training.outputs import check_folder
+from training.outputs import check_folder, check_own_images
 from training.recipes.digits import RECIPES
 from training.run_state.checkpoints import last_progress
 from training.tasks.base import Places
@@ -168,7 +167,7 @@ def evaluate_run(
     """
     split, run_dir, data = canonical_split(split), places.run_dir, config.data
     out = out or places.folder.evaluation(split)
-    _check_out(out)
+    check_own_images("--out", out, _FIGURES, REPORT_FILE)
     check_scored(run_dir, split, data, places.data_dir)
     digits = load_digits(split, places.data_dir, data.dev_digits, data.limit)
     scorer = Scorer(model, data, digits, split)
@@ -233,13 +232,6 @@ def training_command(config: DigitRunConfig) -> str:
     base = RECIPES.get(config.recipe, config)
     flags = ["--recipe", config.recipe, *changed_flags(config, base)]
     return shlex.join(["python", "-m", "training.train", *flags])
-
-
-def _check_out(out: Path) -> None:
-    """Checks that figures of the report, and no other images, are in its folder of figures."""
-    if any((out / _FIGURES).glob("*.png")) and not (out / REPORT_FILE).is_file():
-        expected = f"a folder whose `{_FIGURES}` is not in use, as the figures go there"
-        raise invalid_value("--out", expected, str(out))
 
 
 def save_figures(folder: Path, figures: list[np.ndarray]) -> None:
