@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sat_tf.files import sha256_of
 
@@ -72,11 +74,20 @@ class RunFolder:
         return sorted(self.path.glob("evaluation/*/report.json"))
 
     def weights_sha256(self) -> str | None:
-        """SHA-256 (hexadecimal) of the weights; None without them, as in a published model."""
+        """SHA-256 (hexadecimal) of the weights now; None without them, as in a published model."""
         try:
             return sha256_of(self.best_weights)
         except FileNotFoundError:
             return None
+
+    def outdated(self, report: Mapping[str, Any]) -> str:
+        """Says that a report is of earlier weights than these; nothing if it is of these.
+
+        Reports of early versions, and those of a published model, do not name their weights.
+        """
+        if report.get("weights_sha256") in (None, self.weights_sha256()):
+            return ""
+        return f"The evaluation on {report['split']} is of earlier weights: left out."
 
     def skipped(self, split: str) -> Path:
         """Images of a split that cannot be read, with reasons, JSON."""

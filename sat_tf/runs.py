@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -85,9 +86,8 @@ def load_captioner(run_dir: str | Path) -> TrainedCaptioner:
     model = Captioner(config, len(vocabulary), load_encoder_weights=False, dtype="float32")
     if is_published:
         _load_compact(model, [files[name] for name in published.WEIGHTS.values()])
-    else:
-        load_weights(model, folder.best_weights)
-    return TrainedCaptioner(model, vocabulary, folder.path)
+    digest = None if is_published else load_weights(model, folder.best_weights)
+    return TrainedCaptioner(model, vocabulary, folder.path, digest)
 
 
 def read_config(run_dir: Path | RunFolder) -> CaptionerConfig:
@@ -178,16 +178,24 @@ def save_weights(model: Captioner | DigitModel, path: Path) -> None:
         ) from error
 
 
-def load_weights(model: Captioner | DigitModel, path: Path) -> None:
+def load_weights(model: Captioner | DigitModel, path: Path) -> str:
     """Reads back what `save_weights` wrote.
 
+    Returns:
+        SHA-256 (hexadecimal) of what was read: training may replace the file at any time.
+
     Raises:
-        RunError: The file does not fit the model.
+        RunError: The file cannot be read or does not fit the model.
     """
-    _load(model, path, path)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise RunError(f"Cannot read {path}: {error}") from error
+    _load(model, _MemoryFile(content), path)
+    return hashlib.sha256(content).hexdigest()
 
 
-def _load(model: Captioner | DigitModel, file: Path | _MemoryFile, origin: Path) -> None:
+def _load(model: Captioner | DigitModel, file: _MemoryFile, origin: Path) -> None:
     try:
         _Weights(model.saved_layers()).load_weights(file)
     except (OSError, ValueError, KeyError) as error:

@@ -30,13 +30,21 @@ class TrainedCaptioner:
         model: The captioner.
         vocabulary: Its words.
         path: Folder of the run it was loaded from, if any.
+        weights_sha256: SHA-256 (hexadecimal) of the file of its weights, if it was loaded from one.
     """
 
-    def __init__(self, model: Captioner, vocabulary: Vocabulary, path: Path | None = None) -> None:
+    def __init__(
+        self,
+        model: Captioner,
+        vocabulary: Vocabulary,
+        path: Path | None = None,
+        weights_sha256: str | None = None,
+    ) -> None:
         if len(vocabulary) != model.vocabulary_size:
             expected = f"the model's {model.vocabulary_size} words"
             raise invalid_value("vocabulary", expected, f"{len(vocabulary)}")
-        self.model, self.vocabulary, self.path = model, vocabulary, path
+        self.model, self.vocabulary = model, vocabulary
+        self.path, self.weights_sha256 = path, weights_sha256
         self._searches: dict[SearchConfig, tf.types.experimental.PolymorphicFunction] = {}
         self._encode = tf.function(
             lambda pixels: model.encoder(pixels, training=False),

@@ -137,11 +137,10 @@ def _shape(shape: tf.TensorShape) -> str:
 def scores(captioner: TrainedCaptioner, search: SearchConfig) -> list[str]:
     """The tables of the run's reports, and a note if they were measured with another search."""
     folder = captioner.path and RunFolder(captioner.path)
-    weights = folder and folder.weights_sha256()
     parts = []
     for report, text in filter(None, map(_read_report, folder.reports() if folder else ())):
-        if report.get("weights_sha256") not in (None, weights):
-            parts.append(f"The evaluation on {report['split']} is of earlier weights: left out.")
+        if outdated := folder.outdated(report):
+            parts.append(outdated)
             continue
         table = text.partition("## Scores")[2].partition("\n## ")[0].strip()
         parts += [f"### {report['data']} {report['split']}, {report['images']} images", table]

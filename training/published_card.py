@@ -167,8 +167,8 @@ def _scores(run_dir: Path, config: RunConfig) -> str:
         report = json.loads(path.read_text("utf-8"))
         if "captions" in report:  # of captions from elsewhere
             continue
-        if report.get("weights_sha256") not in (None, folder.weights_sha256()):
-            parts.append(f"The evaluation on {report['split']} is of earlier weights: left out.")
+        if outdated := folder.outdated(report):
+            parts.append(outdated)
             continue
         scores, intervals = (_chosen(report.get(key) or {}) for key in ("scores", "intervals"))
         header = ("score", report["split"], "95 % interval")[: 3 if intervals else 2]

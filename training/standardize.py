@@ -6,7 +6,9 @@ from channels of mean 0 and deviation 1. VGG's, which are rectified, get the dev
 
 from __future__ import annotations
 
+import os
 import sys
+import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -75,6 +77,18 @@ def run(arguments: Arguments) -> int:
     check_files(config.encoder, out)
     check_data_dir(config, arguments.data_dir)
     check_file("--out", out)
+    # Beside the file, for a rename: it appears, or is replaced, once it is whole.
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
+        whole = Path(folder) / out.name
+        channels = write_weights(arguments, whole)
+        os.replace(whole, out)
+    print(f"Wrote {out}. {channels}")
+    return 0
+
+
+def write_weights(arguments: Arguments, out: Path) -> str:
+    """Writes the weights; returns a sentence on the channels before."""
+    config = arguments.config
     with loading():
         from sat_tf.layers.encoder_statistics import round_weights, standardize
         from training.data.sources import load_split
@@ -89,12 +103,10 @@ def run(arguments: Arguments) -> int:
     examples = [split.examples[index] for index in order]
     mean, deviation = channel_statistics(encoder, examples, config.encoder.resize)
     standardize(config.encoder, out, mean, deviation)
-    print(
-        f"Wrote {out}. Before, {len(mean)} channels had means of up to "
-        f"{np.abs(mean).max():.2f} and deviations of {deviation.min():.2f} to "
-        f"{deviation.max():.2f}, over {len(examples):,} images."
+    return (
+        f"Before, {len(mean)} channels had means of up to {np.abs(mean).max():.2f} and deviations "
+        f"of {deviation.min():.2f} to {deviation.max():.2f}, over {len(examples):,} images."
     )
-    return 0
 
 
 def channel_statistics(encoder, examples, resize: str) -> tuple[np.ndarray, np.ndarray]:

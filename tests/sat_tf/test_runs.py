@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -90,6 +91,14 @@ def test_weights_of_more_words_than_the_vocabulary_has_are_an_error(copy):
     Vocabulary.from_captions(CAPTIONS[:1], min_count=1).save(copy.vocabulary)
     with pytest.raises(runs.RunError, match="do not fit"):
         sat_tf.load(copy)
+
+
+def test_a_captioner_names_the_weights_it_was_loaded_from_when_training_replaces_them(copy):
+    before = hashlib.sha256(copy.best_weights.read_bytes()).hexdigest()
+    captioner = sat_tf.load(copy)
+    copy.best_weights.write_bytes(b"those of the next epoch")
+    assert captioner.weights_sha256 == before != copy.weights_sha256()
+    assert sat_tf.load("flickr8k_none").weights_sha256 is None
 
 
 @pytest.mark.parametrize("size", [0, 100, 9000])

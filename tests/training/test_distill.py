@@ -7,6 +7,7 @@ import shutil
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from sat_tf import runs
 from tests.training.small_runs import exit_of, java_hidden
@@ -71,6 +72,15 @@ def test_predictions_are_the_mean_over_runs_and_views(teachers, predictions):
             whole = np.zeros(size)
             whole[words[0, t]] = shares[0, t]
             np.testing.assert_allclose(whole[order], expected[order], rtol=2e-3)
+
+
+@pytest.mark.slow
+def test_several_teachers_do_not_make_tensorflow_warn(teachers, tmp_path, monkeypatch):
+    warned = []
+    monkeypatch.setattr(tf.get_logger(), "warning", lambda *said: warned.append(said))
+    copies = [shutil.copytree(teachers[0], tmp_path / str(n)) for n in range(3)]
+    assert main([*teachers, *map(str, copies), "--out", str(tmp_path / "p.npz")]) == 0
+    assert not warned
 
 
 @pytest.mark.slow

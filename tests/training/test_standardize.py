@@ -9,6 +9,7 @@ from sat_tf.layers import backbones
 from sat_tf.layers.encoder import Encoder
 from tests.training.data.small_captions import files
 from tests.training.small_runs import exit_of
+from training.data.examples import DataError
 from training.data.image_reader import read_image
 from training.standardize import channel_statistics, main
 
@@ -41,6 +42,27 @@ def test_backbones_side_by_side_get_one_standardised_file(tmp_path, capsys):
         assert main([*flags, *given]) == 0
     # The second time, there is nothing left to do.
     assert "means of up to 0.00 and deviations of 1.00 to 1.00" in capsys.readouterr().out
+
+
+def test_a_failure_leaves_the_weights_that_were_there(tmp_path, capsys, monkeypatch):
+    source, target = (tmp_path / f"{name}.weights.h5" for name in ("source", "target"))
+    Encoder("mobilenet_v2", 32).network.save_weights(source)
+    target.write_bytes(b"earlier weights")
+
+    def unreadable(*_):
+        raise DataError("No training image can be read.")
+
+    monkeypatch.setattr("training.standardize.channel_statistics", unreadable)
+    flags = ["--recipe", "scenes_soft", "--encoder.name", "scenes_cnn+mobilenet_v2", "--compact"]
+    flags += ["--encoder.layer", "+block_3_project_BN", "--out", str(target)]
+    scenes = tmp_path / "scenes.weights.h5"
+    backbones.scenes_cnn(64).save_weights(scenes)
+    status, said = exit_of(capsys, main, *flags, "--encoder.weights", f"{scenes}+{source}")
+    assert status == 2 and "No training image" in said
+    assert target.read_bytes() == b"earlier weights"
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        path.name for path in (scenes, source, target)
+    )
 
 
 @pytest.mark.parametrize(

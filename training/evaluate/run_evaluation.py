@@ -100,7 +100,7 @@ def make_report(
     report["notes"] += verdict(texts, split.references(), config.data.tokens)
     report["notes"] += found.notes + average_note(captioner)
     if captioner.path:
-        report["weights_sha256"] = RunFolder(captioner.path).weights_sha256()
+        report["weights_sha256"] = captioner.weights_sha256
         report["notes"] += unfinished_note(captioner.path, config.fit)
     report["intervals"] |= found.calibration.intervals
     report["calibration"] = found.calibration.details()

@@ -62,7 +62,10 @@ class TeacherForcing:
 
     def probabilities(self, batch: dict[str, np.ndarray | tf.Tensor]) -> tf.Tensor:
         """Returns the probability of every word of the vocabulary at each place, `[B, T, K]`."""
-        return self._compiled_probabilities(batch)
+        # One graph for all lengths: several models, each retracing, make TensorFlow warn.
+        specs = {key: _spec_of_any_size(key, value) for key, value in batch.items()}
+        function = self._compiled_probabilities.get_concrete_function(specs)
+        return function({key: tf.convert_to_tensor(value) for key, value in batch.items()})
 
     def alphas(
         self, inputs: dict[str, np.ndarray], tokens: Sequence[np.ndarray]
@@ -107,6 +110,11 @@ class TeacherForcing:
     def _alpha(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
         output = self.captioner.model(batch, selection=self.selection)
         return tf.nn.softmax(output.alignment_scores)
+
+
+def _spec_of_any_size(key: str, value: np.ndarray | tf.Tensor) -> tf.TensorSpec:
+    sides = [None] if key == "tokens" else value.shape[1:]
+    return tf.TensorSpec([None, *sides], value.dtype)
 
 
 class PhraseMap(NamedTuple):
