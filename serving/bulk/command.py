@@ -66,13 +66,14 @@ def run(arguments: Arguments) -> int:
     check_ranges(arguments)
     version = find_version(arguments.export)
     with loading():
-        from serving.bulk.inputs import find_inputs
+        from serving.bulk.inputs import absolute, find_inputs
         from serving.bulk.job import Job, Output, check_same, fingerprint, is_begun
         from serving.bulk.worker import check_export
 
     check_export(version, arguments.maps)
     given = {n: getattr(arguments, n) for n in ("maps", "format", "batch_size", "chunk_size")}
-    job = Job(arguments.input, version.name, fingerprint(version), **given)
+    # Absolute: from another folder, the same words would name other images.
+    job = Job(tuple(map(absolute, arguments.input)), version.name, fingerprint(version), **given)
     check_spark()
     with contextlib.ExitStack() as stack:
 

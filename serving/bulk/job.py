@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sat_tf.spark import root_cause
 from serving.bulk.inputs import Inputs, literal
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ class Output:
         self.path = path if "://" in path else os.path.abspath(path)
         hadoop = spark._jvm.org.apache.hadoop.fs
         self._path_of = hadoop.Path
-        self._files = hadoop.Path(self.path).getFileSystem(spark._jsc.hadoopConfiguration())
+        with self._errors("opened"):
+            self._files = hadoop.Path(self.path).getFileSystem(spark._jsc.hadoopConfiguration())
 
     def chunk(self, number: int) -> str:
         """Folder of a chunk."""
@@ -126,7 +128,8 @@ class Output:
             for position, (path, images) in enumerate(zip(inputs.paths, inputs.images, strict=True))
         ]
         table = self._spark.createDataFrame(rows, _PLAN_SCHEMA)
-        table.coalesce(1).write.mode("overwrite").parquet(f"{self.path}/{_PLAN}")
+        with self._errors("written"):
+            table.coalesce(1).write.mode("overwrite").parquet(f"{self.path}/{_PLAN}")
         return _to_plan(rows)
 
     @contextlib.contextmanager
@@ -143,7 +146,8 @@ class Output:
             return
         folder = Path(self.path.removeprefix("file://"))
         folder.mkdir(parents=True, exist_ok=True)
-        file = self._spark._jvm.java.io.RandomAccessFile(str(folder / _LOCK), "rw")
+        with self._errors("written"):
+            file = self._spark._jvm.java.io.RandomAccessFile(str(folder / _LOCK), "rw")
         end = time.monotonic() + _LOCK_SECONDS
         while file.getChannel().tryLock() is None:
             if time.monotonic() > end:
@@ -153,6 +157,16 @@ class Output:
             yield
         finally:
             file.close()
+
+    @contextlib.contextmanager
+    def _errors(self, done: str) -> Iterator[None]:
+        """Raises what Spark or Java meets as an `OSError` that names the output."""
+        try:
+            yield
+        except Exception as error:  # py4j's and Spark's own
+            raise OSError(
+                f"The output {self.path} cannot be {done}: {root_cause(error)}"
+            ) from error
 
     def _exists(self, path: str) -> bool:
         return self._files.exists(self._path_of(path))
