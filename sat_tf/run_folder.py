@@ -55,6 +55,11 @@ class RunFolder:
         "data_dir.txt",
         "Path of the data folder at training time, text; no part of what the run is.",
     )
+    origins = _file(
+        "origins.json",
+        "Folders of the runs that it started from, by the names given, JSON; no part of what the "
+        "run is.",
+    )
     digits = _file("digits.sha256", "Fingerprint of the digits that a digit system is trained on.")
     lock = _file(".lock", "File lock, held by the process that trains here.")
     checkpoints = _file("checkpoints", "Folder of the last checkpoint.")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 
 from sat_tf import published, runs
+from sat_tf.run_folder import RunFolder
+from training.run_state.origins import recorded_origins
 from training.tasks.registry import read_config
 
 
@@ -17,17 +19,21 @@ def lineage(run_dir: Path) -> list[Path]:
     path only: here, another run or captioner may have that name.
     """
     found: list[Path] = []
-    _follow(published.locate(run_dir).resolve(), found)
+    path = published.locate(run_dir).resolve()
+    _follow(path, _origins(path), found)
     return found
 
 
-def _follow(path: Path, found: list[Path]) -> None:
+def _follow(path: Path, origins: Sequence[str], found: list[Path]) -> None:
     if path in found:
         return
     found.append(path)
-    for origin in _origins(path):
-        with suppress(ValueError):  # it is no run any more
-            _follow(_find(origin, path), found)
+    for folder in [_find(origin, path) for origin in origins]:
+        try:
+            earlier = _origins(folder)
+        except ValueError:  # it is no run any more
+            earlier = ()
+        _follow(folder, earlier, found)
 
 
 def _origins(path: Path) -> list[str]:
@@ -41,10 +47,18 @@ def _origins(path: Path) -> list[str]:
 
 
 def _find(origin: str, run: Path) -> Path:
-    """Returns the folder of an origin; it may have been named from any folder above the run."""
+    """Returns the folder of an origin: where it was found then, or, if moved, near the run.
+
+    A run without a record may have named it from any folder above the run.
+    """
+    recorded = recorded_origins(RunFolder(run)).get(origin)
+    if recorded is not None and Path(recorded).is_dir():
+        return Path(recorded)
     for folder in run.parents:
         if (folder / origin).is_dir():
             return (folder / origin).resolve()
+    if recorded is not None:
+        return Path(recorded)
     try:
         return published.locate(origin).resolve()
     except ValueError:

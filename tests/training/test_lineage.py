@@ -6,10 +6,13 @@ import json
 
 import pytest
 
+from sat_tf import published
+from sat_tf.errors import RunError
 from sat_tf.run_folder import RunFolder
 from sat_tf.serialization import to_dict
 from training.lineage import lineage
 from training.recipes.captioning import RECIPES
+from training.run_state.origins import record_origins
 from training.tasks.captioning.teachers import Teachers, teachers_of
 
 CONFIG = to_dict(RECIPES["scenes_soft"])
@@ -60,6 +63,42 @@ def test_an_origin_that_is_gone_is_named_and_one_that_is_no_run_ends_there(make,
     assert len(lineage(run)) == 2 and lineage(run)[1].name == "gone"
     (tmp_path / "runs" / "gone").mkdir()
     assert lineage(run) == [run, tmp_path / "runs" / "gone"]
+
+
+def test_a_captioner_that_ships_is_not_mistaken_for_a_run_beside_the_new_one(
+    make, monkeypatch, tmp_path
+):
+    beside, run = make("flickr8k_soft"), make("mine", "flickr8k_soft")
+    shipped = published.SHIPPED / "flickr8k_soft"
+    monkeypatch.chdir(tmp_path)
+    record_origins(RunFolder(run), ["flickr8k_soft"])
+    assert lineage(run) == [run, shipped]
+    assert teachers_of(run) == teachers_of(shipped) != Teachers((), ())
+    monkeypatch.chdir(tmp_path / "runs")  # where the name is that of the run beside
+    record_origins(RunFolder(run), ["flickr8k_soft"])
+    assert lineage(run) == [run, shipped]
+    assert lineage(make("early", "flickr8k_soft"))[1] == beside
+
+
+def test_an_origin_that_was_moved_with_the_run_is_found(make, monkeypatch, tmp_path):
+    make("first", **BOXES)
+    run = make("second", "runs/first")
+    monkeypatch.chdir(tmp_path)
+    record_origins(RunFolder(run), ["runs/first", "runs/gone"])
+    assert list(json.loads(RunFolder(run).origins.read_text())) == ["runs/first"]
+    (tmp_path / "new").mkdir()
+    runs = (tmp_path / "runs").rename(tmp_path / "new" / "runs")
+    monkeypatch.chdir(tmp_path.parent)
+    assert lineage(runs / "second") == [runs / "second", runs / "first"]
+    (runs / "first").rename(runs / "renamed")
+    assert lineage(runs / "second")[1] == tmp_path / "runs" / "first"  # as it was recorded
+
+
+def test_a_damaged_record_is_an_error(make):
+    run = make("second", "runs/first")
+    RunFolder(run).origins.write_text("[]")
+    with pytest.raises(RunError, match=r"origins.json: expected an object of texts"):
+        lineage(run)
 
 
 def test_runs_that_name_each_other_end(make):

@@ -17,6 +17,7 @@ from sat_tf.files import NO_LOCKS, write_atomically
 from sat_tf.run_folder import RunFolder
 from sat_tf.serialization import to_dict
 from training.config import BaseFitConfig
+from training.run_state.origins import record_origins
 from training.tasks.base import Task
 
 _UNFINISHED = ".*.tmp"  # left behind by `write_atomically` when it is killed
@@ -117,6 +118,7 @@ def claim(task: Task, data: Any) -> None:
         unfinished.unlink()
     # The configuration comes first: a process killed after it finds its own folder.
     write_atomically(folder.config, task.config_text() + "\n")
+    record_origins(folder, filter(None, [task.config.init_from]))
     task.write_data(data)
 
 
@@ -140,6 +142,7 @@ def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, f
         )
     text = json.dumps(shares, indent=1, ensure_ascii=False)
     write_atomically(folder.average, text + "\n")
+    record_origins(folder, shares)
     write_atomically(folder.config, config + "\n")
     for name in ("vocabulary", "digits", "data"):
         source: Path = getattr(template, name)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sat_tf import files, runs
+from sat_tf import files, published, runs
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Vocabulary
 from tests.training.run_state.stopped_runs import Killed, die_after, lock_holder
@@ -40,6 +40,12 @@ def test_a_folder_of_another_configuration_is_refused_naming_the_key(tmp_path):
     with pytest.raises(runs.RunError, match=r"`decoder.hidden_dim`"):
         train(run_dir, *other)
     assert json.loads((run_dir / "config.json").read_text())["decoder"]["hidden_dim"] == 256
+
+
+def test_the_folder_that_a_run_started_from_is_recorded(tmp_path):
+    claimed(tmp_path / "run", "--init-from", "flickr8k_none")
+    found = json.loads((tmp_path / "run" / "origins.json").read_text())
+    assert found == {"flickr8k_none": str(published.SHIPPED / "flickr8k_none")}
 
 
 def test_the_steps_between_checkpoints_may_change(tmp_path):

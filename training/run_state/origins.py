@@ -1,0 +1,46 @@
+"""Folders of the runs that a run started from, as they were found when it started.
+
+A name such as `flickr8k_soft` means the captioner that ships, or a folder, depending on where the
+command was typed. The record tells which it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from sat_tf import published
+from sat_tf.errors import RunError
+from sat_tf.files import write_atomically
+from sat_tf.run_folder import RunFolder
+
+
+def record_origins(folder: RunFolder, names: Iterable[str]) -> None:
+    """Records where each name led; what was recorded before stays, as the run is resumed."""
+    known = recorded_origins(folder)
+    found = dict(known)
+    for name in names:
+        if name not in known:
+            try:
+                found[name] = str(published.locate(name).resolve())
+            except RunError:  # the run is resumed, and the other one is gone
+                continue
+    if found != known:
+        write_atomically(folder.origins, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+
+
+def recorded_origins(folder: RunFolder) -> dict[str, str]:
+    """Returns name -> folder; empty if nothing was recorded.
+
+    Raises:
+        RunError: The record is damaged.
+    """
+    try:
+        found = json.loads(folder.origins.read_text("utf-8"))
+        if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
+            raise ValueError("expected an object of texts")
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise RunError(f"Cannot read {folder.origins}: {error}") from error
+    return found
