@@ -170,6 +170,8 @@ def write(
             `inherited` teachers.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    manifest = DIGITS_MANIFEST if DIGIT_WEIGHTS in contents else MANIFEST
+    _remove_other_kinds(folder, manifest)
     hashes = {name: _sha256(content) for name, content in contents.items()}
     for name, content in contents.items():
         path, shared = folder / name, _shared(folder, name, hashes[name])
@@ -180,8 +182,15 @@ def write(
     values = {"format": _FORMAT, "files": hashes}
     values |= {} if teachers is None else {_TAUGHT_BY: teachers}
     text = json.dumps(values, indent=1)
-    manifest = DIGITS_MANIFEST if DIGIT_WEIGHTS in contents else MANIFEST
     write_atomically(folder / manifest, text + "\n")
+
+
+def _remove_other_kinds(folder: Path, manifest: str) -> None:
+    """Removes the files of a model of another kind, its manifest first: half of it is no model."""
+    for other, files in _FILES.items():
+        if other != manifest and (folder / other).is_file():
+            for name in (other, *sorted(files - _FILES[manifest])):
+                (folder / name).unlink(missing_ok=True)
 
 
 def _shared(folder: Path, name: str, sha256: str) -> Path:

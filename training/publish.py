@@ -126,11 +126,13 @@ def _publish_digits(arguments: Arguments) -> str:
         from training.tasks.digits import publishing
         from training.tasks.digits.model import load
 
-    model, check = load(config, arguments.run), ""
+    model, check, split, digits = load(config, arguments.run), "", arguments.split, None
+    if arguments.check:  # before anything is written: the data may be missing
+        digits = publishing.load_split(arguments.run, config, split, arguments.data_dir)
     _write(arguments, publishing.packed_files(model, config))
-    if arguments.check:
+    if digits is not None:
         compact = load_digits(arguments.out).model
-        check = publishing.compare(model, compact, config, arguments.data_dir, arguments.split)
+        check = publishing.compare(model, compact, config, digits, split)
         print(check)
     name, licence = arguments.out.name, arguments.licence
     return publishing.make_card(arguments.run, config, name, licence, check)

@@ -43,12 +43,15 @@ def start_from(
 
 def _pairs(found: Captioner, model: Captioner) -> list[tuple[keras.Variable, keras.Variable]]:
     """Pairs the corresponding weights of two captioners."""
+    names = [captioner.config.encoder.name for captioner in (found, model)]
+    if names[0] != names[1]:
+        raise runs.RunError(f"its encoder is {names[0]}, this one's {names[1]}")
     pairs = []
     for part in ("encoder", "decoder"):
         theirs, ours = getattr(found, part).weights, getattr(model, part).weights
         if len(theirs) != len(ours):
             left, right = _names(theirs), _names(ours)
-            only = ", ".join(sorted((left - right) + (right - left)))
+            only = _some(sorted((left - right) + (right - left)))
             raise runs.RunError(
                 f"its {part} has {len(theirs)} weights, this one {len(ours)} (only one has {only})"
             )
@@ -64,6 +67,11 @@ def _names(weights: list[keras.Variable]) -> Counter[str]:
     """Layer and name of weights, without the numbers by which Keras tells layers apart."""
     ends = ("/".join(weight.path.split("/")[-2:]) for weight in weights)
     return Counter(re.sub(r"_\d+(?=/)", "", end) for end in ends)
+
+
+def _some(names: list[str], shown: int = 4) -> str:
+    rest = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + rest
 
 
 def _size(variable: keras.Variable) -> str:

@@ -43,6 +43,9 @@ from training.tasks.digits.config import (
 from training.tasks.digits.model import load
 from training.tasks.digits.training_digits import check_scored
 
+OWN_SETTINGS = "the run's own settings"
+"""`evaluated_with` in the report of a run that was evaluated as it was trained."""
+
 _FIGURES = "figures"
 
 
@@ -171,11 +174,11 @@ def evaluate_run(
     check_scored(run_dir, split, data, places.data_dir)
     digits = load_digits(split, places.data_dir, data.dev_digits, data.limit)
     scorer = Scorer(model, data, digits, split)
-    start = time.monotonic()
+    weights, start = places.folder.weights_sha256(), time.monotonic()
     scores = scorer.scores()
     seconds = time.monotonic() - start
     report = make_report(config, asked or config, split, digits, scores, seconds)
-    report |= training_so_far(run_dir)
+    report |= {"weights_sha256": weights} | training_so_far(run_dir)
     write_report(out, report)
     drawn = scorer.figures(figures)
     save_figures(out / _FIGURES, drawn)
@@ -204,7 +207,7 @@ def make_report(
         "examples": len(digits),
         "digits_fingerprint": digits.fingerprint(),
         "command": training_command(config),
-        "evaluated_with": shlex.join(changed_flags(asked, config)) or "the run's own settings",
+        "evaluated_with": shlex.join(changed_flags(asked, config)) or OWN_SETTINGS,
         "evaluation_seconds": seconds,
         "configuration": to_dict(config),
         "versions": package_versions(),

@@ -14,9 +14,10 @@ from sat_tf.errors import invalid_value
 from sat_tf.run_folder import RunFolder
 from sat_tf.runs import weight_arrays
 from training.data.digits.config import CanvasData
-from training.data.digits.mnist import load_digits
+from training.data.digits.mnist import Digits, load_digits
 from training.tasks.digits.config import DigitRunConfig
-from training.tasks.digits.evaluation import Scorer, training_command
+from training.tasks.digits.evaluation import OWN_SETTINGS, Scorer, training_command
+from training.tasks.digits.training_digits import check_scored
 from training.tasks.registry import single_dir
 
 _INK = 20.0  # longer side of an MNIST digit, pixels
@@ -106,11 +107,20 @@ def packed_files(model: DigitModel, config: DigitRunConfig) -> dict[str, bytes]:
     }
 
 
+def load_split(run_dir: Path, config: DigitRunConfig, split: str, data_dir: Path | None) -> Digits:
+    """Loads the digits of a split to score a run on.
+
+    Raises:
+        DataError: They cannot be read, or the run may have learned from them.
+    """
+    check_scored(run_dir, split, config.data, data_dir)
+    return load_digits(split, data_dir, config.data.dev_digits, config.data.limit)
+
+
 def compare(
-    full: DigitModel, compact: DigitModel, config: DigitRunConfig, data_dir: Path, split: str
+    full: DigitModel, compact: DigitModel, config: DigitRunConfig, digits: Digits, split: str
 ) -> str:
     """Scores both models on a split; returns a sentence on how much they differ."""
-    digits = load_digits(split, data_dir, config.data.dev_digits, config.data.limit)
     before, after = (
         Scorer(model, config.data, digits, split).scores()["error"] for model in (full, compact)
     )
@@ -143,11 +153,16 @@ def make_card(
 
 
 def _scores(run_dir: Path) -> str:
-    lines = []
-    for path in RunFolder(run_dir).reports():
+    lines, folder = [], RunFolder(run_dir)
+    for path in folder.reports():
         report = json.loads(path.read_text("utf-8"))
+        if outdated := folder.outdated(report):
+            lines.append(f"- {outdated}")
+            continue
         line = f"- {report['split']}: {report['error']:.2f} % of {report['examples']:,} examples"
         if trained := report.get("training"):
             line += f", by epoch {trained['best_epoch']} of the {trained['epochs']} trained"
+        if (settings := report.get("evaluated_with", OWN_SETTINGS)) != OWN_SETTINGS:
+            line += f", with `{settings}`"
         lines.append(line)
     return "\n".join(lines) or "None were measured."

@@ -47,6 +47,14 @@ def test_a_run_of_other_shapes_is_an_error_that_names_a_weight(soft_run):
         start_from(soft_run, model_like(soft_run, bottleneck_dim=8), words)
 
 
+def test_a_run_of_another_encoder_is_an_error_that_names_both(soft_run):
+    words, config = runs.read_vocabulary(soft_run), runs.read_config(soft_run)
+    encoder = dataclasses.replace(config.encoder, name="mobilenet_v2", image_size=32)
+    model = Captioner(dataclasses.replace(config, encoder=encoder), len(words))
+    with pytest.raises(ValueError, match="its encoder is scenes_cnn, this one's mobilenet_v2"):
+        start_from(soft_run, model, words)
+
+
 def test_a_run_of_other_words_is_an_error_that_names_one(soft_run):
     words = runs.read_vocabulary(soft_run)
     more = Vocabulary.from_captions([*words.words[4:], "zebra"], min_count=1)

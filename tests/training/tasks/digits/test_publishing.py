@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 
+import numpy as np
 import pytest
 
 import sat_tf
 from sat_tf import published
+from sat_tf.run_folder import RunFolder
+from sat_tf.runs import DigitReader, TrainedCaptioner
+from training.evaluate.command import main as evaluate
 from training.publish import main
 from training.recipes.digits import RECIPES
+from training.tasks.digits.config import read_digit_config
 from training.tasks.digits.publishing import make_card, reader_config
 from training.train import main as train
 
@@ -43,6 +49,47 @@ def test_a_run_is_published_with_its_error_and_its_command(ram_run, mnist, tmp_p
     assert "python -m training.train --recipe ram_28" in card and "With them" in card
     reader = sat_tf.load(out)
     assert reader.config.recipe == "ram_28" and reader.model.config.glimpses == 2
+
+
+def test_the_card_leaves_out_earlier_weights_and_says_with_which_settings(ram_run, mnist, tmp_path):
+    run, random = tmp_path / "run", tmp_path / "run" / "evaluation" / "test"
+    shutil.copytree(ram_run, run)
+    flags = ["--run-dir", str(run), "--data-dir", str(mnist), "--split", "test"]
+    assert evaluate([*flags, "--model.locations", "random"]) == 0
+    old = json.loads((random / "report.json").read_text())
+    path = RunFolder(run).evaluation("dev") / "report.json"
+    path.write_text(json.dumps(old | {"split": "dev", "weights_sha256": "0" * 64}))
+    card = make_card(run, read_digit_config(run), "mine", None, "")
+    assert "- The evaluation on dev is of earlier weights: left out." in card
+    assert f"- test: {old['error']:.2f} % of {old['examples']} examples" in card
+    assert "with `--model.locations random`" in card
+
+
+def test_digits_to_check_with_are_loaded_before_anything_is_written(ram_run, tmp_path, capsys):
+    out = tmp_path / "out"
+    missing = str(tmp_path / "nowhere")
+    assert main([str(ram_run), str(out), "--check", "--data-dir", missing]) == 2
+    assert "nowhere" in capsys.readouterr().err and not out.exists()
+
+
+def test_digits_that_the_run_may_have_learned_are_no_check(ram_run, mnist, tmp_path, capsys):
+    out, other = tmp_path / "out", tmp_path / "other"
+    other.mkdir()
+    arrays = dict(np.load(mnist / "mnist.npz"))
+    np.savez(other / "mnist.npz", **arrays | {"x_train": arrays["x_train"][::-1]})
+    assert main([str(ram_run), str(out), "--check", "--data-dir", str(other)]) == 2
+    assert "learned from other digits" in capsys.readouterr().err and not out.exists()
+
+
+def test_one_kind_of_model_replaces_the_other(ram_run, soft_run, tmp_path):
+    out = tmp_path / "out"
+    for run, kind in ((ram_run, DigitReader), (soft_run, TrainedCaptioner), (ram_run, DigitReader)):
+        assert main([str(run), str(out)]) == 0
+        assert isinstance(sat_tf.load(out), kind)
+        assert {p.name for p in out.iterdir()} - {published.CARD} == {
+            published.DIGITS_MANIFEST if kind is DigitReader else published.MANIFEST,
+            *published.checked_files(out),
+        }
 
 
 def test_what_the_images_look_like_comes_from_the_data(ram_run):
