@@ -1,13 +1,32 @@
-"""Names of the files in a run's folder. Imports neither TensorFlow nor Keras."""
+"""Names of the files in a run's folder, and its JSON. Imports neither TensorFlow nor Keras."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sat_tf.errors import RunError
 from sat_tf.files import sha256_of
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Reads a JSON object from a run's folder.
+
+    Raises:
+        RunError: The file is missing or damaged.
+    """
+    try:
+        values = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise RunError(f"{path.parent} is not a run: it has no {path.name}.") from error
+    except (OSError, ValueError) as error:
+        raise RunError(f"Cannot read {path}: {error}") from error
+    if not isinstance(values, dict):
+        raise RunError(f"Cannot read {path}: expected a JSON object, got {values!r}.")
+    return values
 
 
 def _file(name: str, doc: str) -> property:

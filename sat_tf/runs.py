@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -22,7 +21,7 @@ from sat_tf.digits.reader_config import read_reader_config
 from sat_tf.errors import RunError, other_version
 from sat_tf.files import write_atomically
 from sat_tf.models.captioner import Captioner
-from sat_tf.run_folder import RunFolder
+from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.serialization import from_dict
 from sat_tf.trained_captioner import Caption, Image, TrainedCaptioner
 from sat_tf.vocabulary import Vocabulary
@@ -97,7 +96,7 @@ def read_config(run_dir: Path | RunFolder) -> CaptionerConfig:
         RunError: The folder is not a captioner's run, or of another version.
     """
     path = RunFolder(run_dir).config
-    values = _read_json(path)
+    values = read_object(path)
     if SYSTEM_KEY in values:
         raise published.no_captioner(Path(run_dir), values[SYSTEM_KEY])
     names = [field.name for field in fields(CaptionerConfig)]
@@ -125,19 +124,7 @@ def read_vocabulary(run_dir: Path | RunFolder) -> Vocabulary:
 def read_average(run_dir: Path | RunFolder) -> dict[str, float]:
     """Reads which runs were averaged, with their shares; empty for a run that was trained."""
     path = RunFolder(run_dir).average
-    return _read_json(path) if path.exists() else {}
-
-
-def _read_json(path: Path) -> dict:
-    try:
-        values = json.loads(path.read_text("utf-8"))
-    except FileNotFoundError as error:
-        raise RunError(f"{path.parent} is not a run: it has no {path.name}.") from error
-    except (OSError, ValueError) as error:
-        raise RunError(f"Cannot read {path}: {error}") from error
-    if not isinstance(values, dict):
-        raise RunError(f"Cannot read {path}: expected a JSON object, got {values!r}.")
-    return values
+    return read_object(path) if path.exists() else {}
 
 
 class _Weights(keras.Model):

@@ -15,7 +15,13 @@ from typing import Annotated
 from sat_tf.commands import exit_status, loading
 from sat_tf.errors import invalid_value
 from sat_tf.ranges import PositiveInt, Range, check_ranges
-from training.cli import Settings, check_data_dir, default_cache_dir, parse_settings
+from training.cli import (
+    Settings,
+    check_data_dir,
+    check_init_from,
+    default_cache_dir,
+    parse_settings,
+)
 from training.outputs import check_file
 from training.tasks.base import Places
 
@@ -61,6 +67,7 @@ def check(arguments: Arguments) -> None:
     if arguments.out.suffix != ".npz":
         raise invalid_value("--out", "a name that ends in .npz", arguments.out)
     check_data_dir(config, arguments.data_dir)
+    check_init_from(config)
     check_file("--out", arguments.out)
 
 
@@ -81,10 +88,14 @@ def run(arguments: Arguments) -> int:
 
         from training.data.locator_training import learn
         from training.tasks.captioning.task import load_data, new_model, open_sources
+        from training.tasks.captioning.warm_start import start_from
     keras.utils.set_random_seed(config.seed)
     places = Places(out.parent, cache_dir, arguments.data_dir)
     data = load_data(config, places)
-    model = new_model(config, len(data.vocabulary))
+    new = config.init_from is None
+    model = new_model(config, len(data.vocabulary), load_encoder_weights=new)
+    if not new:  # the encoder's weights are that run's, as in training
+        start_from(config.init_from, model, data.vocabulary)
     source, _ = open_sources(config, model, data, places)
     locator, areas = learn(
         model.encoder,

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from sat_tf import published
+from sat_tf.errors import RunError
 from tests.training.small_runs import make_task
 from training.run_state.ownership import check_run_dir
 from training.tasks.captioning.config import read_run_config
 from training.tasks.digits.config import read_digit_config
+from training.tasks.registry import read_config
 from training.train import parse
 
 CAPTIONER = ("--recipe", "scenes_soft", "--fit.figures", "3", "--fit.batch_by", "image")
@@ -50,3 +52,10 @@ def test_a_key_under_both_names_is_an_error(tmp_path, flags):
 @pytest.mark.parametrize("name", published.names())
 def test_captioners_that_ship_are_read(name):
     assert read_run_config(published.locate(name)).fit.figures == 4
+
+
+@pytest.mark.parametrize("text", ["[]", "5", "null", "{", "\xff"])
+def test_a_damaged_configuration_is_an_error_that_names_the_file(tmp_path, text):
+    (tmp_path / "config.json").write_text(text, "latin-1")
+    with pytest.raises(RunError, match=r"Cannot read .*config\.json: "):
+        read_config(tmp_path)

@@ -97,7 +97,7 @@ def test_an_origin_that_was_moved_with_the_run_is_found(make, monkeypatch, tmp_p
 def test_a_damaged_record_is_an_error(make):
     run = make("second", "runs/first")
     RunFolder(run).origins.write_text("[]")
-    with pytest.raises(RunError, match=r"origins.json: expected an object of texts"):
+    with pytest.raises(RunError, match=r"origins.json: expected a JSON object, got \[\]"):
         lineage(run)
 
 

@@ -10,6 +10,9 @@ from tests.training.small_runs import exit_of
 from training.locate import main
 from training.train import main as train
 
+SMALL = ("--decoder.hidden-dim", "16", "--decoder.embedding-dim", "8")
+SMALL += ("--decoder.attention-dim", "8")
+
 
 @pytest.mark.parametrize(
     ("flags", "named"),
@@ -43,9 +46,8 @@ def locator(frozen, tmp_path_factory) -> str:
 
 
 def run(frozen, folder, *flags: str) -> int:
-    small = ["--decoder.hidden-dim", "16", "--decoder.embedding-dim", "8", "--fit.figures", "1"]
-    small += ["--decoder.attention-dim", "8", "--fit.validation-images", "4", "--search.beam", "1"]
-    return train([*frozen, *small, "--run-dir", str(folder), "--fit.epochs", "1", *flags])
+    once = ["--fit.figures", "1", "--fit.validation-images", "4", "--search.beam", "1"]
+    return train([*frozen, *SMALL, *once, "--run-dir", str(folder), "--fit.epochs", "1", *flags])
 
 
 @pytest.mark.slow
@@ -61,3 +63,13 @@ def test_captions_take_the_place_of_boxes(frozen, locator, tmp_path, capsys):
     assert run(frozen, tmp_path / "run", *given[:2]) == 2
     assert "give the same `--locator`" in capsys.readouterr().err
     assert run(frozen, tmp_path / "run", *given) == 0
+
+
+@pytest.mark.slow
+def test_with_a_run_to_start_from_the_locator_knows_that_run_s_encoder(frozen, tmp_path):
+    assert run(frozen, tmp_path / "first", "--seed", "1") == 0
+    given = ["--init-from", str(tmp_path / "first")]
+    out = ["--out", str(tmp_path / "words.npz"), "--min-images", "5", "--min-auroc", "50"]
+    assert main([*frozen, *SMALL, *given, *out, "--epochs", "1"]) == 0
+    given += ["--attention.supervision-weight", "1", "--locator", str(tmp_path / "words.npz")]
+    assert run(frozen, tmp_path / "second", *given) == 0

@@ -78,7 +78,8 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
         scans[name] = scan_images(split, config.encoder)
         if name in TRAINED_WITH:
             found.attempt(check_readable, split, scans[name].skipped)
-    found.attempt(check_imagenet_weights, config.encoder)
+    if config.init_from is None:  # else the encoder's weights are those of that run
+        found.attempt(check_imagenet_weights, config.encoder)
     found.attempt(check_init_from, config)
     report["splits"] = {name: _image_figures(splits[name], scans[name]) for name in splits}
     if "train" in splits:

@@ -38,8 +38,8 @@ def measure(
     """Builds the model of a configuration and times it, on one device.
 
     The train steps are those of the run, with its captions and batches, on random annotations (or
-    random images, if the encoder is trained). ImageNet weights are not downloaded, as the time
-    does not depend on them.
+    random images, if the encoder is trained). ImageNet weights are not downloaded, nor those of
+    `--init-from` read, as the time does not depend on them.
 
     Returns:
         `steps` per epoch, `step_seconds` and `epoch_seconds`, without validation. For a frozen
@@ -54,7 +54,8 @@ def measure(
     attention = dataclasses.replace(config.attention, supervision_weight=0.0)
     fit = dataclasses.replace(config.fit, distillation_weight=0.0)
     config = dataclasses.replace(config, attention=attention, fit=fit)
-    model = new_model(config, len(vocabulary), config.encoder.weights != "imagenet")
+    own = config.init_from is None and config.encoder.weights != "imagenet"
+    model = new_model(config, len(vocabulary), load_encoder_weights=own)
     source = _RandomSource(model.encoder, skipped, config.fit.batch_size)
     batches, steps = batches_from(config, source, table, epoch=0)
     compile_model(model, config, steps, reward_objective(config, table, vocabulary))

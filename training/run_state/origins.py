@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from sat_tf import published
 from sat_tf.errors import RunError
 from sat_tf.files import write_atomically
-from sat_tf.run_folder import RunFolder
+from sat_tf.run_folder import RunFolder, read_object
 
 
 def record_origins(folder: RunFolder, names: Iterable[str]) -> None:
@@ -35,12 +35,9 @@ def recorded_origins(folder: RunFolder) -> dict[str, str]:
     Raises:
         RunError: The record is damaged.
     """
-    try:
-        found = json.loads(folder.origins.read_text("utf-8"))
-        if not isinstance(found, dict) or not all(isinstance(v, str) for v in found.values()):
-            raise ValueError("expected an object of texts")
-    except FileNotFoundError:
+    if not folder.origins.exists():
         return {}
-    except ValueError as error:
-        raise RunError(f"Cannot read {folder.origins}: {error}") from error
+    found = read_object(folder.origins)
+    if not all(isinstance(path, str) for path in found.values()):
+        raise RunError(f"Cannot read {folder.origins}: expected texts, got {found!r}.")
     return found

@@ -8,6 +8,8 @@ import urllib.request
 import pytest
 
 from sat_tf.config import EncoderConfig
+from training.inspect.command import parse
+from training.inspect.survey import survey
 from training.inspect.weights import check_imagenet_weights
 
 FILES = {
@@ -78,3 +80,11 @@ def test_a_wrong_name_is_said_to_be_one(asked):
     with pytest.raises(ValueError, match=r"`--encoder.name`.*did you mean resnet50\?"):
         check_imagenet_weights(config("resnet51"))
     assert asked == []
+
+
+def test_weights_are_not_looked_for_if_the_encoder_is_that_of_a_run(soft_run, asked):
+    flags = ["--recipe", "scenes_soft", "--data.limit", "8", "--encoder.name", "mobilenet_v2"]
+    flags += ["--encoder.image-size", "32", "--encoder.weights", "imagenet"]
+    found = survey(parse([*flags, "--init-from", str(soft_run)]).config, None)
+    assert not found.errors and not asked
+    assert survey(parse(flags).config, None).errors and asked

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,7 @@ from sat_tf.ranges import (
     Range,
     check_ranges,
 )
-from sat_tf.run_folder import RunFolder
+from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.vocabulary import Unit
 from training.config import BaseFitConfig, BaseOptimizerConfig, read_saved
 from training.data.sources import DataName, Splits
@@ -213,12 +212,10 @@ def read_run_config(run_dir: Path) -> RunConfig:
         ValueError: The folder is not a captioner's run, or comes from another version.
     """
     path = RunFolder(run_dir).config
-    if not path.is_file():
-        raise ValueError(f"{run_dir} is not a run: it has no {path.name}.")
+    values = read_object(path)
+    if configs.SYSTEM_KEY in values:
+        raise published.no_captioner(Path(run_dir), values[configs.SYSTEM_KEY])
     try:
-        values = json.loads(path.read_text("utf-8"))
-        if configs.SYSTEM_KEY not in values:
-            return read_saved(RunConfig, values)
-    except ValueError as error:
+        return read_saved(RunConfig, values)
+    except (TypeError, ValueError) as error:
         raise other_version(path, error) from error
-    raise published.no_captioner(Path(run_dir), values[configs.SYSTEM_KEY])

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Literal
 
 from sat_tf.config import SYSTEM_KEY
 from sat_tf.digits.config import DRAMConfig, PortionsConfig, RAMConfig, STNConfig
-from sat_tf.errors import other_version
+from sat_tf.errors import RunError, other_version
 from sat_tf.ranges import NonNegativeInt, check_ranges
-from sat_tf.run_folder import RunFolder
+from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.serialization import to_dict
 from training.config import BaseFitConfig, BaseOptimizerConfig, read_saved
 from training.data.digits.config import CanvasData, DigitData, PairData, StripsData
@@ -157,8 +157,8 @@ def to_text(config: DigitRunConfig) -> str:
 def system_of(run_dir: Path) -> str | None:
     """Returns the digit system of a run; None for a captioner or a folder without a run."""
     try:
-        return json.loads(RunFolder(run_dir).config.read_text("utf-8")).get(SYSTEM_KEY)
-    except (OSError, ValueError, AttributeError):
+        return read_object(RunFolder(run_dir).config).get(SYSTEM_KEY)
+    except RunError:
         return None
 
 
@@ -175,7 +175,7 @@ def read_digit_config(run_dir: Path) -> DigitRunConfig:
             f"{run_dir} is no run of a digit system: expected `{SYSTEM_KEY}` in its "
             f"{path.name} to be one of {', '.join(SYSTEMS)}, got {system_of(run_dir)!r}."
         )
-    values = json.loads(path.read_text("utf-8"))
+    values = read_object(path)
     del values[SYSTEM_KEY]
     try:
         return read_saved(kind, values)

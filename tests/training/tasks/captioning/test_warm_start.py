@@ -11,6 +11,7 @@ import pytest
 
 import sat_tf
 from sat_tf import runs
+from sat_tf.layers import backbones
 from sat_tf.models.captioner import Captioner
 from sat_tf.vocabulary import Vocabulary
 from tests.training.run_state.stopped_runs import weights_of
@@ -82,6 +83,20 @@ def test_a_run_is_resumed_although_the_one_it_started_from_is_gone(soft_run, tmp
     check_init_from(make_task(run_dir, *flags, "2").config, run_dir)
     train(run_dir, *flags, "2", say=said.append)
     assert any(line.startswith("Resuming at epoch 2") for line in said)
+
+
+def test_a_run_is_resumed_although_the_file_of_its_encoder_is_gone(tmp_path, tiny):
+    file = tmp_path / "encoder.weights.h5"
+    backbones.scenes_cnn(64).save_weights(file)
+    flags = (*tiny, "--recipe", "scenes_soft", "--encoder.weights", str(file))
+    flags += ("--encoder.trainable", "False", "--fit.epochs")
+    train(tmp_path / "run", *flags, "1")
+    file.unlink()
+    said = []
+    train(tmp_path / "run", *flags, "2", say=said.append)
+    assert any(line.startswith("Resuming at epoch 2") for line in said)
+    with pytest.raises(ValueError, match="no such file"):
+        train(tmp_path / "another", *flags, "1")
 
 
 def test_fine_tuning_moves_what_it_should_and_is_what_is_loaded(
