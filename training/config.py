@@ -22,11 +22,11 @@ class BaseOptimizerConfig:
     """The optimizer and its schedule."""
 
     name: Literal["adam", "adamw", "rmsprop"] = "adam"
-    """adam, adamw (decoupled weight decay) or rmsprop (the paper's for Flickr8k)."""
+    """Optimizer: adam, adamw (decoupled weight decay) or rmsprop (the paper's for Flickr8k)."""
     learning_rate: Positive = 1e-3
     """Peak learning rate."""
     schedule: Literal["constant", "cosine"] = "constant"
-    """cosine falls to zero at the last step."""
+    """Schedule of the learning rate; cosine falls to zero at the last step."""
     warmup_epochs: NonNegative = 0.0
     """Epochs over which the learning rate rises linearly from zero."""
     weight_decay: NonNegative = 0.0
