@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from sat_tf.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, check_ranges
 from sat_tf.serialization import from_dict
@@ -41,6 +41,9 @@ class BaseOptimizerConfig:
 @dataclass(frozen=True)
 class BaseFitConfig:
     """The training loop."""
+
+    monitor: ClassVar[str]
+    """Dev score that decides the best epoch; a key of captioners, fixed for digit systems."""
 
     epochs: PositiveInt = 10
     """Maximum number of epochs."""
