@@ -97,8 +97,10 @@ def attention_targets(
         DataError: No phrase of the split has a box.
     """
     examples = split.examples
-    own = (_own_phrases(examples), Counter()) if boxes is None else place_phrases(examples, boxes)
-    placed, dropped = own
+    if boxes is None:
+        placed, dropped = _own_phrases(examples), Counter()
+    else:
+        placed, dropped = place_phrases(examples, boxes)
     shown, unseen = visible_phrases(examples, placed, resize)
     maps, phrases = [], {}
     for place, seen in shown.items():
