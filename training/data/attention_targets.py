@@ -20,9 +20,6 @@ from training.data.boxes import (
 from training.data.bucketing import CaptionTable
 from training.data.examples import DataError, Example, Split
 
-KEY = "attention_targets"
-"""Name of the maps in a batch: float16 `[B, T, L]`, each of sum 1, or 0 without a box."""
-
 
 @dataclass(frozen=True, eq=False)
 class AttentionTargets:
