@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from sat_tf.images.crop import centred_square
 from sat_tf.images.orientation import EXIF_ORIENTATION
 from training.data.boxes import Box, PlacedPhrase
 from training.data.examples import Example, StoredImage
@@ -33,8 +34,8 @@ def visible_boxes(image: Path | StoredImage | bytes | np.ndarray, resize: str) -
     if resize == "squash":
         return list
     height, width = image_size(image)
-    side = min(height, width)
-    top, left = (height - side) // 2 / side, (width - side) // 2 / side
+    top, left, side = centred_square(height, width)
+    top, left = top / side, left / side
 
     def visible(boxes: Sequence[Box]) -> list[Box]:
         scaled = np.array(boxes) * (height, width, height, width) / side - (top, left, top, left)
