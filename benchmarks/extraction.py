@@ -116,7 +116,7 @@ tf.config.threading.set_inter_op_parallelism_threads(1)
 images, count, shard_size, backbone, cache = sys.argv[1:]
 files = sorted(Path(images).glob("*.jpg"))[: int(count)]
 keras.utils.set_random_seed(0)
-encoder, size = Encoder(backbone, 224), extraction.default_batch_size()
+encoder, size = Encoder.unloaded(backbone, 224), extraction.default_batch_size()
 compiled = extraction.compile_encoder(encoder, size)
 blank = np.zeros([size, 224, 224, 3], np.float32)
 compiled(blank)

@@ -42,7 +42,8 @@ def captioner(shape: Shape, config: RunConfig) -> Captioner:
     """Makes a compiled captioner with random weights, the same in every precision."""
     keras.utils.set_random_seed(config.seed)
     policy = "mixed_bfloat16" if config.fit.precision == "bfloat16" else "float32"
-    model = Captioner(captioner_config(config), shape.vocabulary_size, dtype=policy)
+    words = shape.vocabulary_size
+    model = Captioner(captioner_config(config), words, load_encoder_weights=False, dtype=policy)
     height, width = model.encoder.grid
     if (height * width, model.encoder.annotation_dim) != (shape.locations, shape.annotation_dim):
         raise ValueError(

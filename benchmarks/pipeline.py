@@ -39,7 +39,7 @@ def measure(case: Case) -> Tables:
 
 def encoding_rate(shape: Shape, repeats: int) -> float:
     """Returns images per second from JPEG to annotations, as the feature store is filled."""
-    encoder = Encoder(shape.backbone, shape.image_size)
+    encoder = Encoder.unloaded(shape.backbone, shape.image_size)
     photograph = drawn_photograph()
     examples = [Example(f"image{n}", photograph, ()) for n in range(_PHOTOGRAPHS)]
     loader = ImageLoader(examples, shape.image_size, "crop")

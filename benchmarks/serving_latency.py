@@ -136,7 +136,7 @@ def figures(
 def untrained(words: int, width: int) -> TrainedCaptioner:
     """Makes a captioner over MobileNetV2 with random weights, whose captions never end early."""
     config = CaptionerConfig(EncoderConfig("mobilenet_v2"), DecoderConfig(width, width, width))
-    return talkative(Captioner(config, words))
+    return talkative(Captioner(config, words, load_encoder_weights=False))
 
 
 def noise_jpeg(size: int) -> bytes:

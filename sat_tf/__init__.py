@@ -3,7 +3,7 @@
 `sat_tf.load(RUN).caption(IMAGE)` captions an image with a trained run. The layers are Keras
 layers: `sat_tf.RNNDecoder(vocabulary_size=1000)(annotations, words)`.
 
-Names load TensorFlow when they are first used.
+Models and layers load TensorFlow when they are first used.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sat_tf.captions import Caption
+    from sat_tf.config import CaptionerConfig, SearchConfig
     from sat_tf.layers import (
         AttentionLSTMCell,
         BahdanauAttention,
@@ -23,19 +25,31 @@ if TYPE_CHECKING:
     )
     from sat_tf.models.captioner import Captioner
     from sat_tf.runs import load
+    from sat_tf.vocabulary import Vocabulary
 
 __all__ = [
     "AttentionLSTMCell",
     "BahdanauAttention",
+    "Caption",
     "Captioner",
+    "CaptionerConfig",
     "DeepOutput",
     "Encoder",
     "InitialState",
     "RNNDecoder",
+    "SearchConfig",
+    "Vocabulary",
     "load",
 ]
 
-_HOMES = {"load": "sat_tf.runs", "Captioner": "sat_tf.models.captioner"}
+_HOMES = {
+    "Caption": "sat_tf.captions",
+    "Captioner": "sat_tf.models.captioner",
+    "CaptionerConfig": "sat_tf.config",
+    "SearchConfig": "sat_tf.config",
+    "Vocabulary": "sat_tf.vocabulary",
+    "load": "sat_tf.runs",
+}
 
 
 def __getattr__(name: str) -> Any:

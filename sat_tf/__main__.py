@@ -69,7 +69,7 @@ def _imported(module: str) -> ModuleType:
 def main(argv: list[str] | None = None) -> int:
     """Runs a command with the arguments after its name; returns the exit status."""
     name, *rest = given = (sys.argv[1:] if argv is None else argv) or [""]
-    if given[-2:-1] == [COMPLETION]:  # of one command too: the script is the program's
+    if given[-2:-1] == [COMPLETION]:  # after a command's name too: one script serves all
         print_completion(given[-1])
         return 0
     if name in ("", "-h", "--help"):

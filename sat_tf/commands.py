@@ -37,8 +37,8 @@ def exit_status(
         KeyboardInterrupt that has one.
     """
     quiet_tensorflow()
-    # A file name need not be UTF-8, nor a terminal know every letter; standard error is so already.
-    with contextlib.suppress(AttributeError):  # not every output in its place has an encoding
+    # File names need not be UTF-8, and a terminal may lack letters; standard error escapes already.
+    with contextlib.suppress(AttributeError):  # an output that was replaced may have no encoding
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         return command() or 0

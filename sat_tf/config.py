@@ -43,12 +43,12 @@ class EncoderConfig:
     """The convolutional network whose lower layer gives the annotations `a_1 ... a_L`."""
 
     name: str = "scenes_cnn"
-    """`scenes_cnn`, a keras.applications model (vgg19, resnet50, mobilenet_v2, ...) or
+    """Backbone: `scenes_cnn`, a keras.applications model (vgg19, resnet50, mobilenet_v2, ...) or
     `keras_hub:PRESET`; `A+B` puts two side by side."""
     layer: str | None = None
     """Layer to tap; None takes the backbone's default (vgg19: block5_conv4); `X+Y` for two."""
     weights: str | None = None
-    """`imagenet`, the path of a weights file, or None for random weights; `F+G` for two."""
+    """Weights: `imagenet`, the path of a file, or None for random ones; `F+G` for two."""
     trainable: bool = False
     """Train the encoder with the decoder; a frozen one is computed once and stored."""
     trainable_from: str | None = None
@@ -56,7 +56,7 @@ class EncoderConfig:
     image_size: PositiveInt = 224
     """Side of the square image the encoder sees, pixels."""
     resize: Literal["crop", "squash"] = "crop"
-    """`crop`: short side to image_size, then the centre; `squash`: both sides at once."""
+    """Scaling: `crop` takes the centred square, `squash` the whole image, out of proportion."""
 
     def __post_init__(self) -> None:
         check_ranges(self, "encoder")
@@ -150,21 +150,23 @@ class AttentionConfig:
     """Hard attention's constants: the paper's text, the released code's behaviour, or an unbiased
     gradient from several samples, of the ELBO (rloo) or the importance-weighted bound (vimco)."""
     samples: PositiveInt | None = None
-    """M, samples per caption, over one pass of the encoder; None takes the preset's."""
+    """M, samples per caption of hard attention, over one pass of the encoder; None takes the
+    preset's."""
     bound: Bound | None = None
-    """Objective to maximise; None takes the preset's."""
+    """Lower bound that hard attention maximises; None takes the preset's."""
     baseline: Baseline | None = None
-    """Subtracted from the return; None takes the preset's."""
+    """Value subtracted from the return of a sampled location; None takes the preset's."""
     reward_to_go: bool | None = None
-    """Credit a location with its own and later words only; None takes the preset's."""
+    """Credit a sampled location with its own and later words only; None takes the preset's."""
     reward_weight: NonNegative | None = None
-    """lambda_r of the score-function term; None takes the preset's."""
+    """lambda_r, weight of hard attention's score-function term; None takes the preset's."""
     entropy_weight: NonNegative | None = None
-    """lambda_e of the entropy term; None takes the preset's."""
+    """lambda_e, weight of hard attention's entropy term; None takes the preset's."""
     baseline_decay: Probability = 0.9
     """Decay of the moving-average baseline."""
     expectation_probability: Probability | None = None
-    """Probability that the expectation replaces the samples; None takes the preset's."""
+    """Probability that the expectation replaces the samples of hard attention; None takes the
+    preset's."""
     inference: Inference = "expectation"
     """Selection of a location when captioning, for hard attention."""
 
@@ -216,7 +218,8 @@ class SearchConfig:
     beam: PositiveInt = 5
     """Hypotheses kept; 1 is greedy."""
     length_power: NonNegative = 0.0
-    """Scores are log p / length^p; 0 ranks by log p, as the released code does."""
+    """Length normalisation p: scores are log p(caption) / length^p; 0 ranks by log p(caption), as
+    the released code does."""
     consensus: NonNegative = 0.0
     """Above 0, hypotheses are ranked by what they have in common, with weights exp(consensus *
     score); best with a beam of 10 or more. 0 ranks by score."""

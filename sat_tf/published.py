@@ -29,7 +29,7 @@ _FILES = {
 }
 _FORMAT = 1
 _TAUGHT_BY = "taught_by"
-# A path joins the two slashes.
+# `Path` turns the two slashes of hf:// into one.
 _HUB = re.compile(r"hf:/{1,2}(?P<repo>[^/@]+/[^/@]+)(?:@(?P<revision>.+))?")
 
 

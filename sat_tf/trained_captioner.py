@@ -83,7 +83,8 @@ class TrainedCaptioner:
         Args:
             image: Path of a file, its bytes, or uint8 pixels `[H, W, 3]`. A photograph is turned
                 upright by its EXIF first.
-            search: Beam and length normalisation; by default the run's.
+            search: All settings of the search; by default the run's, of which
+                `dataclasses.replace(captioner.config.search, beam=1)` changes one.
 
         Returns:
             A `Caption`.

@@ -77,7 +77,7 @@ def run(arguments: Arguments) -> int:
         captioner.set_inference(arguments.inference)
     search = with_search(
         captioner.config.search,
-        beam=_beam(arguments),
+        beam=_beam(arguments.beam, captioner.model.selection),
         length_power=arguments.length_power,
         consensus=arguments.consensus,
     )
@@ -158,13 +158,13 @@ def image_files(paths: Iterable[Path]) -> list[Path]:
     return files
 
 
-def _beam(arguments: Arguments) -> int | None:
+def _beam(given: int | None, selection: Inference) -> int | None:
     """Returns the beam width: 1 if locations are drawn, None for the run's own."""
-    if arguments.inference != "sample":
-        return arguments.beam
-    if arguments.beam not in (None, 1):
-        expected = "1 with `--inference sample`, as each hypothesis would draw its own locations"
-        raise invalid_value("beam", expected, arguments.beam, flag="--beam")
+    if selection != "sample":
+        return given
+    if given not in (None, 1):
+        expected = "1 with `--inference sample`, given or the run's own, as each hypothesis would "
+        raise invalid_value("beam", f"{expected}draw its own locations", given, flag="--beam")
     return 1
 
 
@@ -202,7 +202,6 @@ def _whole(content: bytes) -> np.ndarray:
 def _write_page(
     arguments: Arguments, captioner: TrainedCaptioner, entries: list[dict[str, Any]]
 ) -> None:
-    from sat_tf.files import write_atomically
     from sat_tf.viewer import report_page
     from training.evaluate.image_entry import common_facts
 

@@ -20,13 +20,13 @@ class Arguments:
     """Compare runs on the same examples: differences from the first one, with paired intervals."""
 
     runs: tyro.conf.Positional[tuple[Path, ...]]
-    """Two or more evaluated on the split: runs, folders of given captions, or of a report."""
+    """Two or more runs, or other folders with an evaluation (a report) on the split."""
     seeds: PositiveInt = 1
     """Runs of each system, given one after the other: A A A B B B. Scores are their means."""
     data_dir: Path | None = None
     """Your copy of the data set; drawn data and digit systems need none."""
     split: str = "dev"
-    """train, dev or test."""
+    """Split: train, dev or test."""
     samples: int = 1000
     """Bootstrap resamples."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 from sat_tf.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, check_ranges
 from sat_tf.serialization import from_dict
@@ -22,11 +22,11 @@ class BaseOptimizerConfig:
     """The optimizer and its schedule."""
 
     name: Literal["adam", "adamw", "rmsprop"] = "adam"
-    """adam, adamw (decoupled weight decay) or rmsprop (the paper's for Flickr8k)."""
+    """Optimizer: adam, adamw (decoupled weight decay) or rmsprop (the paper's for Flickr8k)."""
     learning_rate: Positive = 1e-3
     """Peak learning rate."""
     schedule: Literal["constant", "cosine"] = "constant"
-    """cosine falls to zero at the last step."""
+    """Schedule of the learning rate; cosine falls to zero at the last step."""
     warmup_epochs: NonNegative = 0.0
     """Epochs over which the learning rate rises linearly from zero."""
     weight_decay: NonNegative = 0.0
@@ -41,6 +41,9 @@ class BaseOptimizerConfig:
 @dataclass(frozen=True)
 class BaseFitConfig:
     """The training loop."""
+
+    monitor: ClassVar[str]
+    """Dev score that decides the best epoch; a key of captioners, fixed for digit systems."""
 
     epochs: PositiveInt = 10
     """Maximum number of epochs."""

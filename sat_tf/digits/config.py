@@ -43,11 +43,11 @@ class PortionsConfig:
     queries: Literal["one", "all"] = "one"
     """one: is `digit` there, and where? all: the same for each of the ten labels at once."""
     digit: Annotated[int, Range(0, 9)] = 9
-    """Label that the one query asks for."""
+    """Label that the query asks for, with `--model.queries one`."""
     filters: PositiveInt = 16
     """Width of the first convolution; the second has twice as many."""
     dropout: Fraction = 0.0
-    """On the features of a portion, before its annotation vector."""
+    """Dropout on the features of a portion, before its annotation vector."""
     annotation_dim: PositiveInt = 64
     """Width D of a portion's annotation vector."""
     query_dim: PositiveInt = 32
@@ -59,22 +59,22 @@ class PortionsConfig:
     null_slot: bool = True
     """A learned annotation beside the portions', where attention rests if the label is absent."""
     samples: PositiveInt = 5
-    """Of hard attention: M, samples per query, whose gradients are averaged."""
+    """M, samples per query of hard attention, whose gradients are averaged."""
     draws: PositiveInt = 1
-    """Of hard attention: portions drawn per sample, with replacement."""
+    """Portions that hard attention draws per sample, with replacement."""
     fill: Literal["mean", "zeros"] = "mean"
-    """Of hard attention: the context is the mean of the annotations drawn, or all annotations side
-    by side, zero where not drawn."""
+    """Context of hard attention: the mean of the annotations drawn, or all annotations side by
+    side, zero where not drawn."""
     baseline: Literal["none", "moving_average", "leave_one_out"] = "leave_one_out"
-    """Of hard attention: subtracted from the return."""
+    """Value subtracted from the return of hard attention's samples."""
     baseline_decay: Probability = 0.9
-    """Of the moving average."""
+    """Decay of the moving-average baseline."""
     reward_weight: NonNegative = 1.0
-    """Of hard attention: lambda_r of the score-function term."""
+    """lambda_r, weight of hard attention's score-function term."""
     entropy_weight: NonNegative = 0.0
-    """Of hard attention: lambda_e of the entropy term."""
+    """lambda_e, weight of hard attention's entropy term."""
     inference: Inference = "argmax"
-    """Of hard attention: choice of a portion at inference."""
+    """Choice of a portion by hard attention at inference."""
 
     def __post_init__(self) -> None:
         check_ranges(self, "model")
@@ -100,21 +100,22 @@ class STNConfig:
     """A convolutional network behind a Spatial Transformer, behind a mask, or alone."""
 
     attention: Literal["transformer", "mask", "none"] = "transformer"
-    """Rectify the image first, dim what is beside the point, or do neither."""
+    """transformer rectifies the image first; mask dims what is beside the point; none: neither."""
     output_size: Annotated[int, Range(2)] = 28
     """Side of the rectified image, pixels."""
     localisation_filters: PositiveInt = 20
     """Width of the two convolutions of the localisation net."""
     localisation_dim: NonNegativeInt = 50
-    """Width of its hidden layer, or 0; a mask has none."""
+    """Width of the localisation net's hidden layer, 0 for none; a mask has none."""
     localisation_points: NonNegativeInt = 0
-    """Heat maps whose centres of mass it reads too, or instead; a mask has none."""
+    """Heat maps whose centres of mass the localisation net reads beside its hidden layer, or
+    instead of it; a mask has none."""
     filters: PositiveInt = 32
     """Width of the classifier's first convolution; the second has twice as many."""
     hidden_dim: PositiveInt = 128
     """Width of the classifier's hidden layer."""
     dropout: Fraction = 0.3
-    """Dropout on that layer."""
+    """Dropout on the classifier's hidden layer."""
 
     def __post_init__(self) -> None:
         check_ranges(self, "model")
@@ -142,9 +143,10 @@ class GlimpseConfig:
     scales: PositiveInt = 1
     """Patches per glimpse, each twice as wide as the one before."""
     locations: Locations = "learned"
-    """From the policy; random and oracle (where the digits are) are for comparison."""
+    """Locations of glimpses: from the policy (learned); or, for comparison, anywhere (random) or
+    where the digits are (oracle)."""
     first_location: Literal["learned", "centre", "random"] = "centre"
-    """Of the first glimpse; learned takes it from the policy like all the others."""
+    """Location of the first glimpse; learned takes it from the policy like all the others."""
     std: Positive = 0.1
     """Standard deviation of the policy; 1 is half the image."""
     location_hidden_dim: PositiveInt = 128
@@ -152,18 +154,18 @@ class GlimpseConfig:
     samples: PositiveInt = 1
     """M, sequences of glimpses per image in training."""
     baseline: Literal["learned", "leave_one_out", "none"] = "learned"
-    """Subtracted from the reward; leave_one_out is the mean of the image's other samples."""
+    """Value subtracted from the reward; leave_one_out is the mean of the image's other samples."""
     reward: Reward = "correct"
-    """1 for the right answer, or its log p, which gives the gradient of the bound."""
+    """Reward: 1 for the right answer, or its log p, which gives the gradient of the bound."""
     reward_weight: NonNegative = 1.0
-    """Of the score-function term."""
+    """Weight of the score-function term."""
     value_weight: NonNegative = 1.0
-    """Of the learned baseline's error."""
+    """Weight of the learned baseline's error."""
     aim_weight: NonNegative = 0.0
-    """Of the policy's squared mean before its tanh, which keeps glimpses that make no difference
-    from drifting to the border. The papers have none."""
+    """Weight of the policy's squared mean before its tanh, which keeps glimpses that make no
+    difference from drifting to the border. The papers have no such term."""
     random_steps: NonNegativeInt = 0
-    """Warm-up: the share of images with random glimpses falls to zero over this many steps, so
+    """Steps of the warm-up, over which the share of images with random glimpses falls to zero, so
     that the policy learns from a classifier that knows something."""
 
     def __post_init__(self) -> None:
@@ -178,7 +180,7 @@ class RAMConfig(GlimpseConfig):
     """The recurrent attention model of Mnih et al. (2014), arXiv:1406.6247."""
 
     core: Literal["relu", "lstm"] = "relu"
-    """`h = relu(W_h h + W_g g)` as in the paper for digits, or an LSTM."""
+    """Core: `h = relu(W_h h + W_g g)`, as in the paper for digits, or an LSTM."""
     glimpse_hidden_dim: PositiveInt = 128
     """Width of the hidden layers of the glimpse network."""
     glimpse_dim: PositiveInt = 256
@@ -192,7 +194,7 @@ class DRAMConfig(GlimpseConfig):
     """The deep recurrent attention model of Ba et al. (2014), arXiv:1412.7755."""
 
     first_location: Literal["learned", "centre", "random"] = "learned"
-    """Of the first glimpse; learned takes it from the context."""
+    """Location of the first glimpse; learned takes it from the context."""
     context: bool = True
     """Start the upper LSTM from the coarse image instead of zero."""
     context_block: PositiveInt = 4

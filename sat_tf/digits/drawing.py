@@ -32,8 +32,9 @@ def decode_drawing(content: bytes) -> np.ndarray:
     Raises:
         ValueError: It cannot be read, or is too small or too large.
     """
+    content = to_decodable(content)  # its errors say what to do about the format
     try:
-        content = upright(to_decodable(content))
+        content = upright(content)
         with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             width, height = image.size
             if min(image.size) >= _LEAST_SIDE and max(image.size) <= MOST_SIDE:
@@ -63,6 +64,13 @@ def _border(pixels: np.ndarray) -> np.ndarray:
     return np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
 
 
+def check_pixels(drawing: np.ndarray) -> None:
+    """Checks that an array is a drawing, uint8 `[H, W]`; raises `ValueError` otherwise."""
+    if drawing.ndim != 2 or drawing.dtype != np.uint8:
+        got = f"{drawing.dtype} {list(drawing.shape)}"
+        raise invalid_value("drawing", "uint8 pixels [H, W]", got)
+
+
 def fit_drawing(
     drawing: np.ndarray, size: int, ink: tuple[float, float], digits: int = 1
 ) -> tuple[np.ndarray, Frame]:
@@ -78,11 +86,9 @@ def fit_drawing(
         The image, float32 `[size, size]` in [0, 1], and its frame in the drawing.
 
     Raises:
-        ValueError: There is no ink.
+        ValueError: There is no ink, or the array is no drawing.
     """
-    if drawing.ndim != 2 or drawing.dtype != np.uint8:
-        got = f"{drawing.dtype} {list(drawing.shape)}"
-        raise invalid_value("drawing", "uint8 pixels [H, W]", got)
+    check_pixels(drawing)
     mask = drawing > _INK
     if not mask.any():
         raise ValueError("there is no ink in it")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.digits.drawing import Frame, decode_drawing, fit_drawing
+from sat_tf.digits.drawing import Frame, check_pixels, decode_drawing, fit_drawing
 from sat_tf.digits.models.digit_model import DigitModel
 from sat_tf.digits.reader_config import ReaderConfig
 
@@ -54,23 +54,32 @@ class DigitReader:
             drawing: Image file, its bytes, or uint8 pixels `[H, W]` with ink 255.
 
         Raises:
-            ValueError: It cannot be read, or there is no ink.
-            OSError: The file cannot be read.
+            ValueError: It is missing or cannot be read, or there is no ink.
         """
-        if isinstance(drawing, str | Path):
-            drawing = Path(drawing).read_bytes()
-        if isinstance(drawing, bytes):
-            drawing = decode_drawing(drawing)
-        config = self.config
-        ink = (config.ink_from, config.ink_to)
-        image, frame = fit_drawing(drawing, config.image_size, ink, config.digits)
+        image, frame = self._fit(drawing)
         corners, patches, logits = self._read(tf.constant(image[np.newaxis, ..., np.newaxis]))
         probabilities = tf.nn.softmax(logits[0]).numpy()
         return DigitReading(
-            config.answers[int(probabilities[-1].argmax())],
+            self.config.answers[int(probabilities[-1].argmax())],
             probabilities,
             corners[0].numpy(),
             patches[0].numpy(),
             image,
             frame,
         )
+
+    def _fit(self, drawing: str | Path | bytes | np.ndarray) -> tuple[np.ndarray, Frame]:
+        """Returns a drawing as the model's image, and its frame; errors name the file."""
+        if isinstance(drawing, np.ndarray):
+            check_pixels(drawing)
+        is_file = isinstance(drawing, str | Path)
+        name = f"the drawing {str(drawing)!r}" if is_file else "the drawing"
+        ink = (self.config.ink_from, self.config.ink_to)
+        try:
+            content = Path(drawing).read_bytes() if is_file else drawing
+            pixels = decode_drawing(content) if isinstance(content, bytes) else content
+            return fit_drawing(pixels, self.config.image_size, ink, self.config.digits)
+        except OSError as error:
+            raise ValueError(f"Cannot read {name}: {error.strerror or error}.") from error
+        except ValueError as error:
+            raise ValueError(f"Cannot read {name}: {error}.") from error

@@ -9,7 +9,8 @@ from PIL import Image
 
 from sat_tf.images.limits import MAX_PIXELS, MAX_SIDE
 
-_EXIF_ORIENTATION = 0x0112
+EXIF_ORIENTATION = 0x0112
+"""EXIF tag of the orientation."""
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
 """Formats that Pillow may open, by its names: those that `decode` reads."""
 
@@ -43,7 +44,7 @@ def upright(image_bytes: bytes) -> bytes:
         with Image.open(io.BytesIO(image_bytes), formats=FORMATS) as image:
             if not _may_be_turned(image, image_bytes):
                 return image_bytes
-            turn = _TURNS.get(image.getexif().get(_EXIF_ORIENTATION))
+            turn = _TURNS.get(image.getexif().get(EXIF_ORIENTATION))
             if turn is None:
                 return image_bytes
             kind = "JPEG" if image.format in ("JPEG", "MPO") else "PNG"

@@ -29,7 +29,8 @@ def resize(image: tf.Tensor, size: int, policy: str) -> tf.Tensor:
     if size < 1:
         raise invalid_value("size", "at least 1", size)
     if policy == "crop":
-        # Cropped before scaling: a strip of 1 x 5000 pixels would become 224 x 1120000.
+        # Cropped before scaling: a strip of 1 x 5000 pixels would become 224 x 1120000. The square
+        # is `crop.centred_square`, of a size that a graph does not know.
         shape = tf.shape(image)
         side = tf.minimum(shape[0], shape[1])
         top, left = (shape[0] - side) // 2, (shape[1] - side) // 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import keras
@@ -9,6 +10,9 @@ from keras import ops
 
 from sat_tf.errors import invalid_value, positive
 from sat_tf.layers import backbones, encoder_networks
+
+_LATER = object()
+"""In place of weights: they are loaded after the encoder is made."""
 
 
 @keras.saving.register_keras_serializable(package="sat_tf")
@@ -23,8 +27,9 @@ class Encoder(keras.layers.Layer):
     statistics, since those of small batches are noise to the frozen layers below, and learns its
     scale and offset.
 
-    The constructor loads the weights once. `from_config` starts from random weights and expects
-    `load_weights`: a saved model carries its weights, and their first file may be gone.
+    The constructor loads the weights once. `unloaded` and `from_config` start from random weights
+    and expect `load_weights`: a saved model carries its weights, and their first file may be gone.
+    Random weights that stay frozen are worth a warning, except those of the small `scenes_cnn`.
 
     Args:
         backbone: `scenes_cnn`, a network of `keras.applications` in snake case, such as vgg19,
@@ -73,7 +78,8 @@ class Encoder(keras.layers.Layer):
     ) -> None:
         # No autocast: pixels are normalised in float32, whatever the network computes in.
         super().__init__(trainable=trainable, autocast=False, **kwargs)
-        if weights is not None and str(weights).lower() in ("none", ""):
+        later = weights is _LATER
+        if later or (weights is not None and str(weights).lower() in ("none", "")):
             weights = None
         self.backbone = encoder_networks.canonical_name(backbone)
         self.image_size = positive("image_size", int(image_size))
@@ -82,6 +88,12 @@ class Encoder(keras.layers.Layer):
             self.backbone, self.image_size, tap, self.weights_source, self.dtype_policy
         )
         self.network.trainable = trainable
+        if not (later or trainable or weights or self.backbone == backbones.SCENES_CNN):
+            warnings.warn(
+                f"The encoder {self.backbone} is frozen with random weights: pass "
+                '`weights="imagenet"` or a file of weights, or `trainable=True`.',
+                stacklevel=2,
+            )
         self.trainable_from = trainable_from
         if trainable_from is not None:
             backbones.freeze_before(self.network, trainable_from)
@@ -138,8 +150,13 @@ class Encoder(keras.layers.Layer):
         }
 
     @classmethod
+    def unloaded(cls, *args: Any, **kwargs: Any) -> Encoder:
+        """Makes an encoder whose weights are loaded later; the arguments, without `weights`."""
+        return cls(*args, **kwargs, weights=_LATER)
+
+    @classmethod
     def from_config(cls, config: dict[str, Any]) -> Encoder:
         """Makes an encoder with random weights; `weights_source` still names their origin."""
-        encoder = cls(**{**config, "weights": None})
+        encoder = cls(**{**config, "weights": _LATER})
         encoder.weights_source = config.get("weights")
         return encoder

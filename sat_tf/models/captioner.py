@@ -6,6 +6,7 @@ Shapes: B batch, T words, L locations, D annotation width, K hypotheses of the s
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import keras
 import tensorflow as tf
@@ -37,7 +38,7 @@ class Captioner(TrainableModel):
     Args:
         config: `CaptionerConfig`, or its dictionary.
         vocabulary_size: Number of words, including the four special tokens.
-        load_encoder_weights: False if the weights are restored from a run.
+        load_encoder_weights: False if they are restored from a run, or random on purpose.
         **kwargs: For Keras; a `dtype` policy is that of the decoder and of a trainable encoder. A
             frozen encoder stays in float32, since its annotations are computed once.
 
@@ -66,11 +67,12 @@ class Captioner(TrainableModel):
             config = from_dict(configs.CaptionerConfig, config)
         self.config, self.vocabulary_size = config, vocabulary_size
         policy = self.dtype_policy
-        self.encoder = Encoder(
+        loaded = functools.partial(Encoder, weights=config.encoder.weights)
+        make_encoder = loaded if load_encoder_weights else Encoder.unloaded
+        self.encoder = make_encoder(
             config.encoder.name,
             config.encoder.image_size,
             tap=config.encoder.layer,
-            weights=config.encoder.weights if load_encoder_weights else None,
             trainable=config.encoder.trainable,
             trainable_from=config.encoder.trainable_from,
             dtype=policy if config.encoder.trainable else "float32",

@@ -133,7 +133,12 @@ class HardAttentionObjective(LikelihoodObjective):
         global_size: tf.Tensor | None = None,
         predicted: SoftLabels | None = None,
     ) -> Terms:
-        """Computes the loss of captions that were read; see `LikelihoodObjective.terms`."""
+        """Computes the loss of captions that were read; see `LikelihoodObjective.terms`.
+
+        Without `expectation`, every caption was read with locations that were drawn.
+        """
+        if expectation is None:
+            expectation = tf.zeros([tf.shape(targets)[0]], tf.bool)
         rows, labels = targets, self.labels(targets, predicted)
         if self.samples > 1:
             rows = tf.repeat(targets, self.samples, axis=0)

@@ -17,7 +17,7 @@ from sat_tf.objectives.caption_means import (
 from sat_tf.objectives.likelihood import log_likelihoods, word_mask
 from sat_tf.objectives.replica_context import replica_seed
 from sat_tf.objectives.soft_labels import SoftLabels, predictions, soft_labels
-from sat_tf.objectives.supervision import SUPERVISION_MEANS, supervised
+from sat_tf.objectives.supervision import ATTENTION_TARGETS, SUPERVISION_MEANS, supervised
 from sat_tf.objectives.terms import Batch, Terms
 
 
@@ -104,7 +104,7 @@ class LikelihoodObjective:
         predicted = predictions(batch) if self.distillation_weight else None
         terms = self.terms(outputs, targets, expectation, model.baseline, global_size, predicted)
         if weight := self.attention.supervision_weight:
-            maps = tf.repeat(batch["attention_targets"], self.samples, axis=0)
+            maps = tf.repeat(batch[ATTENTION_TARGETS], self.samples, axis=0)
             return supervised(terms, outputs.alignment_scores, maps, weight)
         return terms
 

@@ -34,14 +34,13 @@ from sat_tf.objectives.replica_context import replica_seed
 from sat_tf.objectives.rollout_logs import variance
 from sat_tf.objectives.terms import Batch, Terms, weighted
 from sat_tf.search.hypotheses import Hypotheses
-from sat_tf.search.loop import allowed_tokens
+from sat_tf.search.loop import FLOOR, allowed_tokens
 from sat_tf.search.sampling import sample
 from sat_tf.vocabulary import END, PAD, START
 
 Reward = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """Image numbers `[N]` and captions `[N, T]`, as ids up to <end>, to rewards `[N]`, floating."""
 
-_NEVER = -1e9
 _ESTIMATOR = Estimator(baseline="leave_one_out")
 _REWARD_MEANS = ("reward", "words", "reward_variance", "advantage_variance")
 
@@ -200,7 +199,7 @@ class RewardObjective:
             for first in (True, False)
         )
         is_first = tf.range(tf.shape(logits)[1])[:, tf.newaxis] == 0
-        return tf.where(tf.where(is_first, first, later), logits, _NEVER)
+        return tf.where(tf.where(is_first, first, later), logits, FLOOR)
 
 
 def _is_word(targets: tf.Tensor) -> tf.Tensor:

@@ -6,6 +6,8 @@ import tensorflow as tf
 
 from sat_tf.objectives.terms import Terms
 
+ATTENTION_TARGETS = "attention_targets"
+"""Name of the maps in a batch: float16 `[B, T, L]`, each of sum 1, or 0 without a target."""
 SUPERVISION_MEANS = ("supervision",)
 """Keys that `supervised` adds to the means."""
 

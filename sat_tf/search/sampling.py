@@ -50,7 +50,9 @@ def sample(
     """
     rules = make_rules(1, max_length, length_power, forbidden, never_empty)
     if not 0.0 < temperature < math.inf:
-        raise invalid_value("temperature", "a number above 0 (`greedy` is its limit)", temperature)
+        raise invalid_value(
+            "temperature", "a number above 0 (its limit is `beam_search`, beam 1)", temperature
+        )
     seed = tf.convert_to_tensor(seed, tf.int32)
 
     def select(index, live: tf.Tensor, log_probs: tf.Tensor):

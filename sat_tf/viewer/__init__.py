@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from sat_tf.files import printable
+from sat_tf.images.crop import centred_square
 
 _START = """
 const data = JSON.parse(document.querySelector("#data").textContent);
@@ -75,8 +76,7 @@ def crop_of(height: int, width: int, resize: str) -> list[float]:
     """
     if resize == "squash":
         return [0.0, 0.0, 1.0, 1.0]
-    side = min(height, width)
-    left, top = (width - side) // 2, (height - side) // 2
+    top, left, side = centred_square(height, width)
     edges = (left / width, top / height, (left + side) / width, (top + side) / height)
     return [round(edge, 5) for edge in edges]
 

@@ -14,6 +14,7 @@ from PIL import Image
 
 from sat_tf.errors import invalid_value
 from sat_tf.images.conversion import to_decodable
+from sat_tf.images.crop import centred_square
 from sat_tf.images.limits import MAX_PIXELS, MAX_SIDE
 from sat_tf.images.orientation import FORMATS, to_rgb, upright
 
@@ -60,8 +61,7 @@ def resize(image: Image.Image, size: int, policy: str) -> np.ndarray:
     """
     if policy == "crop":
         width, height = image.size
-        side = min(width, height)
-        left, top = (width - side) // 2, (height - side) // 2
+        top, left, side = centred_square(height, width)
         image = image.crop((left, top, left + side, top + side))
     # Channel by channel in float32: Pillow rounds RGB to whole grey levels, twice.
     channels = [

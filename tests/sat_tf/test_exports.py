@@ -17,7 +17,8 @@ def test_every_public_name_is_there():
     assert sat_tf.load is load and sat_tf.Captioner is Captioner
     for name in sat_tf.layers.__all__:
         assert getattr(sat_tf, name) is getattr(sat_tf.layers, name)
-    assert set(sat_tf.layers.__all__) | {"load", "Captioner"} == set(sat_tf.__all__)
+    light = {"Caption", "CaptionerConfig", "SearchConfig", "Vocabulary"}
+    assert set(sat_tf.layers.__all__) | {"load", "Captioner"} | light == set(sat_tf.__all__)
     assert set(sat_tf.__all__) <= set(dir(sat_tf))
 
 
@@ -33,8 +34,10 @@ def test_modules_are_there_without_an_import_of_their_own():
     assert done.stdout.strip() == "flickr8k_hard", done.stderr
 
 
-def test_importing_the_package_loads_no_tensorflow():
-    code = "import sat_tf, sys; print(sorted({'keras', 'tensorflow'} & set(sys.modules)))"
+def test_the_package_and_its_plain_types_load_no_tensorflow():
+    names = "sat_tf.Caption, sat_tf.CaptionerConfig, sat_tf.SearchConfig, sat_tf.Vocabulary"
+    found = "sorted({'keras', 'tensorflow'} & set(sys.modules))"
+    code = f"import sat_tf, sys; {names}; print({found})"
     command = [sys.executable, "-c", code]
     found = subprocess.run(command, check=True, capture_output=True, text=True)
     assert found.stdout.strip() == "[]"

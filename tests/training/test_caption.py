@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import shutil
 from xml.etree import ElementTree
 
 import numpy as np
@@ -195,6 +196,20 @@ def test_hard_attention_outlines_the_location_it_chose(hard_run, photo, tmp_path
         assert main([str(photo), *flags, "--inference", kind]) == 0
         frames[kind] = (np.asarray(Image.open(out / "bird.png")) == GLOW).all(-1).sum()
     assert min(frames["argmax"], frames["sample"]) > frames["expectation"]
+
+
+def test_a_run_that_draws_its_locations_keeps_one_hypothesis(hard_run, photo, tmp_path, capsys):
+    run = shutil.copytree(hard_run, tmp_path / "run")
+    config = json.loads((run / "config.json").read_text())
+    assert config["search"]["beam"] > 1
+    config["attention"]["inference"] = "sample"
+    (run / "config.json").write_text(json.dumps(config))
+    argv = [str(photo), "--run-dir", str(run), "--figure", "none", "--as-json"]
+    assert main(argv) == 0
+    assert json.loads(capsys.readouterr().out)["alternatives"] == []
+    assert main([*argv, "--beam", "2"]) == 2
+    assert "expected 1 with `--inference sample`" in capsys.readouterr().err
+    assert main([*argv, "--beam", "2", "--inference", "argmax"]) == 0
 
 
 def test_a_drawn_location_is_the_one_that_was_read(hard_run):

@@ -31,12 +31,12 @@ def save_archive(path: Path, about: Mapping[str, Any], arrays: Mapping[str, np.n
 def open_archive(
     path: Path, version: int, otherwise: str
 ) -> Iterator[tuple[dict[str, Any], Mapping[str, np.ndarray]]]:
-    """Opens what `save_archive` wrote: `about`, and arrays that are read when they are asked for.
+    """Opens a file of `save_archive`; yields `about`, and the arrays, each read on access.
 
     Args:
         path: The file.
-        version: The `format` that `about` has to have.
-        otherwise: What a wrong file is not, for the error.
+        version: The expected `format` in `about`.
+        otherwise: End of the error about a wrong file, after its path: "is not ...".
 
     Raises:
         DataError: The file is damaged or something else, or the code inside `with` found it so.

@@ -20,9 +20,6 @@ from training.data.boxes import (
 from training.data.bucketing import CaptionTable
 from training.data.examples import DataError, Example, Split
 
-KEY = "attention_targets"
-"""Name of the maps in a batch: float16 `[B, T, L]`, each of sum 1, or 0 without a box."""
-
 
 @dataclass(frozen=True, eq=False)
 class AttentionTargets:
@@ -97,8 +94,10 @@ def attention_targets(
         DataError: No phrase of the split has a box.
     """
     examples = split.examples
-    own = (_own_phrases(examples), Counter()) if boxes is None else place_phrases(examples, boxes)
-    placed, dropped = own
+    if boxes is None:
+        placed, dropped = _own_phrases(examples), Counter()
+    else:
+        placed, dropped = place_phrases(examples, boxes)
     shown, unseen = visible_phrases(examples, placed, resize)
     maps, phrases = [], {}
     for place, seen in shown.items():

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from sat_tf.images.crop import centred_square
+from sat_tf.images.orientation import EXIF_ORIENTATION
 from training.data.boxes import Box, PlacedPhrase
 from training.data.examples import Example, StoredImage
 
@@ -32,8 +34,8 @@ def visible_boxes(image: Path | StoredImage | bytes | np.ndarray, resize: str) -
     if resize == "squash":
         return list
     height, width = image_size(image)
-    side = min(height, width)
-    top, left = (height - side) // 2 / side, (width - side) // 2 / side
+    top, left, side = centred_square(height, width)
+    top, left = top / side, left / side
 
     def visible(boxes: Sequence[Box]) -> list[Box]:
         scaled = np.array(boxes) * (height, width, height, width) / side - (top, left, top, left)
@@ -97,10 +99,9 @@ def image_size(image: Path | StoredImage | bytes | np.ndarray) -> tuple[int, int
         return image.shape[0], image.shape[1]
     content = image if isinstance(image, bytes) else image.read_bytes()
     with Image.open(io.BytesIO(content)) as opened:
-        turned = opened.getexif().get(_ORIENTATION, 1) in _ON_ITS_SIDE
+        turned = opened.getexif().get(EXIF_ORIENTATION, 1) in _ON_ITS_SIDE
         width, height = opened.size
     return (width, height) if turned else (height, width)
 
 
-_ORIENTATION = 0x0112
 _ON_ITS_SIDE = (5, 6, 7, 8)

@@ -84,7 +84,7 @@ class Shards:
         """Checks that the disk has room for the missing shards.
 
         Raises:
-            OSError: It has not.
+            OSError: There is too little room.
         """
         images = sum(len(self.indices(shard)) for shard in self.missing())
         needed = images * self.views * self.record_bytes

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.objectives.soft_labels import PREDICTED_SHARES, PREDICTED_WORDS
-from training.data import attention_targets
+from sat_tf.objectives.supervision import ATTENTION_TARGETS
 from training.data.attention_targets import AttentionTargets
 from training.data.augmentation import Views
 from training.data.bucketing import CaptionTable, Shard, pad_tokens, plan_epoch, plan_images
@@ -148,7 +148,7 @@ class _BatchReader:
         if self.targets is not None:
             mirrored = views.mirrored if views is not None and self.source.mirrored else None
             maps = self.targets.read(self.table, rows, words, mirrored)
-            read[attention_targets.KEY] = maps
+            read[ATTENTION_TARGETS] = maps
         if self.predictions is not None:
             found = self.predictions.read(rows, words)
             read |= dict(zip((PREDICTED_WORDS, PREDICTED_SHARES), found, strict=True))
@@ -167,7 +167,7 @@ class _BatchReader:
             specs["image_index"] = tf.TensorSpec([None], tf.int32)
         if self.targets is not None:
             cells = int(np.prod(self.targets.maps.shape[1:]))
-            specs[attention_targets.KEY] = tf.TensorSpec([None, None, cells], tf.float16)
+            specs[ATTENTION_TARGETS] = tf.TensorSpec([None, None, cells], tf.float16)
         if self.predictions is not None:
             kept = [None, None, self.predictions.words.shape[1]]
             specs[PREDICTED_WORDS] = tf.TensorSpec(kept, tf.int32)

@@ -23,7 +23,7 @@ _BATCH = 32
 
 
 def words_to_locate(examples: Sequence[Example], min_images: int) -> tuple[str, ...]:
-    """Returns the words of at least `min_images` images, but not of half of them, sorted."""
+    """Returns the words of at least `min_images` images, but at most half of them, sorted."""
     counts: dict[str, int] = {}
     for example in examples:
         for word in words_of(example):

@@ -14,8 +14,9 @@ from PIL import Image
 from sat_tf.files import write_atomically
 
 IMAGES = "images"
-PAGE = "index.html"
 """Name of the page's folder of images."""
+PAGE = "index.html"
+"""Name of the page itself."""
 _STYLE = """
 body { max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff;
        font: 16px/1.5 system-ui, sans-serif; }

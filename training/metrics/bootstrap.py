@@ -184,7 +184,7 @@ def _bca_shares(
     below = (np.mean(values < estimate) + np.mean(values <= estimate)) / 2.0
     edge = 0.5 / len(values)
     bias = normal.inv_cdf(float(np.clip(below, edge, 1.0 - edge)))
-    influence = without.mean() - without
+    influence = without.mean() - without if len(without) else without
     spread = np.sum(influence**2) ** 1.5
     acceleration = np.sum(influence**3) / (6.0 * spread) if spread > 0.0 else 0.0
     moved = (bias + normal.inv_cdf(float(share)) for share in shares)

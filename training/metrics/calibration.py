@@ -90,8 +90,9 @@ def confidence_auroc(found: WordConfidence) -> Interval | None:
         wrongs = np.add.reduceat(of_word * ~right, starts, axis=1)
         below = np.cumsum(wrongs, axis=1) - wrongs / 2.0
         pairs = rights.sum(axis=1) * wrongs.sum(axis=1)
-        # A draw without right words, or without wrong ones, tells nothing.
-        share = np.divide((rights * below).sum(axis=1), pairs, where=pairs > 0, out=pairs * 0 + 0.5)
+        # A draw without right words, or without wrong ones, says nothing.
+        nothing = np.full(pairs.shape, np.nan)
+        share = np.divide((rights * below).sum(axis=1), pairs, where=pairs > 0, out=nothing)
         return 100.0 * share
 
     return interval_over_images(area, int(image.max()) + 1)

@@ -51,8 +51,8 @@ class Places:
 class Task(abc.ABC, Generic[C, D]):
     """Everything that the training loop needs to know of a kind of run.
 
-    The loop calls the methods in the order in which they stand here. None of them keeps state:
-    `data`, of a type of the task's choice, holds what they share.
+    The methods are grouped by when the loop calls them. None of them keeps state: `data`, of a type
+    of the task's choice, holds what they share.
 
     Args:
         config: The run's configuration, with `recipe`, `seed`, `init_from`, `optimizer` (a

@@ -27,7 +27,8 @@ def given_locations(
         batch: `images` `[B, S, S, 1]`; for oracle locations `centres` `[B, D, 2]`, normalised.
         samples: M.
         seed: int32 `[2]`.
-        random_share: Share of the rows whose glimpses are all in random places.
+        random_share: Share of the rows whose glimpses are in random places, except a first one at
+            the centre.
 
     Returns:
         Normalised locations `[T, B M, 2]`, and bool `[T, B M]`, true where they are used.

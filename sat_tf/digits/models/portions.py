@@ -98,8 +98,7 @@ class Portions(DigitModel):
         layers = [keras.layers.Dense(config.hidden_dim, "relu"), keras.layers.Dense(1)]
         self.answer_layers = sequential(layers, (context_dim + config.query_dim,), "answer")
         if config.attends:
-            null = NullSlot(config.annotation_dim, name="null") if config.null_slot else None
-            self.null = null
+            self.null = NullSlot(config.annotation_dim, name="null") if config.null_slot else None
             self.attention = BahdanauAttention(config.attention_dim, name="attention")
             self.attention.build((None, config.query_dim), (None, None, config.annotation_dim))
         if config.attention == "hard" and config.baseline == "moving_average":

@@ -72,6 +72,34 @@ def test_a_drawing_is_read_from_a_file_and_from_its_bytes(readers, tmp_path):
         np.testing.assert_array_equal(readers["ram"].read(given).probabilities, expected)
 
 
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (None, "No such file or directory"),
+        (b"a text", "it cannot be read as an image"),
+        (b"\0\0\0\x18ftypheic", "HEIC and AVIF are not read: export it as JPEG"),
+        (encode(Image.new("L", (8, 40)), "PNG"), "it has 8 x 40 pixels, expected sides of 16"),
+        (encode(Image.new("L", (40, 40)), "PNG"), "there is no ink in it"),
+    ],
+    ids=["missing", "text", "HEIC", "small", "no ink"],
+)
+def test_what_is_wrong_with_a_drawing_is_said_with_its_name(readers, tmp_path, content, says):
+    path = tmp_path / "seven.png"
+    if content is not None:
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=f"^Cannot read the drawing: {says}"):
+            readers["ram"].read(content)
+    with pytest.raises(ValueError, match=rf"^Cannot read the drawing '.*seven\.png': {says}.*\.$"):
+        readers["ram"].read(path)
+
+
+def test_pixels_of_another_form_are_no_drawing(readers):
+    with pytest.raises(ValueError, match=r"^Received.*uint8 pixels \[H, W\], got float32 \[9, 9\]"):
+        readers["ram"].read(np.zeros([9, 9], np.float32))
+    with pytest.raises(ValueError, match=r"^Cannot read the drawing: there is no ink in it\.$"):
+        readers["ram"].read(np.zeros([99, 99], np.uint8))
+
+
 def test_a_digit_model_that_ships_is_found_by_its_name(tmp_path, monkeypatch):
     write_reader(tmp_path / "ram_mine", "ram")
     monkeypatch.setattr(published, "SHIPPED", tmp_path)

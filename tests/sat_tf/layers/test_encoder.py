@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import warnings
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from sat_tf.config import CaptionerConfig, EncoderConfig
 from sat_tf.layers import backbones
 from sat_tf.layers.encoder import Encoder
+from sat_tf.models.captioner import Captioner
 from tests.sat_tf.layers.encoder_images import make_images
 
 
@@ -121,6 +124,35 @@ def test_batch_normalisation_that_is_fine_tuned_learns_but_keeps_its_statistics(
 def test_a_layer_that_cannot_be_fine_tuned_from_is_an_error(tap, layer, message):
     with pytest.raises(ValueError, match=f"`--encoder.trainable_from`.*{message}"):
         Encoder("scenes_cnn", 64, tap=tap, trainable=True, trainable_from=layer)
+
+
+RANDOM = "The encoder mobilenet_v2 is frozen with random weights: pass `weights=.imagenet.` or"
+
+
+def test_a_frozen_encoder_of_random_weights_is_warned_of():
+    with pytest.warns(UserWarning, match=RANDOM) as warned:
+        encoder = Encoder("mobilenet_v2", 32, tap="Conv1")
+    assert warned[0].filename == __file__
+    with pytest.warns(UserWarning, match=RANDOM):
+        Captioner(CaptionerConfig(EncoderConfig("mobilenet_v2", image_size=32)), 10)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="The encoder")
+        Encoder("scenes_cnn", 64)
+        Encoder("mobilenet_v2", 32, tap="Conv1", trainable=True)
+        Encoder.unloaded("mobilenet_v2", 32, tap="Conv1")
+        again = Encoder.from_config(encoder.get_config())
+    assert again.get_config() == encoder.get_config()
+
+
+def test_a_captioner_whose_weights_are_restored_is_not_warned_of(tmp_path):
+    config = CaptionerConfig(EncoderConfig("mobilenet_v2", "Conv1", image_size=32))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="The encoder")
+        model = Captioner(config, 10, load_encoder_weights=False)
+        model.save(tmp_path / "model.keras")
+        again = keras.saving.load_model(tmp_path / "model.keras")
+    for old, new in zip(model.encoder.weights, again.encoder.weights, strict=True):
+        np.testing.assert_array_equal(old, new)
 
 
 def test_a_frozen_encoder_can_be_unfrozen():

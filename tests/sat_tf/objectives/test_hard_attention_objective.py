@@ -26,11 +26,12 @@ def hard(preset="paper", **options):
     return caption_objective(AttentionConfig("hard", preset=preset, **options))
 
 
-def gradients(objective, taught, baseline=-5.0, targets=TARGETS):
+def gradients(objective, taught, baseline=-5.0, targets=TARGETS, switch=DRAWN):
     watched = [taught.log_prob, taught.alignment_scores, taught.logits]
     with tf.GradientTape() as tape:
         tape.watch(watched)
-        loss = objective.terms(taught, targets, tf.constant(DRAWN), warm(baseline)).loss
+        switch = None if switch is None else tf.constant(switch)
+        loss = objective.terms(taught, targets, switch, warm(baseline)).loss
     found = tape.gradient(loss, watched, unconnected_gradients="zero")
     return [g.numpy() for g in found]
 
@@ -83,6 +84,15 @@ def test_the_first_baseline_is_the_mean_return_of_its_batch():
     found = tape.gradient(terms.loss, taught.log_prob)
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
     assert fresh.value == 0.0  # the train step updates it
+
+
+def test_without_a_switch_every_caption_drew_its_locations():
+    taught = random_taught()
+    found, given, switched = (
+        gradients(hard(), taught, switch=switch)[0] for switch in (None, np.zeros(B, bool), DRAWN)
+    )
+    np.testing.assert_array_equal(found, given)
+    assert (found[DRAWN] != 0.0).any() and not switched[DRAWN].any()
 
 
 def test_the_paper_preset():

@@ -49,7 +49,7 @@ def epoch(encoder: Encoder, examples: list[Example], cache: Path) -> int:
 if __name__ == "__main__":
     folder, limit = Path(sys.argv[1]), int(sys.argv[2])
     # Cheap to compute and large to keep: 112 x 112 x 32.
-    encoder = Encoder("mobilenet_v2", 224, tap="Conv1")
+    encoder = Encoder.unloaded("mobilenet_v2", 224, tap="Conv1")
     examples = [Example(p.name, p, ("a dog",)) for p in sorted(folder.glob("*.jpg"))]
     epoch(encoder, examples[:WARM], folder / "cache")
     before = status("VmRSS")

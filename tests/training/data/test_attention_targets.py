@@ -8,8 +8,9 @@ import json
 import numpy as np
 import pytest
 
+from sat_tf.objectives.supervision import ATTENTION_TARGETS
 from tests.training.data.small_captions import epochs, table_of
-from training.data.attention_targets import KEY, attention_targets
+from training.data.attention_targets import attention_targets
 from training.data.box_files import read_boxes
 from training.data.box_views import UNREADABLE, image_size, visible_boxes
 from training.data.boxes import BAD_SPAN, NO_CAPTION, OUTSIDE, skipped_note
@@ -53,7 +54,7 @@ def test_maps_turn_with_mirrored_images():
     targets, (table, _) = targets_of(examples), table_of(examples)
     source, seen = ImageSource(examples, SIZE, "crop", mirrored=True), set()
     for batch in epochs(source, table, 0, 3, targets=targets)[1]:
-        maps = batch[KEY].reshape(*batch[KEY].shape[:2], 2, 4)
+        maps = batch[ATTENTION_TARGETS].reshape(*batch[ATTENTION_TARGETS].shape[:2], 2, 4)
         assert batch["tokens"].shape[1] == maps.shape[1] + 1
         bright_left = batch["images"][:, 0, 0, 0] == 200
         assert ((maps[:, 2, :, :2].sum((1, 2)) == 1) == bright_left).all()

@@ -65,3 +65,11 @@ def test_the_interval_of_auroc_is_over_images():
     found = confidence_auroc(words(confidence, right, np.arange(4000) // 8))
     # Two normals one standard deviation apart: Phi(1 / sqrt(2)).
     assert found.low < 76.02 < found.high and found.high - found.low < 6
+
+
+def test_draws_without_a_pair_to_compare_do_not_widen_the_interval_of_auroc():
+    # Every draw of both images is in order; one of the same image twice says nothing.
+    assert confidence_auroc(words([0.2, 0.8], [0, 1])) == (100.0, 100.0, 100.0)
+    # One image of three has a wrong word: no interval reaches down to chance.
+    found = confidence_auroc(words([0.1, 0.7, 0.8, 0.9], [0, 1, 1, 1], [0, 0, 1, 2]))
+    assert found == (100.0, 100.0, 100.0)

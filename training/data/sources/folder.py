@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from sat_tf.errors import invalid_value
 from sat_tf.files import printable
+from sat_tf.images import SUFFIXES as READ_SUFFIXES
 from training.data.examples import (
     NO_CAPTIONS,
     NO_FILE,
@@ -34,7 +35,7 @@ from training.data.sources.caption_files import (
     read_captions,
 )
 
-_IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".heic")
+_IMAGE_SUFFIXES = (*READ_SUFFIXES, ".heic")  # refused later, with advice
 
 
 @dataclass

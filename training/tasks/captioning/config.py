@@ -31,13 +31,13 @@ class DataConfig:
     """The data set and how its captions become words."""
 
     name: DataName = "scenes"
-    """Which data set."""
+    """Name of the data set."""
     splits: Splits | None = None
     """Splits of flickr8k and flickr30k; None for official (flickr8k) or karpathy (flickr30k)."""
     captions: str | None = None
-    """Caption file of folder, relative to it; None if there is only one."""
+    """Caption file of the data set `folder`, relative to it; None if there is only one."""
     image_dir: str | None = None
-    """Image folder of folder, relative to it; None for the folder itself."""
+    """Folder of the images of the data set `folder`, relative to it; None for the folder itself."""
     tokens: Unit = "words"
     """Units of a caption; characters suit languages without spaces."""
     language: str = "en"
@@ -84,7 +84,8 @@ class FitConfig(BaseFitConfig):
     batch_size: PositiveInt = 64
     """Captions per batch, over all devices; images with a reward."""
     batch_by: Literal["length", "image"] = "length"
-    """image groups all captions of an image, so that a trained encoder sees it once."""
+    """Captions of a batch: of similar length, or all those of an image, so that a trained encoder
+    sees it once."""
     label_smoothing: Fraction = 0.0
     """Share of each target spread over the vocabulary."""
     distillation_weight: Annotated[float, Range(0, 1)] = 0.0
@@ -112,7 +113,8 @@ class RewardConfig:
     """Sequence-level training of a trained captioner: a metric rewards sampled captions."""
 
     metric: Literal["none", "cider"] = "none"
-    """none trains word by word; cider rewards with CIDEr-D against the training captions."""
+    """Metric that rewards captions: CIDEr-D against the training captions; none trains word by
+    word."""
     bleu_weight: NonNegative = 0.0
     """Weight of the mean BLEU precision (0 to 10) added to the metric."""
     meteor_weight: NonNegative = 0.0

@@ -180,10 +180,11 @@ def _check_same(folder: RunFolder, split: str, known: Contents, found: Contents)
     where = f"{owner} when the run in {folder} was started"
     if found.fingerprint != known.fingerprint:
         what = _TEACHERS.get(split, "images or captions")
+        given = f"the same `--{split}`" if split in _TEACHERS else "the run its own `--data-dir`"
         raise runs.RunError(
             f"The {what} are not those of {where}: expected the fingerprint "
-            f"{known.fingerprint[:12]}..., got {found.fingerprint[:12]}... Give the run its own "
-            "`--data-dir`, or choose another `--run-dir`."
+            f"{known.fingerprint[:12]}..., got {found.fingerprint[:12]}... Give {given}, or "
+            "choose another `--run-dir`."
         )
     lost = set(found.unreadable) - set(known.unreadable)
     back = set(known.unreadable) - set(found.unreadable)

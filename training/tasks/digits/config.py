@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -194,8 +193,3 @@ def _changed(values: dict, base: dict, prefix: str = "") -> Iterator[str]:
             yield from _changed(value, base[key], f"{prefix}{key}.")
         elif value != base[key]:
             yield from (f"--{prefix}{key}", str(value))
-
-
-def with_model(config: DigitRunConfig, model: Any) -> DigitRunConfig:
-    """Returns the same run with another model configuration, to evaluate it differently."""
-    return dataclasses.replace(config, model=model)

@@ -6,6 +6,7 @@ location by hard attention, can be varied for a trained model.
 
 from __future__ import annotations
 
+import dataclasses
 import shlex
 import sys
 import time
@@ -38,7 +39,6 @@ from training.tasks.digits.config import (
     DigitRunConfig,
     changed_flags,
     read_digit_config,
-    with_model,
 )
 from training.tasks.digits.model import load
 from training.tasks.digits.training_digits import check_scored
@@ -130,7 +130,7 @@ def run(run_dir: Path, argv: list[str]) -> int:
         prog=program("training.evaluate"),
         description=f"Evaluate the best weights of this run of {config.recipe}.",
     )
-    asked = with_model(config, arguments.model)
+    asked = dataclasses.replace(config, model=arguments.model)
     if arguments.out is not None:
         check_folder("--out", arguments.out)
     evaluate_run(

@@ -134,7 +134,8 @@ def make_card(
     run_dir: Path, config: DigitRunConfig, name: str, licence: str | None, check: str
 ) -> str:
     """Returns the card as Markdown; see `training.published_card.make_card`."""
-    # What came first by the same command is not a flag of it; of other paths the name is kept.
+    # The command itself trains the run on single digits, so its folder is no flag; any other
+    # origin is named without its folders.
     origin = config.init_from and Path(config.init_from).name
     first = single_dir(run_dir).name
     config = dataclasses.replace(config, init_from=None if origin == first else origin)

@@ -14,6 +14,8 @@ from tests.training.small_runs import train
 from training.evaluate.command import main as evaluate
 from training.tasks.captioning.run_data import (
     BOXES,
+    LOCATOR,
+    PREDICTIONS,
     Contents,
     check_data,
     read_data_dir,
@@ -46,10 +48,19 @@ def test_other_images_with_the_same_words_are_refused(folder, split, found, mess
         check_data(folder, WORDS, USED | {split: found})
 
 
-def test_other_boxes_are_refused(folder):
-    write_data(folder, WORDS, USED | {BOXES: Contents("7a8b")})
-    with pytest.raises(runs.RunError, match="boxes are not those of the training split when"):
-        check_data(folder, WORDS, USED | {BOXES: Contents("9c0d")})
+@pytest.mark.parametrize(
+    ("teacher", "what"),
+    [
+        (BOXES, "boxes"),
+        (LOCATOR, "maps of a word locator"),
+        (PREDICTIONS, "predictions of other captioners"),
+    ],
+)
+def test_other_teachers_are_refused_by_the_name_of_their_flag(folder, teacher, what):
+    write_data(folder, WORDS, USED | {teacher: Contents("7a8b")})
+    message = f"{what} are not those of the training split when.*Give the same `--{teacher}`, or"
+    with pytest.raises(runs.RunError, match=message):
+        check_data(folder, WORDS, USED | {teacher: Contents("9c0d")})
 
 
 def test_other_words_are_refused(folder):
