@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import json
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 """Errors of a file system without locks."""
@@ -30,6 +32,11 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         if error.errno is not None:
             error.filename = str(path)
         raise
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes a value as JSON that people can read, as `write_atomically` does."""
+    write_atomically(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
 def _write(path: Path, data: bytes) -> None:

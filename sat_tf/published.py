@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sat_tf.errors import RunError
-from sat_tf.files import write_atomically
+from sat_tf.files import write_atomically, write_json
 
 SHIPPED = Path(__file__).parent / "captioners"
 """Folder of the captioners, and of the small digit models, that ship with the package."""
@@ -181,8 +181,7 @@ def write(
         write_atomically(path, content)
     values = {"format": _FORMAT, "files": hashes}
     values |= {} if teachers is None else {_TAUGHT_BY: teachers}
-    text = json.dumps(values, indent=1)
-    write_atomically(folder / manifest, text + "\n")
+    write_json(folder / manifest, values)
 
 
 def _remove_other_kinds(folder: Path, manifest: str) -> None:

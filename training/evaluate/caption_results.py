@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sat_tf.files import write_atomically
+from sat_tf.files import write_json
 from training.data.examples import DataError, Split
 from training.data.sources.caption_files import has_half_character
 
@@ -27,8 +27,7 @@ def caption_fields(caption: Caption) -> dict[str, Any]:
 
 def write_captions(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """Writes `captions.json`: rows with `image_id`, `caption` and any other keys."""
-    text = json.dumps(list(rows), indent=1, ensure_ascii=False)
-    write_atomically(folder / CAPTIONS_FILE, text + "\n")
+    write_json(folder / CAPTIONS_FILE, list(rows))
 
 
 def parse_captions(content: bytes, path: Path) -> dict[str, str]:

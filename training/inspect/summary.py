@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from sat_tf.config import EncoderConfig
-from sat_tf.files import write_atomically
+from sat_tf.files import write_json
 from training.inspect.image_scan import sample_images
 from training.inspect.page import PageEntry, write_page
 from training.inspect.survey import Survey
@@ -92,8 +91,7 @@ def write(out: Path, found: Survey, config: EncoderConfig, images: int) -> Path:
     """Writes `inspect.json` and the page `index.html`; returns the page's path."""
     out.mkdir(parents=True, exist_ok=True)
     report = found.report
-    text = json.dumps(report, indent=1, ensure_ascii=False)
-    write_atomically(out / REPORT_FILE, text + "\n")
+    write_json(out / REPORT_FILE, report)
     title = f"{report['recipe']}: {report['data']} before training"
     entries = _entries(found, config, images)
     return write_page(out, title, entries, sentences(report), table_of(report))

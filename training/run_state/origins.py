@@ -6,12 +6,11 @@ command was typed. The record tells which it was.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 from sat_tf import published
 from sat_tf.errors import RunError
-from sat_tf.files import write_atomically
+from sat_tf.files import write_json
 from sat_tf.run_folder import RunFolder, read_object
 
 
@@ -26,7 +25,7 @@ def record_origins(folder: RunFolder, names: Iterable[str]) -> None:
             except RunError:  # the run is resumed, and the other one is gone
                 continue
     if found != known:
-        write_atomically(folder.origins, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+        write_json(folder.origins, found)
 
 
 def recorded_origins(folder: RunFolder) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import filelock
 
 from sat_tf import runs
-from sat_tf.files import NO_LOCKS, write_atomically
+from sat_tf.files import NO_LOCKS, write_atomically, write_json
 from sat_tf.run_folder import RunFolder
 from sat_tf.serialization import to_dict
 from training.config import BaseFitConfig
@@ -140,8 +139,7 @@ def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, f
             f"{run_dir} is not empty and does not hold this average. Choose another folder with "
             "`--run-dir`."
         )
-    text = json.dumps(shares, indent=1, ensure_ascii=False)
-    write_atomically(folder.average, text + "\n")
+    write_json(folder.average, shares)
     record_origins(folder, shares)
     write_atomically(folder.config, config + "\n")
     for name in ("vocabulary", "digits", "data"):

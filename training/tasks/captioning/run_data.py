@@ -7,10 +7,9 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sat_tf import runs
-from sat_tf.files import write_atomically
+from sat_tf.files import write_atomically, write_json
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Vocabulary
 from training.data.attention_targets import AttentionTargets
@@ -119,7 +118,7 @@ def write_data(folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str,
     """Records vocabulary, fingerprints and unreadable images in the run's folder."""
     vocabulary.save(folder.vocabulary)
     values = {split: dataclasses.asdict(found) for split, found in contents.items()}
-    _write_json(folder.data, values)
+    write_json(folder.data, values)
 
 
 def supervised_by_locator(folder: RunFolder) -> bool:
@@ -151,11 +150,7 @@ def write_skipped(folder: RunFolder, data: Data) -> None:
     """Records the images of each split that cannot be used, with reasons."""
     for split, source in data.inputs:
         if reasons := split.unusable(source.skipped):
-            _write_json(folder.skipped(split.name), reasons)
-
-
-def _write_json(path: Path, values: Mapping[str, Any]) -> None:
-    write_atomically(path, json.dumps(values, indent=1, ensure_ascii=False) + "\n")
+            write_json(folder.skipped(split.name), reasons)
 
 
 def _read_contents(folder: RunFolder) -> dict[str, Contents]:
