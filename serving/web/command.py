@@ -37,7 +37,7 @@ class Arguments:
     export: tuple[Path, ...] = ()
     """Exports to show side by side, served by this command: soft, hard and none, say."""
     run_dir: tuple[Path, ...] = ()
-    """Runs or published models to show; by default those that ship, or else those in runs/."""
+    """Runs or published models to show; by default those that ship."""
     server: str | None = None
     """HOST:PORT of a running TF Serving or local server (gRPC) to ask instead."""
     model: tuple[str, ...] = ("captioner",)
@@ -76,7 +76,7 @@ def run(arguments: Arguments) -> None:
     digits = [run for run in named if published.is_digits(run)]
     digits = digits or [published.locate(name) for name in published.digit_names()]
     if not (runs or arguments.export or arguments.server):
-        runs = sources.find_runs()
+        runs = sources.shipped_captioners()
     with contextlib.ExitStack() as stack:
         clients, readers, state = _models(arguments, runs, digits, stack)
         # While the models load.

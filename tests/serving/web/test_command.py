@@ -32,7 +32,6 @@ LOADED_WITHIN = 240.0  # seconds
         (["--allow-host", "https://x.org"], "`allow_host`: expected names such as"),
         (["--model", "flickr8k_soft"], "`model`: expected `--server` with it; `--run-dir` takes"),
         (["--server", "localhost:1", "--run-dir", "x"], "`server`: expected no `--run-dir` and"),
-        ([], "There is no captioner to show"),
     ],
 )
 def test_a_mistake_is_one_line(argv, says, tmp_path, monkeypatch, capsys):
