@@ -17,6 +17,7 @@ from sat_tf.cache import default_cache_dir
 from sat_tf.errors import invalid_value
 from sat_tf.files import sha256_of, write_atomically
 from sat_tf.run_folder import RunFolder
+from serving.versions import has_version
 
 _ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (_ROOT / "sat_tf", _ROOT / "serving")
@@ -110,12 +111,6 @@ def language_of(runs: Sequence[Path]) -> str:
 def cache_folder() -> Path:
     """Returns the folder of the exports that the page makes."""
     return default_cache_dir() / "exports"
-
-
-def has_version(folder: Path) -> bool:
-    """Says if a folder holds a version that can be served."""
-    names = [path.parent.name for path in folder.glob("*/saved_model.pb")]
-    return any(name.isascii() and name.isdigit() for name in names)
 
 
 def remove_earlier(export: Path, run: Path) -> None:
