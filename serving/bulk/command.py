@@ -17,6 +17,7 @@ from sat_tf.commands import exit_status, loading, program
 from sat_tf.errors import invalid_value
 from sat_tf.ranges import PositiveInt, check_ranges
 from sat_tf.spark import check_spark, open_session, root_cause, watched
+from serving.versions import GRAPH_FILE, find_versions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -105,9 +106,7 @@ def find_version(export: Path) -> Path:
     Raises:
         ValueError: There is none.
     """
-    from serving.local_server.versions import find_versions
-
-    if (export / "saved_model.pb").is_file():
+    if (export / GRAPH_FILE).is_file():
         return export.resolve()
     found = find_versions(export) if export.is_dir() else {}
     if not found:

@@ -16,6 +16,7 @@ from serving.local_server.batching_parameters import BatchingParameters
 from serving.local_server.servable import Limits, Servable
 from serving.local_server.services import MODEL_SERVICE, PREDICTION_SERVICE, Services
 from serving.local_server.versions import Versions
+from serving.versions import GRAPH_FILE
 
 _LOG = logging.getLogger(__name__)
 _SPARE_THREADS = 16  # never taken by predictions: they answer for health and refuse calls
@@ -134,5 +135,5 @@ def _nothing_to_serve(folder: Path, versions: Versions) -> str:
     advice = f" Did you mean {inner}?" if inner.is_dir() else ""
     return (
         "Received an invalid value for argument `export_dir`: expected a folder that holds "
-        f"version folders (1, 2, ...) with a saved_model.pb each, got {str(folder)!r}.{advice}"
+        f"version folders (1, 2, ...) with a {GRAPH_FILE} each, got {str(folder)!r}.{advice}"
     )
