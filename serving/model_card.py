@@ -36,9 +36,10 @@ python -m serving.client photo.jpg --model {name}
 REST: `POST http://127.0.0.1:8501/v1/models/{name}:predict` with
 `{{"instances": [{{"image_bytes": {{"b64": "..."}}}}]}}`.
 
-Photographs are read as they are stored: turn them by their EXIF before sending. `valid` is false,
-the caption empty and `reasons` says why for what is no JPEG, PNG, GIF, BMP or WebP, or asks for too
-much; the other images of the request are answered. `scores` compare captions of one image.
+The EXIF orientation is ignored: turn photographs upright before sending them. For a file that is
+not a JPEG, PNG, GIF, BMP or WebP image, or has too many pixels, `valid` is false, the caption is
+empty and `reasons` says why; the other images of the request are still answered. `scores` can be
+compared among the captions of one image only.
 
 ## Before others can reach it
 

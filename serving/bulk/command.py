@@ -43,7 +43,7 @@ class Arguments:
     batch_size: PositiveInt = 32
     """Images per call of the export."""
     chunk_size: PositiveInt = 4096
-    """Images that are committed together: what is done before a kill and kept."""
+    """Images per commit; a job that was killed resumes after its last one."""
     maps: bool = False
     """Write the attention of each word, float16."""
     master: str | None = None

@@ -114,10 +114,10 @@ def cache_folder() -> Path:
 
 
 def remove_earlier(export: Path, run: Path) -> None:
-    """Notes the run of an export in the cache, and removes earlier exports of that run.
+    """Records which run an export in the cache was made of, and removes its earlier exports.
 
-    A page that already serves one of those has it in memory, and exports the run again if its
-    process is started again. Exports of other runs of the same name stay.
+    A page that serves an earlier one has loaded it, and exports the run again if it restarts its
+    models. Exports of other runs of the same name stay.
     """
     path = os.fsencode(run.resolve())
     write_atomically(export / _MADE_FROM, path)
