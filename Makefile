@@ -29,12 +29,15 @@ help: ## List these commands.
 train: $(RUN_STAMP) ## Train a captioner on the built-in scenes (ARGS="--recipe ...").
 	$(BIN)/python -m training.train $(ARGS)
 
-# The run that is served: make serve RUN=runs/scenes_hard
+# The run that is served, or a published captioner: make serve RUN=flickr8k_soft
 RUN ?= runs/scenes_soft
+# Where `serving.export` writes it: in a run's own folder, or below captioners/.
+EXPORT_DIR = $(BIN)/python -c 'import sys; from sat_tf import published; \
+	print(published.output_dir(sys.argv[1]) / "export")' '$(RUN)'
 
 serve: $(RUN_STAMP) ## Export a run (RUN=runs/scenes_soft) and serve it locally on port 8500.
-	$(BIN)/python -m serving.export --run-dir $(RUN)
-	$(BIN)/python -m serving.local_server $(RUN)/export $(ARGS)
+	$(BIN)/python -m serving.export --run-dir '$(RUN)'
+	$(BIN)/python -m serving.local_server "$$($(EXPORT_DIR))" $(ARGS)
 
 demo: $(WEB_STAMP) ## Open a page that captions your photographs and shows where it looked.
 	$(BIN)/python -m serving.web $(ARGS)
@@ -77,6 +80,6 @@ $(WEB_STAMP): requirements-web.txt $(RUN_STAMP)
 	$(PIP_INSTALL) -r requirements-web.txt
 	@touch $@
 
-$(DEV_STAMP): requirements-dev.txt $(RUN_STAMP)
+$(DEV_STAMP): requirements-dev.txt requirements-web.txt $(RUN_STAMP)
 	$(PIP_INSTALL) -r requirements-dev.txt
 	@touch $@

@@ -47,7 +47,6 @@ setup(
     install_requires=read_requirements("requirements.txt"),
     extras_require={
         "bulk": ["pyspark>=4.0,<5", "pyarrow>=18"],
-        "dev": read_requirements("requirements-dev.txt"),
         "docs": ["sphinx>=8.2,<10", "myst-nb>=1.3,<2", "furo>=2025.7"],
         "encoders": ["keras-hub>=0.32,<1"],
         "gpu": [GPU_TENSORFLOW],

@@ -21,7 +21,7 @@ _SPLIT = "dev"
 
 
 def figures(config: RunConfig, places: Places, interrupts: Interrupts | None = None) -> Row:
-    """Trains and evaluates a run as far as that is not done yet; returns its figures.
+    """Trains and evaluates a run, unless that is done already, and returns its figures.
 
     Returns:
         `bleu_4`, `cider` and `pointing_game` of the dev split, `elbo` and

@@ -26,7 +26,7 @@ from PIL import Image
 
 import sat_tf
 from benchmarks.measure import interleaved
-from benchmarks.serving_latency import load as load_session
+from benchmarks.serving_latency import load as load_export
 from sat_tf.commands import exit_status
 from serving.export import Precision, export
 from serving.litert import load as load_litert
@@ -132,7 +132,7 @@ def compare(
 def _open(what: str, folder: Path) -> Callable[[bytes], tuple[str, float]]:
     """Loads an export: image file in, caption and score out."""
     if what == _EXPORT:
-        session = load_session(folder, threads=1)
+        session = load_export(folder, threads=1)
 
         def by_session(content: bytes) -> tuple[str, float]:
             outputs = session(SERVING_DEFAULT, np.array([content], object))

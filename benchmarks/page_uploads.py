@@ -22,6 +22,9 @@ from sat_tf.commands import exit_status
 
 _PAUSE = 0.2  # seconds between two tries while the models are being loaded
 _STARTS_WITHIN = 300.0  # seconds
+_ANSWERS_WITHIN = 60.0  # seconds
+_RETRIED = (429, 503)
+"""Statuses of more uploads per minute than the page takes, and of a model that is being loaded."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,12 @@ def run(arguments: Arguments) -> None:
             models = client.get("/api/page").json()["models"]
             print(f"page after {time.monotonic() - started:.1f} s", flush=True)
             for model in models:
-                _upload(client, image, model, wait=True)
+                upload(client, image, model, _STARTS_WITHIN)
             print(f"every model's first caption after {time.monotonic() - started:.1f} s")
             processes = {"page": process, "models": child_of(process)}
             before = {name: resident_megabytes(number) for name, number in processes.items()}
             seconds = [
-                _upload(client, image, model) for _ in range(arguments.count) for model in models
+                upload(client, image, model) for _ in range(arguments.count) for model in models
             ]
         for name, number in processes.items():
             after = resident_megabytes(number)
@@ -71,9 +74,15 @@ def page(exports: tuple[Path, ...]) -> contextlib.AbstractContextManager[tuple[s
     return started("page", r"http://\S+", *command)
 
 
-def _upload(client: httpx.Client, image: bytes, model: str, wait: bool = False) -> float:
-    """Uploads the image; returns the seconds that the answer took."""
-    end = time.monotonic() + (_STARTS_WITHIN if wait else 0)
+def upload(
+    client: httpx.Client, image: bytes, model: str, within: float = _ANSWERS_WITHIN
+) -> float:
+    """Uploads the image, again if the page asks for that; returns the last answer's seconds.
+
+    Raises:
+        OSError: The page answers with an error, or asks for another try after `within` seconds.
+    """
+    end = time.monotonic() + within
     while True:
         started = time.monotonic()
         answer = client.post(
@@ -81,9 +90,8 @@ def _upload(client: httpx.Client, image: bytes, model: str, wait: bool = False) 
         )
         if answer.status_code == 200:
             return time.monotonic() - started
-        # 429: more per minute than the page takes; 503: the model is being loaded.
-        if answer.status_code == 503 and time.monotonic() > end or answer.status_code < 429:
-            raise OSError(answer.json()["error"])
+        if answer.status_code not in _RETRIED or time.monotonic() > end:
+            raise OSError(f"The page answers {answer.status_code}: {answer.text}")
         time.sleep(_PAUSE)
 
 

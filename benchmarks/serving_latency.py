@@ -30,6 +30,7 @@ from sat_tf.config import CaptionerConfig, DecoderConfig, EncoderConfig, SearchC
 from sat_tf.models.captioner import Captioner
 from sat_tf.runs import TrainedCaptioner
 from serving.export import export
+from serving.session import load_session
 from serving.signatures import SERVING_DEFAULT, read_images
 from training.tables import format_table
 
@@ -167,12 +168,7 @@ def export_stages(captioner: TrainedCaptioner, folder: Path) -> Path:
 
 def load(folder: Path, threads: int = 0) -> Session:
     """Loads a SavedModel into its own session: `(signature, input) -> outputs`."""
-    config = tf.compat.v1.ConfigProto(
-        intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
-    )
-    session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
-    with session.graph.as_default():
-        meta_graph = tf.compat.v1.saved_model.load(session, ["serve"], str(folder))
+    session, meta_graph = load_session(folder, threads)
     made = {}
     for name, signature in meta_graph.signature_def.items():
         if not signature.inputs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -25,6 +26,7 @@ COMMANDS = {
     "distill": ("training.distill", "Save predictions of captioners, to teach another one."),
     "extract": ("training.extract", "Fill a feature store on Spark."),
     "client": ("serving.client", "Caption images by a server."),
+    "litert": ("serving.litert", "Caption images by a LiteRT export, without TensorFlow."),
 }
 
 
@@ -53,11 +55,16 @@ def print_completion(shell: str) -> None:
     tyro.cli(Union[tuple(commands)], prog="sat-tf", args=[COMPLETION, shell])  # noqa: UP007
 
 
+@dataclass(frozen=True)
+class _NoFlags:
+    """Stands for the flags of `litert`, which does without tyro: its name alone is completed."""
+
+
 def _arguments(module: str) -> Any:
     """Returns the class whose fields are a command's flags."""
     found = _imported(module)
     # Recipes decide the flags of training: those of captioners.
-    return getattr(found, "CaptioningArguments", None) or found.Arguments
+    return getattr(found, "CaptioningArguments", None) or getattr(found, "Arguments", _NoFlags)
 
 
 def _imported(module: str) -> ModuleType:

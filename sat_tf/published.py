@@ -43,6 +43,12 @@ def digit_names() -> list[str]:
     return sorted(path.parent.name for path in SHIPPED.glob(f"*/{DIGITS_MANIFEST}"))
 
 
+def read_card(folder: Path) -> str:
+    """Reads the card of a published model; empty if it has none, as a card is not checked."""
+    path = folder / CARD
+    return path.read_text("utf-8") if path.is_file() else ""
+
+
 def locate(name: str | Path) -> Path:
     """Returns the folder of a run or of a published model.
 

@@ -1,1 +1,4 @@
-"""Use of a trained model: export, client, local server. Imports `sat_tf`, never `training`."""
+"""Use of a trained model: exports, a client, a local server, a page, bulk captioning, LiteRT.
+
+Imports `sat_tf`, never `training`.
+"""

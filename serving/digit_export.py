@@ -9,9 +9,9 @@ import tensorflow as tf
 from sat_tf import published
 from sat_tf.runs import DigitReader
 from serving.signatures import SERVING_DEFAULT, Signature
-from serving.versions import save_signatures, write_version
+from serving.versions import CARD_FILE, save_signatures, write_version
 
-_CARD = Path("assets.extra") / "MODEL_CARD.md"
+_TITLE = "# Digit model\n"
 _CALLING = """
 ## Signature
 
@@ -49,8 +49,8 @@ def export_digits(reader: DigitReader, out: Path) -> Path:
         calling = _CALLING.format(
             size=config.image_size, ink_from=config.ink_from, ink_to=config.ink_to
         )
-        path = draft / _CARD
+        path = draft / CARD_FILE
         path.parent.mkdir(exist_ok=True)
-        path.write_text((reader.path / published.CARD).read_text("utf-8") + calling, "utf-8")
+        path.write_text((published.read_card(reader.path) or _TITLE) + calling, "utf-8")
 
     return write_version(out, write)

@@ -14,7 +14,7 @@ from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import with_search
 from sat_tf.errors import invalid_value
 from sat_tf.ranges import NonNegative, PositiveInt, check_ranges
-from serving.versions import save_signatures, write_version
+from serving.versions import CARD_FILE, save_signatures, write_version
 
 if TYPE_CHECKING:
     from sat_tf.config import SearchConfig
@@ -92,7 +92,7 @@ def _export_captioner(captioner: TrainedCaptioner, out: Path, arguments: Argumen
     print(f"Exported {arguments.run_dir} to {version}")
     for name, value in facts(captioner, search, version).items():
         print(f"  {name:<20} {value}")
-    (card,) = version.rglob("MODEL_CARD.md")
+    (card,) = version.rglob(CARD_FILE.name)
     print(f"Signatures, options and how to call it: {card}")
 
 

@@ -21,6 +21,7 @@ from sat_tf.layers.attention_lstm import State
 from sat_tf.runs import TrainedCaptioner
 from serving.litert import folder as files
 from serving.model_card import facts, scores, table
+from serving.versions import writing_errors
 
 _INTRODUCTION = """# Image captioner
 
@@ -125,7 +126,9 @@ def write_litert(
             name: archive.add_endpoint(Path(name).stem, graph.function, graph.inputs)
             for name, graph in graphs.items()
         }
-        archive.write_out(saved, verbose=False)
+        traced = {name: function.get_concrete_function() for name, function in functions.items()}
+        with writing_errors(Path(saved)):
+            archive.write_out(saved, verbose=False)
         for name in graphs:
             (folder / name).write_bytes(_convert(saved, Path(name).stem, precision))
     captioner.vocabulary.save(folder / files.VOCABULARY)
@@ -143,8 +146,8 @@ def write_litert(
     )
     (folder / files.SETTINGS).write_text(settings.to_json(), "utf-8")
     tensors = [
-        _tensors(name, graphs[name].inputs, function.get_concrete_function().structured_outputs)
-        for name, function in functions.items()
+        _tensors(name, graphs[name].inputs, function.structured_outputs)
+        for name, function in traced.items()
     ]
     _write_card(folder, captioner, search, settings, tensors)
 

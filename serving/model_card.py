@@ -16,9 +16,8 @@ from sat_tf.config import SearchConfig, other_search
 from sat_tf.run_folder import RunFolder
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.serialization import to_dict
+from serving.versions import CARD_FILE, GRAPH_FILE
 from serving.warmup import MODEL_NAME
-
-CARD = Path("assets.extra") / "MODEL_CARD.md"
 
 _INTRODUCTION = """# Image captioner
 
@@ -37,9 +36,10 @@ python -m serving.client photo.jpg --model {name}
 REST: `POST http://127.0.0.1:8501/v1/models/{name}:predict` with
 `{{"instances": [{{"image_bytes": {{"b64": "..."}}}}]}}`.
 
-Photographs are read as they are stored: turn them by their EXIF before sending. `valid` is false,
-the caption empty and `reasons` says why for what is no JPEG, PNG, GIF, BMP or WebP, or asks for too
-much; the other images of the request are answered. `scores` compare captions of one image.
+The EXIF orientation is ignored: turn photographs upright before sending them. For a file that is
+not a JPEG, PNG, GIF, BMP or WebP image, or has too many pixels, `valid` is false, the caption is
+empty and `reasons` says why; the other images of the request are still answered. `scores` can be
+compared among the captions of one image only.
 
 ## Before others can reach it
 
@@ -98,7 +98,7 @@ def write_card(
         f"TensorFlow {tf.__version__}, Keras {keras.__version__}. Operations in the graph: "
         f"{', '.join(operations(version))}.",
     ]
-    path = version / CARD
+    path = version / CARD_FILE
     path.parent.mkdir(exist_ok=True)
     path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
@@ -112,7 +112,7 @@ def table(rows: Mapping[str, str]) -> str:
 def operations(version: Path) -> list[str]:
     """Lists the operations of a SavedModel's graph and of its functions."""
     saved_model = saved_model_pb2.SavedModel()
-    saved_model.ParseFromString((version / "saved_model.pb").read_bytes())
+    saved_model.ParseFromString((version / GRAPH_FILE).read_bytes())
     graphs = [meta_graph.graph_def for meta_graph in saved_model.meta_graphs]
     nodes = [node for graph in graphs for node in graph.node]
     nodes += [node for graph in graphs for f in graph.library.function for node in f.node_def]
@@ -157,8 +157,8 @@ def _published_scores(folder: Path | None) -> list[str]:
     """The scores on the card of a published captioner, if it is one."""
     if folder is None or not published.is_published(folder):
         return []
-    card = (folder / published.CARD).read_text("utf-8")
-    return [card.partition("## Scores")[2].partition("\n## ")[0].strip()]
+    card = published.read_card(folder)
+    return [card.partition("## Scores")[2].partition("\n## ")[0].strip()] if card else []
 
 
 def _read_report(path: Path) -> tuple[dict[str, Any], str] | None:

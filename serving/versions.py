@@ -16,6 +16,41 @@ if TYPE_CHECKING:
 
     from serving.signatures import Signature
 
+GRAPH_FILE = "saved_model.pb"
+CARD_FILE = Path("assets.extra") / "MODEL_CARD.md"
+WARM_UP_FILE = Path("assets.extra") / "tf_serving_warmup_requests"
+"""Files of a version; TensorFlow and TF Serving name the first and the last."""
+
+_MOST_VERSION = 2**63 - 1  # the versions of TF Serving's protocol are int64
+
+
+def find_versions(folder: Path) -> dict[int, Path]:
+    """Finds the folders named by a number that hold a SavedModel's graph.
+
+    Folders of other names, and those still being copied that have no graph yet, are skipped.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    numbered = ((_number(path.name), path) for path in sorted(folder.iterdir()))
+    return {n: path for n, path in numbered if n is not None and (path / GRAPH_FILE).is_file()}
+
+
+def has_version(folder: Path) -> bool:
+    """Says whether a folder exists and holds a version.
+
+    Raises:
+        OSError: The folder cannot be read.
+    """
+    return folder.is_dir() and bool(find_versions(folder))
+
+
+def _number(name: str) -> int | None:
+    """The version that a folder's name stands for, if any."""
+    if not (name.isascii() and name.isdigit() and len(name) < 20):
+        return None
+    return number if (number := int(name)) <= _MOST_VERSION else None
+
 
 def write_version(out: Path, write: Callable[[Path], None]) -> Path:
     """Writes the next version below a folder, whole or not at all.
@@ -34,8 +69,7 @@ def write_version(out: Path, write: Callable[[Path], None]) -> Path:
     # A name that is no number, which a server that polls the folder skips.
     draft = Path(tempfile.mkdtemp(prefix=".writing-", dir=out))
     try:
-        with _plain_errors(out):
-            write(draft)
+        write(draft)
         return publish_version(draft, out)
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
@@ -43,8 +77,11 @@ def write_version(out: Path, write: Callable[[Path], None]) -> Path:
 
 
 @contextlib.contextmanager
-def _plain_errors(out: Path) -> Iterator[None]:
-    """Turns TensorFlow's errors of files that cannot be written into an `OSError`."""
+def writing_errors(out: Path) -> Iterator[None]:
+    """Raises TensorFlow's errors of files that cannot be written below `out` as an `OSError`.
+
+    For writing alone: tracing a model raises the same types, for want of memory for example.
+    """
     import tensorflow as tf
 
     try:
@@ -56,7 +93,11 @@ def _plain_errors(out: Path) -> Iterator[None]:
 def save_signatures(
     signatures: list[Signature], folder: Path
 ) -> dict[str, tf.types.experimental.ConcreteFunction]:
-    """Writes the SavedModel; returns each signature's traced function."""
+    """Writes the SavedModel into a draft; returns each signature's traced function.
+
+    Raises:
+        OSError: It cannot be written.
+    """
     from keras.export import ExportArchive
 
     # No `track(model)`, which would store every weight twice: variables are found by their use.
@@ -65,8 +106,10 @@ def save_signatures(
         signature.name: archive.add_endpoint(signature.name, signature.function, [signature.input])
         for signature in signatures
     }
-    archive.write_out(str(folder), verbose=False)
-    return {name: function.get_concrete_function() for name, function in functions.items()}
+    traced = {name: function.get_concrete_function() for name, function in functions.items()}
+    with writing_errors(folder.parent):
+        archive.write_out(str(folder), verbose=False)
+    return traced
 
 
 def publish_version(draft: Path, out: Path) -> Path:
@@ -76,7 +119,7 @@ def publish_version(draft: Path, out: Path) -> Path:
         path.chmod(0o755 if path.is_dir() else 0o644)
         sync(path)
     while True:
-        numbers = [int(path.name) for path in out.iterdir() if path.name.isdecimal()]
+        numbers = (_number(path.name) or 0 for path in out.iterdir())
         version = out / str(max(numbers, default=0) + 1)
         try:
             draft.rename(version)

@@ -13,8 +13,8 @@ from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from serving.client.caption_client import CAPTION_OUTPUTS
 from serving.signatures import SERVING_DEFAULT, Signature
+from serving.versions import WARM_UP_FILE, writing_errors
 
-FILE = Path("assets.extra") / "tf_serving_warmup_requests"
 MODEL_NAME = "captioner"
 
 # The sets of outputs that clients ask for; the empty filter asks for all.
@@ -24,13 +24,17 @@ _OUTPUT_FILTERS: dict[str, tuple[tuple[str, ...], ...]] = {
 
 
 def write_warmup(version_dir: Path, signatures: list[Signature], image_size: int) -> None:
-    """Writes the requests into an export."""
-    path = version_dir / FILE
+    """Writes the requests into a draft.
+
+    Raises:
+        OSError: They cannot be written.
+    """
+    path = version_dir / WARM_UP_FILE
     path.parent.mkdir(exist_ok=True)
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for signature in signatures:
-            for log in _logs(signature, image_size):
-                writer.write(log.SerializeToString())
+    logs = [log for signature in signatures for log in _logs(signature, image_size)]
+    with writing_errors(version_dir.parent), tf.io.TFRecordWriter(str(path)) as writer:
+        for log in logs:
+            writer.write(log.SerializeToString())
 
 
 def _logs(signature: Signature, image_size: int) -> Iterator[prediction_log_pb2.PredictionLog]:

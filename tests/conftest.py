@@ -84,7 +84,7 @@ def _fixed_seeds():
 
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keeps features out of the user's cache."""
+    """Keeps features and exports out of the user's cache."""
     monkeypatch.setenv("SAT_TF_CACHE", str(tmp_path_factory.getbasetemp() / "sat_tf_cache"))
 
 

@@ -12,7 +12,7 @@ PACKAGES = ("sat_tf", "training", "serving", "benchmarks")
 # A part of `sat_tf` may import parts of its own rank and of lower ones.
 BASE = ("commands", "compat", "config", "errors", "files", "quiet", "ranges", "run_folder")
 BASE += ("dtype_policy", "progress", "serialization", "spark", "vocabulary", "images", "ops")
-BASE += ("captions", "published", "compact_weights")
+BASE += ("cache", "captions", "published", "compact_weights")
 PARTS = ("layers", "objectives", "search", "figures", "viewer")
 RANKS = dict.fromkeys(BASE, 0) | dict.fromkeys(PARTS, 1)
 RANKS |= {"models": 2, "digits": 3, "trained_captioner": 3, "runs": 4, "": 5, "__main__": 5}

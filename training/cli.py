@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import os
 import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -26,11 +25,6 @@ DEFAULT_RECIPE = "scenes_soft"
 # --data.mirror True, like every other key.
 Settings = Annotated[RunConfig, tyro.conf.arg(name=""), tyro.conf.FlagConversionOff]
 """Type of the field `config` of a command's arguments."""
-
-
-def default_cache_dir() -> Path:
-    """Returns `$SAT_TF_CACHE`, or `~/.cache/sat_tf`."""
-    return Path(os.environ.get("SAT_TF_CACHE") or Path.home() / ".cache" / "sat_tf")
 
 
 def peek_flag(flag: str, argv: list[str], default: str | None = None) -> str | None:

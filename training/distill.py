@@ -16,11 +16,12 @@ from pathlib import Path
 import tyro
 
 from sat_tf import published
+from sat_tf.cache import default_cache_dir
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.errors import invalid_value
 from sat_tf.ranges import PositiveInt, check_ranges
 from sat_tf.run_folder import RunFolder
-from training.cli import check_data_dir, default_cache_dir
+from training.cli import check_data_dir
 from training.outputs import check_file
 from training.tasks.captioning.config import RunConfig, read_run_config
 
@@ -36,7 +37,7 @@ class Arguments:
     data_dir: Path | None = None
     """Your copy of the data set; the one that the first run was trained on by default."""
     cache_dir: Path | None = None
-    """Feature stores; $SAT_TF_CACHE or ~/.cache/sat_tf by default."""
+    """Feature stores; $SAT_TF_CACHE, $XDG_CACHE_HOME/sat_tf or ~/.cache/sat_tf by default."""
     words: PositiveInt = 20
     """Likeliest words to keep of each prediction."""
 

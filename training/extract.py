@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from sat_tf.cache import default_cache_dir
 from sat_tf.commands import exit_status, loading
 from sat_tf.errors import invalid_value
 from sat_tf.spark import check_spark, open_session
@@ -14,7 +15,6 @@ from training.cli import (
     Settings,
     check_data_dir,
     check_init_from,
-    default_cache_dir,
     parse_settings,
 )
 from training.tasks.base import Places
@@ -29,8 +29,8 @@ class Arguments:
     data_dir: Path | None = None
     """Your copy of the data set, in a folder that all workers see."""
     cache_dir: Path | None = None
-    """Feature stores, in a folder that all workers see; $SAT_TF_CACHE or ~/.cache/sat_tf by
-    default."""
+    """Feature stores, in a folder that all workers see; $SAT_TF_CACHE, $XDG_CACHE_HOME/sat_tf or
+    ~/.cache/sat_tf by default."""
     master: str | None = None
     """Spark's master, such as local[2] or spark://HOST:7077; that of spark-submit by default, or
     all cores of this machine."""

@@ -12,16 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+from sat_tf.cache import default_cache_dir
 from sat_tf.commands import exit_status, loading
 from sat_tf.errors import invalid_value
 from sat_tf.ranges import PositiveInt, Range, check_ranges
-from training.cli import (
-    Settings,
-    check_data_dir,
-    check_init_from,
-    default_cache_dir,
-    parse_settings,
-)
+from training.cli import Settings, check_data_dir, check_init_from, parse_settings
 from training.outputs import check_file
 from training.tasks.base import Places
 
@@ -39,7 +34,7 @@ class Arguments:
     data_dir: Path | None = None
     """Your copy of the data set."""
     cache_dir: Path | None = None
-    """Feature stores; $SAT_TF_CACHE or ~/.cache/sat_tf by default."""
+    """Feature stores; $SAT_TF_CACHE, $XDG_CACHE_HOME/sat_tf or ~/.cache/sat_tf by default."""
     epochs: PositiveInt = 5
     """Passes over the training images."""
     min_images: PositiveInt = 10

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import tyro
 
 from sat_tf import published
+from sat_tf.cache import default_cache_dir
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import JOIN, weights_files
 from sat_tf.errors import invalid_value
 from sat_tf.files import write_atomically
 from sat_tf.run_folder import RunFolder
 from sat_tf.serialization import to_dict
-from training.cli import default_cache_dir
 from training.published_card import comparison_sentence, make_card
 from training.tasks.captioning.config import RunConfig, read_run_config
 from training.tasks.digits.config import read_digit_config, system_of
@@ -56,7 +56,7 @@ class Arguments:
     split: str = "dev"
     """Split of --check: train, dev or test."""
     cache_dir: Path | None = None
-    """Folder of feature stores; $SAT_TF_CACHE or ~/.cache/sat_tf by default."""
+    """Feature stores; $SAT_TF_CACHE, $XDG_CACHE_HOME/sat_tf or ~/.cache/sat_tf by default."""
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -12,13 +12,13 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
+from sat_tf.cache import default_cache_dir
 from sat_tf.commands import loading
 from sat_tf.errors import invalid_value
 from training.cli import (
     DEFAULT_RECIPE,
     check_data_dir,
     check_init_from,
-    default_cache_dir,
     find_recipe,
     parse_settings,
     peek_flag,
@@ -59,7 +59,7 @@ class CaptioningArguments(Arguments[RunConfig]):
     """Train a captioner; any key of the configuration is a flag."""
 
     cache_dir: Path | None = None
-    """Feature stores; $SAT_TF_CACHE or ~/.cache/sat_tf by default."""
+    """Feature stores; $SAT_TF_CACHE, $XDG_CACHE_HOME/sat_tf or ~/.cache/sat_tf by default."""
     strategy: Literal["auto", "none", "mirrored", "multi_worker"] = "auto"
     """auto mirrors the model over the GPUs if there are several; multi_worker reads TF_CONFIG."""
     boxes: Path | None = None

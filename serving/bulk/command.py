@@ -17,6 +17,7 @@ from sat_tf.commands import exit_status, loading, program
 from sat_tf.errors import invalid_value
 from sat_tf.ranges import PositiveInt, check_ranges
 from sat_tf.spark import check_spark, open_session, root_cause, watched
+from serving.versions import GRAPH_FILE, find_versions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -42,7 +43,7 @@ class Arguments:
     batch_size: PositiveInt = 32
     """Images per call of the export."""
     chunk_size: PositiveInt = 4096
-    """Images that are committed together: what is done before a kill and kept."""
+    """Images per commit; a job that was killed resumes after its last one."""
     maps: bool = False
     """Write the attention of each word, float16."""
     master: str | None = None
@@ -105,9 +106,7 @@ def find_version(export: Path) -> Path:
     Raises:
         ValueError: There is none.
     """
-    from serving.local_server.versions import find_versions
-
-    if (export / "saved_model.pb").is_file():
+    if (export / GRAPH_FILE).is_file():
         return export.resolve()
     found = find_versions(export) if export.is_dir() else {}
     if not found:

@@ -98,9 +98,13 @@ def find_files(pattern: str) -> list[str]:
     folders += [match for match in matches if os.path.isdir(match)] if "**" not in pattern else []
     found = [match for match in matches if os.path.isfile(match)]
     for folder in folders:
-        for parent, _, names in os.walk(folder):
+        for parent, _, names in os.walk(folder, onerror=_raise):
             found += [os.path.join(parent, name) for name in names if is_image(name)]
     return sorted(map(printable, found))  # escaped names are reported as unreadable
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def is_image(name: str) -> bool:
@@ -148,7 +152,8 @@ def _find_remote(pattern: str) -> list[str]:
 
     scheme, _, place = pattern.partition("://")
     wild = _WILD.search(place)
-    base = place[: wild.start()].rpartition("/")[0] if wild else place.rstrip("/")
+    place = place.rstrip("/")
+    base = place[: wild.start()].rpartition("/")[0] if wild else place
     system, root = fs.FileSystem.from_uri(f"{scheme}://{base}")
     entry = system.get_file_info(root)
     if entry.type == fs.FileType.File:
@@ -160,8 +165,30 @@ def _find_remote(pattern: str) -> list[str]:
         if info.type == fs.FileType.File
     ]
     wanted = f"{scheme}://{place}"
-    chosen = (lambda p: fnmatch.fnmatchcase(p, wanted)) if wild else is_image
-    return sorted(path for path in found if chosen(path))
+    return sorted(p for p in found if (_is_chosen(p, wanted) if wild else is_image(p)))
+
+
+def _is_chosen(path: str, pattern: str) -> bool:
+    """Says whether a file matches a glob, or is an image below a folder that does."""
+    names, wanted = path.split("/"), pattern.split("/")
+    if "**" not in pattern and len(names) > len(wanted) and is_image(path):
+        names = names[: len(wanted)]
+    return _matches(names, wanted)
+
+
+def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:
+    """Compares the names of a path with those of a pattern, as `glob` does.
+
+    `**` stands for any number of folders; no wildcard matches a slash, or the dot of a hidden name.
+    """
+    if not names or not patterns:
+        return not names and not patterns
+    (name, *below), (pattern, *rest) = names, patterns
+    hidden = name.startswith(".") and not pattern.startswith(".")
+    if pattern == "**":
+        deeper = _matches(below, patterns) if below else not rest
+        return _matches(names, rest) or (deeper and not hidden)
+    return not hidden and fnmatch.fnmatchcase(name, pattern) and _matches(below, rest)
 
 
 def _read_table(spark: SparkSession, pattern: str) -> tuple[list[str], dict[str, int]]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from sat_tf.spark import root_cause
 from serving.bulk.inputs import Inputs, literal
+from serving.versions import GRAPH_FILE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,7 +99,11 @@ class Output:
         return f"{self.path}/chunk={number:05d}"
 
     def is_done(self, chunk: Chunk) -> bool:
-        """Says whether a chunk is committed."""
+        """Says whether a chunk is committed.
+
+        Raises:
+            OSError: The folder cannot be read.
+        """
         return self._exists(f"{self.chunk(chunk.number)}/_SUCCESS")
 
     def plan(self) -> tuple[Job, Plan] | None:
@@ -106,6 +111,7 @@ class Output:
 
         Raises:
             ValueError: The folder holds something else.
+            OSError: It cannot be read.
         """
         if not self._exists(f"{self.path}/{_PLAN}/_SUCCESS"):
             if others := self._names() - {_PLAN, _LOCK}:
@@ -115,7 +121,8 @@ class Output:
                 )
             return None
         folder = literal(f"{self.path}/{_PLAN}")
-        rows = self._spark.read.schema(_PLAN_SCHEMA).parquet(folder).collect()
+        with self._errors("read"):
+            rows = self._spark.read.schema(_PLAN_SCHEMA).parquet(folder).collect()
         rows.sort(key=lambda row: (row["chunk"], row["position"]))
         values = json.loads(rows[0]["job"])
         return Job(**values | {"inputs": tuple(values["inputs"])}), _to_plan(rows)
@@ -149,11 +156,11 @@ class Output:
         with self._errors("written"):
             file = self._spark._jvm.java.io.RandomAccessFile(str(folder / _LOCK), "rw")
         end = time.monotonic() + _LOCK_SECONDS
-        while file.getChannel().tryLock() is None:
-            if time.monotonic() > end:
-                raise OSError(f"{folder} is in use: another job writes to it.")
-            time.sleep(1.0)
         try:
+            while file.getChannel().tryLock() is None:
+                if time.monotonic() > end:
+                    raise OSError(f"{folder} is in use: another job writes to it.")
+                time.sleep(1.0)
             yield
         finally:
             file.close()
@@ -169,14 +176,15 @@ class Output:
             ) from error
 
     def _exists(self, path: str) -> bool:
-        return self._files.exists(self._path_of(path))
+        with self._errors("read"):
+            return self._files.exists(self._path_of(path))
 
     def _names(self) -> set[str]:
         if not self._exists(self.path):
             return set()
-        return {
-            entry.getPath().getName() for entry in self._files.listStatus(self._path_of(self.path))
-        }
+        with self._errors("read"):
+            entries = self._files.listStatus(self._path_of(self.path))
+            return {entry.getPath().getName() for entry in entries}
 
 
 def _to_plan(rows: Sequence[tuple]) -> Plan:
@@ -212,7 +220,7 @@ def check_same(begun: Job, job: Job, output: str) -> None:
 def fingerprint(version: Path) -> str:
     """SHA-256 (hexadecimal) of an export's graph and weights."""
     digest = hashlib.sha256()
-    files = [version / "saved_model.pb", *sorted((version / "variables").glob("*"))]
+    files = [version / GRAPH_FILE, *sorted((version / "variables").glob("*"))]
     for path in files:
         digest.update(f"{path.name} {path.stat().st_size}\n".encode())
         with path.open("rb") as file:

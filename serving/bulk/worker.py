@@ -21,6 +21,8 @@ from sat_tf.quiet import quiet_tensorflow
 from serving.bulk.inputs import MAX_BYTES, read_file
 from serving.client.answers import REASONS, ServedCaption, read_caption
 from serving.client.caption_client import split
+from serving.session import load_session
+from serving.versions import GRAPH_FILE
 
 ARCHIVE = "captioner"
 """Name under which the engine unpacks the export on every machine."""
@@ -154,12 +156,7 @@ def load(folder: str, cores: int, maps: bool) -> Callable[[list[bytes]], dict[st
         import tensorflow as tf
 
     tf.get_logger().setLevel(logging.ERROR)  # the session's loader calls itself deprecated
-    threads = {"intra_op_parallelism_threads": cores, "inter_op_parallelism_threads": cores}
-    config = tf.compat.v1.ConfigProto(**threads)
-    config.gpu_options.allow_growth = True
-    session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
-    with session.graph.as_default():
-        loaded = tf.compat.v1.saved_model.load(session, ["serve"], folder)
+    session, loaded = load_session(Path(folder), cores)
     session.graph.finalize()
     signature = loaded.signature_def[_SIGNATURE]
     wanted = (*_OUTPUTS, "attention") if maps else _OUTPUTS
@@ -182,10 +179,12 @@ def check_export(version: Path, maps: bool) -> None:
     from tensorflow.core.protobuf import saved_model_pb2
 
     try:
-        content = (version / "saved_model.pb").read_bytes()
+        content = (version / GRAPH_FILE).read_bytes()
         model = saved_model_pb2.SavedModel.FromString(content)
     except DecodeError as error:
         raise invalid_value("--export", "a SavedModel", str(version)) from error
+    if not model.meta_graphs:  # no byte at all is a message too
+        raise invalid_value("--export", "a SavedModel", f"{version}, whose {GRAPH_FILE} is empty")
     signature = model.meta_graphs[0].signature_def[_SIGNATURE]
     if list(signature.inputs) != [_INPUT] or not set(_NEEDED) <= set(signature.outputs):
         inputs = ", ".join(signature.inputs) or "none"

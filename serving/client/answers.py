@@ -28,10 +28,12 @@ class ServedCaption:
         alternatives: The other hypotheses of the beam, best first: (text, score).
         version: The version of the model that answered.
         reason: Why the image is not valid, if the export says so.
-        words: The caption's words, `T` of them (characters if the model writes characters). Empty
-            without attention, as is what follows.
-        log_probs: `[T]`, log-probability of each word, nats; None for an earlier export.
-        alpha: `[T, h, w]`, attention of each word; None for a model without attention.
+        words: The caption's words, `T` of them (characters if the model writes characters); empty
+            if the call did not ask for attention.
+        log_probs: `[T]`, log-probability of each word, nats; None in that case, and for an export
+            of earlier versions.
+        alpha: `[T, h, w]`, attention of each word; None in that case, and for a model without
+            attention.
         beta: `[T]`, the gate of each word, likewise.
     """
 

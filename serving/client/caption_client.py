@@ -72,8 +72,8 @@ class CaptionClient(ModelClient):
         """Captions images, in as many requests as they need.
 
         Args:
-            images: Files, or their contents: JPEG, PNG, GIF, BMP or WebP. A photograph is turned
-                upright by its EXIF before it is sent.
+            images: Files, or their contents: JPEG, PNG, GIF, BMP, WebP or TIFF, which is sent as
+                PNG. A photograph is turned upright by its EXIF before it is sent.
             attention: Ask for words, their log-probabilities and attention too.
 
         Returns:
@@ -81,6 +81,7 @@ class CaptionClient(ModelClient):
 
         Raises:
             ServingError: The server gave no answer, or an error for one.
+            ValueError: A file is HEIC, AVIF, or a TIFF that cannot be read.
             OSError: A file cannot be read.
         """
         found = []
@@ -95,6 +96,7 @@ class CaptionClient(ModelClient):
 
         Raises:
             ServingError: The server gave no answer, or an error for one.
+            ValueError: The file is HEIC, AVIF, or a TIFF that cannot be read.
             OSError: The file cannot be read.
         """
         content = read_upright(image)

@@ -50,8 +50,8 @@ class Connection:
             `tls`.
         key_file: PEM file of the certificate's private key.
         timeout: Seconds until the caller gives up, retries and waiting included.
-        retries: Further tries when the server is unavailable, at most 4. A server that is away is
-            then waited for; with 0 it is an error at once.
+        retries: Further tries when the server is unavailable, 0 to 4. A server that is away is
+            then waited for, and tried as often again; with 0 it is an error at once.
         wait: Wait for a server that is away after all tries; without it that is an error.
 
     Raises:
@@ -73,8 +73,8 @@ class Connection:
             raise invalid_value("port", "1 to 65535", self.port)
         if not 0 < self.timeout < math.inf:
             raise invalid_value("timeout", "a positive number of seconds", self.timeout)
-        if self.retries < 0:
-            raise invalid_value("retries", "0 or more", self.retries)
+        if not 0 <= self.retries <= _MAX_RETRIES:
+            raise invalid_value("retries", f"0 to {_MAX_RETRIES}", self.retries)
         if bool(self.cert_file) != bool(self.key_file):
             given = "cert alone" if self.cert_file else "key alone"
             raise invalid_value("cert", "a certificate and its key, or neither", given)
@@ -113,7 +113,7 @@ class Connection:
         if not self.retries:
             return json.dumps({})
         policy = {
-            "maxAttempts": 1 + min(self.retries, _MAX_RETRIES),
+            "maxAttempts": 1 + self.retries,
             "initialBackoff": "0.1s",
             "maxBackoff": "2s",
             "backoffMultiplier": 2,
@@ -125,7 +125,7 @@ class Connection:
         """Calls a method of a channel; waits for a server that is away, unless `retries` is 0.
 
         Raises:
-            ServingError: There is none.
+            ServingError: The server gave no answer, or an error for one.
         """
         end = time.monotonic() + self.timeout
         try:

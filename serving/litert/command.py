@@ -6,14 +6,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from sat_tf.commands import exit_status
+from sat_tf.commands import exit_status, program
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns 0 if every image was captioned, 1 if some were not, or 2."""
     # argparse, since this package needs nothing but NumPy, Pillow and LiteRT.
     description = "Caption photographs with a LiteRT export, without TensorFlow."
-    parser = argparse.ArgumentParser("python -m serving.litert", description=description)
+    parser = argparse.ArgumentParser(program("serving.litert"), description=description)
     parser.add_argument("folder", type=Path, help="LiteRT export")
     parser.add_argument("images", type=Path, nargs="+", metavar="PHOTO", help="image files")
     parser.add_argument("--out", type=Path, help="folder of attention figures; none by default")

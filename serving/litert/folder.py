@@ -6,6 +6,8 @@ import json
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from serving.versions import GRAPH_FILE
+
 FORMAT = 1
 """Version of the layout: raise it when `serving.litert` can no longer read earlier folders."""
 
@@ -88,7 +90,7 @@ def read_settings(folder: Path) -> Settings:
 def _why_not(folder: Path) -> str:
     if not folder.is_dir():
         return "there is no such folder."
-    if (folder / "saved_model.pb").exists():
+    if (folder / GRAPH_FILE).exists():
         return f"it is a SavedModel for TensorFlow Serving. {_ADVICE}."
     versions = sorted(path.name for path in folder.iterdir() if (path / SETTINGS).exists())
     if versions:

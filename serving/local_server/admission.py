@@ -1,4 +1,4 @@
-"""Admission of calls: so many run at a time, so many wait, the rest are refused at once.
+"""Admission of calls: a few run at a time, more wait, and the rest are refused at once.
 
 A server that stops refuses new calls here while it finishes those in flight, with its port still
 open: gRPC's own stop may cancel such a call, or leave it without an answer until its deadline.
@@ -17,7 +17,12 @@ from serving.local_server.statuses import StatusError
 
 
 class Admission:
-    """Bounds the calls at work and those waiting for their turn."""
+    """Bounds the calls that run and those that wait for their turn.
+
+    Args:
+        running: Calls that run at a time.
+        waiting: Calls that wait.
+    """
 
     def __init__(self, running: int = 16, waiting: int = 128) -> None:
         self.places = running + waiting
@@ -36,9 +41,8 @@ class Admission:
         Raises:
             StatusError: The admission is closed, no place is left, or the time ran out.
         """
-        self._enter()
         started = time.monotonic()
-        try:
+        with self.place():
             if not self._running.acquire(timeout=seconds):
                 raise StatusError(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline exceeded")
             try:
@@ -46,11 +50,22 @@ class Admission:
                 yield None if seconds is None else max(seconds - waited, 0.0)
             finally:
                 self._running.release()
+
+    @contextlib.contextmanager
+    def place(self) -> Iterator[None]:
+        """Holds a place inside the `with`, for a call that has its turn elsewhere, as in a batch.
+
+        Raises:
+            StatusError: The admission is closed, or no place is left.
+        """
+        self._enter()
+        try:
+            yield
         finally:
             self._leave()
 
     def close(self, seconds: float) -> None:
-        """Refuses new calls, and waits at most so long for those that were admitted to end."""
+        """Refuses new calls, and waits up to `seconds` for those already admitted to end."""
         with self._changed:
             self._closed = True
             self._changed.wait_for(lambda: not self._admitted, seconds)

@@ -13,16 +13,19 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
 from sat_tf.commands import exit_status, program
 from sat_tf.errors import invalid_value
+from sat_tf.ranges import PositiveInt, Range, check_ranges
 from serving.local_server.allocator import return_freed_memory
 from serving.local_server.batching_parameters import BatchingParameters, read_batching_parameters
 from serving.ports import check_port
 
-_MAX_MB = 2047
+_MAX_MB = 2047  # gRPC's limit
+_DAY = 86_400
 _ROUND_SECONDS = 1.0
 
 
@@ -40,17 +43,17 @@ class Arguments:
     """The name callers ask for."""
     label: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
     """A name for a version, which is then served beside the newest: --label stable=3."""
-    max_request_mb: int = 64
+    max_request_mb: Annotated[int, Range(1, _MAX_MB)] = 64
     """Larger requests are refused."""
-    max_batch_size: int = 32
+    max_batch_size: PositiveInt = 32
     """Images per request, as in TF Serving's batching.config; batching has its own."""
     enable_batching: bool = False
     """Join the requests of several callers in one run, as TF Serving does by this flag."""
     batching_parameters_file: Path | None = None
     """TF Serving's file of that name, serving/config/batching.config for example."""
-    poll_seconds: float = 1.0
+    poll_seconds: Annotated[float, Range(0, _DAY, without_low=True)] = 1.0
     """Time between two looks for new versions."""
-    grace_seconds: float = 30.0
+    grace_seconds: Annotated[float, Range(0, _DAY)] = 30.0
     """Time for calls in flight once the server is told to stop."""
 
 
@@ -113,18 +116,10 @@ def parse_labels(labels: Sequence[str]) -> dict[str, int]:
 
 def _check(arguments: Arguments) -> BatchingParameters | None:
     """Checks the arguments; returns the parameters of batching if it is on."""
+    check_ranges(arguments)
     if not arguments.export_dir.is_dir():
         expected = "a folder that holds version folders"
         raise invalid_value("export_dir", expected, f"{arguments.export_dir}, which does not exist")
-    for name in ("max_request_mb", "max_batch_size", "poll_seconds"):
-        value = getattr(arguments, name)
-        if value <= 0:
-            raise invalid_value(name, "a positive number", value)
-    if arguments.max_request_mb > _MAX_MB:
-        expected = f"at most {_MAX_MB}, which is gRPC's limit"
-        raise invalid_value("max_request_mb", expected, arguments.max_request_mb)
-    if not 0 <= arguments.port <= 65535:
-        raise invalid_value("port", "0 to 65535", arguments.port)
     path = arguments.batching_parameters_file
     if path and not arguments.enable_batching:
         raise invalid_value("batching_parameters_file", "--enable-batching beside it", str(path))

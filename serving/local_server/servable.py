@@ -14,13 +14,12 @@ from tensorflow.core.framework import tensor_pb2, types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
-from sat_tf.files import literal_path
 from serving.local_server import statuses
 from serving.local_server.batching import Batcher, Feeds
 from serving.local_server.batching_parameters import BatchingParameters
+from serving.session import load_session
+from serving.versions import WARM_UP_FILE
 
-GRAPH_FILE = "saved_model.pb"
-WARM_UP_FILE = Path("assets.extra") / "tf_serving_warmup_requests"
 DEFAULT_SIGNATURE = "serving_default"
 
 _METHODS = tuple(f"tensorflow/serving/{name}" for name in ("predict", "classify", "regress"))
@@ -70,13 +69,8 @@ class Servable:
         self._batcher = batching and Batcher(batching, self._run)
         # Sets of outputs that are run, by signature: the session compiles each for good.
         self._output_sets: dict[str, list[frozenset[str]]] = {}
-        config = tf.compat.v1.ConfigProto()
-        config.gpu_options.allow_growth = True
-        config.graph_options.rewrite_options.disable_meta_optimizer = not rewrite
-        self._session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
+        self._session, loaded = load_session(path, rewrite=rewrite)
         try:
-            with literal_path(path) as folder:
-                loaded = tf.compat.v1.saved_model.load(self._session, ["serve"], str(folder))
             self.signatures = dict(loaded.signature_def)
             inputs = [i for s in self.signatures.values() for i in s.inputs.values()]
             self._reader = _TensorReader(self._session, {i.dtype for i in inputs})

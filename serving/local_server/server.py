@@ -16,6 +16,7 @@ from serving.local_server.batching_parameters import BatchingParameters
 from serving.local_server.servable import Limits, Servable
 from serving.local_server.services import MODEL_SERVICE, PREDICTION_SERVICE, Services
 from serving.local_server.versions import Versions
+from serving.versions import GRAPH_FILE
 
 _LOG = logging.getLogger(__name__)
 _SPARE_THREADS = 16  # never taken by predictions: they answer for health and refuse calls
@@ -69,7 +70,7 @@ class LocalServer:
                 raise ValueError(_nothing_to_serve(folder, self.versions))
             self._health = health.HealthServicer()
             self._admission = admission or Admission()
-            self._server = self._make_server(limits)
+            self._server = self._make_server(limits, batching is not None)
             self.port = _bind(self._server, host, port)
         except BaseException:
             self.versions.close()
@@ -97,7 +98,7 @@ class LocalServer:
     def __exit__(self, *_) -> None:
         self.stop()
 
-    def _make_server(self, limits: Limits) -> grpc.Server:
+    def _make_server(self, limits: Limits, batching: bool) -> grpc.Server:
         options = [
             ("grpc.max_receive_message_length", limits.bytes),
             # Without it two servers can share a port, and callers meet either.
@@ -106,7 +107,8 @@ class LocalServer:
         threads = self._admission.places + _SPARE_THREADS
         pool = futures.ThreadPoolExecutor(threads, thread_name_prefix="call")
         server = grpc.server(pool, options=options)
-        server.add_generic_rpc_handlers(Services(self.versions, self._admission).handlers())
+        services = Services(self.versions, self._admission, batching)
+        server.add_generic_rpc_handlers(services.handlers())
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         for name in (PREDICTION_SERVICE, MODEL_SERVICE):
             self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
@@ -134,5 +136,5 @@ def _nothing_to_serve(folder: Path, versions: Versions) -> str:
     advice = f" Did you mean {inner}?" if inner.is_dir() else ""
     return (
         "Received an invalid value for argument `export_dir`: expected a folder that holds "
-        f"version folders (1, 2, ...) with a saved_model.pb each, got {str(folder)!r}.{advice}"
+        f"version folders (1, 2, ...) with a {GRAPH_FILE} each, got {str(folder)!r}.{advice}"
     )

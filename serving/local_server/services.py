@@ -6,9 +6,10 @@ parse, so requests arrive here as bytes. A method that is not listed is answered
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import grpc
 from google.protobuf import message as protobuf
@@ -32,10 +33,19 @@ class Services:
     """TF Serving's two services over one model.
 
     Only predictions queue: the state of the model is answered at once.
+
+    Args:
+        versions: The model.
+        admission: Bounds the predictions.
+        batching: Whether requests for all outputs are joined. They then wait for one another, and
+            not for their turns: the batches bound what runs.
     """
 
-    def __init__(self, versions: Versions, admission: Admission | None = None) -> None:
+    def __init__(
+        self, versions: Versions, admission: Admission | None = None, batching: bool = False
+    ) -> None:
         self._versions, self._admission = versions, admission or Admission()
+        self._batching = batching
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
         """Returns the argument of `grpc.Server.add_generic_rpc_handlers`."""
@@ -59,13 +69,24 @@ class Services:
         """Runs a signature of the version asked for."""
         _require_spec(request)
         with (
-            self._admission.turn(seconds) as left,
+            self._turn(request, seconds) as left,
             self._versions.use(request.model_spec) as (version, servable),
         ):
             response = servable.predict(request, left)
         response.model_spec.name = request.model_spec.name
         response.model_spec.version.value = version
         return response
+
+    @contextlib.contextmanager
+    def _turn(
+        self, request: predict_pb2.PredictRequest, seconds: float | None
+    ) -> Iterator[float | None]:
+        if self._batching and not request.output_filter:
+            with self._admission.place():
+                yield seconds
+        else:
+            with self._admission.turn(seconds) as left:
+                yield left
 
     def metadata(
         self, request: get_model_metadata_pb2.GetModelMetadataRequest, _

@@ -13,10 +13,10 @@ import grpc
 from tensorflow_serving.apis import get_model_status_pb2, model_pb2
 
 from serving.local_server import statuses
-from serving.local_server.servable import GRAPH_FILE, Servable
+from serving.local_server.servable import Servable
+from serving.versions import find_versions
 
 _LOG = logging.getLogger(__name__)
-_MOST_VERSION = 2**63 - 1  # the protocol's versions are int64
 
 State = get_model_status_pb2.ModelVersionStatus.State
 
@@ -208,23 +208,6 @@ class Versions:
             version.state, servable, version.servable = State.END, version.servable, None
         servable.close()
         _LOG.info("Version %d of %s is unloaded", version.number, self.model)
-
-
-def find_versions(folder: Path) -> dict[int, Path]:
-    """Finds the folders named by a number that hold a SavedModel's graph.
-
-    Folders of other names, and those still being copied that have no graph yet, are skipped.
-
-    Raises:
-        OSError: The folder cannot be read.
-    """
-    found = {}
-    for path in sorted(folder.iterdir()):
-        name = path.name
-        numbered = name.isascii() and name.isdigit() and len(name) < 20
-        if numbered and int(name) <= _MOST_VERSION and (path / GRAPH_FILE).is_file():
-            found[int(name)] = path
-    return found
 
 
 def _describe_files(folder: Path) -> frozenset:

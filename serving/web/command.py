@@ -18,6 +18,7 @@ import tyro
 from sat_tf import published
 from sat_tf.commands import exit_status, program
 from sat_tf.errors import invalid_value
+from sat_tf.ranges import Positive, PositiveInt, check_ranges
 from serving.ports import check_port
 from serving.web import sources
 
@@ -37,7 +38,7 @@ class Arguments:
     export: tuple[Path, ...] = ()
     """Exports to show side by side, served by this command: soft, hard and none, say."""
     run_dir: tuple[Path, ...] = ()
-    """Runs or published models to show; by default those that ship, or else those in runs/."""
+    """Runs or published models to show; by default those that ship."""
     server: str | None = None
     """HOST:PORT of a running TF Serving or local server (gRPC) to ask instead."""
     model: tuple[str, ...] = ("captioner",)
@@ -53,10 +54,10 @@ class Arguments:
     lang: str | None = None
     """Language of the captions, for screen readers: en, de, ar, ...; by default the runs'."""
     resize: Literal["crop", "squash"] = "crop"
-    """Fit of photographs in training, for exports made before they said it themselves."""
-    max_mb: int = 20
+    """Fit of photographs to the model's square, for old exports that do not state it."""
+    max_mb: PositiveInt = 20
     """Largest file that is accepted."""
-    timeout: float = 30.0
+    timeout: Positive = 30.0
     """Seconds to wait for a caption."""
 
 
@@ -76,7 +77,7 @@ def run(arguments: Arguments) -> None:
     digits = [run for run in named if published.is_digits(run)]
     digits = digits or [published.locate(name) for name in published.digit_names()]
     if not (runs or arguments.export or arguments.server):
-        runs = sources.find_runs()
+        runs = sources.shipped_captioners()
     with contextlib.ExitStack() as stack:
         clients, readers, state = _models(arguments, runs, digits, stack)
         # While the models load.
@@ -109,8 +110,7 @@ def _check(arguments: Arguments) -> None:
     missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise ValueError(f'The page needs {", ".join(missing)}: pip install -e ".[web]"')
-    if arguments.max_mb < 1:
-        raise invalid_value("max_mb", "at least 1", arguments.max_mb)
+    check_ranges(arguments)
     for name in arguments.allow_host:
         if not _HOST.fullmatch(name):
             expected = "names such as captions.example.org or captions.example.org:8443"

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 
+from serving.versions import has_version
 from serving.web.sources import Source
 
-FAILED = 2
-"""Status of a process whose models cannot be served: it is not started again."""
+TERMINATED = 128 + signal.SIGTERM
+"""Status of a process that tidied up after SIGTERM, and then ended."""
 
 
 class ModelProcess:
     """Local servers of several models in one other process, which ends with this one.
+
+    It is started again if a signal ended it, for want of memory for example. A process that ends by
+    itself could not load its models: another would load TensorFlow and fail likewise.
 
     Args:
         sources: The models.
@@ -40,25 +46,31 @@ class ModelProcess:
         self._process = self._start()
 
     def state(self) -> str:
-        """Says why a model does not answer; starts the process again if it ended."""
+        """Says why a model does not answer; starts the process again if a signal ended it."""
         with self._lock:
             status = self._process.poll()
+            if status is None and self._is_exporting():
+                return "The models are being exported, which takes a minute, the first time only."
             if status is None:
                 return "The captioner is being loaded; that takes a few seconds."
-            if status == FAILED:
+            if status > 0 and status != TERMINATED:
                 return "The captioner cannot be loaded: the terminal says why."
             self._process = self._start()
             return "The model server stopped and is being started again."
 
     def stop(self) -> None:
-        """Ends the process."""
+        """Ends the process, which removes an export that it has not finished."""
         with self._lock:
+            self._process.terminate()  # it reads the end of its input only once all is loaded
             self._process.stdin.close()
             try:
                 self._process.wait(timeout=10)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+
+    def _is_exporting(self) -> bool:
+        return any(not has_version(Path(model["export"])) for model in self._models)
 
     def _start(self) -> subprocess.Popen:
         # It ends when its standard input does, however this process ends.

@@ -1,4 +1,4 @@
-"""Serves several models until standard input ends: `python -m serving.web.serve_models MODELS`.
+"""Serves models until standard input ends, or SIGTERM: `python -m serving.web.serve_models MODELS`.
 
 `MODELS` is a JSON list of `{"name", "export", "run", "port"}`; a run is exported first if `export`
 has no version. The page starts this process, see `serving.web.model_process`.
@@ -15,14 +15,23 @@ from pathlib import Path
 
 from sat_tf.commands import exit_status, loading
 from serving.local_server.allocator import return_freed_memory
-from serving.web.sources import has_version, remove_earlier
+from serving.versions import has_version
+from serving.web.model_process import TERMINATED
+from serving.web.sources import remove_earlier
 
 
 def main() -> int:
     """Serves; returns the exit status."""
     # Ctrl-C reaches this process too: the page ends it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _stop)
     return exit_status(lambda: run(json.loads(sys.argv[1])))
+
+
+def _stop(number: int, _) -> None:
+    """Ends the process by an exception, so that an unfinished export is removed; once."""
+    signal.signal(number, signal.SIG_IGN)
+    raise SystemExit(TERMINATED)
 
 
 def run(models: list[dict]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import glob
 import hashlib
-import importlib.metadata
 import json
 import os
 import shutil
@@ -13,12 +12,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sat_tf import images, published
+from sat_tf import published
+from sat_tf.cache import default_cache_dir
 from sat_tf.errors import invalid_value
 from sat_tf.files import sha256_of, write_atomically
 from sat_tf.run_folder import RunFolder
+from serving.versions import has_version
 
-RUNS = Path("runs")
+_ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = (_ROOT / "sat_tf", _ROOT / "serving")
+"""Folders of the code that exports a run."""
 _MOST_RUNS = 3
 _KINDS = ("soft", "hard", "none")
 _MADE_FROM = "made_from.txt"  # in the folder of an export: the path of its run
@@ -82,27 +85,14 @@ def name_apart(sources: Sequence[Source]) -> list[Source]:
     return found
 
 
-def find_runs(folder: Path = RUNS) -> list[Path]:
-    """Returns the captioners that ship; without any, the latest of a folder: at most three.
-
-    Raises:
-        ValueError: There is none.
-    """
+def shipped_captioners() -> list[Path]:
+    """Returns the captioners that ship, at most three: soft, hard, without attention."""
     shipped = [published.locate(name) for name in published.names()]
-    if shipped:
-        return sorted(shipped[:_MOST_RUNS], key=_kind_order)
-    runs = [path for path in folder.glob("*") if _is_run(path)]
-    if not runs:
-        raise ValueError(
-            f"There is no captioner to show: {folder}/ holds no trained run. Train one in a few "
-            "minutes (`make train`), or name exports by --export."
-        )
-    latest = sorted(runs, key=lambda run: -_weights(run).stat().st_mtime)
-    return sorted(latest[:_MOST_RUNS], key=_kind_order)
+    return sorted(shipped[:_MOST_RUNS], key=_kind_order)
 
 
 def notes_of(runs: Sequence[Path]) -> tuple[str, ...]:
-    """Returns sentences about what runs cannot do."""
+    """Returns sentences about the limits of runs."""
     drawn = [run.name for run in runs if _values(run).get("data", {}).get("name") == "scenes"]
     if not drawn:
         return ()
@@ -120,20 +110,14 @@ def language_of(runs: Sequence[Path]) -> str:
 
 def cache_folder() -> Path:
     """Returns the folder of the exports that the page makes."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sat_tf" / "exports"
-
-
-def has_version(folder: Path) -> bool:
-    """Says if a folder holds a version that can be served."""
-    names = [path.parent.name for path in folder.glob("*/saved_model.pb")]
-    return any(name.isascii() and name.isdigit() for name in names)
+    return default_cache_dir() / "exports"
 
 
 def remove_earlier(export: Path, run: Path) -> None:
-    """Notes which run an export in the cache was made of, and removes earlier exports of that run.
+    """Records which run an export in the cache was made of, and removes its earlier exports.
 
-    A page that serves one of those keeps it in memory, and exports the run again if it has to load
-    it once more. Exports of other runs of the same name stay.
+    A page that serves an earlier one has loaded it, and exports the run again if it restarts its
+    models. Exports of other runs of the same name stay.
     """
     path = os.fsencode(run.resolve())
     write_atomically(export / _MADE_FROM, path)
@@ -180,20 +164,12 @@ def _weights(run: Path) -> Path:
 
 
 def _fingerprint(run: Path) -> str:
-    """Changes with what is exported and with the library, so that no export outlives them.
+    """Changes with a run and with the code that exports it, so that no export outlives either.
 
-    Copies of a run have the same.
+    Copies of a run have the same fingerprint.
     """
     folder = RunFolder(run)
     files = [] if _manifest(run) else [folder.config, folder.vocabulary]
-    parts = [_library(), *map(sha256_of, (*files, _weights(run)))]
+    code = sorted(path for package in PACKAGES for path in package.rglob("*.py"))
+    parts = map(sha256_of, (*code, *files, _weights(run)))
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]
-
-
-def _library() -> str:
-    """Names what an export's graph comes from: the package, and its reading of images."""
-    try:
-        version = importlib.metadata.version("sat_tf")
-    except importlib.metadata.PackageNotFoundError:  # used without being installed
-        version = "source"
-    return f"{version} {images.VERSION}"

@@ -1,4 +1,4 @@
-"""Limits of uploads: so many at once, so many per minute."""
+"""Limits of uploads: at once and per minute."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Throttle:
     """Refuses uploads beyond a number at once and a rate (a token bucket); for one thread.
 
     Args:
-        at_once: Uploads in work.
+        at_once: Uploads that are being answered.
         per_minute: Uploads per minute; that many may come in one burst.
         clock: Returns seconds.
     """

@@ -65,6 +65,7 @@ def completion(tmp_path_factory):
     ("words", "expected"),
     [
         (["tr"], ["train"]),
+        (["li"], ["litert"]),
         (["train", "--fit.ep"], ["--fit.epochs"]),
         (["caption", "--figure", ""], ["png", "svg", "none"]),
     ],

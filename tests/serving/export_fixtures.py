@@ -30,7 +30,7 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.serialization import from_dict, to_dict
 from sat_tf.vocabulary import Vocabulary
 from serving import export as export_module
-from serving import warmup
+from serving.versions import WARM_UP_FILE
 from tests.built_once import built_once
 
 CAPTIONS = ["a red dog über two blue dots", "the naïve cat sat near a box of green tea"]
@@ -174,7 +174,7 @@ def calls_of() -> dict[str, dict]:
 def warm_up_calls(version: Path) -> dict[str, dict]:
     """The requests of an export's warm-up file."""
     calls = {}
-    for record in tf.data.TFRecordDataset(str(version / warmup.FILE)).as_numpy_iterator():
+    for record in tf.data.TFRecordDataset(str(version / WARM_UP_FILE)).as_numpy_iterator():
         log = prediction_log_pb2.PredictionLog.FromString(record)
         assert log.WhichOneof("log_type") == "predict_log"
         sent = log.predict_log.request

@@ -167,9 +167,12 @@ def test_the_graphics_card_is_for_the_gpu_service_alone(services):
     assert services["gpu"]["command"] == services["cpu"]["command"]
 
 
-def test_the_image_is_one_that_exists_and_can_be_chosen(services):
-    # The newest tag known; the wheel of tensorflow-serving-api is no sign of an image.
-    assert services["cpu"]["image"] == "tensorflow/serving:${TF_SERVING_VERSION:-2.20.0}"
+def test_the_image_can_be_chosen_and_reads_the_exports_of_the_oldest_tensorflow(services):
+    image = r"tensorflow/serving:\$\{TF_SERVING_VERSION:-(\d+\.\d+)\.\d+\}"
+    (default,) = re.fullmatch(image, services["cpu"]["image"]).groups()
+    requirements = (ROOT / "requirements.txt").read_text("utf-8")
+    (oldest,) = re.findall(r"^tensorflow>=([\d.]+),", requirements, flags=re.M)
+    assert default == oldest
 
 
 def test_the_documented_command_is_that_of_compose(services):

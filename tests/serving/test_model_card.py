@@ -7,13 +7,15 @@ import json
 
 import pytest
 
+from sat_tf import published
 from sat_tf.config import SearchConfig
 from sat_tf.serialization import to_dict
-from serving.model_card import CARD, facts, write_card
+from serving.model_card import facts, write_card
+from serving.versions import CARD_FILE
 
 
 def test_the_card_lists_signatures_with_their_shapes(exports):
-    card = (exports["soft"].version / CARD).read_text()
+    card = (exports["soft"].version / CARD_FILE).read_text()
     for line in (
         "### `every_beam`",
         "| in: `image_bytes` | string | [B] |",
@@ -31,7 +33,7 @@ def test_the_card_lists_signatures_with_their_shapes(exports):
 
 @pytest.mark.slow
 def test_a_card_without_attention_speaks_of_none(exports):
-    card = (exports["none"].version / CARD).read_text()
+    card = (exports["none"].version / CARD_FILE).read_text()
     assert "| attention | none |" in card and "| `attention` |" not in card
     assert "has no evaluation" in card
 
@@ -73,7 +75,7 @@ def card_of(exports, tmp_path):
         graph = (exports["soft"].version / "saved_model.pb").read_bytes()
         (tmp_path / "saved_model.pb").write_bytes(graph)
         write_card(tmp_path, captioner, search or captioner.config.search, {})
-        return (tmp_path / CARD).read_text()
+        return (tmp_path / CARD_FILE).read_text()
 
     return write
 
@@ -96,6 +98,20 @@ def test_the_card_has_the_report_s_scores_and_nothing_else_of_it(evaluated, card
     assert "- A note" in card and "secret" not in card and "another search" not in card
     card = card_of(evaluated, SearchConfig(beam=1, max_length=6, length_power=0.7))
     assert "Measured with another search than the one inside: beam 3, not 1." in card
+
+
+def test_a_published_captioner_has_the_scores_of_its_card_if_any(
+    exports, card_of, tmp_path, monkeypatch
+):
+    captioner, folder = exports["none"].captioner, tmp_path / "published"
+    folder.mkdir()
+    (folder / published.MANIFEST).write_text("{}")
+    (folder / published.CARD).write_text("# Mine\n\n## Scores\n\nCIDEr 60\n\n## Use\n\nfreely\n")
+    monkeypatch.setattr(captioner, "path", folder)
+    card = card_of(captioner)
+    assert "## Scores\n\nCIDEr 60\n\n## Signatures" in card and "freely" not in card
+    (folder / published.CARD).unlink()
+    assert "no evaluation" in card_of(captioner)
 
 
 GIVEN = {"data": "flickr8k", "split": "test", "images": 5, "captions": {"file": "theirs.json"}}

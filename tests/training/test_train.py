@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.training.small_runs import exit_of
-from training import train
 from training.data.examples import DataError
 from training.recipes.captioning import RECIPES
 from training.run_state.preemption import Interrupted
@@ -137,12 +136,10 @@ def test_a_run_goes_to_runs_and_the_recipe_s_name(places_of):
     assert places_of("--run-dir", "elsewhere").run_dir == Path("elsewhere")
 
 
-def test_the_cache_is_a_flag_or_the_environment_or_the_user_s(places_of, monkeypatch):
+def test_the_cache_is_a_flag_or_the_default(places_of, monkeypatch):
     assert places_of("--cache-dir", "here").cache_dir == Path("here")
     monkeypatch.setenv("SAT_TF_CACHE", "there")
     assert places_of().cache_dir == Path("there")
-    monkeypatch.delenv("SAT_TF_CACHE")
-    assert train.default_cache_dir() == Path.home() / ".cache" / "sat_tf"
 
 
 @pytest.mark.parametrize("error", [DataError("line 3"), OSError(28, "No space left"), ValueError()])

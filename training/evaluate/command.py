@@ -15,13 +15,14 @@ from typing import Any
 import tyro
 
 from sat_tf import published
+from sat_tf.cache import default_cache_dir
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import Inference, with_search
 from sat_tf.errors import invalid_value
 from sat_tf.ranges import NonNegative, NonNegativeInt, PositiveInt, check_ranges
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Unit
-from training.cli import default_cache_dir, peek_flag
+from training.cli import peek_flag
 from training.data.sources import DataName, Splits
 from training.outputs import check_apart, check_folder
 from training.tasks.captioning.config import DataConfig, read_run_config
@@ -78,7 +79,7 @@ class Arguments:
     out: Path | None = None
     """Output folder; evaluation/SPLIT in RUN, or in a folder named like FILE, by default."""
     cache_dir: Path | None = None
-    """Folder of feature stores; $SAT_TF_CACHE or ~/.cache/sat_tf by default."""
+    """Feature stores; $SAT_TF_CACHE, $XDG_CACHE_HOME/sat_tf or ~/.cache/sat_tf by default."""
     bound_images: NonNegativeInt | None = None
     """Images whose bounds and NWGM gap are measured, hard attention only; 100 by default."""
     figures: NonNegativeInt | None = None

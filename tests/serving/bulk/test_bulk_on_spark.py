@@ -220,10 +220,11 @@ def test_a_folder_of_something_else_is_refused(places):
     assert process.returncode == 2
 
 
-def test_an_output_that_spark_cannot_reach_is_an_error_without_a_traceback(places):
-    process = start(places, "unused", "--output", "nowhere://bucket/out")
+@pytest.mark.parametrize("output", ["nowhere://bucket/out", "hdfs://127.0.0.1:9/out"])
+def test_an_output_that_spark_cannot_reach_is_an_error_without_a_traceback(places, output):
+    process = start(places, "unused", "--output", output)
     said = end(process)
-    assert process.returncode == 2 and "Error: The output nowhere://bucket/out cannot be" in said
+    assert process.returncode == 2 and f"Error: The output {output} cannot be" in said, said
     assert "Traceback" not in said and "\tat org." not in said
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -62,10 +63,48 @@ def test_a_list_may_have_a_byte_order_mark_and_names_any_other_separators(folder
     assert found(folder, "list.txt") == names
 
 
-def test_a_file_system_of_arrow_is_searched_alike(folder):
+@pytest.mark.parametrize(
+    ("pattern", "names"),
+    [
+        ("", ["a.PNG", "b.jpg", "c.webp", "odd[1].jpg"]),
+        ("*.jpg", ["b.jpg", "odd[1].jpg"]),
+        ("*", ["a.PNG", "b.jpg", "c.webp", "notes.md", "odd[1].jpg"]),
+        ("*/*.webp", []),
+        ("d*", ["c.webp"]),
+        ("d*/", ["c.webp"]),
+        ("deep/*", ["c.webp"]),
+        ("deep/*.webp", []),
+        ("**/*.webp", ["c.webp"]),
+        ("**/*", ["a.PNG", "b.jpg", "c.webp", "notes.md", "odd[1].jpg"]),
+        ("deep/**", ["c.webp"]),
+        ("**/er/**/*.webp", ["c.webp"]),
+        (".h*.jpg", [".hidden.jpg"]),
+        (".*/*.jpg", ["d.jpg"]),
+        ("?.jpg", ["b.jpg"]),
+    ],
+)
+def test_a_pattern_means_the_same_here_and_on_a_file_system_of_arrow(folder, pattern, names):
     pytest.importorskip("pyarrow")
-    listed = inputs.find_files(f"file:/{'/'}/{str(folder).lstrip('/')}")
-    assert [Path(path).name for path in listed] == ["a.PNG", "b.jpg", "c.webp", "odd[1].jpg"]
+    (folder / ".thumbnails").mkdir()
+    (folder / ".thumbnails" / "d.jpg").touch()
+    here = inputs.find_files(str(folder / pattern))
+    there = inputs.find_files(f"file:/{'/'}/{str(folder).lstrip('/')}/{pattern}")
+    expected = ["d.jpg", *names] if pattern == "" else names
+    assert [Path(path).name for path in here] == expected
+    assert [path.removeprefix("file://") for path in there] == here
+
+
+def test_a_folder_that_cannot_be_read_is_an_error(folder, monkeypatch):
+    scan = os.scandir
+
+    def refuse(path):
+        if Path(path).name == "er":  # the superuser, who may run the tests, reads any
+            raise PermissionError(13, "Permission denied", path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(OSError, match="Permission denied: .*er"):
+        inputs.find_files(str(folder))
 
 
 @pytest.mark.parametrize("pattern", ["*.gif", "nowhere", "empty.txt"])

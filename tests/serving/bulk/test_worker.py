@@ -117,6 +117,9 @@ def test_an_export_is_checked_without_loading_it(toy, tmp_path):
     (tmp_path / "saved_model.pb").write_bytes(b"nonsense")
     with pytest.raises(ValueError, match="`--export`: expected a SavedModel"):
         worker.check_export(tmp_path, maps=False)
+    (tmp_path / "saved_model.pb").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"expected a SavedModel, got .*, whose .* is empty"):
+        worker.check_export(tmp_path, maps=False)
 
 
 def test_an_export_without_image_bytes_is_refused(tmp_path):

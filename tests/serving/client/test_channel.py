@@ -90,11 +90,12 @@ def test_without_retries_the_first_refusal_is_told(failing_server):
     assert len(calls) == 1
 
 
-def test_tries_are_bounded(failing_server):
+@pytest.mark.parametrize(("wait", "tries"), [(False, 2), (True, 4)])
+def test_tries_are_bounded(failing_server, wait, tries):
     port, calls = failing_server(UNAVAILABLE, failures=99)
     with pytest.raises(ServingError, match="is unavailable: why"):
-        predict(Connection(port=port, retries=1))
-    assert len(calls) <= 4
+        predict(Connection(port=port, retries=1, wait=wait))
+    assert len(calls) == tries
 
 
 @pytest.mark.parametrize(
@@ -152,6 +153,7 @@ def test_a_slow_server_meets_the_deadline(caller):
     [
         ({"timeout": 0.0}, "timeout"),
         ({"retries": -1}, "retries"),
+        ({"retries": 5}, "retries"),
         ({"cert_file": "x"}, "cert"),
         ({"key_file": "x"}, "cert"),
     ],

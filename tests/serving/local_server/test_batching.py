@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from serving.local_server.admission import Admission
 from serving.local_server.batching import Batcher
 from serving.local_server.batching_parameters import BatchingParameters
 from serving.local_server.statuses import StatusError
@@ -158,6 +159,14 @@ def test_one_stray_request_fails_its_neighbour_over_the_wire(toy_exports, servin
         assert [code_of(call) for call in calls] == ["INVALID_ARGUMENT"] * 2
         calls = [predict.future(predict_request(b"ok"), timeout=120) for _ in range(2)]
         assert [caption_of(call.result()) for call in calls] == ["a cat 3"] * 2
+
+
+def test_joined_requests_wait_for_one_another_and_not_for_their_turns(toy_exports, serving):
+    batching = BatchingParameters(3, 10 * MINUTE)
+    with serving(toy_exports, batching=batching, admission=Admission(1, 2)) as caller:
+        predict = caller.prediction.Predict
+        calls = [predict.future(predict_request(b"ok"), timeout=120) for _ in range(3)]
+        assert [caption_of(call.result()) for call in calls] == ["a cat 3"] * 3
 
 
 def test_a_request_for_some_outputs_runs_alone(toy_exports, serving):

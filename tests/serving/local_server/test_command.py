@@ -21,7 +21,7 @@ import sys
 from serving.local_server.command import main
 status = main(sys.argv[1:])
 ours = {name for name in sys.modules if name.startswith(("sat_tf.", "training"))}
-plain = {f"sat_tf.{part}" for part in ("commands", "errors", "files", "quiet")}
+plain = {f"sat_tf.{part}" for part in ("commands", "errors", "files", "quiet", "ranges")}
 print("project code:", sorted(ours - plain))
 sys.exit(status)
 """
@@ -47,11 +47,14 @@ def test_a_label_comes_once():
     ("argv", "message"),
     [
         (["--label", "x"], "argument `label`"),
-        (["--max-request-mb", "0"], "argument `max_request_mb`"),
-        (["--max-request-mb", "4000"], "argument `max_request_mb`: expected at most 2047"),
-        (["--max-batch-size", "-1"], "argument `max_batch_size`"),
-        (["--poll-seconds", "0"], "argument `poll_seconds`"),
-        (["--port", "70000"], "argument `port`: expected 0 to 65535, got 70000"),
+        (["--max-request-mb", "0"], "`--max-request-mb`: expected a number in [1, 2047], got 0"),
+        (["--max-request-mb", "4000"], "`--max-request-mb`: expected a number in [1, 2047]"),
+        (["--max-batch-size", "-1"], "`--max-batch-size`: expected a number of at least 1"),
+        (["--poll-seconds", "0"], "`--poll-seconds`: expected a number in (0, 86400], got 0.0"),
+        (["--poll-seconds", "inf"], "`--poll-seconds`: expected a number in"),
+        (["--grace-seconds", "-1"], "`--grace-seconds`: expected a number in [0, 86400]"),
+        (["--grace-seconds", "nan"], "`--grace-seconds`: expected a number in"),
+        (["--port", "70000"], "`--port`: expected 0 to 65535, got 70000"),
         (["--batching-parameters-file", "x"], "expected --enable-batching beside it, got x"),
         ([], "expected a folder that holds version folders"),
     ],

@@ -11,7 +11,7 @@ from tensorflow_serving.apis import get_model_status_pb2, model_pb2
 
 from serving.local_server.servable import Limits, Servable
 from serving.local_server.statuses import StatusError
-from serving.local_server.versions import Versions, find_versions
+from serving.local_server.versions import Versions
 from tests.serving import toys
 from tests.serving.toys import predict_request
 
@@ -36,17 +36,6 @@ def versions_of():
 
 def states(versions) -> dict[int, int]:
     return {status.version: status.state for status in versions.states(SPEC)}
-
-
-def test_only_numbered_folders_with_a_graph_are_versions(place):
-    folder = place(1, 2)
-    for name in ("3", "x4", "-5", "6.0", "٧", "9" * 19, "1" * 30):
-        (folder / name).mkdir()
-    (folder / "3" / "variables").mkdir()
-    for name in ("x4", "-5", "6.0", "٧", "9" * 19, "1" * 30):
-        shutil.copy(folder / "1" / "saved_model.pb", folder / name)
-    (folder / "8").write_text("no folder")
-    assert find_versions(folder) == {1: folder / "1", 2: folder / "2"}
 
 
 def test_the_newest_is_served(versions_of, place):

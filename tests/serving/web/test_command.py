@@ -28,11 +28,12 @@ LOADED_WITHIN = 240.0  # seconds
         (["--export", "nowhere"], "`export`: expected folders that"),
         (["--run-dir", "nowhere"], "There is no run folder nowhere"),
         (["--server", "localhost"], "`server`: expected HOST:PORT"),
-        (["--server", "localhost:8500", "--max-mb", "0"], "`max_mb`: expected at least 1"),
+        (["--server", "localhost:8500", "--max-mb", "0"], "`--max-mb`: expected a number of"),
+        (["--timeout", "0"], "`--timeout`: expected a number above 0, got 0.0"),
+        (["--timeout", "inf"], "`--timeout`: expected a number above 0, got inf"),
         (["--allow-host", "https://x.org"], "`allow_host`: expected names such as"),
         (["--model", "flickr8k_soft"], "`model`: expected `--server` with it; `--run-dir` takes"),
         (["--server", "localhost:1", "--run-dir", "x"], "`server`: expected no `--run-dir` and"),
-        ([], "There is no captioner to show"),
     ],
 )
 def test_a_mistake_is_one_line(argv, says, tmp_path, monkeypatch, capsys):

@@ -8,22 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from sat_tf import images, published
+import sat_tf
+import serving
+from sat_tf import published
 from serving.web import sources
 from tests.serving.web.run_fixtures import make_export, make_run
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch) -> Path:
-    """The user's cache, in a folder of the test."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    """The library's cache, in a folder of the test."""
+    monkeypatch.setenv("SAT_TF_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
-
-
-@pytest.fixture
-def none_ship(tmp_path, monkeypatch):
-    """Hides the captioners that ship."""
-    monkeypatch.setattr(published, "SHIPPED", tmp_path / "none")
 
 
 def test_exports_are_named_by_their_folders(tmp_path):
@@ -70,14 +66,21 @@ def test_a_run_is_exported_again_when_its_weights_change(tmp_path, cache):
     assert len({source.export for source in (first, second, third)}) == 3
 
 
-def test_a_run_is_exported_again_when_the_library_reads_images_otherwise(
-    tmp_path, cache, monkeypatch
-):
-    run = make_run(tmp_path / "run")
+def test_a_run_is_exported_again_when_the_code_changes(tmp_path, cache, monkeypatch):
+    run, code = make_run(tmp_path / "run"), tmp_path / "package" / "images" / "resizing.py"
+    code.parent.mkdir(parents=True)
+    monkeypatch.setattr(sources, "PACKAGES", (*sources.PACKAGES, tmp_path / "package"))
+    (without,) = sources.from_runs([run])
+    code.write_text("SIDE = 224")
     (before,) = sources.from_runs([run])
-    monkeypatch.setattr(images, "VERSION", images.VERSION + 1)
+    code.write_text("SIDE = 256")
     (after,) = sources.from_runs([run])
-    assert after.export != before.export
+    assert len({source.export for source in (without, before, after)}) == 3
+
+
+def test_the_fingerprint_is_of_the_code_that_is_imported():
+    imported = [Path(module.__file__).parent for module in (sat_tf, serving)]
+    assert [path.resolve() for path in imported] == list(sources.PACKAGES)
 
 
 def test_an_export_of_a_run_takes_the_place_of_its_earlier_ones_alone(tmp_path):
@@ -103,33 +106,16 @@ def test_a_folder_that_is_no_run_is_an_error(tmp_path):
         sources.from_runs([tmp_path])
 
 
-def test_the_latest_runs_are_found_soft_before_hard_before_none(tmp_path, none_ship):
-    made = {
-        name: make_run(tmp_path / name, kind, written=time)
-        for time, (name, kind) in enumerate(
-            [("old", "soft"), ("a", "none"), ("b", "soft"), ("c", "hard")]
-        )
-    }
-    (tmp_path / "notes").mkdir()
-    assert sources.find_runs(tmp_path) == [made["b"], made["c"], made["a"]]
-
-
-def test_captioners_that_ship_come_before_runs(tmp_path, monkeypatch):
+def test_captioners_that_ship_are_shown_soft_first(tmp_path, monkeypatch):
     shipped = tmp_path / "captioners"
     monkeypatch.setattr(published, "SHIPPED", shipped)
-    make_run(tmp_path / "runs" / "scenes_soft")
-    for kind in ("none", "soft"):
+    for kind in ("none", "hard", "soft"):
         folder = make_run(shipped / f"flickr8k_{kind}", kind, "flickr8k")
         (folder / "best.weights.h5").unlink()
         (folder / published.MANIFEST).write_text("{}")
-    found = sources.find_runs(tmp_path / "runs")
-    assert [run.name for run in found] == ["flickr8k_soft", "flickr8k_none"]
+    found = sources.shipped_captioners()
+    assert [run.name for run in found] == ["flickr8k_soft", "flickr8k_hard", "flickr8k_none"]
     assert [source.name for source in sources.from_runs(found)] == [run.name for run in found]
-
-
-def test_without_a_run_the_error_says_what_to_do(tmp_path, none_ship):
-    with pytest.raises(ValueError, match="make train"):
-        sources.find_runs(tmp_path / "runs")
 
 
 def test_notes_tell_what_drawn_scenes_teach(tmp_path):

@@ -1,0 +1,153 @@
+"""Versions appear whole or not at all, whatever ends their writing; others are not versions."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import tensorflow as tf
+
+from serving import versions
+from serving.signatures import Signature
+from serving.versions import find_versions, has_version, save_signatures, write_version
+from serving.warmup import write_warmup
+from tests.full_disk import full_disk
+
+
+def modes_of(version) -> dict[str, set[int]]:
+    """The permissions of a folder and all below it."""
+    modes = {"folder": set(), "file": set()}
+    for path in (version, *version.rglob("*")):
+        modes["folder" if path.is_dir() else "file"].add(path.stat().st_mode & 0o777)
+    return modes
+
+
+@pytest.fixture
+def draft(tmp_path):
+    """A version that nobody else may read, all but published, in `OUT/.writing-x`."""
+    folder = tmp_path / "out" / ".writing-x"
+    before = os.umask(0o077)
+    (folder / "variables").mkdir(parents=True)
+    for name in ("saved_model.pb", "variables/variables.index"):
+        (folder / name).write_bytes(b"content")
+    os.umask(before)
+    return folder
+
+
+def test_only_numbered_folders_with_a_graph_are_versions(tmp_path):
+    others = ("x4", "-5", "6.0", "\u0667", "9" * 19, "1" * 30)
+    for name in ("1", "2", *others):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / versions.GRAPH_FILE).touch()
+    (tmp_path / "3" / "variables").mkdir(parents=True)
+    (tmp_path / "8").write_text("no folder")
+    assert find_versions(tmp_path) == {1: tmp_path / "1", 2: tmp_path / "2"}
+    assert has_version(tmp_path)
+    assert not has_version(tmp_path / "3") and not has_version(tmp_path / "nowhere")
+    draft = tmp_path / ".writing-x"
+    draft.mkdir()
+    assert versions.publish_version(draft, tmp_path) == tmp_path / "9"  # 3 and 8 are taken
+
+
+def test_others_may_read_all_of_it_whatever_the_umask(draft):
+    assert modes_of(draft) == {"folder": {0o700}, "file": {0o600}}
+    version = versions.publish_version(draft, draft.parent)
+    assert modes_of(version) == {"folder": {0o755}, "file": {0o644}}
+
+
+def test_a_version_is_on_the_disk_before_it_has_its_number(draft, monkeypatch):
+    synced = []
+    monkeypatch.setattr(versions, "sync", lambda path: synced.append((path, path.exists())))
+    inside = {draft, *draft.rglob("*")}
+    version = versions.publish_version(draft, draft.parent)
+    assert {path for path, _ in synced[:-1]} == inside and all(there for _, there in synced)
+    assert synced[-1][0] == version.parent
+    assert len(inside) == 4 and not draft.exists()
+
+
+def test_two_exports_at_once_get_a_number_each(tmp_path, monkeypatch):
+    drafts = [tmp_path / ".writing-a", tmp_path / ".writing-b"]
+    for draft in drafts:
+        draft.mkdir()
+        (draft / "saved_model.pb").touch()
+    rename = versions.Path.rename
+
+    def late(draft, version):
+        # The other export takes the number between the look and the rename.
+        monkeypatch.setattr(versions.Path, "rename", rename)
+        rename(drafts[1], version)
+        return rename(draft, version)
+
+    monkeypatch.setattr(versions.Path, "rename", late)
+    assert versions.publish_version(drafts[0], tmp_path) == tmp_path / "2"
+
+
+def test_an_export_that_is_stopped_leaves_nothing(tmp_path):
+    def write(draft):
+        (draft / "saved_model.pb").write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_version(tmp_path / "out", write)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from serving.versions import write_version
+
+def write(draft):
+    (draft / "saved_model.pb").write_bytes(b"half")
+    os.kill(os.getpid(), signal.SIGKILL)
+
+write_version(Path(sys.argv[1]), write)
+"""
+
+
+def test_an_export_that_is_killed_leaves_no_version(tmp_path):
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], timeout=120)
+    assert done.returncode == -signal.SIGKILL
+    (left,) = tmp_path.iterdir()  # nothing tidies up after a kill
+    assert (left / "saved_model.pb").exists() and not has_version(tmp_path)
+    version = write_version(tmp_path, lambda draft: (draft / "saved_model.pb").touch())
+    assert version == tmp_path / "1" and find_versions(tmp_path) == {1: version}
+
+
+def a_signature() -> Signature:
+    """A signature with a megabyte of weights."""
+    weights = tf.Variable(tf.zeros([2**18]))
+    spec = tf.TensorSpec([None], tf.string, name="image_bytes")
+    return Signature(
+        "other", lambda images: {"sizes": tf.size(images) + tf.size(weights[:9])}, spec
+    )
+
+
+@pytest.mark.parametrize("part", ["variables", "warm-up"])
+def test_a_full_disk_is_a_clear_error_and_leaves_nothing(tmp_path, part):
+    signature, out = a_signature(), tmp_path / "out"
+
+    def write(draft) -> None:
+        if part == "variables":
+            save_signatures([signature], draft)
+        else:
+            write_warmup(draft, [signature] * 20, 256)
+
+    message = f"cannot be written to {out}: .*too large"
+    with full_disk(4096), pytest.raises(OSError, match=message):
+        write_version(out, write)
+    assert list(out.iterdir()) == []
+
+
+def test_a_lack_of_memory_while_a_model_is_traced_is_no_error_of_the_disk(tmp_path):
+    def function(images):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+
+    spec = tf.TensorSpec([None], tf.string, name="image_bytes")
+    signature = Signature("serving_default", function, spec)
+    with pytest.raises(tf.errors.ResourceExhaustedError, match="OOM when"):
+        write_version(tmp_path / "out", lambda draft: save_signatures([signature], draft))
+    assert list((tmp_path / "out").iterdir()) == []

@@ -1,0 +1,80 @@
+"""The process of the models: when it is started again, and how it ends."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from serving.web.model_process import TERMINATED, ModelProcess
+from serving.web.sources import Source
+from tests.serving.web.run_fixtures import make_export
+
+
+@pytest.fixture
+def processes():
+    """Starts processes of models, which end with the test."""
+    made = []
+
+    def start(*sources: Source) -> ModelProcess:
+        made.append(ModelProcess(sources))
+        return made[-1]
+
+    yield start
+    for process in made:
+        process.stop()
+
+
+@pytest.fixture
+def python(tmp_path, monkeypatch):
+    """Puts a shell script in the place of Python; returns its starts, as lines of a file."""
+
+    def replace(script: str) -> Path:
+        path, starts = tmp_path / "python", tmp_path / "starts"
+        path.write_text(f"#!/bin/sh\necho >> {starts}\n{script}\n")
+        path.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(path))
+        return starts
+
+    return replace
+
+
+@pytest.mark.parametrize("status", [1, 2])
+def test_a_process_that_ends_by_itself_is_not_started_again(
+    processes, python, eventually, status, tmp_path
+):
+    starts = python(f"exit {status}")
+    process = processes(Source("soft", make_export(tmp_path / "soft")))
+    eventually(lambda: "cannot be loaded: the terminal says why" in process.state())
+    assert "cannot be loaded" in process.state()
+    assert starts.read_text() == "\n"
+
+
+@pytest.mark.parametrize("end", ["kill -KILL $$", f"exit {TERMINATED}"])
+def test_a_process_that_a_signal_ended_is_started_again(
+    processes, python, eventually, end, tmp_path
+):
+    starts = python(end)
+    process = processes(Source("soft", make_export(tmp_path / "soft")))
+    eventually(lambda: "is being started again" in process.state())
+    eventually(lambda: starts.read_text() == "\n\n")
+
+
+def test_a_first_export_is_said_to_take_longer_than_loading(processes, python, tmp_path):
+    python("exec cat")
+    made, missing = make_export(tmp_path / "soft"), tmp_path / "hard"
+    assert "takes a few seconds" in processes(Source("soft", made)).state()
+    process = processes(Source("soft", made), Source("hard", missing, tmp_path / "run"))
+    assert "exported, which takes a minute" in process.state()
+
+
+@pytest.mark.slow
+def test_an_export_that_the_end_of_the_page_stops_leaves_nothing(
+    processes, make_run, tmp_path, eventually
+):
+    run, folder = make_run(tmp_path / "run", {"kind": "none"}), tmp_path / "exports" / "none"
+    process = processes(Source("none", folder, run))
+    eventually(lambda: any(folder.glob(".writing-*")))
+    process.stop()  # kills after ten seconds, and then nothing tidies up
+    assert list(folder.iterdir()) == []
