@@ -191,10 +191,10 @@ def write(
 
 
 def _remove_other_kinds(folder: Path, manifest: str) -> None:
-    """Removes the files of a model of another kind, its manifest first: half of it is no model."""
+    """Removes a model of another kind and its card, its manifest first: half of it is no model."""
     for other, files in _FILES.items():
         if other != manifest and (folder / other).is_file():
-            for name in (other, *sorted(files - _FILES[manifest])):
+            for name in (other, CARD, *sorted(files - _FILES[manifest])):
                 (folder / name).unlink(missing_ok=True)
 
 

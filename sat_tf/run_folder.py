@@ -29,6 +29,16 @@ def read_object(path: Path) -> dict[str, Any]:
     return values
 
 
+def outdated_note(report: Mapping[str, Any], weights_sha256: str | None) -> str:
+    """Says that a report is of other weights than these; an empty text if it is of these.
+
+    Reports of early versions, and those of a published model, do not name their weights.
+    """
+    if report.get("weights_sha256") in (None, weights_sha256):
+        return ""
+    return f"The evaluation on {report['split']} is of earlier weights: left out."
+
+
 def _file(name: str, doc: str) -> property:
     """A property that gives the path of the file or folder of this name."""
     return property(lambda folder: folder.path / name, doc=doc)
@@ -103,15 +113,6 @@ class RunFolder:
             return sha256_of(self.best_weights)
         except FileNotFoundError:
             return None
-
-    def outdated(self, report: Mapping[str, Any]) -> str:
-        """Says that a report is of earlier weights than these; nothing if it is of these.
-
-        Reports of early versions, and those of a published model, do not name their weights.
-        """
-        if report.get("weights_sha256") in (None, self.weights_sha256()):
-            return ""
-        return f"The evaluation on {report['split']} is of earlier weights: left out."
 
     def skipped(self, split: str) -> Path:
         """Images of a split that cannot be read, with reasons, JSON."""

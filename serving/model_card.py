@@ -13,7 +13,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from sat_tf import published
 from sat_tf.config import SearchConfig, other_search
-from sat_tf.run_folder import RunFolder
+from sat_tf.run_folder import RunFolder, outdated_note
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.serialization import to_dict
 from serving.versions import CARD_FILE, GRAPH_FILE
@@ -139,7 +139,7 @@ def scores(captioner: TrainedCaptioner, search: SearchConfig) -> list[str]:
     folder = captioner.path and RunFolder(captioner.path)
     parts = []
     for report, text in filter(None, map(_read_report, folder.reports() if folder else ())):
-        if outdated := folder.outdated(report):
+        if outdated := outdated_note(report, captioner.weights_sha256):
             parts.append(outdated)
             continue
         table = text.partition("## Scores")[2].partition("\n## ")[0].strip()

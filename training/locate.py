@@ -82,15 +82,14 @@ def run(arguments: Arguments) -> int:
         import keras
 
         from training.data.locator_training import learn
-        from training.tasks.captioning.task import load_data, new_model, open_sources
-        from training.tasks.captioning.warm_start import start_from
+        from training.tasks.captioning.task import CaptioningTask, open_sources
     keras.utils.set_random_seed(config.seed)
     places = Places(out.parent, cache_dir, arguments.data_dir)
-    data = load_data(config, places)
-    new = config.init_from is None
-    model = new_model(config, len(data.vocabulary), load_encoder_weights=new)
-    if not new:  # the encoder's weights are that run's, as in training
-        start_from(config.init_from, model, data.vocabulary)
+    task = CaptioningTask(config, places)
+    data = task.load_data()
+    model = task.make_model(data)
+    if config.init_from is not None:  # the encoder's weights are that run's, as in training
+        print(task.initialize(model, data))
     source, _ = open_sources(config, model, data, places)
     locator, areas = learn(
         model.encoder,

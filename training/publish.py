@@ -115,7 +115,8 @@ def _publish_captioner(arguments: Arguments) -> str:
         cache_dir = arguments.cache_dir or default_cache_dir()
         check = compare(captioner, load_captioner(arguments.out), config, split, cache_dir)
         print(check)
-    return make_card(arguments.run, config, arguments.out.name, arguments.licence, check)
+    name, licence = arguments.out.name, arguments.licence
+    return make_card(arguments.run, config, name, licence, check, captioner.weights_sha256)
 
 
 def _publish_digits(arguments: Arguments) -> str:
@@ -135,7 +136,7 @@ def _publish_digits(arguments: Arguments) -> str:
         check = publishing.compare(model, compact, config, digits, split)
         print(check)
     name, licence = arguments.out.name, arguments.licence
-    return publishing.make_card(arguments.run, config, name, licence, check)
+    return publishing.make_card(arguments.run, config, name, licence, check, model.weights_sha256)
 
 
 def _write(

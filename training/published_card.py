@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sat_tf.config import JOIN, other_search
-from sat_tf.run_folder import RunFolder
+from sat_tf.run_folder import RunFolder, outdated_note
 from sat_tf.serialization import to_dict
 from training.evaluate.reports import score_rows
 from training.tables import markdown_table
@@ -108,7 +108,12 @@ something else. It repeats the biases of its training captions, such as guesses 
 
 
 def make_card(
-    run_dir: Path, config: RunConfig, name: str, licence: str | None = None, check: str = ""
+    run_dir: Path,
+    config: RunConfig,
+    name: str,
+    licence: str | None = None,
+    check: str = "",
+    weights_sha256: str | None = None,
 ) -> str:
     """Returns the card as Markdown.
 
@@ -118,6 +123,8 @@ def make_card(
         name: What `sat_tf.load` takes.
         licence: What others may do with the weights; by default what the data set asks for.
         check: A sentence that compares the rounded weights with the run's, if they were.
+        weights_sha256: SHA-256 of the weights that are published; those in the run by default,
+            which training may have replaced since.
     """
     from sat_tf.compact_weights import GROUP
 
@@ -140,7 +147,7 @@ def make_card(
         teaching=_teaching(run_dir, config),
         encoder=_encoder(config.encoder),
         licence=licence,
-        scores=_scores(run_dir, config),
+        scores=_scores(run_dir, config, weights_sha256 or RunFolder(run_dir).weights_sha256()),
     )
 
 
@@ -159,7 +166,7 @@ def _encoder(encoder: Any) -> str:
     return f"{named}, {'trained with the decoder' if encoder.trainable else 'frozen'}."
 
 
-def _scores(run_dir: Path, config: RunConfig) -> str:
+def _scores(run_dir: Path, config: RunConfig, weights_sha256: str | None) -> str:
     """Returns a table of the main scores for each split that the weights were evaluated on."""
     parts = []
     folder = RunFolder(run_dir)
@@ -167,7 +174,7 @@ def _scores(run_dir: Path, config: RunConfig) -> str:
         report = json.loads(path.read_text("utf-8"))
         if "captions" in report:  # of captions from elsewhere
             continue
-        if outdated := folder.outdated(report):
+        if outdated := outdated_note(report, weights_sha256):
             parts.append(outdated)
             continue
         scores, intervals = (_chosen(report.get(key) or {}) for key in ("scores", "intervals"))

@@ -17,6 +17,7 @@ import numpy as np
 from sat_tf.commands import exit_status, loading
 from sat_tf.config import JOIN, EncoderConfig, weights_files
 from sat_tf.errors import invalid_value
+from sat_tf.files import sync
 from sat_tf.ranges import PositiveInt, check_ranges
 from training.cli import Settings, check_data_dir, parse_settings
 from training.outputs import check_file
@@ -72,7 +73,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(arguments: Arguments) -> int:
-    """Measures the channels on training images and writes the weights."""
+    """Measures the channels on training images and writes the weights, whole or not at all.
+
+    A killed process may leave its folder beside them, `.NAME.*`.
+    """
     config, out = arguments.config, arguments.out
     check_files(config.encoder, out)
     check_data_dir(config, arguments.data_dir)
@@ -81,6 +85,7 @@ def run(arguments: Arguments) -> int:
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
         whole = Path(folder) / out.name
         channels = write_weights(arguments, whole)
+        sync(whole)
         os.replace(whole, out)
     print(f"Wrote {out}. {channels}")
     return 0

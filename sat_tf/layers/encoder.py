@@ -9,10 +9,19 @@ import keras
 from keras import ops
 
 from sat_tf.errors import invalid_value, positive
-from sat_tf.layers import backbones, encoder_networks
+from sat_tf.layers import backbones, encoder_networks, patch_encoders
 
 _LATER = object()
 """In place of weights: they are loaded after the encoder is made."""
+
+
+def _frozen_and_random(parts: list[str]) -> str:
+    hub = any(part.startswith(patch_encoders.PREFIX) for part in parts)
+    wanted = "a file" if hub else '"imagenet" or a file'
+    return (
+        f"The encoder {' and '.join(parts)} is frozen with random weights: give {wanted} as "
+        "`weights` (`--encoder.weights`), or train it with `trainable=True`."
+    )
 
 
 @keras.saving.register_keras_serializable(package="sat_tf")
@@ -88,12 +97,9 @@ class Encoder(keras.layers.Layer):
             self.backbone, self.image_size, tap, self.weights_source, self.dtype_policy
         )
         self.network.trainable = trainable
-        if not (later or trainable or weights or self.backbone == backbones.SCENES_CNN):
-            warnings.warn(
-                f"The encoder {self.backbone} is frozen with random weights: pass "
-                '`weights="imagenet"` or a file of weights, or `trainable=True`.',
-                stacklevel=2,
-            )
+        random = encoder_networks.random_parts(self.backbone, self.weights_source)
+        if random and not (later or trainable):
+            warnings.warn(_frozen_and_random(random), stacklevel=2)
         self.trainable_from = trainable_from
         if trainable_from is not None:
             backbones.freeze_before(self.network, trainable_from)

@@ -85,6 +85,19 @@ def build(
     return network, JOIN.join(layers)
 
 
+def random_parts(name: str, weights: str | None) -> list[str]:
+    """Names the backbones that have no weights to load; `scenes_cnn`, made to be trained, aside."""
+    names = name.split(JOIN)
+    if weights and JOIN not in weights:  # a file of the whole, or ImageNet's of each
+        return []
+    files = _files(weights, names)
+    return [
+        part
+        for part, file in zip(names, files, strict=True)
+        if file is None and part != backbones.SCENES_CNN
+    ]
+
+
 def set_statistics(network: keras.Model, mean, deviation) -> None:
     """Lets backbones side by side give channels of mean 0 and deviation 1.
 

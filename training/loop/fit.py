@@ -59,11 +59,12 @@ def prepare(task: Task, group: SingleProcess, say: Say) -> tuple[keras.Model, An
     keras.utils.set_random_seed(task.config.seed)
     data = task.load_data()
     group.check_equal("configuration or data", lambda: task.fingerprint(data))
+    # A run that is resumed has the weights of its checkpoint: the files and the run that it started
+    # from may be gone.
+    begun = group.broadcast_scalar(bool(group.on_chief(task.places.folder.has_checkpoint)))
     with group.strategy.scope():
-        model = task.make_model(data)
-    # A run that is resumed has the weights of its checkpoint; the other run may be gone.
-    begun = group.on_chief(task.places.folder.has_checkpoint)
-    if task.config.init_from is not None and not group.broadcast_scalar(bool(begun)):
+        model = task.make_model(data, resumed=bool(begun))
+    if task.config.init_from is not None and not begun:
         say(task.initialize(model, data))
     _restore_frozen_layers(task, model, group)
     data = task.open_inputs(data, model)

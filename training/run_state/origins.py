@@ -15,17 +15,8 @@ from sat_tf.run_folder import RunFolder, read_object
 
 
 def record_origins(folder: RunFolder, names: Iterable[str]) -> None:
-    """Records where each name led; what was recorded before stays, as the run is resumed."""
-    known = recorded_origins(folder)
-    found = dict(known)
-    for name in names:
-        if name not in known:
-            try:
-                found[name] = str(published.locate(name).resolve())
-            except RunError:  # the run is resumed, and the other one is gone
-                continue
-    if found != known:
-        write_json(folder.origins, found)
+    """Records where each name leads, when the weights have just been taken from there."""
+    write_json(folder.origins, {name: str(published.locate(name).resolve()) for name in names})
 
 
 def recorded_origins(folder: RunFolder) -> dict[str, str]:

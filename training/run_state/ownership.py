@@ -117,7 +117,9 @@ def claim(task: Task, data: Any) -> None:
         unfinished.unlink()
     # The configuration comes first: a process killed after it finds its own folder.
     write_atomically(folder.config, task.config_text() + "\n")
-    record_origins(folder, filter(None, [task.config.init_from]))
+    # A run that is resumed took its weights long ago; from here, the name may lead elsewhere.
+    if task.config.init_from is not None and not folder.has_checkpoint():
+        record_origins(folder, [task.config.init_from])
     task.write_data(data)
 
 

@@ -86,8 +86,8 @@ class Task(abc.ABC, Generic[C, D]):
         """Describes configuration and data; processes that train together have equal ones."""
 
     @abc.abstractmethod
-    def make_model(self, data: D) -> keras.Model:
-        """Builds the model, not compiled."""
+    def make_model(self, data: D, resumed: bool = False) -> keras.Model:
+        """Builds the model, not compiled; if `resumed`, its weights are those of a checkpoint."""
 
     @abc.abstractmethod
     def initialize(self, model: keras.Model, data: D) -> str:

@@ -50,6 +50,8 @@ class DigitModel(TrainableModel):
 
     answers: Sequence[str] | None = None
     """Names of the classes in drawings; None for their numbers."""
+    weights_sha256: str | None = None
+    """SHA-256 (hexadecimal) of the file of its weights, if they were loaded from a run's."""
 
     def __init__(self, config: Any, **kwargs) -> None:
         super().__init__(**kwargs)

@@ -126,13 +126,15 @@ def test_a_layer_that_cannot_be_fine_tuned_from_is_an_error(tap, layer, message)
         Encoder("scenes_cnn", 64, tap=tap, trainable=True, trainable_from=layer)
 
 
-RANDOM = "The encoder mobilenet_v2 is frozen with random weights: pass `weights=.imagenet.` or"
+RANDOM = 'The encoder mobilenet_v2 is frozen with random weights: give "imagenet" or a file as `wei'
 
 
 def test_a_frozen_encoder_of_random_weights_is_warned_of():
     with pytest.warns(UserWarning, match=RANDOM) as warned:
         encoder = Encoder("mobilenet_v2", 32, tap="Conv1")
     assert warned[0].filename == __file__
+    with pytest.warns(UserWarning, match=RANDOM):
+        Encoder("scenes_cnn+mobilenet_v2", 32, "+block_3_project_BN", weights="none+none")
     with pytest.warns(UserWarning, match=RANDOM):
         Captioner(CaptionerConfig(EncoderConfig("mobilenet_v2", image_size=32)), 10)
     with warnings.catch_warnings():

@@ -42,10 +42,22 @@ def test_a_folder_of_another_configuration_is_refused_naming_the_key(tmp_path):
     assert json.loads((run_dir / "config.json").read_text())["decoder"]["hidden_dim"] == 256
 
 
-def test_the_folder_that_a_run_started_from_is_recorded(tmp_path):
+def test_the_folder_that_a_run_started_from_is_recorded_until_it_has_a_checkpoint(
+    tmp_path, monkeypatch
+):
+    def origin(folder) -> str:
+        (folder / "flickr8k_none").mkdir(parents=True, exist_ok=True)
+        monkeypatch.chdir(folder)
+        claimed(tmp_path / "run", "--init-from", "flickr8k_none")
+        return json.loads((tmp_path / "run" / "origins.json").read_text())["flickr8k_none"]
+
     claimed(tmp_path / "run", "--init-from", "flickr8k_none")
     found = json.loads((tmp_path / "run" / "origins.json").read_text())
     assert found == {"flickr8k_none": str(published.SHIPPED / "flickr8k_none")}
+    # It ended without a checkpoint, so its weights are taken again, from where the name leads now.
+    assert origin(tmp_path / "a") == str(tmp_path / "a" / "flickr8k_none")
+    (tmp_path / "run" / "checkpoints" / "epoch-001").mkdir(parents=True)
+    assert origin(tmp_path / "b") == str(tmp_path / "a" / "flickr8k_none")
 
 
 def test_the_steps_between_checkpoints_may_change(tmp_path):

@@ -61,9 +61,8 @@ class CaptioningTask(Task[RunConfig, Data]):
         parts += [part.fingerprint() for part in (data.targets, data.predictions) if part]
         return json.dumps([*parts, *(sorted(source.skipped) for _, source in data.inputs)])
 
-    def make_model(self, data: Data) -> Captioner:
-        # A run that is resumed has the weights of its checkpoint; their file may be gone.
-        new = self.config.init_from is None and not self.places.folder.has_checkpoint()
+    def make_model(self, data: Data, resumed: bool = False) -> Captioner:
+        new = self.config.init_from is None and not resumed
         return new_model(self.config, len(data.vocabulary), load_encoder_weights=new)
 
     def initialize(self, model: Captioner, data: Data) -> str:

@@ -43,7 +43,7 @@ def start_from(
 
 def _pairs(found: Captioner, model: Captioner) -> list[tuple[keras.Variable, keras.Variable]]:
     """Pairs the corresponding weights of two captioners."""
-    names = [captioner.config.encoder.name for captioner in (found, model)]
+    names = [captioner.encoder.backbone for captioner in (found, model)]
     if names[0] != names[1]:
         raise runs.RunError(f"its encoder is {names[0]}, this one's {names[1]}")
     pairs = []

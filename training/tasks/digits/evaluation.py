@@ -174,11 +174,11 @@ def evaluate_run(
     check_scored(run_dir, split, data, places.data_dir)
     digits = load_digits(split, places.data_dir, data.dev_digits, data.limit)
     scorer = Scorer(model, data, digits, split)
-    weights, start = places.folder.weights_sha256(), time.monotonic()
+    start = time.monotonic()
     scores = scorer.scores()
     seconds = time.monotonic() - start
     report = make_report(config, asked or config, split, digits, scores, seconds)
-    report |= {"weights_sha256": weights} | training_so_far(run_dir)
+    report |= {"weights_sha256": model.weights_sha256} | training_so_far(run_dir)
     write_report(out, report)
     drawn = scorer.figures(figures)
     save_figures(out / _FIGURES, drawn)

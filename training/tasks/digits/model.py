@@ -39,7 +39,7 @@ def load(config: DigitRunConfig, run_dir: Path) -> DigitModel:
             f"{run_dir} has no {weights.name}: the run has not finished an epoch yet."
         )
     model = _build(config, "float32")
-    runs.load_weights(model, weights)
+    model.weights_sha256 = runs.load_weights(model, weights)
     return model
 
 

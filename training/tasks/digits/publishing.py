@@ -11,7 +11,7 @@ from sat_tf.compact_weights import GROUP, pack
 from sat_tf.digits.models.digit_model import DigitModel
 from sat_tf.digits.reader_config import MODELS, ReaderConfig
 from sat_tf.errors import invalid_value
-from sat_tf.run_folder import RunFolder
+from sat_tf.run_folder import RunFolder, outdated_note
 from sat_tf.runs import weight_arrays
 from training.data.digits.config import CanvasData
 from training.data.digits.mnist import Digits, load_digits
@@ -131,7 +131,12 @@ def compare(
 
 
 def make_card(
-    run_dir: Path, config: DigitRunConfig, name: str, licence: str | None, check: str
+    run_dir: Path,
+    config: DigitRunConfig,
+    name: str,
+    licence: str | None = None,
+    check: str = "",
+    weights_sha256: str | None = None,
 ) -> str:
     """Returns the card as Markdown; see `training.published_card.make_card`."""
     # The command itself trains the run on single digits, so its folder is no flag; any other
@@ -148,16 +153,16 @@ def make_card(
         check=f" {check}" if check else "",
         dev=f"{config.data.dev_digits:,}",
         licence=licence or _LICENCE,
-        scores=_scores(run_dir),
+        scores=_scores(run_dir, weights_sha256 or RunFolder(run_dir).weights_sha256()),
         command=training_command(config),
     )
 
 
-def _scores(run_dir: Path) -> str:
-    lines, folder = [], RunFolder(run_dir)
-    for path in folder.reports():
+def _scores(run_dir: Path, weights_sha256: str | None) -> str:
+    lines = []
+    for path in RunFolder(run_dir).reports():
         report = json.loads(path.read_text("utf-8"))
-        if outdated := folder.outdated(report):
+        if outdated := outdated_note(report, weights_sha256):
             lines.append(f"- {outdated}")
             continue
         line = f"- {report['split']}: {report['error']:.2f} % of {report['examples']:,} examples"

@@ -52,7 +52,7 @@ class DigitTask(Task[DigitRunConfig, Data]):
     def fingerprint(self, data: Data) -> str:
         return " ".join([self.config_text(), *(digits.fingerprint() for digits in data)])
 
-    def make_model(self, data: Data) -> DigitModel:
+    def make_model(self, data: Data, resumed: bool = False) -> DigitModel:
         return new_model(self.config)
 
     def initialize(self, model: DigitModel, data: Data) -> str:
