@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -17,12 +19,16 @@ from serving.web.sources import Source
 TERMINATED = 128 + signal.SIGTERM
 """Status of a process that tidied up after SIGTERM, and then ended."""
 
+MOST_TRIES = 3
+"""Processes in a row that a signal may end before their models are loaded."""
+
 
 class ModelProcess:
     """Local servers of several models in one other process, which ends with this one.
 
-    It is started again if a signal ended it, for want of memory for example. A process that ends by
-    itself could not load its models: another would load TensorFlow and fail likewise.
+    It is started again if a signal ended it, for want of memory for example, but not for ever if
+    its models were not loaded by then. A process that ends by itself could not load them: another
+    would load TensorFlow and fail likewise.
 
     Args:
         sources: The models.
@@ -43,7 +49,8 @@ class ModelProcess:
             for source, port in zip(sources, self.ports, strict=True)
         ]
         self._lock = threading.Lock()
-        self._process = self._start()
+        self._tries = 0  # since models were loaded last
+        self._start()
 
     def state(self) -> str:
         """Says why a model does not answer; starts the process again if a signal ended it."""
@@ -55,7 +62,15 @@ class ModelProcess:
                 return "The captioner is being loaded; that takes a few seconds."
             if status > 0 and status != TERMINATED:
                 return "The captioner cannot be loaded: the terminal says why."
-            self._process = self._start()
+            if self._ready.read():
+                self._tries = 0
+            if self._tries == MOST_TRIES:
+                return (
+                    f"The captioner cannot be loaded: the system ended it {self._tries} times, "
+                    "perhaps for want of memory. Start the page again when there is more."
+                )
+            self._ready.close()
+            self._start()
             return "The model server stopped and is being started again."
 
     def stop(self) -> None:
@@ -68,14 +83,24 @@ class ModelProcess:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+            self._ready.close()
 
     def _is_exporting(self) -> bool:
         return any(not has_version(Path(model["export"])) for model in self._models)
 
-    def _start(self) -> subprocess.Popen:
-        # It ends when its standard input does, however this process ends.
+    def _start(self) -> None:
+        self._tries += 1
         command = [sys.executable, "-m", "serving.web.serve_models", json.dumps(self._models)]
-        return subprocess.Popen(command, stdin=subprocess.PIPE)
+        reader, writer = os.pipe()  # takes a byte once the models are loaded
+        os.set_blocking(reader, False)
+        self._ready = io.FileIO(reader)
+        try:
+            # It ends when its standard input does, however this process ends.
+            self._process = subprocess.Popen(
+                [*command, str(writer)], stdin=subprocess.PIPE, pass_fds=[writer]
+            )
+        finally:
+            os.close(writer)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.web.model_process import TERMINATED, ModelProcess
+from serving.web.model_process import MOST_TRIES, TERMINATED, ModelProcess
 from serving.web.sources import Source
 from tests.serving.web.run_fixtures import make_export
 
@@ -59,6 +59,25 @@ def test_a_process_that_a_signal_ended_is_started_again(
     process = processes(Source("soft", make_export(tmp_path / "soft")))
     eventually(lambda: "is being started again" in process.state())
     eventually(lambda: starts.read_text() == "\n\n")
+
+
+def test_processes_that_never_load_their_models_are_given_up(
+    processes, python, eventually, tmp_path
+):
+    starts = python("kill -KILL $$")
+    process = processes(Source("soft", make_export(tmp_path / "soft")))
+    eventually(lambda: "the system ended it 3 times" in process.state())
+    assert "the system ended it 3 times" in process.state()
+    assert starts.read_text() == "\n" * MOST_TRIES
+
+
+def test_a_process_that_had_loaded_its_models_is_always_started_again(
+    processes, python, eventually, tmp_path
+):
+    starts = python('echo > "/dev/fd/$4"; kill -KILL $$')
+    process = processes(Source("soft", make_export(tmp_path / "soft")))
+    eventually(lambda: process.state() and len(starts.read_text()) > 2 * MOST_TRIES)
+    assert "cannot be loaded" not in process.state()
 
 
 def test_a_first_export_is_said_to_take_longer_than_loading(processes, python, tmp_path):
