@@ -19,7 +19,7 @@ from sat_tf.commands import exit_status, loading
 from serving.local_server.allocator import return_freed_memory
 from serving.versions import has_version
 from serving.web.model_process import TERMINATED
-from serving.web.sources import remove_earlier
+from serving.web.sources import exporting_to, remove_earlier
 
 
 def main() -> int:
@@ -50,7 +50,9 @@ def run(models: list[dict], pipe: int) -> None:
         for model in models:
             folder = Path(model["export"])
             if not has_version(folder):
-                _export(Path(model["run"]), folder)
+                with exporting_to(folder):
+                    if not has_version(folder):  # another page may have made it meanwhile
+                        _export(Path(model["run"]), folder)
             # The page calls no other signature, and each costs seconds to compile; rewriting its
             # graphs takes a captioner that ships 2 of its 7 seconds, and makes no answer faster.
             server = LocalServer(
