@@ -32,12 +32,14 @@ class ModelProcess:
 
     Args:
         sources: The models.
+        seconds: Time for it to tidy up when it is stopped.
 
     Attributes:
         ports: Port of each model, in order.
     """
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[Source], seconds: float = 10.0) -> None:
+        self._seconds = seconds
         self.ports = _free_ports(len(sources))
         self._models = [
             {
@@ -79,7 +81,7 @@ class ModelProcess:
             self._process.terminate()  # it reads the end of its input only once all is loaded
             self._process.stdin.close()
             try:
-                self._process.wait(timeout=10)
+                self._process.wait(timeout=self._seconds)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()

@@ -17,8 +17,8 @@ def processes():
     """Starts processes of models, which end with the test."""
     made = []
 
-    def start(*sources: Source) -> ModelProcess:
-        made.append(ModelProcess(sources))
+    def start(*sources: Source, **options) -> ModelProcess:
+        made.append(ModelProcess(sources, **options))
         return made[-1]
 
     yield start
@@ -34,6 +34,7 @@ def python(tmp_path, monkeypatch):
         path, starts = tmp_path / "python", tmp_path / "starts"
         path.write_text(f"#!/bin/sh\necho >> {starts}\n{script}\n")
         path.chmod(0o755)
+        starts.touch()
         monkeypatch.setattr(sys, "executable", str(path))
         return starts
 
@@ -93,7 +94,9 @@ def test_an_export_that_the_end_of_the_page_stops_leaves_nothing(
     processes, make_run, tmp_path, eventually
 ):
     run, folder = make_run(tmp_path / "run", {"kind": "none"}), tmp_path / "exports" / "none"
-    process = processes(Source("none", folder, run))
-    eventually(lambda: any(folder.glob(".writing-*")))
-    process.stop()  # kills after ten seconds, and then nothing tidies up
+    left = folder / ".writing-killed"
+    left.mkdir(parents=True)
+    process = processes(Source("none", folder, run), seconds=600.0)
+    eventually(lambda: not left.exists() and any(folder.glob(".writing-*")))
+    process.stop()
     assert list(folder.iterdir()) == []
