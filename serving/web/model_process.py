@@ -59,7 +59,7 @@ class ModelProcess:
         with self._lock:
             status = self._process.poll()
             if status is None and self._is_exporting():
-                return "The models are being exported, which takes a minute, the first time only."
+                return "The models are being exported, which takes a minute, once per version."
             if status is None:
                 return "The captioner is being loaded; that takes a few seconds."
             if status > 0 and status != TERMINATED:
