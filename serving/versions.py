@@ -21,6 +21,7 @@ CARD_FILE = Path("assets.extra") / "MODEL_CARD.md"
 WARM_UP_FILE = Path("assets.extra") / "tf_serving_warmup_requests"
 """Files of a version; TensorFlow and TF Serving name the first and the last."""
 
+_DRAFT = ".writing-"  # no number: a server that polls the folder skips it
 _MOST_VERSION = 2**63 - 1  # the versions of TF Serving's protocol are int64
 
 
@@ -52,6 +53,12 @@ def _number(name: str) -> int | None:
     return number if (number := int(name)) <= _MOST_VERSION else None
 
 
+def remove_drafts(folder: Path) -> None:
+    """Removes unfinished versions, which killed processes leave; nobody may be writing one."""
+    for draft in folder.glob(f"{_DRAFT}*"):
+        shutil.rmtree(draft, ignore_errors=True)
+
+
 def write_version(out: Path, write: Callable[[Path], None]) -> Path:
     """Writes the next version below a folder, whole or not at all.
 
@@ -66,8 +73,7 @@ def write_version(out: Path, write: Callable[[Path], None]) -> Path:
         OSError: `out` cannot be written to.
     """
     out.mkdir(parents=True, exist_ok=True)
-    # A name that is no number, which a server that polls the folder skips.
-    draft = Path(tempfile.mkdtemp(prefix=".writing-", dir=out))
+    draft = Path(tempfile.mkdtemp(prefix=_DRAFT, dir=out))
     try:
         write(draft)
         return publish_version(draft, out)

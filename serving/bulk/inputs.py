@@ -8,10 +8,9 @@ and so reaches whatever it has a file system for.
 from __future__ import annotations
 
 import fnmatch
-import glob
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,17 +89,39 @@ def find_files(pattern: str) -> list[str]:
         return [absolute(line) for line in lines if line]
     if "://" in pattern:
         return _find_remote(pattern)
-    pattern = absolute(pattern)
-    if os.path.isfile(pattern):
-        return [printable(pattern)]
-    folders = [pattern] if os.path.isdir(pattern) else []
-    matches = [] if folders else glob.glob(pattern, recursive=True)
-    folders += [match for match in matches if os.path.isdir(match)] if "**" not in pattern else []
-    found = [match for match in matches if os.path.isfile(match)]
-    for folder in folders:
-        for parent, _, names in os.walk(folder, onerror=_raise):
-            found += [os.path.join(parent, name) for name in names if is_image(name)]
-    return sorted(map(printable, found))  # escaped names are reported as unreadable
+    path = absolute(pattern)
+    path = os.path.join(path, "") if pattern.endswith("/") else path
+    if os.path.isfile(path):
+        return [printable(path)]
+    if os.path.isdir(path):
+        base, wanted = path, ""
+    elif _WILD.search(path):
+        base, wanted = _split(path)
+    else:
+        return []
+    return sorted(map(printable, _find_local(base or "/", wanted)))  # escaped: told as unreadable
+
+
+def _find_local(base: str, wanted: str) -> Iterator[str]:
+    """Yields the files below a folder that a glob chooses; other folders are not opened.
+
+    Links to folders are followed as far as the glob reaches, and not below.
+    """
+    prefix = os.path.join(base, "")
+    for folder, below, names in os.walk(base, onerror=_raise, followlinks=True):
+        place = os.path.join(folder, "").removeprefix(prefix)
+        inside = _is_below(place, wanted)
+        below[:] = [
+            name
+            for name in below
+            if _leads_on(place + name, wanted)
+            or (inside and not os.path.islink(os.path.join(folder, name)))
+        ]
+        for name in names:
+            path = os.path.join(folder, name)
+            # A broken link that has an image's name is told as unreadable.
+            if _is_chosen(place + name, wanted) and (is_image(name) or os.path.isfile(path)):
+                yield path
 
 
 def _raise(error: OSError) -> None:
@@ -151,29 +172,53 @@ def _find_remote(pattern: str) -> list[str]:
     from pyarrow import fs
 
     scheme, _, place = pattern.partition("://")
-    wild = _WILD.search(place)
-    place = place.rstrip("/")
-    base = place[: wild.start()].rpartition("/")[0] if wild else place
+    base, wanted = _split(place)
     system, root = fs.FileSystem.from_uri(f"{scheme}://{base}")
-    entry = system.get_file_info(root)
-    if entry.type == fs.FileType.File:
-        return [pattern]
+    if system.get_file_info(root).type == fs.FileType.File:
+        return [pattern] if base == place else []
     files: Iterable = system.get_file_info(fs.FileSelector(root, recursive=True))
-    found = [
-        f"{scheme}://{base}{info.path.removeprefix(root)}"
-        for info in files
-        if info.type == fs.FileType.File
-    ]
-    wanted = f"{scheme}://{place}"
-    return sorted(p for p in found if (_is_chosen(p, wanted) if wild else is_image(p)))
+    paths = (
+        info.path.removeprefix(root).lstrip("/") for info in files if info.type == fs.FileType.File
+    )
+    return sorted(f"{scheme}://{base}/{path}" for path in paths if _is_chosen(path, wanted))
 
 
-def _is_chosen(path: str, pattern: str) -> bool:
-    """Says whether a file matches a glob, or is an image below a folder that does."""
-    names, wanted = path.split("/"), pattern.split("/")
-    if "**" not in pattern and len(names) > len(wanted) and is_image(path):
-        names = names[: len(wanted)]
-    return _matches(names, wanted)
+def _split(pattern: str) -> tuple[str, str]:
+    """Divides a glob into the folder before its first wildcard and the rest."""
+    folders = "/" if pattern.endswith("/") else ""
+    pattern = pattern.rstrip("/")
+    wild = _WILD.search(pattern)
+    if not wild:
+        return pattern, ""
+    base, slash, _ = pattern[: wild.start()].rpartition("/")
+    return base, pattern[len(base + slash) :] + folders
+
+
+def _is_chosen(path: str, wanted: str) -> bool:
+    """Says whether a file matches a glob, or is an image below a folder that does.
+
+    Both are relative to the same folder, which the empty glob matches.
+    """
+    if _matches(path.split("/"), wanted.split("/")):
+        return True
+    return is_image(path) and _is_below(path, wanted)
+
+
+def _is_below(path: str, wanted: str) -> bool:
+    """Says whether a path is below a folder that a glob matches.
+
+    A glob that ends in a slash matches folders only; one with `**` that does not, files only.
+    """
+    if "**" in wanted and not wanted.endswith("/"):
+        return False
+    parts, patterns = path.split("/"), os.path.join(wanted, "").split("/")
+    return any(_matches([*parts[:count], ""], patterns) for count in range(len(parts)))
+
+
+def _leads_on(folder: str, wanted: str) -> bool:
+    """Says whether a folder matches a glob, or one of the folders on the way to its matches."""
+    names, patterns = folder.split("/"), wanted.split("/")
+    return any(_matches(names, patterns[:count]) for count in range(1, len(patterns) + 1))
 
 
 def _matches(names: Sequence[str], patterns: Sequence[str]) -> bool:

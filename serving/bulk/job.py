@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sat_tf.spark import root_cause
-from serving.bulk.inputs import Inputs, literal
+from serving.bulk.inputs import Inputs, absolute, literal
 from serving.versions import GRAPH_FILE
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Job:
     """Settings that every row of one output shares.
 
     Attributes:
-        inputs: The patterns of the command line.
+        inputs: The patterns of the command line, local ones absolute.
         version: Version of the export.
         fingerprint: SHA-256 of the export.
         maps: Write attention maps.
@@ -209,6 +209,8 @@ def check_same(begun: Job, job: Job, output: str) -> None:
     """
     for name, value in asdict(job).items():
         before = getattr(begun, name)
+        if name == "inputs":  # earlier code kept relative ones
+            before = tuple(map(absolute, before))
         if before != value:
             shown = "another export" if name == "fingerprint" else f"{before!r}, not {value!r},"
             raise ValueError(

@@ -101,9 +101,7 @@ class Servable:
         feeds = self._read_inputs(signature, request.inputs)
         aliases = _chosen_outputs(signature, request.output_filter)
         run = sorted(self._output_set(name, signature, aliases))
-        # As in TF Serving, only requests for all outputs of a signature are joined.
-        joined = self._batcher and len(aliases) == len(signature.outputs)
-        call = self._batcher.run if joined else self._run
+        call = self._batcher.run if self.joins(request) else self._run
         outputs = call([signature.outputs[alias].name for alias in run], feeds, seconds)
         values = dict(zip(run, outputs, strict=True))
         response = predict_pb2.PredictResponse()
@@ -113,6 +111,18 @@ class Servable:
             proto = tf.make_tensor_proto(values[alias], signature.outputs[alias].dtype)
             response.outputs[alias].CopyFrom(proto)
         return response
+
+    def joins(self, request: predict_pb2.PredictRequest) -> bool:
+        """Says whether a request is joined with those of other callers.
+
+        As in TF Serving, those for all outputs of a signature are, by default or by name.
+
+        Raises:
+            StatusError: There is no such signature.
+        """
+        signature = self._signature(request.model_spec.signature_name or DEFAULT_SIGNATURE)
+        named = set(request.output_filter)
+        return self._batcher is not None and (not named or named == set(signature.outputs))
 
     def _output_set(self, name: str, signature, aliases: Sequence[str]) -> frozenset[str]:
         """The smallest set of outputs that was warmed up and holds those asked for, or all."""

@@ -70,7 +70,7 @@ class LocalServer:
                 raise ValueError(_nothing_to_serve(folder, self.versions))
             self._health = health.HealthServicer()
             self._admission = admission or Admission()
-            self._server = self._make_server(limits, batching is not None)
+            self._server = self._make_server(limits)
             self.port = _bind(self._server, host, port)
         except BaseException:
             self.versions.close()
@@ -98,7 +98,7 @@ class LocalServer:
     def __exit__(self, *_) -> None:
         self.stop()
 
-    def _make_server(self, limits: Limits, batching: bool) -> grpc.Server:
+    def _make_server(self, limits: Limits) -> grpc.Server:
         options = [
             ("grpc.max_receive_message_length", limits.bytes),
             # Without it two servers can share a port, and callers meet either.
@@ -107,7 +107,7 @@ class LocalServer:
         threads = self._admission.places + _SPARE_THREADS
         pool = futures.ThreadPoolExecutor(threads, thread_name_prefix="call")
         server = grpc.server(pool, options=options)
-        services = Services(self.versions, self._admission, batching)
+        services = Services(self.versions, self._admission)
         server.add_generic_rpc_handlers(services.handlers())
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         for name in (PREDICTION_SERVICE, MODEL_SERVICE):

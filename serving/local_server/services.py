@@ -36,16 +36,12 @@ class Services:
 
     Args:
         versions: The model.
-        admission: Bounds the predictions.
-        batching: Whether requests for all outputs are joined. They then wait for one another, and
-            not for their turns: the batches bound what runs.
+        admission: Bounds the predictions. Those that are joined wait for one another, and not for
+            their turns: the batches bound what runs.
     """
 
-    def __init__(
-        self, versions: Versions, admission: Admission | None = None, batching: bool = False
-    ) -> None:
+    def __init__(self, versions: Versions, admission: Admission | None = None) -> None:
         self._versions, self._admission = versions, admission or Admission()
-        self._batching = batching
 
     def handlers(self) -> tuple[grpc.GenericRpcHandler, ...]:
         """Returns the argument of `grpc.Server.add_generic_rpc_handlers`."""
@@ -69,8 +65,8 @@ class Services:
         """Runs a signature of the version asked for."""
         _require_spec(request)
         with (
-            self._turn(request, seconds) as left,
             self._versions.use(request.model_spec) as (version, servable),
+            self._turn(servable.joins(request), seconds) as left,
         ):
             response = servable.predict(request, left)
         response.model_spec.name = request.model_spec.name
@@ -78,10 +74,8 @@ class Services:
         return response
 
     @contextlib.contextmanager
-    def _turn(
-        self, request: predict_pb2.PredictRequest, seconds: float | None
-    ) -> Iterator[float | None]:
-        if self._batching and not request.output_filter:
+    def _turn(self, joined: bool, seconds: float | None) -> Iterator[float | None]:
+        if joined:
             with self._admission.place():
                 yield seconds
         else:

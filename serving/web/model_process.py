@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -17,21 +19,27 @@ from serving.web.sources import Source
 TERMINATED = 128 + signal.SIGTERM
 """Status of a process that tidied up after SIGTERM, and then ended."""
 
+MOST_TRIES = 3
+"""Processes in a row that a signal may end before their models are loaded."""
+
 
 class ModelProcess:
     """Local servers of several models in one other process, which ends with this one.
 
-    It is started again if a signal ended it, for want of memory for example. A process that ends by
-    itself could not load its models: another would load TensorFlow and fail likewise.
+    It is started again if a signal ended it, for want of memory for example, but not for ever if
+    its models were not loaded by then. A process that ends by itself could not load them: another
+    would load TensorFlow and fail likewise.
 
     Args:
         sources: The models.
+        seconds: Time for it to tidy up when it is stopped.
 
     Attributes:
         ports: Port of each model, in order.
     """
 
-    def __init__(self, sources: Sequence[Source]) -> None:
+    def __init__(self, sources: Sequence[Source], seconds: float = 10.0) -> None:
+        self._seconds = seconds
         self.ports = _free_ports(len(sources))
         self._models = [
             {
@@ -43,19 +51,28 @@ class ModelProcess:
             for source, port in zip(sources, self.ports, strict=True)
         ]
         self._lock = threading.Lock()
-        self._process = self._start()
+        self._tries = 0  # since models were loaded last
+        self._start()
 
     def state(self) -> str:
         """Says why a model does not answer; starts the process again if a signal ended it."""
         with self._lock:
             status = self._process.poll()
             if status is None and self._is_exporting():
-                return "The models are being exported, which takes a minute, the first time only."
+                return "The models are being exported, which takes a minute, once per version."
             if status is None:
                 return "The captioner is being loaded; that takes a few seconds."
             if status > 0 and status != TERMINATED:
                 return "The captioner cannot be loaded: the terminal says why."
-            self._process = self._start()
+            if self._ready.read():
+                self._tries = 0
+            if self._tries == MOST_TRIES:
+                return (
+                    f"The captioner cannot be loaded: the system ended it {self._tries} times, "
+                    "perhaps for want of memory. Start the page again when there is more."
+                )
+            self._ready.close()
+            self._start()
             return "The model server stopped and is being started again."
 
     def stop(self) -> None:
@@ -64,18 +81,28 @@ class ModelProcess:
             self._process.terminate()  # it reads the end of its input only once all is loaded
             self._process.stdin.close()
             try:
-                self._process.wait(timeout=10)
+                self._process.wait(timeout=self._seconds)
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+            self._ready.close()
 
     def _is_exporting(self) -> bool:
         return any(not has_version(Path(model["export"])) for model in self._models)
 
-    def _start(self) -> subprocess.Popen:
-        # It ends when its standard input does, however this process ends.
+    def _start(self) -> None:
+        self._tries += 1
         command = [sys.executable, "-m", "serving.web.serve_models", json.dumps(self._models)]
-        return subprocess.Popen(command, stdin=subprocess.PIPE)
+        reader, writer = os.pipe()  # takes a byte once the models are loaded
+        os.set_blocking(reader, False)
+        self._ready = io.FileIO(reader)
+        try:
+            # It ends when its standard input does, however this process ends.
+            self._process = subprocess.Popen(
+                [*command, str(writer)], stdin=subprocess.PIPE, pass_fds=[writer]
+            )
+        finally:
+            os.close(writer)
 
 
 def _free_ports(count: int) -> list[int]:

@@ -1,7 +1,8 @@
-"""Serves models until standard input ends, or SIGTERM: `python -m serving.web.serve_models MODELS`.
+"""Serves models until standard input ends: `python -m serving.web.serve_models MODELS PIPE`.
 
 `MODELS` is a JSON list of `{"name", "export", "run", "port"}`; a run is exported first if `export`
-has no version. The page starts this process, see `serving.web.model_process`.
+has no version. `PIPE` is the number of an open file that takes a byte once all are loaded. The page
+starts this process, and ends it by SIGTERM: see `serving.web.model_process`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import signal
 import sys
 from pathlib import Path
@@ -17,7 +19,7 @@ from sat_tf.commands import exit_status, loading
 from serving.local_server.allocator import return_freed_memory
 from serving.versions import has_version
 from serving.web.model_process import TERMINATED
-from serving.web.sources import remove_earlier
+from serving.web.sources import exporting_to, remove_earlier
 
 
 def main() -> int:
@@ -25,7 +27,7 @@ def main() -> int:
     # Ctrl-C reaches this process too: the page ends it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stop)
-    return exit_status(lambda: run(json.loads(sys.argv[1])))
+    return exit_status(lambda: run(json.loads(sys.argv[1]), int(sys.argv[2])))
 
 
 def _stop(number: int, _) -> None:
@@ -34,8 +36,8 @@ def _stop(number: int, _) -> None:
     raise SystemExit(TERMINATED)
 
 
-def run(models: list[dict]) -> None:
-    """Exports what has to be, serves all, waits for the end of standard input."""
+def run(models: list[dict], pipe: int) -> None:
+    """Exports what has to be, serves all, says so, waits for the end of standard input."""
     return_freed_memory()
     with loading():
         import tensorflow as tf
@@ -48,7 +50,9 @@ def run(models: list[dict]) -> None:
         for model in models:
             folder = Path(model["export"])
             if not has_version(folder):
-                _export(Path(model["run"]), folder)
+                with exporting_to(folder):
+                    if not has_version(folder):  # another page may have made it meanwhile
+                        _export(Path(model["run"]), folder)
             # The page calls no other signature, and each costs seconds to compile; rewriting its
             # graphs takes a captioner that ships 2 of its 7 seconds, and makes no answer faster.
             server = LocalServer(
@@ -60,6 +64,8 @@ def run(models: list[dict]) -> None:
             )
             servers.callback(server.stop, 1.0)
         print(f"Ready: {', '.join(model['name'] for model in models)}.", flush=True)
+        with contextlib.suppress(BrokenPipeError):  # the page has ended
+            os.write(pipe, b"1")
         sys.stdin.buffer.read()
 
 

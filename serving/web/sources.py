@@ -8,16 +8,18 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import filelock
 
 from sat_tf import published
 from sat_tf.cache import default_cache_dir
 from sat_tf.errors import invalid_value
-from sat_tf.files import sha256_of, write_atomically
+from sat_tf.files import NO_LOCKS, sha256_of, write_atomically
 from sat_tf.run_folder import RunFolder
-from serving.versions import has_version
+from serving.versions import has_version, remove_drafts
 
 _ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = (_ROOT / "sat_tf", _ROOT / "serving")
@@ -111,6 +113,28 @@ def language_of(runs: Sequence[Path]) -> str:
 def cache_folder() -> Path:
     """Returns the folder of the exports that the page makes."""
     return default_cache_dir() / "exports"
+
+
+@contextlib.contextmanager
+def exporting_to(export: Path) -> Iterator[None]:
+    """Keeps other pages from exporting a run to the cache, and removes what killed ones left.
+
+    On a file system without locks nobody is kept out, and nothing is removed: it may be in use.
+    """
+    export.parent.mkdir(parents=True, exist_ok=True)
+    file = export.with_name(f".{export.name}.lock")
+    lock = filelock.FileLock(file, fallback_to_soft=False)
+    try:
+        lock.acquire()
+        remove_drafts(export)
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+        lock.release()
 
 
 def remove_earlier(export: Path, run: Path) -> None:

@@ -52,7 +52,7 @@ def test_a_pattern_without_images_is_refused_before_spark_starts(
     assert "`--input`: expected images" in bulk(toy, tmp_path, capsys)
 
 
-JOB = Job(("a", "b"), "1", "f00", False, "jsonl", 32, 4096)
+JOB = Job(("/a", "/b"), "1", "f00", False, "jsonl", 32, 4096)
 
 
 def test_a_table_that_cannot_be_read_any_more_is_an_error_without_a_traceback():
@@ -71,7 +71,7 @@ def test_a_table_that_cannot_be_read_any_more_is_an_error_without_a_traceback():
     [
         ("version", "2", "begun with '1', not '2', as its version"),
         ("fingerprint", "bad", "begun with another export as its fingerprint"),
-        ("inputs", ("a",), "as its inputs"),
+        ("inputs", ("/a",), "as its inputs"),
         ("maps", True, "as its maps"),
     ],
 )
@@ -80,6 +80,16 @@ def test_an_output_of_another_job_is_refused(name, value, said):
     other = Job(**vars(JOB) | {name: value})
     with pytest.raises(ValueError, match=said):
         check_same(JOB, other, "out")
+
+
+def test_a_job_that_earlier_code_began_resumes_from_the_folder_of_its_inputs(tmp_path, monkeypatch):
+    begun = Job(**vars(JOB) | {"inputs": ("photos", "s3://b/*.jpg")})
+    job = Job(**vars(JOB) | {"inputs": (str(tmp_path / "photos"), "s3://b/*.jpg")})
+    monkeypatch.chdir(tmp_path)
+    check_same(begun, job, "out")
+    monkeypatch.chdir(tmp_path.parent)
+    with pytest.raises(ValueError, match="as its inputs"):
+        check_same(begun, job, "out")
 
 
 def test_an_export_may_have_files_without_a_date(tmp_path):

@@ -72,6 +72,11 @@ def test_a_list_may_have_a_byte_order_mark_and_names_any_other_separators(folder
         ("*/*.webp", []),
         ("d*", ["c.webp"]),
         ("d*/", ["c.webp"]),
+        ("[bd]*", ["b.jpg", "c.webp"]),
+        ("[bd]*/", ["c.webp"]),
+        ("b.jpg/", []),
+        ("deep/", ["c.webp"]),
+        ("deep/**/", ["c.webp"]),
         ("deep/*", ["c.webp"]),
         ("deep/*.webp", []),
         ("**/*.webp", ["c.webp"]),
@@ -87,24 +92,48 @@ def test_a_pattern_means_the_same_here_and_on_a_file_system_of_arrow(folder, pat
     pytest.importorskip("pyarrow")
     (folder / ".thumbnails").mkdir()
     (folder / ".thumbnails" / "d.jpg").touch()
-    here = inputs.find_files(str(folder / pattern))
+    here = inputs.find_files(f"{folder}/{pattern}")
     there = inputs.find_files(f"file:/{'/'}/{str(folder).lstrip('/')}/{pattern}")
     expected = ["d.jpg", *names] if pattern == "" else names
     assert [Path(path).name for path in here] == expected
     assert [path.removeprefix("file://") for path in there] == here
 
 
-def test_a_folder_that_cannot_be_read_is_an_error(folder, monkeypatch):
+@pytest.fixture
+def sealed(monkeypatch) -> None:
+    """Refuses to list `er`; the superuser, who may run the tests, reads any folder."""
     scan = os.scandir
 
     def refuse(path):
-        if Path(path).name == "er":  # the superuser, who may run the tests, reads any
+        if Path(path).name == "er":
             raise PermissionError(13, "Permission denied", path)
         return scan(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
+
+
+@pytest.mark.parametrize("pattern", ["", "*", "**/*.jpg", "*/*/*.jpg", "d*/", "**/"])
+def test_a_folder_that_cannot_be_read_is_an_error(folder, sealed, pattern):
     with pytest.raises(OSError, match="Permission denied: .*er"):
-        inputs.find_files(str(folder))
+        inputs.find_files(f"{folder}/{pattern}")
+
+
+@pytest.mark.parametrize("pattern", ["*.jpg", "deep/*.jpg", "[!d]*/**/*.jpg", "*/*.webp"])
+def test_folders_that_a_pattern_does_not_reach_are_not_opened(folder, sealed, pattern):
+    inputs.find_files(f"{folder}/{pattern}")
+
+
+def test_links_to_folders_are_followed_as_far_as_the_pattern_reaches(folder, tmp_path_factory):
+    away = tmp_path_factory.mktemp("away")
+    (away / "x.jpg").touch()
+    for link in ("link", "deep/link"):
+        (folder / link).symlink_to(away)
+    (folder / "broken.jpg").symlink_to("gone")
+    assert found(folder, "l*") == found(folder, "link/*.jpg") == ["link/x.jpg"]
+    assert found(folder, "**/x.jpg") == ["deep/link/x.jpg", "link/x.jpg"]
+    assert found(folder, "d*") == ["deep/er/c.webp"]
+    assert "link/x.jpg" not in found(folder, "")
+    assert found(folder, "br*") == ["broken.jpg"]  # told as unreadable
 
 
 @pytest.mark.parametrize("pattern", ["*.gif", "nowhere", "empty.txt"])

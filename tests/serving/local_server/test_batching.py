@@ -165,7 +165,12 @@ def test_joined_requests_wait_for_one_another_and_not_for_their_turns(toy_export
     batching = BatchingParameters(3, 10 * MINUTE)
     with serving(toy_exports, batching=batching, admission=Admission(1, 2)) as caller:
         predict = caller.prediction.Predict
-        calls = [predict.future(predict_request(b"ok"), timeout=120) for _ in range(3)]
+        by_default = predict_request(b"ok")
+        with caller.server.versions.use(by_default.model_spec) as (_, servable):
+            outputs = tuple(servable.signatures["serving_default"].outputs)
+        by_name = predict_request(b"ok", outputs=outputs)
+        requests = (by_default, by_name, by_name)
+        calls = [predict.future(request, timeout=120) for request in requests]
         assert [caption_of(call.result()) for call in calls] == ["a cat 3"] * 3
 
 

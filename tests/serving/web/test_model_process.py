@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.web.model_process import TERMINATED, ModelProcess
+from serving.web.model_process import MOST_TRIES, TERMINATED, ModelProcess
 from serving.web.sources import Source
 from tests.serving.web.run_fixtures import make_export
 
@@ -17,8 +17,8 @@ def processes():
     """Starts processes of models, which end with the test."""
     made = []
 
-    def start(*sources: Source) -> ModelProcess:
-        made.append(ModelProcess(sources))
+    def start(*sources: Source, **options) -> ModelProcess:
+        made.append(ModelProcess(sources, **options))
         return made[-1]
 
     yield start
@@ -34,6 +34,7 @@ def python(tmp_path, monkeypatch):
         path, starts = tmp_path / "python", tmp_path / "starts"
         path.write_text(f"#!/bin/sh\necho >> {starts}\n{script}\n")
         path.chmod(0o755)
+        starts.touch()
         monkeypatch.setattr(sys, "executable", str(path))
         return starts
 
@@ -61,12 +62,31 @@ def test_a_process_that_a_signal_ended_is_started_again(
     eventually(lambda: starts.read_text() == "\n\n")
 
 
+def test_processes_that_never_load_their_models_are_given_up(
+    processes, python, eventually, tmp_path
+):
+    starts = python("kill -KILL $$")
+    process = processes(Source("soft", make_export(tmp_path / "soft")))
+    eventually(lambda: "the system ended it 3 times" in process.state())
+    assert "the system ended it 3 times" in process.state()
+    assert starts.read_text() == "\n" * MOST_TRIES
+
+
+def test_a_process_that_had_loaded_its_models_is_always_started_again(
+    processes, python, eventually, tmp_path
+):
+    starts = python('echo > "/dev/fd/$4"; kill -KILL $$')
+    process = processes(Source("soft", make_export(tmp_path / "soft")))
+    eventually(lambda: process.state() and len(starts.read_text()) > 2 * MOST_TRIES)
+    assert "cannot be loaded" not in process.state()
+
+
 def test_a_first_export_is_said_to_take_longer_than_loading(processes, python, tmp_path):
     python("exec cat")
     made, missing = make_export(tmp_path / "soft"), tmp_path / "hard"
     assert "takes a few seconds" in processes(Source("soft", made)).state()
     process = processes(Source("soft", made), Source("hard", missing, tmp_path / "run"))
-    assert "exported, which takes a minute" in process.state()
+    assert "exported, which takes a minute, once per version" in process.state()
 
 
 @pytest.mark.slow
@@ -74,7 +94,9 @@ def test_an_export_that_the_end_of_the_page_stops_leaves_nothing(
     processes, make_run, tmp_path, eventually
 ):
     run, folder = make_run(tmp_path / "run", {"kind": "none"}), tmp_path / "exports" / "none"
-    process = processes(Source("none", folder, run))
-    eventually(lambda: any(folder.glob(".writing-*")))
-    process.stop()  # kills after ten seconds, and then nothing tidies up
+    left = folder / ".writing-killed"
+    left.mkdir(parents=True)
+    process = processes(Source("none", folder, run), seconds=600.0)
+    eventually(lambda: not left.exists() and any(folder.glob(".writing-*")))
+    process.stop()
     assert list(folder.iterdir()) == []

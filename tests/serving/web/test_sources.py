@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,29 @@ def test_an_export_of_a_run_takes_the_place_of_its_earlier_ones_alone(tmp_path):
     assert earlier.exists()
     sources.remove_earlier(source.export, run)
     assert sorted(sources.cache_folder().iterdir()) == sorted(kept)
+
+
+def test_one_page_exports_a_run_at_a_time_and_removes_what_killed_ones_left(tmp_path, eventually):
+    export = tmp_path / "exports" / "soft-0"
+    done, left = make_export(export) / "1", export / ".writing-killed"
+    (left / "variables").mkdir(parents=True)
+    steps = []
+
+    def export_too() -> None:
+        steps.append("waits")
+        with sources.exporting_to(export):
+            steps.append("exports")
+
+    with ThreadPoolExecutor(1) as pool:
+        with sources.exporting_to(export):
+            assert list(export.iterdir()) == [done]
+            left.mkdir()  # its own draft
+            other = pool.submit(export_too)
+            eventually(lambda: steps != [])
+            assert left.exists() and steps == ["waits"]
+        other.result(timeout=120)
+    assert list(export.iterdir()) == [done]
+    assert list(export.parent.iterdir()) == [export]
 
 
 def test_a_folder_that_is_no_run_is_an_error(tmp_path):
