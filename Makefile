@@ -37,7 +37,7 @@ EXPORT_DIR = $(BIN)/python -c 'import sys; from sat_tf import published; \
 
 serve: $(RUN_STAMP) ## Export a run (RUN=runs/scenes_soft) and serve it locally on port 8500.
 	$(BIN)/python -m serving.export --run-dir '$(RUN)'
-	$(BIN)/python -m serving.local_server "$$($(EXPORT_DIR))" $(ARGS)
+	$(BIN)/python -m serving.local_server "$(shell $(EXPORT_DIR))" $(ARGS)
 
 demo: $(WEB_STAMP) ## Open a page that captions your photographs and shows where it looked.
 	$(BIN)/python -m serving.web $(ARGS)
