@@ -157,7 +157,7 @@ class Encoder(keras.layers.Layer):
 
     @classmethod
     def unloaded(cls, *args: Any, **kwargs: Any) -> Encoder:
-        """Makes an encoder whose weights are loaded later; the arguments, without `weights`."""
+        """Makes an encoder whose weights are loaded later; takes all arguments but `weights`."""
         return cls(*args, **kwargs, weights=_LATER)
 
     @classmethod

@@ -121,9 +121,9 @@ def exporting_to(export: Path) -> Iterator[None]:
 
     On a file system without locks nobody is kept out, and nothing is removed: it may be in use.
     """
-    export.parent.mkdir(parents=True, exist_ok=True)
-    file = export.with_name(f".{export.name}.lock")
-    lock = filelock.FileLock(file, fallback_to_soft=False)
+    export.mkdir(parents=True, exist_ok=True)
+    # The file stays: whoever waits for it would otherwise hold a lock that nobody else sees.
+    lock = filelock.FileLock(export / ".lock", fallback_to_soft=False)
     try:
         lock.acquire()
         remove_drafts(export)
@@ -133,7 +133,6 @@ def exporting_to(export: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        file.unlink(missing_ok=True)
         lock.release()
 
 

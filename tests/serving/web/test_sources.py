@@ -106,7 +106,7 @@ def test_one_page_exports_a_run_at_a_time_and_removes_what_killed_ones_left(tmp_
     export = tmp_path / "exports" / "soft-0"
     done, left = make_export(export) / "1", export / ".writing-killed"
     (left / "variables").mkdir(parents=True)
-    steps = []
+    lock, steps = export / ".lock", []
 
     def export_too() -> None:
         steps.append("waits")
@@ -115,13 +115,14 @@ def test_one_page_exports_a_run_at_a_time_and_removes_what_killed_ones_left(tmp_
 
     with ThreadPoolExecutor(1) as pool:
         with sources.exporting_to(export):
-            assert list(export.iterdir()) == [done]
+            assert set(export.iterdir()) == {done, lock}
             left.mkdir()  # its own draft
             other = pool.submit(export_too)
             eventually(lambda: steps != [])
             assert left.exists() and steps == ["waits"]
         other.result(timeout=120)
-    assert list(export.iterdir()) == [done]
+    # The lock's file stays, for those who wait for it.
+    assert set(export.iterdir()) == {done, lock}
     assert list(export.parent.iterdir()) == [export]
 
 
