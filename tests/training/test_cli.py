@@ -21,7 +21,8 @@ def test_a_data_folder_for_drawn_data_is_an_error_that_names_the_recipe(
     assert f"did you mean `--recipe {close}`?" in message
 
 
-def test_a_run_to_start_from_that_does_not_exist_is_an_error(capsys):
+def test_a_run_to_start_from_that_does_not_exist_is_an_error(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # `make train` may have left a run in the repository
     assert train.main(["--init-from", "nowhere"]) == 2
     assert "`--init-from`: expected the folder of a finished run or" in capsys.readouterr().err
     assert train.main(["--init-from", "flickr8k_sof"]) == 2
