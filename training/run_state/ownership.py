@@ -152,7 +152,7 @@ def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, f
     write_json(folder.average, shares)
     record_origins(folder, shares)
     write_atomically(folder.config, config + "\n")
-    for name in ("vocabulary", "digits", "data"):
+    for name in ("vocabulary", "digits", "data", "data_dir"):
         source: Path = getattr(template, name)
         if source.exists():
             write_atomically(getattr(folder, name), source.read_bytes())
