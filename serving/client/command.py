@@ -133,8 +133,8 @@ def _answers(
     arguments: Arguments, client: CaptionClient
 ) -> Iterator[tuple[Path, bytes, ServedCaption | str]]:
     """Path, content and caption of each image in order; a reason in place of a caption."""
+    from sat_tf.images import read_upright
     from serving.client import ServingError
-    from serving.client.caption_client import read_upright
 
     waiting: deque[tuple[Path, bytes, str]] = deque()
 
