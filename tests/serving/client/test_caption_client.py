@@ -12,7 +12,7 @@ from PIL import Image
 
 from serving.client import CaptionClient, Connection, ServingError
 from serving.client.answers import split_words
-from serving.client.caption_client import CAPTION_OUTPUTS, read_upright, split
+from serving.client.caption_client import CAPTION_OUTPUTS, split
 from serving.local_server.servable import Limits
 from tests.serving import toys
 
@@ -32,14 +32,9 @@ def client_of(caller, serving):
         yield make
 
 
-def jpeg(width: int = 40, height: int = 20, orientation: int = 1) -> bytes:
-    """A photograph whose left half is red, with an EXIF orientation."""
-    image = Image.new("RGB", (width, height), "blue")
-    image.paste("red", (0, 0, width // 2, height))
-    exif = Image.Exif()
-    exif[0x0112] = orientation
+def jpeg() -> bytes:
     content = io.BytesIO()
-    image.save(content, "JPEG", quality=95, exif=exif)
+    Image.new("RGB", (40, 20), "blue").save(content, "JPEG")
     return content.getvalue()
 
 
@@ -154,23 +149,6 @@ def test_an_answer_may_exceed_grpcs_default(client_of, tmp_path):
     captions = client_of(tmp_path).captions([b"ok"] * 4, attention=True)
     assert sum(caption.alpha.nbytes for caption in captions) > 4 * 2**20
     assert captions[3].words == ("a", "cat", "1")
-
-
-def test_a_photograph_is_turned_upright():
-    turned = Image.open(io.BytesIO(read_upright(jpeg(40, 20, orientation=6))))
-    assert turned.size == (20, 40)
-    red, blue = turned.getpixel((10, 4)), turned.getpixel((10, 36))
-    assert red[0] > 200 and blue[2] > 200
-    assert read_upright(jpeg()) == jpeg()
-
-
-def test_a_tiff_is_sent_as_png_and_heic_is_refused():
-    file = io.BytesIO()
-    Image.open(io.BytesIO(jpeg(40, 20))).save(file, "TIFF")
-    sent = Image.open(io.BytesIO(read_upright(file.getvalue())))
-    assert (sent.format, sent.size) == ("PNG", (40, 20))
-    with pytest.raises(ValueError, match="HEIC and AVIF are not read: export it as JPEG"):
-        read_upright(b"\0\0\0\x18ftypheic" + bytes(40))
 
 
 def test_batches_hold_so_many_images_and_bytes():
