@@ -1,13 +1,15 @@
-"""Ranges of numbers as annotations of dataclass fields, and their check."""
+"""Ranges of numbers as annotations of dataclass fields; the check of types and ranges."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import typing
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 from sat_tf.errors import invalid_value
+from sat_tf.serialization import check_type
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Range:
     without_high: bool = False
 
     def __contains__(self, value: float) -> bool:
-        inside = math.isfinite(value) and self.low <= value <= self.high
+        inside = self.low <= value <= self.high and value < math.inf
         at_the_edge = (self.without_low and value == self.low) or (
             self.without_high and value == self.high
         )
@@ -50,18 +52,22 @@ Fraction = Annotated[float, Range(0, 1, without_high=True)]
 
 
 def check_ranges(config: Any, group: str = "") -> None:
-    """Checks the fields of a dataclass against the ranges in their annotations.
+    """Checks the fields of a dataclass against their annotations: the types, then the ranges.
 
     None is within any range.
 
     Raises:
-        ValueError: A value is out of its range; the message names its key as the command line does.
+        ValueError: A value has the wrong type or is out of its range; the message names its key as
+            the command line does.
     """
-    for name, hint in typing.get_type_hints(type(config), include_extras=True).items():
-        value = getattr(config, name)
-        for allowed in _ranges(hint):
+    types = typing.get_type_hints(type(config))
+    hints = typing.get_type_hints(type(config), include_extras=True)
+    for field in dataclasses.fields(config):
+        name, value = field.name, getattr(config, field.name)
+        key = f"--{group}.{name}" if group else f"--{name.replace('_', '-')}"
+        check_type(types[name], value, key)
+        for allowed in _ranges(hints[name]):
             if value is not None and value not in allowed:
-                key = f"--{group}.{name}" if group else f"--{name.replace('_', '-')}"
                 raise invalid_value(key, str(allowed), value, kind="key")
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
+import sys
 import types
 import typing
+from collections.abc import Hashable
 from typing import Any, Literal, TypeVar
 
 from sat_tf.errors import invalid_value
@@ -47,24 +50,39 @@ def _convert(hint: Any, value: Any, name: str) -> Any:
     """Returns the value as its annotated type; the error names the key."""
     if dataclasses.is_dataclass(hint) and isinstance(value, dict):
         return from_dict(hint, value, f"{name}.")
-    if not _matches(hint, value):
-        raise invalid_value(name, _describe(hint), repr(value), kind="key")
+    check_type(hint, value, name)
     return float(value) if hint is float else value
+
+
+def check_type(hint: Any, value: Any, key: str) -> None:
+    """Checks a value against an annotation; an element of a tuple or list is not looked at.
+
+    Raises:
+        ValueError: It does not match; the message names the key.
+    """
+    if not _matches(hint, value):
+        raise invalid_value(key, _describe(hint), repr(value), kind="key")
 
 
 def _matches(hint: Any, value: Any) -> bool:
     origin = typing.get_origin(hint)
     if origin is Literal:
-        return value in typing.get_args(hint)
+        return isinstance(value, Hashable) and value in typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return any(_matches(option, value) for option in typing.get_args(hint))
-    if hint is type(None):
-        return value is None
     if hint is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
+        return _is_number(value, numbers.Real)
     if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, hint)
+        return _is_number(value, numbers.Integral)
+    kind = origin or hint
+    return kind is Any or not isinstance(kind, type) or isinstance(value, kind)
+
+
+def _is_number(value: Any, kind: type) -> bool:
+    """Tells whether a value is a number, NumPy's included, that a float can hold."""
+    is_number = isinstance(value, kind) and not isinstance(value, bool)
+    fits = not isinstance(value, numbers.Integral) or abs(value) <= sys.float_info.max
+    return is_number and fits
 
 
 def _describe(hint: Any) -> str:
