@@ -6,10 +6,12 @@ import dataclasses
 import math
 import typing
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from sat_tf.errors import invalid_value
 from sat_tf.serialization import check_type
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -60,15 +62,28 @@ def check_ranges(config: Any, group: str = "") -> None:
         ValueError: A value has the wrong type or is out of its range; the message names its key as
             the command line does.
     """
-    types = typing.get_type_hints(type(config))
     hints = typing.get_type_hints(type(config), include_extras=True)
     for field in dataclasses.fields(config):
-        name, value = field.name, getattr(config, field.name)
+        name = field.name
         key = f"--{group}.{name}" if group else f"--{name.replace('_', '-')}"
-        check_type(types[name], value, key)
-        for allowed in _ranges(hints[name]):
-            if value is not None and value not in allowed:
-                raise invalid_value(key, str(allowed), value, kind="key")
+        _check(hints[name], getattr(config, name), key, "key")
+
+
+def check_argument(name: str, value: T, hint: Any) -> T:
+    """Returns `value`, the argument `name`, after a check against an annotation: type and range.
+
+    Raises:
+        ValueError: It has the wrong type or is out of its range.
+    """
+    _check(hint, value, name, "argument")
+    return value
+
+
+def _check(hint: Any, value: Any, name: str, kind: str) -> None:
+    check_type(hint, value, name, kind)
+    for allowed in _ranges(hint):
+        if value is not None and value not in allowed:
+            raise invalid_value(name, str(allowed), value, kind)
 
 
 def _ranges(hint: Any) -> list[Range]:

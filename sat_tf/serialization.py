@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
-import sys
 import types
 import typing
 from collections.abc import Hashable
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from sat_tf.errors import invalid_value
+from sat_tf.errors import invalid_value, is_number
 
 T = TypeVar("T")
+
+_LONGEST = 120  # characters of a value in a message
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -54,40 +55,45 @@ def _convert(hint: Any, value: Any, name: str) -> Any:
     return float(value) if hint is float else value
 
 
-def check_type(hint: Any, value: Any, key: str) -> None:
+def check_type(hint: Any, value: Any, name: str, kind: str = "key") -> None:
     """Checks a value against an annotation; an element of a tuple or list is not looked at.
 
+    Args:
+        hint: The annotation.
+        value: The value.
+        name: Its key or argument.
+        kind: "key" or "argument".
+
     Raises:
-        ValueError: It does not match; the message names the key.
+        ValueError: It does not match.
     """
     if not _matches(hint, value):
-        raise invalid_value(key, _describe(hint), repr(value), kind="key")
+        got = repr(value)
+        got = got if len(got) <= _LONGEST else f"{got[:_LONGEST]}..."
+        raise invalid_value(name, _describe(hint), got, kind)
 
 
 def _matches(hint: Any, value: Any) -> bool:
     origin = typing.get_origin(hint)
+    if origin is Annotated:
+        return _matches(typing.get_args(hint)[0], value)
     if origin is Literal:
         return isinstance(value, Hashable) and value in typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return any(_matches(option, value) for option in typing.get_args(hint))
     if hint is float:
-        return _is_number(value, numbers.Real)
+        return is_number(value)
     if hint is int:
-        return _is_number(value, numbers.Integral)
+        return is_number(value, numbers.Integral)
     kind = origin or hint
     return kind is Any or not isinstance(kind, type) or isinstance(value, kind)
 
 
-def _is_number(value: Any, kind: type) -> bool:
-    """Tells whether a value is a number, NumPy's included, that a float can hold."""
-    is_number = isinstance(value, kind) and not isinstance(value, bool)
-    fits = not isinstance(value, numbers.Integral) or abs(value) <= sys.float_info.max
-    return is_number and fits
-
-
 def _describe(hint: Any) -> str:
+    if typing.get_origin(hint) is Annotated:
+        return _describe(typing.get_args(hint)[0])
     if typing.get_origin(hint) is Literal:
         return f"one of {', '.join(map(str, typing.get_args(hint)))}"
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return " or ".join(map(_describe, typing.get_args(hint)))
-    return getattr(hint, "__name__", str(hint).replace("NoneType", "None"))
+    return getattr(hint, "__name__", str(hint)).replace("NoneType", "None")

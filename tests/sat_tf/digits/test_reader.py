@@ -96,6 +96,8 @@ def test_what_is_wrong_with_a_drawing_is_said_with_its_name(readers, tmp_path, c
 def test_pixels_of_another_form_are_no_drawing(readers):
     with pytest.raises(ValueError, match=r"^Received.*uint8 pixels \[H, W\], got float32 \[9, 9\]"):
         readers["ram"].read(np.zeros([9, 9], np.float32))
+    with pytest.raises(ValueError, match="`drawing`: expected str or Path or bytes or ndarray"):
+        readers["ram"].read([[0, 255]])
     with pytest.raises(ValueError, match=r"^Cannot read the drawing: there is no ink in it\.$"):
         readers["ram"].read(np.zeros([99, 99], np.uint8))
 
