@@ -17,7 +17,6 @@ from sat_tf.errors import invalid_value
 from sat_tf.models.captioner import Captioner
 from sat_tf.ranges import check_argument
 from sat_tf.search.hypotheses import Hypotheses
-from sat_tf.serialization import from_dict, to_dict
 from sat_tf.vocabulary import Vocabulary
 
 Image = str | Path | bytes | np.ndarray
@@ -74,8 +73,7 @@ class TrainedCaptioner:
             expected = f"none for {kind} attention"
             raise invalid_value("inference", expected, inference, flag="--inference")
         attention = dataclasses.replace(self.config.attention, inference=inference)
-        values = to_dict(dataclasses.replace(self.config, attention=attention))
-        self.model.config = from_dict(CaptionerConfig, values)
+        self.model.config = dataclasses.replace(self.config, attention=attention)
         self._searches.clear()
 
     def caption(self, image: Image, search: SearchConfig | None = None) -> Caption:
