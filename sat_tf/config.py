@@ -246,6 +246,9 @@ class CaptionerConfig:
     attention: AttentionConfig = field(default_factory=AttentionConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
 
+    def __post_init__(self) -> None:
+        check_ranges(self)
+
 
 def other_search(measured: Mapping[str, Any], used: Mapping[str, Any]) -> str:
     """Says how a search that was measured differs from one that is used; nothing if it does not."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numbers
+import sys
+
 
 def invalid_value(
     name: str, expected: str, got: object, kind: str = "argument", flag: str | None = None
@@ -41,15 +44,22 @@ def other_version(path: object, error: Exception) -> RunError:
     )
 
 
+def is_number(value: object, kind: type = numbers.Real) -> bool:
+    """Tells whether a value is a number of a kind, NumPy's included, that a float can hold."""
+    if not isinstance(value, kind) or isinstance(value, bool):
+        return False
+    return not isinstance(value, numbers.Integral) or abs(value) <= sys.float_info.max
+
+
 def positive(name: str, value: int) -> int:
-    """Returns `value`, the argument `name`, or raises `ValueError` if it is below 1."""
-    if value < 1:
-        raise invalid_value(name, "a positive integer", value)
+    """Returns `value`, the argument `name`, or raises `ValueError` if it is no integer above 0."""
+    if not is_number(value, numbers.Integral) or value < 1:
+        raise invalid_value(name, "a positive integer", repr(value))
     return value
 
 
 def dropout_rate(name: str, value: float) -> float:
     """Returns `value`, the argument `name`, or raises `ValueError` if it is not in [0, 1)."""
-    if not 0.0 <= value < 1.0:
-        raise invalid_value(name, "a number in [0, 1)", value)
+    if not is_number(value) or not 0.0 <= value < 1.0:
+        raise invalid_value(name, "a number in [0, 1)", repr(value))
     return value

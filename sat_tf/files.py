@@ -20,7 +20,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     """Writes a whole file or leaves the old one: a temporary file beside it, then a rename.
 
     All users may read the file. A symbolic link is replaced; the file it names is unchanged. A
-    killed process may leave the temporary file, `.NAME.*.tmp`.
+    killed process may leave the temporary file, `.sat_tf.*.tmp`.
 
     Raises:
         OSError: It cannot be written; it names the file, and no temporary file stays behind.
@@ -40,7 +40,8 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    # With the file's own name in it, a long one would be too long.
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".sat_tf.", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

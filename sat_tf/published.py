@@ -77,8 +77,10 @@ def output_dir(name: str | Path) -> Path:
 
     It is the folder itself, or `captioners/NAME` for one that ships or comes from the Hub.
     """
-    path = Path(name)
-    return path if path.exists() else Path("captioners") / path.name.partition("@")[0]
+    path, hub = Path(name), _HUB.fullmatch(str(name))
+    if path.exists():
+        return path
+    return Path("captioners") / Path(hub["repo"] if hub else path).name
 
 
 def bare_name(name: str) -> str:

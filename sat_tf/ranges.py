@@ -1,13 +1,17 @@
-"""Ranges of numbers as annotations of dataclass fields, and their check."""
+"""Ranges of numbers as annotations of dataclass fields; the check of types and ranges."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import typing
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from sat_tf.errors import invalid_value
+from sat_tf.serialization import check_type
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,7 @@ class Range:
     without_high: bool = False
 
     def __contains__(self, value: float) -> bool:
-        inside = math.isfinite(value) and self.low <= value <= self.high
+        inside = self.low <= value <= self.high and value < math.inf
         at_the_edge = (self.without_low and value == self.low) or (
             self.without_high and value == self.high
         )
@@ -50,19 +54,36 @@ Fraction = Annotated[float, Range(0, 1, without_high=True)]
 
 
 def check_ranges(config: Any, group: str = "") -> None:
-    """Checks the fields of a dataclass against the ranges in their annotations.
+    """Checks the fields of a dataclass against their annotations: the types, then the ranges.
 
     None is within any range.
 
     Raises:
-        ValueError: A value is out of its range; the message names its key as the command line does.
+        ValueError: A value has the wrong type or is out of its range; the message names its key as
+            the command line does.
     """
-    for name, hint in typing.get_type_hints(type(config), include_extras=True).items():
-        value = getattr(config, name)
-        for allowed in _ranges(hint):
-            if value is not None and value not in allowed:
-                key = f"--{group}.{name}" if group else f"--{name.replace('_', '-')}"
-                raise invalid_value(key, str(allowed), value, kind="key")
+    hints = typing.get_type_hints(type(config), include_extras=True)
+    for field in dataclasses.fields(config):
+        name = field.name
+        key = f"--{group}.{name}" if group else f"--{name.replace('_', '-')}"
+        _check(hints[name], getattr(config, name), key, "key")
+
+
+def check_argument(name: str, value: T, hint: Any) -> T:
+    """Returns `value`, the argument `name`, after a check against an annotation: type and range.
+
+    Raises:
+        ValueError: It has the wrong type or is out of its range.
+    """
+    _check(hint, value, name, "argument")
+    return value
+
+
+def _check(hint: Any, value: Any, name: str, kind: str) -> None:
+    check_type(hint, value, name, kind)
+    for allowed in _ranges(hint):
+        if value is not None and value not in allowed:
+            raise invalid_value(name, str(allowed), value, kind)
 
 
 def _ranges(hint: Any) -> list[Range]:

@@ -21,6 +21,7 @@ from sat_tf.digits.reader_config import read_reader_config
 from sat_tf.errors import RunError, other_version
 from sat_tf.files import write_atomically
 from sat_tf.models.captioner import Captioner
+from sat_tf.ranges import check_argument
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.serialization import from_dict
 from sat_tf.trained_captioner import Caption, Image, TrainedCaptioner
@@ -60,7 +61,7 @@ def load(run_dir: str | Path) -> TrainedCaptioner | DigitReader:
     Raises:
         RunError: The folder is not a run, or its files do not fit each other.
     """
-    folder = published.locate(run_dir)
+    folder = published.locate(check_argument("run_dir", run_dir, str | Path))
     return load_digits(folder) if published.is_digits(folder) else load_captioner(folder)
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 import types
 import typing
-from typing import Any, Literal, TypeVar
+from collections.abc import Hashable
+from typing import Annotated, Any, Literal, TypeVar
 
-from sat_tf.errors import invalid_value
+from sat_tf.errors import invalid_value, is_number
 
 T = TypeVar("T")
+
+_LONGEST = 120  # characters of a value in a message
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -47,29 +51,49 @@ def _convert(hint: Any, value: Any, name: str) -> Any:
     """Returns the value as its annotated type; the error names the key."""
     if dataclasses.is_dataclass(hint) and isinstance(value, dict):
         return from_dict(hint, value, f"{name}.")
-    if not _matches(hint, value):
-        raise invalid_value(name, _describe(hint), repr(value), kind="key")
+    check_type(hint, value, name)
     return float(value) if hint is float else value
+
+
+def check_type(hint: Any, value: Any, name: str, kind: str = "key") -> None:
+    """Checks a value against an annotation; an element of a tuple or list is not looked at.
+
+    Args:
+        hint: The annotation.
+        value: The value.
+        name: Its key or argument.
+        kind: "key" or "argument".
+
+    Raises:
+        ValueError: It does not match.
+    """
+    if not _matches(hint, value):
+        got = repr(value)
+        got = got if len(got) <= _LONGEST else f"{got[:_LONGEST]}..."
+        raise invalid_value(name, _describe(hint), got, kind)
 
 
 def _matches(hint: Any, value: Any) -> bool:
     origin = typing.get_origin(hint)
+    if origin is Annotated:
+        return _matches(typing.get_args(hint)[0], value)
     if origin is Literal:
-        return value in typing.get_args(hint)
+        return isinstance(value, Hashable) and value in typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return any(_matches(option, value) for option in typing.get_args(hint))
-    if hint is type(None):
-        return value is None
     if hint is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
+        return is_number(value)
     if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, hint)
+        return is_number(value, numbers.Integral)
+    kind = origin or hint
+    return kind is Any or not isinstance(kind, type) or isinstance(value, kind)
 
 
 def _describe(hint: Any) -> str:
+    if typing.get_origin(hint) is Annotated:
+        return _describe(typing.get_args(hint)[0])
     if typing.get_origin(hint) is Literal:
         return f"one of {', '.join(map(str, typing.get_args(hint)))}"
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         return " or ".join(map(_describe, typing.get_args(hint)))
-    return getattr(hint, "__name__", str(hint).replace("NoneType", "None"))
+    return getattr(hint, "__name__", str(hint)).replace("NoneType", "None")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,8 +15,8 @@ from sat_tf.captions import Caption
 from sat_tf.config import CaptionerConfig, Inference, SearchConfig
 from sat_tf.errors import invalid_value
 from sat_tf.models.captioner import Captioner
+from sat_tf.ranges import check_argument
 from sat_tf.search.hypotheses import Hypotheses
-from sat_tf.serialization import from_dict, to_dict
 from sat_tf.vocabulary import Vocabulary
 
 Image = str | Path | bytes | np.ndarray
@@ -72,8 +73,7 @@ class TrainedCaptioner:
             expected = f"none for {kind} attention"
             raise invalid_value("inference", expected, inference, flag="--inference")
         attention = dataclasses.replace(self.config.attention, inference=inference)
-        values = to_dict(dataclasses.replace(self.config, attention=attention))
-        self.model.config = from_dict(CaptionerConfig, values)
+        self.model.config = dataclasses.replace(self.config, attention=attention)
         self._searches.clear()
 
     def caption(self, image: Image, search: SearchConfig | None = None) -> Caption:
@@ -99,6 +99,7 @@ class TrainedCaptioner:
         """Captions several images in one batch; see `caption`."""
         if isinstance(images, (str, bytes, Path)):
             raise invalid_value("images", "a list of images; one is for `caption`", repr(images))
+        check_argument("images", images, Sequence | np.ndarray)
         if len(images) == 0:
             return []
         pixels = tf.stack([self.pixels(image) for image in images])
@@ -123,12 +124,17 @@ class TrainedCaptioner:
         self, annotations: tf.Tensor | np.ndarray, search: SearchConfig | None = None
     ) -> Hypotheses:
         """Runs beam search over annotations `[B, L, D]`, compiled once per setting."""
-        search = search or self.config.search
+        search = check_argument("search", search, SearchConfig | None) or self.config.search
+        annotations = tf.cast(annotations, tf.float32)
+        shape = (math.prod(self.grid), self.model.encoder.annotation_dim)
+        if not annotations.shape.is_compatible_with((None, *shape)):
+            expected = f"shape [B, {shape[0]}, {shape[1]}]"
+            raise invalid_value("annotations", expected, annotations.shape.as_list())
         if search not in self._searches:
             self._searches[search] = tf.function(
                 lambda a: self.model.search(a, search), autograph=False, reduce_retracing=True
             )
-        return self._searches[search](tf.cast(annotations, tf.float32))
+        return self._searches[search](annotations)
 
     def read(self, hypotheses: Hypotheses) -> list[Caption]:
         """Converts hypotheses to captions, one per image."""
@@ -176,6 +182,7 @@ def read_pixels(image: Image, size: int, resize: str) -> tf.Tensor:
             got = f"{image.dtype} {list(image.shape)}"
             raise invalid_value("image", "uint8 pixels [H, W, 3]", got)
         return images.resize(image, size, resize)
+    check_argument("image", image, Image)
     name = "the image" if isinstance(image, bytes) else f"the image {str(image)!r}"
     try:
         return images.load(images.read_upright(image), size, resize)

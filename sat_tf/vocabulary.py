@@ -145,6 +145,8 @@ class Vocabulary:
             max_size: The most words to keep, special tokens not counted. None keeps all.
             unit: "words" or "characters".
         """
+        if isinstance(captions, str):
+            raise invalid_value("captions", "a list of captions, not one", repr(captions))
         if min_count < 1:
             raise invalid_value("min_count", "at least 1", min_count)
         if max_size is not None and max_size < 1:

@@ -32,6 +32,7 @@ CLIENT_MAY_REACH += (
     "sat_tf.images",
     "sat_tf.figures",
     "sat_tf.ranges",
+    "sat_tf.serialization",
 )
 MODEL_LIBRARIES = ("keras", "tf_keras", "tensorflow_probability", "tensorflow.keras")
 

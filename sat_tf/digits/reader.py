@@ -11,6 +11,10 @@ import tensorflow as tf
 from sat_tf.digits.drawing import Frame, check_pixels, decode_drawing, fit_drawing
 from sat_tf.digits.models.digit_model import DigitModel
 from sat_tf.digits.reader_config import ReaderConfig
+from sat_tf.ranges import check_argument
+
+Drawing = str | Path | bytes | np.ndarray
+"""Path of an image file, its bytes, or uint8 pixels `[H, W]` with ink 255."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +51,7 @@ class DigitReader:
         self.model, self.config, self.path = model, config, path
         self._read = tf.function(model.read, autograph=False, reduce_retracing=True)
 
-    def read(self, drawing: str | Path | bytes | np.ndarray) -> DigitReading:
+    def read(self, drawing: Drawing) -> DigitReading:
         """Reads a drawing.
 
         Args:
@@ -68,8 +72,9 @@ class DigitReader:
             frame,
         )
 
-    def _fit(self, drawing: str | Path | bytes | np.ndarray) -> tuple[np.ndarray, Frame]:
+    def _fit(self, drawing: Drawing) -> tuple[np.ndarray, Frame]:
         """Returns a drawing as the model's image, and its frame; errors name the file."""
+        check_argument("drawing", drawing, Drawing)
         if isinstance(drawing, np.ndarray):
             check_pixels(drawing)
         is_file = isinstance(drawing, str | Path)

@@ -6,11 +6,12 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from sat_tf.config import SYSTEM_KEY
 from sat_tf.digits.config import DRAMConfig, RAMConfig, STNConfig, Target, answer_names
 from sat_tf.errors import other_version
+from sat_tf.ranges import Positive, Range, check_ranges
 from sat_tf.run_folder import RunFolder
 from sat_tf.serialization import from_dict, to_dict
 
@@ -28,14 +29,17 @@ class ReaderConfig:
     """Recipe it was trained by."""
     target: Target
     """The question about an image."""
-    image_size: int
+    image_size: Annotated[int, Range(28, 2048)]
     """Side of the square images, pixels."""
-    ink_from: float
+    ink_from: Positive
     """Length of the shortest digits of training, pixels."""
-    ink_to: float
+    ink_to: Positive
     """Length of the longest."""
     model: RAMConfig | DRAMConfig | STNConfig
     """Of the model."""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -65,6 +69,6 @@ def read_reader_config(folder: Path) -> ReaderConfig:
         hints = {field.name for field in dataclasses.fields(ReaderConfig)} - {"model"}
         if values.keys() != hints:
             raise ValueError(f"expected the keys {', '.join(sorted(hints))}.")
-        return ReaderConfig(**values, model=model)
+        return from_dict(ReaderConfig, {**values, "model": model})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise other_version(path, error) from error

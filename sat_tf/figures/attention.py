@@ -110,6 +110,8 @@ def figure_paths(
 ) -> list[Path] | list[None]:
     """Returns `FOLDER/NAME.KIND` for each image, numbered if a figure or image has that name.
 
+    Names that differ only in case count as the same, as they are on macOS and Windows.
+
     Args:
         folder: Folder of the figures, which is made if need be; None if none are drawn.
         images: Files of the images, which no figure may overwrite.
@@ -124,19 +126,24 @@ def figure_paths(
     if folder is None:
         return [None] * len(images)
     folder.mkdir(parents=True, exist_ok=True)
-    taken = {os.path.realpath(image) for image in images}
+    taken = {_same_name(image) for image in images}
     paths = []
     for image in images:
         figure, number = folder / f"{image.stem}.{kind}", 2
-        while os.path.realpath(figure) in taken:
+        while _same_name(figure) in taken:
             figure, number = folder / f"{image.stem}-{number}.{kind}", number + 1
-        taken.add(os.path.realpath(figure))
+        taken.add(_same_name(figure))
         if figure.exists() and not _is_figure(figure):
             expected = "a folder without other files of the figures' names"
             got = f"{figure}, which is no figure of this version: move it, or choose another folder"
             raise invalid_value("folder", expected, got, flag="--out")
         paths.append(figure)
     return paths
+
+
+def _same_name(path: Path) -> str:
+    """Returns what paths of one file share where names differ by more than case."""
+    return os.path.realpath(path).casefold()
 
 
 def save_figure(figure: np.ndarray, path: Path) -> None:

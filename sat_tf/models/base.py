@@ -19,6 +19,7 @@ from sat_tf.models.distributed_step import (
 from sat_tf.objectives.baselines import MovingAverageBaseline
 from sat_tf.objectives.replica_context import global_size
 from sat_tf.objectives.terms import Batch, Means, Objective
+from sat_tf.ranges import NonNegative, check_argument
 
 
 class TrainableModel(BuildsBeforeFit, keras.Model):
@@ -66,12 +67,14 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
             **kwargs: For Keras, but no loss and no metrics, which the objective has.
 
         Raises:
-            ValueError: A loss or metrics are given.
+            ValueError: A loss or metrics are given, or `clip_norm` or `seed` is no such number.
         """
         given = dict(zip(("loss", "loss_weights", "metrics"), args[1:], strict=False)) | kwargs
         for name in ("loss", "loss_weights", "metrics", "weighted_metrics"):
             if given.get(name) is not None:
                 raise invalid_value(name, "none, as the objective has its own", repr(given[name]))
+        check_argument("clip_norm", clip_norm, NonNegative)
+        check_argument("seed", seed, int)
         super().compile(*args, **kwargs)
         if objective is not None:
             self.objective = objective

@@ -12,6 +12,7 @@ import keras
 import tensorflow as tf
 
 from sat_tf import config as configs
+from sat_tf.errors import invalid_value
 from sat_tf.layers.attention import Selection
 from sat_tf.layers.attention_lstm import State
 from sat_tf.layers.decoder_types import AttentionMemory, DecoderOutput
@@ -23,6 +24,7 @@ from sat_tf.objectives.caption_objective import caption_objective
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from sat_tf.objectives.replica_context import replica_seed
 from sat_tf.objectives.terms import Batch, Means
+from sat_tf.ranges import check_argument
 from sat_tf.search.beam_search import beam_search
 from sat_tf.search.hypotheses import Hypotheses
 from sat_tf.serialization import from_dict, to_dict
@@ -65,7 +67,8 @@ class Captioner(TrainableModel):
         super().__init__(autocast=False, **kwargs)
         if isinstance(config, dict):
             config = from_dict(configs.CaptionerConfig, config)
-        self.config, self.vocabulary_size = config, vocabulary_size
+        self.config = check_argument("config", config, configs.CaptionerConfig)
+        self.vocabulary_size = vocabulary_size
         policy = self.dtype_policy
         loaded = functools.partial(Encoder, weights=config.encoder.weights)
         make_encoder = loaded if load_encoder_weights else Encoder.unloaded
@@ -99,6 +102,8 @@ class Captioner(TrainableModel):
         """Returns the annotations in a batch, or encodes its images: `[B, L, D]`."""
         if "annotations" in batch:
             return batch["annotations"]
+        if "images" not in batch:
+            raise invalid_value("batch", "`annotations` or `images` in it", sorted(batch))
         images = batch["images"]
         if "image_index" not in batch:
             return self._encode(images, training)

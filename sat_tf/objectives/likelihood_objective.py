@@ -19,6 +19,7 @@ from sat_tf.objectives.replica_context import replica_seed
 from sat_tf.objectives.soft_labels import SoftLabels, predictions, soft_labels
 from sat_tf.objectives.supervision import ATTENTION_TARGETS, SUPERVISION_MEANS, supervised
 from sat_tf.objectives.terms import Batch, Terms
+from sat_tf.ranges import Fraction, Probability, check_argument
 
 
 class LikelihoodObjective:
@@ -28,8 +29,11 @@ class LikelihoodObjective:
 
     Args:
         attention: The configuration; its `kind` is soft or none.
-        label_smoothing: Share of the target spread over the vocabulary.
-        distillation_weight: Share of the target that other captioners predict.
+        label_smoothing: Share of the target spread over the vocabulary, in [0, 1).
+        distillation_weight: Share of the target that other captioners predict, in [0, 1].
+
+    Raises:
+        ValueError: A share is out of its range.
 
     References:
         Xu et al. (2015), Sec. 4.2.1, arXiv:1502.03044.
@@ -46,8 +50,11 @@ class LikelihoodObjective:
         label_smoothing: float = 0.0,
         distillation_weight: float = 0.0,
     ) -> None:
-        self.attention, self.label_smoothing = attention, label_smoothing
-        self.distillation_weight = distillation_weight
+        self.attention = attention
+        self.label_smoothing = check_argument("label_smoothing", label_smoothing, Fraction)
+        self.distillation_weight = check_argument(
+            "distillation_weight", distillation_weight, Probability
+        )
         self.penalty_weight = attention.penalty_weight if attention.kind == "soft" else 0.0
 
     @property

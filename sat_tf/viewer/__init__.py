@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any
@@ -134,5 +135,15 @@ def _encode_map(alpha: np.ndarray, peak: float) -> str:
 
 def _script_json(value: Any) -> str:
     """JSON that cannot end the script element that holds it, and that UTF-8 can say."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
-    return printable(text)  # it may have names of files
+    plain = _without_nan(value)
+    text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return printable(text.replace("<", "\\u003c"))  # it may have names of files
+
+
+def _without_nan(value: Any) -> Any:
+    """Replaces numbers that are not finite, which JSON does not have, by None."""
+    if isinstance(value, Mapping):
+        return {key: _without_nan(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

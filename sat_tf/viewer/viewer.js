@@ -89,7 +89,7 @@ const SatViewer = (() => {
 
     hypothesisChoice() {
       const options = this.data.hypotheses.map((hypothesis, i) =>
-        element("option", { value: i }, `${i + 1}. ${hypothesis.text} (${hypothesis.score.toFixed(2)})`));
+        element("option", { value: i }, `${i + 1}. ${hypothesis.text} (${hypothesis.score?.toFixed(2) ?? "?"})`));
       const select = element("select", { onchange: (event) => this.choose(+event.target.value) }, ...options);
       select.style.maxWidth = "100%";
       return element("label", {}, element("span", { class: "hidden" }, "Hypothesis of the beam"), select);
@@ -202,7 +202,7 @@ const SatViewer = (() => {
     describe(word) {
       const facts = [`“${word.text}”`];
       if (word.log_prob != null) facts.push(`probability ${percent(Math.exp(word.log_prob))}`);
-      if (this.gates) facts.push(`gate β ${word.beta.toFixed(2)}`);
+      if (this.gates && word.beta != null) facts.push(`gate β ${word.beta.toFixed(2)}`);
       return facts.join(", ");
     }
 

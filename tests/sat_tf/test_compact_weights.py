@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zipfile
 
 import numpy as np
 import pytest
@@ -65,6 +66,46 @@ def pickled() -> bytes:
     file = io.BytesIO()
     np.savez(file, weights=np.array([object()], dtype=object))
     return file.getvalue()
+
+
+def archive(**arrays: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, **{name.replace("__", ":"): array for name, array in arrays.items()})
+    return file.getvalue()
+
+
+def huge() -> bytes:
+    """An array of three bytes whose header says that there are 10^12."""
+    entry, file = io.BytesIO(), io.BytesIO()
+    header = {"descr": "|i1", "fortran_order": False, "shape": (10**12,)}
+    np.lib.format.write_array_header_1_0(entry, header)
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("weights.npy", entry.getvalue() + b"abc")
+    return file.getvalue()
+
+
+LEVELS = np.zeros([4, 5], np.int8)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (huge(), r"shape \[1000000000000\] has another size"),
+        (archive(w=np.zeros([2], [("a", "f4")])), "of type"),
+        (archive(w=np.zeros([2])), "of type float64"),
+        (archive(w=np.int8(1).reshape(()), w__scale=np.ones([1], np.float16)), "damaged"),
+        (archive(w=LEVELS, w__scale=np.ones([2, 5], np.float16)), r"scales of shape \[2, 5\]"),
+        (archive(w=LEVELS, w__scale=np.float16(1).reshape(())), r"scales of shape \[\]"),
+        (
+            archive(w=LEVELS, w__scale=np.ones([1, 5], "f2"), w__low2=np.ones([5], "f4")),
+            "damaged",
+        ),
+    ],
+)
+def test_arrays_that_cannot_be_those_of_pack_are_errors(content, says):
+    with pytest.raises(ValueError, match="The weights are damaged") as error:
+        unpack(content)
+    assert error.match(says)
 
 
 @pytest.mark.parametrize("content", [b"", b"text", pack(ARRAYS)[:200], pickled()])

@@ -34,6 +34,12 @@ def test_a_new_file_is_written(tmp_path):
     assert (tmp_path / "new").read_text() == "content"
 
 
+@pytest.mark.parametrize("name", ["x" * 255, "\u732b" * 83 + ".png"])
+def test_a_name_may_be_as_long_as_the_file_system_allows(tmp_path, name):
+    write_atomically(tmp_path / name, "content")
+    assert (tmp_path / name).read_text() == "content"
+
+
 @pytest.mark.parametrize("umask", [0o022, 0o077])
 def test_every_user_may_read_the_file(path, umask):
     path.chmod(0o600)

@@ -209,4 +209,5 @@ def test_a_path_joins_the_slashes_of_the_hubs_address(monkeypatch, tmp_path):
     monkeypatch.setattr(hub, "snapshot_download", download)
     assert published.locate(Path("hf://me/soft@v1")) == published.locate("hf://me/soft") == tmp_path
     assert asked == [("me/soft", "v1"), ("me/soft", None)]
-    assert published.output_dir("hf://me/soft@v1") == Path("captioners/soft")
+    for revision in ("", "@v1", "@refs/pr/1"):
+        assert published.output_dir(f"hf://me/soft{revision}") == Path("captioners/soft")

@@ -1,11 +1,13 @@
-"""Ranges in annotations, and the errors that name the key."""
+"""Types and ranges in annotations, and the errors that name the key."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
+import numpy as np
 import pytest
 
 from sat_tf.config import (
@@ -15,6 +17,7 @@ from sat_tf.config import (
     EncoderConfig,
     SearchConfig,
 )
+from sat_tf.digits.config import PortionsConfig, RAMConfig
 from sat_tf.ranges import (
     Fraction,
     NonNegative,
@@ -39,6 +42,13 @@ class Model:
     tilt: Annotated[float, Range(-1, 1, without_low=True)] = 0.0
     name: str = "-7"
     free: float = -7.0
+
+
+@dataclass(frozen=True)
+class Files:
+    kind: ClassVar[str] = "files"
+    paths: tuple[Path, ...] = ()
+    model: Any = None
 
 
 @pytest.mark.parametrize(
@@ -111,3 +121,38 @@ def test_a_model_out_of_range_cannot_be_configured(group, cls, values):
         cls(**values)
     with pytest.raises(ValueError, match=f"`--{group}.{name}`"):
         from_dict(CaptionerConfig, {group: values})
+
+
+@pytest.mark.parametrize(
+    ("cls", "values", "message"),
+    [
+        (AttentionConfig, {"kind": "Hard"}, "`--attention.kind`: expected one of soft, hard, none"),
+        (AttentionConfig, {"preset": "papr"}, "`--attention.preset`: expected one of paper,"),
+        (AttentionConfig, {"bound": "Elbo"}, "`--attention.bound`: expected one of elbo,"),
+        (EncoderConfig, {"trainable": "True"}, "`--encoder.trainable`: expected bool, got 'True'"),
+        (EncoderConfig, {"resize": ["crop"]}, "`--encoder.resize`: expected one of crop, squash"),
+        (DecoderConfig, {"hidden_dim": 2.5}, "`--decoder.hidden_dim`: expected int, got 2.5"),
+        (DecoderConfig, {"hidden_dropout": "0.1"}, "`--decoder.hidden_dropout`: expected float"),
+        (SearchConfig, {"beam": True}, "`--search.beam`: expected int, got True"),
+        (SearchConfig, {"beam": None}, "`--search.beam`: expected int, got None"),
+        (SearchConfig, {"beam": "5"}, "`--search.beam`: expected int, got '5'"),
+        (SearchConfig, {"length_power": 10**400}, "`--search.length_power`: expected float"),
+        (CaptionerConfig, {"search": {"beam": 1}}, "`--search`: expected SearchConfig"),
+        (RAMConfig, {"core": "gru"}, "`--model.core`: expected one of relu, lstm, got 'gru'"),
+        (PortionsConfig, {"attention": "Soft"}, "`--model.attention`: expected one of soft, hard"),
+    ],
+)
+def test_a_value_of_another_type_or_no_option_cannot_be_configured(cls, values, message):
+    with pytest.raises(ValueError) as error:
+        cls(**values)
+    assert f"invalid value for key {message}" in str(error.value)
+
+
+def test_numbers_of_numpy_are_numbers():
+    assert SearchConfig(beam=np.int64(3), length_power=np.float32(0.5)).beam == 3
+
+
+def test_the_elements_of_a_tuple_and_any_value_of_a_free_field_are_taken():
+    check_ranges(Files(paths=(Path("a"),), model=object()))
+    with pytest.raises(ValueError, match="`--paths`: expected tuple"):
+        check_ranges(Files(paths=Path("a")))

@@ -124,5 +124,27 @@ def test_pixels_of_another_type_or_shape_are_an_error(loaded, pixels, got):
         loaded["soft"].caption(pixels)
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda c: c.caption(Image.fromarray(PIXELS)), "`image`: expected .*ndarray, got <PIL"),
+        (lambda c: c.caption(tf.constant(PIXELS)), "`image`: expected .*ndarray, got <tf.Tensor"),
+        (lambda c: c.caption(bytearray(png())), "`image`: expected .*ndarray, got bytearray"),
+        (lambda c: c.caption(None), "`image`: expected str or Path or bytes or ndarray, got None"),
+        (lambda c: c.captions(iter([PIXELS])), "`images`: expected Sequence or ndarray, got <list"),
+        (lambda c: c.caption(PIXELS, {"beam": 1}), "`search`: expected SearchConfig or None, got"),
+        (lambda c: c.caption(PIXELS, 3), "`search`: expected SearchConfig or None, got 3"),
+        (
+            lambda c: c.describe(np.zeros([1, 49, 7])),
+            r"`annotations`: expected shape \[B, \d+, 32\]",
+        ),
+        (lambda _: sat_tf.load(None), "`run_dir`: expected str or Path, got None"),
+    ],
+)
+def test_an_argument_of_another_type_is_an_error_that_names_it(loaded, call, message):
+    with pytest.raises(ValueError, match=f"invalid value for argument {message}"):
+        call(loaded["soft"])
+
+
 def test_no_images_get_no_captions(loaded):
     assert loaded["soft"].captions([]) == []

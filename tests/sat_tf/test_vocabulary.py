@@ -153,3 +153,8 @@ def test_a_file_that_is_no_vocabulary_is_named(tmp_path, text):
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match="broken.json"):
         Vocabulary.load(path)
+
+
+def test_one_caption_is_no_list_of_captions():
+    with pytest.raises(ValueError, match="`captions`: expected a list of captions, not one, got"):
+        Vocabulary.from_captions("a man a man", min_count=1)

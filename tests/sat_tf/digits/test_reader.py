@@ -96,6 +96,8 @@ def test_what_is_wrong_with_a_drawing_is_said_with_its_name(readers, tmp_path, c
 def test_pixels_of_another_form_are_no_drawing(readers):
     with pytest.raises(ValueError, match=r"^Received.*uint8 pixels \[H, W\], got float32 \[9, 9\]"):
         readers["ram"].read(np.zeros([9, 9], np.float32))
+    with pytest.raises(ValueError, match="`drawing`: expected str or Path or bytes or ndarray"):
+        readers["ram"].read([[0, 255]])
     with pytest.raises(ValueError, match=r"^Cannot read the drawing: there is no ink in it\.$"):
         readers["ram"].read(np.zeros([99, 99], np.uint8))
 
@@ -113,7 +115,16 @@ def test_a_digit_model_that_ships_is_found_by_its_name(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [({"system": "cnn"}, "cnn"), ({"surplus": 1}, "expected the keys"), ({"model": 1}, "config")],
+    [
+        ({"system": "cnn"}, "cnn"),
+        ({"surplus": 1}, "expected the keys"),
+        ({"model": 1}, "config"),
+        ({"image_size": "28"}, "`image_size`: expected int, got '28'"),
+        ({"image_size": 0}, r"expected a number in \[28, 2048\], got 0"),
+        ({"target": "foo"}, "`target`: expected one of digit, pair, sum, got 'foo'"),
+        ({"ink_from": "x"}, "`ink_from`: expected float, got 'x'"),
+        ({"ink_to": 10**400}, "`ink_to`: expected float"),
+    ],
 )
 def test_a_configuration_of_another_version_is_an_error(tmp_path, change, says):
     folder = write_reader(tmp_path / "ram", "ram")

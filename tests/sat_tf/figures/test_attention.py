@@ -150,6 +150,10 @@ def test_figures_of_images_of_the_same_name_are_numbered(tmp_path):
     images = [Path("a/dog.jpg"), Path("b/dog.png"), Path("c/dog.jpg"), Path("cat.jpg")]
     names = ["dog.png", "dog-2.png", "dog-3.png", "cat.png"]
     assert figure_paths(tmp_path, images) == [tmp_path / name for name in names]
+    assert figure_paths(tmp_path, [Path("a/Cat.jpg"), Path("b/cat.jpg")]) == [
+        tmp_path / "Cat.png",
+        tmp_path / "cat-2.png",
+    ]
 
 
 def test_the_folder_is_made_and_without_one_nothing_is_drawn(tmp_path):

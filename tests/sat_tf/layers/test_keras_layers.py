@@ -88,6 +88,15 @@ def test_widths_have_the_papers_defaults():
     ("make", "message"),
     [
         (lambda: sat_tf.BahdanauAttention(0), "`attention_dim`: expected a positive integer, got"),
+        (
+            lambda: sat_tf.RNNDecoder("100"),
+            "`vocabulary_size`: expected a positive integer, got '1",
+        ),
+        (
+            lambda: sat_tf.RNNDecoder(9, output_dropout="0.1"),
+            r"expected a number in \[0, 1\), got '0.1'",
+        ),
+        (lambda: sat_tf.Captioner(None, 9), "`config`: expected CaptionerConfig, got None"),
         (lambda: sat_tf.AttentionLSTMCell(-1), "`hidden_dim`: expected a positive integer"),
         (lambda: sat_tf.DeepOutput(0), "`vocabulary_size`: expected a positive integer"),
         (lambda: sat_tf.InitialState(4, dropout=1.0), r"`dropout`: expected a number in \[0, 1\)"),

@@ -135,3 +135,16 @@ def test_seeds_differ_by_step_and_by_replica():
     shared, own = map(strategy.experimental_local_results, strategy.run(run))
     np.testing.assert_array_equal(*shared)
     assert np.any(own[0].numpy() != own[1].numpy())
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"seed": 1.5}, "`seed`: expected int, got 1.5"),
+        ({"clip_norm": -1.0}, "`clip_norm`: expected a number of at least 0, got -1.0"),
+        ({"clip_norm": "5"}, "`clip_norm`: expected float, got '5'"),
+    ],
+)
+def test_a_seed_and_a_norm_that_are_none_are_errors(options, says):
+    with pytest.raises(ValueError, match=says):
+        Line().compile("sgd", **options)

@@ -190,3 +190,9 @@ def test_the_encoder_is_the_one_of_the_configuration():
     encoder = Captioner(CaptionerConfig(config), 10).encoder
     assert (encoder.backbone, encoder.tap, encoder.grid) == ("scenes_cnn", "conv4", (4, 4))
     assert encoder.trainable
+
+
+def test_a_batch_without_images_and_annotations_is_an_error():
+    batch = {"tokens": make_batch()["tokens"]}
+    with pytest.raises(ValueError, match=r"`batch`: expected `annotations` or `images` in it"):
+        make_model()(batch)

@@ -145,3 +145,17 @@ def test_padding_adds_nothing_to_the_loss_nor_to_any_gradient(kind, options):
         np.testing.assert_allclose(more_logs[name], logs[name], rtol=1e-4, atol=1e-6, err_msg=name)
     for variable, one, other in zip(decoder.trainable_variables, found, more, strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-3, atol=1e-5, err_msg=variable.path)
+
+
+@pytest.mark.parametrize("kind", ["soft", "hard"])
+@pytest.mark.parametrize(
+    ("shares", "says"),
+    [
+        ({"label_smoothing": 1.0}, r"`label_smoothing`: expected a number in \[0, 1\), got 1.0"),
+        ({"label_smoothing": "0.1"}, "`label_smoothing`: expected float, got '0.1'"),
+        ({"distillation_weight": 1.5}, r"`distillation_weight`: expected a number in \[0, 1\]"),
+    ],
+)
+def test_a_share_out_of_its_range_is_an_error(kind, shares, says):
+    with pytest.raises(ValueError, match=says):
+        caption_objective(AttentionConfig(kind), **shares)

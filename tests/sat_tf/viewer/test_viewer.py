@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 
 import numpy as np
@@ -64,3 +65,13 @@ def test_a_page_asks_for_nothing_outside_itself():
     page = report_page("A report", [])
     assert not re.findall(r'(?:src|href)="(?!data:)', page)
     assert "http" not in asset("viewer.js").replace("http://www.w3.org/2000/svg", "")
+
+
+def test_numbers_that_are_not_finite_are_missing():
+    hypothesis = hypothesis_data(("a",), "a", math.nan, log_probs=np.array([-math.inf]))
+    image = {"image": "data:,", "name": "a", "hypotheses": [hypothesis], "rank": math.nan}
+    page = report_page("Captions", [image])
+    assert "NaN" not in page.split('id="data">')[1].split("</script>")[0]
+    (found,) = embedded(page)["images"]
+    assert found["rank"] is None and found["hypotheses"][0]["score"] is None
+    assert found["hypotheses"][0]["words"][0]["log_prob"] is None
