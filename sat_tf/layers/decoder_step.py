@@ -16,6 +16,7 @@ from sat_tf.layers.decoder_types import AttentionMemory, AttentionOutput
 from sat_tf.layers.deep_output import DeepOutput
 from sat_tf.layers.dropout import DefaultSeeds, dropout
 from sat_tf.layers.initial_state import InitialState
+from sat_tf.layers.input_checks import check_annotations
 
 
 class DecoderStep(keras.layers.Layer):
@@ -91,6 +92,7 @@ class DecoderStep(keras.layers.Layer):
         self.gate = keras.layers.Dense(1, dtype=policy, name="gate") if gate else None
 
     def build(self, annotations_shape: tuple) -> None:
+        check_annotations(annotations_shape)
         self.annotation_dim = self.bottleneck_dim or annotations_shape[-1]
         if self.bottleneck is not None:
             self.bottleneck.build(annotations_shape)
@@ -116,7 +118,11 @@ class DecoderStep(keras.layers.Layer):
 
         Returns:
             The `AttentionMemory` and the `State` before the first word.
+
+        Raises:
+            ValueError: The annotations are of another rank.
         """
+        check_annotations(annotations.shape)
         if not self.built:
             self.build(annotations.shape)
         # TensorFlow's cast of a store's float16 to bfloat16 is slower than two by way of float32.

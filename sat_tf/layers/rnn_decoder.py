@@ -14,6 +14,7 @@ from sat_tf.layers.attention_lstm import State
 from sat_tf.layers.decoder_step import DecoderStep
 from sat_tf.layers.decoder_types import AttentionMemory, AttentionOutput, DecoderOutput
 from sat_tf.layers.dropout import dropout
+from sat_tf.layers.input_checks import check_seed, check_words
 from sat_tf.layers.unroll import batch_first, step_seeds, unroll
 from sat_tf.ops.deferred_gradients import DeferredKernels
 
@@ -50,7 +51,8 @@ class RNNDecoder(DecoderStep):
 
     Call arguments:
         annotations: `[B / C, L, D]`.
-        words: int32 `[B, T]`, y[0] = <start> and the words before each prediction.
+        words: int32 `[B, T]`, y[0] = <start> and the words before each prediction;
+            T is at least 1.
         selection: `expectation`, `sample`, `argmax` or `uniform`; see `attention_weights`.
         seed: int32 `[2]` of dropout and `sample`; None draws one.
         use_expectation: bool `[B]`; see `attention_weights`.
@@ -62,6 +64,9 @@ class RNNDecoder(DecoderStep):
 
     Output:
         `DecoderOutput`: logits, alignment scores, beta, log-probabilities and states, time second.
+
+    Raises:
+        ValueError: An argument is invalid, or shapes do not fit each other.
 
     Example:
         >>> decoder = RNNDecoder(vocabulary_size=100, hidden_dim=16)
@@ -84,7 +89,10 @@ class RNNDecoder(DecoderStep):
         samples: int = 1,
         captions: int = 1,
     ) -> DecoderOutput:
-        if seed is None:
+        check_words(words.shape, annotations.shape, captions)
+        if seed is not None:
+            check_seed(seed)
+        else:
             draws = selection == "sample" or (training and self._drops)
             seed = self.default_seeds.draw() if draws else tf.zeros([2], tf.int32)
         # Steps fold their time, 0 or more, into the seed: dropout shares no draw with them.
