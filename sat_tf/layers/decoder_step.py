@@ -259,6 +259,17 @@ class DecoderStep(keras.layers.Layer):
         return tf.reshape(gates, [-1, attended.projected.shape[-1]])
 
     def get_config(self) -> dict:
+        """Returns the constructor arguments.
+
+        Raises:
+            ValueError: Keras has quantised the decoder; its parts would be made as before that.
+        """
+        # Keras quantises every dense layer of a model, this one included.
+        if getattr(self.cell.word_projection, "quantization_mode", None) is not None:
+            raise ValueError(
+                "A quantised decoder cannot be made again from its configuration. Save the model "
+                "before it is quantised and quantise it after loading, or call `save_weights`."
+            )
         names = ("vocabulary_size", "embedding_dim", "attention_dim", "hidden_dim", "attends")
         names += ("initial_layers", "bottleneck_dim", "attention_previous_word")
         names += ("output_previous_word", "output_context", "output_tanh")

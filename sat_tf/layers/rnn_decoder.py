@@ -26,6 +26,9 @@ class RNNDecoder(DecoderStep):
     Soft and hard attention are the same layer: they differ in the `selection` of the call. The
     decoder is differentiable once: gradients of gradients, such as a gradient penalty's, are wrong.
 
+    A model, or a `Captioner`, that was quantised (`quantize("int8")`) is saved by `save_weights`
+    and loaded into one that was quantised, too. Keras could not load the file of its `save`.
+
     Args:
         vocabulary_size: K.
         embedding_dim: Width m of the word embeddings.
