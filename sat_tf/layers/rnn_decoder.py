@@ -57,7 +57,8 @@ class RNNDecoder(DecoderStep):
         words: int32 `[B, T]`, y[0] = <start> and the words before each prediction;
             T is at least 1.
         selection: `expectation`, `sample`, `argmax` or `uniform`; see `attention_weights`.
-        seed: int32 `[2]` of dropout and `sample`; None draws one.
+        seed: int32 `[2]` of dropout and `sample`; None draws one. For `tf.saved_model.save`, which
+            does not find the state of Keras' generator, hand one in, or call `model.export`.
         use_expectation: bool `[B]`; see `attention_weights`.
         training: Apply dropout.
         samples: M, sequences of locations drawn per caption, from the same keys and initial state
