@@ -17,9 +17,10 @@ from sat_tf.layers.deep_output import DeepOutput
 from sat_tf.layers.dropout import DefaultSeeds, dropout
 from sat_tf.layers.initial_state import InitialState
 from sat_tf.layers.input_checks import check_annotations
+from sat_tf.layers.traced import TracedOutputs
 
 
-class DecoderStep(keras.layers.Layer):
+class DecoderStep(TracedOutputs, keras.layers.Layer):
     """Parts of `RNNDecoder`, which documents the arguments, and its free-running step."""
 
     def __init__(

@@ -118,6 +118,12 @@ class RNNDecoder(DecoderStep):
         logits = self._read_out(hidden, attention.context, embeddings, noise, samples)
         return DecoderOutput(logits, *attention[1:], tf.cast(before, tf.float32))
 
+    def compute_output_shape(self, annotations_shape: tuple, words_shape: tuple) -> DecoderOutput:
+        """Returns the shapes of a call with one sample per caption."""
+        words, locations = tuple(words_shape), annotations_shape[1] if self.attends else 1
+        rest = (self.vocabulary_size,), (locations,), (), (), (self.hidden_dim,)
+        return DecoderOutput(*((*words, *shape) for shape in rest))
+
     @property
     def _drops(self) -> bool:
         rates = (self.annotation_dropout, self.initial_dropout, self.embedding_dropout)
