@@ -111,8 +111,14 @@ class TrainedCaptioner:
         return read_pixels(image, encoder.image_size, encoder.resize)
 
     def annotate(self, pixels: tf.Tensor) -> tf.Tensor:
-        """Encodes images `[B, S, S, 3]`, 0..255, as annotations `[B, L, D]`."""
-        return self._encode(tf.cast(pixels, tf.float32))
+        """Encodes images `[B, S, S, 3]`, 0..255, as annotations `[B, L, D]`.
+
+        Raises:
+            ValueError: The images are of another shape.
+        """
+        pixels = tf.cast(pixels, tf.float32)
+        self.model.encoder.check_shape(pixels.shape)
+        return self._encode(pixels)
 
     def describe(
         self, annotations: tf.Tensor | np.ndarray, search: SearchConfig | None = None

@@ -12,7 +12,13 @@ import tensorflow as tf
 
 from sat_tf.images import gif, jpeg
 from sat_tf.images.byte_ops import change_byte, head_of, number, starts_with
-from sat_tf.images.limits import MAX_PIXELS, MAX_SIDE
+from sat_tf.images.limits import (
+    MANY_SCANS,
+    MAX_PIXELS,
+    MAX_SCANNED_PIXELS,
+    MAX_SCANS,
+    MAX_SIDE,
+)
 
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WebP")
 UNKNOWN = len(FORMATS)
@@ -23,7 +29,6 @@ _WEBP_ANIMATION, _WEBP_ALPHA = 0x02, 0x10  # flags of the extended header, byte 
 _NO_IMAGE = f"the bytes are no {', '.join(FORMATS)} image"
 SIZE_LIMITS = f"has no pixels, or more than {MAX_SIDE} per side or {MAX_PIXELS} in all"
 _WRONG_SIZE = f"the image {SIZE_LIMITS}"
-_MANY_SCANS = f"the JPEG has more than {jpeg.MAX_SCANS} scans, or too many for its size"
 _NO_FRAME = "the GIF has no whole first frame, or one of too many blocks"
 _WRONG_BMP = "the BMP is compressed, or its channels are not blue, green, red"
 
@@ -141,8 +146,8 @@ def _unless(fits: tf.Tensor, problem: str) -> tf.Tensor:
 def _prepare_jpeg(image_bytes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     size, scans = jpeg.size(image_bytes), jpeg.scans(image_bytes)
     scanned = scans * tf.reduce_prod(size)
-    few = (scans <= jpeg.MAX_SCANS) & (scanned <= jpeg.MAX_SCANNED_PIXELS)
-    problem = tf.where(size_fits(size), _unless(few, _MANY_SCANS), _WRONG_SIZE)
+    few = (scans <= MAX_SCANS) & (scanned <= MAX_SCANNED_PIXELS)
+    problem = tf.where(size_fits(size), _unless(few, MANY_SCANS), _WRONG_SIZE)
     return image_bytes, problem
 
 

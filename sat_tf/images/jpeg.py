@@ -1,20 +1,16 @@
 """Size and scans of a JPEG, read in the graph.
 
 Each scan of a progressive JPEG makes the decoder go over the whole image again, and an empty scan
-takes a dozen bytes: a small file can ask for minutes.
+takes a dozen bytes: a small file can ask for minutes. `sat_tf.images.scans` does the same without
+TensorFlow.
 """
 
 from __future__ import annotations
 
 import tensorflow as tf
 
-MAX_SCANS = 64
-"""Encoders write up to about twelve."""
-MAX_SCANNED_PIXELS = 2**30
-"""Pixels times scans: sixteen scans of the largest image."""
+from sat_tf.images.limits import FEW_SCANS, MAX_SCANS, MAX_SEGMENTS
 
-_FEW_SCANS = 16  # allowed for every size
-_MAX_SEGMENTS = 2**10  # followed to count the scans of a file that seems to have many
 _START_OF_SCAN, _START, _END = 0xDA, 0xD8, 0xD9
 
 
@@ -33,7 +29,7 @@ def scans(image_bytes: tf.Tensor) -> tf.Tensor:
     escaped, codes = data[:-1] == 0xFF, data[1:]
     marked = tf.size(tf.where(escaped & (codes == _START_OF_SCAN)), tf.int64)
     # Thumbnails and what follows the end may hold the same two bytes: then look closer.
-    return tf.cond(marked <= _FEW_SCANS, lambda: marked, lambda: _follow(data))
+    return tf.cond(marked <= FEW_SCANS, lambda: marked, lambda: _follow(data))
 
 
 def _follow(data: tf.Tensor) -> tf.Tensor:
@@ -57,6 +53,6 @@ def _follow(data: tf.Tensor) -> tf.Tensor:
         lambda position, count: (position < end) & (count <= MAX_SCANS),
         body,
         (markers[0], tf.constant(0, tf.int64)),
-        maximum_iterations=_MAX_SEGMENTS,
+        maximum_iterations=MAX_SEGMENTS,
     )
     return tf.where(position < end, tf.constant(MAX_SCANS + 1, tf.int64), count)

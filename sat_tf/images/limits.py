@@ -1,4 +1,4 @@
-"""Largest images that are read. Imports no TensorFlow."""
+"""Largest images that are read, and the most scans of a JPEG. Imports no TensorFlow."""
 
 MAX_SIDE = 2**15
 """Pixels; a longer strip would cost gigabytes while it is scaled."""
@@ -7,3 +7,14 @@ MAX_PIXELS = 2**26
 
 Decoded they take 201 MB; a progressive JPEG of four channels takes 703 MB meanwhile.
 """
+
+MAX_SCANS = 64
+"""Scans of a JPEG; encoders write up to about twelve."""
+FEW_SCANS = 16
+"""Scans that are allowed for every size."""
+MAX_SCANNED_PIXELS = FEW_SCANS * MAX_PIXELS
+"""Pixels times scans."""
+MAX_SEGMENTS = 2**10
+"""Segments followed to count the scans of a JPEG that seems to have many."""
+MANY_SCANS = f"the JPEG has more than {MAX_SCANS} scans, or too many for its size"
+"""Error about a JPEG beyond these limits."""

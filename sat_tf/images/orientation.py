@@ -8,6 +8,7 @@ import numpy as np
 from PIL import Image
 
 from sat_tf.images.limits import MAX_PIXELS, MAX_SIDE
+from sat_tf.images.scans import check_scans
 
 EXIF_ORIENTATION = 0x0112
 """EXIF tag of the orientation."""
@@ -35,12 +36,13 @@ def upright(image_bytes: bytes) -> bytes:
         image_bytes: Content of an image file.
 
     Returns:
-        The very same bytes if the image is upright, or if Pillow cannot read it or its EXIF
-        (`decode` says what is wrong with an image). A turned JPEG is encoded again as JPEG of
+        The very same bytes if the image is upright, or if Pillow cannot or must not read it or its
+        EXIF (`decode` says what is wrong with an image). A turned JPEG is encoded again as JPEG of
         quality 95 without chroma subsampling, everything else as PNG.
     """
     turned = io.BytesIO()
     try:
+        check_scans(image_bytes)
         with Image.open(io.BytesIO(image_bytes), formats=FORMATS) as image:
             if not _may_be_turned(image, image_bytes):
                 return image_bytes

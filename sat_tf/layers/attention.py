@@ -13,13 +13,14 @@ import keras
 import tensorflow as tf
 
 from sat_tf.errors import invalid_value, positive
+from sat_tf.layers.traced import TracedOutputs
 from sat_tf.ops import alignment
 
 Selection = Literal["expectation", "sample", "argmax", "uniform"]
 
 
 @keras.saving.register_keras_serializable(package="sat_tf")
-class BahdanauAttention(keras.layers.Layer):
+class BahdanauAttention(TracedOutputs, keras.layers.Layer):
     """Scores every location for the current state (eq. 4).
 
     `e[t,i] = v . tanh(W_a a_i + W_h h[t-1] + b)`
@@ -77,6 +78,12 @@ class BahdanauAttention(keras.layers.Layer):
         self, hidden: tf.Tensor, annotations: tf.Tensor, keys: tf.Tensor | None = None
     ) -> tf.Tensor:
         return self.scores(hidden, self.keys(annotations) if keys is None else keys)
+
+    def compute_output_shape(
+        self, hidden_shape: tuple, annotations_shape: tuple, keys_shape: tuple | None = None
+    ) -> tuple:
+        del keys_shape
+        return (hidden_shape[0], annotations_shape[1])
 
     def scores(self, hidden: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
         """Computes eq. 4 from keys, in float32 after the projections.

@@ -12,6 +12,7 @@ import keras
 import tensorflow as tf
 
 from sat_tf.errors import invalid_value, positive
+from sat_tf.layers.traced import TracedOutputs
 
 
 class State(NamedTuple):
@@ -24,7 +25,7 @@ class State(NamedTuple):
 
 
 @keras.saving.register_keras_serializable(package="sat_tf")
-class AttentionLSTMCell(keras.layers.Layer):
+class AttentionLSTMCell(TracedOutputs, keras.layers.Layer):
     """LSTM cell whose gates also read the context (eq. 1-3).
 
     `(i, f, o, g) = T (E y[t-1], h[t-1], z[t]); c = f c[t-1] + i g; h = o tanh(c)`
@@ -102,6 +103,12 @@ class AttentionLSTMCell(keras.layers.Layer):
         word, context = inputs[..., : self.embedding_dim], inputs[..., self.embedding_dim :]
         state = self.step(self.project_words(word), self.project_context(context), State(*states))
         return state.hidden, list(state)
+
+    def compute_output_shape(
+        self, inputs_shape: tuple, states_shape: Sequence[tuple]
+    ) -> tuple[tuple, list[tuple]]:
+        shape = (inputs_shape[0], self.hidden_dim)
+        return shape, [shape for _ in states_shape]
 
     def project_words(self, embeddings: tf.Tensor) -> tf.Tensor:
         """Computes the words' share of the gates, `[..., m] -> [..., 4 N]`, with the bias."""

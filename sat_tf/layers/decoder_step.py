@@ -16,9 +16,11 @@ from sat_tf.layers.decoder_types import AttentionMemory, AttentionOutput
 from sat_tf.layers.deep_output import DeepOutput
 from sat_tf.layers.dropout import DefaultSeeds, dropout
 from sat_tf.layers.initial_state import InitialState
+from sat_tf.layers.input_checks import check_annotations
+from sat_tf.layers.traced import TracedOutputs
 
 
-class DecoderStep(keras.layers.Layer):
+class DecoderStep(TracedOutputs, keras.layers.Layer):
     """Parts of `RNNDecoder`, which documents the arguments, and its free-running step."""
 
     def __init__(
@@ -91,6 +93,7 @@ class DecoderStep(keras.layers.Layer):
         self.gate = keras.layers.Dense(1, dtype=policy, name="gate") if gate else None
 
     def build(self, annotations_shape: tuple) -> None:
+        check_annotations(annotations_shape)
         self.annotation_dim = self.bottleneck_dim or annotations_shape[-1]
         if self.bottleneck is not None:
             self.bottleneck.build(annotations_shape)
@@ -116,7 +119,11 @@ class DecoderStep(keras.layers.Layer):
 
         Returns:
             The `AttentionMemory` and the `State` before the first word.
+
+        Raises:
+            ValueError: The annotations are of another rank.
         """
+        check_annotations(annotations.shape)
         if not self.built:
             self.build(annotations.shape)
         # TensorFlow's cast of a store's float16 to bfloat16 is slower than two by way of float32.
@@ -253,6 +260,17 @@ class DecoderStep(keras.layers.Layer):
         return tf.reshape(gates, [-1, attended.projected.shape[-1]])
 
     def get_config(self) -> dict:
+        """Returns the constructor arguments.
+
+        Raises:
+            ValueError: Keras has quantised the decoder; its parts would be made as before that.
+        """
+        # Keras quantises every dense layer of a model, this one included.
+        if getattr(self.cell.word_projection, "quantization_mode", None) is not None:
+            raise ValueError(
+                "A quantised decoder cannot be made again from its configuration. Save the model "
+                "before it is quantised and quantise it after loading, or call `save_weights`."
+            )
         names = ("vocabulary_size", "embedding_dim", "attention_dim", "hidden_dim", "attends")
         names += ("initial_layers", "bottleneck_dim", "attention_previous_word")
         names += ("output_previous_word", "output_context", "output_tanh")

@@ -10,10 +10,11 @@ import tensorflow as tf
 
 from sat_tf.errors import dropout_rate, positive
 from sat_tf.layers.dropout import DefaultSeeds, dropout
+from sat_tf.layers.traced import TracedOutputs
 
 
 @keras.saving.register_keras_serializable(package="sat_tf")
-class DeepOutput(keras.layers.Layer):
+class DeepOutput(TracedOutputs, keras.layers.Layer):
     """Logits of the next word (eq. 7), for one step or all at once.
 
     `p(y_t) ~ exp(L_o tanh(E y[t-1] + L_h h[t] + L_z z[t]))`
@@ -95,6 +96,12 @@ class DeepOutput(keras.layers.Layer):
         elif seed is None and (self.hidden_dropout or self.dropout):
             seed = self.default_seeds.draw()
         return self.logits(hidden, self.project_context(context), embeddings, seed)
+
+    def compute_output_shape(
+        self, hidden_shape: tuple, context_shape: tuple, embeddings_shape: tuple
+    ) -> tuple:
+        del context_shape, embeddings_shape
+        return (*hidden_shape[:-1], self.vocabulary_size)
 
     def project_context(self, context: tf.Tensor) -> tf.Tensor:
         """Computes `L_z z`, `[..., D] -> [..., m]`: linear. `[..., 0]` if it is not read."""

@@ -19,7 +19,8 @@ class DefaultSeeds:
 
     A model that hands in its seeds, to resume exactly, never makes it: no variable joins its
     checkpoints, and no random number is taken from the initialisers. For the same reason Keras does
-    not track it: a weights file says nothing of it.
+    not track it: a weights file says nothing of it. `keras.Model.export` takes it along;
+    `tf.saved_model.save` refuses a model that has it.
     """
 
     def __init__(self) -> None:

@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import keras
+import tensorflow as tf
 from keras import ops
 
 from sat_tf.errors import invalid_value, positive
@@ -129,10 +130,10 @@ class Encoder(keras.layers.Layer):
         return self.network.output_shape[-1]
 
     def call(self, images: Any, training: bool = False) -> Any:
-        side = self.image_size
-        if tuple(images.shape[1:]) != (side, side, 3):
-            expected = f"shape [B, {side}, {side}, 3]"
-            raise invalid_value("images", expected, str(tuple(images.shape)))
+        images = ops.convert_to_tensor(images)
+        self.check_shape(images.shape)
+        if images.shape.rank is None or None in images.shape[1:]:
+            images = tf.ensure_shape(images, self._images_shape)
         images = encoder_networks.preprocessor(self.backbone)(ops.cast(images, "float32"))
         from_scratch = self.trainable and self.trainable_from is None
         maps = self.network(images, training=bool(training) and from_scratch)
@@ -141,7 +142,22 @@ class Encoder(keras.layers.Layer):
         height, width = self.grid
         return ops.reshape(maps, (-1, height * width, self.annotation_dim))
 
+    def check_shape(self, shape: tuple) -> None:
+        """Checks the shape of images to be encoded; dimensions that are not known yet may be any.
+
+        Raises:
+            ValueError: It is not `[B, image_size, image_size, 3]`.
+        """
+        if not tf.TensorShape(shape).is_compatible_with(self._images_shape):
+            expected = f"shape [B, {self.image_size}, {self.image_size}, 3]"
+            raise invalid_value("images", expected, str(tuple(shape)))
+
+    @property
+    def _images_shape(self) -> tuple[int | None, ...]:
+        return (None, self.image_size, self.image_size, 3)
+
     def compute_output_shape(self, input_shape: tuple) -> tuple:
+        self.check_shape(input_shape)
         height, width = self.grid
         return (input_shape[0], height * width, self.annotation_dim)
 

@@ -75,7 +75,7 @@ def build(
         network.name = f"network_{number}"
         maps.append(network(backbones.preprocessor(part)(pixels)))
         layers.append(layer)
-    joined = keras.layers.Concatenate(dtype=policy)(_of_one_size(maps, names))
+    joined = keras.layers.Concatenate(dtype=policy)(_of_one_size(maps, names, policy))
     norm = keras.layers.BatchNormalization(
         center=False, scale=False, epsilon=0.0, dtype=policy, name=_STANDARDIZE
     )
@@ -131,7 +131,7 @@ def _parts(argument: str, key: str, value: str, names: list[str]) -> list[str | 
     return parts
 
 
-def _of_one_size(maps: list, names: list[str]) -> list:
+def _of_one_size(maps: list, names: list[str], policy: keras.DTypePolicy) -> list:
     """Repeats the cells of smaller maps, up to the size of the largest."""
     height, width = (max(map_.shape[axis] for map_ in maps) for axis in (1, 2))
     if any(height % map_.shape[1] or width % map_.shape[2] for map_ in maps):
@@ -141,7 +141,8 @@ def _of_one_size(maps: list, names: list[str]) -> list:
         )
         expected = "maps whose sides divide those of the largest"
         raise invalid_value("tap", expected, sizes, flag="--encoder.layer")
+    repeats = [(height // map_.shape[1], width // map_.shape[2]) for map_ in maps]
     return [
-        keras.layers.UpSampling2D((height // map_.shape[1], width // map_.shape[2]))(map_)
-        for map_ in maps
+        keras.layers.UpSampling2D(repeat, dtype=policy)(map_)
+        for repeat, map_ in zip(repeats, maps, strict=True)
     ]

@@ -11,10 +11,11 @@ import tensorflow as tf
 from sat_tf.errors import dropout_rate, invalid_value, positive
 from sat_tf.layers.attention_lstm import State
 from sat_tf.layers.dropout import DefaultSeeds, dropout
+from sat_tf.layers.traced import TracedOutputs
 
 
 @keras.saving.register_keras_serializable(package="sat_tf")
-class InitialState(keras.layers.Layer):
+class InitialState(TracedOutputs, keras.layers.Layer):
     """State of the LSTM from the mean annotation (Sec. 3.1.2).
 
     `c_0 = f_init_c(mean_i a_i)`, `h_0 = f_init_h(mean_i a_i)`
@@ -80,6 +81,10 @@ class InitialState(keras.layers.Layer):
         hidden = _apply(self.hidden_mlp, mean_annotation, rate, seed, salt=200)
         memory = _apply(self.memory_mlp, mean_annotation, rate, seed, salt=100)
         return State(hidden, tf.cast(memory, tf.float32))
+
+    def compute_output_shape(self, mean_annotation_shape: tuple) -> State:
+        shape = (mean_annotation_shape[0], self.hidden_dim)
+        return State(shape, shape)
 
     def get_config(self) -> dict:
         config = {"hidden_dim": self.hidden_dim, "layers": self.layers, "dropout": self.dropout}

@@ -14,6 +14,7 @@ from sat_tf.layers.attention_lstm import State
 from sat_tf.layers.decoder_step import DecoderStep
 from sat_tf.layers.decoder_types import AttentionMemory, AttentionOutput, DecoderOutput
 from sat_tf.layers.dropout import dropout
+from sat_tf.layers.input_checks import check_seed, check_words
 from sat_tf.layers.unroll import batch_first, step_seeds, unroll
 from sat_tf.ops.deferred_gradients import DeferredKernels
 
@@ -24,6 +25,9 @@ class RNNDecoder(DecoderStep):
 
     Soft and hard attention are the same layer: they differ in the `selection` of the call. The
     decoder is differentiable once: gradients of gradients, such as a gradient penalty's, are wrong.
+
+    A model, or a `Captioner`, that was quantised (`quantize("int8")`) is saved by `save_weights`
+    and loaded into one that was quantised, too. Keras could not load the file of its `save`.
 
     Args:
         vocabulary_size: K.
@@ -50,9 +54,11 @@ class RNNDecoder(DecoderStep):
 
     Call arguments:
         annotations: `[B / C, L, D]`.
-        words: int32 `[B, T]`, y[0] = <start> and the words before each prediction.
+        words: int32 `[B, T]`, y[0] = <start> and the words before each prediction;
+            T is at least 1.
         selection: `expectation`, `sample`, `argmax` or `uniform`; see `attention_weights`.
-        seed: int32 `[2]` of dropout and `sample`; None draws one.
+        seed: int32 `[2]` of dropout and `sample`; None draws one. For `tf.saved_model.save`, which
+            does not find the state of Keras' generator, hand one in, or call `model.export`.
         use_expectation: bool `[B]`; see `attention_weights`.
         training: Apply dropout.
         samples: M, sequences of locations drawn per caption, from the same keys and initial state
@@ -62,6 +68,9 @@ class RNNDecoder(DecoderStep):
 
     Output:
         `DecoderOutput`: logits, alignment scores, beta, log-probabilities and states, time second.
+
+    Raises:
+        ValueError: An argument is invalid, or shapes do not fit each other.
 
     Example:
         >>> decoder = RNNDecoder(vocabulary_size=100, hidden_dim=16)
@@ -84,7 +93,10 @@ class RNNDecoder(DecoderStep):
         samples: int = 1,
         captions: int = 1,
     ) -> DecoderOutput:
-        if seed is None:
+        check_words(words.shape, annotations.shape, captions)
+        if seed is not None:
+            check_seed(seed)
+        else:
             draws = selection == "sample" or (training and self._drops)
             seed = self.default_seeds.draw() if draws else tf.zeros([2], tf.int32)
         # Steps fold their time, 0 or more, into the seed: dropout shares no draw with them.
@@ -105,6 +117,12 @@ class RNNDecoder(DecoderStep):
         )
         logits = self._read_out(hidden, attention.context, embeddings, noise, samples)
         return DecoderOutput(logits, *attention[1:], tf.cast(before, tf.float32))
+
+    def compute_output_shape(self, annotations_shape: tuple, words_shape: tuple) -> DecoderOutput:
+        """Returns the shapes of a call with one sample per caption."""
+        words, locations = tuple(words_shape), annotations_shape[1] if self.attends else 1
+        rest = (self.vocabulary_size,), (locations,), (), (), (self.hidden_dim,)
+        return DecoderOutput(*((*words, *shape) for shape in rest))
 
     @property
     def _drops(self) -> bool:

@@ -46,7 +46,8 @@ def sample(
         `Hypotheses`.
 
     Raises:
-        ValueError: As in `beam_search`, or the temperature is not above 0.
+        ValueError: As in `beam_search`, the temperature is not above 0, or the seed is of
+            another shape.
     """
     rules = make_rules(1, max_length, length_power, forbidden, never_empty)
     if not 0.0 < temperature < math.inf:
@@ -54,6 +55,8 @@ def sample(
             "temperature", "a number above 0 (its limit is `beam_search`, beam 1)", temperature
         )
     seed = tf.convert_to_tensor(seed, tf.int32)
+    if not seed.shape.is_compatible_with([2]):
+        raise invalid_value("seed", "two integers, int32 [2]", f"shape {tuple(seed.shape)}")
 
     def select(index, live: tf.Tensor, log_probs: tf.Tensor):
         # The arg max of Gumbel-perturbed logits is a draw from their softmax, and a valid index

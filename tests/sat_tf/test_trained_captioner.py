@@ -44,6 +44,16 @@ def test_log_probs_are_the_models_for_each_word(loaded):
     np.testing.assert_allclose(caption.log_probs, expected, atol=1e-5)
 
 
+def test_pixels_of_another_size_are_an_error_that_says_which(loaded):
+    captioner = loaded["soft"]
+    side = captioner.config.encoder.image_size
+    for other in (side + 1, side + 2):
+        pixels = np.zeros([1, other, other, 3])
+        with pytest.raises(ValueError, match=rf"`images`: .*got \(1, {other}, {other}, 3\)\.$"):
+            captioner.annotate(pixels)
+    assert captioner.annotate(np.zeros([1, side, side, 3])).shape[0] == 1
+
+
 def test_without_attention_there_is_no_alpha(loaded):
     found = loaded["none"].caption(PIXELS)
     assert found.words and found.alpha is None and found.beta is None

@@ -9,6 +9,8 @@ from PIL import Image
 from benchmarks.image_corpus import encode, jpeg_of_scans, noise
 from sat_tf import images
 from sat_tf.images import jpeg
+from sat_tf.images.limits import MAX_SCANS
+from sat_tf.images.scans import check_scans
 
 count_scans = tf.function(jpeg.scans, autograph=False)
 STRAY = b"\xff\xda" * 5000  # in a comment, or behind the end: no scan
@@ -27,6 +29,7 @@ STRAY = b"\xff\xda" * 5000  # in a comment, or behind the end: no scan
 )
 def test_scans_are_counted(content, scans):
     assert int(count_scans(tf.constant(content))) == scans
+    check_scans(content)
     assert images.decode(content).shape == (37, 53, 3)
 
 
@@ -42,8 +45,12 @@ def test_scans_are_counted(content, scans):
 def test_a_jpeg_of_too_many_scans_is_refused(content):
     with pytest.raises(tf.errors.InvalidArgumentError, match="scans, or too many for its size"):
         images.decode(content)
+    with pytest.raises(ValueError, match="scans, or too many for its size"):
+        check_scans(content)
 
 
 def test_a_jpeg_of_too_many_segments_to_follow_is_refused():
     content = b"\xff\xd8" + b"\xff\xfe\x00\x02" * 2000 + encode(noise(), "JPEG", comment=STRAY)[2:]
-    assert int(count_scans(tf.constant(content))) > jpeg.MAX_SCANS
+    assert int(count_scans(tf.constant(content))) > MAX_SCANS
+    with pytest.raises(ValueError, match="scans"):
+        check_scans(content)

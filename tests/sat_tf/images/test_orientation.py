@@ -10,7 +10,7 @@ import pytest
 from PIL import Image, ImageOps
 from PIL.PngImagePlugin import PngInfo
 
-from benchmarks.image_corpus import encode, smooth
+from benchmarks.image_corpus import encode, jpeg_of_scans, smooth
 from sat_tf import images
 
 WIDTH, ORIENTATION, X_RESOLUTION = 0x0100, 0x0112, 0x011A
@@ -116,6 +116,12 @@ def test_a_png_without_orientation_is_not_decoded(size, monkeypatch):
 
 def test_an_image_of_too_many_pixels_is_not_decoded_to_be_turned(monkeypatch):
     content = encode(Image.new("L", (14_000, 14_000)), "PNG", exif=exif(6))
+    monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("it was decoded"))
+    assert images.upright(content) is content
+
+
+def test_a_jpeg_of_too_many_scans_is_not_decoded_to_be_turned(monkeypatch):
+    content = jpeg_of_scans(Image.new("L", (1000, 1000)), 100, exif=exif(6))
     monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("it was decoded"))
     assert images.upright(content) is content
 

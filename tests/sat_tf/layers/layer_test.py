@@ -10,7 +10,7 @@ import tensorflow as tf
 
 
 def run_layer_test(layer_class, init_kwargs, call_args, tmp_path, without_gradient=()):
-    """Checks configuration, symbolic call, dtype policies, gradients, and saving in a model.
+    """Checks configuration, shapes, symbolic call, dtypes, gradients, and saving in a model.
 
     Args:
         layer_class: A registered subclass of `keras.layers.Layer`.
@@ -22,6 +22,7 @@ def run_layer_test(layer_class, init_kwargs, call_args, tmp_path, without_gradie
     layer = layer_class(**init_kwargs)
     outputs = layer(**call_args)
     _check_configuration(layer, init_kwargs)
+    _check_shapes(layer, call_args, outputs)
     _check_dtype_policy(layer, init_kwargs, call_args)
     _check_gradients(layer, call_args, without_gradient)
     _check_functional_model(layer, call_args, outputs, tmp_path)
@@ -36,9 +37,23 @@ def _check_configuration(layer, init_kwargs):
     assert type(layer).from_config(config).get_config() == config
 
 
+def _check_shapes(layer, call_args, outputs):
+    shapes = {
+        f"{name}_shape": tf.nest.map_structure(lambda array: array.shape, argument)
+        for name, argument in call_args.items()
+    }
+    found = layer.compute_output_shape(*shapes.values())
+    wanted = tf.nest.map_structure(lambda output: tuple(output.shape), outputs)
+    assert found == wanted
+
+
 def _check_dtype_policy(layer, init_kwargs, call_args):
     mixed = type(layer)(**init_kwargs, dtype="mixed_bfloat16")
     outputs = mixed(**call_args)
+    for found, wanted in zip(
+        tf.nest.flatten(mixed(**_symbolic(call_args))), tf.nest.flatten(outputs), strict=True
+    ):
+        assert found.dtype == wanted.dtype.name
     assert {weight.dtype for weight in mixed.weights} <= {"float32"}
     assert mixed.get_config()["dtype"]["config"]["name"] == "mixed_bfloat16"
     for output in tf.nest.flatten(outputs):
@@ -59,9 +74,7 @@ def _check_gradients(layer, call_args, without_gradient):
 
 def _check_functional_model(layer, call_args, outputs, tmp_path):
     """Symbolic shapes and dtypes are those of the call; a saved model answers the same."""
-    inputs = tf.nest.map_structure(
-        lambda array: keras.Input(array.shape[1:], dtype=str(array.dtype)), call_args
-    )
+    inputs = _symbolic(call_args)
     symbolic = layer(**inputs)
     tf.nest.assert_same_structure(symbolic, outputs)
     for found, wanted in zip(tf.nest.flatten(symbolic), tf.nest.flatten(outputs), strict=True):
@@ -75,3 +88,9 @@ def _check_functional_model(layer, call_args, outputs, tmp_path):
     answers = tf.nest.flatten(again(arguments))
     for found, wanted in zip(answers, tf.nest.flatten(outputs), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def _symbolic(call_args):
+    return tf.nest.map_structure(
+        lambda array: keras.Input(array.shape[1:], dtype=str(array.dtype)), call_args
+    )

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from sat_tf.config import EncoderConfig
+from sat_tf.dtype_policy import default_policy
 from sat_tf.layers import backbones, encoder_statistics
 from sat_tf.layers.encoder import Encoder
 from tests.sat_tf.layers.encoder_images import make_images
@@ -74,6 +75,14 @@ def test_a_pair_is_made_again_of_its_configuration():
     pair = Encoder(PAIR, 64)
     assert pair.tap == "norm+out_relu" and pair.grid == (8, 8)
     again = Encoder.from_config(pair.get_config())
+    again.set_weights(pair.get_weights())
+    np.testing.assert_array_equal(again(make_images()), pair(make_images()))
+
+
+def test_a_pair_computes_in_its_own_policy_whatever_the_global_one_is():
+    pair = Encoder.unloaded(PAIR, 64, dtype="float32")
+    with default_policy("mixed_float16"):
+        again = Encoder.unloaded(PAIR, 64, dtype="float32")
     again.set_weights(pair.get_weights())
     np.testing.assert_array_equal(again(make_images()), pair(make_images()))
 

@@ -220,6 +220,20 @@ def test_seeds_that_are_handed_in_leave_no_trace():
     np.testing.assert_array_equal(decoder(ANNOTATIONS, WORDS, seed=SEED, **options).logits, handed)
 
 
+def test_a_model_that_draws_without_a_seed_is_exported_and_one_with_a_seed_saved(tmp_path):
+    annotations, words = keras.Input((L, D)), keras.Input((T,), dtype="int32")
+
+    def drawing(seed):
+        output = make_decoder()(annotations, words, selection="sample", seed=seed)
+        return keras.Model([annotations, words], output.log_prob)
+
+    drawing(None).export(tmp_path / "anew", verbose=False)
+    tf.saved_model.save(drawing(SEED), tmp_path / "seeded")
+    batch = [random(50, L, D), np.zeros([50, T], np.int32)]
+    anew = tf.saved_model.load(tmp_path / "anew")
+    assert np.any(anew.serve(batch).numpy() != anew.serve(batch).numpy())
+
+
 def test_replicas_draw_different_masks_without_a_seed():
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():

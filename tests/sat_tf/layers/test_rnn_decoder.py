@@ -193,3 +193,33 @@ def test_mixed_precision_has_the_gradients_of_float32_roughly():
     for expected, gradient in zip(*gradients, strict=True):
         expected, gradient = tf.convert_to_tensor(expected), tf.convert_to_tensor(gradient)
         assert np.linalg.norm(gradient - expected) < 0.05 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "words", "options", "message"),
+    [
+        ([B, 2, L, D], [B, T], {}, r"`annotations`: expected shape \[B, L, D\], got shape \(2, 2,"),
+        ([B, D], [B, T], {}, r"`annotations`: expected shape \[B, L, D\]"),
+        ([B + 1, L, D], [B, T], {}, r"`words`: expected shape \[3, T\], captions=1 per image"),
+        ([B, L, D], [4, T], {"captions": 3}, r"`words`: expected shape \[6, T\], captions=3 per"),
+        ([B, L, D], [B], {}, r"`words`: expected shape \[2, T\].*got shape \(2,\)"),
+        ([B, L, D], [B, 0], {}, r"`words`: expected at least one word.*got shape \(2, 0\)"),
+        ([B, L, D], [B, T], {"seed": 5}, "`seed`: expected two integers, int32.*got 5"),
+    ],
+)
+@pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "graph"])
+def test_inputs_that_do_not_fit_are_an_error_that_says_so(
+    wrap, annotations, words, options, message
+):
+    decoder = RNNDecoder(K, **SIZES)
+    call = wrap(lambda *arguments: decoder(*arguments, **options))
+    with pytest.raises(ValueError, match=message):
+        call(np.zeros(annotations, np.float32), np.zeros(words, np.int32))
+
+
+def test_checks_leave_nothing_in_a_graph_of_unknown_sizes():
+    decoder = make_decoder()
+    signature = [tf.TensorSpec([None, L, D]), tf.TensorSpec([None, None], tf.int32)]
+    call = tf.function(decoder, input_signature=signature, autograph=False)
+    operations = call.get_concrete_function().graph.get_operations()
+    assert not [one.name for one in operations if one.type.startswith(("Assert", "Ensure"))]

@@ -188,6 +188,22 @@ def test_a_quantised_decoder_stays_close(mode):
     assert 0 < change < 0.1 * np.abs(before).max()
 
 
+@pytest.mark.parametrize("mode", ["int8", "float8"])
+def test_a_quantised_decoder_is_saved_by_its_weights_alone(mode, tmp_path):
+    annotations, words = keras.Input((5, 3)), keras.Input((None,), dtype="int32")
+    one, other = (
+        keras.Model([annotations, words], decoder()(annotations, words).logits) for _ in range(2)
+    )
+    for model in (one, other):
+        model.quantize(mode)
+    with pytest.raises(ValueError, match="quantised decoder cannot be made .* `save_weights`"):
+        one.save(tmp_path / "model.keras")
+    one.save_weights(tmp_path / "model.weights.h5")
+    other.load_weights(tmp_path / "model.weights.h5")
+    found, expected = (model([ANNOTATIONS, WORDS]) for model in (other, one))
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_methods_of_a_layer_may_come_before_its_first_call():
     layer = decoder()
     layer.prepare_memory(ANNOTATIONS)
