@@ -41,6 +41,8 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         self.seed = 0
         # The namespace keeps Keras from saving the running means among the weights.
         self._means: SimpleNamespace | None = None
+        self._test_names: tuple[str, ...] = ()
+        self._evaluating = False
 
     @property
     def separately_clipped(self) -> list[keras.Variable]:
@@ -130,7 +132,27 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         means = self._means.value
         means.update_state(counted)
         results = means.result()
+        self._test_names = tuple(counted)
         return {name: results[name] for name in counted}
+
+    def evaluate(self, *args, **kwargs) -> dict[str, float] | list[float] | float:
+        """Returns the means of `test_means` over the batches; see `keras.Model.evaluate`."""
+        self._evaluating = True
+        try:
+            return super().evaluate(*args, **kwargs)
+        finally:
+            self._evaluating = False
+
+    def get_metrics_result(self) -> dict[str, tf.Tensor]:
+        """Returns the running means over all devices, in `evaluate` those of `test_means` alone.
+
+        Keras reads its results here if they have the names of the logs. Otherwise it averages the
+        devices' own means, however many examples each had.
+        """
+        results = super().get_metrics_result()
+        if not self._evaluating:
+            return results
+        return {name: results[name] for name in self._test_names}
 
     def test_means(self, batch: Batch, seed: tf.Tensor) -> Means:
         """Scores a batch for `evaluate`, under names that training logs too.
