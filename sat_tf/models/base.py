@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -19,6 +22,8 @@ from sat_tf.models.distributed_step import (
 from sat_tf.objectives.baselines import MovingAverageBaseline
 from sat_tf.objectives.replica_context import global_size
 from sat_tf.objectives.terms import Batch, Means, Objective
+
+Results = dict[str, float] | list[float] | float
 
 
 class TrainableModel(BuildsBeforeFit, keras.Model):
@@ -70,7 +75,7 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         Raises:
             ValueError: A loss or metrics are given.
         """
-        given = dict(zip(("loss", "loss_weights", "metrics"), args[1:], strict=False)) | kwargs
+        given = _given(super().compile, args, kwargs)
         for name in ("loss", "loss_weights", "metrics", "weighted_metrics"):
             if given.get(name) is not None:
                 raise invalid_value(name, "none, as the objective has its own", repr(given[name]))
@@ -135,8 +140,28 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         self._test_names = tuple(counted)
         return {name: results[name] for name in counted}
 
-    def evaluate(self, *args, **kwargs) -> dict[str, float] | list[float] | float:
-        """Returns the means of `test_means` over the batches; see `keras.Model.evaluate`."""
+    def fit(self, *args, **kwargs) -> keras.callbacks.History:
+        """Trains on batches that are dictionaries; see `keras.Model.fit`.
+
+        Raises:
+            ValueError: Targets or weights are given beside them.
+        """
+        _check_inputs_alone(super().fit, args, kwargs)
+        return super().fit(*args, **kwargs)
+
+    def train_on_batch(self, *args, **kwargs) -> Results:
+        """Takes one step; see `keras.Model.train_on_batch`, and `fit`."""
+        _check_inputs_alone(super().train_on_batch, args, kwargs)
+        return super().train_on_batch(*args, **kwargs)
+
+    def test_on_batch(self, *args, **kwargs) -> Results:
+        """Returns the means of `test_means`; see `keras.Model.test_on_batch`, and `fit`."""
+        _check_inputs_alone(super().test_on_batch, args, kwargs)
+        return super().test_on_batch(*args, **kwargs)
+
+    def evaluate(self, *args, **kwargs) -> Results:
+        """Returns the means of `test_means`; see `keras.Model.evaluate`, and `fit`."""
+        _check_inputs_alone(super().evaluate, args, kwargs)
         self._evaluating = True
         try:
             return super().evaluate(*args, **kwargs)
@@ -199,6 +224,19 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         if self.optimizer is not None and not self.optimizer.built:
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
+
+
+def _given(method: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of a call by the names of the method's parameters."""
+    return inspect.signature(method).bind(*args, **kwargs).arguments
+
+
+def _check_inputs_alone(method: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
+    given = _given(method, args, kwargs)
+    for name in ("y", "sample_weight", "class_weight"):
+        if given.get(name) is not None:
+            expected = "none, as a batch holds all that the objective reads"
+            raise invalid_value(name, expected, type(given[name]).__name__)
 
 
 def _inputs_alone(batch: Batch | tuple) -> Batch:

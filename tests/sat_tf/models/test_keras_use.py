@@ -112,6 +112,21 @@ def test_a_loss_or_targets_beside_the_objective_are_errors():
     assert model.train_on_batch(batch, return_dict=True)["loss"] > 0
 
 
+@pytest.mark.parametrize("method", ["fit", "evaluate", "train_on_batch", "test_on_batch"])
+def test_targets_and_weights_as_arguments_are_errors(method):
+    model, batch = make_model(), make_batch()
+    model.compile("adam", jit_compile=False)
+    call = getattr(model, method)
+    expected = "argument `{}`: expected none, as a batch holds all"
+    with pytest.raises(ValueError, match=expected.format("sample_weight")):
+        call(batch, sample_weight=np.zeros(4))
+    with pytest.raises(ValueError, match=expected.format("y")):
+        call(batch, batch["tokens"])
+    if method in ("fit", "train_on_batch"):
+        with pytest.raises(ValueError, match=expected.format("class_weight")):
+            call(batch, class_weight={0: 1.0})
+
+
 @pytest.mark.parametrize(
     ("baseline", "needed"),
     [("moving_average", "MovingAverageBaseline"), ("learned", "LearnedBaseline")],
