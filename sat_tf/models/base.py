@@ -10,7 +10,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from sat_tf.compat import BuildsBeforeFit
+from sat_tf.compat import BuildsBeforeFit, steps_taken
 from sat_tf.errors import invalid_value
 from sat_tf.models.distributed_step import (
     RunningMeans,
@@ -197,7 +197,7 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         folded = tf.constant([self.seed, 0], tf.int32)
         if getattr(self, "optimizer", None) is None:  # Keras sets it when it compiles
             return folded
-        step = tf.cast(self.optimizer.iterations, tf.int32)
+        step = tf.cast(steps_taken(self.optimizer), tf.int32)
         return tf.random.experimental.stateless_fold_in(folded, step)
 
     @property
