@@ -73,15 +73,20 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
             **kwargs: For Keras, but no loss and no metrics, which the objective has.
 
         Raises:
-            ValueError: A loss or metrics are given.
+            ValueError: A loss or metrics are given, or XLA is wanted for an objective without it.
         """
         given = _given(super().compile, args, kwargs)
         for name in ("loss", "loss_weights", "metrics", "weighted_metrics"):
             if given.get(name) is not None:
                 raise invalid_value(name, "none, as the objective has its own", repr(given[name]))
-        super().compile(*args, **kwargs)
-        if objective is not None:
-            self.objective = objective
+        objective = self.objective if objective is None else objective
+        if not getattr(objective, "supports_jit", True):
+            if given.get("jit_compile") is True:
+                expected = "False with this objective, which XLA cannot compile"
+                raise invalid_value("jit_compile", expected, True)
+            given["jit_compile"] = False
+        super().compile(**given)
+        self.objective = objective
         self.clip_norm, self.seed = clip_norm, seed
         names = ("gradient_norm", "loss", *self.objective.log_names)
         self._means = SimpleNamespace(value=RunningMeans(names))

@@ -155,6 +155,19 @@ def test_a_reward_may_be_of_any_floating_type():
     assert np.isfinite(model.fit(as_dataset(batch, 4), verbose=0).history["reward"]).all()
 
 
+def test_a_reward_is_not_compiled_by_xla(monkeypatch):
+    model = make_model()
+    reward = RewardObjective(lambda *_: 0, 2, model.config.attention, SearchConfig(max_length=4))
+    with pytest.raises(ValueError, match="`jit_compile`: expected False with this objective"):
+        model.compile("sgd", objective=reward, jit_compile=True)
+    gpu = [tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")]
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda *_: gpu)
+    model.compile("sgd")
+    assert model.jit_compile
+    model.compile("sgd", objective=reward)
+    assert not model.jit_compile
+
+
 @pytest.mark.parametrize("preset", ["paper", "arctic", "rloo"])
 def test_a_caption_of_padding_leaves_training_finite(preset):
     model = make_model("hard", preset=preset)
