@@ -231,6 +231,26 @@ class Captioner(TrainableModel):
         """Returns the layers that caption: neither the optimiser nor a baseline."""
         return {"encoder": self.encoder, "decoder": self.decoder}
 
+    def export(self, *args, input_signature: list | None = None, **kwargs) -> None:
+        """Writes the teacher-forced model for inference; see `keras.Model.export`.
+
+        `serving.export` writes captioners from image files to captions.
+
+        Args:
+            *args: For Keras: the path, and the format.
+            input_signature: Specifications of the batch; None has annotations and tokens.
+            **kwargs: For Keras.
+        """
+        if input_signature is None:
+            height, width = self.encoder.grid
+            annotations = [None, height * width, self.encoder.annotation_dim]
+            batch = {
+                "annotations": tf.TensorSpec(annotations, tf.float32, "annotations"),
+                "tokens": tf.TensorSpec([None, None], tf.int32, "tokens"),
+            }
+            input_signature = [batch]
+        super().export(*args, input_signature=input_signature, **kwargs)
+
     def get_config(self) -> dict:
         """Returns the constructor arguments."""
         return {

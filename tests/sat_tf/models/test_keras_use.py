@@ -80,6 +80,15 @@ def test_a_captioner_that_is_not_compiled_is_saved_and_cloned_as_it_is(tmp_path)
     assert not loaded.compiled and not keras.models.clone_model(model).compiled
 
 
+def test_a_captioner_is_exported_for_annotations_and_tokens(tmp_path):
+    model, batch = randomise(make_model("hard")), make_batch()
+    model.export(tmp_path / "exported", verbose=False)
+    loaded = tf.saved_model.load(tmp_path / "exported")
+    for rows in (4, 1):
+        part = {name: values[:rows] for name, values in batch.items()}
+        np.testing.assert_allclose(loaded.serve(part).logits, model(part).logits, atol=1e-5)
+
+
 def test_a_model_that_is_not_compiled_has_a_seed_for_its_draws():
     np.testing.assert_array_equal(make_model("hard").step_seed(), [0, 0])
 
