@@ -252,10 +252,21 @@ class Captioner(TrainableModel):
         super().export(*args, input_signature=input_signature, **kwargs)
 
     def get_config(self) -> dict:
-        """Returns the constructor arguments."""
+        """Returns the constructor arguments, and which parts learn, for `from_config`."""
         return {
             **keras.layers.Layer.get_config(self),
             "config": to_dict(self.config),
             "vocabulary_size": self.vocabulary_size,
             "load_encoder_weights": False,
+            "trainable_parts": {name: part.trainable for name, part in self.saved_layers().items()},
         }
+
+    @classmethod
+    def from_config(cls, config: dict) -> Captioner:
+        """Makes a captioner of which the same parts learn, with random weights."""
+        arguments = dict(config)
+        trainable = arguments.pop("trainable_parts", {})
+        captioner = cls(**arguments)
+        for name, part in captioner.saved_layers().items():
+            part.trainable = trainable.get(name, part.trainable)
+        return captioner

@@ -80,6 +80,16 @@ def test_a_captioner_that_is_not_compiled_is_saved_and_cloned_as_it_is(tmp_path)
     assert not loaded.compiled and not keras.models.clone_model(model).compiled
 
 
+@pytest.mark.parametrize("learns", [False, True])
+def test_a_saved_captioner_learns_the_parts_that_learned_before(tmp_path, learns):
+    model = make_model(trainable=not learns)
+    model.encoder.trainable, model.decoder.trainable = learns, not learns
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert (loaded.encoder.trainable, loaded.decoder.trainable) == (learns, not learns)
+    assert len(loaded.trainable_variables) == len(model.trainable_variables)
+
+
 def test_a_captioner_is_exported_for_annotations_and_tokens(tmp_path):
     model, batch = randomise(make_model("hard")), make_batch()
     model.export(tmp_path / "exported", verbose=False)
