@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -10,6 +11,7 @@ from keras import ops
 
 from sat_tf.errors import invalid_value, positive
 from sat_tf.layers import backbones, encoder_networks, patch_encoders
+from sat_tf.layers.empty_batches import never_empty
 
 _LATER = object()
 """In place of weights: they are loaded after the encoder is made."""
@@ -135,7 +137,8 @@ class Encoder(keras.layers.Layer):
             raise invalid_value("images", expected, str(tuple(images.shape)))
         images = encoder_networks.preprocessor(self.backbone)(ops.cast(images, "float32"))
         from_scratch = self.trainable and self.trainable_from is None
-        maps = self.network(images, training=bool(training) and from_scratch)
+        network = functools.partial(self.network, training=bool(training) and from_scratch)
+        maps = never_empty(network, images)
         if not self.trainable:
             maps = ops.stop_gradient(maps)
         height, width = self.grid

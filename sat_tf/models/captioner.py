@@ -99,23 +99,13 @@ class Captioner(TrainableModel):
         """Returns the annotations in a batch, or encodes its images: `[B, L, D]`."""
         if "annotations" in batch:
             return batch["annotations"]
-        images = batch["images"]
+        images = tf.cast(batch["images"], tf.float32)
         if "image_index" not in batch:
-            return self._encode(images, training)
+            return self.encoder(images, training=training)
         numbers, place = tf.unique(batch["image_index"])
         rows = tf.range(tf.size(place))
         first = tf.math.unsorted_segment_min(rows, place, tf.size(numbers))
-        return tf.gather(self._encode(tf.gather(images, first), training), place)
-
-    def _encode(self, images: tf.Tensor, training: bool) -> tf.Tensor:
-        images = tf.cast(images, tf.float32)
-        if tf.distribute.get_strategy().num_replicas_in_sync == 1:
-            return self.encoder(images, training=training)
-        # A replica may have no images, for which oneDNN's convolutions give a wrong shape.
-        count = tf.shape(images)[0]
-        blank = tf.cast(tf.equal(count, 0), tf.int32)
-        images = tf.pad(images, [[0, blank], *[[0, 0]] * 3])
-        return self.encoder(images, training=training)[:count]
+        return tf.gather(self.encoder(tf.gather(images, first), training=training), place)
 
     def call(
         self,

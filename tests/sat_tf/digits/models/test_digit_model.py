@@ -7,6 +7,7 @@ from collections.abc import Callable
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from sat_tf.digits.config import DRAMConfig, PortionsConfig, RAMConfig, STNConfig
 from sat_tf.digits.models.digit_model import DigitModel
@@ -14,7 +15,8 @@ from sat_tf.digits.models.dram import DRAM
 from sat_tf.digits.models.portions import Portions
 from sat_tf.digits.models.ram import RAM
 from sat_tf.digits.models.stn import STN
-from tests.sat_tf.digits.models.digit_terms import SEED
+from tests.sat_tf.digits.models.digit_terms import SEED, terms_of
+from training.distributed.strategies import make_strategy
 
 LOOKS = {"glimpses": 2, "glimpse_size": 4, "glimpse_dim": 8, "hidden_dim": 6}
 MODELS = {
@@ -87,3 +89,42 @@ def test_a_saved_model_keeps_its_policy(tmp_path):
     assert loaded.dtype_policy.name == "mixed_bfloat16" and loaded.answers is None
     images = make_batch("stn")["images"]
     np.testing.assert_array_equal(loaded(images)[0], model(images)[0])
+
+
+@pytest.mark.parametrize("name", ["stn", "mask", "portions"])
+def test_a_batch_without_images_adds_no_gradient(name: str):
+    model = MODELS[name]()
+    with tf.GradientTape() as tape:
+        loss, _ = terms_of(model, make_batch(name, 0))
+        share = tf.math.multiply_no_nan(loss, 0.0)  # as in the train step
+    gradients = tape.gradient(share, model.trainable_variables)
+    known = [tf.convert_to_tensor(gradient) for gradient in gradients if gradient is not None]
+    assert known and not any(np.any(gradient) for gradient in known)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "make"), MODELS.items())
+def test_a_model_is_trained_where_a_replica_has_no_images(name: str, make: Callable):
+    with make_strategy("mirrored").scope():
+        model = make()
+        model.compile(keras.optimizers.SGD(0.1), jit_compile=False)
+    data = tf.data.Dataset.from_tensor_slices(make_batch(name, 3)).batch(2)
+    logs = model.fit(data, shuffle=False, verbose=0).history
+    assert all(np.isfinite(values).all() for values in logs.values())
+    assert all(np.isfinite(weight).all() for weight in model.get_weights())
+
+
+@pytest.mark.slow
+def test_two_replicas_of_which_one_gets_no_images_train_as_one_device_does():
+    make = lambda: STN(STNConfig(output_size=8, filters=2, hidden_dim=4, dropout=0.0), 12)  # noqa: E731
+    one = make()
+    with make_strategy("mirrored").scope():
+        two = make()
+        two.set_weights(one.get_weights())
+        two.compile(keras.optimizers.SGD(0.1), jit_compile=False)
+    one.compile(keras.optimizers.SGD(0.1), jit_compile=False)
+    data = tf.data.Dataset.from_tensor_slices(make_batch("stn", 3)).batch(2)
+    ours, theirs = (model.fit(data, shuffle=False, verbose=0).history for model in (one, two))
+    np.testing.assert_allclose(theirs["loss"], ours["loss"], rtol=1e-5)
+    for ours, theirs in zip(one.weights, two.weights, strict=True):
+        np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-6)
