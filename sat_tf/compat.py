@@ -38,6 +38,11 @@ def variable_key(optimizer: keras.optimizers.Optimizer, variable: keras.Variable
     return optimizer._var_key(variable)
 
 
+def steps_taken(optimizer: keras.optimizers.Optimizer) -> keras.Variable:
+    """Returns the number of steps, those that only accumulate gradients included."""
+    return getattr(optimizer, "inner_optimizer", optimizer)._iterations
+
+
 def adam_moments(
     optimizer: keras.optimizers.Adam, variable: keras.Variable
 ) -> tuple[keras.Variable, keras.Variable]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -11,6 +12,7 @@ from keras import ops
 
 from sat_tf.errors import invalid_value, positive
 from sat_tf.layers import backbones, encoder_networks, patch_encoders
+from sat_tf.layers.empty_batches import never_empty
 
 _LATER = object()
 """In place of weights: they are loaded after the encoder is made."""
@@ -136,7 +138,8 @@ class Encoder(keras.layers.Layer):
             images = tf.ensure_shape(images, self._images_shape)
         images = encoder_networks.preprocessor(self.backbone)(ops.cast(images, "float32"))
         from_scratch = self.trainable and self.trainable_from is None
-        maps = self.network(images, training=bool(training) and from_scratch)
+        network = functools.partial(self.network, training=bool(training) and from_scratch)
+        maps = never_empty(network, images)
         if not self.trainable:
             maps = ops.stop_gradient(maps)
         height, width = self.grid

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import keras
 import tensorflow as tf
 
-from sat_tf.compat import BuildsBeforeFit
+from sat_tf.compat import BuildsBeforeFit, steps_taken
 from sat_tf.errors import invalid_value
 from sat_tf.models.distributed_step import (
     RunningMeans,
@@ -20,6 +23,8 @@ from sat_tf.objectives.baselines import MovingAverageBaseline
 from sat_tf.objectives.replica_context import global_size
 from sat_tf.objectives.terms import Batch, Means, Objective
 from sat_tf.ranges import NonNegative, check_argument
+
+Results = dict[str, float] | list[float] | float
 
 
 class TrainableModel(BuildsBeforeFit, keras.Model):
@@ -42,6 +47,8 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         self.seed = 0
         # The namespace keeps Keras from saving the running means among the weights.
         self._means: SimpleNamespace | None = None
+        self._test_names: tuple[str, ...] = ()
+        self._evaluating = False
 
     @property
     def separately_clipped(self) -> list[keras.Variable]:
@@ -67,17 +74,23 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
             **kwargs: For Keras, but no loss and no metrics, which the objective has.
 
         Raises:
-            ValueError: A loss or metrics are given, or `clip_norm` or `seed` is no such number.
+            ValueError: A loss or metrics are given, XLA is wanted for an objective without it, or
+                `clip_norm` or `seed` is no such number.
         """
-        given = dict(zip(("loss", "loss_weights", "metrics"), args[1:], strict=False)) | kwargs
+        given = _given(super().compile, args, kwargs)
         for name in ("loss", "loss_weights", "metrics", "weighted_metrics"):
             if given.get(name) is not None:
                 raise invalid_value(name, "none, as the objective has its own", repr(given[name]))
         check_argument("clip_norm", clip_norm, NonNegative)
         check_argument("seed", seed, int)
-        super().compile(*args, **kwargs)
-        if objective is not None:
-            self.objective = objective
+        objective = self.objective if objective is None else objective
+        if not getattr(objective, "supports_jit", True):
+            if given.get("jit_compile") is True:
+                expected = "False with this objective, which XLA cannot compile"
+                raise invalid_value("jit_compile", expected, True)
+            given["jit_compile"] = False
+        super().compile(**given)
+        self.objective = objective
         self.clip_norm, self.seed = clip_norm, seed
         names = ("gradient_norm", "loss", *self.objective.log_names)
         self._means = SimpleNamespace(value=RunningMeans(names))
@@ -133,7 +146,47 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         means = self._means.value
         means.update_state(counted)
         results = means.result()
+        self._test_names = tuple(counted)
         return {name: results[name] for name in counted}
+
+    def fit(self, *args, **kwargs) -> keras.callbacks.History:
+        """Trains on batches that are dictionaries; see `keras.Model.fit`.
+
+        Raises:
+            ValueError: Targets or weights are given beside them.
+        """
+        _check_inputs_alone(super().fit, args, kwargs)
+        return super().fit(*args, **kwargs)
+
+    def train_on_batch(self, *args, **kwargs) -> Results:
+        """Takes one step; see `keras.Model.train_on_batch`, and `fit`."""
+        _check_inputs_alone(super().train_on_batch, args, kwargs)
+        return super().train_on_batch(*args, **kwargs)
+
+    def test_on_batch(self, *args, **kwargs) -> Results:
+        """Returns the means of `test_means`; see `keras.Model.test_on_batch`, and `fit`."""
+        _check_inputs_alone(super().test_on_batch, args, kwargs)
+        return super().test_on_batch(*args, **kwargs)
+
+    def evaluate(self, *args, **kwargs) -> Results:
+        """Returns the means of `test_means`; see `keras.Model.evaluate`, and `fit`."""
+        _check_inputs_alone(super().evaluate, args, kwargs)
+        self._evaluating = True
+        try:
+            return super().evaluate(*args, **kwargs)
+        finally:
+            self._evaluating = False
+
+    def get_metrics_result(self) -> dict[str, tf.Tensor]:
+        """Returns the running means over all devices, in `evaluate` those of `test_means` alone.
+
+        Keras reads its results here if they have the names of the logs. Otherwise it averages the
+        devices' own means, however many examples each had.
+        """
+        results = super().get_metrics_result()
+        if not self._evaluating:
+            return results
+        return {name: results[name] for name in self._test_names}
 
     def test_means(self, batch: Batch, seed: tf.Tensor) -> Means:
         """Scores a batch for `evaluate`, under names that training logs too.
@@ -153,7 +206,7 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         folded = tf.constant([self.seed, 0], tf.int32)
         if getattr(self, "optimizer", None) is None:  # Keras sets it when it compiles
             return folded
-        step = tf.cast(self.optimizer.iterations, tf.int32)
+        step = tf.cast(steps_taken(self.optimizer), tf.int32)
         return tf.random.experimental.stateless_fold_in(folded, step)
 
     @property
@@ -180,6 +233,19 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         if self.optimizer is not None and not self.optimizer.built:
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
+
+
+def _given(method: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of a call by the names of the method's parameters."""
+    return inspect.signature(method).bind(*args, **kwargs).arguments
+
+
+def _check_inputs_alone(method: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
+    given = _given(method, args, kwargs)
+    for name in ("y", "sample_weight", "class_weight"):
+        if given.get(name) is not None:
+            expected = "none, as a batch holds all that the objective reads"
+            raise invalid_value(name, expected, type(given[name]).__name__)
 
 
 def _inputs_alone(batch: Batch | tuple) -> Batch:

@@ -104,23 +104,13 @@ class Captioner(TrainableModel):
             return batch["annotations"]
         if "images" not in batch:
             raise invalid_value("batch", "`annotations` or `images` in it", sorted(batch))
-        images = batch["images"]
+        images = tf.cast(batch["images"], tf.float32)
         if "image_index" not in batch:
-            return self._encode(images, training)
+            return self.encoder(images, training=training)
         numbers, place = tf.unique(batch["image_index"])
         rows = tf.range(tf.size(place))
         first = tf.math.unsorted_segment_min(rows, place, tf.size(numbers))
-        return tf.gather(self._encode(tf.gather(images, first), training), place)
-
-    def _encode(self, images: tf.Tensor, training: bool) -> tf.Tensor:
-        images = tf.cast(images, tf.float32)
-        if tf.distribute.get_strategy().num_replicas_in_sync == 1:
-            return self.encoder(images, training=training)
-        # A replica may have no images, for which oneDNN's convolutions give a wrong shape.
-        count = tf.shape(images)[0]
-        blank = tf.cast(tf.equal(count, 0), tf.int32)
-        images = tf.pad(images, [[0, blank], *[[0, 0]] * 3])
-        return self.encoder(images, training=training)[:count]
+        return tf.gather(self.encoder(tf.gather(images, first), training=training), place)
 
     def call(
         self,
@@ -236,11 +226,42 @@ class Captioner(TrainableModel):
         """Returns the layers that caption: neither the optimiser nor a baseline."""
         return {"encoder": self.encoder, "decoder": self.decoder}
 
+    def export(self, *args, input_signature: list | None = None, **kwargs) -> None:
+        """Writes the teacher-forced model for inference; see `keras.Model.export`.
+
+        `serving.export` writes captioners from image files to captions.
+
+        Args:
+            *args: For Keras: the path, and the format.
+            input_signature: Specifications of the batch; None has annotations and tokens.
+            **kwargs: For Keras.
+        """
+        if input_signature is None:
+            height, width = self.encoder.grid
+            annotations = [None, height * width, self.encoder.annotation_dim]
+            batch = {
+                "annotations": tf.TensorSpec(annotations, tf.float32, "annotations"),
+                "tokens": tf.TensorSpec([None, None], tf.int32, "tokens"),
+            }
+            input_signature = [batch]
+        super().export(*args, input_signature=input_signature, **kwargs)
+
     def get_config(self) -> dict:
-        """Returns the constructor arguments."""
+        """Returns the constructor arguments, and which parts learn, for `from_config`."""
         return {
             **keras.layers.Layer.get_config(self),
             "config": to_dict(self.config),
             "vocabulary_size": self.vocabulary_size,
             "load_encoder_weights": False,
+            "trainable_parts": {name: part.trainable for name, part in self.saved_layers().items()},
         }
+
+    @classmethod
+    def from_config(cls, config: dict) -> Captioner:
+        """Makes a captioner of which the same parts learn, with random weights."""
+        arguments = dict(config)
+        trainable = arguments.pop("trainable_parts", {})
+        captioner = cls(**arguments)
+        for name, part in captioner.saved_layers().items():
+            part.trainable = trainable.get(name, part.trainable)
+        return captioner

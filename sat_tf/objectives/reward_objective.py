@@ -65,6 +65,9 @@ class RewardObjective:
         baseline is the greedy caption; Kool et al. (2019).
     """
 
+    supports_jit = False
+    """XLA cannot call the reward, a Python function."""
+
     def __init__(
         self, reward: Reward, samples: int, attention: AttentionConfig, search: SearchConfig
     ) -> None:

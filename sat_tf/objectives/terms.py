@@ -25,7 +25,10 @@ class Terms(NamedTuple):
 
 
 class Objective(Protocol):
-    """The form of all objectives that `TrainableModel.train_step` minimises."""
+    """The form of all objectives that `TrainableModel.train_step` minimises.
+
+    One that XLA cannot compile sets `supports_jit` to False.
+    """
 
     @property
     def log_names(self) -> Sequence[str]:

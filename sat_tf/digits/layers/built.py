@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from typing import Any
 
 import keras
+import tensorflow as tf
+
+from sat_tf.layers.empty_batches import never_empty
 
 
 def dense(inputs: int, units: int, activation: str | None = None, **kwargs) -> keras.layers.Dense:
@@ -14,11 +19,19 @@ def dense(inputs: int, units: int, activation: str | None = None, **kwargs) -> k
     return layer
 
 
+class _Stack(keras.Sequential):
+    """A stack that a replica without images may call."""
+
+    def call(self, inputs: tf.Tensor, training: bool | None = None, mask: Any = None) -> tf.Tensor:
+        call = functools.partial(super().call, training=training, mask=mask)
+        return never_empty(call, inputs)
+
+
 def sequential(
     layers: Sequence[keras.layers.Layer], shape: Sequence[int], name: str
 ) -> keras.Sequential:
     """Stacks layers over inputs of a shape, given without the batch."""
-    stack = keras.Sequential(list(layers), name=name)
+    stack = _Stack(list(layers), name=name)
     stack.build((None, *shape))
     return stack
 

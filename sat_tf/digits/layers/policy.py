@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
 from sat_tf.digits.layers.built import dense
+from sat_tf.layers.empty_batches import never_empty
 
 
 class Aim(NamedTuple):
@@ -59,9 +61,13 @@ class LocationNetwork(keras.layers.Layer):
         """Aims the next glimpse."""
         activation = self.mean_layer(self.hidden_layer(hidden))
         mean = tf.tanh(activation)
-        policy = gaussian(mean, self.std)
-        drawn = tf.stop_gradient(mean if seed is None else policy.sample(seed=seed))
-        return Aim(activation, mean, tf.clip_by_value(drawn, -1.0, 1.0), policy.log_prob(drawn))
+        drawn = mean if seed is None else never_empty(functools.partial(self._draw, seed), mean)
+        drawn = tf.stop_gradient(drawn)
+        log_prob = gaussian(mean, self.std).log_prob(drawn)
+        return Aim(activation, mean, tf.clip_by_value(drawn, -1.0, 1.0), log_prob)
+
+    def _draw(self, seed: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
+        return gaussian(mean, self.std).sample(seed=seed)
 
 
 def gaussian(mean: tf.Tensor, std: float):

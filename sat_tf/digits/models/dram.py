@@ -23,6 +23,7 @@ class DRAMState(NamedTuple):
     """Reads the lower one and aims; its h starts from the context."""
 
 
+@keras.saving.register_keras_serializable(package="sat_tf")
 class DRAM(RecurrentAttention):
     """The deep recurrent attention model.
 
@@ -44,6 +45,8 @@ class DRAM(RecurrentAttention):
     References:
         Ba et al. (2014), arXiv:1412.7755.
     """
+
+    config_type = DRAMConfig
 
     def __init__(self, config: DRAMConfig, image_size: int, classes: int, **kwargs) -> None:
         super().__init__(config, image_size, config.hidden_dim, **kwargs)

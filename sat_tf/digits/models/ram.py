@@ -11,6 +11,7 @@ from sat_tf.digits.layers.glimpse_networks import GlimpseNetwork
 from sat_tf.digits.models.recurrent_attention import RecurrentAttention
 
 
+@keras.saving.register_keras_serializable(package="sat_tf")
 class RAM(RecurrentAttention):
     """The recurrent attention model.
 
@@ -29,6 +30,8 @@ class RAM(RecurrentAttention):
     References:
         Mnih et al. (2014), arXiv:1406.6247.
     """
+
+    config_type = RAMConfig
 
     def __init__(self, config: RAMConfig, image_size: int, classes: int = 10, **kwargs) -> None:
         super().__init__(config, image_size, config.hidden_dim, **kwargs)

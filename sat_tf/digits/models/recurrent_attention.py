@@ -84,6 +84,14 @@ class RecurrentAttention(DigitModel):
         """The weights of policy and baseline, which learn from rewards."""
         return self.locator.trainable_variables + super().separately_clipped
 
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor arguments, and `answers`."""
+        return {
+            **super().get_config(),
+            "image_size": self.image_size,
+            "classes": self.classifier.units,
+        }
+
     # --- defined by a subclass ---
 
     def begin(self, images: tf.Tensor) -> State:

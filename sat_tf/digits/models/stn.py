@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -19,6 +21,7 @@ from sat_tf.layers.dropout import dropout
 from sat_tf.objectives.terms import Batch
 
 
+@keras.saving.register_keras_serializable(package="sat_tf")
 class STN(DigitModel):
     """`log p(y | CNN(V))`, V the image, seen through its affine map or its mask if any.
 
@@ -41,9 +44,11 @@ class STN(DigitModel):
         Jaderberg et al. (2015), Sec. 4.1, arXiv:1506.02025.
     """
 
+    config_type = STNConfig
+
     def __init__(self, config: STNConfig, image_size: int, classes: int = 10, **kwargs) -> None:
         super().__init__(config, autocast=False, **kwargs)
-        policy = self.dtype_policy
+        self.image_size, policy = image_size, self.dtype_policy
         side, filters = image_size, (config.localisation_filters,) * 2
         self.attention = None
         if config.attention == "transformer":
@@ -77,6 +82,14 @@ class STN(DigitModel):
         seen = images if self.attention is None else self.attention(images)[0]
         hidden = dropout(self.features(seen), self.config.dropout, seed, 0)
         return self.classifier(hidden), seen
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor arguments, and `answers`."""
+        return {
+            **super().get_config(),
+            "image_size": self.image_size,
+            "classes": self.classifier.units,
+        }
 
     def read(self, images: tf.Tensor) -> Reading:
         """Reads images in one look: V, and where its corners lie in the image.

@@ -122,6 +122,17 @@ def test_evaluate_needs_test_means():
         compiled().evaluate(tf.data.Dataset.from_tensors(BATCH), verbose=0)
 
 
+def test_steps_that_accumulate_gradients_have_seeds_of_their_own():
+    model = Line()
+    sgd = keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)
+    model.compile(optimizer=sgd, jit_compile=False, run_eagerly=True)
+    seeds = [model.step_seed().numpy().tolist()]
+    for _ in range(3):
+        model.train_on_batch(BATCH)
+        seeds.append(model.step_seed().numpy().tolist())
+    assert len(set(map(tuple, seeds))) == 4
+
+
 def test_seeds_differ_by_step_and_by_replica():
     model = compiled()
     first = model.step_seed().numpy()

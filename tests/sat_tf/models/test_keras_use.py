@@ -80,6 +80,25 @@ def test_a_captioner_that_is_not_compiled_is_saved_and_cloned_as_it_is(tmp_path)
     assert not loaded.compiled and not keras.models.clone_model(model).compiled
 
 
+@pytest.mark.parametrize("learns", [False, True])
+def test_a_saved_captioner_learns_the_parts_that_learned_before(tmp_path, learns):
+    model = make_model(trainable=not learns)
+    model.encoder.trainable, model.decoder.trainable = learns, not learns
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert (loaded.encoder.trainable, loaded.decoder.trainable) == (learns, not learns)
+    assert len(loaded.trainable_variables) == len(model.trainable_variables)
+
+
+def test_a_captioner_is_exported_for_annotations_and_tokens(tmp_path):
+    model, batch = randomise(make_model("hard")), make_batch()
+    model.export(tmp_path / "exported", verbose=False)
+    loaded = tf.saved_model.load(tmp_path / "exported")
+    for rows in (4, 1):
+        part = {name: values[:rows] for name, values in batch.items()}
+        np.testing.assert_allclose(loaded.serve(part).logits, model(part).logits, atol=1e-5)
+
+
 def test_a_model_that_is_not_compiled_has_a_seed_for_its_draws():
     np.testing.assert_array_equal(make_model("hard").step_seed(), [0, 0])
 
@@ -112,6 +131,21 @@ def test_a_loss_or_targets_beside_the_objective_are_errors():
     assert model.train_on_batch(batch, return_dict=True)["loss"] > 0
 
 
+@pytest.mark.parametrize("method", ["fit", "evaluate", "train_on_batch", "test_on_batch"])
+def test_targets_and_weights_as_arguments_are_errors(method):
+    model, batch = make_model(), make_batch()
+    model.compile("adam", jit_compile=False)
+    call = getattr(model, method)
+    expected = "argument `{}`: expected none, as a batch holds all"
+    with pytest.raises(ValueError, match=expected.format("sample_weight")):
+        call(batch, sample_weight=np.zeros(4))
+    with pytest.raises(ValueError, match=expected.format("y")):
+        call(batch, batch["tokens"])
+    if method in ("fit", "train_on_batch"):
+        with pytest.raises(ValueError, match=expected.format("class_weight")):
+            call(batch, class_weight={0: 1.0})
+
+
 @pytest.mark.parametrize(
     ("baseline", "needed"),
     [("moving_average", "MovingAverageBaseline"), ("learned", "LearnedBaseline")],
@@ -138,6 +172,19 @@ def test_a_reward_may_be_of_any_floating_type():
         "image_index": np.arange(4, dtype=np.int32),
     }
     assert np.isfinite(model.fit(as_dataset(batch, 4), verbose=0).history["reward"]).all()
+
+
+def test_a_reward_is_not_compiled_by_xla(monkeypatch):
+    model = make_model()
+    reward = RewardObjective(lambda *_: 0, 2, model.config.attention, SearchConfig(max_length=4))
+    with pytest.raises(ValueError, match="`jit_compile`: expected False with this objective"):
+        model.compile("sgd", objective=reward, jit_compile=True)
+    gpu = [tf.config.PhysicalDevice("/physical_device:GPU:0", "GPU")]
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda *_: gpu)
+    model.compile("sgd")
+    assert model.jit_compile
+    model.compile("sgd", objective=reward)
+    assert not model.jit_compile
 
 
 @pytest.mark.parametrize("preset", ["paper", "arctic", "rloo"])

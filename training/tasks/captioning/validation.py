@@ -60,9 +60,8 @@ class Validator:
         return {**(captions or {}), "nll": self._nll(), **(on_chief(self._bounds) or {})}
 
     def _nll(self) -> float:
-        model = self._captioner.model
-        model.evaluate(self._batches, steps=self._steps, verbose=0)
-        return float(model.get_metrics_result()["nll"])  # over all devices, unlike the logs
+        evaluate = self._captioner.model.evaluate
+        return evaluate(self._batches, steps=self._steps, verbose=0, return_dict=True)["nll"]
 
 
 def caption_scores(

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.digits.layers.policy import LocationNetwork, gaussian
+from training.distributed.strategies import make_strategy
 
 
 def policy(std=0.2, state_dim=4):
@@ -49,6 +50,18 @@ def test_samples_spread_by_the_standard_deviation():
     network = LocationNetwork(4, 8, 0.05)
     aim = network(states(), tf.constant([0, 1]))
     np.testing.assert_allclose(np.std(aim.location - aim.mean), 0.05, rtol=0.1)
+
+
+def test_a_replica_without_states_draws_no_locations():
+    strategy = make_strategy("mirrored")
+    with strategy.scope():
+        network = policy()
+    draw = tf.function(
+        lambda hidden: network(hidden, tf.constant([0, 1])).location,
+        input_signature=[tf.TensorSpec([None, 4])],
+    )
+    drawn = strategy.run(draw, args=(states(0),))
+    assert strategy.experimental_local_results(drawn)[0].shape == (0, 2)
 
 
 @pytest.mark.parametrize("seed", [None, [0, 1]])

@@ -1,0 +1,28 @@
+"""Operations that fail on a batch without rows, such as a replica may get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+
+def never_empty(function: Callable[[tf.Tensor], tf.Tensor], batch: tf.Tensor) -> tf.Tensor:
+    """Calls a function with at least one row: an empty batch gets one of zeros, later dropped.
+
+    oneDNN's convolutions, for example, give an empty batch a wrong shape.
+
+    Args:
+        function: Rows to as many rows.
+        batch: Floating `[B, ...]`. Only with several replicas may an unknown B be 0.
+
+    Returns:
+        What the function returns for the batch, `[B, ...]`.
+    """
+    rows = batch.shape[0]
+    if rows or (rows is None and tf.distribute.get_strategy().num_replicas_in_sync == 1):
+        return function(batch)
+    count = tf.shape(batch)[0]
+    added = tf.cast(tf.equal(count, 0), tf.int32)
+    padded = tf.pad(batch, [[0, added], *[[0, 0]] * (len(batch.shape) - 1)])
+    return function(padded)[:count]
