@@ -6,13 +6,13 @@ import io
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+from serving.ports import free_ports
 from serving.versions import has_version
 from serving.web.sources import Source
 
@@ -40,7 +40,7 @@ class ModelProcess:
 
     def __init__(self, sources: Sequence[Source], seconds: float = 10.0) -> None:
         self._seconds = seconds
-        self.ports = _free_ports(len(sources))
+        self.ports = free_ports(len(sources))
         self._models = [
             {
                 "name": source.name,
@@ -103,13 +103,3 @@ class ModelProcess:
             )
         finally:
             os.close(writer)
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports

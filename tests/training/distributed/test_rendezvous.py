@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from sat_tf.runs import RunError
-from tests.training.distributed.worker_group import free_ports
+from serving.ports import free_ports
 from training.distributed import rendezvous
 from training.distributed.rendezvous import Cluster
 from training.distributed.strategies import make_strategy
