@@ -15,6 +15,7 @@ from tensorflow_serving.apis import predict_pb2
 from serving.local_server.servable import Limits
 from serving.local_server.server import LocalServer
 from tests.serving.toys import caption_of, predict_request
+from tests.waiting import eventually
 
 HEALTH = health_pb2.HealthCheckResponse
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
@@ -73,7 +74,7 @@ def refuses(caller) -> bool:
     return False
 
 
-def test_a_stop_finishes_what_is_in_flight(toy_exports, serving, held, eventually):
+def test_a_stop_finishes_what_is_in_flight(toy_exports, serving, held):
     with serving(toy_exports) as caller, ThreadPoolExecutor(2) as pool:
         slow = pool.submit(caller.caption, held.image)
         held.wait_until_in_flight()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -17,6 +16,7 @@ from serving.web.app import Page
 from serving.web.digits import ServedDigits
 from tests.serving.web.scripted_digits import ScriptedDigits
 from tests.serving.web.scripted_model import ScriptedModel, serve
+from tests.waiting import eventually
 
 _STARTS_WITHIN = 20.0  # seconds
 
@@ -58,10 +58,8 @@ def listening(page: Page) -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(page.app(), port=0, log_level="warning"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    end = time.monotonic() + _STARTS_WITHIN
-    while not server.started:
-        assert thread.is_alive() and time.monotonic() < end, "the page does not start"
-        time.sleep(0.02)
+    eventually(lambda: server.started or not thread.is_alive(), _STARTS_WITHIN)
+    assert server.started, "the page does not start"
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         yield f"http://127.0.0.1:{port}"

@@ -18,6 +18,7 @@ from serving.web.app import Page
 from tests.serving.web.page_fixtures import decode_map, page_of, photograph
 from tests.serving.web.scripted_model import GRID, PLACES, ScriptedModel, serve
 from tests.training.data.own_images import huge_header
+from tests.waiting import eventually
 
 MOST = 200_000  # bytes of the page without its samples
 
@@ -146,7 +147,7 @@ def test_an_export_without_attention_or_log_probabilities_is_shown_too():
     assert [word["text"] for word in old["hypotheses"][1]["words"]] == ["a", "cat"]
 
 
-def test_a_server_that_comes_back_answers_again(eventually):
+def test_a_server_that_comes_back_answers_again():
     with serve(ScriptedModel()) as port:
         pass
     with page_of(soft=port) as page:

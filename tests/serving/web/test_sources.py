@@ -14,6 +14,7 @@ import serving
 from sat_tf import published
 from serving.web import sources
 from tests.serving.web.run_fixtures import make_export, make_run
+from tests.waiting import eventually
 
 
 @pytest.fixture(autouse=True)
@@ -102,7 +103,7 @@ def test_an_export_of_a_run_takes_the_place_of_its_earlier_ones_alone(tmp_path):
     assert sorted(sources.cache_folder().iterdir()) == sorted(kept)
 
 
-def test_one_page_exports_a_run_at_a_time_and_removes_what_killed_ones_left(tmp_path, eventually):
+def test_one_page_exports_a_run_at_a_time_and_removes_what_killed_ones_left(tmp_path):
     export = tmp_path / "exports" / "soft-0"
     done, left = make_export(export) / "1", export / ".writing-killed"
     (left / "variables").mkdir(parents=True)
