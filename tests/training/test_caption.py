@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 import sat_tf
+from benchmarks.image_corpus import exif_of, noise
 from sat_tf import runs
 from sat_tf.config import SearchConfig
 from sat_tf.figures.drawing import GLOW
@@ -25,9 +26,8 @@ from training.tasks.captioning.attention_figures import chosen_locations
 @pytest.fixture
 def photo(tmp_path):
     """A photograph, wider than high."""
-    pixels = np.random.default_rng(0).integers(0, 256, [40, 90, 3], np.uint8)
     path = tmp_path / "bird.jpg"
-    Image.fromarray(pixels).save(path, quality=100)
+    noise(40, 90).save(path, quality=100)
     return path
 
 
@@ -131,10 +131,8 @@ def test_a_photograph_is_turned_upright_before_it_is_captioned_and_drawn(
     soft_run, photo, tmp_path, monkeypatch
 ):
     turned = tmp_path / "turned.png"
-    exif = Image.Exif()
-    exif[0x0112] = 6  # the camera was turned: show it rotated by 90 degrees clockwise
     upright = Image.open(photo)
-    upright.transpose(Image.Transpose.ROTATE_90).save(turned, exif=exif)
+    upright.transpose(Image.Transpose.ROTATE_90).save(turned, exif=exif_of(6))
     plain = tmp_path / "plain.png"
     upright.save(plain)
     argv = [str(plain), str(turned), "--run-dir", str(soft_run), "--out", str(tmp_path / "out")]

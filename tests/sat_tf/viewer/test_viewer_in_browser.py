@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
 from PIL import Image
 
+from benchmarks.image_corpus import encode
 from sat_tf.viewer import crop_of, data_url, hypothesis_data, report_page
 from tests.browser import brightness, browser  # noqa: F401  (a fixture, found by name)
 
@@ -26,9 +25,7 @@ def peaked(cell: tuple[int, int]) -> np.ndarray:
 
 
 def photograph() -> str:
-    file = io.BytesIO()
-    Image.new("RGB", SIDE[::-1], (250, 240, 220)).save(file, "JPEG")
-    return data_url(file.getvalue())
+    return data_url(encode(Image.new("RGB", SIDE[::-1], (250, 240, 220)), "JPEG"))
 
 
 def page_of(count: int = 12, kind: str = "hard") -> str:

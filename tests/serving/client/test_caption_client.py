@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from benchmarks.image_corpus import encode, exif_of
 from serving.client import CaptionClient, Connection, ServingError
 from serving.client.answers import split_words
 from serving.client.caption_client import CAPTION_OUTPUTS, read_upright, split
@@ -36,11 +37,7 @@ def jpeg(width: int = 40, height: int = 20, orientation: int = 1) -> bytes:
     """A photograph whose left half is red, with an EXIF orientation."""
     image = Image.new("RGB", (width, height), "blue")
     image.paste("red", (0, 0, width // 2, height))
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    content = io.BytesIO()
-    image.save(content, "JPEG", quality=95, exif=exif)
-    return content.getvalue()
+    return encode(image, "JPEG", quality=95, exif=exif_of(orientation))
 
 
 def test_a_caption(client_of):
@@ -165,9 +162,8 @@ def test_a_photograph_is_turned_upright():
 
 
 def test_a_tiff_is_sent_as_png_and_heic_is_refused():
-    file = io.BytesIO()
-    Image.open(io.BytesIO(jpeg(40, 20))).save(file, "TIFF")
-    sent = Image.open(io.BytesIO(read_upright(file.getvalue())))
+    tiff = encode(Image.open(io.BytesIO(jpeg(40, 20))), "TIFF")
+    sent = Image.open(io.BytesIO(read_upright(tiff)))
     assert (sent.format, sent.size) == ("PNG", (40, 20))
     with pytest.raises(ValueError, match="HEIC and AVIF are not read: export it as JPEG"):
         read_upright(b"\0\0\0\x18ftypheic" + bytes(40))

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
-from benchmarks.image_corpus import encode
+from benchmarks.image_corpus import encode, exif_of
 from serving.web.app import Page
 from tests.serving.web.page_fixtures import decode_map, page_of, photograph
 from tests.serving.web.scripted_model import GRID, PLACES, ScriptedModel, serve
@@ -49,9 +49,7 @@ def test_a_photograph_is_answered_in_the_viewers_form(soft):
 
 
 def test_a_photograph_is_turned_upright_and_its_crop_with_it(soft):
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    turned = encode(Image.open(io.BytesIO(photograph(120, 80))), "JPEG", exif=exif)
+    turned = encode(Image.open(io.BytesIO(photograph(120, 80))), "JPEG", exif=exif_of(6))
     assert upload(soft, turned).json()["crop"][0] == 0.0
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from benchmarks.image_corpus import exif_of
 from sat_tf import images
 from sat_tf.layers.encoder import Encoder
 from tests.training.data.small_stores import (
@@ -81,9 +82,7 @@ def test_unreadable_images_are_skipped_with_the_reason_and_named_in_a_file(tmp_p
 
 def test_rotated_photographs_are_turned_upright_and_listed(tmp_path, encoder):
     examples = files(tmp_path / "images", 6)
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    Image.fromarray(arrays(1)[0]).save(examples[5].image, exif=exif)
+    Image.fromarray(arrays(1)[0]).save(examples[5].image, exif=exif_of(6))
     store = open_store(tmp_path, encoder, examples)
     assert store.rotated == [5]
     upright = Example("upright", images.upright(examples[5].image.read_bytes()), ("a",))
