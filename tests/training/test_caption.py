@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 import shutil
 from xml.etree import ElementTree
 
@@ -17,6 +16,7 @@ from benchmarks.image_corpus import exif_of, noise
 from sat_tf import runs
 from sat_tf.config import SearchConfig
 from sat_tf.figures.drawing import GLOW
+from tests.page_data import embedded
 from tests.training.small_runs import exit_of
 from training import caption
 from training.caption import main
@@ -148,8 +148,7 @@ def test_a_page_holds_every_image_with_its_maps(soft_run, photo, tmp_path, capsy
     assert main([*argv, "--html", str(page), "--out", str(tmp_path / "out")]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["figure"] for row in rows] == [None, None] and not (tmp_path / "out").exists()
-    (data,) = re.findall(r'id="data">(.*?)</script>', page.read_text(), re.S)
-    images = json.loads(data)["images"]
+    images = embedded(page.read_text())["images"]
     assert [image["name"] for image in images] == ["bird.jpg", "twin.jpg"]
     assert images[0]["hypotheses"][0]["text"] == rows[0]["caption"]
     assert all(word["map"] for word in images[0]["hypotheses"][0]["words"])

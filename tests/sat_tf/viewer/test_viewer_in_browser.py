@@ -8,7 +8,7 @@ from PIL import Image
 
 from benchmarks.image_corpus import encode
 from sat_tf.viewer import crop_of, data_url, hypothesis_data, report_page
-from tests.browser import brightness, browser  # noqa: F401  (a fixture, found by name)
+from tests.browser import brightness, browser, violations, watched_pages  # noqa: F401  (a fixture, found by name)
 
 pytestmark = pytest.mark.slow
 
@@ -59,14 +59,8 @@ def page(browser, request, tmp_path):  # noqa: F811
     path = tmp_path / "index.html"
     path.write_text(page_of(), encoding="utf-8")
     scheme = getattr(request, "param", "light")
-    opened = browser.new_page(viewport={"width": 1280, "height": 1000}, color_scheme=scheme)
-    messages = []
-    opened.on("console", lambda message: messages.append(message.text))
-    opened.on("pageerror", lambda error: messages.append(str(error)))
-    opened.goto(path.as_uri())
-    yield opened
-    opened.close()
-    assert messages == []
+    with watched_pages(browser) as open_page:
+        yield open_page(path.as_uri(), scheme=scheme)
 
 
 def test_boxes_are_drawn_by_choice_over_their_word(page):
@@ -177,8 +171,5 @@ def test_a_hover_is_painted_within_a_frame(page):
 
 @SCHEMES
 def test_accessibility_has_no_violation(page):
-    from axe_core_python.sync_playwright import Axe
-
     page.locator(".word").nth(1).click()
-    found = Axe().run(page)["violations"]
-    assert [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found] == []
+    assert violations(page) == []

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-import numpy as np
 import uvicorn
 from PIL import Image
 
@@ -66,35 +65,3 @@ def listening(page: Page) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join(_STARTS_WITHIN)
-
-
-@contextlib.contextmanager
-def watched_pages(browser, **options) -> Iterator[Callable]:
-    """Opens addresses; a message in the console is an error unless it is expected.
-
-    Args:
-        browser: The browser, see `tests.browser`.
-        **options: Of every page.
-    """
-    opened, messages = [], []
-
-    def go(url: str, width: int = 1280, scheme: str = "light", expected: str = ""):
-        size = {"width": width, "height": 900}
-        page = browser.new_page(viewport=size, color_scheme=scheme, **options)
-        opened.append(page)
-        page.on("console", lambda m: (expected and expected in m.text) or messages.append(m.text))
-        page.on("pageerror", lambda error: messages.append(str(error)))
-        page.goto(url)
-        return page
-
-    yield go
-    for page in opened:
-        page.close()
-    assert messages == []
-
-
-def decode_map(word: dict, peak: float, grid: list[int]) -> np.ndarray:
-    """The map of a word of the page's data."""
-    import base64
-
-    return np.frombuffer(base64.b64decode(word["map"]), np.uint8).reshape(grid) / 255 * peak

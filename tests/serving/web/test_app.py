@@ -15,7 +15,8 @@ from starlette.testclient import TestClient
 
 from benchmarks.image_corpus import encode, exif_of
 from serving.web.app import Page
-from tests.serving.web.page_fixtures import decode_map, page_of, photograph
+from tests.page_data import decode_map
+from tests.serving.web.page_fixtures import page_of, photograph
 from tests.serving.web.scripted_model import GRID, PLACES, ScriptedModel, serve
 from tests.training.data.own_images import huge_header
 from tests.waiting import eventually
