@@ -40,7 +40,7 @@ def jpeg(width: int = 40, height: int = 20, orientation: int = 1) -> bytes:
     return encode(image, "JPEG", quality=95, exif=exif_of(orientation))
 
 
-def test_a_caption(client_of):
+def test_a_caption_comes_with_its_score_and_the_others_of_the_beam(client_of):
     caption = client_of().caption(jpeg())
     assert caption.valid and caption.text == "a cat 3" and caption.version == 3
     assert caption.score == pytest.approx(-0.5)
