@@ -127,9 +127,7 @@ def test_lines_of_json_parse(soft_run, photo, tmp_path, capsys):
     assert all((tmp_path / "out" / name).exists() for name in ("bird.png", "bird-2.png"))
 
 
-def test_a_photograph_is_turned_upright_before_it_is_captioned_and_drawn(
-    soft_run, photo, tmp_path, monkeypatch
-):
+def test_a_photograph_is_turned_upright_before_it_is_captioned_and_drawn(soft_run, photo, tmp_path):
     turned = tmp_path / "turned.png"
     upright = Image.open(photo)
     upright.transpose(Image.Transpose.ROTATE_90).save(turned, exif=exif_of(6))

@@ -159,7 +159,7 @@ def test_the_card_says_whether_captions_taught_the_maps(soft_run, tmp_path):
     assert "no boxes were used" in " ".join(card.split()) and "those boxes" not in card
 
 
-def test_it_is_evaluated_like_a_run(mine, capsys):
+def test_it_is_evaluated_like_a_run(mine):
     assert evaluate(["--run-dir", str(mine), "--figures", "1"]) == 0
     report = evaluation_folder(mine, "dev") / "report.json"
     assert json.loads(report.read_text())["images"] == 12

@@ -104,7 +104,7 @@ def undisturbed(places) -> list[dict]:
     return rows(places / "undisturbed")
 
 
-def test_each_image_has_one_row_and_the_unreadable_ones_a_reason(places, undisturbed):
+def test_each_image_has_one_row_and_the_unreadable_ones_a_reason(undisturbed):
     assert [Path(row["path"]).name for row in undisturbed] == [
         f"{n:03d}.jpg" for n in range(IMAGES)
     ]

@@ -44,7 +44,7 @@ def test_a_mistake_is_one_line(argv, says, tmp_path, monkeypatch, capsys):
     assert says in capsys.readouterr().err
 
 
-def test_missing_packages_are_named_before_anything_is_exported(tmp_path, monkeypatch, capsys):
+def test_missing_packages_are_named_before_anything_is_exported(monkeypatch, capsys):
     found = importlib.util.find_spec
     hidden = ("uvicorn", "python_multipart")
     monkeypatch.setattr(

@@ -68,7 +68,7 @@ def test_a_run_is_exported_again_when_its_weights_change(tmp_path, cache):
     assert len({source.export for source in (first, second, third)}) == 3
 
 
-def test_a_run_is_exported_again_when_the_code_changes(tmp_path, cache, monkeypatch):
+def test_a_run_is_exported_again_when_the_code_changes(tmp_path, monkeypatch):
     run, code = make_run(tmp_path / "run"), tmp_path / "package" / "images" / "resizing.py"
     code.parent.mkdir(parents=True)
     monkeypatch.setattr(sources, "PACKAGES", (*sources.PACKAGES, tmp_path / "package"))
