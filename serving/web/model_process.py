@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +23,9 @@ TERMINATED = 128 + signal.SIGTERM
 
 MOST_TRIES = 3
 """Processes in a row that a signal may end before their models are loaded."""
+
+_ASK_AGAIN = 3.0
+"""Seconds between two SIGTERMs: TensorFlow's C code may swallow what the first one raises."""
 
 
 class ModelProcess:
@@ -77,14 +82,15 @@ class ModelProcess:
 
     def stop(self) -> None:
         """Ends the process, which removes an export that it has not finished."""
+        end = time.monotonic() + self._seconds
         with self._lock:
-            self._process.terminate()  # it reads the end of its input only once all is loaded
+            while (left := end - time.monotonic()) > 0 and self._process.poll() is None:
+                self._process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(min(left, _ASK_AGAIN))
+            self._process.kill()
+            self._process.wait()
             self._process.stdin.close()
-            try:
-                self._process.wait(timeout=self._seconds)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
             self._ready.close()
 
     def _is_exporting(self) -> bool:

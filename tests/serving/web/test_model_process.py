@@ -82,6 +82,20 @@ def test_a_first_export_is_said_to_take_longer_than_loading(processes, python, t
     assert "exported, which takes a minute, once per version" in process.state()
 
 
+def test_a_process_that_missed_the_first_signal_tidies_up_after_the_next(
+    processes, python, tmp_path
+):
+    waiting, tidied = tmp_path / "waiting", tmp_path / "tidied"
+    python(
+        f"trap 'if [ $missed ]; then echo > {tidied}; exit {TERMINATED}; fi; missed=1' TERM\n"
+        f"echo > {waiting}\nwhile :; do sleep 0.1; done"
+    )
+    process = processes(Source("soft", make_export(tmp_path / "soft")))
+    eventually(waiting.exists)
+    process.stop()
+    assert tidied.exists()
+
+
 @pytest.mark.slow
 def test_an_export_that_the_end_of_the_page_stops_leaves_nothing_but_its_lock(
     processes, make_run, tmp_path
