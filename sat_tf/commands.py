@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from sat_tf.quiet import quiet_tensorflow
 
@@ -48,6 +50,15 @@ def exit_status(
     except expected as error:
         print(f"Error: {error}", file=sys.stderr)
         return _BAD_INPUT
+
+
+def json_line(value: Any) -> str:
+    """Formats a value as JSON that stays JSON on standard output, whatever its encoding.
+
+    The escapes of `exit_status` are Python's, not JSON's.
+    """
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return json.dumps(value, ensure_ascii=encoding.lower() not in ("utf-8", "utf8"))
 
 
 @contextlib.contextmanager

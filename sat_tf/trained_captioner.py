@@ -13,7 +13,6 @@ from sat_tf import images
 from sat_tf.captions import Caption
 from sat_tf.config import CaptionerConfig, Inference, SearchConfig
 from sat_tf.errors import invalid_value
-from sat_tf.images.conversion import to_decodable
 from sat_tf.models.captioner import Captioner
 from sat_tf.search.hypotheses import Hypotheses
 from sat_tf.serialization import from_dict, to_dict
@@ -179,8 +178,7 @@ def read_pixels(image: Image, size: int, resize: str) -> tf.Tensor:
         return images.resize(image, size, resize)
     name = "the image" if isinstance(image, bytes) else f"the image {str(image)!r}"
     try:
-        content = image if isinstance(image, bytes) else Path(image).read_bytes()
-        return images.load(images.upright(to_decodable(content)), size, resize)
+        return images.load(images.read_upright(image), size, resize)
     except OSError as error:
         raise ValueError(f"Cannot read {name}: {error.strerror or error}.") from error
     except (tf.errors.OpError, ValueError) as error:

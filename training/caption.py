@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from sat_tf import published
-from sat_tf.commands import exit_status, loading, program
+from sat_tf.commands import exit_status, json_line, loading, program
 from sat_tf.config import Inference, with_search
 from sat_tf.errors import invalid_value
 from sat_tf.figures.attention import figure_paths
@@ -225,7 +224,7 @@ def _json(
     row = {"image": str(path), **caption_fields(caption), **words}
     row |= {"figure": figure and str(figure), **common_facts(captioner, captioner.path.name)}
     row |= caption_data(captioner, _whole(content).shape[:2], caption)
-    return json.dumps(row, ensure_ascii=False)
+    return json_line(row)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Compare evaluated runs: `python -m training.compare RUN RUN ... --data-dir DIR`."""
+"""Compare evaluated runs: `python -m training.compare RUN RUN ...`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Arguments:
     seeds: PositiveInt = 1
     """Runs of each system, given one after the other: A A A B B B. Scores are their means."""
     data_dir: Path | None = None
-    """Your copy of the data set; drawn data and digit systems need none."""
+    """Your copy of the data set; the one that the runs were trained on by default."""
     split: str = "dev"
     """Split: train, dev or test."""
     samples: int = 1000

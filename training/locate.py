@@ -40,7 +40,7 @@ class Arguments:
     min_images: PositiveInt = 10
     """Fewest images whose captions have a word."""
     min_auroc: Annotated[float, Range(50, 100)] = 80.0
-    """Leave out words that an image tells less well: area under the ROC curve, 50 to 100."""
+    """Leave out words that are recognised less reliably: area under the ROC curve, 50 to 100."""
 
     def __post_init__(self) -> None:
         check_ranges(self)

@@ -52,7 +52,7 @@ class Arguments:
     check: bool = False
     """Score a split by the run and by the published files, and compare."""
     data_dir: Path | None = None
-    """Your copy of the data set, for --check."""
+    """Your copy of the data set, for --check; the one that the run was trained on by default."""
     split: str = "dev"
     """Split of --check: train, dev or test."""
     cache_dir: Path | None = None

@@ -26,7 +26,7 @@ _UNSTATED = "not stated; ask the publisher"
 
 _ORIGINS = {
     "keras_hub:dinov2_small": " (DINOv2 of Meta AI, Oquab et al., 2024, Apache-2.0)",
-    "mobilenet_v2": " (ImageNet weights of Keras, Apache-2.0)",
+    "mobilenet_v2": " (Sandler et al., 2018, ImageNet weights, Apache-2.0)",
     "resnet50": " (ImageNet weights of He et al., 2016, converted by Keras, MIT)",
 }
 

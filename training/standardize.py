@@ -55,12 +55,19 @@ def check_files(encoder: EncoderConfig, out: Path) -> None:
     if not known:
         expected = "a transformer keras_hub:..., VGG, or backbones side by side, A+B"
         raise invalid_value("--encoder.name", expected, encoder.name, "key")
-    files = weights_files(encoder.weights)
-    missing = [file for file in files if not Path(file).is_file()]
-    if missing or not files:
-        raise invalid_value("--encoder.weights", "weights files", encoder.weights, "key")
+    parts, files = encoder.name.split(JOIN), weights_files(encoder.weights)
+    if files == ["imagenet"]:  # of each
+        files *= len(parts)
+    if not files or not all(map(_has_weights, parts, files)):
+        expected = "weights files, or `imagenet` for networks of keras.applications"
+        raise invalid_value("--encoder.weights", expected, encoder.weights, "key")
     if not out.name.endswith(".weights.h5"):
         raise invalid_value("--out", "a name that ends in .weights.h5", out)
+
+
+def _has_weights(part: str, file: str) -> bool:
+    downloaded = file == "imagenet" and not part.startswith("keras_hub:")
+    return downloaded or Path(file).is_file()
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -63,7 +63,8 @@ class CaptioningArguments(Arguments[RunConfig]):
     strategy: Literal["auto", "none", "mirrored", "multi_worker"] = "auto"
     """auto mirrors the model over the GPUs if there are several; multi_worker reads TF_CONFIG."""
     boxes: Path | None = None
-    """Boxes of the training captions' phrases, for --attention.supervision-weight; see
+    """Boxes of the training captions' phrases, for --attention.supervision-weight: Flickr30k
+    Entities (folder, for Flickr8k and Flickr30k), COCO's instances (.json), or JSON lines; see
     docs/data.md."""
     locator: Path | None = None
     """Word locator of training.locate: captions take the place of boxes for

@@ -8,8 +8,8 @@ import numpy as np
 from PIL import Image
 
 from sat_tf.errors import invalid_value
-from sat_tf.images.conversion import to_decodable
-from sat_tf.images.orientation import FORMATS, to_rgb, upright
+from sat_tf.images.conversion import read_upright
+from sat_tf.images.orientation import FORMATS, to_rgb
 
 MOST_SIDE = 2048
 """Largest side of a drawing, pixels."""
@@ -32,9 +32,8 @@ def decode_drawing(content: bytes) -> np.ndarray:
     Raises:
         ValueError: It cannot be read, or is too small or too large.
     """
-    content = to_decodable(content)  # its errors say what to do about the format
+    content = read_upright(content)  # its errors say what to do about the format
     try:
-        content = upright(content)
         with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             width, height = image.size
             if min(image.size) >= _LEAST_SIDE and max(image.size) <= MOST_SIDE:

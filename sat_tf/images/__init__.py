@@ -1,8 +1,8 @@
 """From an image file to pixels: the one preprocessing, in training and in the exported graph.
 
 `decode`, `resize` and `load` are plain TensorFlow operations, so they run eagerly, in a `tf.data`
-pipeline and inside a SavedModel alike. `upright` and `to_rgb` need Pillow alone: TensorFlow is
-imported with the first name that needs it.
+pipeline and inside a SavedModel alike. `read_upright`, `upright` and `to_rgb` need Pillow alone:
+TensorFlow is imported with the first name that needs it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sat_tf.images.conversion import read_upright
     from sat_tf.images.decoding import decode, load, read_error
     from sat_tf.images.orientation import to_rgb, upright
     from sat_tf.images.resizing import POLICIES, resize
@@ -22,6 +23,7 @@ __all__ = [
     "decode",
     "load",
     "read_error",
+    "read_upright",
     "resize",
     "to_rgb",
     "upright",
@@ -34,6 +36,7 @@ SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff")
 VERSION = 3
 
 _HOMES = {
+    "conversion": ("read_upright",),
     "decoding": ("decode", "load", "read_error"),
     "orientation": ("to_rgb", "upright"),
     "resizing": ("POLICIES", "resize"),

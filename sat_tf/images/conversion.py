@@ -1,16 +1,30 @@
-"""Formats that TensorFlow does not decode: TIFF through Pillow, HEIC refused with advice."""
+"""Files as `decode` reads them: upright, TIFF as PNG, HEIC refused with advice."""
 
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 from PIL import Image
 
 from sat_tf.images.limits import MAX_PIXELS, MAX_SIDE
-from sat_tf.images.orientation import to_rgb
+from sat_tf.images.orientation import to_rgb, upright
 
 _TIFF = (b"II*\0", b"MM\0*")
 _HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1", b"avif")
+
+
+def read_upright(image: bytes | str | Path) -> bytes:
+    """Reads an image file as `decode` takes it: in a format that it decodes, and upright.
+
+    Args:
+        image: Path of the file, or its content.
+
+    Raises:
+        ValueError: The file is HEIC, AVIF, or a TIFF that cannot be read.
+        OSError: The file cannot be read.
+    """
+    return upright(to_decodable(image if isinstance(image, bytes) else Path(image).read_bytes()))
 
 
 def to_decodable(content: bytes) -> bytes:

@@ -67,8 +67,10 @@ def _loaded(config: EncoderConfig) -> keras.Model:
     """Returns the network with its weights, a transformer at its original size."""
     name = config.name
     if name in RECTIFIED:  # whole: the file of its weights is
-        network = backbones.whole(name, config.image_size)
-        backbones.load_weights(network, str(config.weights), name)
+        pretrained = config.weights == "imagenet"
+        network = backbones.whole(name, config.image_size, pretrained)
+        if not pretrained:
+            backbones.load_weights(network, str(config.weights), name)
         return network
     if encoder_networks.is_joined(name):
         policy = keras.DTypePolicy("float32")

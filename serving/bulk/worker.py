@@ -16,7 +16,7 @@ import numpy as np
 
 from sat_tf.commands import loading
 from sat_tf.errors import invalid_value
-from sat_tf.images import upright
+from sat_tf.images import read_upright
 from sat_tf.quiet import quiet_tensorflow
 from serving.bulk.inputs import MAX_BYTES, read_file
 from serving.client.answers import REASONS, ServedCaption, read_caption
@@ -111,14 +111,12 @@ def _read(path: str) -> tuple[str, bytes | str]:
 
 def prepare(content: bytes) -> bytes | str:
     """Prepares a file for an export: turned by its EXIF, TIFF as PNG; or says why it cannot be."""
-    from sat_tf.images.conversion import to_decodable
-
     if not content:
         return "the file is empty"
     if len(content) > MAX_BYTES:
         return f"{len(content) / 1e6:.0f} MB are more than {MAX_BYTES / 1e6:.0f} MB"
     try:
-        return upright(to_decodable(content))
+        return read_upright(content)
     except ValueError as error:
         return str(error)
 

@@ -11,8 +11,7 @@ from pathlib import Path
 import grpc
 
 from sat_tf.errors import invalid_value
-from sat_tf.images import upright
-from sat_tf.images.conversion import to_decodable
+from sat_tf.images import read_upright
 from serving.client import protocol
 from serving.client.answers import REASONS, Beam, ServedCaption, beam_of, read_beam, read_captions
 from serving.client.channel import Connection, ServingError
@@ -99,7 +98,7 @@ class CaptionClient(ModelClient):
             ValueError: The file is HEIC, AVIF, or a TIFF that cannot be read.
             OSError: The file cannot be read.
         """
-        content = read_upright(image)
+        content = read_upright(image)  # the exported graph ignores EXIF
         request = self._request([content], ())
         request.model_spec.signature_name = EVERY_BEAM
         try:
@@ -150,16 +149,6 @@ class CaptionClient(ModelClient):
         if self._label is not None:
             request.model_spec.version_label = self._label
         return request
-
-
-def read_upright(image: bytes | str | Path) -> bytes:
-    """Reads an image and turns it as its EXIF asks, which the exported graph ignores.
-
-    Raises:
-        ValueError: The file is HEIC, AVIF, or a TIFF that cannot be read.
-        OSError: There is no such file.
-    """
-    return upright(to_decodable(image if isinstance(image, bytes) else Path(image).read_bytes()))
 
 
 def split(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections import deque
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from sat_tf.commands import exit_status, program
+from sat_tf.commands import exit_status, json_line, program
 
 if TYPE_CHECKING:
     from serving.client.caption_client import CaptionClient, ServedCaption
@@ -134,8 +133,8 @@ def _answers(
     arguments: Arguments, client: CaptionClient
 ) -> Iterator[tuple[Path, bytes, ServedCaption | str]]:
     """Path, content and caption of each image in order; a reason in place of a caption."""
+    from sat_tf.images import read_upright
     from serving.client import ServingError
-    from serving.client.caption_client import read_upright
 
     waiting: deque[tuple[Path, bytes, str]] = deque()
 
@@ -176,14 +175,10 @@ def _line(arguments: Arguments, path: Path, caption: ServedCaption, figure: Path
     }
     if caption.log_probs is not None:
         values["log_probs"] = caption.log_probs.tolist()
-    return _json(values)
+    return json_line(values)
 
 
 def _report_failure(arguments: Arguments, path: Path, why: str) -> None:
     print(f"{path}: {why}", file=sys.stderr)
     if arguments.json:  # scripts find a line for each image
-        print(_json({"image": str(path), "error": why}), flush=True)
-
-
-def _json(values: dict[str, object]) -> str:
-    return json.dumps(values, ensure_ascii=False)
+        print(json_line({"image": str(path), "error": why}), flush=True)

@@ -13,10 +13,10 @@ import numpy as np
 from PIL import Image
 
 from sat_tf.errors import invalid_value
-from sat_tf.images.conversion import to_decodable
+from sat_tf.images.conversion import read_upright
 from sat_tf.images.crop import centred_square
 from sat_tf.images.limits import MAX_PIXELS, MAX_SIDE
-from sat_tf.images.orientation import FORMATS, to_rgb, upright
+from sat_tf.images.orientation import FORMATS, to_rgb
 
 
 def read_content(image: str | Path | bytes) -> bytes:
@@ -26,8 +26,7 @@ def read_content(image: str | Path | bytes) -> bytes:
         ValueError: It cannot be read.
     """
     try:
-        content = image if isinstance(image, bytes) else Path(image).read_bytes()
-        return upright(to_decodable(content))
+        return read_upright(image)
     except OSError as error:
         raise ValueError(f"Cannot read {image}: {error.strerror or error}.") from error
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 import importlib
 import io
+import json
 import signal
 import sys
 
 import pytest
 
-from sat_tf.commands import exit_status, loading
+from sat_tf.commands import exit_status, json_line, loading
 
 RUN, FILE = ["--run-dir", "RUN"], ["x.jpg"]
 COMMANDS = {
@@ -84,6 +85,18 @@ def test_a_name_that_the_output_cannot_say_is_printed_with_escapes(encoding, pri
     assert sys.stdout.buffer.getvalue() == printed
     monkeypatch.setattr(sys, "stdout", io.StringIO())  # has no encoding
     assert exit_status(lambda: print("\udcff")) == 0
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "UTF8", "latin-1", "cp1252", "ascii"])
+def test_a_line_of_json_parses_in_any_encoding(encoding, monkeypatch):
+    values = {"caption": "\u00fcber \u732b \U0001f431", "image": "\udcff"}
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding))
+    assert exit_status(lambda: print(json_line(values), flush=True)) == 0
+    printed = sys.stdout.buffer.getvalue().decode(encoding)
+    assert json.loads(printed) == values
+    assert ("\u732b" in printed) is encoding.lower().startswith("utf")
+    monkeypatch.setattr(sys, "stdout", io.StringIO())  # has no encoding
+    assert json_line("\u732b") == '"\u732b"'
 
 
 def test_an_interruption_may_have_its_own_status(capsys):

@@ -138,6 +138,20 @@ def test_images_that_only_some_have_captioned_are_skipped_and_named(capsys, soft
     assert f"skipped images that only some have captioned: 1, such as '{gone[0]}'" in said
 
 
+def test_the_data_is_found_where_the_runs_were_trained(capsys, photographs, tmp_path):
+    run, other = photographs.run_dir, shutil.copytree(photographs.run_dir, tmp_path / "other")
+    (other / "data_dir.txt").unlink()
+    for pair in ((run, other), (other, run), (run / "evaluation" / "dev", other)):
+        assert "dev, 3 images" in compared(capsys, *pair)
+    assert "--data-dir" in refused(capsys, other, other, *FAST)
+
+    data_dir = shutil.copytree(photographs.data_dir, tmp_path / "flickr8k")
+    (other / "data_dir.txt").write_text(f"{data_dir}\n", "utf-8")
+    said = refused(capsys, run, other, *FAST)
+    assert f"different folders: {photographs.data_dir.resolve()}, {data_dir.resolve()}. " in said
+    assert main([str(run), str(other), *FAST, "--data-dir", str(data_dir)]) == 0
+
+
 def test_evaluations_on_other_data_are_not_compared(capsys, soft_run, copy):
     rewrite(copy, "report.json", lambda report: report.update(split_fingerprint="0" * 64))
     said = refused(capsys, soft_run, copy)

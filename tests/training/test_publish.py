@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -157,6 +158,16 @@ def test_the_card_says_whether_captions_taught_the_maps(soft_run, tmp_path):
     attention = dataclasses.replace(config.attention, supervision_weight=0.5)
     card = make_card(run, dataclasses.replace(config, attention=attention), "mine")
     assert "no boxes were used" in " ".join(card.split()) and "those boxes" not in card
+
+
+@pytest.mark.parametrize("name", published.names())
+def test_cards_of_captioners_that_ship_are_those_that_would_be_written_today(name):
+    folder = published.locate(name)
+    shipped = (folder / published.CARD).read_text("utf-8").partition("## Scores")[0]
+    (licence,) = re.findall("- Use of these weights: (.*)[.]\n", shipped)
+    (check,) = re.findall("They give the same caption.*", shipped)
+    card = make_card(folder, read_run_config(folder), name, licence, check, "no evaluation")
+    assert card.partition("## Scores")[0] == shipped
 
 
 def test_it_is_evaluated_like_a_run(mine):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keras
 import numpy as np
 import pytest
 
@@ -44,6 +45,50 @@ def test_backbones_side_by_side_get_one_standardised_file(tmp_path, capsys):
     assert "means of up to 0.00 and deviations of 1.00 to 1.00" in capsys.readouterr().out
 
 
+def pretend_to_download(monkeypatch, name: str) -> keras.Model:
+    """Gives a network of keras.applications "ImageNet weights": random ones, always the same."""
+    factory = getattr(keras.applications, name)
+
+    def downloading(weights=None, **options):
+        if weights == "imagenet":
+            keras.utils.set_random_seed(5)
+        return factory(weights=None, **options)
+
+    downloading.__module__ = factory.__module__
+    monkeypatch.setattr(keras.applications, name, downloading)
+    return downloading(weights="imagenet", include_top=False, input_shape=(64, 64, 3))
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "weights"),
+    [
+        ("vgg16", "block2_conv2", "imagenet"),
+        ("vgg16+mobilenet_v2", "block3_conv2+block_3_project_BN", "imagenet"),
+        ("scenes_cnn+mobilenet_v2", "+block_3_project_BN", "{scenes_cnn}+imagenet"),
+    ],
+)
+def test_imagenet_weights_are_standardised_as_those_of_a_file(
+    tmp_path, monkeypatch, name, layer, weights
+):
+    networks = {
+        "scenes_cnn": backbones.scenes_cnn(64),
+        "vgg16": pretend_to_download(monkeypatch, "VGG16"),
+        "mobilenet_v2": pretend_to_download(monkeypatch, "MobileNetV2"),
+    }
+    files = {part: str(tmp_path / f"{part}.weights.h5") for part in name.split("+")}
+    for part, file in files.items():
+        networks[part].save_weights(file)
+    flags = ["--recipe", "scenes_soft", "--data.limit", "20", "--images", "10"]
+    flags += ["--encoder.name", name, "--encoder.layer", layer]
+    targets = [str(tmp_path / f"{made}.weights.h5") for made in ("downloaded", "given")]
+    sources = weights.format(**files), "+".join(files.values())
+    for source, target in zip(sources, targets, strict=True):
+        assert main([*flags, "--encoder.weights", source, "--out", target]) == 0
+    pixels = np.random.default_rng(0).uniform(0, 255, [1, 64, 64, 3]).astype("float32")
+    downloaded, given = (np.asarray(Encoder(name, 64, layer, file)(pixels)) for file in targets)
+    np.testing.assert_allclose(downloaded, given, rtol=1e-4, atol=1e-4)
+
+
 def test_a_failure_leaves_the_weights_that_were_there(tmp_path, capsys, monkeypatch):
     source, target = (tmp_path / f"{name}.weights.h5" for name in ("source", "target"))
     Encoder("mobilenet_v2", 32).network.save_weights(source)
@@ -69,9 +114,11 @@ def test_a_failure_leaves_the_weights_that_were_there(tmp_path, capsys, monkeypa
     ("flags", "named"),
     [
         (["--encoder.name", "resnet50"], "--encoder.name"),
-        (["--encoder.name", "vgg19"], "--encoder.weights"),
+        (["--encoder.name", "vgg19", "--encoder.weights", "None"], "--encoder.weights"),
         (["--encoder.name", "keras_hub:dinov2_small", "--encoder.weights", "x"], "weights file"),
         (["--encoder.name", "vgg19+resnet50", "--encoder.weights", "x+y"], "weights file"),
+        (["--encoder.name", "keras_hub:dinov2_small"], "weights file"),
+        (["--encoder.name", "vgg19+keras_hub:dinov2_small"], "weights file"),
     ],
 )
 def test_a_wrong_encoder_is_an_error_that_names_the_flag(capsys, flags, named):

@@ -5,8 +5,9 @@ bucketing.py      captions as ids, and the plan of an epoch: which of them share
 image_reader.py   one image: read, decoded, turned upright (`augmentation.py`: cropped, mirrored)
 feature_store.py  annotations of a frozen encoder, computed once (`extraction.py`) and kept on
                   disk (`feature_shards.py`)
-boxes.py          boxes of what captions name (`box_files.py`), placed among their tokens and in
-                  the encoder's view (`box_views.py`), as maps (`attention_targets.py`)
+boxes.py          boxes of what captions name (`box_files.py`), placed among their tokens
+                  (`caption_alignment.py`: of another edition) and in the encoder's view
+                  (`box_views.py`), as maps (`attention_targets.py`)
 word_locator.py   the same maps from captions alone, by a classifier of words
                   (`locator_training.py`)
 input_source.py   a model's input by example: images, or annotations from the feature store

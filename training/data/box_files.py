@@ -5,13 +5,13 @@ Three layouts are read:
     Flickr30k Entities' folder
         Sentences/NAME.txt      a caption per line, [/EN#ID/TYPE/TYPE the phrase] in it
         Annotations/NAME.xml    boxes in pixels, each of one or several IDs, and the image's size
+        The image is NAME.jpg, or else the only one whose file name is NAME up to its first `_`.
     JSON lines, gzip or not, one phrase per line
         image      NAME.jpg
-        caption    K of NAME.jpg#K, or null
+        caption    number among the captions of the image, from 0, empty ones not counted; or null
         phrase     as written
         span       [a, b) over the blank-separated tokens of that caption, or null
-        entity     the ID
-        type       list of types
+        type       list of types, or none
         boxes      list of [x0, y0, x1, y1], shares of the image's sides
     COCO's instances (`instances_*.json`)
         categories with boxes in pixels; each occurrence of a category's name in a caption of the
@@ -34,6 +34,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from training.data.boxes import OUTSIDE, Box, BoxedPhrase, skipped_note
+from training.data.caption_alignment import split_words
 from training.data.examples import DataError
 
 _PHRASE = re.compile(r"\[/EN#(?P<entity>[^/\s]+)(?P<types>(?:/[^\s\]/]+)*) (?P<words>[^\]]*)\]")
@@ -192,18 +193,20 @@ def _entity_boxes(path: Path) -> dict[str, list[list[float]]]:
     return boxes
 
 
-def _sentence_phrases(line: str) -> Iterator[dict]:
-    """The phrases of `A man in [/EN#2/clothing a red hat] .`, with spans of the plain caption."""
-    plain = ""
-    end = 0
+def _sentence_phrases(line: str) -> list[dict]:
+    """Phrases of `A man in [/EN#2/clothing a red hat] .`, spans over its words."""
+    sentence, phrases, end = [], [], 0
     for match in _PHRASE.finditer(line):
-        plain += line[end : match.start()]
-        start = len(plain.split())
-        plain += match["words"]
+        sentence += split_words(line[end : match.start()])
+        start = len(sentence)
+        sentence += split_words(match["words"])
         end = match.end()
-        yield {
+        phrase = {
             "text": match["words"],
-            "span": (start, len(plain.split())),
+            "span": (start, len(sentence)),
             "entity": match["entity"],
             "types": tuple(match["types"].split("/")[1:]),
         }
+        phrases.append(phrase)
+    sentence += split_words(line[end:])
+    return [phrase | {"sentence": tuple(sentence)} for phrase in phrases]

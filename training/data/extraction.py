@@ -67,6 +67,7 @@ class ImageLoader:
         self._size = size
         self._skipped: dict[int, str] = {}
         self._rotated: set[int] = set()
+        self._lost: set[int] = set()
         self._resize = _compile_resize(size, policy)
 
     def batches(self, indices: range, batch_size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -86,6 +87,7 @@ class ImageLoader:
         return {
             "skipped": {str(i): self._skipped[i] for i in indices if i in self._skipped},
             "rotated": [i for i in indices if i in self._rotated],
+            "lost": [i for i in indices if i in self._lost],
         }
 
     def _gather(self, futures: list, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
@@ -101,6 +103,8 @@ class ImageLoader:
             pixels, rotated = read_image(self._examples[index].image, self._resize)
         except UNREADABLE as error:
             self._skipped[index] = unreadable_reason(error)
+            if isinstance(error, OSError):  # of the drive: the content is unknown
+                self._lost.add(index)
             return None
         if rotated:
             self._rotated.add(index)

@@ -80,6 +80,10 @@ class Shards:
         """The notes of a shard, see `ImageLoader.notes`."""
         return json.loads(self.file(shard).with_suffix(".json").read_text("utf-8"))
 
+    def discard(self, shard: int) -> None:
+        """Makes a shard one that is still to be written."""
+        self.file(shard).with_suffix(".json").unlink(missing_ok=True)
+
     def check_room(self) -> None:
         """Checks that the disk has room for the missing shards.
 

@@ -20,6 +20,7 @@ from training.data.examples import DataError, Example, StoredImage
 from training.data.extraction import write_missing
 from training.data.feature_shards import Shards, plain_disk_errors, remove_stale, write_json
 from training.data.image_digests import image_digests
+from training.messages import counted
 
 FORMAT = 3  # part of a store's fingerprint
 
@@ -45,10 +46,12 @@ class FeatureStore:
         self.skipped: dict[int, str] = {}
         self.rotated: list[int] = []
         self._shards = shards
+        self._lost: list[int] = []
         for shard in shards:
             notes = shards.notes(shard)
             self.skipped |= {int(index): why for index, why in notes["skipped"].items()}
             self.rotated += notes["rotated"]
+            self._lost += notes.get("lost", ())  # earlier versions did not note them
 
     @classmethod
     def open(
@@ -79,7 +82,8 @@ class FeatureStore:
             write: Takes the place of `write_missing`, to compute elsewhere.
 
         Raises:
-            DataError: There are no examples, or no room for the store.
+            DataError: There are no examples, or no room for the store; or an image could be read
+                when it was hashed, but not afterwards.
             ValueError: The encoder is trainable, so its annotations will change.
         """
         if not examples:
@@ -101,9 +105,27 @@ class FeatureStore:
             write_json(path / "manifest.json", manifest)
             (write or write_missing)(shards, encoder, examples, resize, batch_size, verbose)
             store = cls(shards, encoder.grid)
+            store._check_lost(examples, digests)
             named = {examples[index].image_id: why for index, why in store.skipped.items()}
             write_json(path / "skipped.json", named)
         return store
+
+    def _check_lost(self, examples: Sequence[Example], digests: Mapping[Path, str | None]) -> None:
+        """Checks that the annotations are those of the content that the fingerprint stands for.
+
+        Otherwise the shards in question are computed again when the store is opened next.
+        """
+        sources = {index: examples[index].image for index in self._lost}
+        lost = [i for i, s in sources.items() if not isinstance(s, Path) or digests[s]]
+        for index in lost:
+            self._shards.discard(index // self._shards.shard_size)
+        if lost:
+            raise DataError(
+                f"{counted(len(lost), 'image')} could be read at first, but not when "
+                f"annotations were computed, such as {examples[lost[0]].image_id!r}, which "
+                f"{self.skipped[lost[0]]}. Check the drive and start the same command again: the "
+                "rest of the feature store is kept. Remove files that stay unreadable."
+            )
 
     def __len__(self) -> int:
         return self._shards.count

@@ -85,8 +85,8 @@ class Arguments:
     figures: NonNegativeInt | None = None
     """Images on the page; 48 by default."""
     boxes: Path | None = None
-    """Boxes of phrases: Flickr30k Entities (folder), COCO's instances (.json), or JSON lines; see
-    docs/data.md."""
+    """Boxes of phrases: Flickr30k Entities (folder, for Flickr8k and Flickr30k), COCO's instances
+    (.json), or JSON lines; see docs/data.md."""
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -15,6 +15,7 @@ import keras
 import tensorflow as tf
 
 from sat_tf.files import literal_path, sync
+from sat_tf.run_folder import RunFolder
 from sat_tf.runs import RunError
 from training.messages import counted
 
@@ -174,9 +175,18 @@ def _read(last: Path, checkpoint: tf.train.Checkpoint) -> Progress:
     except _UNREADABLE as error:
         raise RunError(
             f"The checkpoint {last} is damaged, or of another model or version: "
-            f"{_reason(error)}. Remove it to train from the start."
+            f"{_reason(error)}. {start_again(RunFolder(last.parents[1]))}"
         ) from error
     return progress
+
+
+def start_again(folder: RunFolder) -> str:
+    """Advises on a run that cannot be resumed, without overwriting its best weights."""
+    best = f" (`--init-from {folder}` starts from its best weights)"
+    return (
+        f"Choose another folder with `--run-dir`{best if folder.best_weights.exists() else ''}, "
+        f"or remove {folder} to train from the start."
+    )
 
 
 def last_progress(directory: Path) -> Progress | None:

@@ -16,6 +16,7 @@ from sat_tf.files import NO_LOCKS, write_atomically, write_json
 from sat_tf.run_folder import RunFolder
 from sat_tf.serialization import to_dict
 from training.config import BaseFitConfig
+from training.run_state.checkpoints import start_again
 from training.run_state.origins import record_origins
 from training.tasks.base import Task
 
@@ -70,7 +71,8 @@ def check_run_dir(task: Task) -> None:
 
     Raises:
         RunError: It belongs to another configuration, of which the message names the first key
-            that differs; or it holds an average of runs, or something else.
+            that differs; its checkpoint was removed, but not its best weights; or it holds an
+            average of runs, or something else.
     """
     folder, config = task.places.folder, task.config
     if folder.average.exists():
@@ -89,6 +91,12 @@ def check_run_dir(task: Task) -> None:
                 f"{folder} belongs to a run with another configuration: "
                 f"{_first_difference(to_dict(existing), to_dict(config))}. "
                 "Choose another folder with `--run-dir`, or remove this one."
+            )
+        # The first checkpoint is older than the first weights, so somebody has removed it.
+        if folder.best_weights.exists() and not folder.has_checkpoint():
+            raise runs.RunError(
+                f"{folder} has trained weights but no checkpoint to resume from; training from "
+                f"the start would overwrite them. {start_again(folder)}"
             )
     elif folder.path.exists() and _is_foreign(folder):
         raise runs.RunError(
@@ -144,7 +152,7 @@ def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, f
     write_json(folder.average, shares)
     record_origins(folder, shares)
     write_atomically(folder.config, config + "\n")
-    for name in ("vocabulary", "digits", "data"):
+    for name in ("vocabulary", "digits", "data", "data_dir"):
         source: Path = getattr(template, name)
         if source.exists():
             write_atomically(getattr(folder, name), source.read_bytes())

@@ -181,7 +181,7 @@ class Task(abc.ABC, Generic[C, D]):
         Args:
             folders: Evaluations, those of a system in a row.
             split: What they were evaluated on.
-            data_dir: The data set.
+            data_dir: The data set; None for the one that the runs were trained on.
             samples: Bootstrap resamples.
             seeds: Evaluations of each system, whose means are compared.
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import io
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.image_corpus import encode, exif_of
+from benchmarks.image_corpus import encode
 from serving.client import CaptionClient, Connection, ServingError
 from serving.client.answers import split_words
-from serving.client.caption_client import CAPTION_OUTPUTS, read_upright, split
+from serving.client.caption_client import CAPTION_OUTPUTS, split
 from serving.local_server.servable import Limits
 from tests.serving import toys
 
@@ -33,11 +32,8 @@ def client_of(caller, serving):
         yield make
 
 
-def jpeg(width: int = 40, height: int = 20, orientation: int = 1) -> bytes:
-    """A photograph whose left half is red, with an EXIF orientation."""
-    image = Image.new("RGB", (width, height), "blue")
-    image.paste("red", (0, 0, width // 2, height))
-    return encode(image, "JPEG", quality=95, exif=exif_of(orientation))
+def jpeg() -> bytes:
+    return encode(Image.new("RGB", (40, 20), "blue"), "JPEG")
 
 
 def test_a_caption_comes_with_its_score_and_the_others_of_the_beam(client_of):
@@ -151,22 +147,6 @@ def test_an_answer_may_exceed_grpcs_default(client_of, tmp_path):
     captions = client_of(tmp_path).captions([b"ok"] * 4, attention=True)
     assert sum(caption.alpha.nbytes for caption in captions) > 4 * 2**20
     assert captions[3].words == ("a", "cat", "1")
-
-
-def test_a_photograph_is_turned_upright():
-    turned = Image.open(io.BytesIO(read_upright(jpeg(40, 20, orientation=6))))
-    assert turned.size == (20, 40)
-    red, blue = turned.getpixel((10, 4)), turned.getpixel((10, 36))
-    assert red[0] > 200 and blue[2] > 200
-    assert read_upright(jpeg()) == jpeg()
-
-
-def test_a_tiff_is_sent_as_png_and_heic_is_refused():
-    tiff = encode(Image.open(io.BytesIO(jpeg(40, 20))), "TIFF")
-    sent = Image.open(io.BytesIO(read_upright(tiff)))
-    assert (sent.format, sent.size) == ("PNG", (40, 20))
-    with pytest.raises(ValueError, match="HEIC and AVIF are not read: export it as JPEG"):
-        read_upright(b"\0\0\0\x18ftypheic" + bytes(40))
 
 
 def test_batches_hold_so_many_images_and_bytes():

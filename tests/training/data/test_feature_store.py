@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from sat_tf.layers.encoder import Encoder
 from tests.training.data.small_stores import (
     SIZE,
     arrays,
+    before_each_batch,
     bytes_on_disk,
     close,
     drawn,
@@ -78,6 +81,28 @@ def test_unreadable_images_are_skipped_with_the_reason_and_named_in_a_file(tmp_p
     assert not store.read(np.array([1, 4, 7, 8]), np.array([0, 1, 0, 1], bool)).any()
     close(store.read(np.array([0, 5])), expected(encoder, arrays(9)[[0, 5]]))
     assert open_store(tmp_path, encoder, examples, mirrored=True).skipped == store.skipped
+
+
+def test_an_image_lost_after_it_was_hashed_is_an_error_and_read_again_next_time(
+    tmp_path, encoder, monkeypatch
+):
+    examples, read_bytes = files(tmp_path / "images", 10), Path.read_bytes
+    examples[9].image.unlink()  # gone from the start
+
+    def fail(path):
+        if path == examples[5].image:
+            raise OSError(errno.EIO, "Input/output error")
+        return read_bytes(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", fail)
+        with pytest.raises(DataError, match=r"1 image could be read at first.*'5.png', which can"):
+            open_store(tmp_path, encoder, examples)
+    computed = []
+    before_each_batch(monkeypatch, computed.append)
+    store = open_store(tmp_path, encoder, examples)
+    assert len(computed) == 2 and store.skipped.keys() == {9}  # one shard of four images
+    close(store.read(np.array([4, 5])), expected(encoder, arrays(10)[[4, 5]]))
 
 
 def test_rotated_photographs_are_turned_upright_and_listed(tmp_path, encoder):

@@ -177,9 +177,21 @@ def test_one_whose_values_are_damaged_is_a_clear_error_and_stays(tmp_path, spoil
         data.unlink()
     else:
         data.write_bytes(spoil(data.read_bytes()))
-    with pytest.raises(runs.RunError, match="epoch-001 is damaged.*Remove it to train from"):
+    with pytest.raises(runs.RunError, match="epoch-001 is damaged.*another folder with"):
         checkpoints.restore()
     assert (tmp_path / "epoch-001").exists()
+
+
+def test_a_damaged_one_beside_best_weights_points_to_them(tmp_path):
+    checkpoints = Checkpoints(tmp_path / "run" / "checkpoints", make_model("none"))
+    checkpoints.save(Progress(1))
+    (tmp_path / "run" / "checkpoints" / "epoch-001" / "state.json").write_text("{")
+    with pytest.raises(runs.RunError) as without:
+        checkpoints.restore()
+    assert "--init-from" not in str(without.value)
+    (tmp_path / "run" / "best.weights.h5").touch()
+    with pytest.raises(runs.RunError, match=r"`--init-from .*run` starts from its best weights"):
+        checkpoints.restore()
 
 
 def test_one_of_another_version_is_a_clear_error(tmp_path):

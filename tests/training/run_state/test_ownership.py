@@ -75,6 +75,21 @@ def test_a_run_may_be_given_more_epochs_but_not_fewer(tmp_path):
         check_run_dir(make_task(tmp_path, "--fit.epochs", "4"))
 
 
+def test_best_weights_without_a_checkpoint_are_not_trained_over(tmp_path):
+    claimed(tmp_path)
+    (tmp_path / "checkpoints" / "epoch-001").mkdir(parents=True)
+    (tmp_path / "best.weights.h5").touch()
+    check_run_dir(make_task(tmp_path))
+    (tmp_path / "checkpoints" / "epoch-001").rmdir()
+    for flags in ((), ("--fit.epochs", "99")):
+        with pytest.raises(runs.RunError, match="no checkpoint to resume from") as error:
+            check_run_dir(make_task(tmp_path, *flags))
+        for way in ("--run-dir", f"--init-from {tmp_path}", f"remove {tmp_path}"):
+            assert way in str(error.value)
+    (tmp_path / "best.weights.h5").unlink()
+    check_run_dir(make_task(tmp_path))
+
+
 @pytest.mark.parametrize("call", [1, 2])
 def test_a_kill_while_the_folder_is_claimed_leaves_it_to_the_same_command(
     tmp_path, monkeypatch, call

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sat_tf.run_folder import RunFolder
 from sat_tf.serialization import from_dict
 from training.data.sources import Split, load_split
 from training.evaluate.caption_results import CAPTIONS_FILE, parse_captions, read_grounding
@@ -16,6 +17,7 @@ from training.metrics import bootstrap
 from training.metrics.captions import CaptionScores, score_captions
 from training.metrics.image_means import SIZES, sums_and_sizes
 from training.tasks.captioning.config import DataConfig
+from training.tasks.captioning.run_data import common_data_dir
 from training.tasks.comparison import (
     LABELS,
     by_system,
@@ -53,6 +55,9 @@ def compare(
 ) -> list[str]:
     """Compares evaluations of captioners; see `Task.compare`."""
     found = [read_evaluation(folder, split_name) for folder in folders]
+    if data_dir is None:
+        # An evaluation of a run is its folder `evaluation/SPLIT`.
+        data_dir = common_data_dir(RunFolder(f.absolute().parent.parent) for f in folders)
     split = common_split(found, data_dir)
     shared = set.intersection(*(set(one.captions) for one in found))
     references = split.references(of=shared)
@@ -114,12 +119,12 @@ def common_split(found: Sequence[Evaluated], data_dir: Path | None) -> Split:
     """
     name, data = found[0].report["split"], found[0].data
     split = load_split(data.name, name, data_dir, **data.options())
-    fingerprint = split.fingerprint()
+    fingerprint, where = split.fingerprint(), data_dir or f"seed {data.seed}"
     for one in found:
         if one.report["split_fingerprint"] != fingerprint:
             raise ValueError(
                 f"{one.folder} was evaluated on other images or captions than the present "
-                f"{split.name} split of {data.name} (seed {data.seed}, limit {data.limit}): "
+                f"{split.name} split of {data.name} ({where}, limit {data.limit}): "
                 f"expected the fingerprint {fingerprint[:12]}..., got "
                 f"{one.report['split_fingerprint'][:12]}..."
             )

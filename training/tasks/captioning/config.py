@@ -116,7 +116,7 @@ class RewardConfig:
     """Metric that rewards captions: CIDEr-D against the training captions; none trains word by
     word."""
     bleu_weight: NonNegative = 0.0
-    """Weight of the mean BLEU precision (0 to 10) added to the metric."""
+    """Weight of BLEU (0 to 10, mean precision times brevity factor) added to the metric."""
     meteor_weight: NonNegative = 0.0
     """Weight of METEOR (0 to 10) added to the metric; needs Java and English captions."""
     samples: Annotated[int, Range(2)] = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -144,6 +144,22 @@ def read_data_dir(folder: RunFolder) -> Path | None:
         return None
     path = Path(folder.data_dir.read_text("utf-8").rstrip("\n"))
     return path if path.is_dir() else None
+
+
+def common_data_dir(folders: Iterable[RunFolder]) -> Path | None:
+    """Returns where the data was when runs were trained; None if none of them has it recorded.
+
+    Raises:
+        RunError: It was in different folders.
+    """
+    recorded = [path for folder in folders if (path := read_data_dir(folder)) is not None]
+    found = dict.fromkeys(path.resolve() for path in recorded)
+    if len(found) > 1:
+        raise runs.RunError(
+            f"The runs were trained on data in different folders: {', '.join(map(str, found))}. "
+            "Choose one with `--data-dir`."
+        )
+    return next(iter(found), None)
 
 
 def write_skipped(folder: RunFolder, data: Data) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 
 import pytest
 
@@ -64,4 +65,10 @@ def test_one_command_trains_both_and_resumes_both(
 
     before = [RunFolder(folder).best_weights.read_bytes() for folder in (first, run_dir)]
     assert main(command) == 0
+    # Without its checkpoint, the first is not trained again; the second resumes as the error says.
+    shutil.rmtree(first / "checkpoints")
+    assert main(command) == 2
+    assert f"`--init-from {first}` starts from its best weights" in capsys.readouterr().err
+    assert main([*command, "--init-from", str(first)]) == 0
+    assert "nothing left to train" in capsys.readouterr().out
     assert [RunFolder(folder).best_weights.read_bytes() for folder in (first, run_dir)] == before

@@ -1,0 +1,180 @@
+"""Flickr30k Entities with other editions of its captions: other names, order and wording."""
+
+import numpy as np
+import pytest
+
+from sat_tf.vocabulary import tokenize
+from training.data.box_files import read_boxes
+from training.data.boxes import NO_SENTENCE, NO_SPAN, SEVERAL_IMAGES, place_phrases
+from training.data.caption_alignment import align_captions, split_words
+from training.data.examples import Example
+
+XML = """<annotation><size><width>200</width><height>100</height><depth>3</depth></size>
+<object><name>1</name>
+<bndbox><xmin>20</xmin><ymin>10</ymin><xmax>100</xmax><ymax>60</ymax></bndbox></object>
+<object><name>2</name>
+<bndbox><xmin>0</xmin><ymin>0</ymin><xmax>50</xmax><ymax>50</ymax></bndbox></object></annotation>"""
+SENTENCES = (
+    "[/EN#1/people Two young , White males] hold [/EN#2/clothing red hats] .",
+    "[/EN#1/people Some people] stand in [/EN#2/other the man 's garden] near a wall .",
+    "They wait .",
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Writes the sentences of `1.jpg`, by default, as a folder of Entities, and reads its boxes."""
+
+    def write(*sentences, name="1"):
+        for kind, file, text in (
+            ("Annotations", f"{name}.xml", XML),
+            ("Sentences", f"{name}.txt", "".join(f"{one}\n" for one in sentences)),
+        ):
+            (tmp_path / kind).mkdir(exist_ok=True)
+            (tmp_path / kind / file).write_text(text)
+        return read_boxes(tmp_path)[0]
+
+    return write
+
+
+def example(*captions, name="1_a0.jpg"):
+    return Example(name, np.zeros([2, 2, 3], np.uint8), captions)
+
+
+def words_placed(phrases, *examples):
+    """(example, caption) -> the words at each place; and what was left out."""
+    placed, dropped = place_phrases(examples, phrases)
+    found = {}
+    for (image, caption), of_caption in placed.items():
+        words = tokenize(examples[image].captions[caption])
+        found[image, caption] = [" ".join(words[p.first : p.last + 1]) for p in of_caption]
+    return found, dropped
+
+
+def test_captions_in_another_order_under_a_longer_name(folder):
+    captions = (
+        "They wait .",
+        "Some people stand in the man 's garden near a wall .",
+        "Two young , White males hold red hats .",
+    )
+    found, dropped = words_placed(folder(*SENTENCES), example(*captions))
+    assert found == {
+        (0, 1): ["some people", "the man 's garden"],
+        (0, 2): ["two young white males", "red hats"],
+    }
+    assert not dropped
+
+
+def test_captions_as_they_were_written(folder):
+    captions = (
+        '"Two young, White males" hold red hats.',
+        "Some people stand in the man's garden near a wall.",
+        "They wait.",
+    )
+    found, dropped = words_placed(folder(*SENTENCES), example(*captions, name="1.jpg"))
+    assert found == {
+        (0, 0): ["two young white males", "red hats"],
+        (0, 1): ["some people", "the man's garden"],
+    }
+    assert not dropped
+
+
+def test_a_corrected_caption_has_the_phrases_that_it_still_contains(folder):
+    captions = (
+        "They wait .",
+        "Some people are standing in the man 's garden near a wall .",
+        "Two young , white men hold red hats .",
+    )
+    found, dropped = words_placed(folder(*SENTENCES), example(*captions))
+    assert found == {(0, 1): ["some people", "the man 's garden"], (0, 2): ["red hats"]}
+    assert dropped == {NO_SPAN: 1}
+
+
+def test_a_phrase_that_occurs_twice_is_placed_where_it_belongs(folder):
+    phrases = folder("A man and a boy see [/EN#1/people a man] and a dog run .")
+    placed, _ = place_phrases([example("A man and the boy see a man and a dog run .")], phrases)
+    assert [(p.first, p.last) for p in placed[0, 0]] == [(6, 7)]
+
+
+def test_a_word_more_within_a_phrase_makes_it_another(folder):
+    phrases = folder("[/EN#1/people A young man] runs after [/EN#2/other a bus] .")
+    found, dropped = words_placed(phrases, example("A young tall man runs after a bus ."))
+    assert found == {(0, 0): ["a bus"]} and dropped == {NO_SPAN: 1}
+
+
+def test_a_sentence_that_no_caption_resembles_is_counted(folder):
+    found, dropped = words_placed(folder(*SENTENCES), example("Males hold hats .", "They wait ."))
+    assert not found and dropped == {NO_SENTENCE: 4}
+
+
+def test_a_phrase_without_a_word_has_no_place(folder):
+    found, dropped = words_placed(folder("A dog [/EN#1/other ...] ."), example("A dog ... ."))
+    assert not found and dropped == {NO_SPAN: 1}
+
+
+@pytest.mark.parametrize("name", ["1.jpg", "1_a0.jpg", "sub/1_a0.jpg", "sub/1.png"])
+def test_forms_of_a_photograph_s_name(folder, name):
+    phrases = folder("[/EN#1/animals A dog] .")
+    found, _ = words_placed(
+        phrases, example("A dog .", name="12_a0.jpg"), example("A dog", name=name)
+    )
+    assert found == {(1, 0): ["a dog"]}
+
+
+def test_the_exact_name_comes_before_longer_ones(folder):
+    others = [example("A dog .", name=name) for name in ("1_a0.jpg", "1.jpg", "1_b0.jpg")]
+    found, dropped = words_placed(folder("[/EN#1/animals A dog] ."), *others)
+    assert found == {(1, 0): ["a dog"]} and not dropped
+
+
+def test_an_image_that_could_be_several_is_counted(folder):
+    folder(SENTENCES[0], name="2")
+    phrases = folder(*SENTENCES)
+    two = [example("Two young , White males hold red hats .", name=f"1_{n}.jpg") for n in "ab"]
+    found, dropped = words_placed(phrases, *two)
+    assert not found and dropped == {SEVERAL_IMAGES: 4}
+
+
+def test_names_of_other_layouts_are_not_guessed(tmp_path):
+    (tmp_path / "b.jsonl").write_text(
+        '{"image": "1.jpg", "caption": 0, "phrase": "dog", "span": [0, 1], "boxes": [[0, 0, 1, 1]]}'
+    )
+    found, dropped = words_placed(read_boxes(tmp_path / "b.jsonl")[0], example("dog"))
+    assert not found and not dropped
+
+
+def sentences(*texts):
+    return [(number, tuple(split_words(text))) for number, text in enumerate(texts)]
+
+
+def captions_of(of_sentences, *captions):
+    found = align_captions(of_sentences, map(split_words, captions))
+    return {number: caption for (number, _), (caption, _) in found.items()}
+
+
+def test_of_captions_with_the_same_words_that_of_the_same_index_comes_first():
+    assert captions_of(sentences("x y", "a dog"), "A dog .", "a dog", "x y") == {0: 2, 1: 1}
+
+
+def test_no_two_sentences_are_one_caption():
+    twice = sentences("a dog runs", "a dog runs", "a dog runs")
+    assert captions_of(twice, "A dog runs .", "a cat", "A dog , runs") == {0: 0, 1: 2}
+
+
+def test_the_closest_sentence_and_caption_come_first():
+    of_one = sentences("a b c d e f g x", "a b c d e f g h")
+    assert captions_of(of_one, "a b c d e f g h i") == {1: 0}
+    assert captions_of(of_one[:1], "a b c d e f y z", "a b c d e f g z") == {0: 1}
+    # The caption with the same words is not given to the sentence that is merely close.
+    assert captions_of(of_one, "a b c d e f g h") == {1: 0}
+
+
+def test_one_word_in_four_may_differ():
+    assert captions_of(sentences("a b c d"), "a b c x") == {0: 0}
+    assert captions_of(sentences("a b c"), "a b x") == {}
+
+
+def test_clitics_are_words():
+    assert split_words("The man's, a girl 's rock'n'roll") == (
+        ["the", "man", "'s", "a", "girl", "'s", "rock", "'n", "'roll"]
+    )
