@@ -120,33 +120,14 @@ def call_directly(
         `(caption, score)` by the photograph's path, and images per second after the first batch.
     """
     cores = ",".join(map(str, sorted(os.sched_getaffinity(0))[: arguments.workers]))
-    command = ["taskset", "-c", cores, sys.executable, "-c", _DIRECT, str(arguments.export)]
-    command += [str(arguments.batch_size), str(arguments.workers)]
+    command = ["taskset", "-c", cores, sys.executable, "-m", "benchmarks.bulk_direct"]
+    command += map(str, (arguments.export, arguments.batch_size, arguments.workers))
     lines = "".join(f"{photo}\n" for photo in photos)
     done = subprocess.run(command, input=lines, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         raise OSError("the export could not be called directly: it says why above")
     *answers, rate = map(json.loads, done.stdout.splitlines())
     return {path: (caption, score) for path, caption, score in answers}, rate
-
-
-_DIRECT = """
-import json, sys, time
-from pathlib import Path
-from serving.bulk.command import find_version
-from serving.bulk.worker import load, prepare
-size, threads = int(sys.argv[2]), int(sys.argv[3])
-call = load(str(find_version(Path(sys.argv[1]))), threads, False)
-paths = sys.stdin.read().split()
-started = 0.0
-for first in range(0, len(paths), size):
-    batch = paths[first : first + size]
-    found = call([prepare(Path(path).read_bytes()) for path in batch])
-    started = started or time.perf_counter()
-    for path, captions, scores in zip(batch, found["captions"], found["scores"]):
-        print(json.dumps([path, captions[0].decode(), float(scores[0])]))
-print((len(paths) - size) / (time.perf_counter() - started))
-"""
 
 
 def submit(arguments: Arguments, master: str, folder: Path, watch: Watch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from benchmarks.image_corpus import encode
 from sat_tf.files import write_atomically
 
 _COLUMNS = 3
@@ -58,9 +58,7 @@ class Panel:
 
 def save_plot(path: Path, panels: Sequence[Panel], rows: Sequence[Mapping[str, Any]]) -> None:
     """Writes a PNG: each row's values as pale dots, their mean as a dark one and in numbers."""
-    content = io.BytesIO()
-    Image.fromarray(draw_plot(panels, rows)).save(content, "PNG")
-    write_atomically(path, content.getvalue())
+    write_atomically(path, encode(Image.fromarray(draw_plot(panels, rows)), "PNG"))
 
 
 def draw_plot(panels: Sequence[Panel], rows: Sequence[Mapping[str, Any]]) -> np.ndarray:

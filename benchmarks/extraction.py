@@ -95,42 +95,9 @@ def _read_lines(processes: list[subprocess.Popen]) -> None:
 
 def _start(arguments: Arguments, core: int, cache: Path) -> subprocess.Popen:
     values = (arguments.images, arguments.count, arguments.shard_size, arguments.backbone, cache)
-    command = ["taskset", "-c", str(core), sys.executable, "-c", _WORKER, *map(str, values)]
+    command = ["taskset", "-c", str(core), sys.executable, "-m", "benchmarks.extraction_worker"]
+    command += map(str, values)
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-
-_WORKER = """
-import sys
-from pathlib import Path
-import keras, numpy as np, tensorflow as tf
-from sat_tf.layers.encoder import Encoder
-from training.data import extraction, feature_store
-from training.data.examples import Example
-
-def say(text):
-    print(text, flush=True)
-    sys.stdin.readline()
-
-tf.config.threading.set_intra_op_parallelism_threads(1)
-tf.config.threading.set_inter_op_parallelism_threads(1)
-images, count, shard_size, backbone, cache = sys.argv[1:]
-files = sorted(Path(images).glob("*.jpg"))[: int(count)]
-keras.utils.set_random_seed(0)
-encoder, size = Encoder.unloaded(backbone, 224), extraction.default_batch_size()
-compiled = extraction.compile_encoder(encoder, size)
-blank = np.zeros([size, 224, 224, 3], np.float32)
-compiled(blank)
-extraction.compile_encoder = lambda *_: compiled
-say("ready")
-for _ in range(int(count) // size):
-    compiled(blank)
-say("encoded")
-feature_store.FeatureStore.open(
-    Path(cache), encoder, [Example(path.name, path, ()) for path in files],
-    resize="crop", shard_size=int(shard_size), verbose=False,
-)
-print("filled", flush=True)
-"""
 
 
 def digests(cache: Path) -> dict[str, str]:

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-from PIL import Image
+from PIL import ExifTags, Image
 
 KINDS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
 MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "YCbCr", "I;16", "I", "F")
@@ -25,6 +25,13 @@ def encode(image: Image.Image, kind: str, **options) -> bytes:
     file = io.BytesIO()
     image.save(file, kind, **options)
     return file.getvalue()
+
+
+def exif_of(orientation: int) -> Image.Exif:
+    """The EXIF that asks for a turn: 1 for none, 3 for half a one, 6 for a quarter clockwise."""
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    return exif
 
 
 def noise(height: int = 37, width: int = 53, mode: str = "RGB", seed: int = 0) -> Image.Image:

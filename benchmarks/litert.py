@@ -7,7 +7,6 @@ in a new process up to its first caption.
 
 from __future__ import annotations
 
-import io
 import os
 import statistics
 import subprocess
@@ -25,6 +24,7 @@ import tyro
 from PIL import Image
 
 import sat_tf
+from benchmarks.image_corpus import encode
 from benchmarks.measure import interleaved
 from benchmarks.serving_latency import load as load_export
 from sat_tf.commands import exit_status
@@ -152,9 +152,7 @@ def content_of(example: Example) -> bytes:
     """An upright image file, as clients send it."""
     image = example.image
     if isinstance(image, np.ndarray):  # drawn
-        file = io.BytesIO()
-        Image.fromarray(image).save(file, "PNG")
-        return file.getvalue()
+        return encode(Image.fromarray(image), "PNG")
     return read_content(image if isinstance(image, bytes) else image.read_bytes())
 
 

@@ -221,23 +221,36 @@ def mutate(content: bytes, rng: random.Random) -> bytes:
 
 
 def odd_request(rng: random.Random) -> bytes:
-    """A well-formed request of a random signature, filter, dtype and shape."""
+    """A well-formed request of a random model, signature, filter and tensors."""
     request = protocol.PredictRequest()
     request.model_spec.name = rng.choice(["captioner"] * 8 + ["", "x"])
+    if rng.random() < 0.1:
+        request.model_spec.version.value = rng.choice([-1, 0, 1, 3, 2**62])
+    if rng.random() < 0.1:
+        request.model_spec.version_label = rng.choice(["", "stable", "x"])
     request.model_spec.signature_name = rng.choice(
         ["serving_default", "pixels", "every_beam", "", "__saved_model_init_op"]
     )
     outputs = ["captions", "scores", "valid", "reasons", "lengths", "token_ids", "attention", "x"]
-    request.output_filter.extend(rng.sample(outputs, rng.choice([0, 0, 1, 2, 4])))
-    tensor = request.inputs[rng.choice(["image_bytes", "image_bytes", "pixels"])]
-    tensor.dtype = rng.choice([7, 7, 4, 1, rng.randrange(0, 130)])
+    request.output_filter.extend(rng.choices(outputs, k=rng.choice([0, 0, 1, 2, 4])))
+    for _ in range(rng.choice([0, 1, 1, 1, 1, 2])):
+        _fill(request.inputs[rng.choice(["image_bytes", "image_bytes", "pixels"])], rng)
+    return request.SerializeToString()
+
+
+def _fill(tensor, rng: random.Random) -> None:
+    """Gives a tensor a random dtype and shape, and values that need not fit them."""
+    tensor.dtype = rng.choice([7, 7, 4, 1, rng.randrange(0, 130), 1000])
     for _ in range(rng.choice([0, 1, 1, 2, 3, 4, 4, 32, 33, 100, 255])):
         tensor.tensor_shape.dim.add(size=rng.choice([1, 1, 1, 2, 3, 0, -1, 2**31, 2**62]))
+    if rng.random() < 0.1:
+        tensor.tensor_shape.MergeFromString(b"\x18\1")  # `unknown_rank`, which clients never set
     tensor.string_val.extend(rng.randbytes(rng.randrange(9)) for _ in range(rng.randrange(3)))
     tensor.int_val.extend(rng.randrange(256) for _ in range(rng.randrange(3)))
+    if rng.random() < 0.2:
+        tensor.float_val.extend([1.0, float("nan")])
     if rng.random() < 0.3:
         tensor.tensor_content = rng.randbytes(rng.choice([1, 3, 12, 48]))
-    return request.SerializeToString()
 
 
 def _request(images: list[bytes], outputs: tuple[str, ...] = ()) -> bytes:

@@ -9,7 +9,6 @@ Server and clients share the cores of this machine.
 from __future__ import annotations
 
 import contextlib
-import io
 import math
 import re
 import subprocess
@@ -25,6 +24,7 @@ import tyro
 from PIL import Image
 
 from benchmarks import image_corpus
+from benchmarks.image_corpus import encode
 from benchmarks.peak import peak_megabytes_of
 from sat_tf.commands import exit_status
 from serving.client import CaptionClient, Connection, ServingError
@@ -213,9 +213,7 @@ def drawn_photograph() -> bytes:
     smooth = np.stack([np.sin(across), np.sin(down), np.sin(across * down)], axis=-1)
     grain = np.random.default_rng(0).normal(0, 8, smooth.shape)
     pixels = np.clip(128 + 100 * smooth + grain, 0, 255).astype(np.uint8)
-    content = io.BytesIO()
-    Image.fromarray(pixels).save(content, "JPEG", quality=90)
-    return content.getvalue()
+    return encode(Image.fromarray(pixels), "JPEG", quality=90)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pyspark
 
+from serving.ports import free_ports
+
 START_SECONDS = 120.0
 """Most seconds until the cluster is there."""
 
@@ -28,7 +30,7 @@ def cluster(workers: int, folder: Path) -> Iterator[str]:
     Raises:
         OSError: The master did not start.
     """
-    port = _free_port()
+    (port,) = free_ports(1)
     url = f"spark://127.0.0.1:{port}"
     common = ["--host", "127.0.0.1", "--webui-port", "0"]
     with contextlib.ExitStack() as started:
@@ -59,11 +61,6 @@ def _start(
     process = subprocess.Popen(command, env=environment, stdout=file, stderr=file)
     started.callback(process.wait)
     started.callback(process.terminate)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
 
 
 def _wait_for(port: int) -> None:

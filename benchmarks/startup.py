@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import statistics
 import subprocess
@@ -11,10 +10,10 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
 from PIL import Image
 
 from benchmarks.case import Case, Tables
+from benchmarks.image_corpus import encode
 from benchmarks.shapes import Shape, caption_lengths, caption_tokens
 from benchmarks.stores import CAPTIONS
 
@@ -51,8 +50,7 @@ def measure(case: Case) -> Tables:
 def write_data(shape: Shape, images: int, folder: Path) -> None:
     """Writes images and captions for `--data.name folder`; a tenth more for dev."""
     folder.mkdir()
-    content = io.BytesIO()
-    Image.fromarray(np.zeros([_SIDE, _SIDE, 3], np.uint8)).save(content, "JPEG")
+    content = encode(Image.new("RGB", (_SIDE, _SIDE)), "JPEG")
     splits = ["train"] * images + ["dev"] * max(images // 10, 1)
     lengths = caption_lengths(len(splits) * CAPTIONS, 0)
     # Training adds the ends.
@@ -62,7 +60,7 @@ def write_data(shape: Shape, images: int, folder: Path) -> None:
     ]
     lines = []
     for number, split in enumerate(splits):
-        (folder / f"{number}.jpg").write_bytes(content.getvalue())
+        (folder / f"{number}.jpg").write_bytes(content)
         own = captions[number * CAPTIONS : (number + 1) * CAPTIONS]
         lines.append(json.dumps({"image": f"{number}.jpg", "captions": own, "split": split}))
     (folder / "captions.jsonl").write_text("\n".join(lines) + "\n", "utf-8")

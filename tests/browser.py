@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import shutil
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -37,8 +39,46 @@ def browser():
         started.close()
 
 
+@contextlib.contextmanager
+def watched_pages(browser, **options) -> Iterator[Callable]:
+    """Opens addresses; a message in the console is an error unless it is expected.
+
+    Args:
+        browser: Chromium, the fixture.
+        **options: Of every page.
+    """
+    opened, messages = [], []
+
+    def go(url: str, width: int = 1280, scheme: str = "light", expected: str = ""):
+        size = {"width": width, "height": 900}
+        page = browser.new_page(viewport=size, color_scheme=scheme, **options)
+        opened.append(page)
+        page.on("console", lambda m: (expected and expected in m.text) or messages.append(m.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.goto(url)
+        return page
+
+    yield go
+    for page in opened:
+        page.close()
+    assert messages == []
+
+
+def grey(element) -> np.ndarray:
+    """An element as it is on the screen after every transition, in grey."""
+    shot = element.screenshot(animations="disabled")
+    return np.asarray(Image.open(io.BytesIO(shot)).convert("L"), np.float64)
+
+
 def brightness(crop, grid: tuple[int, int]) -> np.ndarray:
-    """Mean grey of each cell of a crop's grid, as it is on the screen after every transition."""
-    shot = Image.open(io.BytesIO(crop.screenshot(animations="disabled"))).convert("L")
-    grey = np.asarray(shot.resize((grid[1] * 20, grid[0] * 20)), np.float64)
-    return grey.reshape(grid[0], 20, grid[1], 20)[:, 5:15, :, 5:15].mean(axis=(1, 3))
+    """Mean grey of each cell of a crop's grid."""
+    shot = Image.fromarray(grey(crop)).resize((grid[1] * 20, grid[0] * 20))
+    return np.asarray(shot).reshape(grid[0], 20, grid[1], 20)[:, 5:15, :, 5:15].mean(axis=(1, 3))
+
+
+def violations(page) -> list[tuple[str, list[str]]]:
+    """Rules of accessibility that a page breaks, by axe, each with the elements that break it."""
+    from axe_core_python.sync_playwright import Axe
+
+    found = Axe().run(page)["violations"]
+    return [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found]

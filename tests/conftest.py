@@ -98,3 +98,12 @@ def real_data() -> Path:
     if not (path / "data").is_dir():
         pytest.fail(f"{DATA_VARIABLE} is {folder!r}, which has no folder named data", pytrace=False)
     return path
+
+
+@pytest.fixture(scope="session")
+def conformance() -> Path:
+    """The folder of other projects' models and examples; without one the test is skipped."""
+    folder = os.environ.get(DATA_VARIABLE)
+    if not folder or not Path(folder, "conformance").is_dir():
+        pytest.skip(f"needs other projects' files: {DATA_VARIABLE} has no folder conformance")
+    return Path(folder, "conformance")

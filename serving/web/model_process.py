@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from serving.ports import free_ports
 from serving.versions import has_version
 from serving.web.sources import Source
 
@@ -21,6 +23,9 @@ TERMINATED = 128 + signal.SIGTERM
 
 MOST_TRIES = 3
 """Processes in a row that a signal may end before their models are loaded."""
+
+_ASK_AGAIN = 3.0
+"""Seconds between two SIGTERMs: TensorFlow's C code may swallow what the first one raises."""
 
 
 class ModelProcess:
@@ -40,7 +45,7 @@ class ModelProcess:
 
     def __init__(self, sources: Sequence[Source], seconds: float = 10.0) -> None:
         self._seconds = seconds
-        self.ports = _free_ports(len(sources))
+        self.ports = free_ports(len(sources))
         self._models = [
             {
                 "name": source.name,
@@ -77,14 +82,15 @@ class ModelProcess:
 
     def stop(self) -> None:
         """Ends the process, which removes an export that it has not finished."""
+        end = time.monotonic() + self._seconds
         with self._lock:
-            self._process.terminate()  # it reads the end of its input only once all is loaded
+            while (left := end - time.monotonic()) > 0 and self._process.poll() is None:
+                self._process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(min(left, _ASK_AGAIN))
+            self._process.kill()
+            self._process.wait()
             self._process.stdin.close()
-            try:
-                self._process.wait(timeout=self._seconds)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
             self._ready.close()
 
     def _is_exporting(self) -> bool:
@@ -103,13 +109,3 @@ class ModelProcess:
             )
         finally:
             os.close(writer)
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports

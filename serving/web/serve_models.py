@@ -27,12 +27,14 @@ def main() -> int:
     # Ctrl-C reaches this process too: the page ends it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stop)
-    return exit_status(lambda: run(json.loads(sys.argv[1]), int(sys.argv[2])))
+    try:
+        return exit_status(lambda: run(json.loads(sys.argv[1]), int(sys.argv[2])))
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # all is tidied up
 
 
-def _stop(number: int, _) -> None:
-    """Ends the process by an exception, so that an unfinished export is removed; once."""
-    signal.signal(number, signal.SIG_IGN)
+def _stop(_number: int, _) -> None:
+    """Ends the process by an exception, so that an unfinished export is removed."""
     raise SystemExit(TERMINATED)
 
 

@@ -91,6 +91,6 @@ def test_no_command_loads_tensorflow_before_it_has_read_its_flags():
     assert done.returncode == 0, done.stderr
 
 
-def test_an_unknown_shell_is_an_error(capsys):
+def test_an_unknown_shell_is_an_error():
     with pytest.raises(SystemExit, match="expected one of bash, zsh"):
         main([COMPLETION, "sh"])

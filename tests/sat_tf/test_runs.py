@@ -22,7 +22,7 @@ def copy(run_of, tmp_path) -> RunFolder:
     return RunFolder(shutil.copytree(run_of["soft"], tmp_path / "run"))
 
 
-def test_a_run_loads_without_the_weights_file_of_its_encoder(run_of, loaded, tmp_path):
+def test_a_run_loads_without_the_weights_file_of_its_encoder(run_of, loaded):
     again = sat_tf.load(str(run_of["soft"]))
     assert again.path == run_of["soft"] and not Path("gone.weights.h5").exists()
     mine, theirs = again.caption(PIXELS), loaded["soft"].caption(PIXELS)

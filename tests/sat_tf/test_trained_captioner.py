@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
 
 import sat_tf
+from benchmarks.image_corpus import exif_of
 from sat_tf.config import SearchConfig
 from sat_tf.vocabulary import END, START
 from tests.sat_tf.tiny_runs import PIXELS, png
@@ -83,9 +83,7 @@ def test_images_of_a_batch_get_the_captions_they_get_alone(loaded):
 
 
 def test_a_photograph_is_turned_upright_by_its_exif(loaded):
-    exif = Image.Exif()
-    exif[0x0112] = 3
-    turned = png(PIXELS[::-1, ::-1].copy(), exif=exif)
+    turned = png(PIXELS[::-1, ::-1].copy(), exif=exif_of(3))
     np.testing.assert_allclose(loaded["soft"].pixels(turned), loaded["soft"].pixels(png()))
 
 

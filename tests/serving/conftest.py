@@ -13,7 +13,6 @@ from tests.serving.export_fixtures import (  # noqa: F401  (fixtures are found b
 from tests.serving.litert_fixtures import litert_exports  # noqa: F401
 from tests.serving.server_fixtures import (  # noqa: F401
     caller,
-    eventually,
     held,
     place,
     serving,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import functools
-import io
 import json
 import os
 import struct
@@ -23,6 +22,7 @@ from PIL import Image
 from tensorflow_serving.apis import prediction_log_pb2
 
 import sat_tf
+from benchmarks.image_corpus import encode, smooth
 from sat_tf import runs
 from sat_tf.config import CaptionerConfig
 from sat_tf.models.captioner import Captioner
@@ -91,33 +91,21 @@ def write_run(folder: Path, attention: dict, unit: str = "words", encoder: dict 
     return folder
 
 
-def drawing(number: int, height: int = 40, width: int = 52) -> Image.Image:
-    """Coarse noise, another image for another number."""
-    pixels = np.random.default_rng(number).integers(0, 256, [5, 6, 3], np.uint8)
-    return Image.fromarray(pixels).resize((width, height), Image.Resampling.BICUBIC)
-
-
-def encode(image: Image.Image, kind: str = "JPEG", **options) -> bytes:
-    file = io.BytesIO()
-    image.save(file, kind, **options)
-    return file.getvalue()
-
-
 def good_images() -> dict[str, bytes]:
     """Every format that is read."""
-    colour = drawing(0)
+    colour = smooth()
     deep = np.asarray(colour.convert("L")).astype(np.uint16) * 257
     return {
-        "jpeg": encode(colour),
-        "jpeg_grey": encode(colour.convert("L")),
-        "jpeg_cmyk": encode(colour.convert("CMYK")),
-        "jpeg_progressive": encode(colour, progressive=True),
+        "jpeg": encode(colour, "JPEG"),
+        "jpeg_grey": encode(colour.convert("L"), "JPEG"),
+        "jpeg_cmyk": encode(colour.convert("CMYK"), "JPEG"),
+        "jpeg_progressive": encode(colour, "JPEG", progressive=True),
         "png": encode(colour, "PNG"),
         "png_palette": encode(colour.convert("P"), "PNG"),
         "png_alpha": encode(colour.convert("RGBA"), "PNG"),
         "png_16_bit": encode(Image.fromarray(deep), "PNG"),
         "gif": encode(colour, "GIF"),
-        "gif_animated": encode(colour, "GIF", save_all=True, append_images=[drawing(1)]),
+        "gif_animated": encode(colour, "GIF", save_all=True, append_images=[smooth(seed=1)]),
         "bmp": encode(colour, "BMP"),
         "webp": encode(colour, "WEBP"),
     }
@@ -125,14 +113,14 @@ def good_images() -> dict[str, bytes]:
 
 def bad_images() -> dict[str, bytes]:
     """Files to be refused without harm to others."""
-    png = encode(drawing(0), "PNG")
+    png = encode(smooth(), "PNG")
     return {
         "empty": b"",
         "text": b"no image at all",
-        "cut": encode(drawing(0))[:200],
+        "cut": encode(smooth(), "JPEG")[:200],
         "flipped": png[:60] + bytes(255 - byte for byte in png[60:]),
         "huge": png[:16] + struct.pack(">II", 50000, 50000) + png[24:],
-        "tiff": encode(drawing(0), "TIFF"),
+        "tiff": encode(smooth(), "TIFF"),
     }
 
 
@@ -148,8 +136,8 @@ def request(signature: str, images: list[bytes] | np.ndarray, outputs=(), shape=
 
 def calls_of() -> dict[str, dict]:
     """Everything an export is asked."""
-    files = [encode(drawing(n), "PNG") for n in range(max(BATCHES))]
-    frames = np.stack([np.asarray(drawing(n)) for n in range(max(BATCHES))])
+    files = [encode(smooth(seed=n), "PNG") for n in range(max(BATCHES))]
+    frames = np.stack([np.asarray(smooth(seed=n)) for n in range(max(BATCHES))])
     signatures = ["serving_default", "pixels", "every_beam"]
     calls = {
         f"{name}_{size}": request(name, frames[:size] if name == "pixels" else files[:size])
@@ -245,5 +233,5 @@ def answers(exports, ask, tmp_path_factory) -> Callable[[str], dict]:
 @pytest.fixture(scope="session")
 def images():
     """The files that `calls_of` sends."""
-    files = [encode(drawing(n), "PNG") for n in range(max(BATCHES))]
+    files = [encode(smooth(seed=n), "PNG") for n in range(max(BATCHES))]
     return SimpleNamespace(files=files, good=good_images(), bad=bad_images())

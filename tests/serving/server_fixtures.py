@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,19 +82,6 @@ def caller(toy_exports) -> Iterator[Caller]:
     """One server of versions 1 (label `stable`) and 3, shared by tests that change nothing."""
     with _serving(toy_exports, labels={"stable": 1, "gone": 9}) as found:
         yield found
-
-
-@pytest.fixture
-def eventually() -> Callable[[Callable[[], bool]], None]:
-    """Waits for something that happens on another thread, and fails where it does not."""
-
-    def wait(happened: Callable[[], bool], seconds: float = 120.0) -> None:
-        end = time.monotonic() + seconds
-        while not happened():
-            assert time.monotonic() < end, "it did not happen in time"
-            time.sleep(0.05)
-
-    return wait
 
 
 @pytest.fixture

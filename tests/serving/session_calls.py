@@ -13,7 +13,6 @@ import sys
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import config_pb2
-from tensorflow.python.framework import op_def_registry
 
 
 def load(folder: str):
@@ -25,10 +24,10 @@ def load(folder: str):
 
 
 def unknown_operations(graph) -> list[str]:
-    """Operations that plain TensorFlow does not register."""
+    """Operations that are not among plain TensorFlow's public ones."""
     nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
     functions = {f.signature.name for f in graph.library.function}
-    return sorted({n.op for n in nodes if not op_def_registry.get(n.op)} - functions)
+    return sorted({n.op for n in nodes if not hasattr(tf.raw_ops, n.op)} - functions)
 
 
 class Caller:
@@ -53,7 +52,9 @@ class Caller:
 
     def _compile(self, signature, names: tuple[str, ...]):
         (feed,) = (info.name for info in signature.inputs.values())
-        # Unlike `session.run`, and like TF Serving, this leaves it to the graph to judge the feed.
+        # Like TF Serving, this leaves it to the graph to judge the feed. It is private: all that is
+        # public, `make_callable` included, goes through `session.run`, which refuses a feed of
+        # another rank than the placeholder's by itself.
         options = config_pb2.CallableOptions(
             feed=[feed], fetch=[signature.outputs[name].name for name in names]
         )

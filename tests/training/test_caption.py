@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 import shutil
 from xml.etree import ElementTree
 
@@ -13,9 +12,11 @@ import pytest
 from PIL import Image
 
 import sat_tf
+from benchmarks.image_corpus import exif_of, noise
 from sat_tf import runs
 from sat_tf.config import SearchConfig
 from sat_tf.figures.drawing import GLOW
+from tests.page_data import embedded
 from tests.training.small_runs import exit_of
 from training import caption
 from training.caption import main
@@ -25,9 +26,8 @@ from training.tasks.captioning.attention_figures import chosen_locations
 @pytest.fixture
 def photo(tmp_path):
     """A photograph, wider than high."""
-    pixels = np.random.default_rng(0).integers(0, 256, [40, 90, 3], np.uint8)
     path = tmp_path / "bird.jpg"
-    Image.fromarray(pixels).save(path, quality=100)
+    noise(40, 90).save(path, quality=100)
     return path
 
 
@@ -127,14 +127,10 @@ def test_lines_of_json_parse(soft_run, photo, tmp_path, capsys):
     assert all((tmp_path / "out" / name).exists() for name in ("bird.png", "bird-2.png"))
 
 
-def test_a_photograph_is_turned_upright_before_it_is_captioned_and_drawn(
-    soft_run, photo, tmp_path, monkeypatch
-):
+def test_a_photograph_is_turned_upright_before_it_is_captioned_and_drawn(soft_run, photo, tmp_path):
     turned = tmp_path / "turned.png"
-    exif = Image.Exif()
-    exif[0x0112] = 6  # the camera was turned: show it rotated by 90 degrees clockwise
     upright = Image.open(photo)
-    upright.transpose(Image.Transpose.ROTATE_90).save(turned, exif=exif)
+    upright.transpose(Image.Transpose.ROTATE_90).save(turned, exif=exif_of(6))
     plain = tmp_path / "plain.png"
     upright.save(plain)
     argv = [str(plain), str(turned), "--run-dir", str(soft_run), "--out", str(tmp_path / "out")]
@@ -150,8 +146,7 @@ def test_a_page_holds_every_image_with_its_maps(soft_run, photo, tmp_path, capsy
     assert main([*argv, "--html", str(page), "--out", str(tmp_path / "out")]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [row["figure"] for row in rows] == [None, None] and not (tmp_path / "out").exists()
-    (data,) = re.findall(r'id="data">(.*?)</script>', page.read_text(), re.S)
-    images = json.loads(data)["images"]
+    images = embedded(page.read_text())["images"]
     assert [image["name"] for image in images] == ["bird.jpg", "twin.jpg"]
     assert images[0]["hypotheses"][0]["text"] == rows[0]["caption"]
     assert all(word["map"] for word in images[0]["hypotheses"][0]["words"])

@@ -217,7 +217,7 @@ def test_one_run_is_nothing_to_compare(capsys, soft_run):
     assert "expected 2 to 26 folders, got 1" in refused(capsys, soft_run)
 
 
-def test_scores_by_other_boxes_are_left_out(capsys, soft_run, copy):
+def test_scores_by_other_boxes_are_left_out(capsys, copy):
     def with_boxes(boxes):
         return lambda report: report | {"grounding": {"boxes": boxes}}
 

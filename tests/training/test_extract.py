@@ -35,7 +35,7 @@ def test_missing_java_is_told(capsys, monkeypatch):
 
 
 @pytest.mark.slow
-def test_training_reads_the_stores_that_spark_filled(tmp_path, make_photographs, tiny, capsys):
+def test_training_reads_the_stores_that_spark_filled(tmp_path, make_photographs, tiny):
     try:
         check_spark()
     except OSError as error:

@@ -170,7 +170,7 @@ def test_cards_of_captioners_that_ship_are_those_that_would_be_written_today(nam
     assert card.partition("## Scores")[0] == shipped
 
 
-def test_it_is_evaluated_like_a_run(mine, capsys):
+def test_it_is_evaluated_like_a_run(mine):
     assert evaluate(["--run-dir", str(mine), "--figures", "1"]) == 0
     report = evaluation_folder(mine, "dev") / "report.json"
     assert json.loads(report.read_text())["images"] == 12

@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
+
+from benchmarks.image_corpus import noise
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,8 +34,7 @@ def test_help_is_quiet():
 @pytest.mark.slow
 def test_a_command_that_uses_tensorflow_is_quiet(soft_run, tmp_path):
     image = tmp_path / "image.jpg"
-    pixels = np.random.default_rng(0).integers(0, 256, [40, 90, 3], np.uint8)
-    Image.fromarray(pixels).save(image)
+    noise(40, 90).save(image)
     places = ("--run-dir", soft_run, "--out", tmp_path / "out")
     said = standard_error("training.caption", image, *places)
     # A run on drawn scenes says which words it knows.

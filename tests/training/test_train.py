@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,9 @@ def test_none_is_spelled_none():
 
 
 def test_a_flag_changes_its_key_alone():
-    assert parse(["--recipe=scenes_hard", "--seed", "0"]) == parse(["--recipe", "scenes_hard"])
+    of_recipe = parse(["--recipe", "scenes_hard"]).config
+    found = parse(["--recipe=scenes_hard", "--seed", "7"]).config
+    assert found == replace(of_recipe, seed=7) != of_recipe
 
 
 @pytest.mark.parametrize(

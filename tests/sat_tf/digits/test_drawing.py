@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.image_corpus import encode
+from benchmarks.image_corpus import encode, exif_of
 from sat_tf.digits.drawing import decode_drawing, fit_drawing
 
 
@@ -100,9 +100,7 @@ def test_a_drawing_of_16_bits_keeps_its_ink():
 
 def test_a_photograph_of_a_drawing_is_turned_upright():
     pixels = paper((100, 50, 120, 200))
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    ink = decode_drawing(encode(Image.fromarray(np.rot90(pixels)), "PNG", exif=exif))
+    ink = decode_drawing(encode(Image.fromarray(np.rot90(pixels)), "PNG", exif=exif_of(6)))
     np.testing.assert_array_equal(ink, pixels)
 
 

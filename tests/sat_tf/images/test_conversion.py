@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.image_corpus import encode
+from benchmarks.image_corpus import encode, exif_of
 from sat_tf.images import read_upright
 
 
@@ -21,9 +21,7 @@ def photograph() -> Image.Image:
 
 @pytest.mark.parametrize("kept", ["bytes", "path", "text"])
 def test_a_photograph_is_turned_upright(tmp_path, kept):
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    content, path = encode(photograph(), "JPEG", exif=exif), tmp_path / "a.jpg"
+    content, path = encode(photograph(), "JPEG", exif=exif_of(6)), tmp_path / "a.jpg"
     path.write_bytes(content)
     image = {"bytes": content, "path": path, "text": str(path)}[kept]
     turned = Image.open(io.BytesIO(read_upright(image)))

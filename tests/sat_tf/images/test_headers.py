@@ -61,7 +61,7 @@ def test_a_bomb_fails_a_graph_that_decodes_it():
         ([2**32 - 1, 2**32 - 1], False),
     ],
 )
-def test_the_limits(size, fits):
+def test_a_size_fits_within_the_limits_of_sides_and_pixels(size, fits):
     assert bool(headers.size_fits(tf.constant(size, tf.int64))) is fits
 
 

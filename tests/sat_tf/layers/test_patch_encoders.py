@@ -88,7 +88,7 @@ def by_numpy(values, pixels, blocks=2):
 
 @pytest.mark.parametrize("image_size", [20, 12])
 @pytest.mark.parametrize("tap, blocks", [(None, 2), ("stage1", 1)])
-def test_equals_numpy(tmp_path, image_size, tap, blocks):
+def test_annotations_equal_those_of_the_formulas_in_numpy(tmp_path, image_size, tap, blocks):
     values = arrays()
     encoder = Encoder(NAME, image_size, tap=tap, weights=converted(tmp_path, values))
     pixels = np.random.default_rng(1).uniform(0, 255, [1, image_size, image_size, 3])
@@ -201,7 +201,7 @@ def test_other_families_load_and_standardise_their_files(other_family, tmp_path)
     ("preset", "grid"),
     [("vit_base_patch16_224_imagenet", 14), ("clip_vit_large_patch14_336", 24)],
 )
-def test_sizes_of_presets(preset, grid):
+def test_a_preset_s_own_size_gives_its_grid(preset, grid):
     made = patch_encoders.PRESETS[preset]
     assert made.pixels // made.patch == grid
 
@@ -214,23 +214,36 @@ def test_pixels_are_normalised_as_the_family_was_trained():
     np.testing.assert_allclose(siglip.ravel(), 1.0)
 
 
-def test_errors(tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="multiple of 4"):
-        Encoder(NAME, 13)
-    with pytest.raises(ValueError, match=r"encoder\.layer.*layernorm, stage1, stage2"):
-        Encoder(NAME, 12, tap="stage9")
-    with pytest.raises(ValueError, match="keras_hub:dinov2_small"):
-        Encoder("keras_hub:no_such", 12)
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"image_size": 13}, "multiple of 4"),
+        ({"tap": "stage9"}, r"encoder\.layer.*layernorm, stage1, stage2"),
+        ({"backbone": "keras_hub:no_such"}, "keras_hub:dinov2_small"),
+    ],
+)
+def test_an_encoder_that_there_is_not_is_an_error_with_the_choices(options, told):
+    with pytest.raises(ValueError, match=told):
+        Encoder(**{"backbone": NAME, "image_size": 12} | options)
+
+
+def test_arrays_that_are_missing_or_of_another_size_are_named(tmp_path):
     values = arrays()
     del values["layernorm.bias"]
     with pytest.raises(ValueError, match=r"layernorm\.bias is missing"):
         converted(tmp_path, values)
     with pytest.raises(ValueError, match=r"position_embeddings to have 208"):
         converted(tmp_path, arrays(positions=9))
+
+
+def test_weights_of_another_model_do_not_fit(tmp_path):
     wrong = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     wrong.save_weights(tmp_path / "other.weights.h5")
     with pytest.raises(ValueError, match="does not fit keras_hub:tiny"):
         Encoder(NAME, 12, weights=str(tmp_path / "other.weights.h5"))
+
+
+def test_without_kerashub_the_error_asks_for_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "keras_hub", None)
     with pytest.raises(ValueError, match="needs KerasHub"):
         Encoder(NAME, 12)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -25,24 +26,10 @@ from tests.sat_tf.models.captioner_models import (
     randomise,
 )
 
+ROOT = Path(__file__).resolve().parents[3]
 RNG = np.random.default_rng(0)
 ANNOTATIONS = RNG.normal(size=[4, 5, 3]).astype(np.float32)
 WORDS = RNG.integers(1, 20, [4, 6]).astype(np.int32)
-
-FRESH = """
-import keras, numpy as np, sat_tf
-class Model(keras.Model):
-    def __init__(self):
-        super().__init__()
-        self.decoder = sat_tf.RNNDecoder(20, 6, 7, 8)
-    def call(self, inputs):
-        return self.decoder(inputs[0], inputs[1]).logits
-annotations, words = np.ones([4, 5, 3], "float32"), np.ones([4, 6], "int32")
-model = Model()
-model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-model.fit((annotations, words), words, verbose=0)
-sat_tf.RNNDecoder(20, 6, 7, 8)(annotations, words)
-"""
 
 
 def decoder(**options) -> sat_tf.RNNDecoder:
@@ -50,7 +37,8 @@ def decoder(**options) -> sat_tf.RNNDecoder:
 
 
 def test_fit_builds_a_model_before_anything_else_was_drawn():
-    done = subprocess.run([sys.executable, "-c", FRESH], capture_output=True, text=True)
+    command = [sys.executable, "-m", "tests.sat_tf.models.decoder_before_all"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
 
 

@@ -1,4 +1,4 @@
-"""Random outputs of a decoder for a batch of captions, and their losses in NumPy."""
+"""Random decoders and outputs of theirs for a batch of captions, and the losses in NumPy."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.layers.decoder_types import DecoderOutput
+from sat_tf.layers.rnn_decoder import RNNDecoder
 from sat_tf.objectives.baselines import MovingAverageBaseline
 
 B, T, L, K = 3, 4, 5, 7
@@ -17,6 +18,15 @@ DRAWN = np.array([False, True, False])  # Which captions take the expectation.
 def log_softmax(x):
     x = x - x.max(-1, keepdims=True)
     return x - np.log(np.exp(x).sum(-1, keepdims=True))
+
+
+def small_decoder(words=K, attends=True):
+    """A decoder of random weights over annotations of two features, with a state of five."""
+    decoder = RNNDecoder(words, embedding_dim=3, attention_dim=4, hidden_dim=5, attends=attends)
+    decoder.build((None, None, 2))
+    rng = np.random.default_rng(3)
+    decoder.set_weights([rng.normal(size=w.shape) for w in decoder.weights])
+    return decoder
 
 
 def random_taught(seed=0):

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.config import AttentionConfig
-from sat_tf.layers.rnn_decoder import RNNDecoder
 from sat_tf.objectives.baselines import MovingAverageBaseline
 from sat_tf.objectives.caption_objective import caption_objective
 from sat_tf.objectives.soft_labels import (
@@ -26,6 +25,7 @@ from tests.sat_tf.objectives.decoder_outputs import (
     entropy,
     log_softmax,
     random_taught,
+    small_decoder,
     warm,
     word_log_prob,
 )
@@ -102,15 +102,6 @@ def test_the_names_logged_are_known_before_the_first_batch(kind):
     assert set(terms.means) == set(objective.log_names)
 
 
-def small_decoder(attends=True, locations=L):
-    decoder = RNNDecoder(K, embedding_dim=3, attention_dim=4, hidden_dim=5, attends=attends)
-    decoder.build((None, None, 2))
-    rng = np.random.default_rng(3)
-    decoder.set_weights([rng.normal(size=w.shape) for w in decoder.weights])
-    annotations = rng.normal(size=[B, locations, 2]).astype(np.float32)
-    return decoder, annotations
-
-
 CASES = [("soft", {}), ("none", {}), ("hard", {}), ("hard", {"preset": "arctic"})]
 CASES += [("hard", {"preset": "vimco", "samples": 2})]
 CASES += [("hard", {"baseline": "learned", "reward_to_go": True})]
@@ -118,7 +109,8 @@ CASES += [("hard", {"baseline": "learned", "reward_to_go": True})]
 
 @pytest.mark.parametrize(("kind", "options"), CASES)
 def test_padding_adds_nothing_to_the_loss_nor_to_any_gradient(kind, options):
-    decoder, annotations = small_decoder(kind != "none")
+    decoder = small_decoder(attends=kind != "none")
+    annotations = np.random.default_rng(4).normal(size=[B, L, 2]).astype(np.float32)
     objective = caption_objective(AttentionConfig(kind, **options), label_smoothing=0.1)
 
     def run(words, targets):

@@ -15,14 +15,14 @@ import tensorflow as tf
 
 from sat_tf.config import AttentionConfig
 from sat_tf.layers.decoder_types import DecoderOutput
-from sat_tf.layers.rnn_decoder import RNNDecoder
 from sat_tf.objectives.baselines import LearnedBaseline, MovingAverageBaseline
 from sat_tf.objectives.caption_objective import caption_objective
 from sat_tf.objectives.estimators import bound_of, elbo, importance_weighted_bound
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
+from tests.sat_tf.objectives.decoder_outputs import small_decoder
 from tests.sat_tf.objectives.estimator_toys import Prescribed, exact_log_marginal
 
-PLACES, STEPS, WIDTH, VOCABULARY = 3, 2, 5, 7
+PLACES, STEPS, WIDTH = 3, 2, 5  # WIDTH: of the decoder's state
 WORDS, CAPTION = np.array([[1, 5]], np.int32), np.array([[5, 2]], np.int32)
 PATHS = list(itertools.product(range(PLACES), repeat=STEPS))
 UNBIASED = {"reward_weight": 1.0, "entropy_weight": 0.0, "expectation_probability": 0.0}
@@ -30,11 +30,7 @@ UNBIASED = {"reward_weight": 1.0, "entropy_weight": 0.0, "expectation_probabilit
 
 @pytest.fixture
 def decoder():
-    decoder = RNNDecoder(VOCABULARY, embedding_dim=3, attention_dim=4, hidden_dim=WIDTH)
-    decoder.build((None, None, 2))
-    rng = np.random.default_rng(3)
-    decoder.set_weights([rng.normal(size=w.shape) for w in decoder.weights])
-    return decoder
+    return small_decoder()
 
 
 def every_path(monkeypatch, decoder):

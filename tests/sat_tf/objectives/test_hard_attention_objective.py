@@ -95,7 +95,7 @@ def test_without_a_switch_every_caption_drew_its_locations():
     assert (found[DRAWN] != 0.0).any() and not switched[DRAWN].any()
 
 
-def test_the_paper_preset():
+def test_the_paper_preset_is_the_paper_s():
     weights = hard().estimator(64.0)
     assert (weights.reward_weight, weights.entropy_weight) == (0.1, 0.002)
     described = hard().describe(64)

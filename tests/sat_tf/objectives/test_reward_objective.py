@@ -10,7 +10,6 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.config import AttentionConfig, SearchConfig
-from sat_tf.layers.rnn_decoder import RNNDecoder
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from sat_tf.objectives.replica_context import replica_seed
 from sat_tf.objectives.reward_objective import RewardObjective
@@ -24,6 +23,7 @@ from tests.sat_tf.models.captioner_models import (
     make_model,
     randomise,
 )
+from tests.sat_tf.objectives.decoder_outputs import small_decoder
 from tests.sat_tf.objectives.estimator_toys import Prescribed
 
 A, B = UNK + 1, UNK + 2
@@ -60,14 +60,6 @@ def everything(drawn):
     return list(itertools.product(captions, paths))
 
 
-def small_decoder():
-    decoder = RNNDecoder(B + 1, embedding_dim=3, attention_dim=4, hidden_dim=5)
-    decoder.build((None, None, 2))
-    rng = np.random.default_rng(3)
-    decoder.set_weights([rng.normal(size=w.shape) for w in decoder.weights])
-    return decoder
-
-
 def read(monkeypatch, decoder, selection, outcomes):
     """Reads captions with the decoder, attending to the locations given."""
     captions, paths = (np.array(part) for part in zip(*outcomes, strict=True))
@@ -91,7 +83,7 @@ def test_the_gradient_is_that_of_the_expected_reward(monkeypatch, kind, inferenc
     # Every pair of captions as if it had been drawn, weighed by how probable that was.
     attention = AttentionConfig(kind, penalty_weight=0.0, inference=inference)
     draws = (kind, inference) == ("hard", "sample")
-    decoder, outcomes = small_decoder(), everything(draws)
+    decoder, outcomes = small_decoder(B + 1), everything(draws)
     rule = RewardObjective(nothing, 2, attention, SearchConfig(max_length=ROOM))
     worth = np.random.default_rng(7).uniform(0, 3, len(outcomes)).astype(np.float32)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import math
 import re
 
@@ -11,15 +9,7 @@ import numpy as np
 import pytest
 
 from sat_tf.viewer import asset, crop_of, hypothesis_data, report_page
-
-
-def decoded(word: dict, peak: float, shape: tuple[int, int]) -> np.ndarray:
-    return np.frombuffer(base64.b64decode(word["map"]), np.uint8).reshape(shape) / 255 * peak
-
-
-def embedded(page: str) -> dict:
-    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
-    return json.loads(found)
+from tests.page_data import decode_map, embedded
 
 
 def test_maps_survive_their_encoding():
@@ -27,7 +17,7 @@ def test_maps_survive_their_encoding():
     data = hypothesis_data(("a", "red", "dog"), "a red dog", -1.5, alpha, np.array([0.1, 0.5, 0.9]))
     assert [word["beta"] for word in data["words"]] == [0.1, 0.5, 0.9]
     for word, expected in zip(data["words"], alpha, strict=True):
-        found = decoded(word, data["peak"], (3, 4))
+        found = decode_map(word, data["peak"], (3, 4))
         np.testing.assert_allclose(found, expected, atol=alpha.max() / 255)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
 from PIL import Image
 
+from benchmarks.image_corpus import encode
 from sat_tf.viewer import crop_of, data_url, hypothesis_data, report_page
-from tests.browser import brightness, browser  # noqa: F401  (a fixture, found by name)
+from tests.browser import brightness, browser, violations, watched_pages  # noqa: F401  (a fixture, found by name)
 
 pytestmark = pytest.mark.slow
 
@@ -26,9 +25,7 @@ def peaked(cell: tuple[int, int]) -> np.ndarray:
 
 
 def photograph() -> str:
-    file = io.BytesIO()
-    Image.new("RGB", SIDE[::-1], (250, 240, 220)).save(file, "JPEG")
-    return data_url(file.getvalue())
+    return data_url(encode(Image.new("RGB", SIDE[::-1], (250, 240, 220)), "JPEG"))
 
 
 def page_of(count: int = 12, kind: str = "hard") -> str:
@@ -62,14 +59,8 @@ def page(browser, request, tmp_path):  # noqa: F811
     path = tmp_path / "index.html"
     path.write_text(page_of(), encoding="utf-8")
     scheme = getattr(request, "param", "light")
-    opened = browser.new_page(viewport={"width": 1280, "height": 1000}, color_scheme=scheme)
-    messages = []
-    opened.on("console", lambda message: messages.append(message.text))
-    opened.on("pageerror", lambda error: messages.append(str(error)))
-    opened.goto(path.as_uri())
-    yield opened
-    opened.close()
-    assert messages == []
+    with watched_pages(browser) as open_page:
+        yield open_page(path.as_uri(), scheme=scheme)
 
 
 def test_boxes_are_drawn_by_choice_over_their_word(page):
@@ -180,8 +171,5 @@ def test_a_hover_is_painted_within_a_frame(page):
 
 @SCHEMES
 def test_accessibility_has_no_violation(page):
-    from axe_core_python.sync_playwright import Axe
-
     page.locator(".word").nth(1).click()
-    found = Axe().run(page)["violations"]
-    assert [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found] == []
+    assert violations(page) == []

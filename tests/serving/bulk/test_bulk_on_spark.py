@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ import pytest
 from benchmarks.spark_cluster import python_workers
 from sat_tf.spark import check_spark
 from tests.serving import toys
+from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[3]
 IMAGES, CHUNK = 40, 16
@@ -79,11 +79,8 @@ def end(process: subprocess.Popen, places: Path | None = None) -> str:
 
 def wait_for(process: subprocess.Popen, condition) -> None:
     """Waits until something is so while a process runs."""
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert process.poll() is None, process.communicate()[0]
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    eventually(lambda: condition() or process.poll() is not None, SECONDS)
+    assert process.poll() is None, process.communicate()[0]
 
 
 def committed(out: Path) -> list[Path]:
@@ -107,7 +104,7 @@ def undisturbed(places) -> list[dict]:
     return rows(places / "undisturbed")
 
 
-def test_each_image_has_one_row_and_the_unreadable_ones_a_reason(places, undisturbed):
+def test_each_image_has_one_row_and_the_unreadable_ones_a_reason(undisturbed):
     assert [Path(row["path"]).name for row in undisturbed] == [
         f"{n:03d}.jpg" for n in range(IMAGES)
     ]

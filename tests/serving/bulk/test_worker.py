@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from benchmarks.image_corpus import encode, exif_of, smooth
 from serving.bulk import worker
 from serving.bulk.worker import Settings
 from serving.client.answers import ServedCaption
 from tests.serving import toys
-from tests.serving.export_fixtures import drawing, encode
 
 SETTINGS = Settings("7", batch_size=2, maps=True, cores=1)
 
@@ -101,11 +101,10 @@ def test_small_chunks_have_a_task_per_batch_and_large_ones_four_batches_per_task
 
 
 def test_a_rotated_photograph_is_turned_and_a_tiff_converted():
-    image = drawing(0)
-    exif = image.getexif()
-    exif[0x0112] = 6
-    assert worker.prepare(encode(image)) == encode(image)
-    assert worker.prepare(encode(image, exif=exif)) != encode(image, exif=exif)
+    image = smooth()
+    upright, turned = (encode(image, "JPEG", exif=exif_of(turn)) for turn in (1, 6))
+    assert worker.prepare(upright) == upright
+    assert worker.prepare(turned) != turned
     assert worker.prepare(encode(image, "TIFF")).startswith(b"\x89PNG")
     assert "HEIC" in worker.prepare(b"\0\0\0\x18ftypheic")
 

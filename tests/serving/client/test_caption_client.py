@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import io
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from benchmarks.image_corpus import encode
 from serving.client import CaptionClient, Connection, ServingError
 from serving.client.answers import split_words
 from serving.client.caption_client import CAPTION_OUTPUTS, split
@@ -33,12 +33,10 @@ def client_of(caller, serving):
 
 
 def jpeg() -> bytes:
-    content = io.BytesIO()
-    Image.new("RGB", (40, 20), "blue").save(content, "JPEG")
-    return content.getvalue()
+    return encode(Image.new("RGB", (40, 20), "blue"), "JPEG")
 
 
-def test_a_caption(client_of):
+def test_a_caption_comes_with_its_score_and_the_others_of_the_beam(client_of):
     caption = client_of().caption(jpeg())
     assert caption.valid and caption.text == "a cat 3" and caption.version == 3
     assert caption.score == pytest.approx(-0.5)

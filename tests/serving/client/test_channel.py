@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-import socket
 import subprocess
 from concurrent import futures
 
@@ -15,15 +14,9 @@ from serving.client import CaptionClient, Connection, ServingError
 from serving.client.protocol import PREDICT, PredictResponse
 from serving.local_server.server import LocalServer
 from serving.local_server.services import Services
+from serving.ports import free_ports
 
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 def predict(connection: Connection, image: bytes = b"ok") -> str:
@@ -118,17 +111,18 @@ def test_nothing_else_is_tried_again(failing_server, code, details, message):
 
 
 def test_no_server_is_a_clear_error_at_once_or_after_waiting(caplog):
-    connection = Connection(port=free_port(), retries=0)
+    (port,) = free_ports(1)
+    connection = Connection(port=port, retries=0)
     with pytest.raises(ServingError, match="No server answers on .* is it running"):
         predict(connection)
     assert not caplog.records
     with pytest.raises(ServingError, match="No server answers on .* is it running"):
-        predict(Connection(port=connection.port, timeout=2.0))
+        predict(Connection(port=port, timeout=2.0))
     assert "Waiting for it, 2 seconds at most" in caplog.text
 
 
 def test_a_server_that_restarts_is_waited_for(toy_exports, monkeypatch):
-    port, started = free_port(), []
+    (port,), started = free_ports(1), []
 
     def start(*_) -> None:  # once gRPC's own retries are over
         started.append(LocalServer(toy_exports, port=port, poll_seconds=60))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from benchmarks.image_corpus import noise
 from serving.client.command import main
 from serving.local_server.servable import Limits
 
@@ -19,8 +20,7 @@ from serving.local_server.servable import Limits
 def photo(tmp_path):
     """A photograph, wider than high."""
     path = tmp_path / "bird.jpg"
-    pixels = np.random.default_rng(0).integers(0, 256, [40, 90, 3], np.uint8)
-    Image.fromarray(pixels).save(path)
+    noise(40, 90).save(path)
     return path
 
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from benchmarks.image_corpus import encode, exif_of, smooth
 from sat_tf.images.limits import MAX_SIDE
 from sat_tf.trained_captioner import read_pixels as read_in_tensorflow
 from serving.litert.image_reader import read_pixels
-from tests.serving.export_fixtures import drawing, encode
 
 TOLERANCE = 1e-3  # grey levels of 255
 
@@ -32,9 +32,7 @@ def test_odd_shapes_are_scaled_as_in_training(shape):
 
 
 def test_a_photograph_is_turned_upright_and_a_tiff_is_read():
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    for content in (encode(drawing(0), exif=exif), encode(drawing(0), "TIFF")):
+    for content in (encode(smooth(), "JPEG", exif=exif_of(6)), encode(smooth(), "TIFF")):
         ours, theirs = (read(content, 24, "crop") for read in (read_pixels, read_in_tensorflow))
         np.testing.assert_allclose(ours, theirs, atol=TOLERANCE)
 

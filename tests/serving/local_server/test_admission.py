@@ -13,6 +13,7 @@ from tensorflow_serving.apis import get_model_status_pb2
 from serving.local_server.admission import Admission
 from serving.local_server.statuses import StatusError
 from tests.serving.toys import predict_request
+from tests.waiting import eventually
 
 
 def code_of(admission: Admission, seconds: float | None) -> grpc.StatusCode:
@@ -30,7 +31,7 @@ def test_a_call_that_finds_no_turn_in_time_meets_its_deadline():
         assert 0 < left <= 5
 
 
-def test_calls_beyond_the_queue_are_refused_and_places_come_back(eventually):
+def test_calls_beyond_the_queue_are_refused_and_places_come_back():
     admission = Admission(running=1, waiting=1)
 
     def wait_in_line() -> None:
@@ -50,7 +51,7 @@ def test_calls_beyond_the_queue_are_refused_and_places_come_back(eventually):
         pass
 
 
-def test_a_closed_one_refuses_new_calls_and_waits_for_those_admitted(eventually):
+def test_a_closed_one_refuses_new_calls_and_waits_for_those_admitted():
     admission = Admission(running=1, waiting=1)
     with ThreadPoolExecutor(1) as pool:
         with admission.turn(None):

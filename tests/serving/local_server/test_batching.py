@@ -14,6 +14,7 @@ from serving.local_server.batching import Batcher
 from serving.local_server.batching_parameters import BatchingParameters
 from serving.local_server.statuses import StatusError
 from tests.serving.toys import caption_of, predict_request
+from tests.waiting import eventually
 
 MINUTE = 60_000_000  # a batch waits for its last request: it only ends by being full
 
@@ -57,7 +58,7 @@ def test_requests_run_once_and_each_gets_its_own_rows():
     assert len(run.fed) == 1
 
 
-def test_a_request_that_does_not_fit_closes_the_batch(eventually):
+def test_a_request_that_does_not_fit_closes_the_batch():
     batcher = Batcher(full_at(3), Doubler())
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(batcher.run, ["y"], values(1, 2), None)
@@ -124,7 +125,7 @@ def test_outputs_without_the_batch_cannot_be_split():
         batcher.run(["y"], values(1), None)
 
 
-def test_batches_beyond_the_queue_are_unavailable(eventually):
+def test_batches_beyond_the_queue_are_unavailable():
     batcher = Batcher(full_at(2, max_enqueued_batches=1), Doubler())
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(batcher.run, ["y"], values(1), None)

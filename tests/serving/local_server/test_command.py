@@ -15,6 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from serving.client import CaptionClient, Connection
 from serving.local_server.command import main, parse_labels
+from tests.waiting import eventually
 
 CODE = """
 import sys
@@ -76,7 +77,7 @@ def is_stopping(port: int) -> bool:
     return answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
 
 
-def test_sigterm_finishes_what_is_in_flight(toy_exports, held, eventually):
+def test_sigterm_finishes_what_is_in_flight(toy_exports, held):
     command = [sys.executable, "-c", CODE, str(toy_exports), "--port", "0", "--label", "old=1"]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}
     with subprocess.Popen(

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import random
-import resource
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
 import tensorflow as tf
 from grpc_health.v1 import health_pb2
-from tensorflow_serving.apis import predict_pb2
 
+from benchmarks.peak import resident_megabytes
+from benchmarks.serving_fuzz import mutate, odd_request
 from serving.local_server.servable import Limits
 from serving.local_server.server import LocalServer
 from tests.serving.toys import caption_of, predict_request
+from tests.waiting import eventually
 
 HEALTH = health_pb2.HealthCheckResponse
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
@@ -73,7 +74,7 @@ def refuses(caller) -> bool:
     return False
 
 
-def test_a_stop_finishes_what_is_in_flight(toy_exports, serving, held, eventually):
+def test_a_stop_finishes_what_is_in_flight(toy_exports, serving, held):
     with serving(toy_exports) as caller, ThreadPoolExecutor(2) as pool:
         slow = pool.submit(caller.caption, held.image)
         held.wait_until_in_flight()
@@ -120,44 +121,11 @@ def test_when_nothing_loads_the_reason_is_told(place):
         LocalServer(folder, port=0)
 
 
-def mutated(rng: random.Random) -> bytes:
-    """A request with some of its bytes changed, cut off or put twice."""
-    request = predict_request(rng.randbytes(rng.randrange(200)), outputs=("captions",))
-    content = bytearray(request.SerializeToString())
-    for _ in range(rng.randrange(1, 6)):
-        content[rng.randrange(len(content))] = rng.randrange(256)
-    if rng.random() < 0.3:
-        del content[rng.randrange(len(content)) :]
-    if rng.random() < 0.1:
-        content *= 2
-    return bytes(content)
-
-
-def invented(rng: random.Random) -> bytes:
-    """A well-formed request with values at random."""
-    request = predict_pb2.PredictRequest()
-    if rng.random() < 0.9:
-        request.model_spec.name = rng.choice(["captioner", "captioner", "", "x", "\u2603"])
-    if rng.random() < 0.3:
-        request.model_spec.version.value = rng.choice([-1, 0, 1, 3, 2**62])
-    if rng.random() < 0.3:
-        request.model_spec.version_label = rng.choice(["", "stable", "x"])
-    if rng.random() < 0.3:
-        request.model_spec.signature_name = rng.choice(["serving_default", "x", "__"])
-    names = ["captions", "attention", "x", ""]
-    request.output_filter.extend(rng.choices(names, k=rng.choice([0, 0, 1, 3])))
-    for _ in range(rng.choice([0, 1, 1, 1, 2])):
-        tensor = request.inputs[rng.choice(["image_bytes", "image_bytes", "x"])]
-        tensor.dtype = rng.choice([7, 7, 7, *range(0, 35), 107, 1000])
-        for _ in range(rng.choice([0, 1, 1, 2, 300])):
-            tensor.tensor_shape.dim.add(size=rng.choice([-1, 0, 1, 2, 2**31, 2**62]))
-        tensor.tensor_shape.unknown_rank = rng.random() < 0.1
-        tensor.string_val.extend(rng.randbytes(3) for _ in range(rng.randrange(4)))
-        if rng.random() < 0.3:
-            tensor.tensor_content = rng.randbytes(rng.randrange(20))
-        if rng.random() < 0.2:
-            tensor.float_val.extend([1.0, float("nan")])
-    return request.SerializeToString()
+def nonsense(rng: random.Random) -> bytes:
+    """A request that is odd, spoilt, or none at all."""
+    good = predict_request(rng.randbytes(rng.randrange(200)), outputs=("captions",))
+    spoilt = mutate(good.SerializeToString(), rng)
+    return rng.choice([odd_request(rng), spoilt, rng.randbytes(rng.randrange(300))])
 
 
 def send_nonsense(caller, count: int, seed: int) -> dict:
@@ -166,9 +134,8 @@ def send_nonsense(caller, count: int, seed: int) -> dict:
     call = caller.channel.unary_unary(PREDICT)  # bytes in, bytes out
     answers: dict = {}
     for number in range(count):
-        kind = rng.choice([mutated, invented, lambda r: r.randbytes(r.randrange(300))])
         try:
-            call(kind(rng), timeout=120)
+            call(nonsense(rng), timeout=120)
             status = grpc.StatusCode.OK
         except grpc.RpcError as error:
             status = error.code()
@@ -182,11 +149,6 @@ def send_nonsense(caller, count: int, seed: int) -> dict:
     return answers
 
 
-def resident_bytes() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
-
-
 def test_nonsense_is_answered_with_a_status(caller):
     answers = send_nonsense(caller, 400, seed=1)
     assert len(answers) > 3 and grpc.StatusCode.INVALID_ARGUMENT in answers
@@ -195,9 +157,9 @@ def test_nonsense_is_answered_with_a_status(caller):
 @pytest.mark.slow
 def test_ten_thousand_bad_requests_leave_memory_flat(caller):
     send_nonsense(caller, 1000, seed=2)
-    before = resident_bytes()
+    before = resident_megabytes("self")
     send_nonsense(caller, 10_000, seed=3)
-    assert resident_bytes() - before < 30 * 2**20
+    assert resident_megabytes("self") - before < 30
     assert caption_of(caller.predict(predict_request(b"ok"))) == "a cat 3"
 
 

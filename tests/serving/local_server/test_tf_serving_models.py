@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,10 @@ from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 TWO = [[2.0]]
 
 
-@pytest.fixture(scope="session")
-def models() -> Path:
-    """TF Serving's test data; skipped without the variable."""
-    folder = os.environ.get("SAT_TF_TEST_DATA")
-    path = Path(folder or "", "conformance", "tf_serving")
-    if not folder or not path.is_dir():
-        pytest.skip("needs TF Serving's models: SAT_TF_TEST_DATA names no folder with conformance/")
-    return path
+@pytest.fixture
+def models(conformance) -> Path:
+    """TF Serving's test data."""
+    return conformance / "tf_serving"
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from serving.local_server.statuses import StatusError
 from serving.local_server.versions import Versions
 from tests.serving import toys
 from tests.serving.toys import predict_request
+from tests.waiting import eventually
 
 State = get_model_status_pb2.ModelVersionStatus.State
 SPEC = model_pb2.ModelSpec(name="captioner")
@@ -140,7 +141,7 @@ def test_the_state_of_a_version_that_fails_shows_no_folder_of_the_server(version
     assert failed.error_message and str(folder) not in failed.error_message
 
 
-def test_a_folder_that_is_gone_is_logged_once(versions_of, place, tmp_path, eventually, caplog):
+def test_a_folder_that_is_gone_is_logged_once(versions_of, place, tmp_path, caplog):
     folder = place(1)
     versions = versions_of(folder)
     looks = []
@@ -153,9 +154,7 @@ def test_a_folder_that_is_gone_is_logged_once(versions_of, place, tmp_path, even
     assert "Traceback" not in caplog.text
 
 
-def test_a_folder_that_vanishes_stops_neither_serving_nor_watching(
-    versions_of, place, tmp_path, eventually
-):
+def test_a_folder_that_vanishes_stops_neither_serving_nor_watching(versions_of, place, tmp_path):
     folder = place(1)
     versions = versions_of(folder)
     versions.watch(0.02)
@@ -167,7 +166,7 @@ def test_a_folder_that_vanishes_stops_neither_serving_nor_watching(
     eventually(lambda: versions.available() == [2])
 
 
-def test_new_versions_fail_no_call(serving, place, eventually):
+def test_new_versions_fail_no_call(serving, place):
     folder, stopped = place(1), threading.Event()
     answers: list[list[str]] = [[] for _ in range(8)]
 

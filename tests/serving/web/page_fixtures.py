@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-import numpy as np
 import uvicorn
 from PIL import Image
 
@@ -17,6 +15,7 @@ from serving.web.app import Page
 from serving.web.digits import ServedDigits
 from tests.serving.web.scripted_digits import ScriptedDigits
 from tests.serving.web.scripted_model import ScriptedModel, serve
+from tests.waiting import eventually
 
 _STARTS_WITHIN = 20.0  # seconds
 
@@ -58,45 +57,11 @@ def listening(page: Page) -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(page.app(), port=0, log_level="warning"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    end = time.monotonic() + _STARTS_WITHIN
-    while not server.started:
-        assert thread.is_alive() and time.monotonic() < end, "the page does not start"
-        time.sleep(0.02)
+    eventually(lambda: server.started or not thread.is_alive(), _STARTS_WITHIN)
+    assert server.started, "the page does not start"
     port = server.servers[0].sockets[0].getsockname()[1]
     try:
         yield f"http://127.0.0.1:{port}"
     finally:
         server.should_exit = True
         thread.join(_STARTS_WITHIN)
-
-
-@contextlib.contextmanager
-def watched_pages(browser, **options) -> Iterator[Callable]:
-    """Opens addresses; a message in the console is an error unless it is expected.
-
-    Args:
-        browser: The browser, see `tests.browser`.
-        **options: Of every page.
-    """
-    opened, messages = [], []
-
-    def go(url: str, width: int = 1280, scheme: str = "light", expected: str = ""):
-        size = {"width": width, "height": 900}
-        page = browser.new_page(viewport=size, color_scheme=scheme, **options)
-        opened.append(page)
-        page.on("console", lambda m: (expected and expected in m.text) or messages.append(m.text))
-        page.on("pageerror", lambda error: messages.append(str(error)))
-        page.goto(url)
-        return page
-
-    yield go
-    for page in opened:
-        page.close()
-    assert messages == []
-
-
-def decode_map(word: dict, peak: float, grid: list[int]) -> np.ndarray:
-    """The map of a word of the page's data."""
-    import base64
-
-    return np.frombuffer(base64.b64decode(word["map"]), np.uint8).reshape(grid) / 255 * peak

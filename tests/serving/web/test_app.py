@@ -13,11 +13,13 @@ import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
-from benchmarks.image_corpus import encode
+from benchmarks.image_corpus import encode, exif_of
 from serving.web.app import Page
-from tests.serving.web.page_fixtures import decode_map, page_of, photograph
+from tests.page_data import decode_map
+from tests.serving.web.page_fixtures import page_of, photograph
 from tests.serving.web.scripted_model import GRID, PLACES, ScriptedModel, serve
 from tests.training.data.own_images import huge_header
+from tests.waiting import eventually
 
 MOST = 200_000  # bytes of the page without its samples
 
@@ -48,9 +50,7 @@ def test_a_photograph_is_answered_in_the_viewers_form(soft):
 
 
 def test_a_photograph_is_turned_upright_and_its_crop_with_it(soft):
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    turned = encode(Image.open(io.BytesIO(photograph(120, 80))), "JPEG", exif=exif)
+    turned = encode(Image.open(io.BytesIO(photograph(120, 80))), "JPEG", exif=exif_of(6))
     assert upload(soft, turned).json()["crop"][0] == 0.0
 
 
@@ -146,7 +146,7 @@ def test_an_export_without_attention_or_log_probabilities_is_shown_too():
     assert [word["text"] for word in old["hypotheses"][1]["words"]] == ["a", "cat"]
 
 
-def test_a_server_that_comes_back_answers_again(eventually):
+def test_a_server_that_comes_back_answers_again():
     with serve(ScriptedModel()) as port:
         pass
     with page_of(soft=port) as page:

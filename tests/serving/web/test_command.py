@@ -18,6 +18,7 @@ from serving.web.command import main, parse_server
 from serving.web.sources import Source
 from tests.serving.web.page_fixtures import drawing, photograph
 from tests.serving.web.run_fixtures import make_export, make_run
+from tests.waiting import eventually
 
 LOADED_WITHIN = 240.0  # seconds
 
@@ -43,7 +44,7 @@ def test_a_mistake_is_one_line(argv, says, tmp_path, monkeypatch, capsys):
     assert says in capsys.readouterr().err
 
 
-def test_missing_packages_are_named_before_anything_is_exported(tmp_path, monkeypatch, capsys):
+def test_missing_packages_are_named_before_anything_is_exported(monkeypatch, capsys):
     found = importlib.util.find_spec
     hidden = ("uvicorn", "python_multipart")
     monkeypatch.setattr(
@@ -98,11 +99,11 @@ def test_a_server_is_a_host_and_a_port():
     assert parse_server("[::1]:8500") == ("::1", 8500)
 
 
-def wait_for_caption(client: httpx.Client, eventually, model: str) -> dict:
-    return wait_for(client, eventually, "/api/caption", model, photograph())
+def wait_for_caption(client: httpx.Client, model: str) -> dict:
+    return wait_for(client, "/api/caption", model, photograph())
 
 
-def wait_for(client: httpx.Client, eventually, path: str, model: str, image: bytes) -> dict:
+def wait_for(client: httpx.Client, path: str, model: str, image: bytes) -> dict:
     answers = []
 
     def answered() -> bool:
@@ -115,21 +116,21 @@ def wait_for(client: httpx.Client, eventually, path: str, model: str, image: byt
 
 
 @pytest.mark.slow
-def test_exports_side_by_side_whose_process_may_die(exports, eventually):
+def test_exports_side_by_side_whose_process_may_die(exports):
     folders = tuple(exports[kind].version.parent for kind in ("hard", "none"))
     with (
         page_uploads.page(folders) as (address, process),
         httpx.Client(base_url=address, timeout=60) as client,
     ):
         assert client.get("/api/page").json()["models"] == ["hard", "none"]
-        hard = wait_for_caption(client, eventually, "hard")
+        hard = wait_for_caption(client, "hard")
         assert hard["kind"] == "hard" and hard["hypotheses"][1]["words"][0]["map"]
-        assert wait_for_caption(client, eventually, "none")["kind"] == "none"
+        assert wait_for_caption(client, "none")["kind"] == "none"
         for digits in client.get("/api/page").json()["digits"]:
-            found = wait_for(client, eventually, "/api/digits", digits["name"], drawing())
+            found = wait_for(client, "/api/digits", digits["name"], drawing())
             assert len(found["steps"][-1]["probabilities"]) == len(found["answers"])
         os.kill(page_uploads.child_of(process), signal.SIGKILL)
-        again = wait_for_caption(client, eventually, "hard")
+        again = wait_for_caption(client, "hard")
         assert again["hypotheses"] == hard["hypotheses"]
         models = page_uploads.child_of(process)
     eventually(lambda: not Path(f"/proc/{models}/stat").exists())  # it ends with the page

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
-from PIL import Image
 
 from serving.client import Connection, DigitClient
 from serving.web.app import Page
 from serving.web.digits import ServedDigits
-from tests.browser import browser  # noqa: F401  (a fixture, found by name)
-from tests.serving.web.page_fixtures import listening, page_of, watched_pages
+from tests.browser import browser, grey, violations, watched_pages  # noqa: F401  (a fixture, found by name)
+from tests.serving.web.page_fixtures import listening, page_of
 from tests.serving.web.scripted_digits import CENTRES, CONFIGS, HALF, ScriptedDigits
 from tests.serving.web.scripted_model import ScriptedModel, serve
 
@@ -87,14 +84,14 @@ def test_a_digit_drawn_by_the_mouse_is_read_with_boxes(open_page, address, model
 def test_the_ink_is_seen_on_the_paper(open_page, address):
     page = open_page(address)
     paper = page.locator("#paper")
-    before = np.asarray(Image.open(io.BytesIO(paper.screenshot())).convert("L"), float)
+    before = grey(paper)
     draw(page, (0.5, 0.2), (0.5, 0.8))
-    after = np.asarray(Image.open(io.BytesIO(paper.screenshot())).convert("L"), float)
+    after = grey(paper)
     middle = after.shape[1] // 2
     assert after[:, middle].mean() < before[:, middle].mean() - 80
     page.get_by_role("button", name="Clear").click()
     assert page.locator("#result").is_hidden()
-    cleared = np.asarray(Image.open(io.BytesIO(paper.screenshot())).convert("L"), float)
+    cleared = grey(paper)
     assert abs(cleared - before).mean() < 1
 
 
@@ -166,8 +163,6 @@ def test_the_transformer_shows_its_quadrilateral_and_turns_the_paper(open_page, 
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_width_shows_all_of_it_without_a_violation(open_page, address, scheme, width):
-    from axe_core_python.sync_playwright import Axe
-
     page = open_page(address, width, scheme)
     page.locator("summary").first.click()
     labels = {"Glimpses of two digits": 2, "A digit set upright": 1, "Glimpses of one digit": 1}
@@ -177,8 +172,7 @@ def test_every_width_shows_all_of_it_without_a_violation(open_page, address, sch
             page.get_by_role("button", name="Write a 7").click()
         page.locator("#result").wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") == width
-        found = Axe().run(page)["violations"]
-        assert [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found] == []
+        assert violations(page) == []
 
 
 def test_the_views_lead_to_each_other(open_page, address):

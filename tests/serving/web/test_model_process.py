@@ -10,6 +10,7 @@ import pytest
 from serving.web.model_process import MOST_TRIES, TERMINATED, ModelProcess
 from serving.web.sources import Source
 from tests.serving.web.run_fixtures import make_export
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -42,9 +43,7 @@ def python(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("status", [1, 2])
-def test_a_process_that_ends_by_itself_is_not_started_again(
-    processes, python, eventually, status, tmp_path
-):
+def test_a_process_that_ends_by_itself_is_not_started_again(processes, python, status, tmp_path):
     starts = python(f"exit {status}")
     process = processes(Source("soft", make_export(tmp_path / "soft")))
     eventually(lambda: "cannot be loaded: the terminal says why" in process.state())
@@ -53,18 +52,14 @@ def test_a_process_that_ends_by_itself_is_not_started_again(
 
 
 @pytest.mark.parametrize("end", ["kill -KILL $$", f"exit {TERMINATED}"])
-def test_a_process_that_a_signal_ended_is_started_again(
-    processes, python, eventually, end, tmp_path
-):
+def test_a_process_that_a_signal_ended_is_started_again(processes, python, end, tmp_path):
     starts = python(end)
     process = processes(Source("soft", make_export(tmp_path / "soft")))
     eventually(lambda: "is being started again" in process.state())
     eventually(lambda: starts.read_text() == "\n\n")
 
 
-def test_processes_that_never_load_their_models_are_given_up(
-    processes, python, eventually, tmp_path
-):
+def test_processes_that_never_load_their_models_are_given_up(processes, python, tmp_path):
     starts = python("kill -KILL $$")
     process = processes(Source("soft", make_export(tmp_path / "soft")))
     eventually(lambda: "the system ended it 3 times" in process.state())
@@ -72,9 +67,7 @@ def test_processes_that_never_load_their_models_are_given_up(
     assert starts.read_text() == "\n" * MOST_TRIES
 
 
-def test_a_process_that_had_loaded_its_models_is_always_started_again(
-    processes, python, eventually, tmp_path
-):
+def test_a_process_that_had_loaded_its_models_is_always_started_again(processes, python, tmp_path):
     starts = python('echo > "/dev/fd/$4"; kill -KILL $$')
     process = processes(Source("soft", make_export(tmp_path / "soft")))
     eventually(lambda: process.state() and len(starts.read_text()) > 2 * MOST_TRIES)
@@ -89,9 +82,23 @@ def test_a_first_export_is_said_to_take_longer_than_loading(processes, python, t
     assert "exported, which takes a minute, once per version" in process.state()
 
 
+def test_a_process_that_missed_the_first_signal_tidies_up_after_the_next(
+    processes, python, tmp_path
+):
+    waiting, tidied = tmp_path / "waiting", tmp_path / "tidied"
+    python(
+        f"trap 'if [ $missed ]; then echo > {tidied}; exit {TERMINATED}; fi; missed=1' TERM\n"
+        f"echo > {waiting}\nwhile :; do sleep 0.1; done"
+    )
+    process = processes(Source("soft", make_export(tmp_path / "soft")))
+    eventually(waiting.exists)
+    process.stop()
+    assert tidied.exists()
+
+
 @pytest.mark.slow
 def test_an_export_that_the_end_of_the_page_stops_leaves_nothing_but_its_lock(
-    processes, make_run, tmp_path, eventually
+    processes, make_run, tmp_path
 ):
     run, folder = make_run(tmp_path / "run", {"kind": "none"}), tmp_path / "exports" / "none"
     left = folder / ".writing-killed"

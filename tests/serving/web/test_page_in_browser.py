@@ -5,13 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.browser import brightness, browser  # noqa: F401  (a fixture, found by name)
-from tests.serving.web.page_fixtures import (
-    listening,
-    page_of,
-    photograph,
-    watched_pages,
-)
+from tests.browser import brightness, browser, violations, watched_pages  # noqa: F401  (a fixture, found by name)
+from tests.serving.web.page_fixtures import listening, page_of, photograph
 from tests.serving.web.scripted_model import GRID, PLACES, WORDS, ScriptedModel, serve
 
 pytestmark = pytest.mark.slow
@@ -250,11 +245,8 @@ def test_photographs_in_a_row_leave_nothing_behind(open_page, address):
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_accessibility_has_no_violation(open_page, address, scheme, width):
-    from axe_core_python.sync_playwright import Axe
-
     page = open_page(address, width, scheme)
     choose(page)
     caption(page).nth(1).click()
     page.locator("summary").first.click()
-    found = Axe().run(page)["violations"]
-    assert [(rule["id"], [node["html"] for node in rule["nodes"]]) for rule in found] == []
+    assert violations(page) == []

@@ -14,6 +14,7 @@ import serving
 from sat_tf import published
 from serving.web import sources
 from tests.serving.web.run_fixtures import make_export, make_run
+from tests.waiting import eventually
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +68,7 @@ def test_a_run_is_exported_again_when_its_weights_change(tmp_path, cache):
     assert len({source.export for source in (first, second, third)}) == 3
 
 
-def test_a_run_is_exported_again_when_the_code_changes(tmp_path, cache, monkeypatch):
+def test_a_run_is_exported_again_when_the_code_changes(tmp_path, monkeypatch):
     run, code = make_run(tmp_path / "run"), tmp_path / "package" / "images" / "resizing.py"
     code.parent.mkdir(parents=True)
     monkeypatch.setattr(sources, "PACKAGES", (*sources.PACKAGES, tmp_path / "package"))
@@ -102,7 +103,7 @@ def test_an_export_of_a_run_takes_the_place_of_its_earlier_ones_alone(tmp_path):
     assert sorted(sources.cache_folder().iterdir()) == sorted(kept)
 
 
-def test_one_page_exports_a_run_at_a_time_and_removes_what_killed_ones_left(tmp_path, eventually):
+def test_one_page_exports_a_run_at_a_time_and_removes_what_killed_ones_left(tmp_path):
     export = tmp_path / "exports" / "soft-0"
     done, left = make_export(export) / "1", export / ".writing-killed"
     (left / "variables").mkdir(parents=True)

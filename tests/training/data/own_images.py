@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import struct
 import zlib
@@ -12,6 +11,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from benchmarks.image_corpus import encode, exif_of
+
 GERMAN = (
     "Ein großer Hund läuft, schnell",
     'Die Tür ist "offen"\nund rot',
@@ -20,7 +21,6 @@ GERMAN = (
 )
 CHINESE = ("一只大狗在跑。", "红色的门开着", "街上有一只狗🐕", "狗和狗")
 CORRUPT = b"\xff\xd8\xff no image"
-_ORIENTATION = 0x0112
 
 
 def photograph(seed: int, grey: bool = False) -> Image.Image:
@@ -32,11 +32,7 @@ def photograph(seed: int, grey: bool = False) -> Image.Image:
 
 def encoded(image: Image.Image, kind: str = "JPEG", turned: bool = False) -> bytes:
     """The content of a file; `turned` asks by EXIF for a turn clockwise."""
-    exif, stream = Image.Exif(), io.BytesIO()
-    if turned:
-        exif[_ORIENTATION] = 6
-    image.save(stream, kind, exif=exif)
-    return stream.getvalue()
+    return encode(image, kind, exif=exif_of(6 if turned else 1))
 
 
 def huge_header(side: int = 100_000) -> bytes:

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 
+from benchmarks.image_corpus import exif_of
 from sat_tf.objectives.supervision import ATTENTION_TARGETS
 from tests.training.data.small_captions import epochs, table_of
 from training.data.attention_targets import attention_targets
@@ -105,9 +106,7 @@ def test_crop_moves_and_cuts_boxes_and_squash_does_not():
 def test_the_size_of_a_file_is_that_of_the_image_as_it_is_shown(tmp_path, turn, expected):
     from PIL import Image
 
-    exif = Image.Exif()
-    exif[0x0112] = turn
-    Image.new("RGB", (6, 4)).save(tmp_path / "a.jpg", exif=exif)
+    Image.new("RGB", (6, 4)).save(tmp_path / "a.jpg", exif=exif_of(turn))
     assert image_size(tmp_path / "a.jpg") == expected
 
 

@@ -41,7 +41,7 @@ def write(path, *rows):
 SENTENCE = "[/EN#1/people Two men] and [/EN#2/animals/other a dog] , [/EN#3/scene sun] .\n"
 
 
-def test_json_lines(tmp_path):
+def test_a_line_of_json_is_a_phrase_with_its_boxes(tmp_path):
     phrases, dropped = read_boxes(write(tmp_path / "b.jsonl", {}))
     (phrase,) = phrases["a.jpg"]
     assert phrase.boxes == ((0.2, 0.1, 0.6, 0.5),)
@@ -49,13 +49,13 @@ def test_json_lines(tmp_path):
     assert not dropped
 
 
-def test_json_lines_gzip(tmp_path):
+def test_compressed_lines_are_read(tmp_path):
     path = tmp_path / "b.jsonl.gz"
     path.write_bytes(gzip.compress(json.dumps(ROW).encode()))
     assert len(read_boxes(path)[0]["a.jpg"]) == 1
 
 
-def test_entities_folder(tmp_path):
+def test_the_folder_of_flickr30k_entities_is_read(tmp_path):
     for name, file, text in (("Annotations", "a.xml", XML), ("Sentences", "a.txt", SENTENCE)):
         (tmp_path / name).mkdir()
         (tmp_path / name / file).write_text(text)
@@ -131,20 +131,20 @@ def test_a_category_without_a_word_is_in_no_caption(tmp_path):
 @pytest.mark.parametrize(
     "text", ["[]", "{", json.dumps(instances(images=[])), json.dumps(instances(categories=[{}]))]
 )
-def test_a_file_that_holds_no_instances(tmp_path, text):
+def test_a_file_that_holds_no_instances_is_an_error(tmp_path, text):
     (tmp_path / "instances.json").write_text(text)
     with pytest.raises(DataError, match="expected instances of COCO"):
         read_boxes(tmp_path / "instances.json")
 
 
 @pytest.mark.parametrize("text", ["{}", "not json", json.dumps(ROW | {"boxes": [[1, 2]]})])
-def test_a_line_that_is_no_phrase(tmp_path, text):
+def test_a_line_that_is_no_phrase_is_an_error(tmp_path, text):
     (tmp_path / "b").write_text(text + "\n")
     with pytest.raises(DataError, match="line 1"):
         read_boxes(tmp_path / "b")
 
 
-def test_nothing_to_read(tmp_path):
+def test_nothing_to_read_is_an_error(tmp_path):
     with pytest.raises(DataError, match="no file or folder"):
         read_boxes(tmp_path / "none")
     with pytest.raises(DataError, match="Sentences"):

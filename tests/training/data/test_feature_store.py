@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from benchmarks.image_corpus import exif_of
 from sat_tf import images
 from sat_tf.layers.encoder import Encoder
 from tests.training.data.small_stores import (
@@ -106,9 +107,7 @@ def test_an_image_lost_after_it_was_hashed_is_an_error_and_read_again_next_time(
 
 def test_rotated_photographs_are_turned_upright_and_listed(tmp_path, encoder):
     examples = files(tmp_path / "images", 6)
-    exif = Image.Exif()
-    exif[0x0112] = 6
-    Image.fromarray(arrays(1)[0]).save(examples[5].image, exif=exif)
+    Image.fromarray(arrays(1)[0]).save(examples[5].image, exif=exif_of(6))
     store = open_store(tmp_path, encoder, examples)
     assert store.rotated == [5]
     upright = Example("upright", images.upright(examples[5].image.read_bytes()), ("a",))

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from benchmarks.image_corpus import encode
+from benchmarks.image_corpus import encode, exif_of
 from training.data.image_reader import UNREADABLE, read_image, unreadable_reason
 
 
@@ -18,9 +18,7 @@ def half(image):
 
 
 def png(pixels: np.ndarray, orientation: int = 1) -> bytes:
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    return encode(Image.fromarray(pixels), "PNG", exif=exif)
+    return encode(Image.fromarray(pixels), "PNG", exif=exif_of(orientation))
 
 
 def tiff(pixels: np.ndarray, **options) -> bytes:
@@ -74,9 +72,7 @@ def test_what_cannot_be_read_has_a_reason(tmp_path, content, why):
 
 @pytest.mark.parametrize("orientation", [1, 6])
 def test_a_tiff_is_read_upright(pixels, orientation):
-    exif = Image.Exif()
-    exif[0x0112] = orientation
-    found, _ = read_image(tiff(pixels, exif=exif, compression="tiff_lzw"), half)
+    found, _ = read_image(tiff(pixels, exif=exif_of(orientation), compression="tiff_lzw"), half)
     upright = np.rot90(pixels, -1) if orientation == 6 else pixels
     np.testing.assert_array_equal(found, upright[::2, ::2])
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from benchmarks.image_corpus import exif_of
 from sat_tf.layers.encoder import Encoder
 from tests.training.data.small_captions import SIZE, drawn, epochs, files, table_of
 from training.data.augmentation import Views
@@ -20,10 +21,8 @@ def seen(*mirrored: bool) -> Views:
 def test_photographs_are_turned_upright_according_to_their_exif(tmp_path):
     upright = np.zeros([SIZE, SIZE, 3], np.uint8)
     upright[:4] = 255
-    exif = Image.Exif()
-    exif[0x0112] = 6  # to be shown turned clockwise
     path = tmp_path / "turned.png"
-    Image.fromarray(np.rot90(upright)).save(path, exif=exif)
+    Image.fromarray(np.rot90(upright)).save(path, exif=exif_of(6))
     source = ImageSource((Example("turned", path, ("a",)),), SIZE, "crop")
     assert source.rotated == [0]
     np.testing.assert_array_equal(source.read(np.array([0]))[0], upright)

@@ -16,7 +16,8 @@ from types import SimpleNamespace
 import pytest
 
 from sat_tf.runs import RunError
-from tests.training.distributed.worker_group import free_ports
+from serving.ports import free_ports
+from tests.waiting import eventually
 from training.distributed import rendezvous
 from training.distributed.rendezvous import Cluster
 from training.distributed.strategies import make_strategy
@@ -83,13 +84,15 @@ def meet_all(*clusters: Cluster, seconds: float = 120.0) -> list[RunError | None
 def connect(cluster: Cluster, said: bytes = b"") -> socket.socket:
     """Connects to the chief as soon as it listens, and says something."""
     port = int(cluster.addresses[0].rpartition(":")[2])
-    end = time.monotonic() + 120.0
-    while True:
+
+    def connected() -> socket.socket | None:
         with contextlib.suppress(ConnectionRefusedError):
-            connection = socket.create_connection(("localhost", port), 120.0)
-            connection.sendall(said)
-            return connection
-        assert time.monotonic() < end, "the chief does not listen"
+            return socket.create_connection(("localhost", port), 120.0)
+        return None
+
+    connection = eventually(connected)
+    connection.sendall(said)
+    return connection
 
 
 @pytest.fixture

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from serving.ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[3]
 NEVER = ("never", 1, 0)
@@ -23,13 +23,6 @@ class Ended:
 
     status: int
     said: str
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at."""
-    with contextlib.ExitStack() as held:
-        servers = [held.enter_context(socket.create_server(("", 0))) for _ in range(count)]
-        return [server.getsockname()[1] for server in servers]
 
 
 def start(

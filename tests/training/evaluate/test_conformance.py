@@ -6,7 +6,6 @@ The examples are not part of the repository: `SAT_TF_TEST_DATA/conformance` hold
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from training.metrics.captions import score_captions
 
 USES_JAVA = True  # see tests/training/conftest.py
 
-DATA_VARIABLE = "SAT_TF_TEST_DATA"
 METRICS = ("bleu_1", "bleu_2", "bleu_3", "bleu_4", "meteor", "rouge_l", "cider")
 
 # Scale 0-1. All of them come out, although nlg-eval splits its tokens at spaces and here the PTB
@@ -36,14 +34,6 @@ pytestmark = [
     pytest.mark.slow,  # each starts METEOR
     pytest.mark.skipif(shutil.which("java") is None, reason="needs Java"),
 ]
-
-
-@pytest.fixture(scope="module")
-def conformance() -> Path:
-    folder = Path(os.environ.get(DATA_VARIABLE, "")) / "conformance"
-    if DATA_VARIABLE not in os.environ or not folder.is_dir():
-        pytest.skip(f"needs examples of other projects: {DATA_VARIABLE} has no folder conformance")
-    return folder
 
 
 def clipscore(folder: Path, name: str) -> tuple[dict, dict]:

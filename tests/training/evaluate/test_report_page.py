@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import io
 import json
-import re
 
-import numpy as np
 import pytest
 from PIL import Image
 
 import sat_tf
+from tests.page_data import decode_map, embedded
 
 
 @pytest.fixture(params=["soft_run", "none_run"])
@@ -19,14 +18,12 @@ def run_dir(request):
     return request.getfixturevalue(request.param)
 
 
-def embedded(run_dir) -> dict:
-    page = (run_dir / "evaluation" / "dev" / "index.html").read_text("utf-8")
-    (found,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
-    return json.loads(found)
+def data_of(run_dir) -> dict:
+    return embedded((run_dir / "evaluation" / "dev" / "index.html").read_text("utf-8"))
 
 
 def test_the_page_shows_the_report(run_dir):
-    data = embedded(run_dir)
+    data = data_of(run_dir)
     report = json.loads((run_dir / "evaluation" / "dev" / "report.json").read_text())
     shown = {row["name"]: row["value"] for row in data["scores"]}
     assert shown["bleu_4"] == f"{report['scores']['bleu_4']:.2f}"
@@ -34,7 +31,7 @@ def test_the_page_shows_the_report(run_dir):
 
 
 def test_the_page_has_each_caption_with_its_image_and_maps(run_dir):
-    data = embedded(run_dir)
+    data = data_of(run_dir)
     rows = json.loads((run_dir / "evaluation" / "dev" / "captions.json").read_text())
     assert [image["name"] for image in data["images"]] == [row["image_id"] for row in rows]
     height, width = sat_tf.load(run_dir).grid
@@ -47,6 +44,5 @@ def test_the_page_has_each_caption_with_its_image_and_maps(run_dir):
         for word in best["words"]:
             assert (word["map"] is not None) == attends and word["log_prob"] <= 0
             if attends:
-                bytes_ = np.frombuffer(base64.b64decode(word["map"]), np.uint8)
-                total = bytes_.sum() / 255 * best["peak"]
-                assert len(bytes_) == height * width and total == pytest.approx(1, abs=0.2)
+                shown = decode_map(word, best["peak"], (height, width))
+                assert shown.sum() == pytest.approx(1, abs=0.2)

@@ -70,7 +70,7 @@ def test_each_defect_has_its_warning(changes, said):
         ("LATIN", {"language": "en-GB"}, []),
     ],
 )
-def test_languages(script, config, said):
+def test_a_script_that_tokens_or_language_do_not_suit_has_a_warning(script, config, said):
     found = warnings({}, DataConfig(**config), scripts={script: 1.0})
     assert len(found) == len(said)
     assert all(text in warning for text, warning in zip(said, found, strict=True))

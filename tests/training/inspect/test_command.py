@@ -207,7 +207,7 @@ def test_inspecting_writes_nothing_beside_the_data(inspected):
     assert names == {"Bilder 1", "Bilder 2", "dev", "test", "captions.csv"}
 
 
-def test_chinese_characters(tmp_path, capsys):
+def test_chinese_is_counted_in_characters_and_asked_for_no_others(tmp_path, capsys):
     splits = ["train"] * 4 + ["dev"]
     names = [f"图 {n}.png" for n in range(5)]
     write_files(tmp_path / "data", {n: encoded(photograph(k), "PNG") for k, n in enumerate(names)})

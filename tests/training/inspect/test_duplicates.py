@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from benchmarks.image_corpus import encode
 from tests.training.data.own_images import encoded, photograph
 from training.data.examples import Example, Split
 from training.inspect.duplicates import Prints, find_twins
@@ -31,6 +32,11 @@ def pixels_of(content: bytes) -> Image.Image:
     return Image.open(io.BytesIO(content)).convert("RGB")
 
 
+def shrunken(image: Image.Image, scale: float, quality: int) -> bytes:
+    small = image.resize((int(image.width * scale), int(image.height * scale)))
+    return encode(small, "JPEG", quality=quality)
+
+
 def twins(one, other) -> list[tuple[str, str, bool]]:
     return [(t.image, t.other_image, t.identical) for t in find_twins(*one, *other)]
 
@@ -46,10 +52,8 @@ def test_a_copy_of_a_file_is_identical():
 def test_an_image_scaled_or_compressed_again_is_the_same(scale, quality):
     train = split_of("train", *(encoded(photograph(n)) for n in range(20)))
     for n in range(20):
-        image, stream = pixels_of(train[0].examples[n].image), io.BytesIO()
-        image = image.resize((int(image.width * scale), int(image.height * scale)))
-        image.save(stream, "JPEG", quality=quality)
-        assert twins(split_of("dev", stream.getvalue()), train) == [("dev0", f"train{n}", False)]
+        copy = shrunken(pixels_of(train[0].examples[n].image), scale, quality)
+        assert twins(split_of("dev", copy), train) == [("dev0", f"train{n}", False)]
 
 
 def test_a_copy_is_told_from_another_that_looks_the_same():
@@ -89,12 +93,7 @@ def test_photographs_are_found_again_and_not_mixed_up(real_data: Path):
     some = [pixels_of(name.read_bytes()) for name in names[:150]]
     train = Split("train", tuple(Example(n.name, n, ("a",)) for n in names))
     for (scale, quality), wanted in changes.items():
-        files = []
-        for image in some:
-            stream = io.BytesIO()
-            small = image.resize((int(image.width * scale), int(image.height * scale)))
-            small.save(stream, "JPEG", quality=quality)
-            files.append(stream.getvalue())
+        files = [shrunken(image, scale, quality) for image in some]
         found = twins(split_of("dev", *files, size=224), (train, photographs))
         right = [int(image[3:]) for image, other, _ in found if names[int(image[3:])].name == other]
         assert len(right) == len(found) >= wanted

@@ -17,7 +17,7 @@ STEPS = 6
 
 
 def rates(config: OptimizerConfig, steps: int, epochs: int) -> list[float]:
-    rate = make_optimizer(config, steps, epochs)._learning_rate
+    rate = make_schedule(config, steps, epochs)
     if not callable(rate):
         return [float(rate)] * (steps * epochs + 1)
     return [float(rate(step)) for step in range(steps * epochs + 1)]

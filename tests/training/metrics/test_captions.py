@@ -218,7 +218,7 @@ def test_meteor_equals_that_of_pycocoevalcap_even_for_awkward_captions(capfd):
 
 
 @needs_java
-def test_ptb_tokens_equal_those_of_pycocoevalcap(monkeypatch, tmp_path):
+def test_ptb_tokens_equal_those_of_pycocoevalcap():
     from pycocoevalcap.tokenizer import ptbtokenizer
 
     lines = ["A dog's ball, isn't it?", 'Red-and-white (striped) "shirt" ...', "It costs $5 -- !"]

@@ -38,7 +38,7 @@ PAIRS = [
     ("", [""]),
     ("a ||| caf\u00e9", ["a caf\u00e9", "|||"]),
 ]
-REFERENCE_WORDS, CONTENT, CHUNKS = 1, slice(4, 20, 4), 20
+REFERENCE_WORDS, CONTENT = 1, slice(4, 20, 4)
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +110,7 @@ def test_the_interval_is_that_of_the_score(java):
 
 
 @pytest.mark.slow
-def test_the_program_that_stays_gives_the_scores_of_single_images(java, answers):
+def test_the_program_that_stays_gives_the_scores_of_single_images(answers):
     meteor, expected = MeteorProgram(), meteor_scores(parse_statistics(answers))
     for pairs in (PAIRS, PAIRS[::-1]):
         found = meteor.scores(*zip(*pairs, strict=True))

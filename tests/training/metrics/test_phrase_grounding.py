@@ -50,7 +50,7 @@ def test_coverage_of_a_box_is_the_product_of_its_overlaps():
     np.testing.assert_allclose(union_coverage([SMALL], 7, 3), expected, atol=1e-12)
 
 
-def test_small_phrases_apart():
+def test_small_phrases_have_scores_of_their_own():
     maps = np.zeros([2, 10, 10])
     maps[0, 2, 2] = maps[1, 9, 9] = 1.0
     means = score_phrases(maps, [[SMALL], [LEFT]], ["a", "b"]).means()
@@ -72,7 +72,7 @@ def test_intervals_hold_their_means():
     assert over.difference == pytest.approx(gap)
 
 
-def test_by_type():
+def test_the_table_counts_a_phrase_under_each_of_its_types():
     maps, boxes, images = random_case(4)
     types = [("people",), ("people", "other"), ("scene",), ()]
     table = score_phrases(maps, [[box] for box in boxes], images, types).by_type()
@@ -83,7 +83,7 @@ def test_by_type():
     }
 
 
-def test_lengths_that_differ():
+def test_maps_boxes_and_images_that_differ_in_number_are_an_error():
     maps, boxes, images = random_case(3)
     with pytest.raises(ValueError, match="maps"):
         score_phrases(maps, [[box] for box in boxes], images[:2])

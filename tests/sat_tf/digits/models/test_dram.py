@@ -36,7 +36,7 @@ def spread(model):
 
 
 @pytest.mark.parametrize("context", [True, False])
-def test_shapes(context):
+def test_each_sample_of_each_image_has_its_looks_and_an_answer(context):
     looks = make(context=context)(batch(), SEED, samples=2)
     assert looks.location.shape == (2 * B, T, 2)
     assert looks.aiming.shape == (2 * B, T, N)

@@ -224,7 +224,7 @@ def test_hard_attention_answers_as_it_is_told_to(inference):
     np.testing.assert_array_equal(answers.logits, wanted.logits)
 
 
-def test_a_figure_an_example(monkeypatch):
+def test_a_figure_an_example():
     figures = make_model(queries="all").figures(make_batch(), SEED)
     assert len(figures) == 2 and figures[0].dtype == np.uint8
     assert not np.array_equal(*figures)

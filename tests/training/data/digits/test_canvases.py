@@ -79,8 +79,7 @@ def test_rotation_keeps_the_middle_and_turns_the_strokes(digits):
     np.testing.assert_array_equal(images[:, 13:15, 13:15], digits.images[:, 13:15, 13:15])
 
 
-def test_a_quarter_turn_is_numpys(digits):
-    """Both ways of turning occur: up to the blur of the sampler, one is `np.rot90`."""
+def test_digits_are_turned_both_ways(digits):
     marked = Digits(digits.images.copy(), digits.labels)
     marked.images[:, 9:11, 11:17] = 255  # the top of each
     batch = canvases(marked, rotation=90.0)

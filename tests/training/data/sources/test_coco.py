@@ -9,6 +9,7 @@ import pytest
 import tensorflow_datasets as tfds
 from PIL import Image
 
+from benchmarks.image_corpus import encode
 from sat_tf.layers.encoder import Encoder
 from training.data.feature_store import FeatureStore
 from training.data.input_source import ImageSource
@@ -26,9 +27,9 @@ def jpeg(part: str, number: int) -> bytes:
     """A different image for each; one of train is grey and one is corrupt."""
     rng = np.random.default_rng([len(part), number])
     shape = [40, 50] if (part, number) == ("train", GREY) else [40, 50, 3]
-    file = io.BytesIO()
-    Image.fromarray(rng.integers(0, 256, shape, np.uint8)).save(file, "JPEG")
-    return b"\xff\xd8 no image" if (part, number) == ("train", CORRUPT) else file.getvalue()
+    if (part, number) == ("train", CORRUPT):
+        return b"\xff\xd8 no image"
+    return encode(Image.fromarray(rng.integers(0, 256, shape, np.uint8)), "JPEG")
 
 
 class StandIn(tfds.core.GeneratorBasedBuilder):

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pytest
 from training.data.sources import DataError, Example, Phrase, Split, canonical_split, load_split
 from training.data.sources.flickr import load
 
-DATA = os.environ.get("SAT_TF_TEST_DATA")
 TOKENS = "Flickr8k.token.txt"
 TRAIN, DEV, TEST = (f"Flickr_8k.{split}Images.txt" for split in ("train", "dev", "test"))
 
@@ -211,9 +209,8 @@ def test_the_fingerprint_follows_the_content():
     assert same.fingerprint() == split.fingerprint() and len(prints[0]) == 64
 
 
-@pytest.mark.skipif(not DATA, reason="SAT_TF_TEST_DATA names no folder of real photographs")
-def test_the_real_flickr8k_loads_whole():
-    folder = Path(DATA) / "data" / "flickr8k"
+def test_the_real_flickr8k_loads_whole(real_data):
+    folder = real_data / "data" / "flickr8k"
     train, dev = (load_split("flickr8k", split, folder) for split in ("train", "dev"))
     assert (len(train), len(dev)) == (5999, 1000)
     assert not train.skipped and not dev.skipped

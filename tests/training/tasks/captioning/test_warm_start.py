@@ -65,9 +65,7 @@ def test_a_run_of_other_words_is_an_error_that_names_one(soft_run):
         start_from(soft_run, model_like(soft_run, len(more)), more)
 
 
-def test_a_folder_that_is_no_finished_run_is_an_error_and_leaves_this_one_s_free(
-    soft_run, tmp_path, tiny
-):
+def test_a_folder_that_is_no_finished_run_is_an_error_and_leaves_this_one_s_free(tmp_path, tiny):
     with pytest.raises(ValueError, match="`--init-from`: expected a finished run"):
         train(tmp_path / "run", *tiny, "--init-from", str(tmp_path / "none"))
     assert not (tmp_path / "run").exists()

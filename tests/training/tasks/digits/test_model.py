@@ -53,7 +53,7 @@ def test_a_run_of_which_nothing_fits_is_refused(single):
         start_from(single[0], new_model(config))
 
 
-def test_an_unfinished_run_is_refused(single, tmp_path):
+def test_an_unfinished_run_is_refused(tmp_path):
     config = small("dram_pairs")
     (tmp_path / "config.json").write_text(to_text(config))
     model = new_model(config)

@@ -92,7 +92,7 @@ def test_one_kind_of_model_replaces_the_other(ram_run, soft_run, tmp_path):
         }
 
 
-def test_what_the_images_look_like_comes_from_the_data(ram_run):
+def test_what_the_images_look_like_comes_from_the_data():
     found = {name: reader_config(RECIPES[name]) for name in ("ram_28", "dram_pairs", "stn_rts")}
     assert [(c.system, c.target, c.image_size) for c in found.values()] == [
         ("ram", "digit", 28),
