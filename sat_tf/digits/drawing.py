@@ -10,6 +10,7 @@ from PIL import Image
 from sat_tf.errors import invalid_value
 from sat_tf.images.conversion import read_upright
 from sat_tf.images.orientation import FORMATS, to_rgb
+from sat_tf.images.scans import check_scans
 
 MOST_SIDE = 2048
 """Largest side of a drawing, pixels."""
@@ -34,6 +35,7 @@ def decode_drawing(content: bytes) -> np.ndarray:
     """
     content = read_upright(content)  # its errors say what to do about the format
     try:
+        check_scans(content)
         with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             width, height = image.size
             if min(image.size) >= _LEAST_SIDE and max(image.size) <= MOST_SIDE:

@@ -17,6 +17,7 @@ from sat_tf.images.conversion import read_upright
 from sat_tf.images.crop import centred_square
 from sat_tf.images.limits import MAX_PIXELS, MAX_SIDE
 from sat_tf.images.orientation import FORMATS, to_rgb
+from sat_tf.images.scans import check_scans
 
 
 def read_content(image: str | Path | bytes) -> bytes:
@@ -35,9 +36,10 @@ def decode(content: bytes) -> Image.Image:
     """Decodes an image file to RGB, the first frame of an animation.
 
     Raises:
-        ValueError: It cannot be read, or has too many pixels.
+        ValueError: It cannot be read, or has too many pixels or scans.
     """
     try:
+        check_scans(content)
         with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             width, height = image.size
             if max(width, height) > MAX_SIDE or width * height > MAX_PIXELS:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 
 import sat_tf
 from benchmarks.image_corpus import exif_of

@@ -239,6 +239,14 @@ def test_a_quantised_decoder_is_saved_by_its_weights_alone(mode, tmp_path):
     np.testing.assert_array_equal(found, expected)
 
 
+def test_a_quantised_captioner_is_not_saved_to_a_file_that_keras_cannot_load(tmp_path):
+    model = sat_tf.Captioner(make_config("soft"), VOCABULARY)
+    model(make_batch())
+    model.quantize("int8")
+    with pytest.raises(ValueError, match="quantised decoder cannot be made"):
+        model.save(tmp_path / "model.keras")
+
+
 def test_methods_of_a_layer_may_come_before_its_first_call():
     layer = decoder()
     layer.prepare_memory(ANNOTATIONS)
