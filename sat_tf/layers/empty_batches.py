@@ -7,7 +7,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 
-def never_empty(function: Callable[[tf.Tensor], tf.Tensor], batch: tf.Tensor) -> tf.Tensor:
+def at_least_one_row(function: Callable[[tf.Tensor], tf.Tensor], batch: tf.Tensor) -> tf.Tensor:
     """Calls a function with at least one row: an empty batch gets one of zeros, later dropped.
 
     oneDNN's convolutions, for example, give an empty batch a wrong shape.

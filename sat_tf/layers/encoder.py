@@ -12,7 +12,7 @@ from keras import ops
 
 from sat_tf.errors import invalid_value, positive
 from sat_tf.layers import backbones, encoder_networks, patch_encoders
-from sat_tf.layers.empty_batches import never_empty
+from sat_tf.layers.empty_batches import at_least_one_row
 
 _LATER = object()
 """In place of weights: they are loaded after the encoder is made."""
@@ -139,7 +139,7 @@ class Encoder(keras.layers.Layer):
         images = encoder_networks.preprocessor(self.backbone)(ops.cast(images, "float32"))
         from_scratch = self.trainable and self.trainable_from is None
         network = functools.partial(self.network, training=bool(training) and from_scratch)
-        maps = never_empty(network, images)
+        maps = at_least_one_row(network, images)
         if not self.trainable:
             maps = ops.stop_gradient(maps)
         height, width = self.grid

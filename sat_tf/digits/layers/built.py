@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from sat_tf.layers.empty_batches import never_empty
+from sat_tf.layers.empty_batches import at_least_one_row
 
 
 def dense(inputs: int, units: int, activation: str | None = None, **kwargs) -> keras.layers.Dense:
@@ -24,7 +24,7 @@ class _Stack(keras.Sequential):
 
     def call(self, inputs: tf.Tensor, training: bool | None = None, mask: Any = None) -> tf.Tensor:
         call = functools.partial(super().call, training=training, mask=mask)
-        return never_empty(call, inputs)
+        return at_least_one_row(call, inputs)
 
 
 def sequential(

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import sat_tf
-from sat_tf.layers.empty_batches import never_empty
+from sat_tf.layers.empty_batches import at_least_one_row
 from training.distributed.strategies import make_strategy
 
 
@@ -22,7 +22,7 @@ def test_a_function_sees_a_row_at_least(rows, known):
         return 2.0 * batch
 
     def run(batch):
-        return never_empty(double, batch), seen.pop()
+        return at_least_one_row(double, batch), seen.pop()
 
     shape = [rows if known else None, 2]
     compiled = tf.function(run, input_signature=[tf.TensorSpec(shape)], autograph=False)
