@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from sat_tf.quiet import quiet_tensorflow
+from sat_tf.serialization import finite
 
 _BAD_INPUT = 2
 _INTERRUPTED = 128 + signal.SIGINT
@@ -55,10 +56,11 @@ def exit_status(
 def json_line(value: Any) -> str:
     """Formats a value as JSON that stays JSON on standard output, whatever its encoding.
 
-    The escapes of `exit_status` are Python's, not JSON's.
+    The escapes of `exit_status` are Python's, not JSON's. Numbers that are not finite are null.
     """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    return json.dumps(value, ensure_ascii=encoding.lower() not in ("utf-8", "utf8"))
+    ascii_only = encoding.lower() not in ("utf-8", "utf8")
+    return json.dumps(finite(value), ensure_ascii=ascii_only, allow_nan=False)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from sat_tf.ranges import (
     NonNegativeInt,
     PositiveInt,
     Probability,
-    check_ranges,
+    check_fields,
 )
 from sat_tf.vocabulary import PAD, START, UNK
 
@@ -59,7 +59,7 @@ class EncoderConfig:
     """Scaling: `crop` takes the centred square, `squash` the whole image, out of proportion."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "encoder")
+        check_fields(self, "encoder")
         if self.trainable_from is not None and not self.trainable:
             expected = "None for a frozen encoder (`--encoder.trainable True` trains it)"
             got = repr(self.trainable_from)
@@ -102,7 +102,7 @@ class DecoderConfig:
     """Dropout on the hidden layer of the deep output."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "decoder")
+        check_fields(self, "decoder")
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class AttentionConfig:
     """Selection of a location when captioning, for hard attention."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "attention")
+        check_fields(self, "attention")
         _check_estimator(self.estimator)
         if self.kind == "none" and self.supervision_weight:
             _refuse("supervision_weight", "0 without attention", self.supervision_weight)
@@ -229,7 +229,7 @@ class SearchConfig:
     """Never generate <unk>."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "search")
+        check_fields(self, "search")
 
     @property
     def forbidden(self) -> tuple[int, ...]:
@@ -247,7 +247,7 @@ class CaptionerConfig:
     search: SearchConfig = field(default_factory=SearchConfig)
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
 
 
 def other_search(measured: Mapping[str, Any], used: Mapping[str, Any]) -> str:

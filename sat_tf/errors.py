@@ -52,7 +52,7 @@ def is_number(value: object, kind: type = numbers.Real) -> bool:
 
 
 def positive(name: str, value: int) -> int:
-    """Returns `value`, the argument `name`, or raises `ValueError` if it is no integer above 0."""
+    """Returns `value`, the argument `name`; raises `ValueError` unless it is a positive integer."""
     if not is_number(value, numbers.Integral) or value < 1:
         raise invalid_value(name, "a positive integer", repr(value))
     return value

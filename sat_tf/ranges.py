@@ -53,7 +53,7 @@ Fraction = Annotated[float, Range(0, 1, without_high=True)]
 """A part of a whole that may not be all of it, such as a dropout rate."""
 
 
-def check_ranges(config: Any, group: str = "") -> None:
+def check_fields(config: Any, group: str = "") -> None:
     """Checks the fields of a dataclass against their annotations: the types, then the ranges.
 
     None is within any range.

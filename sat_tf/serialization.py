@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import numbers
+import os
 import types
 import typing
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Annotated, Any, Literal, TypeVar
+
+import numpy as np
 
 from sat_tf.errors import invalid_value, is_number
 
@@ -18,7 +22,25 @@ _LONGEST = 120  # characters of a value in a message
 
 def to_dict(config: Any) -> dict[str, Any]:
     """Returns a dataclass as nested dictionaries that `json` can write."""
-    return dataclasses.asdict(config)
+    return _plain(dataclasses.asdict(config))
+
+
+def _plain(value: Any) -> Any:
+    """Converts the scalars of NumPy and the paths that `check_type` accepts."""
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, np.generic):
+        return value.item()
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+def finite(value: Any) -> Any:
+    """Replaces numbers that are not finite, which JSON does not have, by None, at any depth."""
+    if isinstance(value, Mapping):
+        return {key: finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def from_dict(cls: type[T], values: dict[str, Any], where: str = "") -> T:
@@ -58,6 +80,8 @@ def _convert(hint: Any, value: Any, name: str) -> Any:
 def check_type(hint: Any, value: Any, name: str, kind: str = "key") -> None:
     """Checks a value against an annotation; an element of a tuple or list is not looked at.
 
+    A path counts as a string, and a scalar of NumPy as a number or truth value.
+
     Args:
         hint: The annotation.
         value: The value.
@@ -85,6 +109,10 @@ def _matches(hint: Any, value: Any) -> bool:
         return is_number(value)
     if hint is int:
         return is_number(value, numbers.Integral)
+    if hint is bool:
+        return isinstance(value, bool | np.bool_)
+    if hint is str:
+        return isinstance(value, str | os.PathLike)
     kind = origin or hint
     return kind is Any or not isinstance(kind, type) or isinstance(value, kind)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -99,7 +99,7 @@ class TrainedCaptioner:
         """Captions several images in one batch; see `caption`."""
         if isinstance(images, (str, bytes, Path)):
             raise invalid_value("images", "a list of images; one is for `caption`", repr(images))
-        check_argument("images", images, Sequence | np.ndarray)
+        check_argument("images", images, Collection)
         if len(images) == 0:
             return []
         pixels = tf.stack([self.pixels(image) for image in images])

@@ -13,7 +13,7 @@ from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import with_search
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import NonNegative, PositiveInt, check_ranges
+from sat_tf.ranges import NonNegative, PositiveInt, check_fields
 from serving.versions import CARD_FILE, save_signatures, write_version
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(arguments: Arguments) -> None:
     """Loads the run, exports it, prints what was baked in."""
-    check_ranges(arguments)
+    check_fields(arguments)
     if arguments.format != "litert" and arguments.litert_precision != "float32":
         expected = "float32, or `--format litert` with it"
         raise invalid_value("litert_precision", expected, arguments.litert_precision)

@@ -15,7 +15,7 @@ from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import with_search
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import NonNegative, PositiveInt, check_ranges
+from sat_tf.ranges import NonNegative, PositiveInt, check_fields
 from sat_tf.run_folder import RunFolder
 from training.tasks.captioning.config import RunConfig
 from training.tasks.digits.config import DigitRunConfig
@@ -41,7 +41,7 @@ class Arguments:
     """Above 0, hypotheses are ranked by what they have in common; as the last run by default."""
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
 
     @property
     def search(self) -> dict[str, int | float]:

@@ -17,7 +17,7 @@ from sat_tf.errors import invalid_value
 from sat_tf.figures.attention import figure_paths
 from sat_tf.files import write_atomically
 from sat_tf.images import SUFFIXES
-from sat_tf.ranges import NonNegative, PositiveInt, check_ranges
+from sat_tf.ranges import NonNegative, PositiveInt, check_fields
 from training.evaluate.caption_results import caption_fields
 from training.outputs import check_file, check_folder
 
@@ -121,7 +121,7 @@ def _check(arguments: Arguments) -> list[Path]:
     """Checks the arguments; returns the image files."""
     if not arguments.images:
         raise ValueError("Received no value for argument `images`: name at least one file.")
-    check_ranges(arguments)
+    check_fields(arguments)
     images = image_files(arguments.images)
     published.locate(arguments.run_dir)
     if not any(path.exists() for path in images):

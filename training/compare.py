@@ -11,7 +11,7 @@ import tyro
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.errors import invalid_value
 from sat_tf.published import locate, output_dir
-from sat_tf.ranges import PositiveInt, check_ranges
+from sat_tf.ranges import PositiveInt, check_fields
 from sat_tf.run_folder import RunFolder
 
 
@@ -31,7 +31,7 @@ class Arguments:
     """Bootstrap resamples."""
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
 
 
 def main(argv: list[str] | None = None) -> int:

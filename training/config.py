@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
-from sat_tf.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, check_ranges
+from sat_tf.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, check_fields
 from sat_tf.serialization import from_dict
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class BaseOptimizerConfig:
     """Largest global norm of a gradient; 0 does not clip."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "optimizer")
+        check_fields(self, "optimizer")
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class BaseFitConfig:
     """Steps between checkpoints within an epoch; each epoch ends with one. May change on resume."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "fit")
+        check_fields(self, "fit")
 
     @property
     def sign(self) -> float:

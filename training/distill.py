@@ -19,7 +19,7 @@ from sat_tf import published
 from sat_tf.cache import default_cache_dir
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import PositiveInt, check_ranges
+from sat_tf.ranges import PositiveInt, check_fields
 from sat_tf.run_folder import RunFolder
 from training.cli import check_data_dir
 from training.outputs import check_file
@@ -42,7 +42,7 @@ class Arguments:
     """Likeliest words to keep of each prediction."""
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -15,7 +15,7 @@ from typing import Annotated
 from sat_tf.cache import default_cache_dir
 from sat_tf.commands import exit_status, loading
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import PositiveInt, Range, check_ranges
+from sat_tf.ranges import PositiveInt, Range, check_fields
 from training.cli import Settings, check_data_dir, check_init_from, parse_settings
 from training.outputs import check_file
 from training.tasks.base import Places
@@ -43,7 +43,7 @@ class Arguments:
     """Leave out words that are recognised less reliably: area under the ROC curve, 50 to 100."""
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
 
 
 def check(arguments: Arguments) -> None:

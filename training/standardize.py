@@ -18,7 +18,7 @@ from sat_tf.commands import exit_status, loading
 from sat_tf.config import JOIN, EncoderConfig, weights_files
 from sat_tf.errors import invalid_value
 from sat_tf.files import sync
-from sat_tf.ranges import PositiveInt, check_ranges
+from sat_tf.ranges import PositiveInt, check_fields
 from training.cli import Settings, check_data_dir, parse_settings
 from training.outputs import check_file
 
@@ -42,7 +42,7 @@ class Arguments:
     keeps its annotations when it is published."""
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
 
 
 def check_files(encoder: EncoderConfig, out: Path) -> None:

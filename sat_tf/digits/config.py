@@ -15,7 +15,7 @@ from sat_tf.ranges import (
     PositiveInt,
     Probability,
     Range,
-    check_ranges,
+    check_fields,
 )
 
 Target = Literal["digit", "pair", "sum"]
@@ -77,7 +77,7 @@ class PortionsConfig:
     """Choice of a portion by hard attention at inference."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "model")
+        check_fields(self, "model")
         if self.fill == "zeros" and self.attention != "hard":
             raise invalid_value(
                 "--model.fill",
@@ -118,7 +118,7 @@ class STNConfig:
     """Dropout on the classifier's hidden layer."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "model")
+        check_fields(self, "model")
         if not self.localisation_dim and not self.localisation_points:
             raise ValueError(
                 "Received invalid values for keys `--model.localisation_dim` and "
@@ -169,7 +169,7 @@ class GlimpseConfig:
     that the policy learns from a classifier that knows something."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "model")
+        check_fields(self, "model")
         if self.baseline == "leave_one_out" and self.samples < 2:
             needed = "`--model.samples` of at least 2 for leave_one_out"
             raise invalid_value("--model.baseline", needed, self.samples, kind="key")

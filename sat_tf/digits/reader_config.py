@@ -6,12 +6,12 @@ import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from sat_tf.config import SYSTEM_KEY
 from sat_tf.digits.config import DRAMConfig, RAMConfig, STNConfig, Target, answer_names
 from sat_tf.errors import other_version
-from sat_tf.ranges import Positive, Range, check_ranges
+from sat_tf.ranges import Positive, PositiveInt, check_fields
 from sat_tf.run_folder import RunFolder
 from sat_tf.serialization import from_dict, to_dict
 
@@ -29,7 +29,7 @@ class ReaderConfig:
     """Recipe it was trained by."""
     target: Target
     """The question about an image."""
-    image_size: Annotated[int, Range(28, 2048)]
+    image_size: PositiveInt
     """Side of the square images, pixels."""
     ink_from: Positive
     """Length of the shortest digits of training, pixels."""
@@ -39,7 +39,7 @@ class ReaderConfig:
     """Of the model."""
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
 
     @property
     def answers(self) -> tuple[str, ...]:

@@ -142,7 +142,7 @@ def figure_paths(
 
 
 def _same_name(path: Path) -> str:
-    """Returns what paths of one file share where names differ by more than case."""
+    """Returns a key that is equal for paths of one file, whatever their case."""
     return os.path.realpath(path).casefold()
 
 

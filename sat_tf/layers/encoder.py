@@ -94,7 +94,7 @@ class Encoder(keras.layers.Layer):
         if later or (weights is not None and str(weights).lower() in ("none", "")):
             weights = None
         self.backbone = encoder_networks.canonical_name(backbone)
-        self.image_size = positive("image_size", int(image_size))
+        self.image_size = int(positive("image_size", image_size))
         self.weights_source = None if weights is None else str(weights)
         self.network, self.tap = encoder_networks.build(
             self.backbone, self.image_size, tap, self.weights_source, self.dtype_policy

@@ -35,5 +35,6 @@ def check_words(shape: tuple, annotations_shape: tuple, captions: int) -> None:
 
 def check_seed(seed: object) -> None:
     """Checks that a seed is int32 `[2]`; raises `ValueError` otherwise."""
-    if not tf.TensorShape(np.shape(seed)).is_compatible_with([2]):
-        raise invalid_value("seed", "two integers, int32 [2]", seed)
+    shape = tf.TensorShape(np.shape(seed))
+    if not shape.is_compatible_with([2]):
+        raise invalid_value("seed", "two integers, int32 [2]", f"shape {tuple(shape)}")

@@ -75,7 +75,7 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
 
         Raises:
             ValueError: A loss or metrics are given, XLA is wanted for an objective without it, or
-                `clip_norm` or `seed` is no such number.
+                `clip_norm` or `seed` is invalid.
         """
         given = _given(super().compile, args, kwargs)
         for name in ("loss", "loss_weights", "metrics", "weighted_metrics"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 
 import keras
 import tensorflow as tf
@@ -226,25 +227,22 @@ class Captioner(TrainableModel):
         """Returns the layers that caption: neither the optimiser nor a baseline."""
         return {"encoder": self.encoder, "decoder": self.decoder}
 
-    def export(self, *args, input_signature: list | None = None, **kwargs) -> None:
+    def export(self, *args, **kwargs) -> None:
         """Writes the teacher-forced model for inference; see `keras.Model.export`.
 
-        `serving.export` writes captioners from image files to captions.
-
-        Args:
-            *args: For Keras: the path, and the format.
-            input_signature: Specifications of the batch; None has annotations and tokens.
-            **kwargs: For Keras.
+        Without an `input_signature` a batch has annotations and tokens. `serving.export` writes
+        captioners from image files to captions.
         """
-        if input_signature is None:
+        given = inspect.signature(super().export).bind(*args, **kwargs)
+        if given.arguments.get("input_signature") is None:
             height, width = self.encoder.grid
             annotations = [None, height * width, self.encoder.annotation_dim]
             batch = {
                 "annotations": tf.TensorSpec(annotations, tf.float32, "annotations"),
                 "tokens": tf.TensorSpec([None, None], tf.int32, "tokens"),
             }
-            input_signature = [batch]
-        super().export(*args, input_signature=input_signature, **kwargs)
+            given.arguments["input_signature"] = [batch]
+        super().export(*given.args, **given.kwargs)
 
     def get_config(self) -> dict:
         """Returns the constructor arguments, and which parts learn, for `from_config`."""

@@ -14,8 +14,11 @@ def caption_objective(
 
     Args:
         attention: The configuration.
-        label_smoothing: Share of the target spread over the vocabulary.
-        distillation_weight: Share of the target that other captioners predict.
+        label_smoothing: Share of the target spread over the vocabulary, in [0, 1).
+        distillation_weight: Share of the target that other captioners predict, in [0, 1].
+
+    Raises:
+        ValueError: A share is out of its range.
     """
     kind = HardAttentionObjective if attention.kind == "hard" else LikelihoodObjective
     return kind(attention, label_smoothing, distillation_weight)

@@ -36,8 +36,8 @@ class HardAttentionObjective(LikelihoodObjective):
 
     Args:
         attention: The configuration; its `kind` is hard.
-        label_smoothing: Share of the target spread over the vocabulary.
-        distillation_weight: Share of the target that other captioners predict.
+        label_smoothing: Share of the target spread over the vocabulary, in [0, 1).
+        distillation_weight: Share of the target that other captioners predict, in [0, 1].
 
     References:
         Xu et al. (2015), Sec. 4.1, arXiv:1502.03044.

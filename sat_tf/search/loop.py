@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.errors import invalid_value
+from sat_tf.errors import invalid_value, positive
 from sat_tf.vocabulary import END, START
 
 FLOOR = -1e9
@@ -62,8 +61,7 @@ def make_rules(
         ValueError: One is out of its range.
     """
     for name, value in (("beam", beam), ("max_length", max_length)):
-        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-            raise invalid_value(name, "an integer of at least 1", value)
+        positive(name, value)
     if not 0.0 <= length_power < math.inf:
         raise invalid_value("length_power", "a finite number of at least 0", length_power)
     ids = tuple(int(token) for token in forbidden)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from sat_tf.errors import invalid_value
+from sat_tf.layers.input_checks import check_seed
 from sat_tf.search.hypotheses import Hypotheses, read_hypotheses
 from sat_tf.search.loop import Nest, Step, make_rules, run
 from sat_tf.vocabulary import PAD, START
@@ -54,9 +55,8 @@ def sample(
         raise invalid_value(
             "temperature", "a number above 0 (its limit is `beam_search`, beam 1)", temperature
         )
+    check_seed(seed)
     seed = tf.convert_to_tensor(seed, tf.int32)
-    if not seed.shape.is_compatible_with([2]):
-        raise invalid_value("seed", "two integers, int32 [2]", f"shape {tuple(seed.shape)}")
 
     def select(index, live: tf.Tensor, log_probs: tf.Tensor):
         # The arg max of Gumbel-perturbed logits is a draw from their softmax, and a valid index

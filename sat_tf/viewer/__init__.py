@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import html
 import json
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from sat_tf.files import printable
 from sat_tf.images.crop import centred_square
+from sat_tf.serialization import finite
 
 _START = """
 const data = JSON.parse(document.querySelector("#data").textContent);
@@ -135,15 +135,6 @@ def _encode_map(alpha: np.ndarray, peak: float) -> str:
 
 def _script_json(value: Any) -> str:
     """JSON that cannot end the script element that holds it, and that UTF-8 can say."""
-    plain = _without_nan(value)
+    plain = finite(value)
     text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return printable(text.replace("<", "\\u003c"))  # it may have names of files
-
-
-def _without_nan(value: Any) -> Any:
-    """Replaces numbers that are not finite, which JSON does not have, by None."""
-    if isinstance(value, Mapping):
-        return {key: _without_nan(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

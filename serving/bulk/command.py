@@ -15,7 +15,7 @@ import tyro
 
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import PositiveInt, check_ranges
+from sat_tf.ranges import PositiveInt, check_fields
 from sat_tf.spark import check_spark, open_session, root_cause, watched
 from serving.versions import GRAPH_FILE, find_versions
 
@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(arguments: Arguments) -> int:
     """Captions the images that are left; returns the exit status."""
-    check_ranges(arguments)
+    check_fields(arguments)
     version = find_version(arguments.export)
     with loading():
         from serving.bulk.inputs import absolute, find_inputs

@@ -19,7 +19,7 @@ import tyro
 
 from sat_tf.commands import exit_status, program
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import PositiveInt, Range, check_ranges
+from sat_tf.ranges import PositiveInt, Range, check_fields
 from serving.local_server.allocator import return_freed_memory
 from serving.local_server.batching_parameters import BatchingParameters, read_batching_parameters
 from serving.ports import check_port
@@ -116,7 +116,7 @@ def parse_labels(labels: Sequence[str]) -> dict[str, int]:
 
 def _check(arguments: Arguments) -> BatchingParameters | None:
     """Checks the arguments; returns the parameters of batching if it is on."""
-    check_ranges(arguments)
+    check_fields(arguments)
     if not arguments.export_dir.is_dir():
         expected = "a folder that holds version folders"
         raise invalid_value("export_dir", expected, f"{arguments.export_dir}, which does not exist")

@@ -18,7 +18,7 @@ import tyro
 from sat_tf import published
 from sat_tf.commands import exit_status, program
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import Positive, PositiveInt, check_ranges
+from sat_tf.ranges import Positive, PositiveInt, check_fields
 from serving.ports import check_port
 from serving.web import sources
 
@@ -110,7 +110,7 @@ def _check(arguments: Arguments) -> None:
     missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise ValueError(f'The page needs {", ".join(missing)}: pip install -e ".[web]"')
-    check_ranges(arguments)
+    check_fields(arguments)
     for name in arguments.allow_host:
         if not _HOST.fullmatch(name):
             expected = "names such as captions.example.org or captions.example.org:8443"

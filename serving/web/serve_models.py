@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from sat_tf.commands import exit_status, loading
@@ -38,6 +39,19 @@ def _stop(_number: int, _) -> None:
     raise SystemExit(TERMINATED)
 
 
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Ignores further signals once the end has begun, so that what follows is not interrupted.
+
+    Not in `_stop`: TensorFlow may swallow its exception, and the page then asks again.
+    """
+    try:
+        yield
+    except SystemExit:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise
+
+
 def run(models: list[dict], pipe: int) -> None:
     """Exports what has to be, serves all, says so, waits for the end of standard input."""
     return_freed_memory()
@@ -48,11 +62,11 @@ def run(models: list[dict], pipe: int) -> None:
         from serving.local_server.server import LocalServer
 
     tf.get_logger().setLevel(logging.ERROR)  # the session's loader calls itself deprecated
-    with contextlib.ExitStack() as servers:
+    with contextlib.ExitStack() as servers, undisturbed():
         for model in models:
             folder = Path(model["export"])
             if not has_version(folder):
-                with exporting_to(folder):
+                with exporting_to(folder), undisturbed():
                     if not has_version(folder):  # another page may have made it meanwhile
                         _export(Path(model["run"]), folder)
             # The page calls no other signature, and each costs seconds to compile; rewriting its

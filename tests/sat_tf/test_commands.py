@@ -99,6 +99,12 @@ def test_a_line_of_json_parses_in_any_encoding(encoding, monkeypatch):
     assert json_line("\u732b") == '"\u732b"'
 
 
+def test_a_number_that_is_not_finite_is_null_in_json():
+    assert json_line({"score": float("-inf"), "log_probs": [-0.5, float("nan")]}) == (
+        '{"score": null, "log_probs": [-0.5, null]}'
+    )
+
+
 def test_an_interruption_may_have_its_own_status(capsys):
     stop = KeyboardInterrupt("Stopped by SIGTERM.")
     stop.status = 128 + signal.SIGTERM

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +27,9 @@ from sat_tf.ranges import (
     PositiveInt,
     Probability,
     Range,
-    check_ranges,
+    check_fields,
 )
-from sat_tf.serialization import from_dict
+from sat_tf.serialization import from_dict, to_dict
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Files:
 )
 def test_values_up_to_the_ends_of_a_range_are_taken(name, values):
     for value in values:
-        check_ranges(Model(**{name: value}))
+        check_fields(Model(**{name: value}))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_values_up_to_the_ends_of_a_range_are_taken(name, values):
 def test_a_value_outside_is_an_error_that_names_key_range_and_value(name, value, expected):
     for group, key in (("", f"--{name}"), ("model", f"--model.{name}")):
         with pytest.raises(ValueError) as error:
-            check_ranges(Model(**{name: value}), group)
+            check_fields(Model(**{name: value}), group)
         message = f"invalid value for key `{key}`: expected {expected}, got {value!r}."
         assert message in str(error.value)
 
@@ -148,11 +149,17 @@ def test_a_value_of_another_type_or_no_option_cannot_be_configured(cls, values, 
     assert f"invalid value for key {message}" in str(error.value)
 
 
-def test_numbers_of_numpy_are_numbers():
-    assert SearchConfig(beam=np.int64(3), length_power=np.float32(0.5)).beam == 3
+def test_scalars_of_numpy_and_paths_are_taken_and_written_as_json():
+    search = SearchConfig(beam=np.int64(3), length_power=np.float32(0.5))
+    assert json.loads(json.dumps(to_dict(search)))["beam"] == 3
+    decoder = to_dict(DecoderConfig(gate=np.True_))
+    assert decoder["gate"] is True
+    encoder = to_dict(EncoderConfig(weights=Path("a") / "b.weights.h5"))
+    assert encoder["weights"] == "a/b.weights.h5"
+    assert from_dict(EncoderConfig, encoder).weights == "a/b.weights.h5"
 
 
 def test_the_elements_of_a_tuple_and_any_value_of_a_free_field_are_taken():
-    check_ranges(Files(paths=(Path("a"),), model=object()))
+    check_fields(Files(paths=(Path("a"),), model=object()))
     with pytest.raises(ValueError, match="`--paths`: expected tuple"):
-        check_ranges(Files(paths=Path("a")))
+        check_fields(Files(paths=Path("a")))

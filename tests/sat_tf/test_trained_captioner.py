@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -140,7 +142,7 @@ def test_pixels_of_another_type_or_shape_are_an_error(loaded, pixels, got):
         (lambda c: c.caption(tf.constant(PIXELS)), "`image`: expected .*ndarray, got <tf.Tensor"),
         (lambda c: c.caption(bytearray(png())), "`image`: expected .*ndarray, got bytearray"),
         (lambda c: c.caption(None), "`image`: expected str or Path or bytes or ndarray, got None"),
-        (lambda c: c.captions(iter([PIXELS])), "`images`: expected Sequence or ndarray, got <list"),
+        (lambda c: c.captions(iter([PIXELS])), "`images`: expected Collection, got <list"),
         (lambda c: c.caption(PIXELS, {"beam": 1}), "`search`: expected SearchConfig or None, got"),
         (lambda c: c.caption(PIXELS, 3), "`search`: expected SearchConfig or None, got 3"),
         (
@@ -153,6 +155,13 @@ def test_pixels_of_another_type_or_shape_are_an_error(loaded, pixels, got):
 def test_an_argument_of_another_type_is_an_error_that_names_it(loaded, call, message):
     with pytest.raises(ValueError, match=f"invalid value for argument {message}"):
         call(loaded["soft"])
+
+
+def test_images_may_be_any_collection_and_any_path(loaded, tmp_path):
+    (tmp_path / "a.png").write_bytes(png())
+    (entry,) = os.scandir(tmp_path)
+    found = loaded["soft"].captions({"a": PIXELS, "b": entry}.values())
+    assert [one.text for one in found] == [loaded["soft"].caption(PIXELS).text] * 2
 
 
 def test_no_images_get_no_captions(loaded):

@@ -116,7 +116,7 @@ class FeatureStore:
         Otherwise the shards in question are computed again when the store is opened next.
         """
         sources = {index: examples[index].image for index in self._lost}
-        lost = [i for i, s in sources.items() if not isinstance(s, Path) or digests[s]]
+        lost = [i for i, s in sources.items() if isinstance(s, Path) and digests[s]]
         for index in lost:
             self._shards.discard(index // self._shards.shard_size)
         if lost:

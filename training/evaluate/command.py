@@ -19,7 +19,7 @@ from sat_tf.cache import default_cache_dir
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import Inference, with_search
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import NonNegative, NonNegativeInt, PositiveInt, check_ranges
+from sat_tf.ranges import NonNegative, NonNegativeInt, PositiveInt, check_fields
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Unit
 from training.cli import peek_flag
@@ -51,7 +51,7 @@ class GivenData:
     """Language code of the captions; en by default."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "data")
+        check_fields(self, "data")
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def _is_digit_run(folder: Path) -> bool:
 
 def run(arguments: Arguments) -> int:
     """Evaluates the run or the captions given; returns the exit status."""
-    check_ranges(arguments)
+    check_fields(arguments)
     check_source(arguments)
     if arguments.captions is None:  # a wrong name is answered before TensorFlow is loaded
         published.refuse_published_digits(published.locate(arguments.run_dir))

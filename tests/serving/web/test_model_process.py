@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
 import pytest
 
 from serving.web.model_process import MOST_TRIES, TERMINATED, ModelProcess
+from serving.web.serve_models import undisturbed
 from serving.web.sources import Source
 from tests.serving.web.run_fixtures import make_export
 from tests.waiting import eventually
@@ -94,6 +96,18 @@ def test_a_process_that_missed_the_first_signal_tidies_up_after_the_next(
     eventually(waiting.exists)
     process.stop()
     assert tidied.exists()
+
+
+def test_no_further_signal_interrupts_what_follows_the_end():
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        with undisturbed():
+            assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+        with pytest.raises(SystemExit), undisturbed():
+            raise SystemExit(TERMINATED)
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.slow

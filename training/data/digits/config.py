@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from sat_tf.digits.config import Target, answer_names
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import NonNegativeInt, Positive, PositiveInt, Range, check_ranges
+from sat_tf.ranges import NonNegativeInt, Positive, PositiveInt, Range, check_fields
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class DigitData:
     digits_per_example: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        check_ranges(self, "data")
+        check_fields(self, "data")
 
     def scored(self) -> DigitData:
         """Returns the same data set without the augmentation of training."""

@@ -17,7 +17,7 @@ from sat_tf.ranges import (
     Positive,
     PositiveInt,
     Range,
-    check_ranges,
+    check_fields,
 )
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.vocabulary import Unit
@@ -58,7 +58,7 @@ class DataConfig:
     """Use only the first examples of each split, to try something out."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "data")
+        check_fields(self, "data")
         if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]+)*", self.language):
             expected = "a code such as en, de or zh-Hans"
             raise invalid_value("--data.language", expected, repr(self.language), "key")
@@ -125,7 +125,7 @@ class RewardConfig:
     """Most words of a sampled caption."""
 
     def __post_init__(self) -> None:
-        check_ranges(self, "reward")
+        check_fields(self, "reward")
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class RunConfig:
     fit: FitConfig = field(default_factory=FitConfig)
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
         _check_reward(self)
         if self.attention.supervision_weight:
             _check_supervised(self)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 from sat_tf.config import SYSTEM_KEY
 from sat_tf.digits.config import DRAMConfig, PortionsConfig, RAMConfig, STNConfig
 from sat_tf.errors import RunError, other_version
-from sat_tf.ranges import NonNegativeInt, check_ranges
+from sat_tf.ranges import NonNegativeInt, check_fields
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.serialization import to_dict
 from training.config import BaseFitConfig, BaseOptimizerConfig, read_saved
@@ -56,7 +56,7 @@ class DigitRunConfig:
     fit: DigitFitConfig = field(default_factory=DigitFitConfig)
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
 
 
 @dataclass(frozen=True)

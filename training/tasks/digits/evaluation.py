@@ -22,7 +22,7 @@ from PIL import Image
 
 from sat_tf.commands import program
 from sat_tf.digits.models.digit_model import DigitModel
-from sat_tf.ranges import NonNegativeInt, check_ranges
+from sat_tf.ranges import NonNegativeInt, check_fields
 from sat_tf.run_folder import RunFolder
 from sat_tf.runs import RunError
 from sat_tf.serialization import to_dict
@@ -117,7 +117,7 @@ class Arguments(Generic[M]):
     """Figures beside the report."""
 
     def __post_init__(self) -> None:
-        check_ranges(self)
+        check_fields(self)
 
 
 def run(run_dir: Path, argv: list[str]) -> int:
