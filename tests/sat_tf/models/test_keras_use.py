@@ -86,11 +86,10 @@ def test_a_captioner_is_exported_for_annotations_and_tokens(tmp_path):
         part = {name: values[:rows] for name, values in batch.items()}
         np.testing.assert_allclose(loaded.serve(part).logits, model(part).logits, atol=1e-5)
     two = {name: batch[name][:2] for name in ("annotations", "tokens")}
-    signature = [
-        {name: tf.TensorSpec(np.shape(values), values.dtype) for name, values in two.items()}
-    ]
+    signature = [{name: tf.TensorSpec(two[name].shape, two[name].dtype) for name in two}]
     model.export(tmp_path / "other", "tf_saved_model", False, signature)  # by position, as Keras'
-    assert tf.saved_model.load(tmp_path / "other").serve(two).logits.shape[0] == 2
+    given = tf.saved_model.load(tmp_path / "other")
+    assert given.serve(two).logits.shape[0] == 2
 
 
 def test_a_model_that_is_not_compiled_has_a_seed_for_its_draws():

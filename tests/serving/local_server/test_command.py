@@ -22,7 +22,8 @@ import sys
 from serving.local_server.command import main
 status = main(sys.argv[1:])
 ours = {name for name in sys.modules if name.startswith(("sat_tf.", "training"))}
-plain = {f"sat_tf.{part}" for part in ("commands", "errors", "files", "quiet", "ranges")}
+parts = ("commands", "errors", "files", "quiet", "ranges", "serialization")
+plain = {f"sat_tf.{part}" for part in parts}
 print("project code:", sorted(ours - plain))
 sys.exit(status)
 """
