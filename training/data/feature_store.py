@@ -115,8 +115,7 @@ class FeatureStore:
 
         Otherwise the shards in question are computed again when the store is opened next.
         """
-        sources = {index: examples[index].image for index in self._lost}
-        lost = [i for i, s in sources.items() if isinstance(s, Path) and digests[s]]
+        lost = [index for index in self._lost if digests.get(examples[index].image)]
         for index in lost:
             self._shards.discard(index // self._shards.shard_size)
         if lost:

@@ -61,9 +61,9 @@ class LocationNetwork(keras.layers.Layer):
         """Aims the next glimpse."""
         activation = self.mean_layer(self.hidden_layer(hidden))
         mean = tf.tanh(activation)
-        drawn = (
-            mean if seed is None else at_least_one_row(functools.partial(self._draw, seed), mean)
-        )
+        drawn = mean
+        if seed is not None:
+            drawn = at_least_one_row(functools.partial(self._draw, seed), mean)
         drawn = tf.stop_gradient(drawn)
         log_prob = gaussian(mean, self.std).log_prob(drawn)
         return Aim(activation, mean, tf.clip_by_value(drawn, -1.0, 1.0), log_prob)

@@ -51,31 +51,32 @@ def words_placed(phrases, *examples):
     return found, dropped
 
 
-def test_captions_in_another_order_under_a_longer_name(folder):
-    captions = (
-        "They wait .",
-        "Some people stand in the man 's garden near a wall .",
-        "Two young , White males hold red hats .",
-    )
-    found, dropped = words_placed(folder(*SENTENCES), example(*captions))
-    assert found == {
-        (0, 1): ["some people", "the man 's garden"],
-        (0, 2): ["two young white males", "red hats"],
-    }
-    assert not dropped
-
-
-def test_captions_as_they_were_written(folder):
-    captions = (
-        '"Two young, White males" hold red hats.',
-        "Some people stand in the man's garden near a wall.",
-        "They wait.",
-    )
-    found, dropped = words_placed(folder(*SENTENCES), example(*captions, name="1.jpg"))
-    assert found == {
-        (0, 0): ["two young white males", "red hats"],
-        (0, 1): ["some people", "the man's garden"],
-    }
+@pytest.mark.parametrize(
+    ("captions", "expected"),
+    [
+        (
+            (
+                "They wait .",
+                "Some people stand in the man 's garden near a wall .",
+                "Two young , White males hold red hats .",
+            ),
+            {1: ["some people", "the man 's garden"], 2: ["two young white males", "red hats"]},
+        ),
+        (
+            (
+                '"Two young, White males" hold red hats.',
+                "Some people stand in the man's garden near a wall.",
+                "They wait.",
+            ),
+            {0: ["two young white males", "red hats"], 1: ["some people", "the man's garden"]},
+        ),
+    ],
+    ids=["other order", "as written"],
+)
+@pytest.mark.parametrize("name", [{}, {"name": "1.jpg"}], ids=["longer name", "same name"])
+def test_captions_of_the_same_words_are_found(folder, captions, expected, name):
+    found, dropped = words_placed(folder(*SENTENCES), example(*captions, **name))
+    assert found == {(0, caption): phrases for caption, phrases in expected.items()}
     assert not dropped
 
 
