@@ -5,8 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar
 
-from sat_tf.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, check_fields
-from sat_tf.serialization import from_dict
+from sat_tf.fields import (
+    NonNegative,
+    NonNegativeInt,
+    Positive,
+    PositiveInt,
+    check_fields,
+    from_dict,
+)
 
 T = TypeVar("T")
 

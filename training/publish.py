@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 import tyro
 
 from sat_tf import published
-from sat_tf.cache import default_cache_dir
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import JOIN, weights_files
 from sat_tf.errors import invalid_value
-from sat_tf.files import write_atomically
+from sat_tf.fields import to_dict
+from sat_tf.files import default_cache_dir, write_atomically
 from sat_tf.run_folder import RunFolder
-from sat_tf.serialization import to_dict
 from training.published_card import comparison_sentence, make_card
 from training.tasks.captioning.config import RunConfig, read_run_config
 from training.tasks.digits.config import read_digit_config, system_of

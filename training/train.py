@@ -12,9 +12,9 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
-from sat_tf.cache import default_cache_dir
 from sat_tf.commands import loading
 from sat_tf.errors import invalid_value
+from sat_tf.files import default_cache_dir
 from training.cli import (
     DEFAULT_RECIPE,
     check_data_dir,

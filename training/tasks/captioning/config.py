@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from sat_tf import config as configs
 from sat_tf import published
 from sat_tf.errors import invalid_value, other_version
-from sat_tf.ranges import (
+from sat_tf.fields import (
     Fraction,
     NonNegative,
     NonNegativeInt,

@@ -13,11 +13,11 @@ import tensorflow as tf
 
 from sat_tf import published, runs
 from sat_tf.config import CaptionerConfig
+from sat_tf.fields import to_dict
 from sat_tf.models.captioner import Captioner
 from sat_tf.objectives.caption_objective import caption_objective
 from sat_tf.objectives.terms import Objective
 from sat_tf.runs import TrainedCaptioner
-from sat_tf.serialization import to_dict
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.data.attention_targets import AttentionTargets
 from training.data.boxes import skipped_note
