@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from sat_tf import config as configs
 from sat_tf import published
 from sat_tf.errors import invalid_value, other_version
-from sat_tf.ranges import (
+from sat_tf.fields import (
     Fraction,
     NonNegative,
     NonNegativeInt,
@@ -21,9 +21,9 @@ from sat_tf.ranges import (
     Probability,
     Range,
     check_fields,
+    from_dict,
 )
 from sat_tf.run_folder import RunFolder, read_object
-from sat_tf.serialization import from_dict
 from sat_tf.vocabulary import Unit
 from training.data.sources import DataName, Splits
 from training.metrics.tokenisers import english_only

@@ -15,7 +15,6 @@ from sat_tf import runs
 from sat_tf.fields import to_dict
 from sat_tf.files import NO_LOCKS, write_atomically, write_json
 from sat_tf.run_folder import RunFolder
-from sat_tf.serialization import to_dict
 from training.config import RunConfig
 from training.run_state.checkpoints import start_again
 from training.run_state.origins import record_origins
