@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf import published, runs
+from sat_tf.fields import to_dict
 from sat_tf.models.captioner import Captioner
 from sat_tf.objectives.caption_objective import caption_objective
 from sat_tf.objectives.terms import Objective
