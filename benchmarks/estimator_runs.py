@@ -8,8 +8,8 @@ from pathlib import Path
 from benchmarks.case import Row
 from sat_tf.runs import RunError
 from training.config import RunConfig
+from training.evaluate.evaluation import evaluate_run
 from training.evaluate.reports import REPORT_FILE
-from training.evaluate.run_evaluation import evaluate_run
 from training.loop.fit import fit
 from training.run_state.checkpoints import last_progress
 from training.run_state.ownership import check_run_dir
@@ -38,7 +38,7 @@ def figures(config: RunConfig, places: Places, interrupts: Interrupts | None = N
     report = places.folder.evaluation(_SPLIT) / REPORT_FILE
     if not report.is_file():
         captioner = fit(task, interrupts=interrupts)
-        evaluate_run(captioner, config, places, _SPLIT, figures=0)
+        evaluate_run(captioner, config, report.parent, places.cache_dir, figures=0)
     return read_figures(report) | {"minutes": minutes(places.run_dir)}
 
 

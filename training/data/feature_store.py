@@ -20,7 +20,7 @@ from training.data.examples import DataError, Example, StoredImage
 from training.data.extraction import write_missing
 from training.data.feature_shards import Shards, plain_disk_errors, remove_stale, write_json
 from training.data.image_digests import image_digests
-from training.messages import counted
+from training.tables import counted
 
 FORMAT = 3  # part of a store's fingerprint
 

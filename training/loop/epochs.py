@@ -11,8 +11,8 @@ from sat_tf.runs import RunError
 from training.config import monitors
 from training.distributed.collectives import SingleProcess
 from training.loop.epoch_progress import EpochProgress
-from training.messages import counted
 from training.run_state.checkpoints import Progress
+from training.tables import counted
 
 
 def train_epochs(

@@ -17,7 +17,7 @@ import tensorflow as tf
 from sat_tf.files import literal_path, sync
 from sat_tf.run_folder import RunFolder
 from sat_tf.runs import RunError
-from training.messages import counted
+from training.tables import counted
 
 VERSION = 3
 """Version of a checkpoint's contents and their order."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from sat_tf import runs
 from training.data import feature_store as features
-from training.evaluate import run_evaluation
+from training.evaluate import evaluation as run_evaluation
 from training.loop.callbacks import CheckpointAndStop, Validate
 from training.run_state import event_files
 from training.run_state.checkpoints import Checkpoints

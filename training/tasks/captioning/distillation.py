@@ -17,7 +17,7 @@ from training.data.bucketing import pad_tokens
 from training.data.input_pipeline import scoring_plan
 from training.data.input_source import open_input_source
 from training.data.word_predictions import WordPredictions, caption_offsets, captions_identity
-from training.evaluate.teacher_forcing import TeacherForcing
+from training.evaluate.likelihood import TeacherForcing
 from training.tasks.base import Places
 from training.tasks.captioning.run_data import Data
 from training.tasks.captioning.teachers import teachers_of

@@ -28,11 +28,11 @@ from training.data.input_source import InputSource, open_input_source
 from training.data.sources import Split, load_split
 from training.data.word_predictions import WordPredictions
 from training.distributed.collectives import SingleProcess
-from training.evaluate.run_evaluation import evaluate_run
+from training.evaluate.evaluation import evaluate_run
 from training.loop.optimizers import make_optimizer
-from training.messages import counted
 from training.rewards import check_programs, reward_objective
 from training.run_state.completion import unfinished_note
+from training.tables import counted
 from training.tasks.base import Places, Task
 from training.tasks.captioning import comparison, run_data
 from training.tasks.captioning.run_data import Data
@@ -151,7 +151,9 @@ class CaptioningTask(Task[RunConfig, Data]):
         return runs.load(self.places.run_dir)
 
     def evaluate(self, trained: TrainedCaptioner) -> dict:
-        return evaluate_run(trained, self.config, self.places)
+        places = self.places
+        out = places.folder.evaluation("dev")
+        return evaluate_run(trained, self.config, out, places.cache_dir, places.data_dir)
 
     def load_weights(self, run_dir: Path, trained: TrainedCaptioner) -> Captioner:
         start_from(run_dir, trained.model, trained.vocabulary, "runs", "argument")

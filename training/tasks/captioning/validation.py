@@ -17,10 +17,10 @@ from training.data.examples import Split
 from training.data.input_pipeline import scoring_batches
 from training.data.input_source import InputSource, annotations_of, readable_images
 from training.distributed.collectives import SingleProcess
-from training.evaluate.bounds import Bounds
-from training.evaluate.scoring import caption_split
+from training.evaluate.evaluation import caption_split
+from training.evaluate.likelihood import Bounds
+from training.evaluate.page import figure_of
 from training.metrics.captions import quick_bleu, quick_cider
-from training.tasks.captioning.attention_figures import figure_of
 from training.tasks.captioning.run_data import Data
 
 UNIFORM_ENTROPY = 0.98

@@ -25,12 +25,12 @@ from sat_tf.digits.models.digit_model import DigitModel
 from sat_tf.fields import NonNegativeInt, check_fields, to_dict
 from sat_tf.run_folder import RunFolder
 from sat_tf.runs import RunError
+from training.cli import check_folder, check_own_images
 from training.data.digits.batches import scoring_batches
 from training.data.digits.config import DigitData
 from training.data.digits.mnist import Digits, load_digits
 from training.data.examples import SPLITS, canonical_split
 from training.evaluate.reports import REPORT_FILE, format_scores, package_versions, write_report
-from training.outputs import check_folder, check_own_images
 from training.recipes.digits import RECIPES
 from training.run_state.checkpoints import last_progress
 from training.tasks.base import Places
