@@ -14,9 +14,11 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
+from sat_tf.errors import RunError
 from sat_tf.files import literal_path, sync
 from sat_tf.run_folder import RunFolder
-from sat_tf.runs import RunError
+from training.config import BaseFitConfig
+from training.distributed.workers import copy_from_chief, on_chief, shared
 from training.messages import counted
 
 VERSION = 3
@@ -102,8 +104,9 @@ class Checkpoints:
         self.variables = [*model.variables, *model.optimizer.variables]
         self._checkpoint = _checkpoint(enumerate(self.variables))
 
+    @on_chief
     def save(self, progress: Progress) -> None:
-        """Writes the present state and removes older ones.
+        """Writes the present state and removes older ones; of several workers the chief does.
 
         Raises:
             RunError: It cannot be written, for example because the disk is full.
@@ -137,11 +140,15 @@ class Checkpoints:
     def restore(self) -> Progress | None:
         """Restores the last state and returns its progress; None if there is no checkpoint.
 
+        Workers get the chief's state, even without a checkpoint.
+
         Raises:
             RunError: It is damaged, or of another model or version; it stays on disk.
         """
-        last = _last(self._directory)
-        return None if last is None else _read(last, self._checkpoint)
+        found = _read_last(self._directory, self._checkpoint)
+        copy_from_chief(self.variables)
+        state = shared(found and dataclasses.asdict(found))
+        return state and Progress(**state)
 
 
 def restore_layers(
@@ -149,15 +156,17 @@ def restore_layers(
 ) -> None:
     """Restores the variables of some layers from the last checkpoint, if any.
 
+    Workers get the chief's, even without a checkpoint.
+
     Raises:
         RunError: The checkpoint is damaged, or of another model or version.
     """
-    wanted = {id(variable) for layer in layers for variable in layer.variables}
-    last = _last(directory)
-    if last is None or not wanted:
-        return
+    variables = [variable for layer in layers for variable in layer.variables]
+    wanted = set(map(id, variables))
     places = [(index, v) for index, v in enumerate(model.variables) if id(v) in wanted]
-    _read(last, _checkpoint(places))
+    if places:
+        _read_last(directory, _checkpoint(places))
+    copy_from_chief(variables)
 
 
 def _checkpoint(places: Iterable[tuple[int, keras.Variable]]) -> tf.train.Checkpoint:
@@ -165,7 +174,11 @@ def _checkpoint(places: Iterable[tuple[int, keras.Variable]]) -> tf.train.Checkp
     return tf.train.Checkpoint(**{f"{_PREFIX}_{index}": v.value for index, v in places})
 
 
-def _read(last: Path, checkpoint: tf.train.Checkpoint) -> Progress:
+@on_chief
+def _read_last(directory: Path, checkpoint: tf.train.Checkpoint) -> Progress | None:
+    last = _last(directory)
+    if last is None:
+        return None
     try:
         progress = _read_progress(last)
         with literal_path(last) as folder:
@@ -202,6 +215,28 @@ def last_progress(directory: Path) -> Progress | None:
         raise RunError(
             f"The checkpoint {last} is damaged, or of another version: {_reason(error)}."
         ) from error
+
+
+def unfinished_note(run_dir: Path, fit: BaseFitConfig) -> tuple[str, ...]:
+    """Returns a sentence if a run has epochs left to train, which its weights do not tell.
+
+    Averages and published captioners have no checkpoint, so nothing is said of them, nor of a run
+    whose checkpoint cannot be read: its weights still can.
+
+    Args:
+        run_dir: Folder of the run.
+        fit: The training loop of its configuration.
+    """
+    try:
+        progress = last_progress(RunFolder(run_dir).checkpoints)
+    except RunError:
+        return ()
+    if progress is None or progress.finished(fit.epochs):
+        return ()
+    return (
+        f"Training of {run_dir.name} is not finished ({progress.epoch} of {fit.epochs} epochs); "
+        "repeat its command to resume it.",
+    )
 
 
 def _last(directory: Path) -> Path | None:

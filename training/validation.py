@@ -16,12 +16,12 @@ from training.data.bucketing import caption_table
 from training.data.examples import Split
 from training.data.input_pipeline import scoring_batches
 from training.data.input_source import InputSource, annotations_of, readable_images
-from training.distributed.collectives import SingleProcess
+from training.distributed.workers import distribute, on_chief
 from training.evaluate.bounds import Bounds
 from training.evaluate.scoring import caption_split
+from training.inputs import Data, Inputs
 from training.metrics.captions import quick_bleu, quick_cider
 from training.tasks.captioning.attention_figures import figure_of
-from training.tasks.captioning.run_data import Data
 
 UNIFORM_ENTROPY = 0.98
 """Attention counts as uniform if its entropy exceeds this share of log L."""
@@ -31,19 +31,27 @@ _BOUND_IMAGES, _BOUND_SAMPLES = 16, 5  # Few enough to be measured in seconds.
 
 
 class Validator:
-    """Scores the captioner in training on the dev split."""
+    """Scores the captioner in training on the dev split.
+
+    Of several workers the chief captions; all of them measure the likelihood of their part.
+
+    Args:
+        captioner: The captioner.
+        config: The run's configuration.
+        data: The splits.
+        inputs: Their inputs.
+    """
 
     def __init__(
-        self, config: RunConfig, captioner: TrainedCaptioner, data: Data, group: SingleProcess
+        self, captioner: TrainedCaptioner, config: RunConfig, data: Data, inputs: Inputs
     ) -> None:
-        self._captioner, self._group = captioner, group
-        self._dev, self._source = data.dev, data.sources[1]
+        self._captioner, self._dev, self._source = captioner, data.dev, inputs.dev
         self._images = config.fit.validation_images
         self._search = dataclasses.replace(config.search, beam=config.fit.validation_beam)
         table = caption_table(data.dev, data.vocabulary, config.data.max_length)
         size = config.fit.batch_size
         _, self._steps = scoring_batches(self._source, table, size)
-        self._batches = group.distribute(
+        self._batches = distribute(
             lambda shard: scoring_batches(self._source, table, size, shard)[0]
         )
         self._bounds: Callable[[], dict[str, float]] = dict
@@ -53,15 +61,12 @@ class Validator:
 
     def __call__(self) -> dict[str, float]:
         """Returns `bleu_4`, `cider`, `distinct`, `nll` and, of hard attention, the bounds."""
-        on_chief = self._group.on_chief
-        captions = on_chief(
-            caption_scores, self._captioner, self._dev, self._source, self._search, self._images
+        captions = on_chief(caption_scores)(
+            self._captioner, self._dev, self._source, self._search, self._images
         )
-        return {**(captions or {}), "nll": self._nll(), **(on_chief(self._bounds) or {})}
-
-    def _nll(self) -> float:
         evaluate = self._captioner.model.evaluate
-        return evaluate(self._batches, steps=self._steps, verbose=0, return_dict=True)["nll"]
+        nll = evaluate(self._batches, steps=self._steps, verbose=0, return_dict=True)["nll"]
+        return {**(captions or {}), "nll": nll, **(on_chief(self._bounds)() or {})}
 
 
 def caption_scores(

@@ -1,4 +1,9 @@
-"""The data of a captioning run, and the record of it in the run's folder."""
+"""Records in a run's folder of what it was made from: its data, its teachers, other runs.
+
+A run that is resumed must have the same data and teachers, wherever they are now. A name such as
+`flickr8k_soft`, of `--init-from`, means the captioner that ships, or a folder, depending on where
+the command was typed: the record tells which it was.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +13,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sat_tf import runs
+from sat_tf import published, runs
+from sat_tf.errors import RunError
 from sat_tf.files import write_atomically, write_json
-from sat_tf.run_folder import RunFolder
+from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.vocabulary import Vocabulary
-from training.data.attention_targets import AttentionTargets
-from training.data.bucketing import CaptionTable
-from training.data.input_source import InputSource
-from training.data.sources import Split
-from training.data.word_predictions import WordPredictions
+from training.distributed.workers import on_chief
+from training.inputs import Data, Inputs
 
 BOXES, LOCATOR, PREDICTIONS = "boxes", "locator", "predictions"
 """Names of what teaches beside the captions, among the contents of the splits."""
@@ -25,34 +28,6 @@ _TEACHERS = {
     LOCATOR: "maps of a word locator",
     PREDICTIONS: "predictions of other captioners",
 }
-
-
-@dataclass(frozen=True, eq=False)
-class Data:
-    """The data of a run.
-
-    Attributes:
-        train: The training split.
-        dev: The dev split.
-        vocabulary: Words of the training captions.
-        table: The training captions as ids.
-        sources: Inputs of the training and dev images; None before the model is built.
-        targets: Maps for supervised attention on the training images; None without.
-        predictions: What other captioners predict for the training captions; None without.
-    """
-
-    train: Split
-    dev: Split
-    vocabulary: Vocabulary
-    table: CaptionTable
-    sources: tuple[InputSource, InputSource] | None = None
-    targets: AttentionTargets | None = None
-    predictions: WordPredictions | None = None
-
-    @property
-    def inputs(self) -> list[tuple[Split, InputSource]]:
-        """Each split with its inputs; none before the model is built."""
-        return list(zip((self.train, self.dev), self.sources or (), strict=False))
 
 
 @dataclass(frozen=True)
@@ -70,28 +45,25 @@ class Contents:
     teachers: tuple[str, ...] = ()
 
 
-def contents(data: Data) -> dict[str, Contents]:
-    """Returns what a run uses of each split, by the split's name."""
-    return {
+def contents(data: Data, inputs: Inputs) -> dict[str, Contents]:
+    """Returns what a run uses of each split, and what teaches beside the captions, by name."""
+    found = {
         split.name: Contents(
             split.fingerprint(),
             tuple(sorted(split.examples[index].image_id for index in source.skipped)),
         )
-        for split, source in data.inputs
-    } | _teaching(data)
-
-
-def _teaching(data: Data) -> dict[str, Contents]:
-    found = {}
-    if data.targets is not None:
-        name = BOXES if data.targets.locator is None else LOCATOR
-        found[name] = Contents(data.targets.fingerprint())
-    if data.predictions is not None:
-        learned = data.predictions
+        for split, source in inputs.of(data).items()
+    }
+    if inputs.targets is not None:
+        name = BOXES if inputs.targets.locator is None else LOCATOR
+        found[name] = Contents(inputs.targets.fingerprint())
+    if inputs.predictions is not None:
+        learned = inputs.predictions
         found[PREDICTIONS] = Contents(learned.fingerprint(), teachers=learned.teachers)
     return found
 
 
+@on_chief
 def check_data(folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str, Contents]) -> None:
     """Checks that a run that is resumed uses the data it was started with.
 
@@ -100,13 +72,13 @@ def check_data(folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str,
     """
     path = folder.vocabulary
     if path.exists() and runs.read_vocabulary(folder.path) != vocabulary:
-        raise runs.RunError(
+        raise RunError(
             f"{folder} belongs to a run on other data: the words of the training captions differ "
             f"from {path}. Give it its own `--data-dir`, or choose another `--run-dir`."
         )
     known = _read_contents(folder)
     for teacher in sorted(set(_TEACHERS) & (set(known) - set(contents))):
-        raise runs.RunError(
+        raise RunError(
             f"The run in {folder} was started with {_TEACHERS[teacher]}: give the same "
             f"`--{teacher}`, or choose another `--run-dir`."
         )
@@ -114,11 +86,27 @@ def check_data(folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str,
         _check_same(folder, split, known.get(split, found), found)
 
 
-def write_data(folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str, Contents]) -> None:
-    """Records vocabulary, fingerprints and unreadable images in the run's folder."""
+@on_chief
+def write_data(
+    folder: RunFolder,
+    vocabulary: Vocabulary,
+    contents: Mapping[str, Contents],
+    data_dir: Path | None = None,
+) -> None:
+    """Records vocabulary, contents, and where the data is, for later evaluations."""
     vocabulary.save(folder.vocabulary)
     values = {split: dataclasses.asdict(found) for split, found in contents.items()}
     write_json(folder.data, values)
+    if data_dir is not None:
+        write_atomically(folder.data_dir, f"{data_dir.absolute()}\n")
+
+
+@on_chief
+def write_skipped(folder: RunFolder, data: Data, inputs: Inputs) -> None:
+    """Records the images of each split that cannot be used, with reasons."""
+    for split, source in inputs.of(data).items():
+        if reasons := split.unusable(source.skipped):
+            write_json(folder.skipped(split.name), reasons)
 
 
 def supervised_by_locator(folder: RunFolder) -> bool:
@@ -130,12 +118,6 @@ def recorded_teachers(folder: RunFolder) -> tuple[str, ...]:
     """Returns the teachers of the captioners that a run learned from, if it recorded them."""
     predictions = _read_contents(folder).get(PREDICTIONS)
     return () if predictions is None else predictions.teachers
-
-
-def write_data_dir(folder: RunFolder, data_dir: Path | None) -> None:
-    """Records where the data was, if it was in a folder, for later evaluations."""
-    if data_dir is not None:
-        write_atomically(folder.data_dir, f"{data_dir.absolute()}\n")
 
 
 def read_data_dir(folder: RunFolder) -> Path | None:
@@ -155,18 +137,11 @@ def common_data_dir(folders: Iterable[RunFolder]) -> Path | None:
     recorded = [path for folder in folders if (path := read_data_dir(folder)) is not None]
     found = dict.fromkeys(path.resolve() for path in recorded)
     if len(found) > 1:
-        raise runs.RunError(
+        raise RunError(
             f"The runs were trained on data in different folders: {', '.join(map(str, found))}. "
             "Choose one with `--data-dir`."
         )
     return next(iter(found), None)
-
-
-def write_skipped(folder: RunFolder, data: Data) -> None:
-    """Records the images of each split that cannot be used, with reasons."""
-    for split, source in data.inputs:
-        if reasons := split.unusable(source.skipped):
-            write_json(folder.skipped(split.name), reasons)
 
 
 def _read_contents(folder: RunFolder) -> dict[str, Contents]:
@@ -183,7 +158,7 @@ def _read_contents(folder: RunFolder) -> dict[str, Contents]:
         return {}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         message = f"{folder.data} is damaged: {error!r}. Choose another `--run-dir`."
-        raise runs.RunError(message) from error
+        raise RunError(message) from error
 
 
 def _check_same(folder: RunFolder, split: str, known: Contents, found: Contents) -> None:
@@ -192,7 +167,7 @@ def _check_same(folder: RunFolder, split: str, known: Contents, found: Contents)
     if found.fingerprint != known.fingerprint:
         what = _TEACHERS.get(split, "images or captions")
         given = f"the same `--{split}`" if split in _TEACHERS else "the run its own `--data-dir`"
-        raise runs.RunError(
+        raise RunError(
             f"The {what} are not those of {where}: expected the fingerprint "
             f"{known.fingerprint[:12]}..., got {found.fingerprint[:12]}... Give {given}, or "
             "choose another `--run-dir`."
@@ -204,7 +179,26 @@ def _check_same(folder: RunFolder, split: str, known: Contents, found: Contents)
         (back, "can be read, but not in"),
     ):
         if names:
-            raise runs.RunError(
+            raise RunError(
                 f"{len(names)} of the images {change} {where}, such as {min(names)!r}. Restore "
                 "the images, or choose another `--run-dir`."
             )
+
+
+def record_origins(folder: RunFolder, names: Iterable[str]) -> None:
+    """Records where each name leads, when the weights have just been taken from there."""
+    write_json(folder.origins, {name: str(published.locate(name).resolve()) for name in names})
+
+
+def recorded_origins(folder: RunFolder) -> dict[str, str]:
+    """Returns name -> folder; empty if nothing was recorded.
+
+    Raises:
+        RunError: The record is damaged.
+    """
+    if not folder.origins.exists():
+        return {}
+    found = read_object(folder.origins)
+    if not all(isinstance(path, str) for path in found.values()):
+        raise RunError(f"Cannot read {folder.origins}: expected texts, got {found!r}.")
+    return found
