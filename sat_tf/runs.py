@@ -19,11 +19,10 @@ from sat_tf.digits.models.factory import build
 from sat_tf.digits.reader import DigitReader, DigitReading
 from sat_tf.digits.reader_config import read_reader_config
 from sat_tf.errors import RunError, other_version
+from sat_tf.fields import check_argument, from_dict
 from sat_tf.files import write_atomically
 from sat_tf.models.captioner import Captioner
-from sat_tf.ranges import check_argument
 from sat_tf.run_folder import RunFolder, read_object
-from sat_tf.serialization import from_dict
 from sat_tf.trained_captioner import Caption, Image, TrainedCaptioner
 from sat_tf.vocabulary import Vocabulary
 
