@@ -13,7 +13,7 @@ from training.evaluate.run_evaluation import evaluate_run
 from training.loop.fit import fit
 from training.run_state.checkpoints import last_progress
 from training.run_state.ownership import check_run_dir
-from training.run_state.preemption import Interrupts
+from training.run_state.signals import Interrupts
 from training.tasks.base import Places
 from training.tasks.captioning.task import CaptioningTask
 

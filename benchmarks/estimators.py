@@ -28,7 +28,7 @@ from sat_tf.files import default_cache_dir, write_atomically
 from training.cli import Settings
 from training.config import RunConfig
 from training.recipes.captioning import RECIPES
-from training.run_state.preemption import Interrupts, exit_status
+from training.run_state.signals import Interrupts, exit_status
 from training.tables import Column, format_table
 
 ESTIMATORS: dict[str, dict[str, Any]] = {

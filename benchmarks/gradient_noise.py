@@ -19,15 +19,10 @@ from sat_tf.models.captioner import Batch, Captioner
 from sat_tf.objectives.baselines import MovingAverageBaseline
 from sat_tf.vocabulary import Vocabulary
 from training.config import RunConfig
+from training.inputs import batches_from, load_data
+from training.model import compile_model, new_model, start_from
 from training.tasks.base import Places
-from training.tasks.captioning.task import (
-    batches_from,
-    compile_model,
-    load_data,
-    new_model,
-    open_sources,
-)
-from training.tasks.captioning.warm_start import start_from
+from training.tasks.captioning.task import open_sources
 
 
 class Noise(NamedTuple):

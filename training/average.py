@@ -49,7 +49,7 @@ def run(arguments: Arguments) -> int:
     shares = resolve_shares(arguments.runs, arguments.shares)
     check_related(arguments.runs)
     average(arguments.runs, shares, arguments.run_dir, arguments.search)
-    from training.run_state.completion import unfinished_note
+    from training.run_state.checkpoints import unfinished_note
 
     for path, share in zip(arguments.runs, shares, strict=True):
         print(f"{share:6.3f}  {path}")

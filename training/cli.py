@@ -15,7 +15,7 @@ from sat_tf import published
 from sat_tf.commands import program
 from sat_tf.errors import RunError, invalid_value
 from sat_tf.run_folder import RunFolder
-from training.config import RunConfig
+from training.config import BaseOptimizerConfig, RunConfig
 from training.recipes.captioning import RECIPES
 
 T = TypeVar("T")
@@ -90,6 +90,17 @@ def recipe_list(recipes: Iterable[str]) -> str:
         textwrap.fill(", ".join(names), 78, initial_indent="  ", subsequent_indent="    ")
         for names in groups.values()
     )
+
+
+def check_optimizer(config: BaseOptimizerConfig, base: BaseOptimizerConfig) -> None:
+    """Checks that weight decay, unless it is the recipe's, goes with an optimizer that has it.
+
+    Raises:
+        ValueError: The optimizer has no weight decay.
+    """
+    if config.weight_decay not in (0.0, base.weight_decay) and config.name != "adamw":
+        expected = f"none with `--optimizer.name {config.name}`, as only adamw supports it"
+        raise invalid_value("--optimizer.weight_decay", expected, config.weight_decay, "key")
 
 
 def check_init_from(config: Any, run_dir: Path | None = None) -> None:

@@ -1,7 +1,7 @@
 """Train a captioner or a digit system: `python -m training.train --recipe scenes_soft`.
 
-`train` is one run from top to bottom: data, model, inputs, the state of the last checkpoint if there
-is one, epochs. Three things are told elsewhere:
+`train` and `fit` are one run from top to bottom: data, model, inputs, the state of the last
+checkpoint if there is one, epochs. Three things are told elsewhere:
 
     training.config             every setting
     training.run_state.resume   what is saved within an epoch, and how the rest of it is trained
@@ -25,16 +25,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from sat_tf.cache import default_cache_dir
 from sat_tf.commands import loading
 from sat_tf.errors import invalid_value
+from sat_tf.fields import to_dict
+from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
-from sat_tf.serialization import to_dict
 from training.cli import (
     DEFAULT_RECIPE,
     Settings,
     check_data_dir,
     check_init_from,
+    check_optimizer,
     parse_settings,
     peek_flag,
 )
@@ -83,10 +84,7 @@ class Arguments:
         """
         config = self.config
         attention, fit = config.attention, config.fit
-        decay, usual = config.optimizer.weight_decay, RECIPES[config.recipe].optimizer.weight_decay
-        if decay not in (0.0, usual) and (name := config.optimizer.name) != "adamw":
-            expected = f"none with `--optimizer.name {name}`, as only adamw supports it"
-            raise invalid_value("--optimizer.weight_decay", expected, decay, "key")
+        check_optimizer(config.optimizer, RECIPES[config.recipe].optimizer)
         if self.boxes is not None and self.locator is not None:
             raise invalid_value("--locator", "none with `--boxes`", str(self.locator), "key")
         if teacher := self.boxes or self.locator:

@@ -12,7 +12,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from training.distributed.collectives import SingleProcess
+from training.distributed.workers import SingleProcess
 from training.loop import fit
 from training.metrics import captions
 from training.tasks.base import Places, Task

@@ -20,7 +20,7 @@ from training import average, publish, train
 from training.average import replace_search, resolve_shares
 from training.evaluate import command as evaluate
 from training.recipes.digits import RECIPES as DIGITS
-from training.run_state.completion import unfinished_note
+from training.run_state.checkpoints import unfinished_note
 from training.tasks.registry import read_config
 
 

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from sat_tf.fields import to_dict
-from training import precision
-from training.precision import product_seconds, resolve_precision
+from training import model as precision
+from training.model import product_seconds, resolve_precision
 from training.recipes.captioning import RECIPES
 
 

@@ -13,9 +13,9 @@ from tests.training.run_state.stopped_runs import Killed, assert_same_runs, die_
 from tests.training.small_runs import train
 from training.config import DataConfig, RewardConfig, RunConfig
 from training.data.bucketing import CaptionTable, pad_tokens
-from training.distributed.strategies import make_strategy
-from training.loop.callbacks import CheckpointAndStop
-from training.rewards import BleuReward, CiderReward, MeteorReward, check_programs, reward_of
+from training.distributed.workers import make_strategy
+from training.run_state.resume import CheckpointAndStop
+from training.teach.rewards import BleuReward, CiderReward, MeteorReward, check_programs, reward_of
 
 REWARDED = ("--reward.metric", "cider", "--fit.batch_size", "5")
 IMAGES, CAPTIONS, WORDS = 8, 5, 12
@@ -123,7 +123,7 @@ class FakeMeteor:
 
 
 def test_bleu_and_meteor_are_added_to_cider_by_their_weights(monkeypatch):
-    monkeypatch.setattr("training.rewards.MeteorProgram", FakeMeteor)
+    monkeypatch.setattr("training.teach.rewards.MeteorProgram", FakeMeteor)
     places = np.repeat(np.arange(IMAGES), CAPTIONS).astype(np.int32)
     tokens = [tokens for captions in draw() for tokens in captions]
     table = CaptionTable(places, np.zeros(len(places), np.int32), tokens)
@@ -151,7 +151,7 @@ def test_meteor_reads_words_without_ends_and_unknown_ones(monkeypatch):
             asked.extend(zip(captions, references, strict=True))
             return np.array([50.0, 12.5])
 
-    monkeypatch.setattr("training.rewards.MeteorProgram", Listen)
+    monkeypatch.setattr("training.teach.rewards.MeteorProgram", Listen)
     tokens = [caption([5, UNK, 6]), caption([7]), caption([8])]
     table = CaptionTable(np.array([0, 2, 2], np.int32), np.zeros(3, np.int32), tokens)
     rows = np.array([[5, 9, END, 6], [UNK, 7, PAD, PAD]])
@@ -162,7 +162,7 @@ def test_meteor_reads_words_without_ends_and_unknown_ones(monkeypatch):
 
 def test_meteor_without_java_or_for_other_languages_is_an_error(monkeypatch):
     check_programs(RewardConfig(metric="cider"))
-    monkeypatch.setattr("training.rewards.find_java", lambda: None)
+    monkeypatch.setattr("training.teach.rewards.find_java", lambda: None)
     check_programs(RewardConfig(metric="cider"))
     with pytest.raises(ValueError, match="--reward.meteor_weight.*expected 0 without Java.*got 2"):
         check_programs(RewardConfig(metric="cider", meteor_weight=2.0))

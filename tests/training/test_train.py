@@ -13,7 +13,7 @@ import pytest
 from tests.training.small_runs import exit_of
 from training.data.examples import DataError
 from training.recipes.captioning import RECIPES
-from training.run_state.preemption import Interrupted
+from training.run_state.signals import Interrupted
 from training.train import main, parse
 
 

@@ -12,9 +12,9 @@ import filelock
 
 from sat_tf import runs
 from sat_tf.errors import RunError
+from sat_tf.fields import to_dict
 from sat_tf.files import NO_LOCKS, write_atomically, write_json
 from sat_tf.run_folder import RunFolder
-from sat_tf.serialization import to_dict
 from training.distributed.workers import is_chief, on_chief
 from training.run_state.checkpoints import start_again
 from training.run_state.records import record_origins

@@ -1,7 +1,7 @@
 """Exact resume: state saved within epochs, and the epochs that a run has left.
 
-A run that is stopped, at whatever moment, ends like one that was not, bit for bit: batches and draws
-follow from (seed, epoch, step), and a checkpoint has all else.
+A run that is stopped, at whatever moment, ends like one that was not, bit for bit: batches and
+draws follow from (seed, epoch, step), and a checkpoint has all else.
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ from training.data.input_pipeline import scoring_plan
 from training.data.input_source import open_input_source
 from training.data.word_predictions import WordPredictions, caption_offsets, captions_identity
 from training.evaluate.teacher_forcing import TeacherForcing
-from training.tasks.base import Places
-from training.tasks.captioning.run_data import Data
+from training.inputs import Data
 from training.tasks.captioning.teachers import teachers_of
 
 _BATCH = 64
@@ -32,14 +31,14 @@ class Teacher:
         folder: The run.
         config: Its configuration.
         data: The training captions.
-        places: Where the data and the feature stores are.
+        cache_dir: Feature stores.
 
     Raises:
         RunError: Its vocabulary is not that of the captions.
         DataError: No image can be read.
     """
 
-    def __init__(self, folder: Path, config: RunConfig, data: Data, places: Places) -> None:
+    def __init__(self, folder: Path, config: RunConfig, data: Data, cache_dir: Path) -> None:
         trained = runs.load_captioner(folder)
         if trained.vocabulary != data.vocabulary:
             raise RunError(
@@ -47,9 +46,8 @@ class Teacher:
                 "train all runs on the same captions, with the same `--data...`."
             )
         encoder, resize = trained.model.encoder, config.encoder.resize
-        mirror, cache_dir = config.data.mirror, places.cache_dir
         self.forced = TeacherForcing(trained)
-        self.source = open_input_source(encoder, resize, data.train, cache_dir, mirror)
+        self.source = open_input_source(encoder, resize, data.train, cache_dir, config.data.mirror)
 
     def probabilities(self, images: np.ndarray, tokens: np.ndarray) -> Iterator[tf.Tensor]:
         """Yields the probabilities `[n, T, K]` of the words of captions in each view.
@@ -67,21 +65,21 @@ class Teacher:
 
 
 def predict(
-    configs: Mapping[Path, RunConfig], data: Data, places: Places, words: int
+    configs: Mapping[Path, RunConfig], data: Data, cache_dir: Path, words: int
 ) -> WordPredictions:
     """Returns the mean of the predictions of runs for every word of the training captions.
 
     Args:
         configs: Configuration of each run, by its folder.
         data: The data of the first one.
-        places: Where the data and the feature stores are.
+        cache_dir: Feature stores.
         words: Likeliest words to keep.
 
     Raises:
         RunError: The vocabulary of a run is not that of the captions.
         DataError: No image can be read.
     """
-    teachers = [Teacher(folder, config, data, places) for folder, config in configs.items()]
+    teachers = [Teacher(folder, config, data, cache_dir) for folder, config in configs.items()]
     table, offsets = data.table, caption_offsets(data.table)
     size = int(offsets[-1]), min(words, len(data.vocabulary))
     found = WordPredictions(

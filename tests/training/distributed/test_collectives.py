@@ -17,7 +17,7 @@ from sat_tf.runs import RunError
 from tests.training.distributed.worker_group import NEVER, ends, run_workers, start, tf_configs
 from tests.training.run_state.stopped_runs import last_checkpoint, logs_of
 from tests.training.small_runs import make_task, quiet
-from training.distributed.collectives import SingleProcess, WorkerGroup, worker_group
+from training.distributed.workers import SingleProcess, WorkerGroup, worker_group
 from training.loop.fit import prepare
 
 TWO_EPOCHS = ("--fit.epochs", "2", "--fit.checkpoint_steps", "4")

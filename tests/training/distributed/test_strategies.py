@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from training.distributed import strategies
-from training.distributed.strategies import make_strategy
+from training.distributed import workers as strategies
+from training.distributed.workers import make_strategy
 
 
 def pretend_gpus(monkeypatch, count: int) -> list[str]:

@@ -17,14 +17,10 @@ from sat_tf.fields import from_dict
 from sat_tf.models.captioner import Captioner, configs
 from sat_tf.objectives.rollout_logs import ROLLOUT_LOGS
 from training.config import FitConfig
-from training.loop.callbacks import CheckpointAndStop
 from training.run_state.checkpoints import Progress
-from training.run_state.preemption import Interrupts
-from training.tasks.captioning.validation import (
-    CONSTANT_VARIATION,
-    UNIFORM_ENTROPY,
-    AttentionCollapseWarning,
-)
+from training.run_state.resume import CheckpointAndStop
+from training.run_state.signals import Interrupts
+from training.validation import CONSTANT_VARIATION, UNIFORM_ENTROPY, AttentionCollapseWarning
 
 EVERY_RUN = {
     "train": ("loss", "nll", "learning_rate", "beta", "gradient_norm"),
@@ -274,7 +270,7 @@ def test_a_score_that_is_no_number_never_becomes_the_best(monkeypatch):
 
 
 def test_the_time_of_all_epochs_adds_up(monkeypatch):
-    from training.loop import callbacks
+    from training.run_state import logs as callbacks
 
     times = iter([0.0, 2.0, 10.0, 13.0])
     monkeypatch.setattr(callbacks.time, "monotonic", lambda: next(times))

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from training.loop.epoch_progress import EpochProgress
+from training.run_state.logs import EpochProgress
 
 METRICS = ("gradient_norm", "loss", "nll", "beta", "alpha_entropy", "alpha_variation", "accuracy")
 LOGS = dict.fromkeys(METRICS, 44.87441)

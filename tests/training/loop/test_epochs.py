@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sat_tf.runs import RunError
-from training.distributed.collectives import SingleProcess
-from training.loop.epochs import best_epoch, train_epochs
+from training.distributed.workers import SingleProcess
 from training.run_state.checkpoints import Progress
+from training.run_state.resume import best_epoch, train_epochs
 
 
 def test_an_epoch_with_fewer_steps_than_were_done_of_it_is_an_error():

@@ -22,11 +22,11 @@ from tests.training.run_state.stopped_runs import (
 )
 from tests.training.small_runs import make_task, record_models, train
 from training.data.sources.scenes import load as load_scenes
-from training.distributed.strategies import make_strategy
+from training.distributed.workers import make_strategy
 from training.loop import fit as fit_module
-from training.loop.callbacks import CheckpointAndStop
 from training.recipes.captioning import RECIPES
 from training.run_state.ownership import check_run_dir
+from training.run_state.resume import CheckpointAndStop
 from training.tasks.captioning.task import CaptioningTask
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from tests.training.run_state.stopped_runs import logs_of
-from training.run_state.event_files import TensorBoardScalars, remove_from
+from training.run_state.logs import TensorBoardScalars, remove_from
 
 
 def log(folder, *epochs: int) -> None:

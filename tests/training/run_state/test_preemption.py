@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from training.run_state.preemption import Interrupted, Interrupts
+from training.run_state.signals import Interrupted, Interrupts
 
 BOTH = pytest.mark.parametrize(
     ("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")]

@@ -24,8 +24,9 @@ from tests.training.run_state.stopped_runs import (
     last_checkpoint,
 )
 from tests.training.small_runs import train
-from training.loop.callbacks import CheckpointAndStop, Validate
 from training.run_state.checkpoints import Checkpoints
+from training.run_state.logs import Validate
+from training.run_state.resume import CheckpointAndStop
 
 EVERY_OTHER = ("--fit.epochs", "2", "--fit.checkpoint_steps", "2")
 HARD = ("--recipe", "scenes_hard", "--decoder.output_dropout", "0.3")

@@ -14,8 +14,8 @@ from sat_tf.runs import RunError
 from training.data.bucketing import Shard
 from training.data.digits.batches import epoch_steps, training_batches
 from training.data.digits.mnist import Digits, load_digits
-from training.distributed.collectives import SingleProcess
-from training.loop.optimizers import make_optimizer
+from training.distributed.workers import SingleProcess
+from training.optimizers import make_optimizer
 from training.tasks.base import Task
 from training.tasks.digits import comparison, training_digits
 from training.tasks.digits.config import DigitRunConfig, read_digit_config, to_text

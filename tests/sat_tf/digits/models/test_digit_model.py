@@ -16,7 +16,7 @@ from sat_tf.digits.models.portions import Portions
 from sat_tf.digits.models.ram import RAM
 from sat_tf.digits.models.stn import STN
 from tests.sat_tf.digits.models.digit_terms import SEED, terms_of
-from training.distributed.strategies import make_strategy
+from training.distributed.workers import make_strategy
 
 LOOKS = {"glimpses": 2, "glimpse_size": 4, "glimpse_dim": 8, "hidden_dim": 6}
 MODELS = {

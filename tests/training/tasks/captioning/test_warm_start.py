@@ -17,8 +17,8 @@ from sat_tf.vocabulary import Vocabulary
 from tests.training.run_state.stopped_runs import weights_of
 from tests.training.small_runs import make_task, record_models, train
 from training.cli import check_init_from
+from training.model import start_from
 from training.tasks.captioning.task import CaptioningTask
-from training.tasks.captioning.warm_start import start_from
 
 
 def model_like(run_dir: Path, words: int | None = None, **decoder) -> Captioner:

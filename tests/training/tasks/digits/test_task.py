@@ -11,8 +11,9 @@ from sat_tf.runs import RunError
 from tests.training.run_state.stopped_runs import Killed, assert_same_runs, die_after, logs_of
 from tests.training.small_runs import exit_of, record_models, report_of, train
 from training.evaluate import command as evaluate
-from training.loop.callbacks import CheckpointAndStop, Validate
 from training.recipes.digits import RECIPES
+from training.run_state.logs import Validate
+from training.run_state.resume import CheckpointAndStop
 from training.tasks.digits.config import changed_flags, read_digit_config
 from training.tasks.digits.evaluation import training_command
 from training.tasks.digits.task import DigitTask
