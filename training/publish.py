@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -143,7 +144,7 @@ def packed_files(
     weights = JOIN.join(Path(file).name for file in weights_files(config.encoder.weights)) or None
     origin = config.init_from and published.bare_name(config.init_from)
     encoder = dataclasses.replace(config.encoder, weights=weights)
-    config = dataclasses.replace(config, encoder=encoder, init_from=origin)
+    config = dataclasses.replace(config.without_files(), encoder=encoder, init_from=origin)
     arrays = weight_arrays(captioner.model)
     return {
         published.CONFIG: (json.dumps(to_dict(config), indent=1) + "\n").encode(),
@@ -184,6 +185,7 @@ def compare(
     before, after = captions
     equal = sum(after[image_id] == text for image_id, text in before.items()) / len(before)
     differences = {m: scores[1][m] - scores[0][m] for m in METRICS if m in scores[0]}
+    differences = {m: change for m, change in differences.items() if math.isfinite(change)}
     return comparison_sentence(equal, len(before), differences)
 
 

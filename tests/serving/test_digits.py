@@ -8,7 +8,7 @@ import pytest
 import sat_tf
 from sat_tf import published
 from serving.client import Connection
-from serving.digits import DigitClient, export_digits
+from serving.digits import DigitClient, export
 from serving.export import main
 from serving.local_server.server import LocalServer
 from serving.versions import CARD_FILE
@@ -36,7 +36,7 @@ def test_a_served_model_reads_as_it_does_here(system, tmp_path):
 def test_a_published_model_without_a_card_is_exported_with_how_to_call_it(tmp_path):
     folder = write_reader(tmp_path / "ram", "ram")
     (folder / published.CARD).unlink()
-    version = export_digits(sat_tf.load(folder), tmp_path / "out")
+    version = export(folder, tmp_path / "out")
     assert (version / CARD_FILE).read_text("utf-8").startswith("# Digit model\n\n## Signature")
 
 

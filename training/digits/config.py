@@ -159,6 +159,10 @@ class DigitRunConfig:
     def __post_init__(self) -> None:
         check_fields(self)
 
+    def resumed_as(self, wanted: DigitRunConfig) -> DigitRunConfig:
+        """Returns the configuration with what may change on resume as in another one."""
+        return dataclasses.replace(self, fit=self.fit.resumed_as(wanted.fit))
+
 
 @dataclass(frozen=True)
 class PortionsRun(DigitRunConfig):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -15,7 +14,6 @@ from sat_tf import runs
 from sat_tf.fields import to_dict
 from sat_tf.files import NO_LOCKS, write_atomically, write_json
 from sat_tf.run_folder import RunFolder
-from training.config import BaseFitConfig
 from training.run_state.checkpoints import start_again
 from training.run_state.origins import record_origins
 
@@ -70,7 +68,7 @@ def check_run_dir(run_dir: Path, config: Any, read_config: Callable[[Path], Any]
 
     Args:
         run_dir: The folder.
-        config: The run's configuration.
+        config: The run's configuration, whose `resumed_as` takes over what may change.
         read_config: Reads that of a folder; a ValueError says what is wrong.
 
     Raises:
@@ -89,7 +87,7 @@ def check_run_dir(run_dir: Path, config: Any, read_config: Callable[[Path], Any]
             existing = read_config(folder.path)
         except ValueError as error:
             raise runs.RunError(f"{error} Choose another folder with `--run-dir`.") from error
-        existing = dataclasses.replace(existing, fit=_changeable(existing.fit, config.fit))
+        existing = existing.resumed_as(config)
         if existing != config:
             raise runs.RunError(
                 f"{folder} belongs to a run with another configuration: "
@@ -107,13 +105,6 @@ def check_run_dir(run_dir: Path, config: Any, read_config: Callable[[Path], Any]
             f"{folder} is not empty and not a run: it has no {folder.config.name}. "
             "Choose another folder with `--run-dir`."
         )
-
-
-def _changeable(existing: BaseFitConfig, wanted: BaseFitConfig) -> BaseFitConfig:
-    """Takes over what may change: the steps between checkpoints, and more epochs."""
-    epochs = max(existing.epochs, wanted.epochs)
-    steps = wanted.checkpoint_steps
-    return dataclasses.replace(existing, checkpoint_steps=steps, epochs=epochs)
 
 
 def claim(run_dir: Path, config_text: str, init_from: str | None = None) -> None:

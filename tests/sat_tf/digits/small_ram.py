@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import tensorflow as tf
-from tests.sat_tf.digits.digit_terms import terms_of
 
 from sat_tf.digits.config import RAMConfig
 from sat_tf.digits.recurrent_attention import RAM
+from tests.sat_tf.digits.digit_terms import terms_of
 
 B, T, SIZE = 4, 3, 12
 SMALL = {"glimpse_hidden_dim": 8, "glimpse_dim": 12, "hidden_dim": 12, "location_hidden_dim": 8}

@@ -7,7 +7,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from sat_tf import published
+from sat_tf import digits, published
 from sat_tf.compact_weights import pack
 from sat_tf.digits.config import DRAMConfig, RAMConfig, ReaderConfig, STNConfig
 from sat_tf.digits.reader import build
@@ -45,7 +45,7 @@ def write_reader(folder: Path, system: str) -> Path:
     model = build(config.model, config.image_size, config.answers)
     contents = {
         published.CONFIG: config.to_text().encode(),
-        published.DIGIT_WEIGHTS: pack(weight_arrays(model)),
+        digits.WEIGHTS: pack(weight_arrays(model)),
     }
     published.write(folder, contents)
     (folder / published.CARD).write_text("# A card\n", "utf-8")

@@ -8,13 +8,13 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.sat_tf.digits.digit_terms import SEED, terms_of
 
 from sat_tf.digits.config import DRAMConfig, PortionsConfig, RAMConfig, STNConfig
 from sat_tf.digits.model import DigitModel
 from sat_tf.digits.portions import Portions
 from sat_tf.digits.recurrent_attention import DRAM, RAM
 from sat_tf.digits.stn import STN
+from tests.sat_tf.digits.digit_terms import SEED, terms_of
 from training.distributed.strategies import make_strategy
 
 LOOKS = {"glimpses": 2, "glimpse_size": 4, "glimpse_dim": 8, "hidden_dim": 6}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.sat_tf.digits.digit_terms import SEED, assert_learns, terms_of
 
 from sat_tf.digits.config import DRAMConfig
 from sat_tf.digits.recurrent_attention import DRAM
+from tests.sat_tf.digits.digit_terms import SEED, assert_learns, terms_of
 
 B, T, SIZE, N = 3, 4, 24, 6
 SMALL = {"glimpse_filters": 2, "context_filters": 2, "glimpse_dim": 8, "hidden_dim": N}

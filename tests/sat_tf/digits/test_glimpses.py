@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.sat_tf.digits.digit_terms import SEED
-from tests.sat_tf.digits.small_ram import B, T, batch, losses, make, named
 
 from sat_tf.digits.glimpses import gaussian
 from sat_tf.objectives.estimators import Estimator, Rollout, learning_signal, stochastic_loss
+from tests.sat_tf.digits.digit_terms import SEED
+from tests.sat_tf.digits.small_ram import B, T, batch, losses, make, named
 
 
 def test_the_loss_is_the_estimators_by_hand():

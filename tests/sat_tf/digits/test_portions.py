@@ -7,10 +7,10 @@ import itertools
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.sat_tf.digits.digit_terms import SEED, terms_of
 
 from sat_tf.digits.config import PortionsConfig
 from sat_tf.digits.portions import Portions
+from tests.sat_tf.digits.digit_terms import SEED, terms_of
 from tests.sat_tf.layers.decoder_numpy import softmax
 from tests.sat_tf.objectives.estimator_toys import Prescribed
 

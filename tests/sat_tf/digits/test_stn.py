@@ -6,10 +6,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from tests.sat_tf.digits.digit_terms import SEED, assert_learns, terms_of
 
 from sat_tf.digits.config import STNConfig
 from sat_tf.digits.stn import STN
+from tests.sat_tf.digits.digit_terms import SEED, assert_learns, terms_of
 
 SMALL = {"localisation_filters": 2, "localisation_dim": 4, "filters": 4, "hidden_dim": 8}
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from sat_tf.digits.model import DigitModel
+from training.digits import train as digits
 from training.train import main
 
 TINY = (
@@ -34,6 +38,15 @@ def write_mnist(folder: Path, **changed: np.ndarray | None) -> Path:
     kept = {name: array for name, array in arrays.items() if array is not None}
     np.savez(folder / "mnist.npz", **kept)
     return folder
+
+
+def train(
+    run_dir: Path, *flags: str, data_dir: Path | None = None, say: Callable[[str], Any] = len
+) -> DigitModel:
+    """Trains a run without the command; says nothing by default."""
+    config = digits.parse([*flags]).config
+    digits.check_run_dir(run_dir, config, digits.read_digit_config)
+    return digits.train(config, run_dir, data_dir, say=say)
 
 
 @pytest.fixture

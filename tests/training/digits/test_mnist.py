@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.training.digits.digit_fixtures import made_up
 
+from tests.training.digits.digit_fixtures import made_up
 from training.data.examples import DataError
 from training.digits.data import load_digits
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sat_tf
-from sat_tf import published
+from sat_tf import digits, published
 from sat_tf.digits.reader import DigitReader
 from sat_tf.run_folder import RunFolder
 from sat_tf.runs import TrainedCaptioner
@@ -40,7 +40,7 @@ def test_a_run_is_published_with_its_error_and_its_command(ram_run, mnist, tmp_p
     out = tmp_path / "ram_mine"
     assert main([str(ram_run), str(out), "--check", "--data-dir", str(mnist)]) == 0
     assert "of 20 dev examples are wrong" in capsys.readouterr().out
-    names = {published.DIGITS_MANIFEST, published.CARD, *published.checked_files(out)}
+    names = {digits.MANIFEST, published.CARD, *published.checked_files(out)}
     assert {path.name for path in out.iterdir()} == names
     assert sum(path.stat().st_size for path in out.iterdir()) < 50_000
     card = (out / published.CARD).read_text("utf-8")
@@ -88,7 +88,7 @@ def test_one_kind_of_model_replaces_the_other(ram_run, soft_run, tmp_path):
         assert main([str(run), str(out)]) == 0
         assert isinstance(sat_tf.load(out), kind)
         assert {p.name for p in out.iterdir()} - {published.CARD} == {
-            published.DIGITS_MANIFEST if kind is DigitReader else published.MANIFEST,
+            digits.MANIFEST if kind is DigitReader else published.MANIFEST,
             *published.checked_files(out),
         }
 

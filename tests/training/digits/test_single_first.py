@@ -8,9 +8,9 @@ import shutil
 import pytest
 
 from sat_tf.run_folder import RunFolder
+from training.digits import train
 from training.digits.config import read_digit_config
 from training.digits.recipes import RECIPES, single_dir, single_run
-from training.digits.train import DigitTask
 from training.run_state.checkpoints import last_progress
 from training.train import main
 
@@ -49,7 +49,7 @@ def test_nothing_comes_first_where_a_run_to_start_from_is_given_or_no_epochs_for
 def test_one_command_trains_both_and_resumes_both(
     mnist, tmp_path, capsys, monkeypatch, unvalidated
 ):
-    monkeypatch.setattr(DigitTask, "evaluate", lambda *_: {})
+    monkeypatch.setattr(train, "evaluate_run", lambda *_: {})
     run_dir = tmp_path / "run"
     command = ["--recipe", "ram_pairs", *NARROW, "--single-epochs", "1", "--fit.epochs", "2"]
     command += ["--data-dir", str(mnist), "--run-dir", str(run_dir)]

@@ -8,15 +8,17 @@ from PIL import Image
 
 import sat_tf
 from sat_tf.runs import RunError
+from tests.training.digits.digit_fixtures import train
 from tests.training.run_state.stopped_runs import Killed, assert_same_runs, die_after, logs_of
-from tests.training.small_runs import exit_of, record_models, report_of, train
+from tests.training.small_runs import exit_of, report_of
+from training.digits import train as digits
 from training.digits.config import changed_flags, read_digit_config
 from training.digits.evaluate import training_command
 from training.digits.recipes import RECIPES
-from training.digits.train import DigitTask
+from training.digits.train import parse
 from training.evaluate import command as evaluate
 from training.loop.callbacks import CheckpointAndStop, Validate
-from training.train import main, parse
+from training.train import main
 
 HARD = ("--recipe", "digits_queries_hard", "--model.baseline", "moving_average")
 
@@ -105,11 +107,12 @@ def test_convolutions_train_in_bfloat16_and_load_in_float32(
     flags = ("--data.dev_digits", "20", "--fit.epochs", "1", "--fit.figures", "0")
     flags += ("--data.size", "32", "--model.filters", "2", "--fit.batch_size", "16")
     flags += ("--recipe", "cnn_cluttered", "--fit.precision", "bfloat16")
-    models = record_models(monkeypatch, DigitTask)
+    made, new_model = [], digits.new_model
+    monkeypatch.setattr(digits, "new_model", lambda c: made.append(new_model(c)) or made[0])
     loaded = train(tmp_path / "run", *flags, data_dir=mnist)
-    convolutions = [model.features.layers[0] for model in (*models, loaded)]
+    convolutions = [model.features.layers[0] for model in (*made, loaded)]
     assert [layer.compute_dtype for layer in convolutions] == ["bfloat16", "float32"]
-    for before, after in zip(models[0].weights, loaded.weights, strict=True):
+    for before, after in zip(made[0].weights, loaded.weights, strict=True):
         np.testing.assert_array_equal(before, after)
 
 

@@ -6,8 +6,8 @@ import shutil
 
 import numpy as np
 import pytest
-from tests.training.digits.digit_fixtures import made_up
 
+from tests.training.digits.digit_fixtures import made_up
 from training.data.examples import DataError
 from training.digits import runs as training_digits
 from training.digits.config import DigitData
@@ -38,18 +38,18 @@ def learned(mnist, tmp_path):
 
 def test_dev_and_training_digits_in_another_order_are_not_scored(learned, mnist, reordered):
     for split in ("train", "dev"):
-        training_digits.check_scored(learned, split, DATA, mnist)
+        training_digits.load_scored(learned, split, DATA, mnist)
         with pytest.raises(DataError, match=r"learned from other digits .*`--data-dir` it was"):
-            training_digits.check_scored(learned, split, DATA, reordered)
-    training_digits.check_scored(learned, "test", DATA, reordered)
+            training_digits.load_scored(learned, split, DATA, reordered)
+    training_digits.load_scored(learned, "test", DATA, reordered)
 
 
 def test_a_run_that_does_not_say_what_it_learned_from_is_scored(learned, reordered):
     with pytest.raises(DataError):
-        training_digits.check_scored(learned, "dev", DATA, reordered)
+        training_digits.load_scored(learned, "dev", DATA, reordered)
     for path in learned.iterdir():
         path.unlink()
-    training_digits.check_scored(learned, "dev", DATA, reordered)
+    training_digits.load_scored(learned, "dev", DATA, reordered)
     training_digits.check_init_from(learned, DATA, DATA, reordered)
 
 
