@@ -44,8 +44,7 @@ def initialize(model: Captioner, config: RunConfig, vocabulary: Vocabulary) -> s
         ValueError: See `start_from`.
     """
     start_from(config.init_from, model, vocabulary)
-    folder = published.locate(config.init_from)
-    notes = unfinished_note(folder, read_run_config(folder).fit)
+    notes = unfinished_note(published.locate(config.init_from))
     return "\nNote: ".join([f"Initialized with the weights of {config.init_from}.", *notes])
 
 

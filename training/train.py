@@ -30,8 +30,8 @@ from sat_tf.errors import invalid_value
 from sat_tf.fields import to_dict
 from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
+from training import digits
 from training.cli import (
-    DEFAULT_RECIPE,
     Settings,
     check_data_dir,
     check_init_from,
@@ -41,7 +41,6 @@ from training.cli import (
 )
 from training.config import RunConfig, check_files, read_run_config
 from training.recipes.captioning import RECIPES
-from training.recipes.digits import RECIPES as DIGIT_RECIPES
 from training.run_state.signals import Interrupts, exit_status
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class Arguments:
     config: Settings
     """The recipe's settings."""
     data_dir: Path | None = None
-    """Your copy of the data set; drawn data needs none, and MNIST can be downloaded."""
+    """Your copy of the data set; drawn data needs none."""
     run_dir: Path | None = None
     """Folder of the run, new or to be resumed; runs/RECIPE by default."""
     cache_dir: Path | None = None
@@ -105,19 +104,16 @@ class Arguments:
 def parse(argv: Sequence[str]) -> Arguments:
     """Reads the command line; the recipe gives what no flag does."""
     purpose = "Train a captioner or a digit system."
-    arguments = parse_settings(
-        Arguments, [*argv], "training.train", purpose, RECIPES | DIGIT_RECIPES
-    )
+    recipes = RECIPES | digits.RECIPES
+    arguments = parse_settings(Arguments, [*argv], "training.train", purpose, recipes)
     return dataclasses.replace(arguments, config=arguments.settings())
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
-    if peek_flag("--recipe", given, DEFAULT_RECIPE) in DIGIT_RECIPES:
-        from training.tasks.digits.command import main as train_digits
-
-        return train_digits(given)
+    if peek_flag("--recipe", given) in digits.RECIPES:
+        return digits.command("train").main(given)
     return exit_status(lambda interrupts: run(parse(given), interrupts))
 
 
@@ -142,7 +138,7 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
     warnings.formatwarning = lambda message, *_: f"Warning: {message}\n"
     strategy = make_strategy(arguments.strategy)
     interrupts.listen()  # a strategy may have replaced the handlers
-    check_run_dir(run_dir, config, lambda path: read_run_config(path).resumed_as(config))
+    check_run_dir(run_dir, config, read_run_config)
     with exclusive_lock(run_dir):
         with explained():
             captioner = train(config, run_dir, cache_dir, data_dir, strategy, interrupts)
@@ -193,7 +189,7 @@ def train(
 
     folder, say = RunFolder(run_dir), on_chief(say)
     strategy = strategy or tf.distribute.get_strategy()
-    check_run_dir(run_dir, config, lambda path: read_run_config(path).resumed_as(config))
+    check_run_dir(run_dir, config, read_run_config)
     say(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
     keras.utils.set_random_seed(config.seed)
     data = load_data(config, data_dir)

@@ -3,14 +3,11 @@
 from serving.client.answers import Beam, ServedCaption
 from serving.client.caption_client import CaptionClient
 from serving.client.channel import Connection, ServingError
-from serving.client.digit_client import DigitClient, ServedReading
 
 __all__ = [
     "Beam",
     "CaptionClient",
     "Connection",
-    "DigitClient",
     "ServedCaption",
-    "ServedReading",
     "ServingError",
 ]

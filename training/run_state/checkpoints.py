@@ -16,8 +16,7 @@ import tensorflow as tf
 
 from sat_tf.errors import RunError
 from sat_tf.files import literal_path, sync
-from sat_tf.run_folder import RunFolder
-from training.config import BaseFitConfig
+from sat_tf.run_folder import RunFolder, read_object
 from training.distributed.workers import copy_from_chief, on_chief, shared
 from training.messages import counted
 
@@ -223,24 +222,24 @@ def last_progress(directory: Path) -> Progress | None:
         ) from error
 
 
-def unfinished_note(run_dir: Path, fit: BaseFitConfig) -> tuple[str, ...]:
+def unfinished_note(run_dir: Path) -> tuple[str, ...]:
     """Returns a sentence if a run has epochs left to train, which its weights do not tell.
 
     Averages and published captioners have no checkpoint, so nothing is said of them, nor of a run
     whose checkpoint cannot be read: its weights still can.
-
-    Args:
-        run_dir: Folder of the run.
-        fit: The training loop of its configuration.
     """
+    folder = RunFolder(run_dir)
     try:
-        progress = last_progress(RunFolder(run_dir).checkpoints)
+        progress = last_progress(folder.checkpoints)
     except RunError:
         return ()
-    if progress is None or progress.finished(fit.epochs):
+    if progress is None:
+        return ()
+    epochs = read_object(folder.config)["fit"]["epochs"]
+    if progress.finished(epochs):
         return ()
     return (
-        f"Training of {run_dir.name} is not finished ({progress.epoch} of {fit.epochs} epochs); "
+        f"Training of {run_dir.name} is not finished ({progress.epoch} of {epochs} epochs); "
         "repeat its command to resume it.",
     )
 

@@ -6,7 +6,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import filelock
 
@@ -18,8 +18,6 @@ from sat_tf.run_folder import RunFolder
 from training.distributed.workers import is_chief, on_chief
 from training.run_state.checkpoints import start_again
 from training.run_state.records import record_origins
-
-C = TypeVar("C")
 
 _UNFINISHED = ".*.tmp"  # left behind by `write_atomically` when it is killed
 
@@ -66,13 +64,13 @@ def exclusive_lock(run_dir: Path) -> Iterator[None]:
 
 
 @on_chief
-def check_run_dir(run_dir: Path, config: C, read: Callable[[Path], C]) -> None:
+def check_run_dir(run_dir: Path, config: Any, read_config: Callable[[Path], Any]) -> None:
     """Checks that a run's folder is free, or belongs to the run's configuration.
 
     Args:
         run_dir: The folder.
-        config: The configuration, a dataclass.
-        read: Reads that of the run in a folder, with what may change taken over from `config`.
+        config: The run's configuration, whose `resumed_as` takes over what may change.
+        read_config: Reads that of a folder; a ValueError says what is wrong.
 
     Raises:
         RunError: It belongs to another configuration, of which the message names the first key
@@ -87,9 +85,10 @@ def check_run_dir(run_dir: Path, config: C, read: Callable[[Path], C]) -> None:
         )
     if folder.config.exists():
         try:
-            existing = read(folder.path)
+            existing = read_config(folder.path)
         except ValueError as error:
             raise RunError(f"{error} Choose another folder with `--run-dir`.") from error
+        existing = existing.resumed_as(config)
         if existing != config:
             raise RunError(
                 f"{folder} belongs to a run with another configuration: "

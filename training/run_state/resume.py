@@ -14,7 +14,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sat_tf import runs
+from sat_tf import weights
+from sat_tf.errors import RunError
 from training.config import LOWER_IS_BETTER, BaseFitConfig, monitors
 from training.distributed.workers import chief_callbacks, heard, on_chief, shared
 from training.messages import counted
@@ -96,7 +97,7 @@ class CheckpointAndStop(keras.callbacks.Callback):
             )
         rank, score = shared(monitored(logs, self._config.monitor))  # only the chief has them all
         if progress.end_epoch(score, rank):
-            on_chief(runs.save_weights)(self.model, self._best_weights)
+            on_chief(weights.save_weights)(self.model, self._best_weights)
         progress.stopped = progress.waited >= self._config.patience
         # The rest of an interrupted epoch has a `fit` call of its own, as all epochs of one call
         # have the same number of steps.
@@ -145,7 +146,7 @@ def train_epochs(
         RunError: The interrupted epoch now has fewer steps than were done.
     """
     if progress.step > steps:
-        raise runs.RunError(
+        raise RunError(
             f"The run stopped at {progress.where}, but an epoch now has {steps} steps: its data "
             "have shrunk. Restore the data it was started with, or choose another `--run-dir`."
         )
@@ -178,7 +179,7 @@ def best_epoch(progress: Progress, monitor: str) -> str:
         RunError: No epoch had a score that is a number.
     """
     if progress.best_score is None:
-        raise runs.RunError(
+        raise RunError(
             f"No weights were saved: the dev score `{monitor}` was never a number, in "
             f"{counted(progress.epoch, 'epoch')}. Training has diverged; try a lower "
             "`--optimizer.learning_rate`, in another `--run-dir`."
