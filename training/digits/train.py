@@ -31,13 +31,18 @@ from training.digits.runs import (
     write_fingerprint,
 )
 from training.distributed.workers import explained, make_strategy
-from training.loop.callbacks import CheckpointAndStop, LearningRate, TensorBoardFigures, Validate
-from training.loop.epochs import best_epoch, train_epochs
-from training.loop.optimizers import make_optimizer
+from training.optimizers import make_optimizer
 from training.run_state.checkpoints import Checkpoints, Progress
-from training.run_state.event_files import TensorBoardScalars, remove_from
+from training.run_state.logs import (
+    LearningRate,
+    TensorBoardFigures,
+    TensorBoardScalars,
+    Validate,
+    remove_from,
+)
 from training.run_state.ownership import check_run_dir, claim, exclusive_lock
-from training.run_state.preemption import Interrupts, exit_status
+from training.run_state.resume import CheckpointAndStop, best_epoch, train_epochs
+from training.run_state.signals import Interrupts, exit_status
 
 C = TypeVar("C")
 

@@ -1,8 +1,9 @@
-"""Fine-tuning from a finished run: its weights, its words, and what becomes of them."""
+"""The model of a run: weights of another run, and the precision."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from pathlib import Path
 
@@ -11,14 +12,17 @@ import pytest
 
 import sat_tf
 from sat_tf import runs
+from sat_tf.fields import to_dict
 from sat_tf.layers import backbones
 from sat_tf.models.captioner import Captioner
 from sat_tf.vocabulary import Vocabulary
 from tests.training.run_state.stopped_runs import weights_of
-from tests.training.small_runs import make_task, record_models, train
+from tests.training.small_runs import record_models, train
+from training import model
 from training.cli import check_init_from
-from training.model import start_from
-from training.tasks.captioning.task import CaptioningTask
+from training.model import product_seconds, resolve_precision, start_from
+from training.recipes.captioning import RECIPES
+from training.train import parse
 
 
 def model_like(run_dir: Path, words: int | None = None, **decoder) -> Captioner:
@@ -78,7 +82,7 @@ def test_a_run_is_resumed_although_the_one_it_started_from_is_gone(soft_run, tmp
     train(run_dir, *flags, "1")
     shutil.rmtree(first)
     said = []
-    check_init_from(make_task(run_dir, *flags, "2").config, run_dir)
+    check_init_from(parse([*flags, "2"]).config, run_dir)
     train(run_dir, *flags, "2", say=said.append)
     assert any(line.startswith("Resuming at epoch 2") for line in said)
 
@@ -100,7 +104,7 @@ def test_a_run_is_resumed_although_the_file_of_its_encoder_is_gone(tmp_path, tin
 def test_fine_tuning_moves_what_it_should_and_is_what_is_loaded(
     soft_run, tmp_path, tiny, fine_tuned, monkeypatch, unvalidated
 ):
-    models = record_models(monkeypatch, CaptioningTask)
+    models = record_models(monkeypatch)
     flags = (*tiny, *fine_tuned, "--init-from", str(soft_run))
     flags += ("--optimizer.warmup_epochs", "0", "--optimizer.encoder_learning_rate", "1e-6")
     flags += ("--encoder.weights", "gone.weights.h5")  # the run has them
@@ -135,3 +139,53 @@ def test_a_digit_model_is_no_captioner_to_start_from(soft_run):
     words = runs.read_vocabulary(soft_run)
     with pytest.raises(ValueError, match="`--init-from`: expected a finished run"):
         start_from("ram_28", model_like(soft_run), words)
+
+
+# Precision.
+
+
+def asking_for(name: str):
+    config = RECIPES["scenes_soft"]
+    return dataclasses.replace(config, fit=dataclasses.replace(config.fit, precision=name))
+
+
+@pytest.mark.parametrize(("seconds", "chosen"), [(0.5, "bfloat16"), (0.95, "float32")])
+def test_the_faster_precision_is_chosen(monkeypatch, capsys, tmp_path, seconds, chosen):
+    found = {"float32": 1.0, "bfloat16": seconds}
+    monkeypatch.setattr(model, "product_seconds", lambda: found)
+    assert resolve_precision(asking_for("auto"), tmp_path).fit.precision == chosen
+    assert f"Precision {chosen}" in capsys.readouterr().out
+
+
+def test_what_is_asked_for_is_not_timed(monkeypatch, tmp_path):
+    monkeypatch.delattr(model, "product_seconds")
+    assert resolve_precision(asking_for("bfloat16"), tmp_path) == asking_for("bfloat16")
+
+
+def test_products_are_timed_in_both():
+    found = product_seconds(side=64)
+    assert set(found) == {"float32", "bfloat16"} and min(found.values()) > 0
+
+
+@pytest.mark.parametrize("kept", ["float32", "bfloat16"])
+def test_a_resumed_run_keeps_its_choice(monkeypatch, tmp_path, kept):
+    (tmp_path / "config.json").write_text(json.dumps(to_dict(asking_for(kept))))
+    monkeypatch.delattr(model, "product_seconds")
+    assert resolve_precision(asking_for("auto"), tmp_path) == asking_for(kept)
+
+
+def embedding(captioner) -> np.ndarray:
+    return np.asarray(captioner.model.decoder.embedding.embeddings)
+
+
+@pytest.mark.slow
+def test_bfloat16_trains_and_its_run_loads_in_float32(tmp_path, tiny, monkeypatch):
+    flags = (*tiny, "--fit.precision", "bfloat16", "--data.limit", "4")
+    models = record_models(monkeypatch)
+    found = train(tmp_path / "run", *flags)
+    image = np.full([64, 64, 3], 99, np.uint8)
+    assert models[0].decoder.embedding.compute_dtype == "bfloat16"
+    loaded = sat_tf.load(tmp_path / "run")
+    np.testing.assert_array_equal(embedding(found), embedding(loaded))
+    assert embedding(loaded).dtype == np.float32
+    assert loaded.caption(image).words

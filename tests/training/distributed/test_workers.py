@@ -1,4 +1,4 @@
-"""Two processes train as one does, end together, and resume together."""
+"""Two processes train as one does, end together, and resume together; devices."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from tensorboard.util import tensor_util
 
 from sat_tf.runs import RunError
 from tests.training.distributed.worker_group import NEVER, ends, run_workers, start, tf_configs
-from tests.training.run_state.stopped_runs import last_checkpoint, logs_of
-from tests.training.small_runs import make_task, quiet
-from training.distributed.workers import SingleProcess, WorkerGroup, worker_group
-from training.loop.fit import prepare
+from tests.training.run_state.stopped_runs import Killed, last_checkpoint, logs_of
+from tests.training.small_runs import train
+from training import inputs
+from training.distributed import workers
+from training.distributed.workers import make_strategy
+from training.run_state import checkpoints
 
 TWO_EPOCHS = ("--fit.epochs", "2", "--fit.checkpoint_steps", "4")
 LOST = "Error: Another worker has ended or cannot be reached any more, so worker {} ends too"
@@ -37,10 +39,10 @@ def whole(tmp_path_factory, flags) -> Path:
     places = ("--run-dir", str(folder / "one"), "--cache-dir", str(folder / "cache"))
     alone = start(folder / "one.npz", (*flags, *places, "--strategy", "none"))
     try:
-        workers = run_workers(folder, flags)
+        several = run_workers(folder, flags)
     finally:
         (one,) = ends([alone], 600.0)
-    for ended in (*workers, one):
+    for ended in (*several, one):
         assert ended.status == 0, ended.said
     return folder
 
@@ -148,55 +150,115 @@ def test_a_worker_alone_gives_up(tmp_path, flags):
 
 
 def test_one_process_is_its_own_chief_and_agrees_with_itself():
-    group, callback = worker_group(), keras.callbacks.Callback()
-    assert (group.count, group.index) == (1, 0)
-    assert group.on_chief(divmod, 7, 2) == (3, 1) and group.chief_only(callback) is callback
-    assert group.broadcast_scalar(3.0) == 3.0
-    assert group.all_gather([1.0, 2.0]).tolist() == [[1.0, 2.0]]
-    assert group.broadcast_text("gr\u00fcn") == "gr\u00fcn"
-    assert group.heard(15, step=1) == 15
-    group.check_equal("captions", lambda: pytest.fail("asked"))
-    group.barrier()
+    callback = keras.callbacks.Callback()
+    assert workers.is_chief() and workers.on_chief(divmod)(7, 2) == (3, 1)
+    assert workers.chief_callbacks(callback) == [callback]
+    assert workers.shared("gr\u00fcn") == "gr\u00fcn" and workers.heard(15, step=1) == 15
+    workers.check_equal("captions", lambda: pytest.fail("asked"))
+    workers.barrier()
 
 
-class Told(SingleProcess):
-    """A worker whose chief has other weights than its files."""
-
-    def broadcast(self, variables) -> None:
+def test_a_worker_stores_the_annotations_of_the_chief_s_encoder(tmp_path, tiny, monkeypatch):
+    def other_weights(variables):
         for variable in variables:
             if tf.as_dtype(variable.dtype).is_floating:
                 variable.assign(tf.fill(variable.shape, 0.02))
 
+    def stop(config, encoder, data, cache_dir):
+        opened.append((encoder, data, open_inputs(config, encoder, data, cache_dir)))
+        raise Killed
 
-def test_a_worker_stores_the_annotations_of_the_chief_s_encoder(tmp_path, tiny):
-    flags = (*tiny, "--encoder.trainable", "False", "--data.limit", "3")
-    task = make_task(tmp_path / "run", *flags)
-    model, data = prepare(task, Told(), quiet)
+    opened, open_inputs = [], inputs.open_inputs
+    monkeypatch.setattr(checkpoints, "copy_from_chief", other_weights)
+    monkeypatch.setattr(inputs, "open_inputs", stop)
+    with pytest.raises(Killed):
+        train(tmp_path / "run", *tiny, "--encoder.trainable", "False", "--data.limit", "3")
+    ((encoder, data, found),) = opened
+    np.testing.assert_allclose(encoder.weights[0], 0.02)
     pixels = np.stack([example.image for example in data.dev.examples])
-    wanted = model.encoder(pixels.astype(np.float32))
-    np.testing.assert_allclose(model.encoder.weights[0], 0.02)
-    _, dev = data.sources
-    np.testing.assert_allclose(dev.read(np.arange(3)), wanted, rtol=2e-3)
+    wanted = encoder(pixels.astype(np.float32))
+    np.testing.assert_allclose(found.dev.read(np.arange(3)), wanted, rtol=2e-3)
 
 
 @pytest.fixture
-def worker(monkeypatch) -> WorkerGroup:
-    """The second of two workers, whose collectives are not run."""
+def worker(monkeypatch):
+    """Makes this process the second of two workers, whose collectives are not run."""
     monkeypatch.setenv("TF_CONFIG", tf_configs(2)[1])
-    return WorkerGroup(tf.distribute.get_strategy())
+    workers.join(workers.Workers(tf.distribute.get_strategy()))
+    yield
+    workers.join(None)
 
 
 def test_a_worker_leaves_to_the_chief_what_is_the_chief_s(worker):
-    assert (worker.count, worker.index) == (2, 1)
-    assert worker.on_chief(pytest.fail, "called") is None
-    callback = keras.callbacks.Callback()
-    assert worker.chief_only(callback) is not callback
+    assert not workers.is_chief() and workers.on_chief(pytest.fail)("called") is None
+    assert workers.chief_callbacks(keras.callbacks.Callback()) == []
+
+
+def explained(error: tf.errors.OpError) -> None:
+    with workers.explained():
+        raise error
+
+
+def test_an_error_of_tensorflow_is_told_in_a_line():
+    with pytest.raises(OSError, match="training stopped: gone"):
+        explained(tf.errors.UnavailableError(None, None, "gone"))
 
 
 def test_an_error_of_tensorflow_is_a_lost_worker_only_where_there_are_several(worker):
-    with pytest.raises(OSError, match="training stopped: gone"), worker_group().explained():
-        raise tf.errors.UnavailableError(None, None, "gone")
-    with pytest.raises(RunError, match="so worker 1 ends too"), worker.explained():
-        raise tf.errors.UnavailableError(None, None, "gone")
-    with pytest.raises(OSError, match="training stopped: no file"), worker.explained():
-        raise tf.errors.NotFoundError(None, None, "no file")
+    with pytest.raises(RunError, match="so worker 1 ends too"):
+        explained(tf.errors.UnavailableError(None, None, "gone"))
+    with pytest.raises(OSError, match="training stopped: no file"):
+        explained(tf.errors.NotFoundError(None, None, "no file"))
+
+
+# Devices of a strategy.
+
+
+def pretend_gpus(monkeypatch, count: int) -> list[str]:
+    """CPUs in the place of GPUs; the names a strategy is made with."""
+    devices = tf.config.list_logical_devices("CPU")
+    monkeypatch.setattr(
+        tf.config,
+        "list_logical_devices",
+        lambda kind: devices[:count] if kind == "GPU" else devices,
+    )
+    taken: list[str] = []
+    monkeypatch.setattr(workers, "mirrored", taken.extend)
+    return taken
+
+
+def test_none_is_one_device():
+    assert make_strategy("none") is None
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_auto_is_one_device_where_there_are_not_two_gpus(monkeypatch, gpus):
+    pretend_gpus(monkeypatch, gpus)
+    assert make_strategy("auto") is None
+
+
+def test_auto_takes_all_of_several_gpus(monkeypatch):
+    taken = pretend_gpus(monkeypatch, 2)
+    make_strategy("auto")
+    assert len(taken) == 2
+
+
+def test_mirrored_takes_the_cpus_where_there_is_no_gpu():
+    assert make_strategy("mirrored").num_replicas_in_sync == 2
+
+
+def reduced(size: int) -> list[float]:
+    """Sums a vector of so many ones over the replicas."""
+    strategy = make_strategy("mirrored")
+
+    @tf.function
+    def step():
+        return tf.distribute.get_replica_context().all_reduce("sum", tf.ones([size]))
+
+    copies = strategy.experimental_local_results(strategy.run(step))
+    return [float(value) for copy in copies for value in copy]
+
+
+def test_trainings_of_one_process_can_follow_one_another():
+    assert reduced(3) == [2.0] * 6
+    assert reduced(5) == [2.0] * 10
