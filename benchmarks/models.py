@@ -13,8 +13,8 @@ from sat_tf.config import EncoderConfig
 from sat_tf.models.captioner import Captioner
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, Vocabulary
+from training.config import RunConfig
 from training.recipes.captioning import RECIPES
-from training.tasks.captioning.config import RunConfig
 from training.tasks.captioning.task import captioner_config, compile_model
 
 Kind = Literal["soft", "hard"]

@@ -14,7 +14,8 @@ from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.ranges import check_fields
-from serving.versions import CARD_FILE, save_signatures, write_version
+from serving.saved_model import save_signatures
+from serving.versions import CARD_FILE, write_version
 
 if TYPE_CHECKING:
     from sat_tf.config import SearchConfig
@@ -145,8 +146,8 @@ def _write(
 
 def _write_saved_model(draft: Path, captioner: TrainedCaptioner, search: SearchConfig) -> None:
     from serving.model_card import write_card
+    from serving.saved_model import write_warmup
     from serving.signatures import make_signatures
-    from serving.warmup import write_warmup
 
     signatures = make_signatures(captioner, search)
     functions = save_signatures(signatures, draft)

@@ -18,7 +18,7 @@ from sat_tf.config import SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.ranges import check_fields
 from sat_tf.run_folder import RunFolder
-from training.tasks.captioning.config import RunConfig
+from training.config import RunConfig
 from training.tasks.digits.config import DigitRunConfig
 from training.tasks.registry import read_config, task_of_run
 

@@ -99,7 +99,7 @@ def _load(run_dir: Path) -> TrainedCaptioner:
     """Loads a captioner; says which words it knows if that is nothing but drawn scenes'."""
     import sat_tf.runs
     from sat_tf.vocabulary import SPECIAL_TOKENS
-    from training.tasks.captioning.config import read_run_config
+    from training.config import read_run_config
 
     captioner = sat_tf.runs.load_captioner(run_dir)
     if read_run_config(captioner.path).data.name == "scenes":

@@ -20,8 +20,8 @@ from sat_tf.errors import invalid_value
 from sat_tf.files import write_atomically
 from sat_tf.run_folder import RunFolder
 from sat_tf.serialization import to_dict
+from training.config import RunConfig, read_run_config
 from training.published_card import comparison_sentence, make_card
-from training.tasks.captioning.config import RunConfig, read_run_config
 from training.tasks.digits.config import read_digit_config, system_of
 from training.tasks.registry import read_config
 

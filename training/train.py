@@ -23,12 +23,11 @@ from training.cli import (
     parse_settings,
     peek_flag,
 )
-from training.config import BaseOptimizerConfig
+from training.config import BaseOptimizerConfig, RunConfig
 from training.recipes.captioning import RECIPES
 from training.recipes.digits import RECIPES as DIGIT_RECIPES
 from training.run_state.preemption import Interrupts, exit_status
 from training.tasks.base import Places
-from training.tasks.captioning.config import RunConfig
 from training.tasks.registry import stages
 
 C = TypeVar("C")

@@ -21,9 +21,9 @@ from starlette.routing import Route
 
 from sat_tf import viewer
 from serving.client import CaptionClient
+from serving.web.app import Throttle
 from serving.web.captioning import UploadError, caption_upload
 from serving.web.digits import ServedDigits, read_drawing
-from serving.web.throttle import Throttle
 
 T = TypeVar("T")
 

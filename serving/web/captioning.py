@@ -13,7 +13,7 @@ from sat_tf.images.conversion import read_upright, to_decodable
 from sat_tf.images.limits import MAX_PIXELS, MAX_SIDE
 from sat_tf.viewer import crop_of, data_url, hypothesis_data
 from serving.client import CaptionClient, ServedCaption, ServingError
-from serving.client.model_client import ModelClient
+from serving.client.channel import ModelClient
 
 _STATUSES = {
     grpc.StatusCode.UNAVAILABLE: ("does not answer", 503),

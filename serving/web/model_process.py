@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from serving.ports import free_ports
+from serving.process import free_ports
 from serving.versions import has_version
 from serving.web.sources import Source
 
@@ -98,7 +98,7 @@ class ModelProcess:
 
     def _start(self) -> None:
         self._tries += 1
-        command = [sys.executable, "-m", "serving.web.serve_models", json.dumps(self._models)]
+        command = [sys.executable, "-m", "serving.web.model_process", json.dumps(self._models)]
         reader, writer = os.pipe()  # takes a byte once the models are loaded
         os.set_blocking(reader, False)
         self._ready = io.FileIO(reader)

@@ -1,4 +1,4 @@
-"""Serves models until standard input ends: `python -m serving.web.serve_models MODELS PIPE`.
+"""Serves models until standard input ends: `python -m serving.web.model_process MODELS PIPE`.
 
 `MODELS` is a JSON list of `{"name", "export", "run", "port"}`; a run is exported first if `export`
 has no version. `PIPE` is the number of an open file that takes a byte once all are loaded. The page
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from sat_tf.commands import exit_status, loading
-from serving.local_server.allocator import return_freed_memory
+from serving.process import return_freed_memory
 from serving.versions import has_version
 from serving.web.model_process import TERMINATED
 from serving.web.sources import exporting_to, remove_earlier
@@ -58,7 +58,7 @@ def run(models: list[dict], pipe: int) -> None:
     with loading():
         import tensorflow as tf
 
-        from serving.client.caption_client import EVERY_BEAM
+        from serving.client.captions import EVERY_BEAM
         from serving.local_server.server import LocalServer
 
     tf.get_logger().setLevel(logging.ERROR)  # the session's loader calls itself deprecated

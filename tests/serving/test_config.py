@@ -15,10 +15,10 @@ import yaml
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
+from serving.client.protocol import build_messages
+from serving.local_server.__main__ import Arguments
 from serving.local_server.batching_parameters import read_batching_parameters
-from serving.local_server.command import Arguments
 from serving.local_server.servable import Limits
-from serving.messages import build_messages
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "serving" / "config"

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from serving.ports import check_port, free_ports
+from serving.process import check_port, free_ports
 
 
 def test_a_free_port_passes_and_a_taken_one_is_an_error_that_says_what_to_do():

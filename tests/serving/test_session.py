@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from serving.session import load_session
+from serving.saved_model import load_session
 
 
 @pytest.mark.parametrize("rewrite", [True, False])

@@ -11,9 +11,8 @@ import pytest
 import tensorflow as tf
 
 from serving import versions
-from serving.signatures import Signature
-from serving.versions import find_versions, has_version, save_signatures, write_version
-from serving.warmup import write_warmup
+from serving.saved_model import Signature, save_signatures, write_warmup
+from serving.versions import find_versions, has_version, write_version
 from tests.full_disk import full_disk
 
 

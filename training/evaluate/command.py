@@ -23,9 +23,9 @@ from sat_tf.ranges import NonNegativeInt, PositiveInt, check_fields
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Unit
 from training.cli import peek_flag
+from training.config import DataConfig, read_run_config
 from training.data.sources import DataName, Splits
 from training.outputs import check_apart, check_folder
-from training.tasks.captioning.config import DataConfig, read_run_config
 from training.tasks.digits.config import system_of
 
 

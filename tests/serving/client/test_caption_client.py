@@ -11,8 +11,7 @@ from PIL import Image
 
 from benchmarks.image_corpus import encode
 from serving.client import CaptionClient, Connection, ServingError
-from serving.client.answers import split_words
-from serving.client.caption_client import CAPTION_OUTPUTS, split
+from serving.client.captions import CAPTION_OUTPUTS, split, split_words
 from serving.local_server.servable import Limits
 from tests.serving import toys
 

@@ -12,9 +12,8 @@ import pytest
 
 from serving.client import CaptionClient, Connection, ServingError
 from serving.client.protocol import PREDICT, PredictResponse
-from serving.local_server.server import LocalServer
-from serving.local_server.services import Services
-from serving.ports import free_ports
+from serving.local_server.server import LocalServer, Services
+from serving.process import free_ports
 
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 

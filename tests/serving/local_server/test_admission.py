@@ -10,7 +10,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 from tensorflow_serving.apis import get_model_status_pb2
 
-from serving.local_server.admission import Admission
+from serving.local_server.server import Admission
 from serving.local_server.statuses import StatusError
 from tests.serving.toys import predict_request
 from tests.waiting import eventually

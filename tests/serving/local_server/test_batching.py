@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.local_server.admission import Admission
 from serving.local_server.batching import Batcher
 from serving.local_server.batching_parameters import BatchingParameters
+from serving.local_server.server import Admission
 from serving.local_server.statuses import StatusError
 from tests.serving.toys import caption_of, predict_request
 from tests.waiting import eventually

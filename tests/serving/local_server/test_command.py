@@ -14,12 +14,12 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from serving.client import CaptionClient, Connection
-from serving.local_server.command import main, parse_labels
+from serving.local_server.__main__ import main, parse_labels
 from tests.waiting import eventually
 
 CODE = """
 import sys
-from serving.local_server.command import main
+from serving.local_server.__main__ import main
 status = main(sys.argv[1:])
 ours = {name for name in sys.modules if name.startswith(("sat_tf.", "training"))}
 parts = ("commands", "errors", "files", "quiet", "ranges", "serialization")

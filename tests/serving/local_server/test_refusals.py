@@ -17,7 +17,7 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
-from serving.local_server.services import Services
+from serving.local_server.server import Services
 from tests.serving.toys import metadata_request, predict_request, status_request
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT

@@ -182,7 +182,7 @@ def test_every_sample_is_small_and_names_its_source(soft):
 
 
 def test_the_page_loads_no_tensorflow():
-    code = "import sys, serving.web.app, serving.web.command; print('tensorflow' in sys.modules)"
+    code = "import sys, serving.web.app, serving.web.__main__; print('tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "False", done.stderr
 

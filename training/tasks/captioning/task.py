@@ -19,6 +19,7 @@ from sat_tf.objectives.terms import Objective
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.serialization import to_dict
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
+from training.config import DataConfig, RunConfig, read_run_config
 from training.data.attention_targets import AttentionTargets
 from training.data.boxes import skipped_note
 from training.data.bucketing import CaptionTable, Shard, caption_table
@@ -35,7 +36,6 @@ from training.rewards import check_programs, reward_objective
 from training.run_state.completion import unfinished_note
 from training.tasks.base import Places, Task
 from training.tasks.captioning import comparison, run_data
-from training.tasks.captioning.config import DataConfig, RunConfig, read_run_config
 from training.tasks.captioning.run_data import Data
 from training.tasks.captioning.teaching import read_predictions, read_supervision
 from training.tasks.captioning.validation import AttentionCollapseWarning, Validator, dev_figures

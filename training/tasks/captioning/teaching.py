@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sat_tf.layers.encoder import Encoder
+from training.config import RunConfig
 from training.data.attention_targets import AttentionTargets, attention_targets
 from training.data.box_files import read_boxes
 from training.data.input_source import InputSource
@@ -12,7 +13,6 @@ from training.data.sources import Split
 from training.data.word_locator import WordLocator, check_encoder, located_targets
 from training.data.word_predictions import WordPredictions
 from training.tasks.base import Places
-from training.tasks.captioning.config import RunConfig
 from training.tasks.captioning.run_data import Data
 
 MakeTargets = Callable[[InputSource], AttentionTargets]
