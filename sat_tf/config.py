@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import (
+from sat_tf.fields import (
     Fraction,
     NonNegative,
     NonNegativeInt,

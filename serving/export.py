@@ -13,7 +13,7 @@ from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import SearchFlags
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import check_fields
+from sat_tf.fields import check_fields
 from serving.saved_model import save_signatures
 from serving.versions import CARD_FILE, write_version
 

@@ -16,10 +16,10 @@ from pathlib import Path
 import tyro
 
 from sat_tf import published
-from sat_tf.cache import default_cache_dir
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import PositiveInt, check_fields
+from sat_tf.fields import PositiveInt, check_fields
+from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
 from training.cli import check_data_dir
 from training.config import RunConfig, read_run_config

@@ -19,7 +19,7 @@ import tyro
 
 from sat_tf.commands import exit_status, program
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import PositiveInt, Range, check_fields
+from sat_tf.fields import PositiveInt, Range, check_fields
 from serving.process import check_port, return_freed_memory
 
 _MAX_MB = 2047  # gRPC's limit

@@ -25,9 +25,9 @@ import sat_tf
 from benchmarks.image_corpus import encode, smooth
 from sat_tf import runs
 from sat_tf.config import CaptionerConfig
+from sat_tf.fields import from_dict, to_dict
 from sat_tf.models.captioner import Captioner
 from sat_tf.run_folder import RunFolder
-from sat_tf.serialization import from_dict, to_dict
 from sat_tf.vocabulary import Vocabulary
 from serving import export as export_module
 from serving.versions import WARM_UP_FILE

@@ -15,11 +15,11 @@ from typing import Annotated, Any
 import tyro
 
 from sat_tf import published
-from sat_tf.cache import default_cache_dir
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import Inference, SearchFlags
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import NonNegativeInt, PositiveInt, check_fields
+from sat_tf.fields import NonNegativeInt, PositiveInt, check_fields
+from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Unit
 from training.cli import peek_flag

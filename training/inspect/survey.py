@@ -12,8 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from sat_tf.fields import to_dict
 from sat_tf.files import printable
-from sat_tf.serialization import to_dict
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.cli import check_init_from
 from training.config import RunConfig

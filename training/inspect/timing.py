@@ -51,6 +51,7 @@ def measure(
     """
     check_programs(config.reward)
     # Boxes and predictions cost next to nothing, and are not at hand here.
+    config = config.without_files()
     attention = dataclasses.replace(config.attention, supervision_weight=0.0)
     fit = dataclasses.replace(config.fit, distillation_weight=0.0)
     config = dataclasses.replace(config, attention=attention, fit=fit)

@@ -13,9 +13,9 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
 from tensorboard.util import tensor_util
 
+from sat_tf.fields import from_dict
 from sat_tf.models.captioner import Captioner, configs
 from sat_tf.objectives.rollout_logs import ROLLOUT_LOGS
-from sat_tf.serialization import from_dict
 from training.config import FitConfig
 from training.loop.callbacks import CheckpointAndStop
 from training.run_state.checkpoints import Progress

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from sat_tf.fields import from_dict
 from sat_tf.run_folder import RunFolder
-from sat_tf.serialization import from_dict
 from training.config import DataConfig
 from training.data.sources import Split, load_split
 from training.evaluate.caption_results import CAPTIONS_FILE, parse_captions, read_grounding
