@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
@@ -200,3 +201,7 @@ def report(spark: SparkSession, output: Output, job: Job, plan: Plan) -> int:
     if unreadable:
         print(f"{unreadable} could not be read, see {output.path}/chunk=*/output={UNREADABLE}")
     return 1 if unreadable else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -53,7 +53,6 @@ MESSAGES = {
 }
 
 
-
 def build_messages(messages: dict[str, list], package: str = "sat_tf.serving") -> dict[str, type]:
     """Makes message classes from a table.
 

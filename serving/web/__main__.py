@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import os
 import re
+import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Sequence
@@ -191,3 +192,7 @@ def parse_server(text: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise invalid_value("server", "HOST:PORT", repr(text))
     return host.strip("[]"), int(port)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
