@@ -143,7 +143,7 @@ def test_an_export_without_attention_or_log_probabilities_is_shown_too():
     assert none["hypotheses"][0]["words"][0]["map"] is None
     assert old["kind"] == "soft" and old["hypotheses"][0]["words"][0]["map"]
     assert old["hypotheses"][0]["words"][0]["log_prob"] is None
-    assert [word["text"] for word in old["hypotheses"][1]["words"]] == ["a", "cat"]
+    assert len(old["hypotheses"]) == 1
 
 
 def test_a_server_that_comes_back_answers_again():

@@ -68,4 +68,3 @@ def test_consensus_ranks_hypotheses_as_the_graph_does(length_power):
         for k, hypothesis in enumerate(found):
             ids = expected.token_ids[image, k]
             assert list(hypothesis.tokens) == list(ids[: len(hypothesis.tokens)])
-    assert rank_by_consensus([], length_power, 3.0) == []
