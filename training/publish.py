@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -205,6 +206,7 @@ def compare(
     before, after = captions
     equal = sum(after[image_id] == text for image_id, text in before.items()) / len(before)
     differences = {m: scores[1][m] - scores[0][m] for m in METRICS if m in scores[0]}
+    differences = {m: change for m, change in differences.items() if math.isfinite(change)}
     return comparison_sentence(equal, len(before), differences)
 
 

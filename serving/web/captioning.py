@@ -9,9 +9,8 @@ from typing import Any
 import grpc
 from PIL import Image
 
-from sat_tf.images.conversion import to_decodable
-from sat_tf.images.limits import MAX_PIXELS, MAX_SIDE
-from sat_tf.images.orientation import upright
+from sat_tf.images import MAX_PIXELS, MAX_SIDE
+from sat_tf.images.pillow import to_decodable, upright
 from sat_tf.viewer import crop_of, data_url, hypothesis_data
 from serving.client import CaptionClient, ServedCaption, ServingError
 from serving.client.channel import ModelClient

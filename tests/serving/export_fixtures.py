@@ -6,7 +6,6 @@ import base64
 import functools
 import json
 import os
-import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -119,7 +118,7 @@ def bad_images() -> dict[str, bytes]:
         "text": b"no image at all",
         "cut": encode(smooth(), "JPEG")[:200],
         "flipped": png[:60] + bytes(255 - byte for byte in png[60:]),
-        "huge": png[:16] + struct.pack(">II", 50000, 50000) + png[24:],
+        "huge": encode(Image.new("1", (1, 2**15 + 1)), "PNG"),
         "tiff": encode(smooth(), "TIFF"),
     }
 
