@@ -8,8 +8,9 @@ import tensorflow as tf
 
 from sat_tf import published
 from sat_tf.runs import DigitReader
-from serving.signatures import SERVING_DEFAULT, Signature
-from serving.versions import CARD_FILE, save_signatures, write_version
+from serving.saved_model import Signature, save_signatures
+from serving.signatures import SERVING_DEFAULT
+from serving.versions import CARD_FILE, write_version
 
 _TITLE = "# Digit model\n"
 _CALLING = """

@@ -17,8 +17,8 @@ import numpy as np
 from sat_tf.commands import exit_status, loading
 from sat_tf.config import JOIN, EncoderConfig, weights_files
 from sat_tf.errors import invalid_value
+from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.files import sync
-from sat_tf.ranges import PositiveInt, check_fields
 from training.cli import Settings, check_data_dir, parse_settings
 from training.outputs import check_file
 

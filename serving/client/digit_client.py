@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from serving.client import protocol
-from serving.client.model_client import ModelClient
+from serving.client.channel import ModelClient
 
 
 @dataclass(frozen=True, eq=False)
