@@ -16,12 +16,13 @@ from sat_tf import digits, published
 from sat_tf.digits.config import ReaderConfig, read_reader_config
 from sat_tf.digits.drawing import decode_drawing, fit_drawing
 from serving.client import Connection, protocol
-from serving.client.model_client import ModelClient
-from serving.versions import CARD_FILE, save_signatures, write_version
+from serving.client.channel import ModelClient
+from serving.saved_model import save_signatures
+from serving.versions import CARD_FILE, write_version
 
 if TYPE_CHECKING:
     from sat_tf.digits.reader import DigitReader
-    from serving.signatures import Signature
+    from serving.saved_model import Signature
 
 _TITLE = "# Digit model\n"
 _CALLING = """
@@ -56,7 +57,8 @@ def _signature(reader: DigitReader) -> Signature:
     """Returns the signature that a digit model is served by; see its card."""
     import tensorflow as tf
 
-    from serving.signatures import SERVING_DEFAULT, Signature
+    from serving.saved_model import Signature
+    from serving.signatures import SERVING_DEFAULT
 
     size, answers = reader.config.image_size, tf.constant([reader.config.answers])
 

@@ -14,7 +14,7 @@ from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_fields
-from serving.versions import CARD_FILE, save_signatures, write_version
+from serving.versions import CARD_FILE, write_version
 
 if TYPE_CHECKING:
     from sat_tf.config import SearchConfig
@@ -117,34 +117,23 @@ def export(
             "got sample: what is served has to answer the same each time."
         )
     search = search or captioner.config.search
-    return write_version(
-        out, lambda draft: _write(draft, captioner, search, format, litert_precision)
-    )
+    if format == "litert":
+        from serving.litert_graphs import write_litert
 
-
-def _write(
-    draft: Path,
-    captioner: TrainedCaptioner,
-    search: SearchConfig,
-    format: Format,
-    litert_precision: Precision,
-) -> None:
-    if format == "saved_model":
-        return _write_saved_model(draft, captioner, search)
-    from serving.litert_graphs import write_litert
-
-    write_litert(draft, captioner, search, litert_precision)
-
-
-def _write_saved_model(draft: Path, captioner: TrainedCaptioner, search: SearchConfig) -> None:
+        return write_version(
+            out, lambda draft: write_litert(draft, captioner, search, litert_precision)
+        )
     from serving.model_card import write_card
+    from serving.saved_model import save_signatures, write_warmup
     from serving.signatures import make_signatures
-    from serving.warmup import write_warmup
 
-    signatures = make_signatures(captioner, search)
-    functions = save_signatures(signatures, draft)
-    write_warmup(draft, signatures, captioner.config.encoder.image_size)
-    write_card(draft, captioner, search, functions)
+    def write(draft: Path) -> None:
+        signatures = make_signatures(captioner, search)
+        functions = save_signatures(signatures, draft)
+        write_warmup(draft, signatures, captioner.config.encoder.image_size)
+        write_card(draft, captioner, search, functions)
+
+    return write_version(out, write)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,7 @@ def load(folder: Path) -> DigitReader:
     return load_reader(folder)
 
 
-def refuse(folder: Path, config: Mapping[str, Any]) -> None:
+def refuse(folder: Path | RunFolder, config: Mapping[str, Any]) -> None:
     """Refuses a digit system where a captioner is expected.
 
     Args:
@@ -74,7 +74,7 @@ def refuse(folder: Path, config: Mapping[str, Any]) -> None:
         return
     use = f"`python -m training.evaluate --run-dir {folder}` evaluates it, and `python -m "
     use += "training.publish` makes a model of it that `sat_tf.load` reads."
-    if published.is_published(folder):
+    if published.is_published(Path(folder)):
         use = "`sat_tf.load` reads drawings with it, and `python -m serving.export` exports it."
     raise RunError(
         f"{folder} is of the digit system {config[SYSTEM_KEY]!r}, which writes no captions; {use}"

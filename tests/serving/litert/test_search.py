@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from sat_tf.vocabulary import END, PAD, START
-from serving.litert.beam_search import beam_search
-from serving.litert.consensus import rank_by_consensus
+from serving.litert.search import beam_search, rank_by_consensus
 from tests.sat_tf.search.tree_models import MAX_LENGTH, TreeModel
 
 
@@ -69,4 +68,3 @@ def test_consensus_ranks_hypotheses_as_the_graph_does(length_power):
         for k, hypothesis in enumerate(found):
             ids = expected.token_ids[image, k]
             assert list(hypothesis.tokens) == list(ids[: len(hypothesis.tokens)])
-    assert rank_by_consensus([], length_power, 3.0) == []

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.image_corpus import encode
+from benchmarks.image_corpus import encode, exif_of
 from serving.client import CaptionClient, Connection, ServingError
-from serving.client.answers import split_words
-from serving.client.caption_client import CAPTION_OUTPUTS, split
+from serving.client.captions import CAPTION_OUTPUTS, split
 from serving.local_server.servable import Limits
 from tests.serving import toys
 
@@ -73,13 +72,13 @@ def test_captions_alone_are_asked_for_alone(client_of, monkeypatch):
     assert [tuple(request.output_filter) for request in asked] == [CAPTION_OUTPUTS, ()]
 
 
-def test_an_export_without_reasons_is_asked_without(client_of, tmp_path):
-    toys.export(tmp_path, 1, reasons=False)
+def test_an_export_without_words_gives_captions_and_says_what_maps_need(client_of, tmp_path):
+    toys.export(tmp_path, 1, words=False)
     client = client_of(tmp_path)
-    for _ in range(2):
-        caption = client.caption(b"nonsense")
-        assert not caption.valid and caption.reason == ""
     assert client.caption(jpeg()).text == "a cat 1"
+    for ask in (client.beam, lambda image: client.caption(image, attention=True)):
+        with pytest.raises(ServingError, match="does not send the words .* export the run again"):
+            ask(jpeg())
 
 
 @pytest.mark.parametrize("large", [0, 1, 4])
@@ -162,25 +161,6 @@ def test_batches_of_larger_things_go_by_the_size_given():
     assert batches == [[3, 3, 3], [9], [9, 1], [20], [1]]
 
 
-@pytest.mark.parametrize(
-    ("text", "count", "words"),
-    [
-        ("a red dog", 3, ("a", "red", "dog")),
-        ("", 0, ()),
-        ("eine", 4, ("e", "i", "n", "e")),
-        ("a b", 3, ("a", " ", "b")),
-        ("\u0915\u093f\u0924", 2, ("\u0915\u093f", "\u0924")),
-        ("a<unk>b", 3, ("a", "<unk>", "b")),
-        ("<unk>\u0915\u093f<unk><unk>", 4, ("<unk>", "\u0915\u093f", "<unk>", "<unk>")),
-        ("a <unk> dog", 3, ("a", "<unk>", "dog")),
-        ("a dog", 3, ("a", "dog", "")),
-        ("a red dog", 2, ("a", "red")),
-    ],
-)
-def test_words_are_found_in_a_caption(text, count, words):
-    assert split_words(text, count) == words
-
-
 def test_a_beam_holds_the_attention_of_every_hypothesis(client_of, exports):
     export, captioner = exports["soft"].version.parent, exports["soft"].captioner
     client = client_of(export, {"warm_up": ["every_beam"]})
@@ -194,11 +174,21 @@ def test_a_beam_holds_the_attention_of_every_hypothesis(client_of, exports):
         np.testing.assert_allclose(caption.alpha.sum(axis=(1, 2)), 1.0, atol=1e-5)
 
 
-def test_an_export_without_every_beam_gives_the_maps_of_the_best(client_of):
+def test_a_model_without_every_beam_gives_the_best_alone(client_of):
     beam = client_of().beam(jpeg())
     assert beam.attention_kind == beam.resize == ""
-    assert beam.captions[0].alpha is not None
-    assert [(c.text, c.words, c.alpha) for c in beam.captions[1:]] == [
-        ("a dog", ("a", "dog"), None)
-    ]
+    (best,) = beam.captions
+    assert best.words == ("a", "cat", "3") and best.alpha is not None
     assert not client_of().beam(b"nonsense").captions[0].valid
+
+
+def test_a_beam_is_asked_for_by_the_very_bytes_given(client_of, monkeypatch):
+    sent = []
+    client = client_of()
+    real = client.predict
+    monkeypatch.setattr(client, "predict", lambda request: sent.append(request) or real(request))
+    turned = encode(Image.new("RGB", (40, 20)), "JPEG", exif=exif_of(6))
+    client.beam(turned)
+    client.caption(turned)
+    contents = [request.inputs["image_bytes"].string_val[0] for request in sent]
+    assert contents[0] == turned and contents[-1] != turned  # the last was turned upright

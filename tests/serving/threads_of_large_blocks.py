@@ -12,7 +12,7 @@ import ctypes
 import threading
 
 from benchmarks.peak import resident_megabytes
-from serving.local_server.allocator import return_freed_memory
+from serving.process import return_freed_memory
 
 THREADS, BYTES = 8, 20_000_000
 
