@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.case import Row
 from sat_tf.runs import RunError
-from training.config import RunConfig
+from training.config import RunConfig, read_run_config
 from training.evaluate.reports import REPORT_FILE
 from training.evaluate.run_evaluation import evaluate_run
 from training.loop.fit import fit
@@ -32,7 +32,7 @@ def figures(config: RunConfig, places: Places, interrupts: Interrupts | None = N
     """
     task = CaptioningTask(config, places)
     try:
-        check_run_dir(task)
+        check_run_dir(places.run_dir, config, read_run_config)
     except RunError as error:
         raise RunError(str(error).replace("--run-dir", "--out")) from error
     report = places.folder.evaluation(_SPLIT) / REPORT_FILE

@@ -2,14 +2,11 @@
 
 from serving.client.captions import Beam, CaptionClient, ServedCaption
 from serving.client.channel import Connection, ServingError
-from serving.client.digit_client import DigitClient, ServedReading
 
 __all__ = [
     "Beam",
     "CaptionClient",
     "Connection",
-    "DigitClient",
     "ServedCaption",
-    "ServedReading",
     "ServingError",
 ]

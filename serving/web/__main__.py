@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from sat_tf import published
+from sat_tf import digits, published
 from sat_tf.commands import exit_status, program
 from sat_tf.errors import invalid_value
 from sat_tf.fields import Positive, PositiveInt, check_fields
@@ -25,7 +25,7 @@ from serving.web import sources
 
 if TYPE_CHECKING:
     from serving.client import CaptionClient
-    from serving.web.digits import ServedDigits
+    from serving.digits import ServedDigits
 
 _PACKAGES = ("starlette", "uvicorn", "python_multipart")
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -74,13 +74,13 @@ def run(arguments: Arguments) -> None:
     """Serves the page until it is stopped."""
     _check(arguments)
     named = [published.locate(run) for run in arguments.run_dir]
-    runs = [run for run in named if not published.is_digits(run)]
-    digits = [run for run in named if published.is_digits(run)]
-    digits = digits or [published.locate(name) for name in published.digit_names()]
+    runs = [run for run in named if digits.system_of(run) is None]
+    drawn = [run for run in named if run not in runs]
+    drawn = drawn or [published.locate(name) for name in digits.names()]
     if not (runs or arguments.export or arguments.server):
         runs = sources.shipped_captioners()
     with contextlib.ExitStack() as stack:
-        clients, readers, state = _models(arguments, runs, digits, stack)
+        clients, readers, state = _models(arguments, runs, drawn, stack)
         # While the models load.
         import uvicorn
 
@@ -145,7 +145,7 @@ def _serve(server, arguments: Arguments) -> None:
 
 
 def _models(
-    arguments: Arguments, runs: Sequence[Path], digits: Sequence[Path], stack: contextlib.ExitStack
+    arguments: Arguments, runs: Sequence[Path], drawn: Sequence[Path], stack: contextlib.ExitStack
 ) -> tuple[dict[str, CaptionClient], dict[str, ServedDigits], Callable[[], str] | None]:
     """Captioners and digit models by name, and who says why a model does not answer."""
     readers, state = [], None
@@ -156,7 +156,7 @@ def _models(
         from serving.web.model_process import ModelProcess
 
         captioners = sources.from_exports(arguments.export) + sources.from_runs(runs)
-        models = sources.name_apart(captioners + sources.from_runs(digits))
+        models = sources.name_apart(captioners + sources.from_runs(drawn))
         readers = models[len(captioners) :]
         process = ModelProcess(models)
         stack.callback(process.stop)
@@ -164,22 +164,22 @@ def _models(
         ports = zip(models, process.ports, strict=True)
         places = [(model.name, "127.0.0.1", port) for model, port in ports]
     # While the models load.
-    from sat_tf.digits.reader_config import read_reader_config
-    from serving.client import CaptionClient, Connection, DigitClient
-    from serving.web.digits import ServedDigits
+    from serving.client import CaptionClient, Connection
+    from serving.digits import view
 
-    def connect(kind, name: str, host: str, port: int):
+    def connection(host: str, port: int) -> Connection:
         # The page itself waits for a model that is away, and says so.
-        connection = Connection(host, port, timeout=arguments.timeout, wait=False)
-        return stack.enter_context(kind(connection, name))
+        return Connection(host, port, timeout=arguments.timeout, wait=False)
 
     count = len(places) - len(readers)
-    clients = {place[0]: connect(CaptionClient, *place) for place in places[:count]}
-    found = {
-        reader.name: ServedDigits(connect(DigitClient, *place), read_reader_config(reader.run))
-        for reader, place in zip(readers, places[count:], strict=True)
+    clients = {name: CaptionClient(connection(*at), name) for name, *at in places[:count]}
+    views = {
+        name: view(connection(*at), name, reader.run)
+        for reader, (name, *at) in zip(readers, places[count:], strict=True)
     }
-    return clients, found, state
+    for client in (*clients.values(), *(shown.client for shown in views.values())):
+        stack.enter_context(client)
+    return clients, views, state
 
 
 def parse_server(text: str) -> tuple[str, int]:

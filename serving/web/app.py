@@ -22,9 +22,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sat_tf import viewer
-from serving.client import CaptionClient
-from serving.web.captioning import UploadError, caption_upload
-from serving.web.digits import ServedDigits, read_drawing
+from serving.client import CaptionClient, ServingError
+from serving.digits import ServedDigits
+from serving.web.captioning import UploadError, caption_upload, in_words
 
 T = TypeVar("T")
 
@@ -155,7 +155,15 @@ class Page:
         return await self._answer(request, self.throttle, self.models, answer)
 
     async def _digits(self, request: Request) -> Response:
-        return await self._answer(request, self.drawings, self.digits, read_drawing)
+        def answer(content: bytes, model: ServedDigits) -> dict[str, Any]:
+            try:
+                return model.read(content)
+            except ValueError as error:
+                raise UploadError(f"This drawing cannot be read: {error}.", 400) from error
+            except ServingError as error:
+                raise in_words(error, model.client) from error
+
+        return await self._answer(request, self.drawings, self.digits, answer)
 
     async def _answer(
         self,

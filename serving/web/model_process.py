@@ -178,16 +178,16 @@ def run(models: list[dict], pipe: int) -> None:
 
 
 def _export(run_dir: Path, folder: Path) -> None:
-    import sat_tf.runs
-    from serving.digit_export import export_digits
+    from sat_tf import digits
+    from sat_tf.runs import load_captioner
+    from serving.digits import export as export_digits
     from serving.export import export
 
     print(f"Exporting {run_dir}, once, to {folder} ...", flush=True)
-    model = sat_tf.load(run_dir)
-    if isinstance(model, sat_tf.runs.DigitReader):
-        export_digits(model, folder)
+    if digits.system_of(run_dir) is None:
+        export(load_captioner(run_dir), folder)
     else:
-        export(model, folder)
+        export_digits(run_dir, folder)
     remove_earlier(folder, run_dir)
 
 

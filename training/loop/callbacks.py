@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sat_tf import runs
+from sat_tf import weights
 from training.config import LOWER_IS_BETTER, BaseFitConfig, monitors
 from training.distributed.collectives import SingleProcess
 from training.run_state.checkpoints import Checkpoints, Progress
@@ -121,7 +121,7 @@ class CheckpointAndStop(keras.callbacks.Callback):
         rank, score = monitored(logs, self._config.monitor)
         rank, score = int(group.broadcast_scalar(rank)), group.broadcast_scalar(score)
         if progress.end_epoch(score, rank):
-            group.on_chief(runs.save_weights, self.model, self._best_weights)
+            group.on_chief(weights.save_weights, self.model, self._best_weights)
         progress.stopped = progress.waited >= self._config.patience
         # The rest of an interrupted epoch has a `fit` call of its own, as all epochs of one call
         # have the same number of steps.

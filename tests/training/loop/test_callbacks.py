@@ -190,10 +190,10 @@ class Kept:
 
 def keep(monkeypatch, scores, monitor="bleu_4", patience=2, progress=None):
     """Epochs with these scores: those that were the best, the states kept, the model."""
-    from sat_tf import runs
+    from sat_tf import weights
 
     best, model, kept = [], Model(), Kept()
-    monkeypatch.setattr(runs, "save_weights", lambda model, path: best.append(model.epoch))
+    monkeypatch.setattr(weights, "save_weights", lambda model, path: best.append(model.epoch))
     progress = progress or Progress()
     config = FitConfig(monitor=monitor, patience=patience)
     callback = CheckpointAndStop(kept, progress, config, 1, Path("best"), Interrupts())
@@ -224,9 +224,9 @@ def test_a_lower_nll_is_better(monkeypatch):
 
 
 def decide(monkeypatch, epochs, monitor="bleu_4", patience=9):
-    from sat_tf import runs
+    from sat_tf import weights
 
-    monkeypatch.setattr(runs, "save_weights", lambda model, path: None)
+    monkeypatch.setattr(weights, "save_weights", lambda model, path: None)
     progress, model = Progress(), Model()
     config = FitConfig(monitor=monitor, patience=patience)
     callback = CheckpointAndStop(Kept(), progress, config, 1, Path("best"), Interrupts())
@@ -282,10 +282,10 @@ def test_the_time_of_all_epochs_adds_up(monkeypatch):
 
 
 def test_a_loss_that_is_not_finite_ends_training_before_its_weights_count_as_best(monkeypatch):
-    from sat_tf import runs
+    from sat_tf import weights
 
     best = []
-    monkeypatch.setattr(runs, "save_weights", lambda model, path: best.append(path))
+    monkeypatch.setattr(weights, "save_weights", lambda model, path: best.append(path))
     callback = CheckpointAndStop(Kept(), Progress(), FitConfig(), 1, Path("best"), Interrupts())
     callback.set_model(Model())
     callback.on_epoch_begin(0)
