@@ -89,9 +89,9 @@ def test_a_last_value_stands_for_those_that_follow():
     assert protocol.to_array(tensor).tolist() == [1, 7, 7, 7]
 
 
-def test_the_client_loads_no_tensorflow():
+def test_client_and_page_load_no_tensorflow():
     code = (
-        "import sys; from serving.client import CaptionClient; import serving.client.__main__; "
+        "import sys; from serving.client import CaptionClient; import serving.client.__main__, serving.web.app, serving.web.model_process; "
         "from sat_tf.images import read_upright; from sat_tf.figures import attention; "
         "CaptionClient(); "
         "sys.exit(bool({'tensorflow', 'keras', 'tensorflow_serving'} & set(sys.modules)))"
