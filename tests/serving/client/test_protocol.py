@@ -90,10 +90,10 @@ def test_a_last_value_stands_for_those_that_follow():
 
 
 def test_client_and_page_load_no_tensorflow():
+    modules = "serving.client.__main__, serving.web.app, serving.web.model_process"
     code = (
-        "import sys; from serving.client import CaptionClient; import serving.client.__main__, serving.web.app, serving.web.model_process; "
+        f"import sys, {modules}; from serving.client import CaptionClient; CaptionClient(); "
         "from sat_tf.images import read_upright; from sat_tf.figures import attention; "
-        "CaptionClient(); "
         "sys.exit(bool({'tensorflow', 'keras', 'tensorflow_serving'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
