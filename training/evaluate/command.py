@@ -21,11 +21,11 @@ from sat_tf.fields import NonNegativeInt, PositiveInt, check_fields
 from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Unit
+from training import digits
 from training.cli import check_apart, check_folder, peek_flag
 from training.config import DataConfig, read_run_config
 from training.data.examples import canonical_split
 from training.data.sources import DataName, Splits
-from training.tasks.digits.config import system_of
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Arguments:
         if self.captions is not None and not self.captions.is_file():
             raise FileNotFoundError(f"There is no file {self.captions}; check the path.")
         if self.run_dir is not None:
-            published.refuse_published_digits(published.locate(self.run_dir))
+            published.locate(self.run_dir)
             if self.out is None:
                 check_folder("--run-dir", published.output_dir(self.run_dir))
 
@@ -133,24 +133,16 @@ class Arguments:
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
-    return exit_status(lambda: _dispatch(given))
+    if digits.is_digit_run(peek_flag("--run-dir", given, "")):
+        return digits.command("evaluate").main(given)
+    return exit_status(lambda: run(parse(given)))
 
 
-def _dispatch(argv: list[str]) -> int | None:
-    """Hands a digit run, which has flags of its own, to its command."""
-    run_dir = peek_flag("--run-dir", argv)
-    if run_dir is not None and _is_digit_run(Path(run_dir)):
-        with loading():
-            from training.tasks.digits import evaluation as digits
-
-        return digits.run(Path(run_dir), argv)
+def parse(argv: list[str]) -> Arguments:
+    """Reads and checks the command line."""
     arguments = tyro.cli(Arguments, args=argv, prog=program("training.evaluate"))
     arguments.check()
-    return run(arguments)
-
-
-def _is_digit_run(folder: Path) -> bool:
-    return system_of(folder) is not None and not published.is_digits(folder)
+    return arguments
 
 
 def run(arguments: Arguments) -> None:
@@ -166,7 +158,7 @@ def run(arguments: Arguments) -> None:
     with loading():
         import sat_tf.runs
         from training.evaluate.evaluation import BOUND_IMAGES, evaluate_run
-        from training.tasks.captioning.run_data import read_data_dir
+        from training.run_state.records import read_data_dir
 
     captioner = sat_tf.runs.load_captioner(arguments.run_dir)
     config = read_run_config(captioner.path)

@@ -37,7 +37,7 @@ from training.metrics.bootstrap import intervals
 from training.metrics.calibration import Calibration, calibrate
 from training.metrics.captions import CaptionScores, score_captions
 from training.metrics.scene_words import scene_word_confidence, word_scores
-from training.run_state.completion import unfinished_note
+from training.run_state.checkpoints import unfinished_note
 
 BOUND_IMAGES = 100
 """Images whose bounds are measured by default."""
@@ -219,7 +219,7 @@ def make_report(
         if average := ", ".join(parts):
             report["notes"] += (f"The weights are an average: {average}.",)
         report["weights_sha256"] = captioner.weights_sha256
-        report["notes"] += unfinished_note(captioner.path, config.fit)
+        report["notes"] += unfinished_note(captioner.path)
     report["intervals"] |= found.calibration.intervals
     report["calibration"] = found.calibration.details()
     if found.boxes is not None:
