@@ -1,38 +1,24 @@
-"""Peak memory of one part at a time, each in its own process."""
+"""Memory of a process, from `/proc`. Imports no TensorFlow, which would add to it."""
 
 from __future__ import annotations
 
-from benchmarks.case import Case, Tables
+from pathlib import Path
 
 
-def measure(case: Case) -> Tables:
-    """Measures `memory`: one row for the case's part; `benchmarks.case` adds the peak."""
-    batch = 0
-    if case.part == "imports":
-        # Every other part imports these too.
-        from benchmarks import search, step  # noqa: F401
-    elif case.part == "search":
-        batch = case.settings.search_batches[-1]
-        _search(case, batch)
-    else:
-        batch = case.settings.batch_size
-        _train(case, batch)
-    return {"memory": [{"what": case.part, "batch": batch}]}
+def resident_megabytes(process: int | str) -> float:
+    """Returns the resident size of a process, 10^6 bytes; NaN if it is gone or without `/proc`."""
+    return _megabytes(process, "VmRSS")
 
 
-def _train(case: Case, batch: int) -> None:
-    from benchmarks.step import Stepper, Variant
-
-    side, precision = case.part.split()
-    stepper = Stepper(Variant(side, "soft", precision), case.shape)
-    batches = stepper.batches(batch)
-    for index in (*range(len(batches.batches)), 0):
-        stepper(batches, index)
+def peak_megabytes(process: int | str) -> float:
+    """Returns the largest resident size of a process so far, likewise."""
+    return _megabytes(process, "VmHWM")
 
 
-def _search(case: Case, batch: int) -> None:
-    from benchmarks.search import BEAMS, batched, untrained
-
-    side = batched(untrained(case.shape), case.shape, BEAMS[-1], batch, {})
-    for _ in range(2):
-        side.call()
+def _megabytes(process: int | str, field: str) -> float:
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return float("nan")
+    found = status.partition(f"{field}:")[2].split()
+    return int(found[0]) * 1024 / 1e6 if found else float("nan")
