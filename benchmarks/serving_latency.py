@@ -28,7 +28,7 @@ from sat_tf.commands import exit_status
 from sat_tf.config import SearchConfig
 from sat_tf.runs import TrainedCaptioner
 from serving.export import export
-from serving.session import load_session
+from serving.saved_model import load_session
 from serving.signatures import SERVING_DEFAULT, read_images
 from training.tables import Column, format_table
 

@@ -19,9 +19,9 @@ from sat_tf.config import SearchConfig
 from sat_tf.errors import invalid_value
 from sat_tf.layers.attention_lstm import State
 from sat_tf.runs import TrainedCaptioner
-from serving.litert import folder as files
+from serving.litert import captioner as files
 from serving.model_card import facts, scores, table
-from serving.versions import writing_errors
+from serving.saved_model import writing_errors
 
 _INTRODUCTION = """# Image captioner
 

@@ -16,8 +16,8 @@ from sat_tf.config import SearchConfig, other_search
 from sat_tf.fields import to_dict
 from sat_tf.run_folder import RunFolder, outdated_note
 from sat_tf.runs import TrainedCaptioner
+from serving.saved_model import MODEL_NAME
 from serving.versions import CARD_FILE, GRAPH_FILE
-from serving.warmup import MODEL_NAME
 
 _INTRODUCTION = """# Image captioner
 

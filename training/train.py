@@ -1,4 +1,4 @@
-"""Train a captioner or a digit system: `python -m training.train --recipe scenes_soft`."""
+"""Train a captioner: `python -m training.train --recipe scenes_soft`; hands over digit systems."""
 
 from __future__ import annotations
 
@@ -9,55 +9,42 @@ import sys
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Literal
 
 import tyro
 
 from sat_tf.commands import loading
 from sat_tf.errors import invalid_value
 from sat_tf.files import default_cache_dir
+from training import digits
 from training.cli import (
     DEFAULT_RECIPE,
+    Settings,
     check_data_dir,
     check_init_from,
+    check_optimizer,
     find_recipe,
     parse_settings,
     peek_flag,
 )
-from training.config import BaseOptimizerConfig, RunConfig, check_files
+from training.config import check_files
 from training.recipes.captioning import RECIPES
-from training.recipes.digits import RECIPES as DIGIT_RECIPES
 from training.run_state.preemption import Interrupts, exit_status
 from training.tasks.base import Places
-from training.tasks.registry import stages
-
-C = TypeVar("C")
 
 
 @dataclass(frozen=True)
-class Arguments(Generic[C]):
-    """Train a captioner or a digit system; any key of the configuration is a flag."""
-
-    config: Annotated[C, tyro.conf.arg(name=""), tyro.conf.FlagConversionOff]
-    """The recipe's settings."""
-    data_dir: Path | None = None
-    """Your copy of the data set; drawn data needs none, and MNIST can be downloaded."""
-    run_dir: Path | None = None
-    """Folder of the run, new or to be resumed; runs/RECIPE by default."""
-    strategy: Literal["auto", "none", "mirrored"] = "auto"
-    """auto mirrors the model over the GPUs if there are several."""
-    deterministic: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """The same bits every time, resumed or not, on one kind of device; slower on a GPU."""
-
-    def places(self) -> Places:
-        """Returns the run's folders."""
-        return Places(self.run_dir or Path("runs") / self.config.recipe, None, self.data_dir)
-
-
-@dataclass(frozen=True)
-class CaptioningArguments(Arguments[RunConfig]):
+class CaptioningArguments:
     """Train a captioner; any key of the configuration is a flag."""
 
+    config: Settings
+    """The recipe's settings."""
+    data_dir: Path | None = None
+    """Your copy of the data set; drawn data needs none."""
+    run_dir: Path | None = None
+    """Folder of the run, new or to be resumed; runs/RECIPE by default."""
+    deterministic: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """The same bits every time, resumed or not, on one kind of device; slower on a GPU."""
     cache_dir: Path | None = None
     """Feature stores; $SAT_TF_CACHE, $XDG_CACHE_HOME/sat_tf or ~/.cache/sat_tf by default."""
     strategy: Literal["auto", "none", "mirrored", "multi_worker"] = "auto"
@@ -105,35 +92,25 @@ def with_teachers(arguments: CaptioningArguments) -> CaptioningArguments:
     return dataclasses.replace(arguments, config=config)
 
 
-def check_optimizer(config: BaseOptimizerConfig, base: BaseOptimizerConfig) -> None:
-    """Checks that weight decay, unless it is the recipe's, goes with an optimizer that has it.
-
-    Raises:
-        ValueError: The optimizer has no weight decay.
-    """
-    if config.weight_decay not in (0.0, base.weight_decay) and config.name != "adamw":
-        expected = f"none with `--optimizer.name {config.name}`, as only adamw supports it"
-        raise invalid_value("--optimizer.weight_decay", expected, config.weight_decay, "key")
-
-
-def parse(argv: list[str]) -> Arguments[Any]:
+def parse(argv: list[str]) -> CaptioningArguments:
     """Reads the command line; the recipe decides which flags there are."""
-    recipes = RECIPES | DIGIT_RECIPES
+    recipes = RECIPES | digits.RECIPES
     config = find_recipe(recipes, peek_flag("--recipe", argv, DEFAULT_RECIPE))
-    kind = CaptioningArguments if isinstance(config, RunConfig) else Arguments[type(config)]
     purpose = "Train a captioner or a digit system."
-    arguments = parse_settings(kind, argv, "training.train", purpose, recipes)
+    arguments = parse_settings(CaptioningArguments, argv, "training.train", purpose, recipes)
     check_optimizer(arguments.config.optimizer, config.optimizer)
-    return with_teachers(arguments) if isinstance(config, RunConfig) else arguments
+    return with_teachers(arguments)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
+    if peek_flag("--recipe", given) in digits.RECIPES:
+        return digits.command("train").main(given)
     return exit_status(lambda interrupts: run(parse(given), interrupts))
 
 
-def run(arguments: Arguments[Any], interrupts: Interrupts) -> None:
+def run(arguments: CaptioningArguments, interrupts: Interrupts) -> None:
     """Trains, then evaluates the best weights on dev."""
     check_data_dir(arguments.config, arguments.data_dir)
     if not os.environ.get("TF_CONFIG"):  # one of several workers: the chief knows if it resumes
@@ -148,11 +125,10 @@ def run(arguments: Arguments[Any], interrupts: Interrupts) -> None:
         from training.loop.fit import fit
         from training.precision import resolve_precision
         from training.run_state.ownership import check_run_dir, exclusive_lock
+        from training.tasks.captioning.task import CaptioningTask
 
         config, places = arguments.config, arguments.places()
-        if isinstance(config, RunConfig):
-            config = resolve_precision(config, places.run_dir)
-        runs = stages(config, places)
+        task = CaptioningTask(resolve_precision(config, places.run_dir), places)
     if arguments.deterministic:
         tf.config.experimental.enable_op_determinism()
     warnings.formatwarning = lambda message, *_: f"Warning: {message}\n"
@@ -160,12 +136,10 @@ def run(arguments: Arguments[Any], interrupts: Interrupts) -> None:
     group = worker_group(make_strategy(arguments.strategy))
     interrupts.listen()
     with contextlib.ExitStack() as locks:
-        for task in reversed(runs):
-            group.on_chief(check_run_dir, task)
-            group.on_chief(locks.enter_context, exclusive_lock(task.places.run_dir))
-        for task in runs:
-            with group.explained():
-                trained = fit(task, group, interrupts=interrupts)
+        group.on_chief(check_run_dir, places.run_dir, task.config, task.read_config)
+        group.on_chief(locks.enter_context, exclusive_lock(places.run_dir))
+        with group.explained():
+            trained = fit(task, group, interrupts=interrupts)
         group.on_chief(task.evaluate, trained)
         with group.explained():
             group.barrier()  # the others would take a worker that ends early for a lost one

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from sat_tf.files import finite, printable
-from sat_tf.images.crop import centred_square
+from sat_tf.images.pillow import centred_square
 
 _START = """
 const data = JSON.parse(document.querySelector("#data").textContent);

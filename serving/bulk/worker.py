@@ -18,9 +18,7 @@ from sat_tf.commands import loading
 from sat_tf.errors import invalid_value
 from sat_tf.images import read_upright
 from serving.bulk.inputs import MAX_BYTES, read_file
-from serving.client.answers import REASONS, ServedCaption, read_caption
-from serving.client.caption_client import split
-from serving.session import load_session
+from serving.client.captions import ServedCaption, read_caption, split
 from serving.versions import GRAPH_FILE
 
 ARCHIVE = "captioner"
@@ -50,7 +48,7 @@ COLUMNS = {
 
 _SIGNATURE, _INPUT = "serving_default", "image_bytes"
 _NEEDED = ("captions", "scores", "valid")
-_OUTPUTS = (*_NEEDED, "lengths", REASONS, "word_log_probs")
+_OUTPUTS = (*_NEEDED, "lengths", "reasons", "word_log_probs")
 
 Row = dict[str, Any]
 
@@ -150,6 +148,8 @@ def load(folder: str, cores: int, maps: bool) -> Callable[[list[bytes]], dict[st
     """
     with loading():
         import tensorflow as tf
+
+        from serving.saved_model import load_session
 
     tf.get_logger().setLevel(logging.ERROR)  # the session's loader calls itself deprecated
     session, loaded = load_session(Path(folder), cores)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +15,7 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from serving.local_server import statuses
-from serving.local_server.batching import Batcher, Feeds
-from serving.local_server.batching_parameters import BatchingParameters
-from serving.session import load_session
+from serving.saved_model import load_session
 from serving.versions import WARM_UP_FILE
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -48,7 +46,6 @@ class Servable:
     Args:
         path: Its folder.
         limits: Limits of one request.
-        batching: Joins the requests of several callers; None runs each alone.
         warm_up: Signatures to warm up, if the model has any of them; otherwise all.
         rewrite: Let TensorFlow rewrite the graphs before they run first.
 
@@ -61,12 +58,10 @@ class Servable:
         self,
         path: Path,
         limits: Limits,
-        batching: BatchingParameters | None = None,
         warm_up: Collection[str] = (),
         rewrite: bool = True,
     ) -> None:
         self._limits = limits
-        self._batcher = batching and Batcher(batching, self._run)
         # Sets of outputs that are run, by signature: the session compiles each for good.
         self._output_sets: dict[str, list[frozenset[str]]] = {}
         self._session, loaded = load_session(path, rewrite=rewrite)
@@ -100,9 +95,10 @@ class Servable:
         signature = self._signature(name)
         feeds = self._read_inputs(signature, request.inputs)
         aliases = _chosen_outputs(signature, request.output_filter)
-        run = sorted(self._output_set(name, signature, aliases))
-        call = self._batcher.run if self.joins(request) else self._run
-        outputs = call([signature.outputs[alias].name for alias in run], feeds, seconds)
+        # The smallest set of outputs that was warmed up and holds those asked for, or all.
+        warmed = [found for found in self._output_sets.get(name, ()) if found.issuperset(aliases)]
+        run = sorted(min(warmed, key=len, default=signature.outputs))
+        outputs = self._run([signature.outputs[alias].name for alias in run], feeds, seconds)
         values = dict(zip(run, outputs, strict=True))
         response = predict_pb2.PredictResponse()
         response.model_spec.signature_name = name
@@ -111,23 +107,6 @@ class Servable:
             proto = tf.make_tensor_proto(values[alias], signature.outputs[alias].dtype)
             response.outputs[alias].CopyFrom(proto)
         return response
-
-    def joins(self, request: predict_pb2.PredictRequest) -> bool:
-        """Says whether a request is joined with those of other callers.
-
-        As in TF Serving, those for all outputs of a signature are, by default or by name.
-
-        Raises:
-            StatusError: There is no such signature.
-        """
-        signature = self._signature(request.model_spec.signature_name or DEFAULT_SIGNATURE)
-        named = set(request.output_filter)
-        return self._batcher is not None and (not named or named == set(signature.outputs))
-
-    def _output_set(self, name: str, signature, aliases: Sequence[str]) -> frozenset[str]:
-        """The smallest set of outputs that was warmed up and holds those asked for, or all."""
-        warmed = [found for found in self._output_sets.get(name, ()) if found.issuperset(aliases)]
-        return min(warmed, key=len, default=frozenset(signature.outputs))
 
     def _signature(self, name: str) -> meta_graph_pb2.SignatureDef:
         signature = self.signatures.get(name)
@@ -164,11 +143,16 @@ class Servable:
             # Of another rank, the first dimension is no batch: the session names both shapes.
             is_batch = expected.tensor_shape.unknown_rank or rank == len(expected.tensor_shape.dim)
             if rank and is_batch and len(value) > self._limits.rows:
-                raise statuses.too_many_rows(len(value), self._limits.rows)
+                raise statuses.invalid(
+                    f"Task size {len(value)} is larger than maximum input batch size "
+                    f"{self._limits.rows}"
+                )
             feeds[expected.name] = value
         return feeds
 
-    def _run(self, fetches: Sequence[str], feeds: Feeds, seconds: float | None):
+    def _run(
+        self, fetches: Sequence[str], feeds: Mapping[str, np.ndarray], seconds: float | None
+    ) -> list[np.ndarray]:
         options = None
         if seconds is not None:
             milliseconds = min(max(int(seconds * 1000), 1), _MAX_MILLISECONDS)

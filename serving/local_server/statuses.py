@@ -56,9 +56,9 @@ def unreadable_tensor(alias: str) -> StatusError:
     return invalid(f"tensor parsing error: {alias}")
 
 
-def too_many_rows(rows: int, most: int) -> StatusError:
-    """A request of more images than one may hold."""
-    return invalid(f"Task size {rows} is larger than maximum input batch size {most}")
+def late() -> StatusError:
+    """The caller's deadline passed before the call was begun."""
+    return StatusError(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline exceeded")
 
 
 def precondition(message: str) -> StatusError:

@@ -174,15 +174,9 @@ def _kind_order(run: Path) -> tuple[int, str]:
     return (_KINDS.index(kind) if kind in _KINDS else len(_KINDS), run.name)
 
 
-def _manifest(run: Path) -> Path | None:
-    """The file of a published model that changes with any other."""
-    manifests = (run / name for name in (published.MANIFEST, published.DIGITS_MANIFEST))
-    return next(filter(Path.exists, manifests), None)
-
-
 def _weights(run: Path) -> Path:
     """The file that changes with the weights."""
-    return _manifest(run) or RunFolder(run).best_weights
+    return published.manifest_of(run) or RunFolder(run).best_weights
 
 
 def _fingerprint(run: Path) -> str:
@@ -191,7 +185,7 @@ def _fingerprint(run: Path) -> str:
     Copies of a run have the same fingerprint.
     """
     folder = RunFolder(run)
-    files = [] if _manifest(run) else [folder.config, folder.vocabulary]
+    files = [] if published.manifest_of(run) else [folder.config, folder.vocabulary]
     code = sorted(path for package in PACKAGES for path in package.rglob("*.py"))
     parts = map(sha256_of, (*code, *files, _weights(run)))
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]

@@ -15,8 +15,9 @@ import tensorflow as tf
 from training.distributed.collectives import SingleProcess
 from training.loop import fit
 from training.metrics import captions
+from training.run_state import ownership
 from training.tasks.base import Places, Task
-from training.tasks.registry import task_type
+from training.tasks.captioning.task import CaptioningTask
 from training.train import parse
 
 
@@ -27,7 +28,18 @@ def quiet(_: str) -> None:
 def make_task(run_dir: Path, *flags: str, data_dir: Path | None = None) -> Task:
     """The task of a command line; feature stores go beside the run's folder."""
     config = parse([*flags]).config
-    return task_type(config)(config, Places(run_dir, run_dir.parent / "cache", data_dir))
+    return CaptioningTask(config, Places(run_dir, run_dir.parent / "cache", data_dir))
+
+
+def check_run_dir(task: Task) -> None:
+    """Checks the folder of a run; see `ownership`."""
+    ownership.check_run_dir(task.places.run_dir, task.config, task.read_config)
+
+
+def claim(task: Task, data: Any) -> None:
+    """Makes a folder the run's own, with its data."""
+    ownership.claim(task.places.run_dir, task.config_text(), task.config.init_from)
+    task.write_data(data)
 
 
 def train(
@@ -72,7 +84,7 @@ def skip_validation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes each epoch the best so far, without a score."""
 
     def improve(self, epoch, logs=None):
-        logs |= dict.fromkeys(("val_bleu_4", "val_cider"), float(epoch))
+        logs |= dict.fromkeys(("val_bleu_4", "val_cider"), float(epoch + 1))
         logs["val_error"] = -float(epoch)
 
     monkeypatch.setattr(fit.Validate, "on_epoch_end", improve)

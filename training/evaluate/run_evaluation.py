@@ -101,7 +101,7 @@ def make_report(
     report["notes"] += found.notes + average_note(captioner)
     if captioner.path:
         report["weights_sha256"] = captioner.weights_sha256
-        report["notes"] += unfinished_note(captioner.path, config.fit)
+        report["notes"] += unfinished_note(captioner.path)
     report["intervals"] |= found.calibration.intervals
     report["calibration"] = found.calibration.details()
     if found.boxes is not None:

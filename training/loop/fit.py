@@ -54,7 +54,7 @@ def prepare(task: Task, group: SingleProcess, say: Say) -> tuple[keras.Model, An
     Returns:
         The model with its initial weights, not compiled, and the task's data.
     """
-    group.on_chief(check_run_dir, task)
+    group.on_chief(check_run_dir, task.places.run_dir, task.config, task.read_config)
     say(f"Recipe {task.config.recipe}, seed {task.config.seed}, in {task.places.run_dir}.")
     keras.utils.set_random_seed(task.config.seed)
     data = task.load_data()
@@ -69,8 +69,14 @@ def prepare(task: Task, group: SingleProcess, say: Say) -> tuple[keras.Model, An
     _restore_frozen_layers(task, model, group)
     data = task.open_inputs(data, model)
     group.check_equal("readable images", lambda: task.fingerprint(data))
-    group.on_chief(claim, task, data)
+    group.on_chief(_claim, task, data)
     return model, data
+
+
+def _claim(task: Task, data: Any) -> None:
+    task.check_data(data)
+    claim(task.places.run_dir, task.config_text(), task.config.init_from)
+    task.write_data(data)
 
 
 def _restore_frozen_layers(task: Task, model: keras.Model, group: SingleProcess) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from sat_tf.errors import RunError
-from sat_tf.run_folder import RunFolder
-from training.config import BaseFitConfig
+from sat_tf.run_folder import RunFolder, read_object
 from training.run_state.checkpoints import last_progress
 
 
-def unfinished_note(run_dir: Path, fit: BaseFitConfig) -> tuple[str, ...]:
+def unfinished_note(run_dir: Path) -> tuple[str, ...]:
     """Returns a sentence if a run has epochs left to train, which its weights do not tell.
 
     Averages and published captioners have no checkpoint, so nothing is said of them, nor of a run
@@ -18,15 +17,18 @@ def unfinished_note(run_dir: Path, fit: BaseFitConfig) -> tuple[str, ...]:
 
     Args:
         run_dir: Folder of the run.
-        fit: The training loop of its configuration.
     """
+    folder = RunFolder(run_dir)
     try:
-        progress = last_progress(RunFolder(run_dir).checkpoints)
+        progress = last_progress(folder.checkpoints)
     except RunError:
         return ()
-    if progress is None or progress.finished(fit.epochs):
+    if progress is None:
+        return ()
+    epochs = read_object(folder.config)["fit"]["epochs"]
+    if progress.finished(epochs):
         return ()
     return (
-        f"Training of {run_dir.name} is not finished ({progress.epoch} of {fit.epochs} epochs); "
+        f"Training of {run_dir.name} is not finished ({progress.epoch} of {epochs} epochs); "
         "repeat its command to resume it.",
     )

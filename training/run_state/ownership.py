@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,8 @@ from sat_tf import runs
 from sat_tf.fields import to_dict
 from sat_tf.files import NO_LOCKS, write_atomically, write_json
 from sat_tf.run_folder import RunFolder
-from training.config import RunConfig
 from training.run_state.checkpoints import start_again
 from training.run_state.origins import record_origins
-from training.tasks.base import Task
 
 _UNFINISHED = ".*.tmp"  # left behind by `write_atomically` when it is killed
 
@@ -66,15 +63,20 @@ def _remove_unused(folder: RunFolder) -> None:
             folder.path.rmdir()
 
 
-def check_run_dir(task: Task) -> None:
+def check_run_dir(run_dir: Path, config: Any, read_config: Callable[[Path], Any]) -> None:
     """Checks that a run's folder is free, or belongs to the run's configuration.
+
+    Args:
+        run_dir: The folder.
+        config: The run's configuration, whose `resumed_as` takes over what may change.
+        read_config: Reads that of a folder; a ValueError says what is wrong.
 
     Raises:
         RunError: It belongs to another configuration, of which the message names the first key
             that differs; its checkpoint was removed, but not its best weights; or it holds an
             average of runs, or something else.
     """
-    folder, config = task.places.folder, task.config
+    folder = RunFolder(run_dir)
     if folder.average.exists():
         raise runs.RunError(
             f"{folder} is an average of other runs, which cannot be resumed. Choose another "
@@ -82,10 +84,10 @@ def check_run_dir(task: Task) -> None:
         )
     if folder.config.exists():
         try:
-            existing = task.read_config(folder.path)
+            existing = read_config(folder.path)
         except ValueError as error:
             raise runs.RunError(f"{error} Choose another folder with `--run-dir`.") from error
-        existing = _resumed_as(existing, config)
+        existing = existing.resumed_as(config)
         if existing != config:
             raise runs.RunError(
                 f"{folder} belongs to a run with another configuration: "
@@ -105,29 +107,23 @@ def check_run_dir(task: Task) -> None:
         )
 
 
-def _resumed_as(existing: Any, wanted: Any) -> Any:
-    if isinstance(existing, RunConfig):
-        return existing.resumed_as(wanted)
-    return dataclasses.replace(existing, fit=existing.fit.resumed_as(wanted.fit))
-
-
-def claim(task: Task, data: Any) -> None:
+def claim(run_dir: Path, config_text: str, init_from: str | None = None) -> None:
     """Makes a folder the run's own, once its data and its model are known to load.
 
-    Raises:
-        RunError: The run was started with other data.
+    Args:
+        run_dir: The folder.
+        config_text: Content of the run's config.json.
+        init_from: Name of the run or captioner that it starts from, if any.
     """
-    folder = task.places.folder
-    task.check_data(data)
+    folder = RunFolder(run_dir)
     folder.path.mkdir(parents=True, exist_ok=True)
     for unfinished in folder.path.rglob(_UNFINISHED):
         unfinished.unlink()
     # The configuration comes first: a process killed after it finds its own folder.
-    write_atomically(folder.config, task.config_text() + "\n")
+    write_atomically(folder.config, config_text + "\n")
     # A run that is resumed took its weights long ago; from here, the name may lead elsewhere.
-    if task.config.init_from is not None and not folder.has_checkpoint():
-        record_origins(folder, [task.config.init_from])
-    task.write_data(data)
+    if init_from is not None and not folder.has_checkpoint():
+        record_origins(folder, [init_from])
 
 
 def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, float]) -> None:

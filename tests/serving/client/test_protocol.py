@@ -91,7 +91,7 @@ def test_a_last_value_stands_for_those_that_follow():
 
 def test_the_client_loads_no_tensorflow():
     code = (
-        "import sys; from serving.client import CaptionClient; import serving.client.command; "
+        "import sys; from serving.client import CaptionClient; import serving.client.__main__; "
         "from sat_tf.images import read_upright; from sat_tf.figures import attention; "
         "CaptionClient(); "
         "sys.exit(bool({'tensorflow', 'keras', 'tensorflow_serving'} & set(sys.modules)))"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import sat_tf
-from sat_tf import runs
+from sat_tf import runs, weights
 from sat_tf.run_folder import RunFolder
 from tests.training.run_state.stopped_runs import (
     Killed,
@@ -20,13 +20,12 @@ from tests.training.run_state.stopped_runs import (
     last_checkpoint,
     weights_of,
 )
-from tests.training.small_runs import make_task, record_models, train
+from tests.training.small_runs import check_run_dir, make_task, record_models, train
 from training.data.sources.scenes import load as load_scenes
 from training.distributed.strategies import make_strategy
 from training.loop import fit as fit_module
 from training.loop.callbacks import CheckpointAndStop
 from training.recipes.captioning import RECIPES
-from training.run_state.ownership import check_run_dir
 from training.tasks.captioning.task import CaptioningTask
 
 
@@ -70,9 +69,9 @@ def test_the_best_weights_are_those_of_the_best_epoch(tmp_path, tiny, monkeypatc
 
     monkeypatch.setattr(fit_module.Validate, "on_epoch_end", validate)
     saved = []
-    save_weights = runs.save_weights
+    save_weights = weights.save_weights
     monkeypatch.setattr(
-        runs, "save_weights", lambda m, path: (saved.append(kernel(m)), save_weights(m, path))
+        weights, "save_weights", lambda m, path: (saved.append(kernel(m)), save_weights(m, path))
     )
     flags = (*tiny, "--recipe", "scenes_none", "--fit.epochs", "2")
     found = train(tmp_path / "run", *flags)

@@ -13,8 +13,8 @@ from sat_tf import files, published, runs
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Vocabulary
 from tests.training.run_state.stopped_runs import Killed, die_after, lock_holder
-from tests.training.small_runs import make_task, train
-from training.run_state.ownership import check_run_dir, claim, exclusive_lock
+from tests.training.small_runs import check_run_dir, claim, make_task, train
+from training.run_state.ownership import exclusive_lock
 from training.tasks.base import Task
 from training.train import main
 

@@ -13,7 +13,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from sat_tf import runs
+from sat_tf import weights
 from sat_tf.layers.encoder import Encoder
 from tests.training.run_state.stopped_runs import (
     Killed,
@@ -48,7 +48,7 @@ def train_through(folder: Path, flags: tuple[str, ...], *moments: tuple) -> list
 def test_a_run_killed_within_its_epochs_ends_like_an_unbroken_one(
     hard_run, tmp_path, tiny, fine_tuned
 ):
-    moments = [(CheckpointAndStop, "on_train_batch_end", 3), (runs, "save_weights", 1)]
+    moments = [(CheckpointAndStop, "on_train_batch_end", 3), (weights, "save_weights", 1)]
     flags = (*tiny, *HARD, *fine_tuned, *EVERY_OTHER, "--fit.figures", "2")
     said = train_through(tmp_path, flags, *moments)
     assert said == ["Resuming at epoch 1, step 2.", "Resuming at epoch 1, step 5."]

@@ -68,7 +68,7 @@ class CaptioningTask(Task[RunConfig, Data]):
         origin = self.config.init_from
         start_from(origin, model, data.vocabulary)
         folder = published.locate(origin)
-        notes = unfinished_note(folder, read_run_config(folder).fit)
+        notes = unfinished_note(folder)
         return "\nNote: ".join([f"Initialized with the weights of {origin}.", *notes])
 
     def frozen_layers(self, model: Captioner) -> Sequence[keras.layers.Layer]:
