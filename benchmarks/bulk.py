@@ -85,7 +85,7 @@ def repeat(files: Sequence[Path], count: int, folder: Path) -> list[Path]:
 
 def direct_rate(arguments: Arguments, photos: Sequence[Path]) -> float:
     """Returns images per second of the export called without Spark, after the first batch."""
-    from serving.bulk.command import find_version
+    from serving.bulk.__main__ import find_version
     from serving.bulk.worker import load, prepare
 
     size = arguments.batch_size

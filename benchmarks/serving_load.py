@@ -21,7 +21,6 @@ import numpy as np
 import tyro
 
 from benchmarks.measure import photograph
-from benchmarks.memory import peak_megabytes
 from sat_tf.commands import exit_status
 from serving.client import CaptionClient, Connection, ServingError
 
@@ -96,6 +95,13 @@ def run(arguments: Arguments) -> int:
                 print(f"  {reason}")
             lost = lost or bool(load.lost)
     return int(lost)
+
+
+def peak_megabytes(process: int) -> float:
+    """Returns the largest resident size of a process so far, 10^6 bytes; NaN without `/proc`."""
+    status = Path(f"/proc/{process}/status")
+    found = status.read_text().partition("VmHWM:")[2].split() if status.exists() else []
+    return int(found[0]) * 1024 / 1e6 if found else float("nan")
 
 
 @contextlib.contextmanager
