@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import keras
+import numpy as np
 import tensorflow as tf
 import tyro
 
@@ -30,15 +31,19 @@ from training.digits.runs import (
     start_from,
     write_fingerprint,
 )
-from training.distributed.collectives import SingleProcess
-from training.distributed.strategies import make_strategy
-from training.loop.callbacks import CheckpointAndStop, LearningRate, TensorBoardFigures, Validate
-from training.loop.epochs import best_epoch, train_epochs
-from training.loop.optimizers import make_optimizer
+from training.distributed.workers import SingleProcess, make_strategy
+from training.optimizers import make_optimizer
 from training.run_state.checkpoints import Checkpoints, Progress
-from training.run_state.event_files import TensorBoardScalars, remove_from
+from training.run_state.logs import (
+    LearningRate,
+    TensorBoardFigures,
+    TensorBoardScalars,
+    Validate,
+    remove_from,
+)
 from training.run_state.ownership import check_run_dir, claim, exclusive_lock
-from training.run_state.preemption import Interrupts, exit_status
+from training.run_state.resume import CheckpointAndStop, best_epoch, train_epochs
+from training.run_state.signals import Interrupts, exit_status
 
 C = TypeVar("C")
 
@@ -152,11 +157,16 @@ def train(
     if not progress.finished(fit.epochs):
         remove_from(folder.logs, progress.epoch)
         scorer = Scorer(model, data, dev, "dev")
+
+        def draw_figures() -> dict[str, np.ndarray]:
+            drawn = scorer.figures(fit.figures).values()
+            return {f"attention/{number}": figure for number, figure in enumerate(drawn)}
+
         callbacks = [
             Validate(scorer.scores),
             LearningRate(),
             TensorBoardScalars(str(folder.logs), write_graph=False),
-            TensorBoardFigures(lambda: scorer.tagged_figures(fit.figures), folder.logs),
+            TensorBoardFigures(draw_figures, folder.logs),
             CheckpointAndStop(
                 checkpoints, progress, fit, steps, folder.best_weights, interrupts or Interrupts()
             ),
