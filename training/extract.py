@@ -69,8 +69,8 @@ def run(arguments: Arguments) -> None:
     with loading():
         import keras
 
+        from training.data.extraction import write_on_spark
         from training.data.feature_store import FeatureStore
-        from training.data.spark_extraction import write_on_spark
         from training.tasks.captioning.task import CaptioningTask
 
     cache_dir = (arguments.cache_dir or default_cache_dir()).absolute()

@@ -81,8 +81,8 @@ def run(arguments: Arguments) -> int:
     with loading():
         import keras
 
-        from training.data.locator_training import learn
         from training.tasks.captioning.task import CaptioningTask, open_sources
+        from training.teach.word_locator import learn
     keras.utils.set_random_seed(config.seed)
     places = Places(out.parent, cache_dir, arguments.data_dir)
     task = CaptioningTask(config, places)

@@ -13,11 +13,11 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.errors import invalid_value
+from training.data.batches import prefetched
 from training.data.digits import canvases, warps
 from training.data.digits.config import CanvasData, DigitData, PairData, StripsData
 from training.data.digits.mnist import Digits
 from training.data.examples import SPLITS
-from training.data.prefetch import prefetched
 
 Draw = Callable[[Digits, np.ndarray, np.random.Generator, DigitData], dict[str, np.ndarray]]
 """`(digits, rows [B, k], rng, data set) -> arrays [B, ...]`; `images` are uint8 `[B, H, W]`."""

@@ -12,11 +12,11 @@ from sat_tf import runs
 from sat_tf.files import write_atomically, write_json
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Vocabulary
-from training.data.attention_targets import AttentionTargets
 from training.data.bucketing import CaptionTable
 from training.data.input_source import InputSource
 from training.data.sources import Split
-from training.data.word_predictions import WordPredictions
+from training.teach.attention_targets import AttentionTargets
+from training.teach.word_predictions import WordPredictions
 
 BOXES, LOCATOR, PREDICTIONS = "boxes", "locator", "predictions"
 """Names of what teaches beside the captions, among the contents of the splits."""

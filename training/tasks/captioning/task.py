@@ -19,14 +19,12 @@ from sat_tf.objectives.terms import Objective
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.config import DataConfig, RunConfig, read_run_config
-from training.data.attention_targets import AttentionTargets
+from training.data.batches import training_batches
 from training.data.boxes import skipped_note
 from training.data.bucketing import CaptionTable, Shard, caption_table
 from training.data.examples import DataError
-from training.data.input_pipeline import training_batches
 from training.data.input_source import InputSource, open_input_source
 from training.data.sources import Split, load_split
-from training.data.word_predictions import WordPredictions
 from training.distributed.collectives import SingleProcess
 from training.evaluate.run_evaluation import evaluate_run
 from training.loop.optimizers import make_optimizer
@@ -39,6 +37,8 @@ from training.tasks.captioning.run_data import Data
 from training.tasks.captioning.teaching import read_predictions, read_supervision
 from training.tasks.captioning.validation import AttentionCollapseWarning, Validator, dev_figures
 from training.tasks.captioning.warm_start import start_from
+from training.teach.attention_targets import AttentionTargets
+from training.teach.word_predictions import WordPredictions
 
 
 class CaptioningTask(Task[RunConfig, Data]):

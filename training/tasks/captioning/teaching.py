@@ -7,13 +7,13 @@ from pathlib import Path
 
 from sat_tf.layers.encoder import Encoder
 from training.config import RunConfig
-from training.data.attention_targets import AttentionTargets, attention_targets
 from training.data.box_files import read_boxes
 from training.data.input_source import InputSource
 from training.data.sources import Split
-from training.data.word_locator import WordLocator, check_encoder, located_targets
-from training.data.word_predictions import WordPredictions
 from training.tasks.captioning.run_data import Data
+from training.teach.attention_targets import AttentionTargets, attention_targets
+from training.teach.word_locator import WordLocator, check_encoder, located_targets
+from training.teach.word_predictions import WordPredictions
 
 MakeTargets = Callable[[InputSource], AttentionTargets]
 """Makes the maps that supervise attention, once there are annotations."""

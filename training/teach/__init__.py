@@ -1,0 +1,1 @@
+"""What teaches a captioner beside its captions: maps for attention, other captioners, rewards."""
