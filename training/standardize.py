@@ -104,7 +104,7 @@ def write_weights(arguments: Arguments, out: Path) -> str:
     with loading():
         from sat_tf.layers.encoder_statistics import round_weights, standardize
         from training.data.sources import load_split
-        from training.tasks.captioning.task import new_model
+        from training.model import new_model
 
         split = load_split(config.data.name, "train", arguments.data_dir, **config.data.options())
         if arguments.compact:

@@ -22,7 +22,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 import sat_tf
 from benchmarks.image_corpus import encode, smooth
-from sat_tf import runs
+from sat_tf import runs, weights
 from sat_tf.config import CaptionerConfig
 from sat_tf.fields import from_dict, to_dict
 from sat_tf.models.captioner import Captioner
@@ -86,7 +86,7 @@ def write_run(folder: Path, attention: dict, unit: str = "words", encoder: dict 
     for variable in model.decoder.trainable_variables:
         if len(variable.shape) == 2:
             variable.assign(variable * 4.0)
-    runs.save_weights(model, RunFolder(folder).best_weights)
+    weights.save_weights(model, RunFolder(folder).best_weights)
     return folder
 
 

@@ -1,1 +1,1 @@
-"""What teaches a captioner beside its captions: maps for attention, other captioners, rewards."""
+"""What teaches a captioner beside its captions: rewards, other captioners, boxes, locators."""
