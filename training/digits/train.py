@@ -31,7 +31,7 @@ from training.digits.runs import (
     start_from,
     write_fingerprint,
 )
-from training.distributed.workers import SingleProcess, make_strategy
+from training.distributed.workers import explained, make_strategy
 from training.optimizers import make_optimizer
 from training.run_state.checkpoints import Checkpoints, Progress
 from training.run_state.logs import (
@@ -90,14 +90,14 @@ def run(arguments: Arguments[Any], interrupts: Interrupts) -> None:
     if arguments.deterministic:
         tf.config.experimental.enable_op_determinism()
     warnings.formatwarning = lambda message, *_: f"Warning: {message}\n"
-    group = SingleProcess(make_strategy(arguments.strategy))
+    strategy = make_strategy(arguments.strategy)
     runs = stages(config, run_dir)
-    with contextlib.ExitStack() as locks, group.explained():
+    with contextlib.ExitStack() as locks, explained():
         for config, folder in reversed(runs):
             check_run_dir(folder, config, read_digit_config)
             locks.enter_context(exclusive_lock(folder))
         for config, folder in runs:
-            model = train(config, folder, data_dir, group, interrupts)
+            model = train(config, folder, data_dir, strategy, interrupts)
         evaluate_run(model, config, run_dir, data_dir)
 
 
@@ -105,7 +105,7 @@ def train(
     config: DigitRunConfig,
     run_dir: Path,
     data_dir: Path | None = None,
-    group: SingleProcess | None = None,
+    strategy: tf.distribute.Strategy | None = None,
     interrupts: Interrupts | None = None,
     say: Callable[[str], Any] = print,
 ) -> DigitModel:
@@ -115,21 +115,22 @@ def train(
         config: The run's configuration.
         run_dir: Its folder, which is this process' own.
         data_dir: Folder of `mnist.npz`; None for TensorFlow Datasets.
-        group: The devices; None for one.
+        strategy: Distributes work over devices; None for one device.
         interrupts: Signals that end the run at the next checkpoint; None ignores them.
         say: Receives the messages.
 
     Returns:
         The model with the best weights.
     """
-    folder, group, data, fit = RunFolder(run_dir), group or SingleProcess(), config.data, config.fit
+    folder, data, fit = RunFolder(run_dir), config.data, config.fit
+    strategy = strategy or tf.distribute.get_strategy()
     say(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
     keras.utils.set_random_seed(config.seed)
     digits = load_digits("train", data_dir, data.dev_digits, data.limit)
     dev = load_digits("dev", data_dir, data.dev_digits, data.limit)
     steps = epoch_steps(digits, data, fit.batch_size)
 
-    with group.strategy.scope():
+    with strategy.scope():
         model = new_model(config)
     if config.init_from is not None and not folder.has_checkpoint():
         other = Path(config.init_from)
@@ -139,7 +140,7 @@ def train(
     check_resumed(run_dir, digits)
     claim(run_dir, to_text(config), config.init_from)
     write_fingerprint(run_dir, digits)
-    with group.strategy.scope():
+    with strategy.scope():
         model.compile(
             optimizer=make_optimizer(config.optimizer, steps, fit.epochs),
             clip_norm=config.optimizer.clip_norm,
@@ -175,6 +176,6 @@ def train(
         def batches_from(epoch: int, step: int) -> tf.data.Dataset:
             return training_batches(digits, data, fit.batch_size, config.seed, epoch, step)
 
-        train_epochs(model, batches_from, fit.epochs, steps, progress, callbacks, group)
+        train_epochs(model, batches_from, fit.epochs, steps, progress, callbacks)
     say(best_epoch(progress, fit.monitor))
     return load(config, run_dir)
