@@ -16,8 +16,8 @@ from benchmarks.shapes import Shape
 from sat_tf.config import SearchConfig
 from sat_tf.layers.rnn_decoder import RNNDecoder
 from sat_tf.vocabulary import END, PAD, START, UNK
+from training.config import RunConfig
 from training.loop.optimizers import make_optimizer
-from training.tasks.captioning.config import RunConfig
 
 
 class Baseline(keras.Model):

@@ -27,10 +27,10 @@ from sat_tf.errors import invalid_value
 from sat_tf.files import write_atomically
 from sat_tf.serialization import to_dict
 from training.cli import Settings
+from training.config import RunConfig
 from training.recipes.captioning import RECIPES
 from training.run_state.preemption import Interrupts, exit_status
 from training.tables import Column, format_table
-from training.tasks.captioning.config import RunConfig
 
 ESTIMATORS: dict[str, dict[str, Any]] = {
     "soft": {"kind": "soft"},

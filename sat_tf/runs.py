@@ -102,10 +102,13 @@ def read_config(run_dir: Path | RunFolder) -> CaptionerConfig:
         raise published.no_captioner(Path(run_dir), values[SYSTEM_KEY])
     names = [field.name for field in fields(CaptionerConfig)]
     try:
-        return from_dict(CaptionerConfig, {name: values[name] for name in names})
+        captioner = {name: values[name] for name in names}
+        # The place of what taught attention concerns training alone.
+        captioner["attention"] = {k: v for k, v in captioner["attention"].items() if k != "teacher"}
+        return from_dict(CaptionerConfig, captioner)
     except KeyError as error:
         raise RunError(f"{path} is not a run's configuration: it has no {error}.") from error
-    except (TypeError, ValueError) as error:
+    except (TypeError, AttributeError, ValueError) as error:
         raise other_version(path, error) from error
 
 

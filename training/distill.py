@@ -22,8 +22,8 @@ from sat_tf.errors import invalid_value
 from sat_tf.ranges import PositiveInt, check_fields
 from sat_tf.run_folder import RunFolder
 from training.cli import check_data_dir
+from training.config import RunConfig, read_run_config
 from training.outputs import check_file
-from training.tasks.captioning.config import RunConfig, read_run_config
 
 
 @dataclass(frozen=True)

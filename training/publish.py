@@ -20,8 +20,8 @@ from sat_tf.errors import invalid_value
 from sat_tf.files import write_atomically
 from sat_tf.run_folder import RunFolder
 from sat_tf.serialization import to_dict
+from training.config import RunConfig, read_run_config
 from training.published_card import comparison_sentence, make_card
-from training.tasks.captioning.config import RunConfig, read_run_config
 from training.tasks.digits.config import read_digit_config, system_of
 from training.tasks.registry import read_config
 
@@ -165,7 +165,7 @@ def packed_files(
     weights = JOIN.join(Path(file).name for file in weights_files(config.encoder.weights)) or None
     origin = config.init_from and published.bare_name(config.init_from)
     encoder = dataclasses.replace(config.encoder, weights=weights)
-    config = dataclasses.replace(config, encoder=encoder, init_from=origin)
+    config = dataclasses.replace(config.without_files(), encoder=encoder, init_from=origin)
     arrays = weight_arrays(captioner.model)
     return {
         published.CONFIG: (json.dumps(to_dict(config), indent=1) + "\n").encode(),

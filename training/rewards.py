@@ -13,10 +13,10 @@ import numpy as np
 from sat_tf.errors import invalid_value
 from sat_tf.objectives.reward_objective import Reward, RewardObjective
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, Vocabulary
+from training.config import RewardConfig, RunConfig
 from training.data.bucketing import CaptionTable
 from training.metrics.java import find_java
 from training.metrics.meteor import MeteorProgram
-from training.tasks.captioning.config import RewardConfig, RunConfig
 
 ORDERS = 4
 

@@ -18,10 +18,10 @@ from sat_tf.errors import RunError
 from tests.training.small_runs import java_hidden, train
 from training import average
 from training.compare import evaluation_folder
+from training.config import read_run_config
 from training.evaluate.command import main as evaluate
 from training.publish import check_out, main
 from training.published_card import make_card
-from training.tasks.captioning.config import read_run_config
 from training.tasks.captioning.teachers import Teachers, teachers_of
 
 

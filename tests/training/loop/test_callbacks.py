@@ -16,10 +16,10 @@ from tensorboard.util import tensor_util
 from sat_tf.models.captioner import Captioner, configs
 from sat_tf.objectives.rollout_logs import ROLLOUT_LOGS
 from sat_tf.serialization import from_dict
+from training.config import FitConfig
 from training.loop.callbacks import CheckpointAndStop
 from training.run_state.checkpoints import Progress
 from training.run_state.preemption import Interrupts
-from training.tasks.captioning.config import FitConfig
 from training.tasks.captioning.validation import (
     CONSTANT_VARIATION,
     UNIFORM_ENTROPY,
