@@ -17,7 +17,7 @@ from sat_tf.config import SearchConfig
 from sat_tf.layers.rnn_decoder import RNNDecoder
 from sat_tf.vocabulary import END, PAD, START, UNK
 from training.config import RunConfig
-from training.loop.optimizers import make_optimizer
+from training.optimizers import make_optimizer
 
 
 class Baseline(keras.Model):

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from serving.bulk.command import find_version
+from serving.bulk.__main__ import find_version
 from serving.bulk.worker import load, prepare
 
 

@@ -6,21 +6,22 @@ import json
 from pathlib import Path
 
 from benchmarks.case import Row
-from sat_tf.runs import RunError
-from training.config import RunConfig
+from sat_tf.errors import RunError
+from sat_tf.run_folder import RunFolder
+from training.config import RunConfig, read_run_config
 from training.evaluate.reports import REPORT_FILE
 from training.evaluate.run_evaluation import evaluate_run
-from training.loop.fit import fit
 from training.run_state.checkpoints import last_progress
 from training.run_state.ownership import check_run_dir
-from training.run_state.preemption import Interrupts
-from training.tasks.base import Places
-from training.tasks.captioning.task import CaptioningTask
+from training.run_state.signals import Interrupts
+from training.train import train
 
 _SPLIT = "dev"
 
 
-def figures(config: RunConfig, places: Places, interrupts: Interrupts | None = None) -> Row:
+def figures(
+    config: RunConfig, run_dir: Path, cache_dir: Path, interrupts: Interrupts | None = None
+) -> Row:
     """Trains and evaluates a run, unless that is done already, and returns its figures.
 
     Returns:
@@ -30,16 +31,15 @@ def figures(config: RunConfig, places: Places, interrupts: Interrupts | None = N
     Raises:
         RunError: The folder belongs to a run with another configuration.
     """
-    task = CaptioningTask(config, places)
     try:
-        check_run_dir(task)
+        check_run_dir(run_dir, config, read_run_config)
     except RunError as error:
         raise RunError(str(error).replace("--run-dir", "--out")) from error
-    report = places.folder.evaluation(_SPLIT) / REPORT_FILE
+    report = RunFolder(run_dir).evaluation(_SPLIT) / REPORT_FILE
     if not report.is_file():
-        captioner = fit(task, interrupts=interrupts)
-        evaluate_run(captioner, config, places, _SPLIT, figures=0)
-    return read_figures(report) | {"minutes": minutes(places.run_dir)}
+        captioner = train(config, run_dir, cache_dir, interrupts=interrupts)
+        evaluate_run(captioner, config, run_dir, cache_dir, split_name=_SPLIT, figures=0)
+    return read_figures(report) | {"minutes": minutes(run_dir)}
 
 
 def read_figures(report: Path) -> Row:

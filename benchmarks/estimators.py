@@ -22,14 +22,13 @@ import tyro
 from benchmarks.case import Row
 from benchmarks.dot_plot import Panel, Spread, save_plot
 from benchmarks.run import chosen, prepare_file
-from sat_tf.cache import default_cache_dir
 from sat_tf.errors import invalid_value
-from sat_tf.files import write_atomically
-from sat_tf.serialization import to_dict
+from sat_tf.fields import to_dict
+from sat_tf.files import default_cache_dir, write_atomically
 from training.cli import Settings
 from training.config import RunConfig
 from training.recipes.captioning import RECIPES
-from training.run_state.preemption import Interrupts, exit_status
+from training.run_state.signals import Interrupts, exit_status
 from training.tables import Column, format_table
 
 ESTIMATORS: dict[str, dict[str, Any]] = {
@@ -176,20 +175,19 @@ def _one_seed(
     """Trains and measures every estimator from one seed; returns a row each."""
     from benchmarks.estimator_runs import figures
     from benchmarks.gradient_noise import measure
-    from training.tasks.base import Places
 
     configs = {n: dataclasses.replace(config, seed=seed) for n, config in plan.configs.items()}
-    places = {n: Places(arguments.out / f"{n}-seed{seed}", default_cache_dir()) for n in configs}
+    folders = {name: arguments.out / f"{name}-seed{seed}" for name in configs}
+    cache_dir = default_cache_dir()
     rows = {}
     for name, config in configs.items():
         print(f"\n{name}, seed {seed}", flush=True)
-        found = figures(config, places[name], interrupts)
+        found = figures(config, folders[name], cache_dir, interrupts)
         rows[name] = {"estimator": name, "seed": seed, **found}
     print(f"\nGradients and steps, seed {seed}", flush=True)
-    start = places[plan.reference]
     target = dataclasses.replace(config_of(UNBIASED, arguments.config), seed=seed)
     settings = arguments.batches, arguments.draws
-    measured = measure(configs, start.run_dir, start, target, *settings)
+    measured = measure(configs, folders[plan.reference], cache_dir, target, *settings)
     for name, row in measured.items():
         rows[name] |= row
     return at_equal_compute(list(rows.values()), plan.reference)

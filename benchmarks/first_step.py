@@ -55,20 +55,18 @@ def main(out: Path, argv: list[str]) -> None:
         import keras
         import tensorflow  # noqa: F401
     with phases.time("other imports"):
-        from training import train
-        from training.loop import fit
-        from training.tasks.captioning import task as captioning
+        from training import inputs, model, train
+        from training.run_state import resume
 
     class Stop(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
             raise FirstStepDone
 
-    make_callbacks = fit.make_callbacks
-    fit.make_callbacks = lambda *args: [*make_callbacks(*args), Stop()]
-    captioning.load_data = phases.wrap(captioning.load_data, "captions")
-    captioning.new_model = phases.wrap(captioning.new_model, "model")
-    captioning.open_sources = phases.wrap(captioning.open_sources, "feature store")
-    fit.train_epochs = phases.wrap(fit.train_epochs, "trace and first step")
+    train.train = functools.partial(train.train, callbacks=(Stop(),))
+    inputs.load_data = phases.wrap(inputs.load_data, "captions")
+    model.new_model = phases.wrap(model.new_model, "model")
+    inputs.open_inputs = phases.wrap(inputs.open_inputs, "feature store")
+    resume.train_epochs = phases.wrap(resume.train_epochs, "trace and first step")
     try:
         train.main(argv)
     except FirstStepDone:

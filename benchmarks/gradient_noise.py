@@ -19,15 +19,8 @@ from sat_tf.models.captioner import Batch, Captioner
 from sat_tf.objectives.baselines import MovingAverageBaseline
 from sat_tf.vocabulary import Vocabulary
 from training.config import RunConfig
-from training.tasks.base import Places
-from training.tasks.captioning.task import (
-    batches_from,
-    compile_model,
-    load_data,
-    new_model,
-    open_sources,
-)
-from training.tasks.captioning.warm_start import start_from
+from training.inputs import batches_from, load_data, open_inputs
+from training.model import compile_model, new_model, start_from
 
 
 class Noise(NamedTuple):
@@ -123,7 +116,7 @@ class AttentionGradient:
 def measure(
     configs: Mapping[str, RunConfig],
     start: Path,
-    places: Places,
+    cache_dir: Path,
     target: RunConfig,
     batches: int,
     draws: int,
@@ -134,7 +127,7 @@ def measure(
     Args:
         configs: Configurations by name, which differ in attention alone.
         start: Finished run of the same sizes; its best weights are the shared ones.
-        places: Folders of the data.
+        cache_dir: Feature stores.
         target: Configuration with an unbiased estimator, whose mean the others are compared with.
         batches: Number of batches.
         draws: Draws of each gradient.
@@ -145,10 +138,10 @@ def measure(
         `samples`, `relative_variance` (`Noise.relative`) and `cosine`.
     """
     target = _from_weights(target, start)
-    data = load_data(target, places)
+    data = load_data(target)
     model = _initialized(target, data.vocabulary)
-    source, _ = open_sources(target, model, data, places)
-    dataset, steps = batches_from(target, source, data.table, 0)
+    inputs = open_inputs(target, model.encoder, data, cache_dir)
+    dataset, steps = batches_from(target, data.table, inputs, epoch=0)
     fixed = list(dataset.take(batches))
     aim = AttentionGradient(model, fixed).noise(draws)
     rows: dict[str, Row] = {name: {} for name in configs}

@@ -30,7 +30,7 @@ from sat_tf.config import CaptionerConfig, DecoderConfig, EncoderConfig, SearchC
 from sat_tf.models.captioner import Captioner
 from sat_tf.runs import TrainedCaptioner
 from serving.export import export
-from serving.session import load_session
+from serving.saved_model import load_session
 from serving.signatures import SERVING_DEFAULT, read_images
 from training.tables import format_table
 

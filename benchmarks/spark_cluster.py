@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyspark
 
-from serving.ports import free_ports
+from serving.process import free_ports
 
 START_SECONDS = 120.0
 """Most seconds until the cluster is there."""

@@ -17,11 +17,9 @@ _DOCS = Path(__file__).resolve().parent
 _ROOT = _DOCS.parent
 sys.path.insert(0, str(_ROOT))
 
-from sat_tf.quiet import quiet_tensorflow  # noqa: E402
-
 # Autodoc imports TensorFlow.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-quiet_tensorflow()
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 project = "sat_tf"
 author = "The sat_tf authors"

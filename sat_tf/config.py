@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import (
+from sat_tf.fields import (
     Fraction,
     NonNegative,
     NonNegativeInt,
@@ -17,9 +17,6 @@ from sat_tf.ranges import (
     check_fields,
 )
 from sat_tf.vocabulary import PAD, START, UNK
-
-SYSTEM_KEY = "system"
-"""Key of a run's configuration that names a digit system; a captioner's has none."""
 
 Inference = Literal["expectation", "sample", "argmax"]
 """Selection of a location by hard attention when it captions."""

@@ -15,10 +15,10 @@ from sat_tf import published
 from sat_tf.commands import exit_status, json_line, loading, program
 from sat_tf.config import Inference, SearchFlags
 from sat_tf.errors import invalid_value
+from sat_tf.fields import check_fields
 from sat_tf.figures.attention import figure_paths
 from sat_tf.files import write_atomically
 from sat_tf.images import SUFFIXES
-from sat_tf.ranges import check_fields
 from training.evaluate.caption_results import caption_fields
 from training.outputs import check_file, check_folder
 
@@ -168,8 +168,7 @@ def _draw(
 ) -> None:
     import numpy as np
 
-    from sat_tf.figures.attention import save_figure
-    from sat_tf.figures.attention_svg import attention_svg
+    from sat_tf.figures.attention import attention_svg, save_figure
     from training.tasks.captioning.attention_figures import figure_of
 
     if path.suffix == ".svg":

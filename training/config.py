@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from sat_tf import config as configs
-from sat_tf import published
+from sat_tf import digits
 from sat_tf.errors import invalid_value, other_version
-from sat_tf.ranges import (
+from sat_tf.fields import (
     Fraction,
     NonNegative,
     NonNegativeInt,
@@ -21,9 +21,9 @@ from sat_tf.ranges import (
     Probability,
     Range,
     check_fields,
+    from_dict,
 )
 from sat_tf.run_folder import RunFolder, read_object
-from sat_tf.serialization import from_dict
 from sat_tf.vocabulary import Unit
 from training.data.sources import DataName, Splits
 from training.metrics.tokenisers import english_only
@@ -32,6 +32,16 @@ T = TypeVar("T")
 
 LOWER_IS_BETTER = ("nll", "error")
 """Dev scores of which a lower one is better; of all others a higher one is."""
+
+
+def monitors(monitor: str) -> tuple[str, ...]:
+    """Returns the dev scores that decide about an epoch, the first that is defined.
+
+    A score that comes earlier decides against one that comes later: the nll chooses among epochs
+    only while no epoch has a BLEU or CIDEr above 0.
+    """
+    return tuple(dict.fromkeys((monitor, "cider", "nll")))
+
 
 _FORMER_KEYS = {"pictures": "figures"}
 _FORMER_VALUES = (("batch_by", "picture", "image"),)
@@ -174,11 +184,6 @@ class BaseFitConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "fit")
-
-    @property
-    def sign(self) -> float:
-        """Factor that makes a higher monitored score the better one: 1.0 or -1.0."""
-        return -1.0 if self.monitor in LOWER_IS_BETTER else 1.0
 
     def resumed_as(self: T, wanted: T) -> T:
         """Returns this loop with what may change on resume: steps of checkpoints, more epochs."""
@@ -360,8 +365,7 @@ def read_run_config(run_dir: Path) -> RunConfig:
     """
     path = RunFolder(run_dir).config
     values = read_object(path)
-    if configs.SYSTEM_KEY in values:
-        raise published.no_captioner(Path(run_dir), values[configs.SYSTEM_KEY])
+    digits.refuse(run_dir, values)
     try:
         return read_saved(RunConfig, values)
     except (TypeError, ValueError) as error:

@@ -17,8 +17,8 @@ import numpy as np
 from sat_tf.commands import exit_status, loading
 from sat_tf.config import JOIN, EncoderConfig, weights_files
 from sat_tf.errors import invalid_value
+from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.files import sync
-from sat_tf.ranges import PositiveInt, check_fields
 from training.cli import Settings, check_data_dir, parse_settings
 from training.outputs import check_file
 
@@ -104,7 +104,7 @@ def write_weights(arguments: Arguments, out: Path) -> str:
     with loading():
         from sat_tf.layers.encoder_statistics import round_weights, standardize
         from training.data.sources import load_split
-        from training.tasks.captioning.task import new_model
+        from training.model import new_model
 
         split = load_split(config.data.name, "train", arguments.data_dir, **config.data.options())
         if arguments.compact:

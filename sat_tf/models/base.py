@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from sat_tf.compat import BuildsBeforeFit, steps_taken
 from sat_tf.errors import invalid_value
+from sat_tf.fields import NonNegative, check_argument
 from sat_tf.models.distributed_step import (
     RunningMeans,
     apply_gradients,
@@ -22,7 +23,6 @@ from sat_tf.models.distributed_step import (
 from sat_tf.objectives.baselines import MovingAverageBaseline
 from sat_tf.objectives.replica_context import global_size
 from sat_tf.objectives.terms import Batch, Means, Objective
-from sat_tf.ranges import NonNegative, check_argument
 
 Results = dict[str, float] | list[float] | float
 

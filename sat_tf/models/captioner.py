@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from sat_tf import config as configs
 from sat_tf.errors import invalid_value
+from sat_tf.fields import check_argument, from_dict, to_dict
 from sat_tf.layers.attention import Selection
 from sat_tf.layers.attention_lstm import State
 from sat_tf.layers.decoder_types import AttentionMemory, DecoderOutput
@@ -25,10 +26,8 @@ from sat_tf.objectives.caption_objective import caption_objective
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from sat_tf.objectives.replica_context import replica_seed
 from sat_tf.objectives.terms import Batch, Means
-from sat_tf.ranges import check_argument
 from sat_tf.search.beam_search import beam_search
 from sat_tf.search.hypotheses import Hypotheses
-from sat_tf.serialization import from_dict, to_dict
 
 CAPTION_WORDS = 12
 """Words of a typical caption: a search reads about this many contexts per hypothesis."""

@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from sat_tf.config import AttentionConfig
+from sat_tf.fields import Fraction, Probability, check_argument
 from sat_tf.layers.attention import Selection
 from sat_tf.layers.decoder_types import DecoderOutput
 from sat_tf.objectives.caption_means import (
@@ -19,7 +20,6 @@ from sat_tf.objectives.replica_context import replica_seed
 from sat_tf.objectives.soft_labels import SoftLabels, predictions, soft_labels
 from sat_tf.objectives.supervision import ATTENTION_TARGETS, SUPERVISION_MEANS, supervised
 from sat_tf.objectives.terms import Batch, Terms
-from sat_tf.ranges import Fraction, Probability, check_argument
 
 
 class LikelihoodObjective:

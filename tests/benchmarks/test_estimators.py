@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,11 +23,10 @@ from benchmarks.estimators import (
     plan_of,
     summarise,
 )
+from sat_tf.fields import to_dict
 from sat_tf.runs import RunError
-from sat_tf.serialization import to_dict
 from training.metrics import captions as caption_metrics
 from training.run_state.checkpoints import Progress
-from training.tasks.base import Places
 
 TINY = [
     *("--data.limit", "12", "--fit.epochs", "1", "--fit.batch-size", "16"),
@@ -54,7 +54,7 @@ def test_a_comparison_from_training_to_plot(tmp_path, capsys, monkeypatch):
     assert_compared(printed, report)
     assert np.asarray(Image.open(out / "comparison.png")).std() > 0
     # Once more: what is finished is read, not made again.
-    monkeypatch.setattr(estimator_runs, "fit", lambda *_, **__: pytest.fail("trained"))
+    monkeypatch.setattr(estimator_runs, "train", lambda *_, **__: pytest.fail("trained"))
     files = ["--json", str(tmp_path / "again.json"), "--plot", str(tmp_path / "again.png")]
     assert main([*TINY, "--out", str(out), *files]) == 0
     assert (tmp_path / "again.png").is_file()
@@ -86,8 +86,8 @@ def assert_compared(printed: str, report: dict) -> None:
 def test_every_seed_of_every_estimator_is_compared(tmp_path, capsys, monkeypatch):
     asked = []
 
-    def figures(config, places, interrupts=None):
-        name = places.run_dir.name
+    def figures(config, run_dir, cache_dir, interrupts=None):
+        name = run_dir.name
         asked.append((name, config.seed, config.attention.preset, config.data.limit))
         scores = {"bleu_4": 50.0 + 2 * config.seed, "cider": 300.0, "pointing_game": 40.0}
         return scores | {"elbo": -9.5, "minutes": 3.0}
@@ -123,44 +123,43 @@ def test_a_file_that_cannot_be_written_is_told_before_training(tmp_path, capsys,
 
 
 @pytest.fixture
-def finished(tmp_path) -> Places:
+def finished(tmp_path) -> Path:
     """Files of a finished run of the base configuration, as far as they are read."""
-    places = Places(tmp_path / "run", tmp_path / "cache")
     for folder, name, content in (
         (".", "config.json", to_dict(BASE)),
         ("evaluation/dev", "report.json", {"scores": SCORES, "bounds": {"elbo": -3.0}}),
         ("checkpoints/epoch-002", "state.json", dataclasses.asdict(Progress(2, seconds=90.0))),
     ):
-        (places.run_dir / folder).mkdir(parents=True, exist_ok=True)
-        (places.run_dir / folder / name).write_text(json.dumps(content), "utf-8")
-    return places
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        (tmp_path / folder / name).write_text(json.dumps(content), "utf-8")
+    return tmp_path
 
 
 def test_a_finished_run_is_read_and_not_made_again(finished, monkeypatch):
-    for name in ("fit", "evaluate_run"):
+    for name in ("train", "evaluate_run"):
         monkeypatch.setattr(estimator_runs, name, lambda *_, **__: pytest.fail("made again"))
-    assert figures(BASE, finished) == {**SCORES, "elbo": -3.0, "minutes": 1.5}
+    assert figures(BASE, finished, finished) == {**SCORES, "elbo": -3.0, "minutes": 1.5}
 
 
 def test_a_run_that_was_stopped_resumes_and_is_evaluated(finished, monkeypatch):
-    report, done = finished.run_dir / "evaluation/dev/report.json", []
+    report, done = finished / "evaluation/dev/report.json", []
     written = report.read_text("utf-8")
     report.unlink()
-    monkeypatch.setattr(estimator_runs, "fit", lambda *_, **__: done.append("fit"))
+    monkeypatch.setattr(estimator_runs, "train", lambda *_, **__: done.append("fit"))
 
     def evaluate(*_, **__):
         done.append("evaluate")
         report.write_text(written, "utf-8")
 
     monkeypatch.setattr(estimator_runs, "evaluate_run", evaluate)
-    assert figures(BASE, finished)["bleu_4"] == SCORES["bleu_4"]
+    assert figures(BASE, finished, finished)["bleu_4"] == SCORES["bleu_4"]
     assert done == ["fit", "evaluate"]
 
 
 def test_the_folder_of_another_configuration_is_refused(finished):
     other = dataclasses.replace(BASE, data=dataclasses.replace(BASE.data, limit=11))
     with pytest.raises(RunError, match="`data.limit` is .* and 11 here.* with `--out`"):
-        figures(other, finished)
+        figures(other, finished, finished)
 
 
 def test_compute_is_equal_where_time_is():

@@ -9,9 +9,9 @@ import pytest
 from benchmarks.first_step import Phases, main
 from benchmarks.shapes import TOY
 from benchmarks.startup import start_training, training_arguments, write_data
+from training import inputs, model, train
 from training.data.sources import load_split
-from training.loop import fit
-from training.tasks.captioning import task as captioning
+from training.run_state import resume
 
 
 def test_phases_add_up_even_when_left_by_an_error(monkeypatch):
@@ -36,8 +36,8 @@ def test_the_data_is_a_folder_of_ones_own(tmp_path):
 
 
 def test_the_command_ends_after_its_first_step(tmp_path, monkeypatch):
-    patched = [(captioning, name) for name in ("load_data", "new_model", "open_sources")]
-    for module, name in [*patched, (fit, "train_epochs"), (fit, "make_callbacks")]:
+    patched = [(inputs, "load_data"), (model, "new_model"), (inputs, "open_inputs")]
+    for module, name in [*patched, (resume, "train_epochs"), (train, "train")]:
         monkeypatch.setattr(module, name, getattr(module, name))  # Undone after the test.
     write_data(TOY, 20, tmp_path / "data")
     out, run_dir = tmp_path / "phases.json", tmp_path / "run"

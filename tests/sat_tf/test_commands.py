@@ -20,7 +20,7 @@ COMMANDS = {
     "training.evaluate.command": RUN,
     "training.inspect.command": [],
     "training.train": [],
-    "serving.client.command": FILE,
+    "serving.client.__main__": FILE,
     "serving.export": RUN,
     "benchmarks.estimators": [],
     "benchmarks.litert": RUN,

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from sat_tf.errors import invalid_value
+from sat_tf.fields import to_dict
 from sat_tf.run_folder import RunFolder
-from sat_tf.serialization import to_dict
 from training.config import DataConfig
 from training.data.sources import load_split
 from training.evaluate.caption_results import (

@@ -11,7 +11,7 @@ import tensorflow as tf
 from benchmarks.image_corpus import encode, exif_of, smooth
 from serving.bulk import worker
 from serving.bulk.worker import Settings
-from serving.client.answers import ServedCaption
+from serving.client.captions import ServedCaption
 from tests.serving import toys
 
 SETTINGS = Settings("7", batch_size=2, maps=True, cores=1)

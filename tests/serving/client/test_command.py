@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from benchmarks.image_corpus import noise
-from serving.client.command import main
+from serving.client.__main__ import main
 from serving.local_server.servable import Limits
 
 

@@ -18,7 +18,6 @@ from serving.web.app import Page
 from tests.page_data import decode_map
 from tests.serving.web.page_fixtures import page_of, photograph
 from tests.serving.web.scripted_model import GRID, PLACES, ScriptedModel, serve
-from tests.training.data.own_images import huge_header
 from tests.waiting import eventually
 
 MOST = 200_000  # bytes of the page without its samples
@@ -68,7 +67,7 @@ def test_a_format_that_browsers_do_not_show_comes_back_as_one_they_do(soft):
         (b"text called .jpg", 400, "cannot be read as an image: the bytes are no image"),
         (b"\0\0\0\x18ftypheic" + bytes(40), 400, "HEIC and AVIF are not read: export it as JPEG"),
         (
-            huge_header(10_000),
+            encode(Image.new("1", (10_000, 10_000)), "PNG"),
             413,
             "10,000 x 10,000 pixels, more than are read: at most 67 mega",
         ),
@@ -143,7 +142,7 @@ def test_an_export_without_attention_or_log_probabilities_is_shown_too():
     assert none["hypotheses"][0]["words"][0]["map"] is None
     assert old["kind"] == "soft" and old["hypotheses"][0]["words"][0]["map"]
     assert old["hypotheses"][0]["words"][0]["log_prob"] is None
-    assert [word["text"] for word in old["hypotheses"][1]["words"]] == ["a", "cat"]
+    assert len(old["hypotheses"]) == 1
 
 
 def test_a_server_that_comes_back_answers_again():
@@ -182,7 +181,7 @@ def test_every_sample_is_small_and_names_its_source(soft):
 
 
 def test_the_page_loads_no_tensorflow():
-    code = "import sys, serving.web.app, serving.web.command; print('tensorflow' in sys.modules)"
+    code = "import sys, serving.web.app, serving.web.__main__; print('tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "False", done.stderr
 

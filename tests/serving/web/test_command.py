@@ -12,9 +12,9 @@ import pytest
 
 from benchmarks import page_uploads
 from sat_tf import published
-from serving.web import command
+from serving.web import __main__ as command
+from serving.web.__main__ import main, parse_server
 from serving.web.app import Page
-from serving.web.command import main, parse_server
 from serving.web.sources import Source
 from tests.serving.web.page_fixtures import drawing, photograph
 from tests.serving.web.run_fixtures import make_export, make_run
