@@ -10,8 +10,8 @@ from benchmarks import models
 from benchmarks.case import Case, Row, Tables
 from benchmarks.shapes import Shape
 from benchmarks.stores import training_data
+from training.data.batches import training_batches
 from training.data.bucketing import CaptionTable
-from training.data.input_pipeline import training_batches
 from training.data.input_source import InputSource
 
 

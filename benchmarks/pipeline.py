@@ -15,10 +15,11 @@ from benchmarks.serving_load import drawn_photograph
 from benchmarks.shapes import Shape
 from benchmarks.stores import training_data
 from sat_tf.layers.encoder import Encoder
+from training.data.batches import training_batches
 from training.data.bucketing import CaptionTable, padding_share, plan_epoch
 from training.data.examples import Example
-from training.data.extraction import ImageLoader, compile_encoder
-from training.data.input_pipeline import training_batches
+from training.data.extraction import compile_encoder
+from training.data.image_loader import ImageLoader
 from training.data.input_source import AnnotationSource
 
 _ENCODER_BATCH = 8  # that of `FeatureStore` without a GPU

@@ -23,8 +23,8 @@ import tensorflow as tf
 
 from sat_tf.digits.sampling import bilinear_sample
 from sat_tf.errors import invalid_value
+from training.data.batches import prefetched
 from training.data.examples import SPLITS, DataError, canonical_split
-from training.data.prefetch import prefetched
 from training.digits.config import CanvasData, DigitData, JitteredData, PairData, StripsData
 
 FILE = "mnist.npz"

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.training.data.small_captions import SIZE, drawn, epochs, same, slopes, table_of
 from training.data import input_source
+from training.data.batches import prefetched, readable_rows, scoring_batches, training_batches
 from training.data.bucketing import Shard
-from training.data.input_pipeline import readable_rows, scoring_batches, training_batches
 from training.data.input_source import ImageSource
 
 
@@ -147,3 +148,29 @@ def test_the_workers_together_score_every_caption_once():
         assert len(parts) == steps * shard.devices
         rows += [tuple(row[row > 0]) for part in parts for row in part["tokens"]]
     assert sorted(rows) == sorted(map(tuple, table.tokens))
+
+
+def read(index: tf.Tensor) -> dict[str, tf.Tensor]:
+    number = tf.numpy_function(lambda n: n, [index], tf.int64)
+    return {"number": tf.ensure_shape(number, [])}
+
+
+def numbers(dataset) -> list[int]:
+    return [int(batch["number"]) for batch in dataset]
+
+
+def test_prefetched_from_the_first_up_to_the_last() -> None:
+    assert numbers(prefetched(read, 3, 7)) == [3, 4, 5, 6]
+    assert numbers(prefetched(read, 3, 3)) == []
+
+
+def test_prefetched_without_a_last_there_is_no_end() -> None:
+    dataset = prefetched(read, 5)
+
+    assert dataset.cardinality() == tf.data.INFINITE_CARDINALITY
+    assert numbers(itertools.islice(dataset, 4)) == [5, 6, 7, 8]
+
+
+@pytest.mark.parametrize("last", [None, 1000])
+def test_no_tuning_thread_keeps_a_dropped_iterator_waiting(last: int | None) -> None:
+    assert prefetched(read, 0, last).options().autotune.enabled is False

@@ -8,17 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import tensorflow as tf
 
-from training.data.box_views import visible_phrases
+from sat_tf.objectives.supervision import ATTENTION_TARGETS
 from training.data.boxes import (
     BoxedPhrase,
     PlacedPhrase,
     place_phrases,
     skipped_note,
     union_coverage,
+    visible_phrases,
 )
 from training.data.bucketing import CaptionTable
-from training.data.examples import DataError, Example, Split
+from training.data.examples import DataError, Split
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,17 +43,16 @@ class AttentionTargets:
     def __len__(self) -> int:
         return sum(map(len, self.phrases.values()))
 
+    @property
+    def specs(self) -> dict[str, tf.TensorSpec]:
+        """Shape and dtype of what `read` returns, by its name in a batch."""
+        cells = int(np.prod(self.maps.shape[1:]))
+        return {ATTENTION_TARGETS: tf.TensorSpec([None, None, cells], tf.float16)}
+
     def read(
         self, table: CaptionTable, rows: np.ndarray, words: int, mirrored: np.ndarray | None
-    ) -> np.ndarray:
-        """Returns the maps of captions, float16 `[n, words, h w]`.
-
-        Args:
-            table: The captions.
-            rows: `[n]`, rows of the table.
-            words: Words per caption, `<end>` and padding included.
-            mirrored: bool `[n]`, images flipped left to right; None if none is.
-        """
+    ) -> dict[str, np.ndarray]:
+        """Reads the maps of captions, float16 `[n, words, h w]`; see `batches.Teaching`."""
         height, width = self.maps.shape[1:]
         targets = np.zeros([len(rows), words, height, width], np.float16)
         for n, row in enumerate(rows):
@@ -62,7 +63,7 @@ class AttentionTargets:
                 if mirrored is not None and mirrored[n]:
                     target = target[:, ::-1]
                 targets[n, first : min(last, last_word) + 1] = target
-        return targets.reshape(len(rows), words, height * width)
+        return {ATTENTION_TARGETS: targets.reshape(len(rows), words, height * width)}
 
     def fingerprint(self) -> str:
         """Returns the SHA-256 (hexadecimal) of all maps and of the words they belong to."""
@@ -94,10 +95,15 @@ def attention_targets(
         DataError: No phrase of the split has a box.
     """
     examples = split.examples
-    if boxes is None:
-        placed, dropped = _own_phrases(examples), Counter()
-    else:
+    placed: dict[tuple[int, int], list[PlacedPhrase]] = {}
+    dropped: Counter[str] = Counter()
+    if boxes is not None:
         placed, dropped = place_phrases(examples, boxes)
+    for number, example in enumerate(examples if boxes is None else ()):
+        for one in example.phrases:
+            phrase = BoxedPhrase(example.image_id, one.caption, one.text, None, (), (one.box,))
+            place = PlacedPhrase(phrase, one.word, one.word)
+            placed.setdefault((number, one.caption), []).append(place)
     shown, unseen = visible_phrases(examples, placed, resize)
     maps, phrases = [], {}
     for place, seen in shown.items():
@@ -112,13 +118,3 @@ def attention_targets(
             f"{skipped_note(skipped)}."
         )
     return AttentionTargets(np.stack(maps), phrases, skipped=skipped)
-
-
-def _own_phrases(examples: Sequence[Example]) -> dict[tuple[int, int], list[PlacedPhrase]]:
-    found: dict[tuple[int, int], list[PlacedPhrase]] = {}
-    for number, example in enumerate(examples):
-        for one in example.phrases:
-            phrase = BoxedPhrase(example.image_id, one.caption, one.text, None, (), (one.box,))
-            place = PlacedPhrase(phrase, one.word, one.word)
-            found.setdefault((number, one.caption), []).append(place)
-    return found

@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import tensorflow as tf
 
+from sat_tf.objectives.soft_labels import PREDICTED_SHARES, PREDICTED_WORDS
 from sat_tf.vocabulary import Vocabulary
-from training.data.archives import open_archive, save_archive
 from training.data.bucketing import CaptionTable
 from training.data.examples import DataError
+from training.teach.archives import open_archive, save_archive
 
 _FORMAT = 1
 
@@ -43,20 +45,30 @@ class WordPredictions:
     captions: str
     teachers: tuple[str, ...] = ()
 
-    def read(self, rows: np.ndarray, places: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns words and shares of captions, `[n, places, J]` each, 0 on padding.
+    @property
+    def specs(self) -> dict[str, tf.TensorSpec]:
+        """Shape and dtype of what `read` returns, by its name in a batch."""
+        kept = [None, None, self.words.shape[1]]
+        return {
+            PREDICTED_WORDS: tf.TensorSpec(kept, tf.int32),
+            PREDICTED_SHARES: tf.TensorSpec(kept, tf.float16),
+        }
 
-        Args:
-            rows: `[n]`, rows of the caption table.
-            places: Words per caption, `<end>` and padding included.
-        """
-        shape = len(rows), places, self.words.shape[1]
-        words, shares = np.zeros(shape, np.int32), np.zeros(shape, np.float16)
+    def read(
+        self,
+        table: CaptionTable,
+        rows: np.ndarray,
+        words: int,
+        mirrored: np.ndarray | None = None,
+    ) -> dict[str, np.ndarray]:
+        """Reads words and shares of captions, `[n, words, J]` each, 0 on padding."""
+        shape = len(rows), words, self.words.shape[1]
+        ids, shares = np.zeros(shape, np.int32), np.zeros(shape, np.float16)
         for n, row in enumerate(rows):
             first, last = self.offsets[row], self.offsets[row + 1]
-            words[n, : last - first] = self.words[first:last]
+            ids[n, : last - first] = self.words[first:last]
             shares[n, : last - first] = self.shares[first:last]
-        return words, shares
+        return {PREDICTED_WORDS: ids, PREDICTED_SHARES: shares}
 
     def fingerprint(self) -> str:
         """Returns the SHA-256 (hexadecimal) of all predictions."""

@@ -8,28 +8,30 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks.image_corpus import exif_of
 from sat_tf.objectives.supervision import ATTENTION_TARGETS
 from tests.training.data.small_captions import epochs, table_of
-from training.data.attention_targets import attention_targets
 from training.data.box_files import read_boxes
-from training.data.box_views import UNREADABLE, image_size, visible_boxes
-from training.data.boxes import BAD_SPAN, NO_CAPTION, OUTSIDE, skipped_note
+from training.data.boxes import BAD_SPAN, NO_CAPTION, NOT_READ, OUTSIDE, skipped_note
 from training.data.examples import DataError, Example, Phrase, Split
 from training.data.input_source import ImageSource
+from training.teach.attention_targets import attention_targets
 
 SIZE = 8
 LEFT_HALF = (0.0, 0.0, 1.0, 0.5)
 
 
-def example(name="a.jpg", captions=("a red dog runs",), phrases=(), shape=(SIZE, SIZE)):
-    pixels = np.zeros([*shape, 3], np.uint8)
+def example(name="a.jpg", captions=("a red dog runs",), phrases=()):
+    pixels = np.zeros([SIZE, SIZE, 3], np.uint8)
     pixels[:, 0] = 200
     return Example(name, pixels, captions, phrases)
 
 
 def targets_of(examples, boxes=None, grid=(2, 4), resize="crop"):
     return attention_targets(Split("train", tuple(examples)), boxes, grid, resize)
+
+
+def read(targets, table, words):
+    return targets.read(table, np.array([0]), words, None)[ATTENTION_TARGETS]
 
 
 def boxes_of(tmp_path, **row):
@@ -41,7 +43,7 @@ def boxes_of(tmp_path, **row):
 def test_every_word_of_a_phrase_gets_the_map_of_its_boxes(tmp_path):
     examples = (example(),)
     targets, (table, _) = targets_of(examples, boxes_of(tmp_path)), table_of(examples)
-    (maps,) = targets.read(table, np.array([0]), 6, None).reshape(1, 6, 2, 4)
+    (maps,) = read(targets, table, 6).reshape(1, 6, 2, 4)
     expected = np.array([[0.25, 0.25, 0.0, 0.0]] * 2)
     np.testing.assert_array_equal(maps[1], expected)
     np.testing.assert_array_equal(maps[2], expected)
@@ -54,7 +56,7 @@ def test_maps_turn_with_mirrored_images():
     examples = tuple(example(f"{n}.jpg", phrases=(phrase,)) for n in range(6))
     targets, (table, _) = targets_of(examples), table_of(examples)
     source, seen = ImageSource(examples, SIZE, "crop", mirrored=True), set()
-    for batch in epochs(source, table, 0, 3, targets=targets)[1]:
+    for batch in epochs(source, table, 0, 3, targets)[1]:
         maps = batch[ATTENTION_TARGETS].reshape(*batch[ATTENTION_TARGETS].shape[:2], 2, 4)
         assert batch["tokens"].shape[1] == maps.shape[1] + 1
         bright_left = batch["images"][:, 0, 0, 0] == 200
@@ -66,7 +68,7 @@ def test_maps_turn_with_mirrored_images():
 def test_a_phrase_beyond_a_cut_caption_is_left_out():
     long = example(captions=("a " * 12 + "dog",), phrases=(Phrase(0, 12, LEFT_HALF, "dog"),))
     table, _ = table_of((long,))  # cut to 10 words
-    assert not targets_of((long,)).read(table, np.array([0]), 11, None).any()
+    assert not read(targets_of((long,)), table, 11).any()
 
 
 def test_what_is_left_out_is_counted(tmp_path):
@@ -90,24 +92,7 @@ def test_phrases_of_an_image_that_cannot_be_read_are_skipped(tmp_path):
     found = boxes_of(tmp_path)
     found["b.jpg"] = [dataclasses.replace(one, image="b.jpg") for one in found["a.jpg"]]
     targets = targets_of((example(), cut), found)
-    assert len(targets) == 1 and targets.skipped == {UNREADABLE: 1}
-
-
-def test_crop_moves_and_cuts_boxes_and_squash_does_not():
-    wide = example(shape=(10, 20)).image
-    visible = visible_boxes(wide, "crop")
-    assert visible([(0.0, 0.25, 1.0, 0.5)]) == [(0.0, 0.0, 1.0, 0.5)]
-    assert visible([(0.1, 0.0, 0.6, 0.5)]) == [pytest.approx((0.1, 0.0, 0.6, 0.5))]
-    assert visible([(0.0, 0.8, 1.0, 1.0)]) == []
-    assert visible_boxes(wide, "squash")([(0.1, 0.0, 0.6, 0.5)]) == [(0.1, 0.0, 0.6, 0.5)]
-
-
-@pytest.mark.parametrize(("turn", "expected"), [(1, (4, 6)), (6, (6, 4))])
-def test_the_size_of_a_file_is_that_of_the_image_as_it_is_shown(tmp_path, turn, expected):
-    from PIL import Image
-
-    Image.new("RGB", (6, 4)).save(tmp_path / "a.jpg", exif=exif_of(turn))
-    assert image_size(tmp_path / "a.jpg") == expected
+    assert len(targets) == 1 and targets.skipped == {NOT_READ: 1}
 
 
 def test_fingerprints_tell_other_boxes_apart(tmp_path):

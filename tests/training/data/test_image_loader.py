@@ -10,7 +10,7 @@ import tensorflow as tf
 from PIL import Image
 
 from benchmarks.image_corpus import encode, exif_of
-from training.data.image_reader import UNREADABLE, read_image, unreadable_reason
+from training.data.image_loader import UNREADABLE, read_image, unreadable_reason
 
 
 def half(image):

@@ -10,11 +10,7 @@ from sat_tf.vocabulary import Vocabulary
 from tests.training.data.small_captions import SIZE, drawn, epochs, table_of
 from training.data.examples import DataError
 from training.data.input_source import ImageSource
-from training.data.word_predictions import (
-    WordPredictions,
-    caption_offsets,
-    captions_identity,
-)
+from training.teach.word_predictions import WordPredictions, caption_offsets, captions_identity
 
 WORDS = 2
 
@@ -32,7 +28,7 @@ def test_every_word_of_a_batch_comes_with_its_predictions():
     examples = drawn(5)
     table, vocabulary = table_of(examples)
     source, found = ImageSource(examples, SIZE, "crop"), predictions_of(table, vocabulary)
-    for batch in epochs(source, table, 0, 2, predictions=found)[1]:
+    for batch in epochs(source, table, 0, 2, found)[1]:
         targets = batch["tokens"][:, 1:]
         words, shares = batch[PREDICTED_WORDS], batch[PREDICTED_SHARES]
         assert words.shape == shares.shape == (*targets.shape, WORDS)

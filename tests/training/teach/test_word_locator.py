@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from tests.training.data.small_captions import table_of
-from training.data import locator_training
-from training.data.bucketing import CaptionTable
-from training.data.examples import DataError, Example
-from training.data.word_locator import (
+from training.data.examples import Example
+from training.teach.word_locator import (
     WordLocator,
-    check_encoder,
     encoder_identity,
-    located_targets,
+    learn,
+    words_to_locate,
 )
 
 GRID, DIM, COUNT = (4, 4), 8, 240
@@ -62,7 +58,7 @@ def planted() -> Planted:
 
 @pytest.fixture(scope="module")
 def learned(planted) -> tuple[WordLocator, dict[str, float]]:
-    return locator_training.learn(ENCODER, planted.examples, planted, epochs=30, learning_rate=0.03)
+    return learn(ENCODER, planted.examples, planted, epochs=30, learning_rate=0.03)
 
 
 def test_words_are_found_at_their_places_in_new_images(learned):
@@ -85,9 +81,9 @@ def test_a_map_is_a_distribution_of_its_word(learned, planted):
 
 def test_places_that_tell_nothing_are_discounted():
     source = Planted(spots=13)
-    locator = locator_training.learn(
-        ENCODER, source.examples, source, min_auroc=0.0, epochs=30, learning_rate=0.03
-    )[0]
+    locator = learn(ENCODER, source.examples, source, min_auroc=0.0, epochs=30, learning_rate=0.03)[
+        0
+    ]
     assert locator.prior[:13].min() > locator.prior[13:].max()
     without = dataclasses.replace(locator, prior=np.zeros(16, np.float32))
     word = next(iter(source.places[0]))
@@ -114,14 +110,14 @@ def test_only_words_that_an_image_tells_are_located(learned):
 def test_words_of_too_few_images_are_left_out(fewest, known):
     texts = ("rare a", "rare a", "a", "a", "a")
     examples = [Example(str(n), b"", (text,)) for n, text in enumerate(texts)]
-    assert locator_training.words_to_locate(examples, fewest) == known
+    assert words_to_locate(examples, fewest) == known
 
 
 def test_words_of_unreadable_images_alone_are_not_learned():
     source = Planted()
     source.examples = [Example("broken", b"", ("a zebra",))] * 10 + source.examples[10:]
     source.skipped = dict.fromkeys(range(10), "broken")
-    _, areas = locator_training.learn(ENCODER, source.examples, source, min_auroc=0.0, epochs=1)
+    _, areas = learn(ENCODER, source.examples, source, min_auroc=0.0, epochs=1)
     assert "zebra" not in areas and np.isfinite(list(areas.values())).all()
 
 
@@ -132,90 +128,3 @@ def test_a_locator_is_what_was_saved(learned, tmp_path):
     assert again.words == locator.words and again.encoder == encoder_identity(ENCODER)
     np.testing.assert_array_equal(again.kernel, locator.kernel)
     assert again.fingerprint() == locator.fingerprint()
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"kernel": np.zeros(3)},
-        {"prior": np.zeros([2, 2])},
-        {"kernel": np.full([DIM, len(ANIMALS)], np.nan)},
-        {"about": np.frombuffer(b'{"format": 3, "words": []}', np.uint8)},
-    ],
-)
-def test_a_locator_whose_arrays_do_not_fit_is_refused(learned, tmp_path, change):
-    learned[0].save(tmp_path / "whole.npz")
-    with np.load(tmp_path / "whole.npz") as arrays:
-        np.savez(tmp_path / "l.npz", **(dict(arrays) | change))
-    with pytest.raises(DataError, match="is not a word locator"):
-        WordLocator.load(tmp_path / "l.npz")
-
-
-def test_another_file_is_no_locator(tmp_path):
-    np.savez(tmp_path / "a.npz", kernel=np.zeros(3))
-    (tmp_path / "b.npz").write_bytes(b"half")
-    (tmp_path / "c.npz").write_bytes((tmp_path / "a.npz").read_bytes()[:100])
-    for name in ("a.npz", "b.npz", "c.npz", "missing.npz"):
-        with pytest.raises(DataError, match=f"{name} is not a word locator"):
-            WordLocator.load(tmp_path / name)
-
-
-def test_a_locator_of_an_earlier_format_is_refused(tmp_path):
-    about = json.dumps({"format": 1, "words": ["x"], "encoder": "e"}).encode()
-    np.savez(tmp_path / "old.npz", kernel=np.zeros([3, 1]), about=np.frombuffer(about, np.uint8))
-    with pytest.raises(DataError, match="training.locate.*its format is 1, not 3"):
-        WordLocator.load(tmp_path / "old.npz")
-
-
-def test_each_known_word_of_a_caption_gets_its_map(learned, planted):
-    targets = located_targets(learned[0], ENCODER, planted.examples, planted)
-    examples = tuple(planted.examples)
-    table: CaptionTable = table_of(examples)[0]
-    row = int(np.flatnonzero((table.image_index == 0) & (table.caption_index == 0))[0])
-    words = examples[0].captions[0].split()
-    plain, mirrored = (
-        targets.read(table, np.array([row]), len(words) + 1, np.array([flip]))[0]
-        for flip in (False, True)
-    )
-    for place, word in enumerate(words):
-        if word in ANIMALS:
-            assert plain[place].argmax() == planted.places[0][word]
-            flipped = plain[place].reshape(GRID)[:, ::-1].ravel()
-            np.testing.assert_array_equal(mirrored[place], flipped)
-        elif word not in learned[0].words:
-            assert not plain[place].any()
-    assert not plain[len(words)].any()  # <end> is nowhere
-
-
-def test_unreadable_images_have_no_maps(learned):
-    source = Planted()
-    source.skipped = {0: "broken"}
-    targets = located_targets(learned[0], ENCODER, source.examples, source)
-    assert (0, 0) not in targets.phrases and (1, 0) in targets.phrases
-
-
-def test_a_locator_of_another_encoder_is_refused(learned):
-    check_encoder(learned[0], ENCODER)
-    other = SimpleNamespace(**{**vars(ENCODER), "grid": (2, 8)})
-    with pytest.raises(DataError, match=r"4 x 4 x 8, .*; the encoder is planted, all, 2 x 8 x 8"):
-        check_encoder(learned[0], other)
-    trained = SimpleNamespace(**{**vars(ENCODER), "weights": [np.arange(3.0) + 1e-3]})
-    with pytest.raises(DataError, match=r"4 x 4 x 8, weights \w{12}; the encoder is"):
-        check_encoder(learned[0], trained)
-
-
-def test_captions_without_a_known_word_are_an_error(learned, planted):
-    unknown = [Example("i", planted.examples[0].image, ("nothing here",))]
-    with pytest.raises(DataError, match="knows no word"):
-        located_targets(learned[0], ENCODER, unknown, planted)
-    with pytest.raises(DataError, match="10 images or more"):
-        locator_training.learn(ENCODER, unknown, planted)
-
-
-def test_the_fingerprint_is_of_locator_and_captions(learned, planted):
-    def fingerprint(examples):
-        targets = located_targets(learned[0], ENCODER, examples, planted)
-        return targets.fingerprint()
-
-    assert fingerprint(planted.examples) == fingerprint(planted.examples)
-    assert fingerprint(planted.examples) != fingerprint(planted.examples[:-1])

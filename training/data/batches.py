@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.objectives.soft_labels import PREDICTED_SHARES, PREDICTED_WORDS
-from sat_tf.objectives.supervision import ATTENTION_TARGETS
-from training.data.attention_targets import AttentionTargets
-from training.data.augmentation import Views
 from training.data.bucketing import CaptionTable, Shard, pad_tokens, plan_epoch, plan_images
-from training.data.input_source import ImageSource, InputSource
-from training.data.prefetch import prefetched
-from training.data.word_predictions import WordPredictions
+from training.data.input_source import ImageSource, InputSource, Views
 
+Batch = dict[str, tf.Tensor]
 _WHOLE = Shard()
 
 
-def readable_rows(table: CaptionTable, source: InputSource) -> np.ndarray:
-    """Rows of the caption table whose image can be read."""
-    return np.flatnonzero(~np.isin(table.image_index, list(source.skipped)))
+class Teaching(Protocol):
+    """What teaches beside the captions, word by word: maps for attention, or predictions."""
+
+    specs: dict[str, tf.TensorSpec]
+    """Name in a batch -> shape and dtype."""
+
+    def read(
+        self, table: CaptionTable, rows: np.ndarray, words: int, mirrored: np.ndarray | None
+    ) -> dict[str, np.ndarray]:
+        """Reads `[n, words, ...]` by name, in the order of `specs`.
+
+        Args:
+            table: The captions.
+            rows: `[n]`, rows of the table.
+            words: Words per caption, `<end>` and padding included.
+            mirrored: bool `[n]`, images flipped left to right; None if none is.
+        """
+        ...
 
 
 def training_batches(
@@ -35,8 +46,7 @@ def training_batches(
     first_step: int = 0,
     by_image: bool = False,
     shard: Shard = _WHOLE,
-    targets: AttentionTargets | None = None,
-    predictions: WordPredictions | None = None,
+    *teaching: Teaching | None,
 ) -> tuple[tf.data.Dataset, int]:
     """Endless shuffled, length-bucketed batches, starting within `first_epoch`.
 
@@ -51,8 +61,7 @@ def training_batches(
         first_step: Batch of that epoch to start at.
         by_image: Keep all captions of an image in the same batch, with the same view.
         shard: The part of each batch to read; all of it by default.
-        targets: Maps for supervised attention, if any.
-        predictions: What other captioners predict for the words, if it is to be learned.
+        *teaching: What teaches beside the captions, if anything does.
 
     Returns:
         The dataset and the number of batches per epoch. Each batch of a shard with several
@@ -78,7 +87,8 @@ def training_batches(
         chosen = rows[plan[step]]
         return chosen, views[chosen]
 
-    reader = _BatchReader(source, table, by_image, shard, targets, predictions)
+    beside = tuple(one for one in teaching if one is not None)
+    reader = _BatchReader(source, table, by_image, shard, beside)
     return reader.dataset(batch, first_epoch * steps + first_step), steps
 
 
@@ -104,7 +114,7 @@ def scoring_batches(
 
 
 def scoring_plan(source: InputSource, table: CaptionTable, batch_size: int) -> list[np.ndarray]:
-    """Rows of the caption table in each batch of `scoring_batches`."""
+    """Returns the rows of the caption table in each batch of `scoring_batches`."""
     rows = readable_rows(table, source)
     lengths, image_index = table.lengths[rows], table.image_index[rows]
     if source.key == ImageSource.key:
@@ -112,6 +122,11 @@ def scoring_plan(source: InputSource, table: CaptionTable, batch_size: int) -> l
     else:
         plan = plan_epoch(lengths, batch_size, seed=0, epoch=0)
     return [rows[part] for part in plan]
+
+
+def readable_rows(table: CaptionTable, source: InputSource) -> np.ndarray:
+    """Returns the rows of the caption table whose image can be read."""
+    return np.flatnonzero(~np.isin(table.image_index, list(source.skipped)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,37 +137,26 @@ class _BatchReader:
     table: CaptionTable
     by_image: bool
     shard: Shard
-    targets: AttentionTargets | None = None
-    predictions: WordPredictions | None = None
+    teaching: Sequence[Teaching] = ()
 
-    def part(self, rows: np.ndarray, views: Views | None, device: int) -> dict[str, np.ndarray]:
+    def part(self, rows: np.ndarray, views: Views | None, device: int) -> list[np.ndarray]:
         """Reads one device's part of the batch that consists of these rows of the table."""
         part = self.shard.part(len(rows), device)
         # Padded before it is divided, so that all devices see the same few lengths.
         tokens = pad_tokens([self.table.tokens[row] for row in rows])[part]
         rows, views = rows[part], None if views is None else views[part]
+        mirrored = views.mirrored if views is not None and self.source.mirrored else None
         images = self.table.image_index[rows]
-        read = self._teaching(rows, views, tokens.shape[1] - 1)
-        if not self.by_image:
-            return {self.source.key: self.source.read(images, views), "tokens": tokens} | read
-        once, first, place = np.unique(images, return_index=True, return_inverse=True)
-        inputs = self.source.read(once, None if views is None else views[first])
-        # One row per caption nevertheless: devices divide a batch by its rows.
-        index = images.astype(np.int32)
-        found = {self.source.key: inputs[place], "tokens": tokens, "image_index": index}
-        return found | read
-
-    def _teaching(self, rows: np.ndarray, views: Views | None, words: int) -> dict[str, np.ndarray]:
-        """Reads what teaches attention and words beside the captions."""
-        read = {}
-        if self.targets is not None:
-            mirrored = views.mirrored if views is not None and self.source.mirrored else None
-            maps = self.targets.read(self.table, rows, words, mirrored)
-            read[ATTENTION_TARGETS] = maps
-        if self.predictions is not None:
-            found = self.predictions.read(rows, words)
-            read |= dict(zip((PREDICTED_WORDS, PREDICTED_SHARES), found, strict=True))
-        return read
+        if self.by_image:
+            once, first, place = np.unique(images, return_index=True, return_inverse=True)
+            # One row per caption nevertheless: devices divide a batch by its rows.
+            inputs = self.source.read(once, None if views is None else views[first])[place]
+            found = [inputs, tokens, images.astype(np.int32)]
+        else:
+            found = [self.source.read(images, views), tokens]
+        for one in self.teaching:
+            found += one.read(self.table, rows, tokens.shape[1] - 1, mirrored).values()
+        return found
 
     def dataset(
         self,
@@ -165,19 +169,14 @@ class _BatchReader:
         specs = {self.source.key: self.source.spec, "tokens": tf.TensorSpec([None, None], tf.int32)}
         if self.by_image:
             specs["image_index"] = tf.TensorSpec([None], tf.int32)
-        if self.targets is not None:
-            cells = int(np.prod(self.targets.maps.shape[1:]))
-            specs[ATTENTION_TARGETS] = tf.TensorSpec([None, None, cells], tf.float16)
-        if self.predictions is not None:
-            kept = [None, None, self.predictions.words.shape[1]]
-            specs[PREDICTED_WORDS] = tf.TensorSpec(kept, tf.int32)
-            specs[PREDICTED_SHARES] = tf.TensorSpec(kept, tf.float16)
+        for one in self.teaching:
+            specs |= one.specs
 
-        def read_part(index: np.ndarray) -> tuple[np.ndarray, ...]:
+        def read_part(index: np.ndarray) -> list[np.ndarray]:
             number, device = divmod(int(index), devices)
-            return tuple(self.part(*batch(number), device).values())
+            return self.part(*batch(number), device)
 
-        def read(index: tf.Tensor) -> dict[str, tf.Tensor]:
+        def read(index: tf.Tensor) -> Batch:
             parts = tf.numpy_function(read_part, [index], [spec.dtype for spec in specs.values()])
             return {
                 name: tf.ensure_shape(part, spec.shape)
@@ -186,3 +185,31 @@ class _BatchReader:
 
         end = None if last is None else last * devices
         return prefetched(read, first * devices, end, ahead=2 * devices)
+
+
+def prefetched(
+    read: Callable[[tf.Tensor], Batch], first: int, last: int | None = None, ahead: int = 2
+) -> tf.data.Dataset:
+    """Dataset of `read(first)`, ..., `read(last - 1)`.
+
+    Avoids `Dataset.from_generator`, which sets malloc's trim threshold to 128 kB for the whole
+    process: every larger tensor is then mapped and cleared anew, and training spends a third of
+    its time in page faults.
+
+    Args:
+        read: Gives a batch by its number, a scalar int64.
+        first: Number of the first batch.
+        last: Number after the last batch; None makes the dataset endless, and declares it so:
+            otherwise, multiple workers would ask each other at every step whether it has ended.
+        ahead: Batches read before they are asked for.
+    """
+    numbers = tf.data.Dataset.range(first, tf.int64.max if last is None else last)
+    if last is None:
+        numbers = numbers.repeat()
+    # Nothing here can be tuned, and dropping an iterator waits for the end of the tuning thread's
+    # nap, which doubles from 10 ms to a minute.
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    # Autograph would cost 50 ms at every start, and `read` does not need it.
+    read = tf.autograph.experimental.do_not_convert(read)
+    return numbers.map(read).prefetch(ahead).with_options(options)
