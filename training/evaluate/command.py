@@ -82,7 +82,7 @@ class Arguments:
     """Images on the page; 48 by default."""
     boxes: Path | None = None
     """Boxes of phrases: Flickr30k Entities (folder, for Flickr8k and Flickr30k), COCO's instances
-    (.json), or JSON lines; see docs/data.md."""
+    (.json), or JSON lines; see docs/maps.md."""
 
 
 def main(argv: list[str] | None = None) -> int:
