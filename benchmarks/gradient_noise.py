@@ -16,16 +16,9 @@ from sat_tf.files import default_cache_dir
 from sat_tf.models.captioner import Batch, Captioner
 from sat_tf.objectives.baselines import MovingAverageBaseline
 from training.config import RunConfig, read_run_config
+from training.inputs import batches_from, load_data, open_inputs
+from training.model import compile_model, new_model, start_from
 from training.recipes.captioning import RECIPES
-from training.tasks.base import Places
-from training.tasks.captioning.task import (
-    batches_from,
-    compile_model,
-    load_data,
-    new_model,
-    open_sources,
-)
-from training.tasks.captioning.warm_start import start_from
 
 _UNBIASED = {"preset": "rloo"}
 """Estimator whose mean gradient stands for that of the ELBO."""
@@ -136,8 +129,8 @@ def measure(
         `samples`, `relative_variance` (`Noise.relative`) and `cosine`, with the mean of an
         unbiased estimator.
     """
-    run, places = read_run_config(start), Places(start, default_cache_dir())
-    data = load_data(run, places)
+    run = read_run_config(start)
+    data = load_data(run)
 
     def configured(keys: Mapping[str, Any]) -> RunConfig:
         none = {name: 0.0 for name in vars(run.decoder) if name.endswith("_dropout")}
@@ -154,8 +147,8 @@ def measure(
 
     target = configured(_UNBIASED)
     model = started(target)
-    source, _ = open_sources(target, model, data, places)
-    dataset, steps = batches_from(target, source, data.table, 0)
+    inputs = open_inputs(target, model.encoder, data, default_cache_dir())
+    dataset, steps = batches_from(target, data.table, inputs, epoch=0)
     fixed = list(dataset.take(batches))
     compile_model(model, target, steps)
     aim = AttentionGradient(model, fixed).noise(draws)

@@ -17,7 +17,6 @@ from sat_tf.digits.config import ReaderConfig, read_reader_config
 from sat_tf.digits.drawing import decode_drawing, fit_drawing
 from serving.client import Connection, protocol
 from serving.client.channel import ModelClient
-from serving.saved_model import save_signatures
 from serving.versions import CARD_FILE, write_version
 
 if TYPE_CHECKING:
@@ -38,6 +37,8 @@ as wide as the one before; `answers` string `[B, K]`, the classes' names.
 
 def export(run_dir: Path, out: Path) -> Path:
     """Writes a published digit model as the next version below a folder; see `write_version`."""
+    from serving.saved_model import save_signatures
+
     reader = digits.load(run_dir)
 
     def write(draft: Path) -> None:

@@ -119,19 +119,17 @@ def prepare(content: bytes) -> bytes | str:
 
 
 def _caption(images: Iterable[tuple[str, bytes | str]], settings: Settings) -> Iterator[Row]:
+    from pyspark import SparkFiles
+
     for batch in split(images, settings.batch_size, BATCH_BYTES, lambda image: len(image[1])):
         readable = [content for _, content in batch if isinstance(content, bytes)]
-        answers = iter(_answer(readable, settings) if readable else ())
+        values = {}
+        if readable:
+            values = load(SparkFiles.get(ARCHIVE), settings.cores, settings.maps)(readable)
+        answers = (read_caption(values, row, 0) for row in range(len(readable)))
         for path, content in batch:
             answer = next(answers) if isinstance(content, bytes) else content
             yield to_row(path, answer, settings)
-
-
-def _answer(images: list[bytes], settings: Settings) -> list[ServedCaption]:
-    from pyspark import SparkFiles
-
-    values = load(SparkFiles.get(ARCHIVE), settings.cores, settings.maps)(images)
-    return [read_caption(values, row, 0) for row in range(len(images))]
 
 
 @functools.cache  # once per process: Spark gives a Python worker one task after another

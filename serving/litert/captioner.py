@@ -23,7 +23,9 @@ ENCODER, START, STEP = "encoder.tflite", "start.tflite", "step.tflite"
 GRAPHS = (ENCODER, START, STEP)
 SETTINGS, VOCABULARY, CARD = "captioner.json", "vocabulary.json", "MODEL_CARD.md"
 
-_STATE, _ATTENTION = ("hidden", "memory"), ("alpha", "beta")
+STATE = ("hidden", "memory")
+"""Names of the LSTM's state, h and c, in the graphs."""
+_ATTENTION = ("alpha", "beta")
 _ADVICE = "Write one with `python -m serving.export --format litert`"
 
 # (inputs by name) -> outputs by name
@@ -155,13 +157,13 @@ class LiteRTCaptioner:
         encoded = self._encode(pixels=pixels[np.newaxis])
         started = self._start(**encoded)
         # All hypotheses begin with the same state, and attend to the same annotations.
-        state = {name: np.repeat(started.pop(name), settings.beam, axis=0) for name in _STATE}
+        state = {name: np.repeat(started.pop(name), settings.beam, axis=0) for name in STATE}
         attended = encoded | started
 
         def step(tokens: np.ndarray, parents: list[int]):
             inputs = {name: part[parents] for name, part in state.items()}
             outputs = self._step(words=tokens, **inputs, **attended)
-            state.update((name, outputs[name]) for name in _STATE)
+            state.update((name, outputs[name]) for name in STATE)
             return outputs["log_probs"], [outputs[name] for name in _ATTENTION if name in outputs]
 
         power = settings.length_power

@@ -82,7 +82,7 @@ class Arguments:
     """Images on the page; 48 by default."""
     boxes: Path | None = None
     """Boxes of phrases: Flickr30k Entities (folder, for Flickr8k and Flickr30k), COCO's instances
-    (.json), or JSON lines; see docs/data.md."""
+    (.json), or JSON lines; see docs/maps.md."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -151,8 +151,7 @@ def evaluate_captioner(arguments: Arguments) -> None:
     with loading():
         import sat_tf.runs
         from training.evaluate.run_evaluation import evaluate_run
-        from training.tasks.base import Places
-        from training.tasks.captioning.run_data import read_data_dir
+        from training.run_state.records import read_data_dir
 
     captioner = sat_tf.runs.load_captioner(arguments.run_dir)
     config = read_run_config(captioner.path)
@@ -173,7 +172,9 @@ def evaluate_captioner(arguments: Arguments) -> None:
     evaluate_run(
         captioner,
         dataclasses.replace(config, search=arguments.search.over(config.search)),
-        Places(published.output_dir(arguments.run_dir), cache_dir, data_dir),
+        published.output_dir(arguments.run_dir),
+        cache_dir,
+        data_dir,
         arguments.split,
         arguments.out,
         **chosen,
