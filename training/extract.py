@@ -68,8 +68,8 @@ def run(arguments: Arguments) -> None:
     with loading():
         import keras
 
+        from training.data.extraction import write_on_spark
         from training.data.feature_store import FeatureStore
-        from training.data.spark_extraction import write_on_spark
         from training.inputs import load_data
         from training.model import initialize, new_model
 

@@ -16,17 +16,17 @@ from sat_tf.layers.encoder import Encoder
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.config import DataConfig, RunConfig
-from training.data.attention_targets import AttentionTargets, attention_targets
+from training.data.batches import training_batches
 from training.data.box_files import read_boxes
 from training.data.boxes import skipped_note
 from training.data.bucketing import CaptionTable, Shard, caption_table
 from training.data.examples import DataError
-from training.data.input_pipeline import training_batches
 from training.data.input_source import InputSource, open_input_source
 from training.data.sources import Split, load_split
-from training.data.word_locator import WordLocator, check_encoder, located_targets
-from training.data.word_predictions import WordPredictions
 from training.tables import counted
+from training.teach.attention_targets import AttentionTargets, attention_targets
+from training.teach.word_locator import WordLocator, check_encoder, located_targets
+from training.teach.word_predictions import WordPredictions
 
 
 @dataclass(frozen=True, eq=False)

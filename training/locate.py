@@ -80,9 +80,9 @@ def run(arguments: Arguments) -> int:
         import keras
 
         from training.data.input_source import open_input_source
-        from training.data.locator_training import learn
         from training.inputs import load_data
         from training.model import initialize, new_model
+        from training.teach.word_locator import learn
     keras.utils.set_random_seed(config.seed)
     data = load_data(config, arguments.data_dir)
     new = config.init_from is None

@@ -12,9 +12,9 @@ import numpy as np
 from sat_tf.config import SearchConfig
 from sat_tf.runs import TrainedCaptioner
 from training.config import RunConfig
+from training.data.batches import scoring_batches
 from training.data.bucketing import caption_table
 from training.data.examples import Split
-from training.data.input_pipeline import scoring_batches
 from training.data.input_source import InputSource, annotations_of, readable_images
 from training.distributed.workers import distribute, on_chief
 from training.evaluate.evaluation import caption_split

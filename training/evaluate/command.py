@@ -80,7 +80,7 @@ class Arguments:
     """Images on the page; 48 by default."""
     boxes: Path | None = None
     """Boxes of phrases: Flickr30k Entities (folder, for Flickr8k and Flickr30k), COCO's instances
-    (.json), or JSON lines; see docs/data.md."""
+    (.json), or JSON lines; see docs/maps.md."""
 
     def check(self) -> None:
         """Checks what can be checked before TensorFlow is loaded.

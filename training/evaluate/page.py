@@ -18,7 +18,7 @@ from sat_tf.runs import Image as ImageInput
 from sat_tf.viewer import crop_of, data_url, hypothesis_data, report_page
 from sat_tf.vocabulary import END, START
 from training.data.examples import Split, StoredImage
-from training.data.image_reader import read_image
+from training.data.image_loader import read_image
 from training.evaluate.reports import HEADLINE, score_rows
 from training.metrics.calibration import Reliability
 
