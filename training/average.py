@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -16,11 +17,10 @@ from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import SearchFlags
 from sat_tf.errors import invalid_value
-from sat_tf.fields import check_fields
+from sat_tf.fields import check_fields, to_dict
 from sat_tf.run_folder import RunFolder
 from training import digits
 from training.config import read_run_config
-from training.tasks.base import Places
 
 if TYPE_CHECKING:
     import keras
@@ -52,7 +52,7 @@ def run(arguments: Arguments) -> int:
     shares = resolve_shares(arguments.runs, arguments.shares)
     check_related(arguments.runs)
     average(arguments.runs, shares, arguments.run_dir, arguments.search)
-    from training.run_state.completion import unfinished_note
+    from training.run_state.checkpoints import unfinished_note
 
     for path, share in zip(arguments.runs, shares, strict=True):
         print(f"{share:6.3f}  {path}")
@@ -109,12 +109,18 @@ def averaged(run_dir: Path, search: SearchFlags) -> tuple[str, Callable[[Path], 
         The content of the average's config.json; and a function that gives the best weights of
         another run to the model, always the same one, and returns it.
     """
-    from training.tasks.captioning.task import CaptioningTask
+    from sat_tf.runs import load_captioner
+    from training.model import start_from
 
-    config, places = read_run_config(run_dir), Places(run_dir)
-    task = CaptioningTask(dataclasses.replace(config, search=search.over(config.search)), places)
-    trained = task.load_model()
-    return task.config_text(), lambda other: task.load_weights(other, trained)
+    config = read_run_config(run_dir)
+    config = dataclasses.replace(config, search=search.over(config.search))
+    trained = load_captioner(run_dir)
+
+    def take(other: Path) -> keras.Model:
+        start_from(other, trained.model, trained.vocabulary, "runs", "argument")
+        return trained.model
+
+    return json.dumps(to_dict(config), indent=2), take
 
 
 def average(

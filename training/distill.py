@@ -21,9 +21,8 @@ from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
-from training.cli import check_data_dir
+from training.cli import check_data_dir, check_file
 from training.config import RunConfig, read_run_config
-from training.outputs import check_file
 
 
 @dataclass(frozen=True)
@@ -57,16 +56,15 @@ def run(arguments: Arguments) -> int:
     """Reads the training captions with every run and writes the mean of the predictions."""
     configs = check(arguments)
     with loading():
-        from training.tasks.base import Places
-        from training.tasks.captioning.distillation import predict
-        from training.tasks.captioning.run_data import read_data_dir
-        from training.tasks.captioning.task import load_data
+        from training.inputs import load_data
+        from training.run_state.records import read_data_dir
+        from training.teach.distillation import predict
 
     folder = RunFolder(next(iter(configs)))
     data_dir = arguments.data_dir or read_data_dir(folder)
-    places = Places(folder.path, arguments.cache_dir or default_cache_dir(), data_dir)
-    data = load_data(configs[folder.path], places)
-    found = predict(configs, data, places, arguments.words)
+    data = load_data(configs[folder.path], data_dir)
+    cache_dir = arguments.cache_dir or default_cache_dir()
+    found = predict(configs, data, cache_dir, arguments.words)
     found.save(arguments.out)
     covered = float(found.shares.sum(axis=1, dtype="float64").mean())
     print(

@@ -90,7 +90,7 @@ def check_out(out: Path) -> None:
 
 
 def _print_notes(run_dir: Path) -> None:
-    from training.run_state.completion import unfinished_note
+    from training.run_state.checkpoints import unfinished_note
 
     folder = published.locate(run_dir)
     for note in unfinished_note(folder):
@@ -158,7 +158,7 @@ def packed_files(
 
 def _load_split(arguments: Arguments, config: RunConfig) -> Split:
     from training.data.sources import load_split
-    from training.tasks.captioning.run_data import read_data_dir
+    from training.run_state.records import read_data_dir
 
     data_dir = arguments.data_dir or read_data_dir(RunFolder(arguments.run))
     return load_split(config.data.name, arguments.split, data_dir, **config.data.options())
@@ -173,7 +173,7 @@ def compare(
 ) -> str:
     """Captions a split with both captioners; returns a sentence on how much they differ."""
     from training.data.input_source import open_input_source
-    from training.evaluate.scoring import caption_split
+    from training.evaluate.evaluation import caption_split
 
     resize = config.encoder.resize
     captions, scores = [], []

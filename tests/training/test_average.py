@@ -19,7 +19,7 @@ from tests.training.run_state.stopped_runs import weights_of
 from training import average, publish, train
 from training.average import resolve_shares
 from training.evaluate import command as evaluate
-from training.run_state.completion import unfinished_note
+from training.run_state.checkpoints import unfinished_note
 
 
 @pytest.fixture(scope="module")

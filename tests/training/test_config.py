@@ -10,7 +10,8 @@ import pytest
 
 from sat_tf import published
 from sat_tf.errors import RunError
-from tests.training.small_runs import check_run_dir, make_task
+from sat_tf.fields import to_dict
+from tests.training.small_runs import check_run_dir
 from training.config import read_run_config
 from training.train import parse
 
@@ -19,7 +20,7 @@ CAPTIONER = ("--recipe", "scenes_soft", "--fit.figures", "3", "--fit.batch_by", 
 
 def saved(run_dir: Path, flags: tuple[str, ...], **fit: Any) -> None:
     """Writes the configuration of such a run as an earlier version did."""
-    values = json.loads(make_task(run_dir, *flags).config_text())
+    values = to_dict(parse([*flags]).config)
     assert values["fit"].pop("figures") == 3
     values["fit"] |= {"pictures": 3} | fit
     (run_dir / "config.json").write_text(json.dumps(values))
@@ -28,13 +29,13 @@ def saved(run_dir: Path, flags: tuple[str, ...], **fit: Any) -> None:
 def test_a_run_of_an_earlier_version_is_read_and_resumed(tmp_path):
     saved(tmp_path, CAPTIONER, batch_by="picture")
     assert read_run_config(tmp_path) == parse([*CAPTIONER]).config
-    check_run_dir(make_task(tmp_path, *CAPTIONER))
+    check_run_dir(tmp_path, *CAPTIONER)
 
 
 def test_a_key_under_both_names_is_an_error(tmp_path):
     saved(tmp_path, CAPTIONER, figures=2)
     with pytest.raises(ValueError, match="unknown configuration key `fit.pictures`"):
-        check_run_dir(make_task(tmp_path, *CAPTIONER))
+        check_run_dir(tmp_path, *CAPTIONER)
 
 
 @pytest.mark.parametrize("name", published.names())

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import keras
+import numpy as np
 import tensorflow as tf
 import tyro
 
@@ -30,15 +31,19 @@ from training.digits.runs import (
     start_from,
     write_fingerprint,
 )
-from training.distributed.collectives import SingleProcess
-from training.distributed.strategies import make_strategy
-from training.loop.callbacks import CheckpointAndStop, LearningRate, TensorBoardFigures, Validate
-from training.loop.epochs import best_epoch, train_epochs
-from training.loop.optimizers import make_optimizer
+from training.distributed.workers import explained, make_strategy
+from training.optimizers import make_optimizer
 from training.run_state.checkpoints import Checkpoints, Progress
-from training.run_state.event_files import TensorBoardScalars, remove_from
+from training.run_state.logs import (
+    LearningRate,
+    TensorBoardFigures,
+    TensorBoardScalars,
+    Validate,
+    remove_from,
+)
 from training.run_state.ownership import check_run_dir, claim, exclusive_lock
-from training.run_state.preemption import Interrupts, exit_status
+from training.run_state.resume import CheckpointAndStop, best_epoch, train_epochs
+from training.run_state.signals import Interrupts, exit_status
 
 C = TypeVar("C")
 
@@ -85,14 +90,14 @@ def run(arguments: Arguments[Any], interrupts: Interrupts) -> None:
     if arguments.deterministic:
         tf.config.experimental.enable_op_determinism()
     warnings.formatwarning = lambda message, *_: f"Warning: {message}\n"
-    group = SingleProcess(make_strategy(arguments.strategy))
+    strategy = make_strategy(arguments.strategy)
     runs = stages(config, run_dir)
-    with contextlib.ExitStack() as locks, group.explained():
+    with contextlib.ExitStack() as locks, explained():
         for config, folder in reversed(runs):
             check_run_dir(folder, config, read_digit_config)
             locks.enter_context(exclusive_lock(folder))
         for config, folder in runs:
-            model = train(config, folder, data_dir, group, interrupts)
+            model = train(config, folder, data_dir, strategy, interrupts)
         evaluate_run(model, config, run_dir, data_dir)
 
 
@@ -100,7 +105,7 @@ def train(
     config: DigitRunConfig,
     run_dir: Path,
     data_dir: Path | None = None,
-    group: SingleProcess | None = None,
+    strategy: tf.distribute.Strategy | None = None,
     interrupts: Interrupts | None = None,
     say: Callable[[str], Any] = print,
 ) -> DigitModel:
@@ -110,21 +115,22 @@ def train(
         config: The run's configuration.
         run_dir: Its folder, which is this process' own.
         data_dir: Folder of `mnist.npz`; None for TensorFlow Datasets.
-        group: The devices; None for one.
+        strategy: Distributes work over devices; None for one device.
         interrupts: Signals that end the run at the next checkpoint; None ignores them.
         say: Receives the messages.
 
     Returns:
         The model with the best weights.
     """
-    folder, group, data, fit = RunFolder(run_dir), group or SingleProcess(), config.data, config.fit
+    folder, data, fit = RunFolder(run_dir), config.data, config.fit
+    strategy = strategy or tf.distribute.get_strategy()
     say(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
     keras.utils.set_random_seed(config.seed)
     digits = load_digits("train", data_dir, data.dev_digits, data.limit)
     dev = load_digits("dev", data_dir, data.dev_digits, data.limit)
     steps = epoch_steps(digits, data, fit.batch_size)
 
-    with group.strategy.scope():
+    with strategy.scope():
         model = new_model(config)
     if config.init_from is not None and not folder.has_checkpoint():
         other = Path(config.init_from)
@@ -134,7 +140,7 @@ def train(
     check_resumed(run_dir, digits)
     claim(run_dir, to_text(config), config.init_from)
     write_fingerprint(run_dir, digits)
-    with group.strategy.scope():
+    with strategy.scope():
         model.compile(
             optimizer=make_optimizer(config.optimizer, steps, fit.epochs),
             clip_norm=config.optimizer.clip_norm,
@@ -152,11 +158,16 @@ def train(
     if not progress.finished(fit.epochs):
         remove_from(folder.logs, progress.epoch)
         scorer = Scorer(model, data, dev, "dev")
+
+        def draw_figures() -> dict[str, np.ndarray]:
+            drawn = scorer.figures(fit.figures).values()
+            return {f"attention/{number}": figure for number, figure in enumerate(drawn)}
+
         callbacks = [
             Validate(scorer.scores),
             LearningRate(),
             TensorBoardScalars(str(folder.logs), write_graph=False),
-            TensorBoardFigures(lambda: scorer.tagged_figures(fit.figures), folder.logs),
+            TensorBoardFigures(draw_figures, folder.logs),
             CheckpointAndStop(
                 checkpoints, progress, fit, steps, folder.best_weights, interrupts or Interrupts()
             ),
@@ -165,6 +176,6 @@ def train(
         def batches_from(epoch: int, step: int) -> tf.data.Dataset:
             return training_batches(digits, data, fit.batch_size, config.seed, epoch, step)
 
-        train_epochs(model, batches_from, fit.epochs, steps, progress, callbacks, group)
+        train_epochs(model, batches_from, fit.epochs, steps, progress, callbacks)
     say(best_epoch(progress, fit.monitor))
     return load(config, run_dir)

@@ -11,11 +11,13 @@ from typing import Any
 import filelock
 
 from sat_tf import runs
+from sat_tf.errors import RunError
 from sat_tf.fields import to_dict
 from sat_tf.files import NO_LOCKS, write_atomically, write_json
 from sat_tf.run_folder import RunFolder
+from training.distributed.workers import is_chief, on_chief
 from training.run_state.checkpoints import start_again
-from training.run_state.origins import record_origins
+from training.run_state.records import record_origins
 
 _UNFINISHED = ".*.tmp"  # left behind by `write_atomically` when it is killed
 
@@ -25,18 +27,21 @@ def exclusive_lock(run_dir: Path) -> Iterator[None]:
     """Keeps other processes out of a run's folder, which it makes if there is none.
 
     The operating system releases the lock however the process ends. A file system without locks
-    gives a warning and keeps nobody out.
+    gives a warning and keeps nobody out. Of several workers the chief holds it.
 
     Raises:
         RunError: Another process trains in it.
     """
+    if not is_chief():
+        yield
+        return
     run_dir.mkdir(parents=True, exist_ok=True)
     # filelock's fallback, whose lock is the file itself, would outlive a killed process.
     lock = filelock.FileLock(RunFolder(run_dir).lock, timeout=0, fallback_to_soft=False)
     try:
         lock.acquire()
     except filelock.Timeout as error:
-        raise runs.RunError(
+        raise RunError(
             f"{run_dir} is in use: another process trains in it. Wait until it has ended, or "
             "choose another folder with `--run-dir`."
         ) from error
@@ -51,18 +56,14 @@ def exclusive_lock(run_dir: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        _remove_unused(RunFolder(run_dir))
+        with contextlib.suppress(OSError):
+            if [path.name for path in run_dir.iterdir()] == [RunFolder(run_dir).lock.name]:
+                RunFolder(run_dir).lock.unlink()  # the run could not start
+                run_dir.rmdir()
         lock.release()
 
 
-def _remove_unused(folder: RunFolder) -> None:
-    """Removes a folder that holds nothing but the lock, as its run could not start."""
-    with contextlib.suppress(OSError):
-        if [path.name for path in folder.path.iterdir()] == [folder.lock.name]:
-            folder.lock.unlink()
-            folder.path.rmdir()
-
-
+@on_chief
 def check_run_dir(run_dir: Path, config: Any, read_config: Callable[[Path], Any]) -> None:
     """Checks that a run's folder is free, or belongs to the run's configuration.
 
@@ -78,7 +79,7 @@ def check_run_dir(run_dir: Path, config: Any, read_config: Callable[[Path], Any]
     """
     folder = RunFolder(run_dir)
     if folder.average.exists():
-        raise runs.RunError(
+        raise RunError(
             f"{folder} is an average of other runs, which cannot be resumed. Choose another "
             f"folder with `--run-dir`; `--init-from {folder}` starts from its weights."
         )
@@ -86,34 +87,35 @@ def check_run_dir(run_dir: Path, config: Any, read_config: Callable[[Path], Any]
         try:
             existing = read_config(folder.path)
         except ValueError as error:
-            raise runs.RunError(f"{error} Choose another folder with `--run-dir`.") from error
+            raise RunError(f"{error} Choose another folder with `--run-dir`.") from error
         existing = existing.resumed_as(config)
         if existing != config:
-            raise runs.RunError(
+            raise RunError(
                 f"{folder} belongs to a run with another configuration: "
                 f"{_first_difference(to_dict(existing), to_dict(config))}. "
                 "Choose another folder with `--run-dir`, or remove this one."
             )
         # The first checkpoint is older than the first weights, so somebody has removed it.
         if folder.best_weights.exists() and not folder.has_checkpoint():
-            raise runs.RunError(
+            raise RunError(
                 f"{folder} has trained weights but no checkpoint to resume from; training from "
                 f"the start would overwrite them. {start_again(folder)}"
             )
     elif folder.path.exists() and _is_foreign(folder):
-        raise runs.RunError(
+        raise RunError(
             f"{folder} is not empty and not a run: it has no {folder.config.name}. "
             "Choose another folder with `--run-dir`."
         )
 
 
+@on_chief
 def claim(run_dir: Path, config_text: str, init_from: str | None = None) -> None:
     """Makes a folder the run's own, once its data and its model are known to load.
 
     Args:
-        run_dir: The folder.
-        config_text: Content of the run's config.json.
-        init_from: Name of the run or captioner that it starts from, if any.
+        run_dir: The folder, after `check_run_dir`.
+        config_text: Content of config.json.
+        init_from: The run that it starts from, if any.
     """
     folder = RunFolder(run_dir)
     folder.path.mkdir(parents=True, exist_ok=True)
@@ -140,7 +142,7 @@ def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, f
     """
     folder, template = RunFolder(run_dir), RunFolder(like)
     if _is_foreign(folder) and list(runs.read_average(run_dir).items()) != list(shares.items()):
-        raise runs.RunError(
+        raise RunError(
             f"{run_dir} is not empty and does not hold this average. Choose another folder with "
             "`--run-dir`."
         )

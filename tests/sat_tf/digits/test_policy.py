@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.digits.glimpses import LocationNetwork, gaussian
-from training.distributed.strategies import make_strategy
+from training.distributed.workers import make_strategy
 
 
 def policy(std=0.2, state_dim=4):

@@ -11,7 +11,7 @@ from sat_tf.models.base import TrainableModel
 from sat_tf.objectives.baselines import MovingAverageBaseline
 from sat_tf.objectives.replica_context import global_mean, replica_seed
 from sat_tf.objectives.terms import Terms
-from training.distributed.strategies import make_strategy
+from training.distributed.workers import make_strategy
 
 
 class SquaredError:

@@ -17,7 +17,8 @@ from training.digits.evaluate import training_command
 from training.digits.recipes import RECIPES
 from training.digits.train import parse
 from training.evaluate import command as evaluate
-from training.loop.callbacks import CheckpointAndStop, Validate
+from training.run_state.logs import Validate
+from training.run_state.resume import CheckpointAndStop
 from training.train import main
 
 HARD = ("--recipe", "digits_queries_hard", "--model.baseline", "moving_average")

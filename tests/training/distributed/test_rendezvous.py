@@ -20,8 +20,8 @@ from serving.process import free_ports
 from tests.waiting import eventually
 from training.distributed import rendezvous
 from training.distributed.rendezvous import Cluster
-from training.distributed.strategies import make_strategy
-from training.run_state.preemption import Interrupted, Interrupts
+from training.distributed.workers import make_strategy
+from training.run_state.signals import Interrupted, Interrupts
 
 
 def described(kind: str = "worker", index: int = 0, **jobs: object) -> str:
