@@ -10,6 +10,7 @@ from benchmarks.first_step import Phases, main
 from benchmarks.shapes import TOY
 from benchmarks.startup import start_training, training_arguments, write_data
 from training import inputs, model, train
+from training.config import DataConfig
 from training.data.sources import load_split
 from training.run_state import resume
 
@@ -29,7 +30,9 @@ def test_phases_add_up_even_when_left_by_an_error(monkeypatch):
 
 def test_the_data_is_a_folder_of_ones_own(tmp_path):
     write_data(TOY, 20, tmp_path / "data")
-    train, dev = (load_split("folder", name, tmp_path / "data") for name in ("train", "dev"))
+    train, dev = (
+        load_split(DataConfig("folder"), name, tmp_path / "data") for name in ("train", "dev")
+    )
     assert (len(train), len(dev)) == (20, 2)
     assert all(len(example.captions) == 5 for example in train.examples)
     assert not train.skipped

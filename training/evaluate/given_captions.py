@@ -69,7 +69,7 @@ def evaluate_captions(
         raise invalid_value("--out", expected, str(out))
     content = path.read_bytes()
     given = parse_captions(content, path)
-    split = load_split(data.name, split_name, data_dir, **data.options())
+    split = load_split(data, split_name, data_dir)
     captions, seconds = captions_of(split, given, path), {}
     with timed(seconds, "caption metrics", f"Scoring {len(captions):,} captions"):
         wanted = {"language": data.language, "unit": data.tokens}

@@ -33,7 +33,6 @@ from training.data.examples import (
     DataError,
     Example,
     Split,
-    canonical_split,
     usable_split,
 )
 from training.data.sources.caption_files import lines, read_captions
@@ -73,6 +72,7 @@ FLICKR30K = Layout(
     "results_20130124.token",
     "dataset_flickr30k.json",
 )
+LAYOUTS = {"flickr8k": FLICKR8K, "flickr30k": FLICKR30K}
 
 _SHOWN = 10  # names in an error
 _CAPTION_LINE = re.compile(r"(?P<name>[^\t]*[^\t\s])\s*#(?P<number>[0-9]+) *\t(?P<caption>.*)")
@@ -82,20 +82,20 @@ def load(
     split: str,
     data_dir: Path,
     layout: Layout = FLICKR8K,
-    splits: Literal["official", "karpathy"] = "official",
+    splits: Literal["official", "karpathy"] | None = None,
     limit: int | None = None,
 ) -> Split:
     """Loads one split in the order of its list, each image once.
 
-    Images without a file or without a caption are skipped; no image is opened.
+    Images without a file or without a caption are skipped; no image is opened. The splits are the
+    official ones by default, if there are any.
 
     Raises:
         ValueError: The data set has no such splits.
         DataError: The folder has another layout, the split's list is missing or empty, a line of
             the captions does not parse, or no image of the split can be used.
     """
-    split = canonical_split(split)
-    data_dir = Path(data_dir)
+    splits = splits or ("official" if layout.list_files else "karpathy")
     if splits == "official" and not layout.list_files:
         expected = f"karpathy, as {layout.title} has no official splits"
         raise invalid_value("--data.splits", expected, repr(splits))
