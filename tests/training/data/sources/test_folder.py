@@ -42,7 +42,7 @@ def test_a_split_holds_its_images_in_order_with_all_their_captions(folder):
     assert [example.image_id for example in split.examples] == list(NAMES[:3])
     assert split.examples[0].captions == ("One of a.jpg", "Two of a")
     assert split.examples[1].image == folder / "sub folder" / "b c.png"
-    assert [example.image_id for example in load("val", folder).examples] == ["dev.jpg"]
+    assert [example.image_id for example in load("dev", folder).examples] == ["dev.jpg"]
 
 
 def test_images_without_file_or_caption_are_skipped_with_the_reason(folder):
