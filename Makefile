@@ -52,9 +52,10 @@ docs: $(DEV_STAMP) ## Build the site of docs/ in build/docs; any warning is an e
 bench: $(RUN_STAMP) ## Measure this machine (ARGS="--only step,search --json figures.json").
 	$(BIN)/python -m benchmarks.run $(ARGS)
 
-lint: $(DEV_STAMP) ## Check style and formatting.
+lint: $(DEV_STAMP) ## Check style, formatting and who imports whom.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo --no-cache
 
 format: $(DEV_STAMP) ## Format the code and fix what ruff can fix.
 	$(BIN)/ruff check --fix .

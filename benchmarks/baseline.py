@@ -14,10 +14,10 @@ import tensorflow as tf
 from benchmarks.models import STEPS
 from benchmarks.shapes import Shape
 from sat_tf.config import SearchConfig
-from sat_tf.layers.rnn_decoder import RNNDecoder
+from sat_tf.layers.decoder import RNNDecoder
 from sat_tf.vocabulary import END, PAD, START, UNK
+from training.config import RunConfig
 from training.loop.optimizers import make_optimizer
-from training.tasks.captioning.config import RunConfig
 
 
 class Baseline(keras.Model):
@@ -33,12 +33,12 @@ class Baseline(keras.Model):
         dense, embedding_dim = keras.layers.Dense, shape.embedding_dim
         self.embedding = keras.layers.Embedding(shape.vocabulary_size, embedding_dim)
         self.initial_hidden = dense(shape.hidden_dim, "tanh")
-        self.initial_memory = dense(shape.hidden_dim, "tanh")
+        self.initial_cell = dense(shape.hidden_dim, "tanh")
         self.keys = dense(shape.attention_dim)
         self.query = dense(shape.attention_dim, use_bias=False)
         self.scores = dense(1, use_bias=False)
         self.gate = dense(1, "sigmoid")
-        self.cell = keras.layers.LSTMCell(shape.hidden_dim, unit_forget_bias=False)
+        self.lstm = keras.layers.LSTMCell(shape.hidden_dim, unit_forget_bias=False)
         self.from_hidden = dense(embedding_dim)
         self.from_context = dense(embedding_dim, use_bias=False)
         self.words = dense(shape.vocabulary_size)
@@ -54,14 +54,14 @@ class Baseline(keras.Model):
     def start(self, annotations: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Computes h_0 and c_0 `[B, N]` from annotations `[B, L, D]`."""
         mean = tf.reduce_mean(annotations, axis=1)
-        return self.initial_hidden(mean), self.initial_memory(mean)
+        return self.initial_hidden(mean), self.initial_cell(mean)
 
     def step(
         self,
         annotations: tf.Tensor,
         words: tf.Tensor,
         hidden: tf.Tensor,
-        memory: tf.Tensor,
+        cell: tf.Tensor,
         training: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """Reads one word; returns logits `[B, K]`, h, c `[B, N]` and alpha `[B, L]`."""
@@ -71,9 +71,9 @@ class Baseline(keras.Model):
         context *= self.gate(hidden)
         embedding = self.drop_embedding(self.embedding(words), training=training)
         inputs = tf.concat([embedding, context], axis=-1)
-        hidden, (_, memory) = self.cell(inputs, [hidden, memory], training=training)
+        hidden, (_, cell) = self.lstm(inputs, [hidden, cell], training=training)
         output = tf.tanh(self.from_hidden(hidden) + self.from_context(context) + embedding)
-        return self.words(self.drop_output(output, training=training)), hidden, memory, alpha
+        return self.words(self.drop_output(output, training=training)), hidden, cell, alpha
 
     def loss_of(self, batch: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
         """Computes eq. 14: sums over the words of a caption, mean over the captions.
@@ -84,12 +84,12 @@ class Baseline(keras.Model):
         """
         tokens = batch["tokens"]
         annotations = self.drop_annotations(batch["annotations"], training=training)
-        hidden, memory = self.start(annotations)
+        hidden, cell = self.start(annotations)
         log_lik = tf.zeros_like(hidden[:, 0])
         attended = tf.zeros([tf.shape(tokens)[0], self.locations])
         for t in tf.range(tf.shape(tokens)[1] - 1):
-            logits, hidden, memory, alpha = self.step(
-                annotations, tokens[:, t], hidden, memory, training
+            logits, hidden, cell, alpha = self.step(
+                annotations, tokens[:, t], hidden, cell, training
             )
             target = tokens[:, t + 1]
             mask = tf.cast(target != PAD, tf.float32)
@@ -109,7 +109,7 @@ class Baseline(keras.Model):
         attention, cell, output = decoder.attention, decoder.cell, decoder.deep_output
         self.embedding.set_weights(decoder.embedding.get_weights())
         self.initial_hidden.set_weights(decoder.initial_state.hidden_mlp[0].get_weights())
-        self.initial_memory.set_weights(decoder.initial_state.memory_mlp[0].get_weights())
+        self.initial_cell.set_weights(decoder.initial_state.memory_mlp[0].get_weights())
         self.keys.set_weights(attention.key_projection.get_weights())
         self.query.set_weights(attention.query_projection.get_weights())
         self.scores.set_weights([np.asarray(attention.score_vector)[:, np.newaxis]])
@@ -117,7 +117,7 @@ class Baseline(keras.Model):
         word_kernel, bias = cell.word_projection.get_weights()
         inputs = np.concatenate([word_kernel, *cell.context_projection.get_weights()])
         (recurrent,) = cell.recurrent_projection.get_weights()
-        self.cell.set_weights([keras_gates(part) for part in (inputs, recurrent, bias)])
+        self.lstm.set_weights([keras_gates(part) for part in (inputs, recurrent, bias)])
         self.from_hidden.set_weights(output.hidden_projection.get_weights())
         self.from_context.set_weights(output.context_projection.get_weights())
         self.words.set_weights(output.word_projection.get_weights())
@@ -169,21 +169,21 @@ class BeamLoop:
             return model.start(annotations)
 
         @tf.function(input_signature=[images, words, rows, rows])
-        def step(annotations, words, hidden, memory):
-            logits, hidden, memory, _ = model.step(annotations, words, hidden, memory)
-            return tf.nn.log_softmax(logits), hidden, memory
+        def step(annotations, words, hidden, cell):
+            logits, hidden, cell, _ = model.step(annotations, words, hidden, cell)
+            return tf.nn.log_softmax(logits), hidden, cell
 
         self._start, self._step = start, step
 
     def caption(self, annotations: tf.Tensor) -> tuple[list[int], float]:
         """Returns the best caption of one image: the ids of its words and its score."""
         search, finished = self._search, []
-        hidden, memory = self._start(annotations[tf.newaxis])
+        hidden, cell = self._start(annotations[tf.newaxis])
         prefixes, totals = [[START]], np.zeros(1, np.float32)
         for length in range(search.max_length):
             images = tf.repeat(annotations[tf.newaxis], len(prefixes), axis=0)
             words = tf.constant([prefix[-1] for prefix in prefixes])
-            log_probs, hidden, memory = self._step(images, words, hidden, memory)
+            log_probs, hidden, cell = self._step(images, words, hidden, cell)
             log_probs = self._allowed(log_probs.numpy(), first=length == 0)
             scores = (totals[:, np.newaxis] + log_probs).reshape(-1)
             count = search.beam - len(finished)
@@ -202,7 +202,7 @@ class BeamLoop:
             totals = scores[best[~ends]]
             if not prefixes:
                 break
-            hidden, memory = tf.gather(hidden, parents), tf.gather(memory, parents)
+            hidden, cell = tf.gather(hidden, parents), tf.gather(cell, parents)
         # The others have reached the maximum length.
         finished += [
             (prefix[1:], self._score(total, search.max_length))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchmarks.case import Row
 from sat_tf.runs import RunError
+from training.config import RunConfig
 from training.evaluate.reports import REPORT_FILE
 from training.evaluate.run_evaluation import evaluate_run
 from training.loop.fit import fit
@@ -14,7 +15,6 @@ from training.run_state.checkpoints import last_progress
 from training.run_state.ownership import check_run_dir
 from training.run_state.preemption import Interrupts
 from training.tasks.base import Places
-from training.tasks.captioning.config import RunConfig
 from training.tasks.captioning.task import CaptioningTask
 
 _SPLIT = "dev"

@@ -22,15 +22,14 @@ import tyro
 from benchmarks.case import Row
 from benchmarks.dot_plot import Panel, Spread, save_plot
 from benchmarks.run import chosen, prepare_file
-from sat_tf.cache import default_cache_dir
 from sat_tf.errors import invalid_value
-from sat_tf.files import write_atomically
-from sat_tf.serialization import to_dict
+from sat_tf.fields import to_dict
+from sat_tf.files import default_cache_dir, write_atomically
 from training.cli import Settings
+from training.config import RunConfig
 from training.recipes.captioning import RECIPES
 from training.run_state.preemption import Interrupts, exit_status
 from training.tables import Column, format_table
-from training.tasks.captioning.config import RunConfig
 
 ESTIMATORS: dict[str, dict[str, Any]] = {
     "soft": {"kind": "soft"},

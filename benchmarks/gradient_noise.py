@@ -18,8 +18,8 @@ from sat_tf.errors import invalid_value
 from sat_tf.models.captioner import Batch, Captioner
 from sat_tf.objectives.baselines import MovingAverageBaseline
 from sat_tf.vocabulary import Vocabulary
+from training.config import RunConfig
 from training.tasks.base import Places
-from training.tasks.captioning.config import RunConfig
 from training.tasks.captioning.task import (
     batches_from,
     compile_model,

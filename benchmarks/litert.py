@@ -32,11 +32,11 @@ from serving.export import Precision, export
 from serving.litert import load as load_litert
 from serving.litert.image_reader import read_content
 from serving.signatures import SERVING_DEFAULT
+from training.config import read_run_config
 from training.data.examples import Example
 from training.data.sources import load_split
 from training.metrics.captions import score_captions
 from training.tables import Column, format_table
-from training.tasks.captioning.config import read_run_config
 
 _EXPORT = "SavedModel"
 _STARTS = 3

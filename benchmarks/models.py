@@ -13,9 +13,9 @@ from sat_tf.config import EncoderConfig
 from sat_tf.models.captioner import Captioner
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, Vocabulary
+from training.config import RunConfig
 from training.recipes.captioning import RECIPES
-from training.tasks.captioning.config import RunConfig
-from training.tasks.captioning.task import captioner_config, compile_model
+from training.tasks.captioning.task import compile_model
 
 Kind = Literal["soft", "hard"]
 Precision = Literal["float32", "bfloat16"]
@@ -43,7 +43,7 @@ def captioner(shape: Shape, config: RunConfig) -> Captioner:
     keras.utils.set_random_seed(config.seed)
     policy = "mixed_bfloat16" if config.fit.precision == "bfloat16" else "float32"
     words = shape.vocabulary_size
-    model = Captioner(captioner_config(config), words, load_encoder_weights=False, dtype=policy)
+    model = Captioner(config.captioner, words, load_encoder_weights=False, dtype=policy)
     height, width = model.encoder.grid
     if (height * width, model.encoder.annotation_dim) != (shape.locations, shape.annotation_dim):
         raise ValueError(

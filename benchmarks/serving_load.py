@@ -23,8 +23,7 @@ import numpy as np
 import tyro
 from PIL import Image
 
-from benchmarks import image_corpus
-from benchmarks.image_corpus import encode
+from benchmarks.image_corpus import encode, gif_of_blocks, noise
 from benchmarks.peak import peak_megabytes_of
 from sat_tf.commands import exit_status
 from serving.client import CaptionClient, Connection, ServingError
@@ -152,7 +151,7 @@ def local_server(export_dir: Path) -> contextlib.AbstractContextManager[tuple[st
 def measure(port: int, image: bytes, size: int, arguments: Arguments) -> Load:
     """Lets all clients send one request after another until the time is up."""
     load = Load(size)
-    hostile = image_corpus.gif_of_blocks(image_corpus.noise(150, 150), (1, 2))
+    hostile = gif_of_blocks(noise(150, 150), (1, 2))
     started = time.monotonic()
     end = started + arguments.seconds
 

@@ -16,11 +16,9 @@ from sphinx.util.inspect import signature, stringify_signature
 _ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(_ROOT))
 
-from sat_tf.quiet import quiet_tensorflow  # noqa: E402
-
 # Autodoc imports TensorFlow.
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
-quiet_tensorflow()
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 project = "sat_tf"
 author = "The sat_tf authors"

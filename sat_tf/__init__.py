@@ -3,11 +3,13 @@
 `sat_tf.load(RUN).caption(IMAGE)` captions an image with a trained run. The layers are Keras
 layers: `sat_tf.RNNDecoder(vocabulary_size=1000)(annotations, words)`.
 
-Models and layers load TensorFlow when they are first used.
+Models and layers load TensorFlow when they are first used; its log is off from the import of this
+package on, unless `TF_CPP_MIN_LOG_LEVEL` says otherwise.
 """
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from sat_tf.models.captioner import Captioner
     from sat_tf.runs import load
     from sat_tf.vocabulary import Vocabulary
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # read by TensorFlow when it is imported
 
 __all__ = [
     "AttentionLSTMCell",

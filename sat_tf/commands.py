@@ -1,4 +1,4 @@
-"""Start and end of every command: quick, quiet imports; a status and a line, no traceback."""
+"""Start and end of every command: quick imports; a status and a line, no traceback."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sat_tf.quiet import quiet_tensorflow
-from sat_tf.serialization import finite
+from sat_tf.files import finite
 
 _BAD_INPUT = 2
 _INTERRUPTED = 128 + signal.SIGINT
@@ -39,7 +38,6 @@ def exit_status(
         The command's status; 2 after an expected error; 130 after Ctrl-C, or the `status` of a
         KeyboardInterrupt that has one.
     """
-    quiet_tensorflow()
     # File names need not be UTF-8, and a terminal may lack letters; standard error escapes already.
     with contextlib.suppress(AttributeError):  # an output that was replaced may have no encoding
         sys.stdout.reconfigure(errors="backslashreplace")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import (
+from sat_tf.fields import (
     Fraction,
     NonNegative,
     NonNegativeInt,
@@ -238,6 +238,28 @@ class SearchConfig:
 
 
 @dataclass(frozen=True)
+class SearchFlags:
+    """The search of a command that captions; None keeps the run's own setting."""
+
+    beam: PositiveInt | None = None
+    """Hypotheses kept; the run's own by default."""
+    length_power: NonNegative | None = None
+    """Length normalisation: scores are log p / length^power; the run's own by default."""
+    consensus: NonNegative | None = None
+    """Above 0, hypotheses are ranked by what they have in common; the run's own by default."""
+    max_length: PositiveInt | None = None
+    """The most words of a caption; the run's own by default."""
+
+    def given(self) -> dict[str, int | float]:
+        """Returns the settings that have a value."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+    def over(self, search: SearchConfig) -> SearchConfig:
+        """Returns a search with the given settings in place of its own."""
+        return dataclasses.replace(search, **self.given())
+
+
+@dataclass(frozen=True)
 class CaptionerConfig:
     """Configuration of a whole captioner."""
 
@@ -255,9 +277,3 @@ def other_search(measured: Mapping[str, Any], used: Mapping[str, Any]) -> str:
     pairs = [(name, measured.get(name), value) for name, value in used.items()]
     found = "; ".join(f"{name} {one}, not {value}" for name, one, value in pairs if one != value)
     return f"Measured with another search than the one inside: {found}." if found else ""
-
-
-def with_search(search: SearchConfig, **given: int | float | None) -> SearchConfig:
-    """Returns the search with some settings replaced; None keeps the run's own."""
-    changed = {name: value for name, value in given.items() if value is not None}
-    return dataclasses.replace(search, **changed)

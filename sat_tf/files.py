@@ -1,4 +1,4 @@
-"""Atomic writes: after a kill, a full disk or a power cut a file is the old or the new one."""
+"""Files: atomic writes, after which a file is the old or the new one; JSON, hashes, the cache."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import contextlib
 import errno
 import hashlib
 import json
+import math
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,19 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         OSError: It cannot be written; it names the file, and no temporary file stays behind.
     """
     data = content.encode("utf-8") if isinstance(content, str) else content
+    temporary = None
     try:
-        _write(path, data)
-    except OSError as error:
-        if error.errno is not None:
+        # With the file's own name in it, a long one would be too long.
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".sat_tf.", suffix=".tmp")
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, 0o644)  # mkstemp's 0600 would hide the file from a web server
+        sync(Path(temporary))
+        os.replace(temporary, path)
+    except BaseException as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None:
             error.filename = str(path)
         raise
 
@@ -39,18 +49,23 @@ def write_json(path: Path, value: Any) -> None:
     write_atomically(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
-def _write(path: Path, data: bytes) -> None:
-    # With the file's own name in it, a long one would be too long.
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".sat_tf.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, 0o644)  # mkstemp's 0600 would hide the file from a web server
-        sync(Path(temporary))
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+def finite(value: Any) -> Any:
+    """Replaces numbers that are not finite, which JSON does not have, by None, at any depth."""
+    if isinstance(value, Mapping):
+        return {key: finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def default_cache_dir() -> Path:
+    """Returns `$SAT_TF_CACHE`, else `$XDG_CACHE_HOME/sat_tf`, else `~/.cache/sat_tf`.
+
+    Feature stores of training and exports of the page are kept there; it may be deleted.
+    """
+    if own := os.environ.get("SAT_TF_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sat_tf"
 
 
 @contextlib.contextmanager

@@ -19,11 +19,10 @@ from sat_tf.digits.models.factory import build
 from sat_tf.digits.reader import DigitReader, DigitReading
 from sat_tf.digits.reader_config import read_reader_config
 from sat_tf.errors import RunError, other_version
+from sat_tf.fields import check_argument, from_dict
 from sat_tf.files import write_atomically
 from sat_tf.models.captioner import Captioner
-from sat_tf.ranges import check_argument
 from sat_tf.run_folder import RunFolder, read_object
-from sat_tf.serialization import from_dict
 from sat_tf.trained_captioner import Caption, Image, TrainedCaptioner
 from sat_tf.vocabulary import Vocabulary
 
@@ -102,10 +101,13 @@ def read_config(run_dir: Path | RunFolder) -> CaptionerConfig:
         raise published.no_captioner(Path(run_dir), values[SYSTEM_KEY])
     names = [field.name for field in fields(CaptionerConfig)]
     try:
-        return from_dict(CaptionerConfig, {name: values[name] for name in names})
+        captioner = {name: values[name] for name in names}
+        # The place of what taught attention concerns training alone.
+        captioner["attention"] = {k: v for k, v in captioner["attention"].items() if k != "teacher"}
+        return from_dict(CaptionerConfig, captioner)
     except KeyError as error:
         raise RunError(f"{path} is not a run's configuration: it has no {error}.") from error
-    except (TypeError, ValueError) as error:
+    except (TypeError, AttributeError, ValueError) as error:
         raise other_version(path, error) from error
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from sat_tf.figures.attention import attention_figure, save_figure
-from sat_tf.images.orientation import to_rgb
+from sat_tf.images.pillow import to_rgb
 
 _SIDE = 448  # pixels of the photograph under the attention
 

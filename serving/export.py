@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
-from sat_tf.config import with_search
+from sat_tf.config import SearchFlags
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import NonNegative, PositiveInt, check_fields
+from sat_tf.fields import check_fields
 from serving.versions import CARD_FILE, save_signatures, write_version
 
 if TYPE_CHECKING:
@@ -38,14 +38,7 @@ class Arguments:
     """saved_model for TF Serving; litert for phones and small computers, without TensorFlow."""
     litert_precision: Precision = "float32"
     """Weights of a LiteRT export; int8 quantises activations too, as it goes."""
-    beam: PositiveInt | None = None
-    """Hypotheses kept; the run's own by default."""
-    length_power: NonNegative | None = None
-    """Scores are log p / length^p; the run's own by default."""
-    consensus: NonNegative | None = None
-    """Above 0, hypotheses are ranked by what they have in common; the run's own by default."""
-    max_length: PositiveInt | None = None
-    """Most words per caption; the run's own by default."""
+    search: Annotated[SearchFlags, tyro.conf.arg(name="")] = SearchFlags()
     inference: Literal["expectation", "argmax"] | None = None
     """Choice of a location by hard attention; the run's own by default."""
 
@@ -57,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(arguments: Arguments) -> None:
     """Loads the run, exports it, prints what was baked in."""
-    check_fields(arguments)
+    check_fields(arguments.search)
     if arguments.format != "litert" and arguments.litert_precision != "float32":
         expected = "float32, or `--format litert` with it"
         raise invalid_value("litert_precision", expected, arguments.litert_precision)
@@ -81,13 +74,7 @@ def _export_captioner(captioner: TrainedCaptioner, out: Path, arguments: Argumen
 
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
-    search = with_search(
-        captioner.config.search,
-        beam=arguments.beam,
-        length_power=arguments.length_power,
-        consensus=arguments.consensus,
-        max_length=arguments.max_length,
-    )
+    search = arguments.search.over(captioner.config.search)
     version = export(captioner, out, search, arguments.format, arguments.litert_precision)
     print(f"Exported {arguments.run_dir} to {version}")
     for name, value in facts(captioner, search, version).items():
@@ -100,10 +87,11 @@ def _export_digits(reader: DigitReader, out: Path, arguments: Arguments) -> Path
     """Exports a digit model, for which the options of a caption mean nothing."""
     from serving.digit_export import export_digits
 
-    for name in ("format", "beam", "length_power", "consensus", "max_length", "inference"):
-        default, value = getattr(Arguments, name), getattr(arguments, name)
-        if value != default:
+    for name, default in {"format": "saved_model", "inference": None}.items():
+        if (value := getattr(arguments, name)) != default:
             raise invalid_value(name, f"{default} for a digit model", value)
+    for name, value in arguments.search.given().items():
+        raise invalid_value(name, "None for a digit model", value)
     return export_digits(reader, out)
 
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from sat_tf.config import SearchConfig
 from sat_tf.errors import invalid_value
-from sat_tf.layers.attention_lstm import State
+from sat_tf.layers.lstm import State
 from sat_tf.runs import TrainedCaptioner
 from serving.litert import folder as files
 from serving.model_card import facts, scores, table
@@ -58,38 +58,38 @@ def make_graphs(captioner: TrainedCaptioner, beam: int) -> dict[str, Graph]:
 
     Returns:
         `encoder`: pixels `[1, S, S, 3]`, 0 to 255, to annotations `[1, L, D]`. `start`:
-        annotations to hidden and memory `[1, N]` of the LSTM, and what else the steps read. `step`:
-        words int32 `[K]`, hidden and memory `[K, N]` and what they read, to log_probs `[K, V]`, the
-        next hidden and memory, and with attention alpha `[K, L]` and beta `[K]`.
+        annotations to hidden and memory (the LSTM's c) `[1, N]`, and what else the steps read.
+        `step`: words int32 `[K]`, hidden and memory `[K, N]` and what they read, to log_probs
+        `[K, V]`, the next hidden and memory, and with attention alpha `[K, L]` and beta `[K]`.
     """
     model, side = captioner.model, captioner.config.encoder.image_size
     (height, width), depth = captioner.grid, model.encoder.annotation_dim
-    # The memory of a blank image: which parts there are, and their shapes.
-    blank, state = model.search_memory(tf.zeros([1, height * width, depth]), beam)
+    # Of a blank image: which parts there are, and their shapes.
+    blank, state = model.begin_search(tf.zeros([1, height * width, depth]), beam)
     parts = {name: part for name, part in blank._asdict().items() if tf.is_tensor(part)}
 
     def encode(pixels):
         return {"annotations": model.encoder(pixels, training=False)}
 
     def start(annotations):
-        memory, state = model.search_memory(annotations, beam)
-        outputs = {name: getattr(memory, name) for name in parts}
+        attended, state = model.begin_search(annotations, beam)
+        outputs = {name: getattr(attended, name) for name in parts}
         if model.decoder.attends and not blank.pre_projected:
             del outputs["annotations"]  # as they came
-        return {**outputs, **state._asdict()}
+        return {**outputs, **_named(state)}
 
     def step(words, hidden, memory, *given):
         attended = blank._replace(**dict(zip(parts, given, strict=True)))
         logits, state, attention = model.decoder.step(
             attended, words, State(hidden, memory), model.selection, portable=True
         )
-        outputs = {"log_probs": tf.nn.log_softmax(logits), **state._asdict()}
+        outputs = {"log_probs": tf.nn.log_softmax(logits), **_named(state)}
         if model.decoder.attends:
             outputs["alpha"] = tf.nn.softmax(attention.alignment_scores)
             outputs["beta"] = attention.beta
         return outputs
 
-    rows = [tf.TensorSpec([beam, *x.shape[1:]], x.dtype, name) for name, x in _named(state)]
+    rows = [tf.TensorSpec([beam, *x.shape[1:]], x.dtype, name) for name, x in _named(state).items()]
     return {
         files.ENCODER: Graph(encode, [tf.TensorSpec([1, side, side, 3], name="pixels")]),
         files.START: Graph(start, [tf.TensorSpec([1, height * width, depth], name="annotations")]),
@@ -104,8 +104,9 @@ def make_graphs(captioner: TrainedCaptioner, beam: int) -> dict[str, Graph]:
     }
 
 
-def _named(state: State) -> list[tuple[str, tf.Tensor]]:
-    return list(state._asdict().items())
+def _named(state: State) -> dict[str, tf.Tensor]:
+    """Returns the state by the names that it has in the graphs."""
+    return {"hidden": state.hidden, "memory": state.cell}
 
 
 def write_litert(

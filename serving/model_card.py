@@ -13,9 +13,9 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from sat_tf import published
 from sat_tf.config import SearchConfig, other_search
+from sat_tf.fields import to_dict
 from sat_tf.run_folder import RunFolder, outdated_note
 from sat_tf.runs import TrainedCaptioner
-from sat_tf.serialization import to_dict
 from serving.versions import CARD_FILE, GRAPH_FILE
 from serving.warmup import MODEL_NAME
 

@@ -14,10 +14,9 @@ import tensorflow as tf
 
 from sat_tf import images
 from sat_tf.config import SearchConfig
-from sat_tf.images import headers
-from sat_tf.images.decoding import decode_prepared
+from sat_tf.images import decoding, headers
 from sat_tf.runs import TrainedCaptioner
-from sat_tf.search.loop import FLOOR
+from sat_tf.search.beam_search import FLOOR
 from sat_tf.vocabulary import Vocabulary
 
 SERVING_DEFAULT = "serving_default"
@@ -30,7 +29,7 @@ kind of attention and the resize policy: all that a page needs to show where eac
 
 Outputs = dict[str, tf.Tensor]
 
-# Each may take `headers.MAX_PIXELS` at its worst.
+# Each may take `images.MAX_PIXELS` at its worst.
 _DECODED_AT_ONCE = 8
 _DAMAGED = "the file is damaged"
 
@@ -110,13 +109,11 @@ def read_images(image_bytes: tf.Tensor, size: int, resize: str) -> tuple[tf.Tens
     black = tf.zeros([size, size, 3])
 
     def decode(content: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        content, problem = headers.prepare(content)
-        pixels = tf.cond(
-            tf.equal(problem, ""),
-            lambda: images.resize(decode_prepared(content), size, resize),
-            lambda: black,
+        pixels, problem = decoding.read(content)
+        scaled = tf.cond(
+            tf.equal(problem, ""), lambda: images.resize(pixels, size, resize), lambda: black
         )
-        return pixels, problem
+        return scaled, problem
 
     def read(content: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         # A data set that skips errors is the one way to catch them with stock operations.

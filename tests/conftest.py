@@ -12,7 +12,6 @@ from sat_tf.commands import loading
 from tests.built_once import PARALLEL
 
 # TensorFlow reads these when it is first imported.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ["KERAS_BACKEND"] = "tensorflow"
 if PARALLEL:
     # The processes share the cores: with a thread per core each, they wait for one another.

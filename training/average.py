@@ -5,19 +5,20 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 
 from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
-from sat_tf.config import with_search
+from sat_tf.config import SearchFlags
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import NonNegative, PositiveInt, check_fields
+from sat_tf.fields import check_fields
 from sat_tf.run_folder import RunFolder
-from training.tasks.captioning.config import RunConfig
+from training.config import RunConfig
 from training.tasks.digits.config import DigitRunConfig
 from training.tasks.registry import read_config, task_of_run
 
@@ -33,21 +34,7 @@ class Arguments:
     """Folder of the average, to be evaluated, exported and so on like a run's."""
     shares: tuple[float, ...] = ()
     """Weight of each run in the mean, 0 to 1, with sum 1; equal by default."""
-    beam: PositiveInt | None = None
-    """Beam width of the average; that of the last run by default."""
-    length_power: NonNegative | None = None
-    """Length normalisation: scores are log p / length^power; that of the last run by default."""
-    consensus: NonNegative | None = None
-    """Above 0, hypotheses are ranked by what they have in common; as the last run by default."""
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    @property
-    def search(self) -> dict[str, int | float]:
-        """The settings of the search that were given."""
-        given = {name: getattr(self, name) for name in ("beam", "length_power", "consensus")}
-        return {name: value for name, value in given.items() if value is not None}
+    search: Annotated[SearchFlags, tyro.conf.arg(name="")] = SearchFlags()
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -58,6 +45,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(arguments: Arguments) -> int:
     """Averages the runs and says what to do next."""
+    check_fields(arguments.search)
     shares = resolve_shares(arguments.runs, arguments.shares)
     check_related(arguments.runs)
     average(arguments.runs, shares, arguments.run_dir, arguments.search)
@@ -112,26 +100,25 @@ def check_related(runs: Sequence[Path]) -> None:
 
 
 def replace_search(
-    config: RunConfig | DigitRunConfig, search: Mapping[str, int | float]
+    config: RunConfig | DigitRunConfig, search: SearchFlags
 ) -> RunConfig | DigitRunConfig:
     """Returns a configuration with some settings of its search replaced.
 
     Raises:
         ValueError: It is of a digit model, which does not search.
     """
-    if not search:
-        return config
-    if not isinstance(config, RunConfig):
-        name, value = next(iter(search.items()))
+    if isinstance(config, RunConfig):
+        return dataclasses.replace(config, search=search.over(config.search))
+    for name, value in search.given().items():
         raise invalid_value(name, "nothing for a digit model, which does not search", value)
-    return dataclasses.replace(config, search=with_search(config.search, **search))
+    return config
 
 
 def average(
     runs: Sequence[Path],
     shares: Sequence[float],
     out: Path,
-    search: Mapping[str, int | float] | None = None,
+    search: SearchFlags,
 ) -> None:
     """Writes `sum_i share_i theta_i` as a folder like a run's.
 
@@ -139,7 +126,7 @@ def average(
         runs: The runs.
         shares: Share of each.
         out: The folder to write.
-        search: Settings of the search that replace those of the last run.
+        search: Settings that replace those of the last run's search.
 
     Raises:
         ValueError: A run is not finished or does not fit the others, or the folder is in use.
@@ -156,7 +143,7 @@ def average(
 
         folders = list(map(published.locate, runs))
         task = task_of_run(folders[-1])
-        text = type(task)(replace_search(task.config, search or {}), task.places).config_text()
+        text = type(task)(replace_search(task.config, search), task.places).config_text()
         trained = task.load_model()
     total = None
     for path, share in zip(folders, shares, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,12 +13,12 @@ import tyro
 
 from sat_tf import published
 from sat_tf.commands import exit_status, json_line, loading, program
-from sat_tf.config import Inference, with_search
+from sat_tf.config import Inference, SearchFlags
 from sat_tf.errors import invalid_value
+from sat_tf.fields import check_fields
 from sat_tf.figures.attention import figure_paths
 from sat_tf.files import write_atomically
 from sat_tf.images import SUFFIXES
-from sat_tf.ranges import NonNegative, PositiveInt, check_fields
 from training.evaluate.caption_results import caption_fields
 from training.outputs import check_file, check_folder
 
@@ -41,12 +42,7 @@ class Arguments:
     """Form of the attention figures; none are drawn with `none`."""
     html: Path | None = None
     """File of a page with a viewer of all images; none is written by default."""
-    beam: PositiveInt | None = None
-    """Beam width; the run's own by default."""
-    length_power: NonNegative | None = None
-    """Length normalisation: scores are log p / length^power; the run's own by default."""
-    consensus: NonNegative | None = None
-    """Above 0, hypotheses are ranked by what they have in common; the run's own by default."""
+    search: Annotated[SearchFlags, tyro.conf.arg(name="")] = SearchFlags()
     inference: Inference | None = None
     """Choice of the location by hard attention, outlined in figures; the run's own by default."""
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff, tyro.conf.arg(aliases=("--as-json",))] = (
@@ -74,12 +70,8 @@ def run(arguments: Arguments) -> int:
     captioner = _load(arguments.run_dir)
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
-    search = with_search(
-        captioner.config.search,
-        beam=_beam(arguments.beam, captioner.model.selection),
-        length_power=arguments.length_power,
-        consensus=arguments.consensus,
-    )
+    beam = _beam(arguments.search.beam, captioner.model.selection)
+    search = dataclasses.replace(arguments.search, beam=beam).over(captioner.config.search)
     failed, entries = 0, []
     for path, figure in zip(images, figures, strict=True):
         try:
@@ -107,7 +99,7 @@ def _load(run_dir: Path) -> TrainedCaptioner:
     """Loads a captioner; says which words it knows if that is nothing but drawn scenes'."""
     import sat_tf.runs
     from sat_tf.vocabulary import SPECIAL_TOKENS
-    from training.tasks.captioning.config import read_run_config
+    from training.config import read_run_config
 
     captioner = sat_tf.runs.load_captioner(run_dir)
     if read_run_config(captioner.path).data.name == "scenes":
@@ -121,7 +113,7 @@ def _check(arguments: Arguments) -> list[Path]:
     """Checks the arguments; returns the image files."""
     if not arguments.images:
         raise ValueError("Received no value for argument `images`: name at least one file.")
-    check_fields(arguments)
+    check_fields(arguments.search)
     images = image_files(arguments.images)
     published.locate(arguments.run_dir)
     if not any(path.exists() for path in images):
@@ -176,8 +168,7 @@ def _draw(
 ) -> None:
     import numpy as np
 
-    from sat_tf.figures.attention import save_figure
-    from sat_tf.figures.attention_svg import attention_svg
+    from sat_tf.figures.attention import attention_svg, save_figure
     from training.tasks.captioning.attention_figures import figure_of
 
     if path.suffix == ".svg":

@@ -15,8 +15,8 @@ from sat_tf import published
 from sat_tf.commands import program
 from sat_tf.errors import RunError, invalid_value
 from sat_tf.run_folder import RunFolder
+from training.config import RunConfig
 from training.recipes.captioning import RECIPES
-from training.tasks.captioning.config import RunConfig
 
 T = TypeVar("T")
 

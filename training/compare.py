@@ -10,8 +10,8 @@ import tyro
 
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.errors import invalid_value
+from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.published import locate, output_dir
-from sat_tf.ranges import PositiveInt, check_fields
 from sat_tf.run_folder import RunFolder
 
 

@@ -1,20 +1,116 @@
-"""Settings that runs of every task share: the optimizer and the training loop."""
+"""Configuration of a run: its data, model, objective, optimizer and training loop."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeVar
+import dataclasses
+import re
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from sat_tf.ranges import NonNegative, NonNegativeInt, Positive, PositiveInt, check_fields
-from sat_tf.serialization import from_dict
+from sat_tf import config as configs
+from sat_tf import published
+from sat_tf.errors import invalid_value, other_version
+from sat_tf.fields import (
+    Fraction,
+    NonNegative,
+    NonNegativeInt,
+    Positive,
+    PositiveInt,
+    Probability,
+    Range,
+    check_fields,
+    from_dict,
+)
+from sat_tf.run_folder import RunFolder, read_object
+from sat_tf.vocabulary import Unit
+from training.data.sources import DataName, Splits
+from training.metrics.tokenisers import english_only
 
 T = TypeVar("T")
 
 LOWER_IS_BETTER = ("nll", "error")
 """Dev scores of which a lower one is better; of all others a higher one is."""
 
+
+def monitors(monitor: str) -> tuple[str, ...]:
+    """Returns the dev scores that decide about an epoch, the first that is defined.
+
+    A score that comes earlier decides against one that comes later: the nll chooses among epochs
+    only while no epoch has a BLEU or CIDEr above 0.
+    """
+    return tuple(dict.fromkeys((monitor, "cider", "nll")))
+
+
 _FORMER_KEYS = {"pictures": "figures"}
 _FORMER_VALUES = (("batch_by", "picture", "image"),)
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """The data set and how its captions become words."""
+
+    name: DataName = "scenes"
+    """Name of the data set."""
+    splits: Splits | None = None
+    """Splits of flickr8k and flickr30k; None for official (flickr8k) or karpathy (flickr30k)."""
+    captions: str | None = None
+    """Caption file of the data set `folder`, relative to it; None if there is only one."""
+    image_dir: str | None = None
+    """Folder of the images of the data set `folder`, relative to it; None for the folder itself."""
+    tokens: Unit = "words"
+    """Units of a caption; characters suit languages without spaces."""
+    language: str = "en"
+    """Language code of the captions; METEOR and the PTB tokeniser support English only."""
+    min_count: PositiveInt = 5
+    """Words seen fewer times in the training captions become <unk>."""
+    vocabulary_size: PositiveInt | None = None
+    """Most words kept, by frequency; None keeps all that pass min_count."""
+    max_length: PositiveInt = 30
+    """Training captions are cut to this many words."""
+    mirror: bool = False
+    """Mirror images half of the time."""
+    random_crop: Annotated[float, Range(0, 0.5)] = 0.0
+    """Share of an image's height and width cropped at random; needs a trained encoder."""
+    seed: NonNegativeInt = 0
+    """Seed of drawn data sets."""
+    limit: PositiveInt | None = None
+    """Use only the first examples of each split, to try something out."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "data")
+        if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]+)*", self.language):
+            expected = "a code such as en, de or zh-Hans"
+            raise invalid_value("--data.language", expected, repr(self.language), "key")
+
+    def options(self) -> dict[str, Any]:
+        """Returns the keyword arguments of `training.data.sources.load_split`."""
+        names = ("seed", "limit", "splits", "captions", "image_dir")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True)
+class AttentionConfig(configs.AttentionConfig):
+    """Kind of attention, its estimator, the terms it adds to the loss, and its teacher."""
+
+    teacher: str | None = None
+    """What supervises attention, for supervision_weight: boxes of the training captions' phrases
+    (Flickr30k Entities: a folder, for Flickr8k and Flickr30k; COCO's instances: .json; or JSON
+    lines), or a word locator of training.locate (.npz). None takes the boxes of drawn scenes."""
+
+    @property
+    def located(self) -> bool:
+        """True if the teacher is a word locator, False if it is boxes or nothing."""
+        return self.teacher is not None and (
+            self.teacher.endswith(".npz") or zipfile.is_zipfile(self.teacher)
+        )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.teacher is not None and not self.supervision_weight:
+            expected = "above 0 with `--attention.teacher`"
+            raise invalid_value("--attention.supervision_weight", expected, 0.0, "key")
 
 
 @dataclass(frozen=True)
@@ -36,6 +132,34 @@ class BaseOptimizerConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "optimizer")
+
+
+@dataclass(frozen=True)
+class OptimizerConfig(BaseOptimizerConfig):
+    """A captioner's optimizer, with an optional learning rate for the encoder."""
+
+    encoder_learning_rate: Positive | None = None
+    """Learning rate of a trained encoder, on the same schedule; None for learning_rate."""
+
+
+@dataclass(frozen=True)
+class RewardConfig:
+    """Sequence-level training of a trained captioner: a metric rewards sampled captions."""
+
+    metric: Literal["none", "cider"] = "none"
+    """Metric that rewards captions: CIDEr-D against the training captions; none trains word by
+    word."""
+    bleu_weight: NonNegative = 0.0
+    """Weight of BLEU (0 to 10, mean precision times brevity factor) added to the metric."""
+    meteor_weight: NonNegative = 0.0
+    """Weight of METEOR (0 to 10) added to the metric; needs Java and English captions."""
+    samples: Annotated[int, Range(2)] = 5
+    """Captions sampled per image; each is compared with the others."""
+    max_length: PositiveInt = 20
+    """Most words of a sampled caption."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "reward")
 
 
 @dataclass(frozen=True)
@@ -61,10 +185,192 @@ class BaseFitConfig:
     def __post_init__(self) -> None:
         check_fields(self, "fit")
 
+    def resumed_as(self: T, wanted: T) -> T:
+        """Returns this loop with what may change on resume: steps of checkpoints, more epochs."""
+        epochs = max(self.epochs, wanted.epochs)
+        return dataclasses.replace(self, epochs=epochs, checkpoint_steps=wanted.checkpoint_steps)
+
+
+@dataclass(frozen=True)
+class FitConfig(BaseFitConfig):
+    """The training loop."""
+
+    batch_size: PositiveInt = 64
+    """Captions per batch, over all devices; images with a reward."""
+    batch_by: Literal["length", "image"] = "length"
+    """Captions of a batch: of similar length, or all those of an image, so that a trained encoder
+    sees it once."""
+    label_smoothing: Fraction = 0.0
+    """Share of each target spread over the vocabulary."""
+    distillation_weight: Probability = 0.0
+    """Share of each target that other captioners predict."""
+    predictions: str | None = None
+    """Those predictions, for distillation_weight: a file of training.distill (.npz)."""
+    precision: Literal["float32", "bfloat16", "auto"] = "float32"
+    """Precision of the matrix products; softmax and loss are always float32."""
+    monitor: Literal["bleu_4", "cider", "nll"] = "bleu_4"
+    """Free-running dev score (or teacher-forced nll) for early stopping and the best weights."""
+    patience: PositiveInt = 5
+    """Epochs without a better score before training stops."""
+    validation_beam: PositiveInt = 1
+    """Beam width for the captions scored after each epoch."""
+    validation_images: PositiveInt | None = None
+    """Dev images captioned after each epoch; None for all."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.jit_compile and self.batch_by == "image":
+            expected = "False with `--fit.batch_by image`, as XLA needs few batch shapes"
+            raise invalid_value("--fit.jit_compile", expected, True, "key")
+        if self.predictions is not None and not self.distillation_weight:
+            expected = "above 0 with `--fit.predictions`"
+            raise invalid_value("--fit.distillation_weight", expected, 0.0, "key")
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that defines a run: two runs with equal configurations are the same.
+
+    Files that teach count by their content, which the run's folder records: they may be moved.
+    """
+
+    recipe: str = "scenes_soft"
+    """Recipe whose settings to start from."""
+    seed: NonNegativeInt = 0
+    """Seed of the weights, the order of the data and every random draw."""
+    init_from: str | None = None
+    """Finished run or published captioner whose weights this one starts from; None for new ones."""
+    data: DataConfig = field(default_factory=DataConfig)
+    encoder: configs.EncoderConfig = field(default_factory=configs.EncoderConfig)
+    decoder: configs.DecoderConfig = field(default_factory=configs.DecoderConfig)
+    attention: AttentionConfig = field(default_factory=AttentionConfig)
+    search: configs.SearchConfig = field(default_factory=configs.SearchConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+    fit: FitConfig = field(default_factory=FitConfig)
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        _check_reward(self)
+        _check_teachers(self)
+        if not self.encoder.trainable:
+            for key, value, expected in (
+                ("data.random_crop", self.data.random_crop, 0.0),
+                ("optimizer.encoder_learning_rate", self.optimizer.encoder_learning_rate, None),
+                ("fit.batch_by", self.fit.batch_by, "length"),
+            ):
+                if value != expected:
+                    wanted = f"{expected} for a frozen encoder (`--encoder.trainable True` "
+                    raise invalid_value(f"--{key}", f"{wanted}trains it)", repr(value), "key")
+
     @property
-    def sign(self) -> float:
-        """Factor that makes a higher monitored score the better one: 1.0 or -1.0."""
-        return -1.0 if self.monitor in LOWER_IS_BETTER else 1.0
+    def captioner(self) -> configs.CaptionerConfig:
+        """The model's part, without what concerns its training alone."""
+        attention = _only(configs.AttentionConfig, self.attention)
+        return dataclasses.replace(_only(configs.CaptionerConfig, self), attention=attention)
+
+    def without_files(self) -> RunConfig:
+        """Returns the configuration without the places of files that teach, which may change."""
+        return dataclasses.replace(
+            self,
+            attention=dataclasses.replace(self.attention, teacher=None),
+            fit=dataclasses.replace(self.fit, predictions=None),
+        )
+
+    def resumed_as(self, wanted: RunConfig) -> RunConfig:
+        """Returns this configuration with what may change on resume: places of teachers, too."""
+        attention, fit = self.attention, self.fit.resumed_as(wanted.fit)
+        if attention.supervision_weight:
+            attention = dataclasses.replace(attention, teacher=wanted.attention.teacher)
+        if fit.distillation_weight:
+            fit = dataclasses.replace(fit, predictions=wanted.fit.predictions)
+        return dataclasses.replace(self, attention=attention, fit=fit)
+
+
+def _only(kind: type[T], config: Any) -> T:
+    """Returns the fields of `config` that are also those of `kind`."""
+    return kind(**{one.name: getattr(config, one.name) for one in dataclasses.fields(kind)})
+
+
+def _check_reward(config: RunConfig) -> None:
+    reward = config.reward
+    if reward.metric == "none":
+        for key in ("bleu_weight", "meteor_weight"):
+            if weight := getattr(reward, key):
+                expected = "0 with `--reward.metric none`"
+                raise invalid_value(f"--reward.{key}", expected, weight, "key")
+        return
+    foreign = english_only(config.data.language, config.data.tokens)
+    if reward.meteor_weight and foreign:
+        weight, expected = reward.meteor_weight, "0 for captions that are not English words"
+        raise invalid_value("--reward.meteor_weight", expected, weight, "key")
+    metric = f"with `--reward.metric {reward.metric}`"
+    if config.init_from is None:
+        expected = f"a finished run {metric}, as an untrained model's samples all earn nothing"
+        raise invalid_value("--init-from", expected, None, "key")
+    if config.fit.jit_compile:
+        expected = f"False {metric}, as XLA cannot compute a reward"
+        raise invalid_value("--fit.jit_compile", expected, True, "key")
+
+
+def _check_teachers(config: RunConfig) -> None:
+    """Checks that what teaches can go with the rest: views are whole, captions given."""
+    rewarded = None if config.reward.metric == "none" else config.reward.metric
+    if config.attention.supervision_weight:
+        for key, found in (
+            ("data.random_crop", config.data.random_crop or None),
+            ("data.tokens", None if config.data.tokens == "words" else config.data.tokens),
+            ("reward.metric", rewarded),
+        ):
+            if found is not None:
+                expected = "its default with `--attention.supervision-weight`"
+                raise invalid_value(f"--{key}", expected, repr(found), "key")
+    if config.attention.located and config.encoder.trainable:
+        expected = "no word locator with a trained encoder, whose annotations change"
+        raise invalid_value("--attention.teacher", expected, config.attention.teacher, "key")
+    if config.fit.distillation_weight and rewarded:
+        weight, expected = config.fit.distillation_weight, "0 with `--reward.metric`"
+        why = f"{expected}, as sampled captions have no predictions"
+        raise invalid_value("--fit.distillation_weight", why, weight, "key")
+
+
+def check_files(config: RunConfig) -> None:
+    """Checks that the files that teach are there, before TensorFlow, which takes seconds, is.
+
+    Reading a saved configuration does not check it: they may be gone since.
+
+    Raises:
+        ValueError: The message names the key.
+    """
+    attention, fit = config.attention, config.fit
+    if attention.supervision_weight:
+        if attention.teacher is None and config.data.name != "scenes":
+            expected = "boxes of the training captions' phrases to supervise attention by "
+            expected += "(`--boxes`), or a file of training.locate, which needs none (`--locator`)"
+            raise invalid_value("--attention.teacher", expected, None, "key")
+        if attention.teacher is not None and not Path(attention.teacher).exists():
+            expected = "a file or folder of boxes, or a file of training.locate"
+            got = f"{attention.teacher}, which does not exist"
+            raise invalid_value("--attention.teacher", expected, got, "key")
+    if fit.distillation_weight and (fit.predictions is None or not Path(fit.predictions).is_file()):
+        expected = "a file of training.distill (`--predictions`)"
+        raise invalid_value("--fit.predictions", expected, fit.predictions, "key")
+
+
+def read_run_config(run_dir: Path) -> RunConfig:
+    """Reads the configuration that a captioner was trained with.
+
+    Raises:
+        ValueError: The folder is not a captioner's run, or comes from another version.
+    """
+    path = RunFolder(run_dir).config
+    values = read_object(path)
+    if configs.SYSTEM_KEY in values:
+        raise published.no_captioner(Path(run_dir), values[configs.SYSTEM_KEY])
+    try:
+        return read_saved(RunConfig, values)
+    except (TypeError, ValueError) as error:
+        raise other_version(path, error) from error
 
 
 def read_saved(kind: type[T], values: dict[str, Any]) -> T:
@@ -80,15 +386,11 @@ def read_saved(kind: type[T], values: dict[str, Any]) -> T:
     """
     match values:
         case {"fit": dict(fit)}:
-            values = values | {"fit": _renamed(fit)}
+            # A former key beside its present one is left to be refused.
+            keys = {old: new for old, new in _FORMER_KEYS.items() if new not in fit}
+            fit = {keys.get(key, key): value for key, value in fit.items()}
+            for key, old, new in _FORMER_VALUES:
+                if fit.get(key) == old:
+                    fit[key] = new
+            values = values | {"fit": fit}
     return from_dict(kind, values)
-
-
-def _renamed(fit: dict[str, Any]) -> dict[str, Any]:
-    """Replaces former names; a former key beside its present one is left to be refused."""
-    keys = {old: new for old, new in _FORMER_KEYS.items() if new not in fit}
-    fit = {keys.get(key, key): value for key, value in fit.items()}
-    for key, old, new in _FORMER_VALUES:
-        if fit.get(key) == old:
-            fit[key] = new
-    return fit

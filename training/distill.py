@@ -16,14 +16,14 @@ from pathlib import Path
 import tyro
 
 from sat_tf import published
-from sat_tf.cache import default_cache_dir
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import PositiveInt, check_fields
+from sat_tf.fields import PositiveInt, check_fields
+from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
 from training.cli import check_data_dir
+from training.config import RunConfig, read_run_config
 from training.outputs import check_file
-from training.tasks.captioning.config import RunConfig, read_run_config
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from sat_tf.cache import default_cache_dir
 from sat_tf.commands import exit_status, loading
 from sat_tf.errors import invalid_value
+from sat_tf.files import default_cache_dir
 from sat_tf.spark import check_spark, open_session
 from training.cli import (
     Settings,

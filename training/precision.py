@@ -9,7 +9,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from sat_tf.run_folder import RunFolder
-from training.tasks.captioning.config import RunConfig, read_run_config
+from training.config import RunConfig, read_run_config
 
 WORTH = 1.1
 """Least speed-up of products that makes bfloat16 worth it: a smaller one is lost in casts."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,15 +14,14 @@ from typing import TYPE_CHECKING
 import tyro
 
 from sat_tf import published
-from sat_tf.cache import default_cache_dir
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import JOIN, weights_files
 from sat_tf.errors import invalid_value
-from sat_tf.files import write_atomically
+from sat_tf.fields import to_dict
+from sat_tf.files import default_cache_dir, write_atomically
 from sat_tf.run_folder import RunFolder
-from sat_tf.serialization import to_dict
+from training.config import RunConfig, read_run_config
 from training.published_card import comparison_sentence, make_card
-from training.tasks.captioning.config import RunConfig, read_run_config
 from training.tasks.digits.config import read_digit_config, system_of
 from training.tasks.registry import read_config
 
@@ -165,7 +165,7 @@ def packed_files(
     weights = JOIN.join(Path(file).name for file in weights_files(config.encoder.weights)) or None
     origin = config.init_from and published.bare_name(config.init_from)
     encoder = dataclasses.replace(config.encoder, weights=weights)
-    config = dataclasses.replace(config, encoder=encoder, init_from=origin)
+    config = dataclasses.replace(config.without_files(), encoder=encoder, init_from=origin)
     arrays = weight_arrays(captioner.model)
     return {
         published.CONFIG: (json.dumps(to_dict(config), indent=1) + "\n").encode(),
@@ -206,6 +206,7 @@ def compare(
     before, after = captions
     equal = sum(after[image_id] == text for image_id, text in before.items()) / len(before)
     differences = {m: scores[1][m] - scores[0][m] for m in METRICS if m in scores[0]}
+    differences = {m: change for m, change in differences.items() if math.isfinite(change)}
     return comparison_sentence(equal, len(before), differences)
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from sat_tf.config import JOIN, other_search
+from sat_tf.fields import to_dict
 from sat_tf.run_folder import RunFolder, outdated_note
-from sat_tf.serialization import to_dict
+from training.config import RunConfig
 from training.evaluate.reports import score_rows
 from training.tables import markdown_table
-from training.tasks.captioning.config import RunConfig
 
 _PHOTOGRAPHS = "non-commercial research and education only, as its photographs belong to others"
 _SOURCES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,6 +66,13 @@ def decimals(score: str) -> int:
     if score.endswith("_gap"):
         return 4
     return 3 if score.endswith("_ratio") or score.startswith("nll_phrase") else 2
+
+
+def number(score: str, value: float | None, sign: str = "") -> str:
+    """Formats the value of a score; one that is None or not finite is "undefined"."""
+    if value is None or not math.isfinite(value):
+        return "undefined"
+    return f"{value:{sign}.{decimals(score)}f}"
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import sys
 import warnings
@@ -12,9 +13,9 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import tyro
 
-from sat_tf.cache import default_cache_dir
 from sat_tf.commands import loading
 from sat_tf.errors import invalid_value
+from sat_tf.files import default_cache_dir
 from training.cli import (
     DEFAULT_RECIPE,
     check_data_dir,
@@ -23,12 +24,11 @@ from training.cli import (
     parse_settings,
     peek_flag,
 )
-from training.config import BaseOptimizerConfig
+from training.config import BaseOptimizerConfig, RunConfig, check_files
 from training.recipes.captioning import RECIPES
 from training.recipes.digits import RECIPES as DIGIT_RECIPES
 from training.run_state.preemption import Interrupts, exit_status
 from training.tasks.base import Places
-from training.tasks.captioning.config import RunConfig
 from training.tasks.registry import stages
 
 C = TypeVar("C")
@@ -63,15 +63,11 @@ class CaptioningArguments(Arguments[RunConfig]):
     strategy: Literal["auto", "none", "mirrored", "multi_worker"] = "auto"
     """auto mirrors the model over the GPUs if there are several; multi_worker reads TF_CONFIG."""
     boxes: Path | None = None
-    """Boxes of the training captions' phrases, for --attention.supervision-weight: Flickr30k
-    Entities (folder, for Flickr8k and Flickr30k), COCO's instances (.json), or JSON lines; see
-    docs/data.md."""
+    """The same as --attention.teacher, of boxes."""
     locator: Path | None = None
-    """Word locator of training.locate: captions take the place of boxes for
-    --attention.supervision-weight."""
+    """The same as --attention.teacher, of a word locator."""
     predictions: Path | None = None
-    """Predictions of other captioners for the training captions, by training.distill, for
-    --fit.distillation-weight."""
+    """The same as --fit.predictions."""
 
     def __post_init__(self) -> None:
         if self.strategy == "multi_worker" and self.config.fit.precision == "auto":
@@ -80,58 +76,33 @@ class CaptioningArguments(Arguments[RunConfig]):
         if self.strategy == "multi_worker" and self.config.fit.jit_compile:
             expected = "False with `--strategy multi_worker`"
             raise invalid_value("--fit.jit_compile", expected, True, "key")
-        check_supervision(self.config, self.boxes, self.locator)
-        check_distillation(self.config, self.predictions)
 
     def places(self) -> Places:
         """Returns the run's folders."""
         run_dir = self.run_dir or Path("runs") / self.config.recipe
         cache_dir = self.cache_dir or default_cache_dir()
-        teaching = self.boxes, self.locator, self.predictions
-        return Places(run_dir, cache_dir, self.data_dir, *teaching)
+        return Places(run_dir, cache_dir, self.data_dir)
 
 
-def check_supervision(config: RunConfig, boxes: Path | None, locator: Path | None) -> None:
-    """Checks that attention has one teacher if it is supervised, and none if it is not.
-
-    Raises:
-        ValueError: The message names the flag.
-    """
-    given = {"--boxes": boxes, "--locator": locator}
-    teachers = [flag for flag, path in given.items() if path is not None]
-    if not config.attention.supervision_weight:
-        for flag in teachers:
-            expected = f"above 0 with `{flag}`"
-            raise invalid_value("--attention.supervision_weight", expected, 0.0, "key")
-    elif len(teachers) > 1:
-        raise invalid_value("--locator", "none with `--boxes`", str(locator), "key")
-    elif boxes is not None and not boxes.exists():
-        got = f"{boxes}, which does not exist"
-        raise invalid_value("--boxes", "a file or folder of boxes", got, "key")
-    elif locator is not None and not locator.is_file():
-        raise invalid_value("--locator", "a file of training.locate", str(locator), "key")
-    elif locator is not None and config.encoder.trainable:
-        expected = "none with a trained encoder, whose annotations change"
-        raise invalid_value("--locator", expected, str(locator), "key")
-    elif not teachers and config.data.name != "scenes":
-        expected = "boxes of the training captions' phrases to supervise attention by, or "
-        expected += "`--locator FILE` of training.locate, which needs no boxes"
-        raise invalid_value("--boxes", expected, None, "key")
-
-
-def check_distillation(config: RunConfig, predictions: Path | None) -> None:
-    """Checks that there are predictions if they are to be learned, and none otherwise.
+def with_teachers(arguments: CaptioningArguments) -> CaptioningArguments:
+    """Puts the files of `--boxes`, `--locator` and `--predictions` into the configuration.
 
     Raises:
-        ValueError: The message names the flag.
+        ValueError: There are two files for one thing.
     """
-    weight = config.fit.distillation_weight
-    if not weight and predictions is not None:
-        expected = "above 0 with `--predictions`"
-        raise invalid_value("--fit.distillation_weight", expected, weight, "key")
-    if weight and (predictions is None or not predictions.is_file()):
-        expected = "a file of training.distill"
-        raise invalid_value("--predictions", expected, predictions, "key")
+    config = arguments.config
+    attention, fit = config.attention, config.fit
+    given = {"--boxes": arguments.boxes, "--locator": arguments.locator}
+    given = {flag: str(path) for flag, path in given.items() if path is not None}
+    if len(given) > 1:
+        raise invalid_value("--locator", "none with `--boxes`", given["--locator"], "key")
+    for path in given.values():
+        attention = dataclasses.replace(attention, teacher=path)
+    if arguments.predictions is not None:
+        fit = dataclasses.replace(fit, predictions=str(arguments.predictions))
+    config = dataclasses.replace(config, attention=attention, fit=fit)
+    check_files(config)
+    return dataclasses.replace(arguments, config=config)
 
 
 def check_optimizer(config: BaseOptimizerConfig, base: BaseOptimizerConfig) -> None:
@@ -153,7 +124,7 @@ def parse(argv: list[str]) -> Arguments[Any]:
     purpose = "Train a captioner or a digit system."
     arguments = parse_settings(kind, argv, "training.train", purpose, recipes)
     check_optimizer(arguments.config.optimizer, config.optimizer)
-    return arguments
+    return with_teachers(arguments) if isinstance(config, RunConfig) else arguments
 
 
 def main(argv: list[str] | None = None) -> int:

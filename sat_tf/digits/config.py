@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from sat_tf.config import Inference
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import (
+from sat_tf.fields import (
     Fraction,
     NonNegative,
     NonNegativeInt,

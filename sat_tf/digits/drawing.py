@@ -8,9 +8,7 @@ import numpy as np
 from PIL import Image
 
 from sat_tf.errors import invalid_value
-from sat_tf.images.conversion import read_upright
-from sat_tf.images.orientation import FORMATS, to_rgb
-from sat_tf.images.scans import check_scans
+from sat_tf.images.pillow import FORMATS, check_scans, read_upright, to_rgb
 
 MOST_SIDE = 2048
 """Largest side of a drawing, pixels."""

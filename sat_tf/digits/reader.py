@@ -11,7 +11,7 @@ import tensorflow as tf
 from sat_tf.digits.drawing import Frame, check_pixels, decode_drawing, fit_drawing
 from sat_tf.digits.models.digit_model import DigitModel
 from sat_tf.digits.reader_config import ReaderConfig
-from sat_tf.ranges import check_argument
+from sat_tf.fields import check_argument
 
 Drawing = str | Path | bytes | np.ndarray
 """Path of an image file, its bytes, or uint8 pixels `[H, W]` with ink 255."""

@@ -11,9 +11,8 @@ from typing import Literal
 from sat_tf.config import SYSTEM_KEY
 from sat_tf.digits.config import DRAMConfig, RAMConfig, STNConfig, Target, answer_names
 from sat_tf.errors import other_version
-from sat_tf.ranges import Positive, PositiveInt, check_fields
+from sat_tf.fields import Positive, PositiveInt, check_fields, from_dict, to_dict
 from sat_tf.run_folder import RunFolder
-from sat_tf.serialization import from_dict, to_dict
 
 MODELS = {"ram": RAMConfig, "dram": DRAMConfig, "stn": STNConfig}
 """Configuration of each kind of model that is published."""

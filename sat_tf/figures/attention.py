@@ -1,26 +1,31 @@
-"""The attention figure: an image, and under each word a copy lit up where the word looked."""
+"""The attention figure: an image, and under each word a copy lit up where the word looked.
+
+`attention_figure` draws pixels, `attention_svg` a document with tiles as embedded images.
+"""
 
 from __future__ import annotations
 
+import base64
 import io
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from xml.sax.saxutils import escape
 
 import numpy as np
 from PIL import Image, ImageDraw
 from PIL.PngImagePlugin import PngInfo
 
 from sat_tf.errors import invalid_value
-from sat_tf.figures.drawing import FAINT, GLOW, PAPER, text_width, wrap, write_text
+from sat_tf.figures.drawing import FAINT, GLOW, INK, PAPER, text_width, wrap, write_text
 from sat_tf.files import write_atomically
 
-MARK = "sat_tf attention figure"
+_MARK = "sat_tf attention figure"
 """Text near the start of a figure's file; a file without it is not overwritten by a figure."""
 
 _COLUMNS = 6
 _HEAD = 1024  # bytes
-GAP = 10  # pixels between tiles
+_GAP = 10  # pixels between tiles
 
 
 def attention_figure(
@@ -54,22 +59,22 @@ def attention_figure(
     Raises:
         ValueError: Shapes that do not fit each other.
     """
-    tiles = attention_tiles(image, words, alpha, beta, cell, chosen)
+    tiles = _attention_tiles(image, words, alpha, beta, cell, chosen)
     words, beta = (words, beta) if alpha is not None else ((), None)
     height, width = tiles[0].shape[:2]
     text = max(10, cell // 10)
     label = text * (3 if beta is not None else 2)
-    rows, columns = tile_grid(len(tiles))
-    total = columns * (width + GAP) + GAP
-    lines = wrap(title, text, total - 2 * GAP) if title else []
-    head = len(lines) * round(text * 1.5) + (GAP // 2 if lines else 0)
-    sheet = Image.new("RGB", (total, head + rows * (height + label) + 2 * GAP), PAPER)
+    rows, columns = _tile_grid(len(tiles))
+    total = columns * (width + _GAP) + _GAP
+    lines = wrap(title, text, total - 2 * _GAP) if title else []
+    head = len(lines) * round(text * 1.5) + (_GAP // 2 if lines else 0)
+    sheet = Image.new("RGB", (total, head + rows * (height + label) + 2 * _GAP), PAPER)
     draw = ImageDraw.Draw(sheet)
     for n, line in enumerate(lines):
-        write_text(draw, (GAP, GAP + n * round(text * 1.5)), line, text)
+        write_text(draw, (_GAP, _GAP + n * round(text * 1.5)), line, text)
     for n, tile in enumerate(tiles):
-        left = GAP + n % columns * (width + GAP)
-        top = GAP + head + n // columns * (height + label)
+        left = _GAP + n % columns * (width + _GAP)
+        top = _GAP + head + n // columns * (height + label)
         sheet.paste(Image.fromarray(tile), (left, top))
         below = (left, top + height + text // 3, width)
         if n > 0:
@@ -79,13 +84,73 @@ def attention_figure(
     return np.array(sheet)
 
 
-def tile_grid(count: int) -> tuple[int, int]:
+def attention_svg(
+    image: np.ndarray,
+    words: Sequence[str],
+    alpha: np.ndarray | None,
+    beta: np.ndarray | None = None,
+    title: str | None = None,
+    cell: int = 160,
+    chosen: Sequence[int] | None = None,
+) -> str:
+    """Draws `attention_figure`, whose arguments it takes, as SVG: words stay text, for papers."""
+    tiles = _attention_tiles(image, words, alpha, beta, 2 * cell, chosen)  # twice as fine as drawn
+    labels = ["", *(words if alpha is not None else ())]
+    gates = [None, *(beta if alpha is not None and beta is not None else [None] * len(labels))]
+    scale = cell / max(tiles[0].shape[:2])
+    height, width = (side * scale for side in tiles[0].shape[:2])
+    size = max(10, cell // 10)
+    pitch = height + (3 if beta is not None else 2) * size
+    rows, columns = _tile_grid(len(tiles))
+    wide = columns * (width + _GAP) + _GAP
+    lines = wrap(title, size, int(wide) - 2 * _GAP) if title else []
+    head = 1.5 * size * len(lines) + (_GAP // 2 if lines else 0)
+    total = (wide, head + rows * pitch + 2 * _GAP)
+    parts = [f"<!-- {_MARK} -->"]
+    for n, line in enumerate(lines):
+        parts.append(_svg_text(line, _GAP, _GAP + size * (1 + 1.5 * n), size, "start"))
+    for n, (tile, label, gate) in enumerate(zip(tiles, labels, gates, strict=False)):
+        left, top = _GAP + n % columns * (width + _GAP), _GAP + head + n // columns * pitch
+        parts.append(_svg_tile(tile, left, top, width, height))
+        parts.append(_svg_text(label, left + width / 2, top + height + 1.2 * size, size, "middle"))
+        if gate is not None:
+            parts.append(_svg_gate(float(gate), left, top + height + 2 * size, width, size))
+    box = f'viewBox="0 0 {total[0]:.1f} {total[1]:.1f}" font-family="sans-serif"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {box}>\n{chr(10).join(parts)}\n</svg>\n'
+
+
+def _svg_tile(tile: np.ndarray, left: float, top: float, width: float, height: float) -> str:
+    file = io.BytesIO()
+    Image.fromarray(tile).save(file, "PNG")
+    content = base64.b64encode(file.getvalue()).decode("ascii")
+    place = f'x="{left:.1f}" y="{top:.1f}" width="{width:.1f}" height="{height:.1f}"'
+    return f'<image {place} href="data:image/png;base64,{content}"/>'
+
+
+def _svg_text(text: str, x: float, y: float, size: int, anchor: str) -> str:
+    style = f'font-size="{size}" text-anchor="{anchor}" fill="rgb{INK}"'
+    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(text)}</text>'
+
+
+def _svg_gate(beta: float, left: float, middle: float, width: float, size: int) -> str:
+    bar = width - 2.5 * size
+    bars = [(bar, FAINT), (bar * min(max(beta, 0.0), 1.0), GLOW)]
+    drawn = [
+        f'<rect x="{left:.1f}" y="{middle - 1:.1f}" width="{length:.1f}" height="3" '
+        f'fill="rgb{colour}"/>'
+        for length, colour in bars
+    ]
+    number = _svg_text(f"{beta:.2f}", left + width, middle + size / 3, round(0.75 * size), "end")
+    return "".join([*drawn, number])
+
+
+def _tile_grid(count: int) -> tuple[int, int]:
     """Returns rows and columns of so many tiles: at most six columns, rows of about one length."""
     rows = -(-count // _COLUMNS)
     return rows, -(-count // rows)
 
 
-def attention_tiles(
+def _attention_tiles(
     image: np.ndarray,
     words: Sequence[str],
     alpha: np.ndarray | None,
@@ -149,7 +214,7 @@ def _same_name(path: Path) -> str:
 def save_figure(figure: np.ndarray, path: Path) -> None:
     """Writes a figure, uint8 `[H, W, 3]`, as a PNG that `figure_paths` lets later ones replace."""
     mark = PngInfo()
-    mark.add_text("Comment", MARK)
+    mark.add_text("Comment", _MARK)
     content = io.BytesIO()
     Image.fromarray(figure).save(content, "PNG", pnginfo=mark)
     write_atomically(path, content.getvalue())
@@ -157,7 +222,7 @@ def save_figure(figure: np.ndarray, path: Path) -> None:
 
 def _is_figure(path: Path) -> bool:
     with path.open("rb") as file:
-        return MARK.encode() in file.read(_HEAD)
+        return _MARK.encode() in file.read(_HEAD)
 
 
 def _checked(image, words, alpha, beta, cell):

@@ -1,17 +1,25 @@
-"""Decodes image files to RGB with TensorFlow operations, after a look at their headers."""
+"""Decodes image files to RGB and scales them to the encoder's square, in TensorFlow operations."""
 
 from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Callable
 
 import tensorflow as tf
 
+from sat_tf.errors import invalid_value
 from sat_tf.images import headers
-from sat_tf.images.resizing import resize
+
+POLICIES = ("crop", "squash")
 
 # Beginnings of the lines that TensorFlow puts around a message.
 _TRACE = ("Graph execution error", "Detected at node", 'File "', "<stack traces", "[[")
+
+
+def load(image_bytes: tf.Tensor | bytes, size: int, policy: str) -> tf.Tensor:
+    """Decodes and resizes: float32 `[size, size, 3]`, values 0 to 255."""
+    return resize(decode(image_bytes), size, policy)
 
 
 def decode(image_bytes: tf.Tensor | bytes) -> tf.Tensor:
@@ -29,7 +37,7 @@ def decode(image_bytes: tf.Tensor | bytes) -> tf.Tensor:
 
     Raises:
         tf.errors.InvalidArgumentError: The bytes are no image that can be read, or its header
-            asks for more than `headers.prepare` allows.
+            asks for more than `sat_tf.images.headers` allows.
     """
     return _decode(tf.convert_to_tensor(image_bytes, tf.string))
 
@@ -37,28 +45,47 @@ def decode(image_bytes: tf.Tensor | bytes) -> tf.Tensor:
 # Compiled, since the headers take some dozens of small operations, slow one by one.
 @functools.partial(tf.function, autograph=False, input_signature=[tf.TensorSpec([], tf.string)])
 def _decode(image_bytes: tf.Tensor) -> tf.Tensor:
-    content, problem = headers.prepare(image_bytes)
+    image, problem = read(image_bytes)
     with tf.control_dependencies([tf.debugging.Assert(tf.equal(problem, ""), [problem])]):
-        return decode_prepared(tf.identity(content))
+        return tf.identity(image)
 
 
-def decode_prepared(content: tf.Tensor) -> tf.Tensor:
-    """Decodes the content that `headers.prepare` returned; see `decode`."""
-    # In the order of `headers.FORMATS`; the last is never reached with prepared content.
-    readers = [_decode_jpeg, _decode_png, _decode_gif, _decode_bmp, _decode_webp, _no_pixels]
-    branches = [functools.partial(read, content) for read in readers]
-    image = tf.switch_case(headers.read_format(content), branches)
-    return tf.ensure_shape(image, [None, None, 3])
+def read(image_bytes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Decodes an image file, or says why it must not be decoded.
+
+    Returns:
+        uint8 `[height, width, 3]`, see `decode`, without pixels if there is a reason; scalar
+        string, the reason, empty if the image was decoded.
+
+    Raises:
+        tf.errors.InvalidArgumentError: The file is damaged.
+    """
+    readers = [  # in the order of `headers.FORMATS`
+        (headers.check_jpeg, _decode_jpeg),
+        (headers.check_png, lambda content: tf.io.decode_png(content, channels=3)),
+        (headers.check_gif, _decode_gif),
+        (headers.check_bmp, _decode_bmp),
+        (headers.check_webp, _decode_webp),
+    ]
+
+    def branch(check: Callable, decode: Callable) -> tuple[tf.Tensor, tf.Tensor]:
+        content, problem = check(image_bytes)
+        return tf.cond(tf.equal(problem, ""), lambda: decode(content), _no_pixels), problem
+
+    branches = [functools.partial(branch, *reader) for reader in readers]
+    branches.append(lambda: (_no_pixels(), tf.constant(headers.NO_IMAGE)))
+    image, problem = tf.switch_case(headers.read_format(image_bytes), branches)
+    return tf.ensure_shape(image, [None, None, 3]), problem
+
+
+def _no_pixels() -> tf.Tensor:
+    return tf.zeros([0, 0, 3], tf.uint8)
 
 
 def _decode_jpeg(content: tf.Tensor) -> tf.Tensor:
     # The default transform is a little quicker and off by up to six grey levels, which moved
     # MobileNetV2's annotations by 6.5 % of their mean; this one gives Pillow's pixels.
     return tf.io.decode_jpeg(content, channels=3, dct_method="INTEGER_ACCURATE")
-
-
-def _decode_png(content: tf.Tensor) -> tf.Tensor:
-    return tf.io.decode_png(content, channels=3)
 
 
 def _decode_gif(content: tf.Tensor) -> tf.Tensor:
@@ -81,18 +108,39 @@ def _decode_webp(content: tf.Tensor) -> tf.Tensor:
     return tf.io.decode_image(content, expand_animations=False)[..., :3]
 
 
-def _no_pixels(content: tf.Tensor) -> tf.Tensor:
-    del content
-    return tf.zeros([0, 0, 3], tf.uint8)
+def resize(image: tf.Tensor, size: int, policy: str) -> tf.Tensor:
+    """Scales an image to a square (bilinear, antialiased).
 
+    Args:
+        image: `[height, width, 3]`, values 0 to 255.
+        size: Side of the result, pixels.
+        policy: "crop" scales the centred square whose side is the image's short side;
+            "squash" scales the whole image and so changes its proportions.
 
-def load(image_bytes: tf.Tensor | bytes, size: int, policy: str) -> tf.Tensor:
-    """Decodes and resizes: float32 `[size, size, 3]`, values 0 to 255."""
-    return resize(decode(image_bytes), size, policy)
+    Returns:
+        float32 `[size, size, 3]`, values 0 to 255.
+
+    Raises:
+        ValueError: `size` or `policy` is invalid.
+    """
+    if policy not in POLICIES:
+        raise invalid_value("resize", f"one of {', '.join(POLICIES)}", repr(policy))
+    if size < 1:
+        raise invalid_value("size", "at least 1", size)
+    if policy == "crop":
+        # Cropped before scaling: a strip of 1 x 5000 pixels would become 224 x 1120000. The square
+        # is `pillow.centred_square`, of a size that a graph does not know.
+        shape = tf.shape(image)
+        side = tf.minimum(shape[0], shape[1])
+        top, left = (shape[0] - side) // 2, (shape[1] - side) // 2
+        image = image[top : top + side, left : left + side]
+    # No float copy before scaling: a large photograph would take four times its memory.
+    image = tf.cast(tf.image.resize(image, (size, size), "bilinear", antialias=True), tf.float32)
+    return tf.ensure_shape(tf.clip_by_value(image, 0.0, 255.0), [size, size, 3])
 
 
 def read_error(error: Exception) -> str:
-    """Says in one line what is wrong with an image, from the exception that `load` raised."""
+    """Returns in one line what is wrong with an image, from the exception that `load` raised."""
     message = getattr(error, "message", None) or str(error)
     message = re.sub(r"\{\{.*?\}\}|\[Op:.*|name: ?$", "", message)
     lines = [line.strip() for line in message.splitlines()]

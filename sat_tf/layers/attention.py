@@ -50,8 +50,8 @@ class BahdanauAttention(keras.layers.Layer):
         Bahdanau et al. (2014), arXiv:1409.0473; Xu et al. (2015), eq. 4, arXiv:1502.03044.
     """
 
-    # Traces the call for symbolic outputs: by `compute_output_shape` alone Keras would give them the
-    # policy's dtype. The other layers of the decoder do the same.
+    # Traces the call for symbolic outputs: by `compute_output_shape` alone Keras would give them
+    # the dtype of the policy. The other layers of the decoder do the same.
     compute_output_spec = keras.Operation.compute_output_spec
 
     def __init__(self, attention_dim: int = 512, **kwargs) -> None:

@@ -19,7 +19,7 @@ from sat_tf.layers.decoder import Attended, DecoderOutput, RNNDecoder
 from sat_tf.layers.encoder import Encoder
 from sat_tf.layers.lstm import State
 from sat_tf.models.base import TrainableModel
-from sat_tf.objectives import caption_objective
+from sat_tf.objectives import make_objective
 from sat_tf.objectives.baselines import make_baseline
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from sat_tf.objectives.terms import Batch, Means
@@ -86,7 +86,7 @@ class Captioner(TrainableModel):
             name="decoder",
         )
         self.decoder.build((None, None, self.encoder.annotation_dim))
-        self.objective = caption_objective(config.attention)
+        self.objective = make_objective(config.attention)
         self.baseline = make_baseline(config.attention, config.decoder.hidden_dim)
         self.built = True
 

@@ -7,7 +7,7 @@ from sat_tf.objectives.hard import HardObjective
 from sat_tf.objectives.soft import SoftObjective
 
 
-def caption_objective(
+def make_objective(
     attention: AttentionConfig, label_smoothing: float = 0.0, distillation_weight: float = 0.0
 ) -> SoftObjective | HardObjective:
     """Makes the objective of training on given captions that a configuration of attention asks for.

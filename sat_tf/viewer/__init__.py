@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from sat_tf.files import printable
-from sat_tf.images.crop import centred_square
-from sat_tf.serialization import finite
+from sat_tf.files import finite, printable
+from sat_tf.images.pillow import centred_square
 
 _START = """
 const data = JSON.parse(document.querySelector("#data").textContent);

@@ -15,7 +15,7 @@ import tyro
 
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import PositiveInt, check_fields
+from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.spark import check_spark, open_session, root_cause, watched
 from serving.versions import GRAPH_FILE, find_versions
 

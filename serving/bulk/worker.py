@@ -17,7 +17,6 @@ import numpy as np
 from sat_tf.commands import loading
 from sat_tf.errors import invalid_value
 from sat_tf.images import read_upright
-from sat_tf.quiet import quiet_tensorflow
 from serving.bulk.inputs import MAX_BYTES, read_file
 from serving.client.answers import REASONS, ServedCaption, read_caption
 from serving.client.caption_client import split
@@ -149,7 +148,6 @@ def load(folder: str, cores: int, maps: bool) -> Callable[[list[bytes]], dict[st
     Returns:
         Function from image files to the outputs by name.
     """
-    quiet_tensorflow()
     with loading():
         import tensorflow as tf
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from sat_tf.vocabulary import END, PAD, START
 
-_FLOOR = -1e9  # as `sat_tf.search.loop.FLOOR`: what is less likely does not exist
+_FLOOR = -1e9  # as `sat_tf.search.beam_search.FLOOR`: what is less likely does not exist
 
 Step = Callable[[np.ndarray, list[int]], tuple[np.ndarray, Sequence[np.ndarray]]]
 

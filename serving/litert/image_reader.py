@@ -1,7 +1,7 @@
 """From an image to the encoder's input with Pillow: the library's preprocessing without TensorFlow.
 
 Pillow scales in float32 and with the kernel of `tf.image.resize(..., "bilinear", antialias=True)`,
-a triangle as wide as the scale, so pixels agree with those of `sat_tf.images.resizing` to rounding.
+a triangle as wide as the scale, so pixels agree with those of `sat_tf.images.decoding` to rounding.
 """
 
 from __future__ import annotations
@@ -13,11 +13,8 @@ import numpy as np
 from PIL import Image
 
 from sat_tf.errors import invalid_value
-from sat_tf.images.conversion import read_upright
-from sat_tf.images.crop import centred_square
-from sat_tf.images.limits import MAX_PIXELS, MAX_SIDE
-from sat_tf.images.orientation import FORMATS, to_rgb
-from sat_tf.images.scans import check_scans
+from sat_tf.images import MAX_PIXELS, MAX_SIDE
+from sat_tf.images.pillow import FORMATS, centred_square, check_scans, read_upright, to_rgb
 
 
 def read_content(image: str | Path | bytes) -> bytes:
@@ -50,7 +47,7 @@ def decode(content: bytes) -> Image.Image:
 
 
 def resize(image: Image.Image, size: int, policy: str) -> np.ndarray:
-    """Scales an image to a square; see `sat_tf.images.resizing.resize`.
+    """Scales an image to a square; see `sat_tf.images.decoding.resize`.
 
     Args:
         image: RGB.

@@ -19,7 +19,7 @@ import tyro
 
 from sat_tf.commands import exit_status, program
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import PositiveInt, Range, check_fields
+from sat_tf.fields import PositiveInt, Range, check_fields
 from serving.local_server.allocator import return_freed_memory
 from serving.local_server.batching_parameters import BatchingParameters, read_batching_parameters
 from serving.ports import check_port

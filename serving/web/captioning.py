@@ -9,8 +9,8 @@ from typing import Any
 import grpc
 from PIL import Image
 
-from sat_tf.images.conversion import read_upright, to_decodable
-from sat_tf.images.limits import MAX_PIXELS, MAX_SIDE
+from sat_tf.images import MAX_PIXELS, MAX_SIDE
+from sat_tf.images.pillow import read_upright, to_decodable
 from sat_tf.viewer import crop_of, data_url, hypothesis_data
 from serving.client import CaptionClient, ServedCaption, ServingError
 from serving.client.model_client import ModelClient

@@ -18,7 +18,7 @@ import tyro
 from sat_tf import published
 from sat_tf.commands import exit_status, program
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import Positive, PositiveInt, check_fields
+from sat_tf.fields import Positive, PositiveInt, check_fields
 from serving.ports import check_port
 from serving.web import sources
 

@@ -15,9 +15,8 @@ from pathlib import Path
 import filelock
 
 from sat_tf import published
-from sat_tf.cache import default_cache_dir
 from sat_tf.errors import invalid_value
-from sat_tf.files import NO_LOCKS, sha256_of, write_atomically
+from sat_tf.files import NO_LOCKS, default_cache_dir, sha256_of, write_atomically
 from sat_tf.run_folder import RunFolder
 from serving.versions import has_version, remove_drafts
 

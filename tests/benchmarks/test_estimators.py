@@ -22,8 +22,8 @@ from benchmarks.estimators import (
     plan_of,
     summarise,
 )
+from sat_tf.fields import to_dict
 from sat_tf.runs import RunError
-from sat_tf.serialization import to_dict
 from training.metrics import captions as caption_metrics
 from training.run_state.checkpoints import Progress
 from training.tasks.base import Places

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from benchmarks.flops import forward_flops, image_flops, training_flops, word_flops
 from benchmarks.shapes import FLICKR8K, TOY
-from sat_tf.layers.rnn_decoder import RNNDecoder
+from sat_tf.layers.decoder import RNNDecoder
 
 
 def test_a_flickr8k_caption_by_hand():
@@ -30,13 +30,18 @@ def test_captions_share_nothing():
 def test_the_formula_counts_the_products_of_the_graph(monkeypatch):
     # Products within a branch are not among the graph's own: it is made of the branch for few rows.
     monkeypatch.setattr(tf, "cond", lambda many, in_parts, whole: whole())
-    decoder = RNNDecoder(TOY.vocabulary_size, TOY.embedding_dim, TOY.attention_dim, TOY.hidden_dim)
+    decoder = RNNDecoder(
+        TOY.vocabulary_size,
+        embedding_dim=TOY.embedding_dim,
+        attention_dim=TOY.attention_dim,
+        hidden_dim=TOY.hidden_dim,
+    )
     decoder.build((None, TOY.locations, TOY.annotation_dim))
 
     @tf.function(autograph=False)
     def one_word(annotations, words):
-        memory, state = decoder.prepare_memory(annotations)
-        return decoder.step(memory, words, state, "expectation")
+        attended, state = decoder.begin(annotations)
+        return decoder.step(attended, words, state, "expectation")
 
     annotations = tf.TensorSpec([1, TOY.locations, TOY.annotation_dim])
     graph = one_word.get_concrete_function(annotations, tf.TensorSpec([1], tf.int32)).graph

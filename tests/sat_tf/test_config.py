@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sat_tf.config import AttentionConfig, EncoderConfig
-from sat_tf.serialization import from_dict
+from sat_tf.config import AttentionConfig, EncoderConfig, SearchConfig, SearchFlags
+from sat_tf.fields import from_dict
 
 
 def test_a_frozen_encoder_takes_no_first_trainable_layer():
@@ -48,3 +48,10 @@ def test_keys_given_replace_the_values_of_the_preset():
     assert (default.samples, default.baseline, default.bound) == (1, "moving_average", "elbo")
     assert not default.reward_to_go
     assert default.expectation_probability == 0.5
+
+
+def test_flags_of_a_search_replace_its_settings_where_they_are_given():
+    search = SearchConfig(beam=3, length_power=0.7, suppress_unknown=False)
+    assert SearchFlags().over(search) == search
+    expected = SearchConfig(1, 0.7, consensus=2.0, max_length=9, suppress_unknown=False)
+    assert SearchFlags(beam=1, consensus=2.0, max_length=9).over(search) == expected

@@ -1,14 +1,15 @@
-"""Atomic writes: whole or not at all, and on the disk before the file gets its name."""
+"""Atomic writes, whole and on the disk before the file gets its name; the cache's folder."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
-from sat_tf.files import sync, write_atomically
+from sat_tf.files import default_cache_dir, sync, write_atomically
 from tests.full_disk import full_disk
 
 
@@ -127,3 +128,13 @@ def test_an_error_names_the_file_that_cannot_be_written(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space left on device.*report.json"):
         write_atomically(tmp_path / "report.json", "{}")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_cache_is_the_library_s_own_or_in_the_user_s(monkeypatch):
+    monkeypatch.setenv("SAT_TF_CACHE", "own")
+    monkeypatch.setenv("XDG_CACHE_HOME", "all")
+    assert default_cache_dir() == Path("own")
+    monkeypatch.delenv("SAT_TF_CACHE")
+    assert default_cache_dir() == Path("all/sat_tf")
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    assert default_cache_dir() == Path.home() / ".cache" / "sat_tf"

@@ -12,9 +12,9 @@ from PIL import Image
 from benchmarks.image_corpus import encode
 from sat_tf import runs
 from sat_tf.config import CaptionerConfig
+from sat_tf.fields import from_dict, to_dict
 from sat_tf.models.captioner import Captioner
 from sat_tf.run_folder import RunFolder
-from sat_tf.serialization import from_dict, to_dict
 from sat_tf.vocabulary import Vocabulary
 
 CAPTIONS = ["a red dot", "two blue dots near a box"]

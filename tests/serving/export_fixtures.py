@@ -6,7 +6,6 @@ import base64
 import functools
 import json
 import os
-import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -25,9 +24,9 @@ import sat_tf
 from benchmarks.image_corpus import encode, smooth
 from sat_tf import runs
 from sat_tf.config import CaptionerConfig
+from sat_tf.fields import from_dict, to_dict
 from sat_tf.models.captioner import Captioner
 from sat_tf.run_folder import RunFolder
-from sat_tf.serialization import from_dict, to_dict
 from sat_tf.vocabulary import Vocabulary
 from serving import export as export_module
 from serving.versions import WARM_UP_FILE
@@ -119,7 +118,7 @@ def bad_images() -> dict[str, bytes]:
         "text": b"no image at all",
         "cut": encode(smooth(), "JPEG")[:200],
         "flipped": png[:60] + bytes(255 - byte for byte in png[60:]),
-        "huge": png[:16] + struct.pack(">II", 50000, 50000) + png[24:],
+        "huge": encode(Image.new("1", (1, 2**15 + 1)), "PNG"),
         "tiff": encode(smooth(), "TIFF"),
     }
 

@@ -8,7 +8,7 @@ import pytest
 
 from sat_tf import published
 from sat_tf.config import SearchConfig
-from sat_tf.serialization import to_dict
+from sat_tf.fields import to_dict
 from serving.model_card import facts, write_card
 from serving.versions import CARD_FILE
 

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.images import load
-from sat_tf.search.loop import FLOOR
+from sat_tf.search.beam_search import FLOOR
 from serving import signatures
 from serving.model_card import operations
 from tests.serving.export_fixtures import warm_up_calls

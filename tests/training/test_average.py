@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from sat_tf import runs
+from sat_tf.config import SearchFlags
 from sat_tf.run_folder import RunFolder
 from tests.training import small_runs
 from tests.training.run_state.stopped_runs import weights_of
@@ -87,9 +88,8 @@ def test_an_average_searches_as_asked_or_as_its_last_run(soft_run, tuned, tmp_pa
 
 def test_a_search_is_refused_for_digit_models_and_out_of_range(soft_run, tuned, tmp_path, capsys):
     with pytest.raises(ValueError, match=r"`beam`.*does not search, got 3"):
-        replace_search(DIGITS["digits_queries_hard"], {"beam": 3})
-    with pytest.raises(SystemExit):
-        averaged(tmp_path / "out", soft_run, tuned, "--beam", "0")
+        replace_search(DIGITS["digits_queries_hard"], SearchFlags(beam=3))
+    assert averaged(tmp_path / "out", soft_run, tuned, "--beam", "0") == 2
     assert "--beam" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
@@ -138,7 +138,7 @@ def test_an_interrupted_average_is_finished_by_the_same_command(
     out = tmp_path / "out"
     with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
         patch.setattr(runs, "save_weights", _interrupt)
-        average.average([soft_run, tuned], (0.5, 0.5), out)
+        average.average([soft_run, tuned], (0.5, 0.5), out, SearchFlags())
     with pytest.raises(runs.RunError, match="has no best.weights.h5"):
         runs.load(out)
     assert averaged(out, soft_run, tuned) == 0

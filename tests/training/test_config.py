@@ -11,8 +11,8 @@ import pytest
 from sat_tf import published
 from sat_tf.errors import RunError
 from tests.training.small_runs import make_task
+from training.config import read_run_config
 from training.run_state.ownership import check_run_dir
-from training.tasks.captioning.config import read_run_config
 from training.tasks.digits.config import read_digit_config
 from training.tasks.registry import read_config
 from training.train import parse

@@ -11,10 +11,10 @@ import tensorflow as tf
 
 from sat_tf import runs
 from tests.training.small_runs import exit_of, java_hidden
+from training.config import read_run_config
 from training.data.word_predictions import WordPredictions
 from training.distill import main
 from training.tasks.base import Places
-from training.tasks.captioning.config import read_run_config
 from training.tasks.captioning.distillation import predict
 from training.tasks.captioning.task import load_data
 from training.tasks.captioning.teachers import Teachers, teachers_of

@@ -8,8 +8,8 @@ import pytest
 
 from sat_tf import published
 from sat_tf.errors import RunError
+from sat_tf.fields import to_dict
 from sat_tf.run_folder import RunFolder
-from sat_tf.serialization import to_dict
 from training.lineage import lineage
 from training.recipes.captioning import RECIPES
 from training.run_state.origins import record_origins

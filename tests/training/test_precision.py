@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from sat_tf.serialization import to_dict
+from sat_tf.fields import to_dict
 from training import precision
 from training.precision import product_seconds, resolve_precision
 from training.recipes.captioning import RECIPES

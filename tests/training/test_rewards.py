@@ -11,11 +11,11 @@ from pycocoevalcap.cider.cider_scorer import CiderScorer
 from sat_tf.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNK, Vocabulary
 from tests.training.run_state.stopped_runs import Killed, assert_same_runs, die_after
 from tests.training.small_runs import train
+from training.config import DataConfig, RewardConfig, RunConfig
 from training.data.bucketing import CaptionTable, pad_tokens
 from training.distributed.strategies import make_strategy
 from training.loop.callbacks import CheckpointAndStop
 from training.rewards import BleuReward, CiderReward, MeteorReward, check_programs, reward_of
-from training.tasks.captioning.config import DataConfig, RewardConfig, RunConfig
 
 REWARDED = ("--reward.metric", "cider", "--fit.batch_size", "5")
 IMAGES, CAPTIONS, WORDS = 8, 5, 12

@@ -65,13 +65,15 @@ def test_a_flag_changes_its_key_alone():
         (["--reward.samples", "1"], "`--reward.samples`"),
         (["--reward.bleu_weight", "0.5"], "`--reward.bleu_weight`"),
         (["--boxes", "b.jsonl"], "`--attention.supervision_weight`"),
-        (["--recipe", "folder_soft", "--attention.supervision_weight", "1"], "`--boxes`"),
-        (["--attention.supervision_weight", "1", "--boxes", "nowhere"], "`--boxes`"),
-        (["--locator", "l.npz"], "`--attention.supervision_weight`"),
-        (["--attention.supervision_weight", "1", "--locator", "nowhere"], "`--locator`"),
         (
-            ["--attention.supervision_weight", "1", "--locator", __file__],
-            "`--locator`: expected none with a trained encoder",
+            ["--recipe", "folder_soft", "--attention.supervision_weight", "1"],
+            "`--attention.teacher`",
+        ),
+        (["--attention.supervision_weight", "1", "--boxes", "nowhere"], "`--attention.teacher`"),
+        (["--locator", "l.npz"], "`--attention.supervision_weight`"),
+        (
+            ["--attention.supervision_weight", "1", "--attention.teacher", "l.npz"],
+            "`--attention.teacher`: expected no word locator with a trained encoder",
         ),
         (
             ["--attention.supervision_weight", "1", "--locator", "l", "--boxes", "b"],
@@ -79,8 +81,8 @@ def test_a_flag_changes_its_key_alone():
         ),
         (["--attention.supervision_weight", "1", "--data.tokens", "characters"], "`--data.tokens`"),
         (["--predictions", "p.npz"], "`--fit.distillation_weight`"),
-        (["--fit.distillation_weight", "0.5"], "`--predictions`"),
-        (["--fit.distillation_weight", "0.5", "--predictions", "nowhere"], "`--predictions`"),
+        (["--fit.distillation_weight", "0.5"], "`--fit.predictions`"),
+        (["--fit.distillation_weight", "0.5", "--predictions", "nowhere"], "`--fit.predictions`"),
         (["--fit.distillation_weight", "1.5"], "`--fit.distillation_weight`"),
         (
             ["--fit.distillation_weight", "1", "--reward.metric", "cider", "--init-from", "runs"],

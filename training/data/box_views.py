@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from sat_tf.images.crop import centred_square
-from sat_tf.images.orientation import EXIF_ORIENTATION
+from sat_tf.images.pillow import EXIF_ORIENTATION, centred_square
 from training.data.boxes import Box, PlacedPhrase
 from training.data.examples import Example, StoredImage
 

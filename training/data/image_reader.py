@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf import images
-from sat_tf.images.conversion import to_decodable
+from sat_tf.images.pillow import to_decodable
 from training.data.examples import StoredImage
 
 READERS = 2  # threads that decode while the model computes

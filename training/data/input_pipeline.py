@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.objectives.soft_labels import PREDICTED_SHARES, PREDICTED_WORDS
-from sat_tf.objectives.supervision import ATTENTION_TARGETS
+from sat_tf.objectives.likelihood import ATTENTION_TARGETS, PREDICTED_SHARES, PREDICTED_WORDS
 from training.data.attention_targets import AttentionTargets
 from training.data.augmentation import Views
 from training.data.bucketing import CaptionTable, Shard, pad_tokens, plan_epoch, plan_images

@@ -10,22 +10,22 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import tyro
 
 from sat_tf import published
-from sat_tf.cache import default_cache_dir
 from sat_tf.commands import exit_status, loading, program
-from sat_tf.config import Inference, with_search
+from sat_tf.config import Inference, SearchFlags
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import NonNegative, NonNegativeInt, PositiveInt, check_fields
+from sat_tf.fields import NonNegativeInt, PositiveInt, check_fields
+from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Unit
 from training.cli import peek_flag
+from training.config import DataConfig, read_run_config
 from training.data.sources import DataName, Splits
 from training.outputs import check_apart, check_folder
-from training.tasks.captioning.config import DataConfig, read_run_config
 from training.tasks.digits.config import system_of
 
 
@@ -68,12 +68,7 @@ class Arguments:
     """Your copy of the data set; the one that the run was trained on by default."""
     split: str = "dev"
     """Split: train, dev or test."""
-    beam: PositiveInt | None = None
-    """Beam width; the run's own by default."""
-    length_power: NonNegative | None = None
-    """Length normalisation: scores are log p / length^power; the run's own by default."""
-    consensus: NonNegative | None = None
-    """Above 0, hypotheses are ranked by what they have in common; the run's own by default."""
+    search: Annotated[SearchFlags, tyro.conf.arg(name="")] = SearchFlags()
     inference: Inference | None = None
     """Choice of the location by hard attention; the run's own by default."""
     out: Path | None = None
@@ -113,6 +108,7 @@ def _is_digit_run(folder: Path) -> bool:
 def run(arguments: Arguments) -> int:
     """Evaluates the run or the captions given; returns the exit status."""
     check_fields(arguments)
+    check_fields(arguments.search)
     check_source(arguments)
     if arguments.captions is None:  # a wrong name is answered before TensorFlow is loaded
         published.refuse_published_digits(published.locate(arguments.run_dir))
@@ -146,17 +142,9 @@ def check_source(arguments: Arguments) -> None:
         flags = {f"--data.{name}": value for name, value in vars(arguments.data).items()}
         owner = "--captions"
     else:
-        names = (
-            "beam",
-            "length_power",
-            "consensus",
-            "inference",
-            "cache_dir",
-            "bound_images",
-            "figures",
-            "boxes",
-        )
-        flags = {f"--{name.replace('_', '-')}": getattr(arguments, name) for name in names}
+        names = ("inference", "cache_dir", "bound_images", "figures", "boxes")
+        values = vars(arguments.search) | {name: getattr(arguments, name) for name in names}
+        flags = {f"--{name.replace('_', '-')}": value for name, value in values.items()}
         owner = "--run-dir"
         if arguments.data.name is None:
             raise ValueError("`--captions` needs the data set they are of: `--data.name`.")
@@ -183,12 +171,6 @@ def evaluate_captioner(arguments: Arguments) -> None:
         raise invalid_value("--bound-images", expected, arguments.bound_images)
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
-    search = with_search(
-        config.search,
-        beam=arguments.beam,
-        length_power=arguments.length_power,
-        consensus=arguments.consensus,
-    )
     cache_dir = arguments.cache_dir or default_cache_dir()
     data_dir = arguments.data_dir or read_data_dir(RunFolder(captioner.path))
     if arguments.out is None:
@@ -199,7 +181,7 @@ def evaluate_captioner(arguments: Arguments) -> None:
     chosen = _given({name: getattr(arguments, name) for name in names})
     evaluate_run(
         captioner,
-        dataclasses.replace(config, search=search),
+        dataclasses.replace(config, search=arguments.search.over(config.search)),
         Places(published.output_dir(arguments.run_dir), cache_dir, data_dir),
         arguments.split,
         arguments.out,

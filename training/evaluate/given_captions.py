@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from sat_tf.errors import invalid_value
+from sat_tf.fields import to_dict
 from sat_tf.run_folder import RunFolder
-from sat_tf.serialization import to_dict
+from training.config import DataConfig
 from training.data.sources import load_split
 from training.evaluate.caption_results import (
     CAPTIONS_FILE,
@@ -27,7 +28,6 @@ from training.evaluate.stages import timed
 from training.metrics.bootstrap import intervals
 from training.metrics.captions import score_captions
 from training.metrics.scene_words import word_scores
-from training.tasks.captioning.config import DataConfig
 
 _WRITTEN = (CAPTIONS_FILE, REPORT_FILE, MARKDOWN_FILE)
 

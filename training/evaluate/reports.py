@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sat_tf.files import write_atomically
-from training.tables import decimals, markdown_table, text_table
+from training.tables import markdown_table, number, text_table
 
 if TYPE_CHECKING:
     from training.data.sources import Split
@@ -101,7 +101,7 @@ def write_report(directory: Path | str, report: Mapping[str, Any]) -> tuple[Path
 def format_scores(scores: Mapping[str, float], intervals: Mapping[str, Any] | None = None) -> str:
     """Formats a table for the console: a line per metric, with its interval if it has one.
 
-    A missing score is a dash.
+    A score without a value is undefined.
 
     Args:
         scores: Metric -> value; nested mappings get dotted names.
@@ -176,22 +176,17 @@ def score_rows(scores: Mapping[str, Any], intervals: Mapping[str, Any]) -> list[
     rows = []
     for name, value in _flat(scores).items():
         numeric = value is None or isinstance(value, (int, float))
-        rows.append([name, _number(name, value) if numeric else value])
+        rows.append([name, number(name, value) if numeric else value])
         if intervals:
             rows[-1].append(_range(name, intervals[name]) if intervals.get(name) else "")
     return rows
 
 
-def _number(name: str, value: float | None) -> str:
-    if value is None or not math.isfinite(value):
-        return "-"
-    return f"{value:.{decimals(name)}f}"
-
-
 def _range(name: str, interval: Any) -> str:
     ends = interval.values() if isinstance(interval, Mapping) else interval
     low, high = list(ends)[-2:]
-    return f"[{_number(name, low)}, {_number(name, high)}]"
+    undefined = low is None or not math.isfinite(low)
+    return "-" if undefined else f"[{number(name, low)}, {number(name, high)}]"
 
 
 def _flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from sat_tf.fields import to_dict
 from sat_tf.run_folder import RunFolder
 from sat_tf.runs import TrainedCaptioner, read_average
-from sat_tf.serialization import to_dict
+from training.config import RunConfig
 from training.data.input_source import InputSource, open_input_source
 from training.data.sources import Split, load_split
 from training.evaluate.bounds import SAMPLES, Bounds
@@ -26,7 +27,6 @@ from training.evaluate.verdict import verdict
 from training.metrics.bootstrap import intervals
 from training.run_state.completion import unfinished_note
 from training.tasks.base import Places
-from training.tasks.captioning.config import RunConfig
 
 BOUND_IMAGES = 100
 """Images whose bounds are measured by default."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from training.config import DataConfig
 from training.messages import counted
 from training.metrics.java import find_java
 from training.metrics.tokenisers import note_on_language
-from training.tasks.captioning.config import DataConfig
 
 _FEW_IMAGES = 50  # in dev: with fewer, one image moves a score by whole points
 _MANY_CUT = 0.05

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sat_tf.commands import exit_status
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import NonNegativeInt, check_fields
+from sat_tf.fields import NonNegativeInt, check_fields
 from training.cli import Settings, check_data_dir, parse_settings
 from training.inspect.page import IMAGES, PAGE
 from training.outputs import check_apart, check_folder, check_own_images

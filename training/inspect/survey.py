@@ -12,10 +12,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from sat_tf.fields import to_dict
 from sat_tf.files import printable
-from sat_tf.serialization import to_dict
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.cli import check_init_from
+from training.config import RunConfig
 from training.data.bucketing import caption_table
 from training.data.examples import NO_CAPTIONS, NO_FILE
 from training.data.input_source import check_readable
@@ -31,7 +32,6 @@ from training.inspect.duplicates import find_twins
 from training.inspect.image_scan import ImageScan, scan_images
 from training.inspect.timing import measure
 from training.inspect.weights import check_imagenet_weights
-from training.tasks.captioning.config import RunConfig
 from training.tasks.captioning.task import check_vocabulary, training_vocabulary
 
 TRAINED_WITH = ("train", "dev")  # splits that training cannot do without

@@ -14,12 +14,12 @@ import tensorflow as tf
 from sat_tf.layers.encoder import Encoder
 from sat_tf.models.captioner import Captioner
 from sat_tf.vocabulary import Vocabulary
+from training.config import RunConfig
 from training.data.augmentation import Views
 from training.data.bucketing import CaptionTable
 from training.data.examples import Example
 from training.data.extraction import ImageLoader, compile_encoder, default_batch_size
 from training.rewards import check_programs, reward_objective
-from training.tasks.captioning.config import RunConfig
 from training.tasks.captioning.task import batches_from, compile_model, new_model
 
 _WARM_UP = 2  # steps; the first one traces the graph
@@ -51,6 +51,7 @@ def measure(
     """
     check_programs(config.reward)
     # Boxes and predictions cost next to nothing, and are not at hand here.
+    config = config.without_files()
     attention = dataclasses.replace(config.attention, supervision_weight=0.0)
     fit = dataclasses.replace(config.fit, distillation_weight=0.0)
     config = dataclasses.replace(config, attention=attention, fit=fit)

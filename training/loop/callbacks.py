@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf import runs
-from training.config import BaseFitConfig
+from training.config import LOWER_IS_BETTER, BaseFitConfig, monitors
 from training.distributed.collectives import SingleProcess
 from training.run_state.checkpoints import Checkpoints, Progress
 from training.run_state.preemption import Interrupts
@@ -58,6 +58,22 @@ class TensorBoardFigures(keras.callbacks.Callback):
         self._writer.close()
 
 
+def monitored(logs: Mapping[str, float], monitor: str) -> tuple[int, float]:
+    """Chooses the dev score that decides about an epoch.
+
+    Returns:
+        Its place in `monitors`, the first that is defined, and its value, made so that higher is
+        better; NaN if none is defined. A BLEU or CIDEr of 0 matches nothing: it is not defined.
+    """
+    for rank, name in enumerate(monitors(monitor)):
+        value = float(logs.get(f"val_{name}", np.nan))
+        if name in LOWER_IS_BETTER and not np.isnan(value):
+            return rank, -value
+        if value > 0.0:
+            return rank, value
+    return 0, np.nan
+
+
 class CheckpointAndStop(keras.callbacks.Callback):
     """Keeps the best weights and the last state, and stops early, by the monitored dev score.
 
@@ -102,8 +118,9 @@ class CheckpointAndStop(keras.callbacks.Callback):
         _check_finite(float(logs.get("loss", 0.0)), epoch)
         progress, group = self._progress, self._group
         # Only the chief has all scores.
-        score = self._config.sign * float(logs.get(f"val_{self._config.monitor}", np.nan))
-        if progress.end_epoch(group.broadcast_scalar(score)):
+        rank, score = monitored(logs, self._config.monitor)
+        rank, score = int(group.broadcast_scalar(rank)), group.broadcast_scalar(score)
+        if progress.end_epoch(score, rank):
             group.on_chief(runs.save_weights, self.model, self._best_weights)
         progress.stopped = progress.waited >= self._config.patience
         # The rest of an interrupted epoch has a `fit` call of its own, as all epochs of one call

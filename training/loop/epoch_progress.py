@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 
@@ -53,4 +54,6 @@ class EpochProgress(keras.callbacks.Callback):
 
 def _short(value: float) -> str:
     """Formats a metric; learning rates and the like keep two digits, other small values are 0."""
+    if math.isnan(value):
+        return "undefined"
     return f"{value:.3g}" if 1e-8 < abs(value) < 0.01 else f"{value:.2f}"

@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from sat_tf.runs import RunError
+from training.config import monitors
 from training.distributed.collectives import SingleProcess
 from training.loop.epoch_progress import EpochProgress
 from training.messages import counted
@@ -74,7 +75,9 @@ def best_epoch(progress: Progress, monitor: str) -> str:
             f"{counted(progress.epoch, 'epoch')}. Training has diverged; try a lower "
             "`--optimizer.learning_rate`, in another `--run-dir`."
         )
+    decided = monitors(monitor)[progress.best_rank]
+    why = "" if decided == monitor else f" `{monitor}` was 0 or undefined in every epoch."
     return (
-        f"Best epoch {progress.best_epoch} of {progress.epoch}: {monitor} "
-        f"{abs(progress.best_score):.2f}; {progress.seconds / 60:.1f} minutes of training."
+        f"Best epoch {progress.best_epoch} of {progress.epoch}: {decided} "
+        f"{abs(progress.best_score):.2f}; {progress.seconds / 60:.1f} minutes of training.{why}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from statistics import NormalDist
 from typing import NamedTuple
@@ -36,6 +37,10 @@ class Interval(NamedTuple):
     high: float
 
 
+UNDEFINED = Interval(math.nan, math.nan, math.nan)
+"""The interval of an undefined score."""
+
+
 def bootstrap(a: CaptionScores, metric: str, samples: int = 1000, seed: int = 0) -> Interval:
     """Computes the 95 % interval of one system's score.
 
@@ -53,7 +58,8 @@ def bootstrap(a: CaptionScores, metric: str, samples: int = 1000, seed: int = 0)
         seed: Seed of the draws; the same seed and number of images give the same draws.
 
     Returns:
-        Estimate, low, high, on the scale of the metric.
+        Estimate, low, high, on the scale of the metric; all NaN if the score is undefined. A draw
+        whose BLEU is undefined counts as 0, the limit of fewer and fewer matches.
 
     Raises:
         ValueError: Unknown metric, or arguments out of range.
@@ -62,6 +68,8 @@ def bootstrap(a: CaptionScores, metric: str, samples: int = 1000, seed: int = 0)
         Koehn (2004), "Statistical Significance Tests for Machine Translation Evaluation"; Efron
         (1987), "Better Bootstrap Confidence Intervals".
     """
+    if _undefined(a, metric):
+        return UNDEFINED
     count = len(a.image_ids)
     order = np.arange(count)
     return interval_over_images(lambda w: _resampled(a, metric, order, w), count, samples, seed)
@@ -81,7 +89,8 @@ def paired_over_seeds(
 ) -> Interval:
     """Computes the interval of the difference of two mean scores over runs of several seeds.
 
-    All runs are scored on the same draws of images; the seeds themselves are not drawn.
+    All runs are scored on the same draws of images; the seeds themselves are not drawn. The
+    difference is undefined, all NaN, if the score of one of the runs is.
 
     Args:
         a: Scores of each run of the first system.
@@ -96,6 +105,8 @@ def paired_over_seeds(
     """
     first = a[0]
     orders = [_order(first, one) for one in (*a, *b)]
+    if any(_undefined(one, metric) for one in (*a, *b)):
+        return UNDEFINED
     shares = [1 / len(a)] * len(a) + [-1 / len(b)] * len(b)
 
     def difference(weights: np.ndarray) -> np.ndarray:
@@ -103,6 +114,10 @@ def paired_over_seeds(
         return sum(share * _resampled(one, metric, order, weights) for one, order, share in scored)
 
     return interval_over_images(difference, len(first.image_ids), samples, seed)
+
+
+def _undefined(one: CaptionScores, metric: str) -> bool:
+    return math.isnan(one.scores.get(metric, 0.0))
 
 
 def _order(a: CaptionScores, b: CaptionScores) -> np.ndarray:
@@ -141,7 +156,7 @@ def _resampled(
     if metric not in scores.per_image:
         raise invalid_value("metric", f"one of {', '.join(scores.per_image)}", repr(metric))
     if metric.startswith("bleu") or metric == "brevity_ratio":
-        return bleu_scores(weights @ scores.bleu[order])[metric]
+        return np.nan_to_num(bleu_scores(weights @ scores.bleu[order])[metric])
     if metric == "meteor":
         return meteor_scores(weights @ scores.meteor[order])
     return weights @ scores.per_image[metric][order] / weights.sum(axis=1)

@@ -8,6 +8,7 @@ installed package and wait forever for a dead process.
 from __future__ import annotations
 
 import importlib.metadata
+import math
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -39,7 +40,8 @@ class CaptionScores:
     Attributes:
         scores: `bleu_1` ... `bleu_4`, `bleu_1_no_bp` ... (without brevity penalty),
             `brevity_ratio` (words of the candidates / words of the closest references), `meteor`
-            (absent if it could not run), `cider`, `rouge_l`. 0-100, except `brevity_ratio`.
+            (absent if it could not run), `cider`, `rouge_l`. 0-100, except `brevity_ratio`. NaN
+            for an undefined BLEU.
         image_ids: Images, in the order of every array.
         per_image: Metric -> `[N]`, the score of each image alone, same scales. Corpus `cider` and
             `rouge_l` are their means; corpus BLEU and METEOR are not.
@@ -64,7 +66,8 @@ def bleu_scores(totals: np.ndarray) -> dict[str, np.ndarray]:
     """Computes corpus BLEU from summed statistics, for any number of corpora at once.
 
     BLEU-n = min(1, exp(1 - 1/ratio)) * (prod_{k<=n} correct_k / guess_k)^(1/n), with ratio =
-    length / closest reference length; `_no_bp` omits the first factor.
+    length / closest reference length; `_no_bp` omits the first factor. Both are NaN, undefined, if
+    no k-gram of some order k <= n matches, as the geometric mean then has no logarithm.
 
     Args:
         totals: `[..., 10]`, sums over images of the clipped n-gram matches of the candidate by
@@ -72,16 +75,15 @@ def bleu_scores(totals: np.ndarray) -> dict[str, np.ndarray]:
             in length (the shorter of two).
 
     Returns:
-        `bleu_n`, `bleu_n_no_bp` (0-100) and `brevity_ratio`, each `[...]`.
+        `bleu_n`, `bleu_n_no_bp` (0-100 or NaN) and `brevity_ratio`, each `[...]`.
 
     References:
         Papineni et al. (2002), "BLEU: a Method for Automatic Evaluation of Machine Translation".
     """
     correct, guess = totals[..., :BLEU_ORDERS], totals[..., BLEU_ORDERS : 2 * BLEU_ORDERS]
     length, reference_length = totals[..., -2], totals[..., -1]
-    precision = (correct + _TINY) / (guess + _SMALL)
-    bleu = np.cumprod(precision, axis=-1) ** (1.0 / np.arange(1, BLEU_ORDERS + 1))
-    bleu = 100.0 * np.where(length[..., None] > 0, bleu, 0.0)
+    precision = np.where(correct > 0, (correct + _TINY) / (guess + _SMALL), np.nan)
+    bleu = 100.0 * np.cumprod(precision, axis=-1) ** (1.0 / np.arange(1, BLEU_ORDERS + 1))
     ratio = (length + _TINY) / (reference_length + _SMALL)
     penalty = np.exp(np.minimum(0.0, 1.0 - 1.0 / ratio))
     result = {f"bleu_{n + 1}": bleu[..., n] * penalty for n in range(BLEU_ORDERS)}
@@ -100,7 +102,7 @@ def score_captions(
     """Scores one caption per image against the reference captions of that image.
 
     Args:
-        candidates: Image id -> caption. An empty caption scores 0.
+        candidates: Image id -> caption. An empty caption matches nothing.
         references: Image id -> raw reference captions, at least one; the same ids.
         meteor: True requires METEOR, False skips it, None computes it if Java runs.
         language: Language code of the captions, such as "de". METEOR and the PTB tokeniser are
@@ -138,6 +140,7 @@ def score_captions(
         per_image["meteor"] = meteor_scores(rows)
         scores["meteor"] = float(meteor_scores(rows.sum(axis=0)))
     scores |= {name: float(np.mean(per_image[name])) for name in ("cider", "rouge_l")}
+    notes += _undefined_note(scores, unit)
     versions = _versions(java, tokens.tokeniser, rows is not None)
     ids = tuple(candidates)
     return CaptionScores(scores, ids, per_image, bleu, tokens.tokeniser, rows, notes, versions)
@@ -146,7 +149,7 @@ def score_captions(
 def quick_bleu(
     candidates: Mapping[str, str], references: Mapping[str, Sequence[str]], unit: Unit = "words"
 ) -> dict[str, float]:
-    """Computes corpus `bleu_1` ... `bleu_4` (0-100) without Java, for every epoch."""
+    """Computes corpus `bleu_1` ... `bleu_4` (0-100 or NaN) without Java, for every epoch."""
     _check(candidates, references)
     statistics = _bleu_statistics(simple_tokens(candidates, references, unit))
     scores = bleu_scores(statistics.sum(axis=0))
@@ -170,6 +173,17 @@ def _check(candidates: Mapping[str, str], references: Mapping[str, Sequence[str]
     if bare := [image for image in candidates if not references[image]]:
         expected = "at least one reference per image"
         raise invalid_value("references", expected, f"none for {bare[0]!r}")
+
+
+def _undefined_note(scores: Mapping[str, float], unit: Unit) -> list[str]:
+    """Returns a sentence on the orders of BLEU that are undefined, if any."""
+    orders = [n for n in range(1, BLEU_ORDERS + 1) if math.isnan(scores[f"bleu_{n}"])]
+    if not orders:
+        return []
+    first = orders[0]
+    run = f"{first} {unit} in a row" if first > 1 else f"any of its {unit}"
+    names, verb = ", ".join(f"BLEU-{n}" for n in orders), "is" if len(orders) == 1 else "are"
+    return [f"{names} {verb} undefined: no caption has {run} in common with a reference."]
 
 
 def _meteor(

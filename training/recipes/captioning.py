@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from sat_tf.config import AttentionConfig, DecoderConfig, EncoderConfig, SearchConfig
-from training.tasks.captioning.config import DataConfig, FitConfig, OptimizerConfig, RunConfig
+from sat_tf.config import DecoderConfig, EncoderConfig, SearchConfig
+from training.config import AttentionConfig, DataConfig, FitConfig, OptimizerConfig, RunConfig
 
 # The state starts from zeros: an encoder trained from scratch would learn to put the whole image
 # into its mean annotation, and attention would have nothing left to find.

@@ -33,7 +33,8 @@ class Progress:
     Attributes:
         epoch: Epochs finished.
         best_epoch: Epoch with the best weights so far, from 1; 0 if there is none.
-        best_score: Its monitored score, of which a higher one is better.
+        best_score: The score that decided for it, of which a higher one is better.
+        best_rank: Place of that score in `training.config.monitors`.
         waited: Epochs since the best one.
         stopped: Early stopping ended the run.
         seconds: Time spent training, in all processes that the run took.
@@ -44,6 +45,7 @@ class Progress:
     epoch: int = 0
     best_epoch: int = 0
     best_score: float | None = None
+    best_rank: int = 0
     waited: int = 0
     stopped: bool = False
     seconds: float = 0.0
@@ -67,19 +69,23 @@ class Progress:
             return f"Resuming at {self.where}."
         return f"Training {counted(epochs, 'epoch')} of {counted(steps, 'step')}."
 
-    def better(self, score: float) -> bool:
-        """Returns whether a score beats the best so far; one that is not a number never does."""
-        if self.best_score is None:
-            return not math.isnan(score)
-        return score > self.best_score
+    def better(self, score: float, rank: int = 0) -> bool:
+        """Returns whether a score beats the best so far.
 
-    def end_epoch(self, score: float) -> bool:
+        One of a lower rank beats all of a higher rank; one that is not a number beats none.
+        """
+        if math.isnan(score) or self.best_score is None:
+            return not math.isnan(score)
+        return (-rank, score) > (-self.best_rank, self.best_score)
+
+    def end_epoch(self, score: float, rank: int = 0) -> bool:
         """Counts an epoch with this score; returns whether it is the best so far."""
-        best = self.better(score)
+        best = self.better(score, rank)
         self.epoch, self.step, self.means = self.epoch + 1, 0, []
         self.waited += 1
         if best:
-            self.best_score, self.best_epoch, self.waited = score, self.epoch, 0
+            self.best_score, self.best_rank = score, rank
+            self.best_epoch, self.waited = self.epoch, 0
         return best
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import filelock
 
 from sat_tf import runs
+from sat_tf.fields import to_dict
 from sat_tf.files import NO_LOCKS, write_atomically, write_json
 from sat_tf.run_folder import RunFolder
-from sat_tf.serialization import to_dict
-from training.config import BaseFitConfig
+from training.config import RunConfig
 from training.run_state.checkpoints import start_again
 from training.run_state.origins import record_origins
 from training.tasks.base import Task
@@ -85,7 +85,7 @@ def check_run_dir(task: Task) -> None:
             existing = task.read_config(folder.path)
         except ValueError as error:
             raise runs.RunError(f"{error} Choose another folder with `--run-dir`.") from error
-        existing = dataclasses.replace(existing, fit=_changeable(existing.fit, config.fit))
+        existing = _resumed_as(existing, config)
         if existing != config:
             raise runs.RunError(
                 f"{folder} belongs to a run with another configuration: "
@@ -105,11 +105,10 @@ def check_run_dir(task: Task) -> None:
         )
 
 
-def _changeable(existing: BaseFitConfig, wanted: BaseFitConfig) -> BaseFitConfig:
-    """Takes over what may change: the steps between checkpoints, and more epochs."""
-    epochs = max(existing.epochs, wanted.epochs)
-    steps = wanted.checkpoint_steps
-    return dataclasses.replace(existing, checkpoint_steps=steps, epochs=epochs)
+def _resumed_as(existing: Any, wanted: Any) -> Any:
+    if isinstance(existing, RunConfig):
+        return existing.resumed_as(wanted)
+    return dataclasses.replace(existing, fit=existing.fit.resumed_as(wanted.fit))
 
 
 def claim(task: Task, data: Any) -> None:

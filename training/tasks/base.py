@@ -30,17 +30,11 @@ class Places:
         run_dir: Everything the run leaves behind.
         cache_dir: Feature stores, shared by runs.
         data_dir: The user's copy of the data set; None for drawn or downloaded data.
-        boxes: Boxes of the training captions' phrases, for supervised attention, if any.
-        locator: Word locator, for attention supervised by captions alone, if any.
-        predictions: What other captioners predict for the training captions, if any.
     """
 
     run_dir: Path
     cache_dir: Path | None = None
     data_dir: Path | None = None
-    boxes: Path | None = None
-    locator: Path | None = None
-    predictions: Path | None = None
 
     @property
     def folder(self) -> RunFolder:

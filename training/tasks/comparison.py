@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import string
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from training.tables import decimals, text_table
+from training.tables import number, text_table
 
 if TYPE_CHECKING:
     from training.metrics.bootstrap import Interval
@@ -50,10 +51,7 @@ def means_over_seeds(values: Sequence[float], seeds: int) -> list[float]:
 def score_table(scores: Mapping[str, Sequence[float]]) -> str:
     """Formats the scores, metric -> one value per system."""
     count = len(next(iter(scores.values()), ()))
-    rows = [
-        [name, *(f"{value:.{decimals(name)}f}" for value in values)]
-        for name, values in scores.items()
-    ]
+    rows = [[name, *(number(name, value) for value in values)] for name, values in scores.items()]
     return text_table([["", *LABELS[:count]], *rows])
 
 
@@ -67,7 +65,7 @@ def difference_table(differences: Mapping[str, Sequence[Interval]]) -> str:
     for name, intervals in differences.items():
         row = [name]
         for found in intervals:
-            by, low, high = (f"{value:+.{decimals(name)}f}" for value in found)
-            row += [by, f"[{low}, {high}]"]
+            by, low, high = (number(name, value, sign="+") for value in found)
+            row += [by, "-" if math.isnan(found.low) else f"[{low}, {high}]"]
         rows.append(row)
     return text_table(rows, left=range(0, 2 * count + 1, 2))

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sat_tf.config import SYSTEM_KEY
+from training.config import RunConfig, read_run_config
 from training.recipes.digits import RECIPES
 from training.tasks.base import Places
-from training.tasks.captioning.config import RunConfig, read_run_config
 from training.tasks.digits.config import DigitRunConfig, PairsRun, read_digit_config, system_of
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from sat_tf.layers.empty_batches import at_least_one_row
+from sat_tf.ops.replicas import at_least_one_row
 
 
 def dense(inputs: int, units: int, activation: str | None = None, **kwargs) -> keras.layers.Dense:

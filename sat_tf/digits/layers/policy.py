@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from sat_tf.digits.layers.built import dense
-from sat_tf.layers.empty_batches import at_least_one_row
+from sat_tf.ops.replicas import at_least_one_row
 
 
 class Aim(NamedTuple):

@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.dtype_policy import default_policy
+from sat_tf.fields import from_dict, to_dict
 from sat_tf.models.base import TrainableModel
 from sat_tf.objectives.terms import Batch
-from sat_tf.serialization import from_dict, to_dict
 
 
 class Score(NamedTuple):

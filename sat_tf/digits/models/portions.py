@@ -25,9 +25,9 @@ from sat_tf.layers.attention import (
     by_image,
     context_vector,
 )
-from sat_tf.layers.dropout import dropout
 from sat_tf.objectives.baselines import MovingAverageBaseline
 from sat_tf.objectives.terms import Batch
+from sat_tf.ops.draws import dropout
 
 LABELS = 10
 _DROPOUT = 1  # salt of its masks

@@ -21,9 +21,10 @@ from sat_tf.digits.models.digit_model import DigitModel, Reading, Score
 from sat_tf.digits.objectives.classification import predicted_class
 from sat_tf.digits.objectives.glimpses import GlimpseObjective
 from sat_tf.figures.glimpse_path import glimpse_figure
-from sat_tf.layers.unroll import batch_first, step_seeds, unroll
+from sat_tf.layers.lstm import batch_first, unroll
 from sat_tf.objectives.baselines import LearnedBaseline
 from sat_tf.objectives.terms import Batch
+from sat_tf.ops.draws import step_seeds
 
 State = Any
 

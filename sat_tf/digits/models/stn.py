@@ -17,8 +17,8 @@ from sat_tf.digits.models.digit_model import DigitModel, Reading, Score
 from sat_tf.digits.objectives.classification import ClassificationObjective, predicted_class
 from sat_tf.errors import invalid_value
 from sat_tf.figures.glimpse_path import side_by_side
-from sat_tf.layers.dropout import dropout
 from sat_tf.objectives.terms import Batch
+from sat_tf.ops.draws import dropout
 
 
 @keras.saving.register_keras_serializable(package="sat_tf")

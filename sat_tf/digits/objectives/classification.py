@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from sat_tf.objectives.replica_context import replica_seed
 from sat_tf.objectives.terms import Batch, Terms, weighted
+from sat_tf.ops.draws import replica_seed
 
 
 def predicted_class(logits: tf.Tensor) -> tf.Tensor:

@@ -13,9 +13,9 @@ from sat_tf.objectives.estimators import (
     learning_signal,
     stochastic_loss,
 )
-from sat_tf.objectives.replica_context import replica_seed
-from sat_tf.objectives.rollout_logs import weighted_mean
+from sat_tf.objectives.logs import weighted_mean
 from sat_tf.objectives.terms import Batch, Terms, weighted
+from sat_tf.ops.draws import replica_seed
 
 
 class GlimpseObjective:

@@ -15,8 +15,9 @@ from sat_tf.objectives.estimators import (
     stochastic_loss,
     whole_return,
 )
-from sat_tf.objectives.replica_context import global_mean, replica_seed
 from sat_tf.objectives.terms import Batch, Terms, weighted
+from sat_tf.ops.draws import replica_seed
+from sat_tf.ops.replicas import global_mean
 
 
 class PresenceObjective:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.image_corpus import encode, exif_of, jpeg_of_scans
+from benchmarks.image_corpus import encode, exif_of
 from sat_tf.digits.drawing import decode_drawing, fit_drawing
 
 
@@ -111,11 +111,10 @@ def test_a_photograph_of_a_drawing_is_turned_upright():
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 100 100\n", "cannot be read as an image"),
         (encode(Image.new("L", (28, 28)), "PPM"), "cannot be read as an image"),
         (b"a text", "cannot be read as an image"),
-        (jpeg_of_scans(Image.new("L", (1000, 1000)), 100), "cannot be read as an image"),
         (png(np.zeros([8, 8], np.uint8)), "8 x 8 pixels, expected sides of 16 to 2048"),
         (png(np.zeros([20, 3000], np.uint8)), "3000 x 20 pixels, expected"),
     ],
-    ids=["empty", "eps", "ppm", "text", "scans", "small", "large"],
+    ids=["empty", "eps", "ppm", "text", "small", "large"],
 )
 def test_what_is_no_drawing_is_told(content, says):
     with pytest.raises(ValueError, match=says):

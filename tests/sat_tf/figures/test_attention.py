@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from sat_tf.figures.attention import attention_figure, figure_paths, save_figure
-from sat_tf.figures.attention_svg import attention_svg
+from sat_tf.figures.attention import attention_figure, attention_svg, figure_paths, save_figure
 from sat_tf.figures.drawing import GLOW
 
+SVG = "{http://www.w3.org/2000/svg}"
 GREY = np.full((64, 64, 3), 120, np.uint8)
 
 
@@ -186,3 +187,31 @@ def test_a_figure_replaces_an_earlier_figure_and_no_other_file(tmp_path, kind):
     else:
         path.write_text(attention_svg(image, (), None, title="a dog"))
     assert figure_paths(*arguments) == [path]
+
+
+def svg(**arguments) -> ElementTree.Element:
+    return ElementTree.fromstring(attention_svg(GREY, **arguments))
+
+
+def test_words_of_an_svg_stay_text_and_each_has_a_tile():
+    words = ["a", "<b> & c", "über"]
+    alpha = np.ones((3, 2, 2))
+    root = svg(words=words, alpha=alpha, beta=np.array([0.1, 0.5, 1.0]), title="A title")
+    texts = [node.text for node in root.iter(f"{SVG}text")]
+    assert [text for text in texts if text in words] == words
+    assert texts[0] == "A title" and {"0.10", "0.50", "1.00"} <= set(texts)
+    assert len(list(root.iter(f"{SVG}image"))) == 4
+    width, height = (float(side) for side in root.get("viewBox").split()[2:])
+    for image in root.iter(f"{SVG}image"):
+        assert float(image.get("x")) + float(image.get("width")) <= width
+        assert float(image.get("y")) + float(image.get("height")) <= height
+
+
+def test_rows_of_an_svg_are_those_of_the_png_and_a_long_title_is_wrapped():
+    words = [f"w{n}" for n in range(7)]  # with the image eight tiles: two rows of four
+    title = "a man in a red shirt is standing in front of a white building " * 3
+    root = svg(words=words, alpha=np.ones((7, 2, 2)), title=title)
+    lefts = {tile.get("x") for tile in root.iter(f"{SVG}image")}
+    assert len(lefts) == 4
+    lines = [text.text for text in root.iter(f"{SVG}text") if text.get("text-anchor") == "start"]
+    assert len(lines) > 1 and " ".join(lines).split() == title.split()

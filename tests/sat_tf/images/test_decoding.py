@@ -1,19 +1,18 @@
-"""Decoding of every format against Pillow, and of broken files."""
+"""Decoding and resizing of every format against Pillow, and of broken files."""
 
 from __future__ import annotations
 
 import io
 import struct
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
 
-from benchmarks.image_corpus import encode, rgb_webp_animation, smooth
+from benchmarks.image_corpus import encode, noise, smooth
 from sat_tf import images
+from sat_tf.images import decoding
 
 ORANGE = (250, 120, 20)
 
@@ -128,32 +127,56 @@ def test_a_graph_gives_the_pixels_eager_gives(kind):
     np.testing.assert_allclose(next(iter(data)), eager, atol=1e-3)
 
 
-@pytest.mark.parametrize("length", [12, 16, 20, 21, 22, 30])
-def test_a_cut_webp_animation_is_an_error(length):
-    content = rgb_webp_animation(16)[:length]
+@pytest.mark.parametrize("kept", [6, 12, 13, 800])
+def test_a_gif_cut_before_its_frame_ends_is_an_error(kept):
     with pytest.raises(tf.errors.InvalidArgumentError):
-        images.decode(content)
+        images.decode(encode(noise(), "GIF")[:kept])
 
 
-DECODE_REPEATEDLY = """
-import io, sys
-import numpy as np
-from PIL import Image
-from sat_tf import images
-for path in sys.argv[1:]:
-    content = open(path, "rb").read()
-    first = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
-    for _ in range(30):
-        np.testing.assert_array_equal(images.decode(content), first)
-"""
+@pytest.mark.parametrize("comment", [b"", b"before the frame"])
+def test_a_transparent_colour_of_a_gif_is_shown_as_in_other_formats(comment):
+    picture = Image.new("RGBA", (12, 9), (255, 255, 255, 0))
+    picture.paste((200, 10, 10, 255), (3, 3, 8, 7))
+    content = encode(picture, "GIF", comment=comment)
+    with Image.open(io.BytesIO(content)) as opened:
+        assert "transparency" in opened.info
+        expected = np.asarray(opened.convert("RGB"))
+    decoded = images.decode(content).numpy()
+    np.testing.assert_array_equal(decoded, expected)
+    assert (decoded[0, 0] == 255).all()
 
 
-def test_webp_animations_without_alpha_leave_the_heap_whole(tmp_path):
-    paths = []
-    for side in (16, 17, 64, 300):
-        paths.append(tmp_path / f"{side}.webp")
-        paths[-1].write_bytes(rgb_webp_animation(side))
-    # In a process of its own: a heap that is damaged ends it at any later moment.
-    command = [sys.executable, "-c", DECODE_REPEATEDLY, *map(str, paths)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
+def test_a_reason_takes_the_place_of_the_pixels_or_fails_a_graph():
+    strip = tf.constant(encode(Image.new("1", (images.MAX_SIDE + 1, 1)), "PNG"))
+    pixels, problem = decoding.read(strip)
+    assert pixels.shape == (0, 0, 3) and "or more than 32768 per side" in str(problem.numpy())
+    with pytest.raises(tf.errors.InvalidArgumentError, match="in all"):
+        tf.function(images.decode, autograph=False)(strip)
+
+
+def test_crop_keeps_the_centre_and_squash_keeps_everything():
+    pixels = np.zeros([10, 30, 3], np.uint8)
+    pixels[:, :10, 0] = pixels[:, 10:20, 1] = pixels[:, 20:, 2] = 200
+    cropped = images.resize(pixels, 6, "crop").numpy()
+    np.testing.assert_allclose(cropped, np.broadcast_to([0, 200, 0], [6, 6, 3]), atol=1e-3)
+    squashed = images.resize(pixels, 6, "squash").numpy()
+    np.testing.assert_allclose(squashed[:, [0, -1]].max(axis=(0, 1)), [200, 0, 200], atol=1e-3)
+
+
+def test_resizing_agrees_with_pillow():
+    image = smooth(90, 60)
+    ours = images.resize(np.asarray(image), 24, "squash").numpy()
+    theirs = np.asarray(image.resize((24, 24), Image.Resampling.BILINEAR))
+    np.testing.assert_allclose(ours, theirs, atol=1.0)
+
+
+@pytest.mark.parametrize("policy", images.POLICIES)
+@pytest.mark.parametrize("shape", [(1, 1), (1, 4000), (4000, 1), (3, 5)])
+def test_odd_shapes_resize(policy, shape):
+    resized = images.resize(np.full([*shape, 3], 255, np.uint8), 32, policy).numpy()
+    np.testing.assert_allclose(resized, 255.0, atol=1e-3)
+
+
+def test_unknown_policy_is_an_error_that_names_the_argument():
+    with pytest.raises(ValueError, match=r"`resize`: expected one of crop, squash, got 'stretch'"):
+        images.resize(np.zeros([4, 4, 3], np.uint8), 4, "stretch")

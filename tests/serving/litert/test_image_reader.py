@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.image_corpus import encode, exif_of, jpeg_of_scans, smooth
-from sat_tf.images.limits import MAX_SIDE
+from benchmarks.image_corpus import encode, exif_of, smooth
+from sat_tf.images import MAX_SIDE
 from sat_tf.trained_captioner import read_pixels as read_in_tensorflow
 from serving.litert.image_reader import read_pixels
 
@@ -50,7 +50,5 @@ def test_other_images_that_cannot_be_read_are_clear_errors(tmp_path):
         read_pixels(b"\0\0\0\x18ftypheic", 24, "crop")
     with pytest.raises(ValueError, match=f"1 x {MAX_SIDE + 1} pixels are too many"):
         read_pixels(encode(Image.new("L", (1, MAX_SIDE + 1)), "PNG"), 24, "crop")
-    with pytest.raises(ValueError, match="scans, or too many for its size"):
-        read_pixels(jpeg_of_scans(Image.new("L", (1000, 1000)), 100), 24, "crop")
     with pytest.raises(ValueError, match=r"expected uint8 pixels \[H, W, 3\], got float32"):
         read_pixels(np.zeros([4, 4, 3], np.float32), 24, "crop")

@@ -22,7 +22,7 @@ import sys
 from serving.local_server.command import main
 status = main(sys.argv[1:])
 ours = {name for name in sys.modules if name.startswith(("sat_tf.", "training"))}
-parts = ("commands", "errors", "files", "quiet", "ranges", "serialization")
+parts = ("commands", "errors", "fields", "files")
 plain = {f"sat_tf.{part}" for part in parts}
 print("project code:", sorted(ours - plain))
 sys.exit(status)

@@ -11,9 +11,9 @@ import tensorflow as tf
 from grpc_health.v1 import health_pb2
 
 from benchmarks.peak import resident_megabytes
-from benchmarks.serving_fuzz import mutate, odd_request
 from serving.local_server.servable import Limits
 from serving.local_server.server import LocalServer
+from tests.serving.local_server.odd_requests import mutate, odd_request
 from tests.serving.toys import caption_of, predict_request
 from tests.waiting import eventually
 

@@ -18,7 +18,6 @@ from serving.web.app import Page
 from tests.page_data import decode_map
 from tests.serving.web.page_fixtures import page_of, photograph
 from tests.serving.web.scripted_model import GRID, PLACES, ScriptedModel, serve
-from tests.training.data.own_images import huge_header
 from tests.waiting import eventually
 
 MOST = 200_000  # bytes of the page without its samples
@@ -68,7 +67,7 @@ def test_a_format_that_browsers_do_not_show_comes_back_as_one_they_do(soft):
         (b"text called .jpg", 400, "cannot be read as an image: the bytes are no image"),
         (b"\0\0\0\x18ftypheic" + bytes(40), 400, "HEIC and AVIF are not read: export it as JPEG"),
         (
-            huge_header(10_000),
+            encode(Image.new("1", (10_000, 10_000)), "PNG"),
             413,
             "10,000 x 10,000 pixels, more than are read: at most 67 mega",
         ),

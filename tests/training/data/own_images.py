@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,19 +31,6 @@ def photograph(seed: int, grey: bool = False) -> Image.Image:
 def encoded(image: Image.Image, kind: str = "JPEG", turned: bool = False) -> bytes:
     """The content of a file; `turned` asks by EXIF for a turn clockwise."""
     return encode(image, kind, exif=exif_of(6 if turned else 1))
-
-
-def huge_header(side: int = 100_000) -> bytes:
-    """A PNG of some bytes that says it has so many pixels a side."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return (
-            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-        )
-
-    size = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-    body = chunk(b"IHDR", size) + chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + body
 
 
 def write_files(folder: Path, files: dict[str, bytes | None]) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.image_corpus import exif_of
-from sat_tf.objectives.supervision import ATTENTION_TARGETS
+from sat_tf.objectives.likelihood import ATTENTION_TARGETS
 from tests.training.data.small_captions import epochs, table_of
 from training.data.attention_targets import attention_targets
 from training.data.box_files import read_boxes

@@ -10,9 +10,9 @@ import pytest
 from sat_tf import published
 from sat_tf.errors import RunError
 from tests.training.small_runs import exit_of, report_of
+from training.config import read_run_config
 from training.evaluate.command import main
 from training.publish import main as publish
-from training.tasks.captioning.config import read_run_config
 
 
 def evaluated(run_dir, out, *flags: str) -> dict:

@@ -68,10 +68,18 @@ def test_console_table_has_two_decimals_and_intervals():
     assert [line.split()[:2] for line in lines] == [
         ["bleu_4", "21.30"],
         ["brevity_ratio", "0.951"],
-        ["meteor", "-"],
+        ["meteor", "undefined"],
         ["cider", "47.12"],
     ]
     assert lines[0].endswith("[20.10, 22.60]")
+
+
+def test_an_undefined_score_is_called_so_wherever_it_is_shown(tmp_path):
+    nothing = (float("nan"),) * 3
+    report = {"scores": {"bleu_4": float("nan")}, "intervals": {"bleu_4": nothing}}
+    assert format_scores(*report.values()).split() == ["bleu_4", "undefined", "-"]
+    _, path = write_report(tmp_path, report)
+    assert "| bleu_4 | undefined | - |" in path.read_text("utf-8")
 
 
 def test_console_table_of_nothing_is_empty():

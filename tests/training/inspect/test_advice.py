@@ -6,9 +6,9 @@ import copy
 
 import pytest
 
+from training.config import DataConfig
 from training.inspect import advice
 from training.inspect.advice import warnings_of
-from training.tasks.captioning.config import DataConfig
 
 SPLIT = {
     "listed": 100,

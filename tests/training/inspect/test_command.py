@@ -20,7 +20,6 @@ from tests.training.data.own_images import (
     CORRUPT,
     GERMAN,
     encoded,
-    huge_header,
     photograph,
     write_csv,
     write_files,
@@ -37,7 +36,7 @@ TINY += ("16", "--fit.batch_size", "8", "--data.min_count", "1")
 BAD = {
     "Bilder 1/kaputt.jpg": CORRUPT,
     "Bilder 1/leer.png": b"",
-    "Bilder 1/riesig.png": huge_header(),
+    "Bilder 1/riesig.png": encoded(Image.new("1", (2**15 + 1, 1)), "PNG"),
     "Bilder 1/fehlt.jpg": None,
 }
 UNLISTED = "test/vergessen.jpg"

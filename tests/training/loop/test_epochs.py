@@ -22,6 +22,14 @@ def test_the_best_epoch_is_told_with_its_score():
     assert best_epoch(progress, "nll") == said
 
 
+def test_another_score_that_decided_is_told_with_the_reason():
+    progress = Progress(epoch=4, best_epoch=3, best_score=13.9, best_rank=1, seconds=90.0)
+    assert best_epoch(progress, "bleu_4") == (
+        "Best epoch 3 of 4: cider 13.90; 1.5 minutes of training. "
+        "`bleu_4` was 0 or undefined in every epoch."
+    )
+
+
 def test_a_run_without_a_best_epoch_says_why():
     with pytest.raises(RunError, match=r"`nll` was never a number, in 4 epochs.*diverged"):
         best_epoch(Progress(epoch=4), "nll")

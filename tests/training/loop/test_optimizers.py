@@ -9,9 +9,9 @@ import tensorflow as tf
 
 from sat_tf.models.base import TrainableModel
 from sat_tf.objectives.terms import Terms
+from training.config import OptimizerConfig
 from training.distributed.strategies import make_strategy
 from training.loop.optimizers import SummedGradients, make_optimizer, make_schedule
-from training.tasks.captioning.config import OptimizerConfig
 
 STEPS = 6
 

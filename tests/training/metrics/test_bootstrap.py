@@ -132,6 +132,23 @@ def test_the_seed_decides_the_draws():
     assert bootstrap(scores, "cider", 50, seed=1) != bootstrap(scores, "cider", 50, seed=2)
 
 
+def test_an_undefined_score_has_no_interval_and_no_difference():
+    scores, other = made_up(quality=0.0), made_up()
+    assert np.isnan(bootstrap(scores, "bleu_4")).all()
+    assert np.isnan(paired_over_seeds([other, scores], [other, other], "bleu_4")).all()
+    assert not np.isnan(paired_over_seeds([scores], [other], "cider", samples=5)).any()
+
+
+def test_draws_without_a_match_count_as_zero():
+    one = np.zeros((300, 10))
+    one[:, 4:] = [8, 7, 6, 5, 8, 8]
+    one[0, :4] = [8, 7, 6, 5]  # about a third of the draws lack this image
+    scores = {name: float(v) for name, v in bleu_scores(one.sum(0)).items()}
+    ids = tuple(map(str, range(300)))
+    interval = bootstrap(CaptionScores(scores, ids, bleu_scores(one), one, "simple"), "bleu_4")
+    assert interval.low == 0 < interval.difference < interval.high
+
+
 def test_bad_arguments_are_errors():
     scores = made_up()
     with pytest.raises(ValueError, match="`metric`.*'meteor'"):

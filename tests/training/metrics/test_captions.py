@@ -52,7 +52,7 @@ def reference_bleu(words, references):
 
 def random_captions(count, seed=0, low=1, high=15):
     rng = np.random.default_rng(seed)
-    vocabulary = [f"word{n}" for n in range(30)]
+    vocabulary = [f"word{n}" for n in range(4)]
 
     def caption():
         return " ".join(rng.choice(vocabulary, rng.integers(low, high)))
@@ -73,15 +73,16 @@ def test_corpus_bleu_from_statistics_equals_pycocoevalcap(no_java):
         for n in range(4):
             assert recomputed[f"bleu_{n + 1}"] == pytest.approx(100 * expected[n], abs=1e-6)
             assert scores.scores[f"bleu_{n + 1}"] == pytest.approx(100 * expected[n], abs=1e-6)
-            np.testing.assert_allclose(
-                scores.per_image[f"bleu_{n + 1}"], 100 * np.array(per_image[n]), atol=1e-6
-            )
+            found, theirs = scores.per_image[f"bleu_{n + 1}"], 100 * np.array(per_image[n])
+            defined = ~np.isnan(found)
+            np.testing.assert_allclose(found[defined], theirs[defined], atol=1e-6)
+            assert np.array_equal(defined, (scores.bleu[:, : n + 1] > 0).all(axis=1))
 
 
 def test_bleu_of_a_subset_comes_from_the_same_statistics(no_java):
     candidates, references = random_captions(20)
     scores = score_captions(candidates, references)
-    chosen = [3, 3, 7, 11]
+    chosen = [3, 3, 7, 11, *range(10, 20)]
     expected, _ = reference_bleu(
         [candidates[str(i)] for i in chosen], [references[str(i)] for i in chosen]
     )
@@ -146,10 +147,36 @@ def test_a_tokeniser_that_loses_lines_is_not_believed(monkeypatch, tmp_path):
     assert any("1 lines to 12" in note for note in scores.notes)
 
 
-def test_empty_captions_score_zero(no_java):
+def test_a_bleu_without_a_match_is_undefined_and_said_so(no_java):
+    shown = {
+        "b": ["two men sit on a bench", "two men"],
+        "a": ["a brown dog runs across the wet grass"],
+    }
+    # Nothing matches in a row of four; no caption has so many words; only one image matches.
+    for a, b, undefined in (
+        ("a brown dog walks on wet grass", "two men stand on a bench", "4"),
+        ("a brown dog", "two men", "4"),
+        ("grass", "", "2, 3, 4"),
+        ("cat", "", "1, 2, 3, 4"),
+        ("a brown dog runs", "", ""),
+    ):
+        scores = score_captions({"a": a, "b": b}, shown)
+        names = [f"bleu_{n}" for n in "1234"]
+        got = [name[-1] for name in names if np.isnan(scores.scores[name])]
+        quick = quick_bleu({"a": a, "b": b}, shown)
+        assert [name[-1] for name in names if np.isnan(quick[name])] == got
+        assert [name[-1] for name in names if np.isnan(scores.scores[f"{name}_no_bp"])] == got
+        assert got == undefined.split(", ") if undefined else got == []
+        said = ", ".join(f"BLEU-{n}" for n in got)
+        assert sum("undefined: no caption has" in note for note in scores.notes) == bool(got)
+        assert any(note.startswith(said) for note in scores.notes)
+
+
+def test_captions_without_a_word_match_nothing(no_java):
     for candidate in ("", "  \n", "..."):
         scores = score_captions({"a": candidate}, {"a": ["a dog", ""]})
-        assert all(value == 0 for value in scores.scores.values())
+        rest = {name: v for name, v in scores.scores.items() if not np.isnan(v)}
+        assert rest == {"brevity_ratio": 0, "cider": 0, "rouge_l": 0}
         assert any("1 of 1 captions are empty" in note for note in scores.notes)
 
 

@@ -26,7 +26,7 @@ def _java_fails(monkeypatch):
 def test_characters_are_scored_as_words_set_apart_by_blanks():
     found = score_captions(CHINESE, REFERENCES, language="zh", unit="characters")
     wanted = score_captions(SPACED, SPACED_REFERENCES, language="zh")
-    assert found.scores == wanted.scores
+    assert found.scores == pytest.approx(wanted.scores, nan_ok=True)
     assert found.scores["bleu_1_no_bp"] == pytest.approx(100.0)
     assert found.bleu[:, -2].tolist() == [5, 4]
     assert found.tokeniser == "characters" and "meteor" not in found.scores
@@ -37,7 +37,7 @@ def test_characters_are_scored_as_words_set_apart_by_blanks():
 def test_the_quick_scores_are_over_characters_too():
     scores = score_captions(CHINESE, REFERENCES, unit="characters").scores
     quick = quick_bleu(CHINESE, REFERENCES, "characters")
-    assert quick == pytest.approx({name: scores[name] for name in quick})
+    assert quick == pytest.approx({name: scores[name] for name in quick}, nan_ok=True)
     assert quick_cider(CHINESE, REFERENCES, "characters") == pytest.approx(scores["cider"])
 
 
@@ -45,7 +45,7 @@ def test_english_programs_are_left_out_for_other_languages_with_the_reason():
     found = score_captions(GERMAN, {"a": ["Ein Hund läuft"]}, language="de")
     assert found.tokeniser == "simple" and "meteor" not in found.scores
     assert found.scores["bleu_3"] == pytest.approx(100.0)
-    (note,) = found.notes
+    note, _ = found.notes  # the other is of the undefined BLEU-4
     assert note.startswith("METEOR and the PTB tokeniser") and "(`--data.language`) is 'de'" in note
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sat_tf.serialization import from_dict, to_dict
+from sat_tf.fields import from_dict, to_dict
 from training.cli import check_init_from, find_recipe
+from training.config import DataConfig, FitConfig, OptimizerConfig, RunConfig
 from training.data.sources import load_split
 from training.recipes.captioning import RECIPES
-from training.tasks.captioning.config import DataConfig, FitConfig, OptimizerConfig, RunConfig
 from training.train import parse
 
 THREE = ["scenes", "flickr8k", "flickr8k_vgg19"]

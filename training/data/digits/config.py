@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from sat_tf.digits.config import Target, answer_names
 from sat_tf.errors import invalid_value
-from sat_tf.ranges import NonNegativeInt, Positive, PositiveInt, Range, check_fields
+from sat_tf.fields import NonNegativeInt, Positive, PositiveInt, Range, check_fields
 
 
 @dataclass(frozen=True)

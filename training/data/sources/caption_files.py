@@ -20,19 +20,23 @@ import csv
 import functools
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from sat_tf.images import SUFFIXES as READ_SUFFIXES
 from training.data.examples import DataError, canonical_split
 
 SUFFIXES = (".csv", ".jsonl", ".json")
+IMAGE_SUFFIXES = (*READ_SUFFIXES, ".heic")  # refused later, with advice
 CSV_COLUMNS = ("image", "caption", "split")
 # Spreadsheets of many countries write a semicolon for the comma.
 _DELIMITERS = ",;\t"
 _TEXTS = (".tsv", ".txt")  # read as CSV if they are named; folders hold such files for other ends
 _SPREADSHEETS = (".xlsx", ".xls", ".ods", ".numbers")
+_LINE_END = re.compile(r"\r\n?|\n")
 # Headings that people write instead of `CSV_COLUMNS`.
 _LIKELY = {
     "image": "images file filename file_name name img picture photo path bild datei dateiname",
@@ -130,14 +134,18 @@ def has_half_character(text: str) -> bool:
 
 
 def _read_csv(path: Path) -> Iterator[Record]:
-    rows = _csv_rows(path)
-    place, header = next(rows, ("line 1", []))
+    text = read_text(path)
+    delimiter = _delimiter(text)
+    rows = list(_csv_rows(path, text, delimiter))
+    line, header = rows[0] if rows else (1, [])
     columns = [name.strip().lower() for name in header]
     known = {"image", "caption"} <= set(columns) <= set(CSV_COLUMNS)
     if not known or len(set(columns)) != len(columns):
         expected = "expected the header image,caption or image,caption,split"
-        _fail(path, place, f"{expected}, got {header}{_header_advice(columns)}")
-    for place, row in rows:
+        _fail(path, f"line {line}", f"{expected}, got {header}{_header_advice(columns)}")
+    _refuse_swallowed_rows(path, rows[1:], columns, delimiter)
+    for line, row in rows[1:]:
+        place = f"line {line}"
         if len(row) != len(columns):
             why = f"expected {len(columns)} fields, got {len(row)}"
             advice = "a caption that contains the separator needs quotes around it"
@@ -153,17 +161,54 @@ def _header_advice(columns: list[str]) -> str:
     return f"; rename {' and '.join(renamed)}" if renamed else ""
 
 
-def _csv_rows(path: Path) -> Iterator[tuple[str, list[str]]]:
+def _refuse_swallowed_rows(
+    path: Path, rows: list[tuple[int, list[str]]], columns: list[str], delimiter: str
+) -> None:
+    """Checks that no text between quotation marks holds rows of the table.
+
+    A mark that is not closed takes in all up to the next one, where the table may go on as if
+    nothing had happened. A line within a field looks like a row if the cell of its image is an
+    image's name; tabs, which captions do not contain, make any line one.
+
+    Raises:
+        DataError: The message names the line where the field begins.
+    """
+    at = columns.index("image")
+    known = {row[at].strip() for _, row in rows if len(row) > at} - {""}
+
+    def names_image(cells: list[str], at: int) -> bool:
+        name = cells[at].strip().strip('"') if 0 <= at < len(cells) else ""
+        return name in known or name.lower().endswith(IMAGE_SUFFIXES)
+
+    for line, row in rows:
+        for number, field in enumerate(row):
+            first, *others = _LINE_END.split(field) if "\n" in field or "\r" in field else [field]
+            for further, other in enumerate(others, start=1):
+                cells = other.split(delimiter)
+                whole = len(cells) > 1 and names_image(cells, at)
+                tabs = delimiter == "\t" and len(cells) >= len(columns)
+                # The field's own row may have ended in its first line: its image came after it.
+                rest = number < at and names_image(first.split(delimiter), at - number)
+                if whole or tabs or rest:
+                    why = (
+                        f"the quotation mark before {first[:40]!r} is not closed in its row, and "
+                        f"line {line + further}, {other[:60]!r}, would be part of the text; close "
+                        'it, or write "" for a mark that belongs to a quoted text'
+                    )
+                    _fail(path, f"line {line}", why)
+            line += len(others)
+
+
+def _csv_rows(path: Path, text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Rows that are not blank, with the line at which each begins."""
-    text = read_text(path)
     # newline="": line ends inside quotes belong to the caption.
     stream = io.StringIO(text, newline="")
-    reader = csv.reader(stream, delimiter=_delimiter(text), strict=True)
+    reader = csv.reader(stream, delimiter=delimiter, strict=True)
     start = 1
     try:
         for row in reader:
             if any(field.strip() for field in row):
-                yield f"line {start}", row
+                yield start, row
             start = reader.line_num + 1
     except csv.Error as error:
         _fail(path, f"line {start}", f"not CSV ({error}); look for a quote that is not closed")

@@ -17,7 +17,6 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from sat_tf.errors import invalid_value
 from sat_tf.files import printable
-from sat_tf.images import SUFFIXES as READ_SUFFIXES
 from training.data.examples import (
     NO_CAPTIONS,
     NO_FILE,
@@ -29,13 +28,12 @@ from training.data.examples import (
     usable_split,
 )
 from training.data.sources.caption_files import (
+    IMAGE_SUFFIXES,
     SUFFIXES,
     Record,
     advice_without_captions,
     read_captions,
 )
-
-_IMAGE_SUFFIXES = (*READ_SUFFIXES, ".heic")  # refused later, with advice
 
 
 @dataclass
@@ -190,7 +188,7 @@ class ImageFolder:
 
 
 def _is_image(name: str) -> bool:
-    return name.lower().endswith(_IMAGE_SUFFIXES) and not name.startswith(".")
+    return name.lower().endswith(IMAGE_SUFFIXES) and not name.startswith(".")
 
 
 def _caption_file(data_dir: Path, name: str | None) -> Path:

@@ -11,6 +11,7 @@ import tensorflow as tf
 from sat_tf import runs
 from sat_tf.errors import RunError
 from sat_tf.progress import progress_bar
+from training.config import RunConfig
 from training.data.augmentation import Views
 from training.data.bucketing import pad_tokens
 from training.data.input_pipeline import scoring_plan
@@ -18,7 +19,6 @@ from training.data.input_source import open_input_source
 from training.data.word_predictions import WordPredictions, caption_offsets, captions_identity
 from training.evaluate.teacher_forcing import TeacherForcing
 from training.tasks.base import Places
-from training.tasks.captioning.config import RunConfig
 from training.tasks.captioning.run_data import Data
 from training.tasks.captioning.teachers import teachers_of
 

@@ -12,13 +12,13 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf import published, runs
-from sat_tf.config import CaptionerConfig
+from sat_tf.fields import to_dict
 from sat_tf.models.captioner import Captioner
-from sat_tf.objectives.caption_objective import caption_objective
+from sat_tf.objectives import make_objective
 from sat_tf.objectives.terms import Objective
 from sat_tf.runs import TrainedCaptioner
-from sat_tf.serialization import to_dict
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
+from training.config import DataConfig, RunConfig, read_run_config
 from training.data.attention_targets import AttentionTargets
 from training.data.boxes import skipped_note
 from training.data.bucketing import CaptionTable, Shard, caption_table
@@ -35,7 +35,6 @@ from training.rewards import check_programs, reward_objective
 from training.run_state.completion import unfinished_note
 from training.tasks.base import Places, Task
 from training.tasks.captioning import comparison, run_data
-from training.tasks.captioning.config import DataConfig, RunConfig, read_run_config
 from training.tasks.captioning.run_data import Data
 from training.tasks.captioning.teaching import read_predictions, read_supervision
 from training.tasks.captioning.validation import AttentionCollapseWarning, Validator, dev_figures
@@ -56,7 +55,7 @@ class CaptioningTask(Task[RunConfig, Data]):
         return load_data(self.config, self.places)
 
     def fingerprint(self, data: Data) -> str:
-        parts = [to_dict(self.config), data.vocabulary.words]
+        parts = [to_dict(self.config.without_files()), data.vocabulary.words]
         parts += [split.fingerprint() for split in (data.train, data.dev)]
         parts += [part.fingerprint() for part in (data.targets, data.predictions) if part]
         return json.dumps([*parts, *(sorted(source.skipped) for _, source in data.inputs)])
@@ -78,8 +77,8 @@ class CaptioningTask(Task[RunConfig, Data]):
     def open_inputs(self, data: Data, model: Captioner) -> Data:
         # Before annotations are computed, which takes minutes: a program or a file may be missing.
         check_programs(self.config.reward)
-        predictions = read_predictions(self.config, data, self.places)
-        supervision = read_supervision(self.config, model.encoder, data.train, self.places)
+        predictions = read_predictions(self.config, data)
+        supervision = read_supervision(self.config, model.encoder, data.train)
         sources = open_sources(self.config, model, data, self.places)
         targets = supervision and supervision(sources[0])
         found = {"sources": sources, "targets": targets, "predictions": predictions}
@@ -223,18 +222,12 @@ def batches_from(
     return training_batches(source, table, *order, targets, predictions)
 
 
-def captioner_config(config: RunConfig) -> CaptionerConfig:
-    """Returns the model's part of the configuration."""
-    names = [field.name for field in dataclasses.fields(CaptionerConfig)]
-    return CaptionerConfig(**{name: getattr(config, name) for name in names})
-
-
 def new_model(
     config: RunConfig, vocabulary_size: int, load_encoder_weights: bool = True
 ) -> Captioner:
     """Builds the model with an untrained decoder, not compiled."""
     policy = "mixed_bfloat16" if config.fit.precision == "bfloat16" else "float32"
-    return Captioner(captioner_config(config), vocabulary_size, load_encoder_weights, dtype=policy)
+    return Captioner(config.captioner, vocabulary_size, load_encoder_weights, dtype=policy)
 
 
 def compile_model(
@@ -267,7 +260,7 @@ def compile_model(
 def given_objective(config: RunConfig) -> Objective:
     """Returns the objective of training on given captions."""
     fit = config.fit
-    return caption_objective(config.attention, fit.label_smoothing, fit.distillation_weight)
+    return make_objective(config.attention, fit.label_smoothing, fit.distillation_weight)
 
 
 def describe_model(model: Captioner) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 from sat_tf import published
 from sat_tf.errors import RunError
 from sat_tf.run_folder import RunFolder
+from training.config import RunConfig, read_run_config
 from training.lineage import lineage
-from training.tasks.captioning.config import RunConfig, read_run_config
 from training.tasks.captioning.run_data import (
     BOXES,
     LOCATOR,

@@ -11,6 +11,7 @@ import numpy as np
 
 from sat_tf.config import SearchConfig
 from sat_tf.runs import TrainedCaptioner
+from training.config import RunConfig
 from training.data.bucketing import caption_table
 from training.data.examples import Split
 from training.data.input_pipeline import scoring_batches
@@ -20,7 +21,6 @@ from training.evaluate.bounds import Bounds
 from training.evaluate.scoring import caption_split
 from training.metrics.captions import quick_bleu, quick_cider
 from training.tasks.captioning.attention_figures import figure_of
-from training.tasks.captioning.config import RunConfig
 from training.tasks.captioning.run_data import Data
 
 UNIFORM_ENTROPY = 0.98

@@ -11,9 +11,8 @@ from typing import Any, ClassVar, Literal
 from sat_tf.config import SYSTEM_KEY
 from sat_tf.digits.config import DRAMConfig, PortionsConfig, RAMConfig, STNConfig
 from sat_tf.errors import RunError, other_version
-from sat_tf.ranges import NonNegativeInt, check_fields
+from sat_tf.fields import NonNegativeInt, check_fields, to_dict
 from sat_tf.run_folder import RunFolder, read_object
-from sat_tf.serialization import to_dict
 from training.config import BaseFitConfig, BaseOptimizerConfig, read_saved
 from training.data.digits.config import CanvasData, DigitData, PairData, StripsData
 

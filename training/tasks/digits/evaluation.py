@@ -22,10 +22,9 @@ from PIL import Image
 
 from sat_tf.commands import program
 from sat_tf.digits.models.digit_model import DigitModel
-from sat_tf.ranges import NonNegativeInt, check_fields
+from sat_tf.fields import NonNegativeInt, check_fields, to_dict
 from sat_tf.run_folder import RunFolder
 from sat_tf.runs import RunError
-from sat_tf.serialization import to_dict
 from training.data.digits.batches import scoring_batches
 from training.data.digits.config import DigitData
 from training.data.digits.mnist import Digits, load_digits

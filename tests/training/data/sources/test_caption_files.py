@@ -169,6 +169,41 @@ def test_what_does_not_parse_is_an_error_with_file_and_place(tmp_path, name, con
         read_captions(write(tmp_path, name, content))
 
 
+@pytest.mark.parametrize(
+    ("delimiter", "rows", "line", "swallowed"),
+    [
+        # The mark opens in line 3 and is closed by one at the end of a caption further down.
+        (",", 'a.jpg,one\nb.jpg,"two\nc.jpg,three\nd.jpg,says stop"\n', 3, 4),
+        (";", 'a.jpg;one\nb.jpg;"two\nc.jpg;three, four\nd.jpg;says stop"\n', 3, 4),
+        ("\t", 'a.jpg\tone\nb.jpg\t"two\nc.jpg\tthree\nd.jpg\tsays stop"\n', 3, 4),
+        # One row only; a name without a suffix, known from another row or beside a tab.
+        (",", 'a.jpg,one\nb.jpg,"two\nc.jpg,stop"\n', 3, 4),
+        (",", 'c,one\nb,"two\nc,stop"\n', 3, 4),
+        ("\t", 'b\t"two\nc\tstop"\n', 2, 3),
+        # The mark is before the name; other line ends; a field of two lines before it.
+        (",", 'a.jpg,one\n"b.jpg,two\nc.jpg,three",four\n', 3, 4),
+        (",", 'a.jpg,one\r\nb.jpg,"two\r\nc.jpg,stop"\r\n', 3, 4),
+        (",", '"a\nb.jpg","two\nc.jpg,stop"\n', 3, 4),
+        # More fields than columns.
+        (",", 'a.jpg,one\nb.jpg,"two\nc.jpg,stop",now\n', 3, 4),
+    ],
+)
+def test_a_mark_that_is_not_closed_swallows_no_rows(tmp_path, delimiter, rows, line, swallowed):
+    path = write(tmp_path, "c.csv", f"image{delimiter}caption\n{rows}")
+    with pytest.raises(DataError, match=f"c.csv, line {line}: .* not closed .*line {swallowed}, "):
+        read_captions(path)
+
+
+def test_a_mark_that_is_not_closed_swallows_no_rows_if_the_image_comes_last(tmp_path):
+    text = 'split,caption,image\ntrain,one,a.jpg\ndev,"two,b.jpg\ntest,three stop",c.jpg\n'
+    with pytest.raises(DataError, match="line 3: .* not closed .*line 4, "):
+        read_captions(write(tmp_path, "c.csv", text))
+    text = 'caption,image\n"two,\nof many, in lines",a.jpg\n'
+    assert gathered(read_captions(write(tmp_path, "c.csv", text))) == [
+        ("a.jpg", ("two, of many, in lines",), None)
+    ]
+
+
 def test_a_missing_file_is_an_error(tmp_path):
     with pytest.raises(DataError, match="none.csv cannot be read"):
         read_captions(tmp_path / "none.csv")

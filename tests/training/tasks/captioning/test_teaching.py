@@ -24,7 +24,8 @@ def test_a_damaged_file_is_an_error_at_once(tmp_path, capsys, monkeypatch, flags
         raise AssertionError("annotations are computed")
 
     monkeypatch.setattr("training.tasks.captioning.task.open_sources", too_late)
-    (tmp_path / "damaged.npz").write_bytes(b"nothing")
-    argv = [*SCENES, *flags, tmp_path / "damaged.npz", "--run-dir", tmp_path / "run"]
+    damaged = tmp_path / f"damaged.{'jsonl' if '--boxes' in flags else 'npz'}"
+    damaged.write_bytes(b"nothing")
+    argv = [*SCENES, *flags, damaged, "--run-dir", tmp_path / "run"]
     status, found = exit_of(capsys, main, *argv)
     assert status == 2 and said in " ".join(found.split())

@@ -1,0 +1,186 @@
+"""What Pillow does to an image file before `decode`. Imports no TensorFlow.
+
+TensorFlow's decoders ignore the EXIF orientation and read no TIFF: photographs are turned upright
+and encoded again, TIFFs become PNGs, HEIC is refused with advice.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from sat_tf.images import MAX_PIXELS, MAX_SIDE
+
+FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
+"""Formats that Pillow may open, by its names: those that `decode` reads."""
+EXIF_ORIENTATION = 0x0112
+"""EXIF tag of the orientation."""
+
+MAX_SCANS = 64
+"""Scans of a JPEG; encoders write up to about twelve.
+
+Each scan of a progressive JPEG makes a decoder go over the whole image again, and an empty scan
+takes a dozen bytes: a small file can ask for minutes.
+"""
+FEW_SCANS = 16
+"""Scans that are allowed for every size."""
+MAX_SCANNED_PIXELS = FEW_SCANS * MAX_PIXELS
+"""Pixels times scans."""
+MAX_SEGMENTS = 2**10
+"""Segments followed to count the scans of a JPEG that seems to have many."""
+MANY_SCANS = f"the JPEG has more than {MAX_SCANS} scans, or too many for its size"
+"""Error about a JPEG beyond these limits."""
+
+# Bytes of a PNG that has an orientation: of an EXIF chunk, of EXIF as text, of XMP.
+_PNG_ORIENTATION = (b"eXIf", b"Raw profile type", b"tiff:Orientation")
+# The transposition that undoes each orientation.
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_TIFF = (b"II*\0", b"MM\0*")
+_HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1", b"avif")
+
+_START, _END, _START_OF_SCAN = 0xD8, 0xD9, 0xDA
+_MARKER = re.compile(rb"\xff[\x02-\xcf\xd8-\xfe]")  # those of restarts are part of a scan
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # markers of segments with the size
+
+
+def read_upright(image: bytes | str | Path) -> bytes:
+    """Reads an image file as `decode` takes it: in a format that it decodes, and upright.
+
+    Args:
+        image: Path of the file, or its content.
+
+    Raises:
+        ValueError: The file is HEIC, AVIF, or a TIFF that cannot be read.
+        OSError: The file cannot be read.
+    """
+    return upright(to_decodable(image if isinstance(image, bytes) else Path(image).read_bytes()))
+
+
+def to_decodable(content: bytes) -> bytes:
+    """Converts a TIFF to an upright PNG; returns any other content unchanged.
+
+    Raises:
+        ValueError: The TIFF cannot be read or is too large, or the file is HEIC or AVIF.
+    """
+    if content[4:8] == b"ftyp" and content[8:12] in _HEIC_BRANDS:
+        raise ValueError("HEIC and AVIF are not read: export it as JPEG from the phone or a viewer")
+    if not content.startswith(_TIFF):
+        return content
+    stream = io.BytesIO()
+    try:
+        with Image.open(io.BytesIO(content), formats=["TIFF"]) as image:
+            if not _fits(image):
+                raise ValueError(f"{image.width} x {image.height} pixels are too many")
+            if image.mode in ("I", "F"):
+                raise ValueError(
+                    "its samples are 32-bit or signed: convert it to 8 or 16 bits per sample"
+                )
+            image.load()  # turns it upright as well
+            pixels = to_rgb(image)
+        pixels.save(stream, "PNG", compress_level=1)
+    except Exception as error:  # Pillow's readers raise almost anything on broken files
+        raise ValueError(f"a TIFF that cannot be read: {error}") from error
+    return stream.getvalue()
+
+
+def upright(image_bytes: bytes) -> bytes:
+    """Turns an image as its EXIF asks.
+
+    Args:
+        image_bytes: Content of an image file.
+
+    Returns:
+        The very same bytes if the image is upright, or if Pillow cannot or must not read it or its
+        EXIF (`decode` says what is wrong with an image). A turned JPEG is encoded again as JPEG of
+        quality 95 without chroma subsampling, everything else as PNG.
+    """
+    turned = io.BytesIO()
+    try:
+        check_scans(image_bytes)
+        with Image.open(io.BytesIO(image_bytes), formats=FORMATS) as image:
+            # Pillow decodes a PNG to find its EXIF or XMP.
+            silent = image.format == "PNG" and not any(m in image_bytes for m in _PNG_ORIENTATION)
+            if silent or not _fits(image):
+                return image_bytes
+            turn = _TURNS.get(image.getexif().get(EXIF_ORIENTATION))
+            if turn is None:
+                return image_bytes
+            kind = "JPEG" if image.format in ("JPEG", "MPO") else "PNG"
+            pixels = to_rgb(image).transpose(turn)
+        pixels.info.clear()  # The old metadata, EXIF included, must not be written again.
+        pixels.save(turned, kind, quality=95, subsampling=0)
+    except Exception:  # Pillow's readers raise almost anything on broken files.
+        return image_bytes
+    return turned.getvalue()
+
+
+def _fits(image: Image.Image) -> bool:
+    return max(image.size) <= MAX_SIDE and image.width * image.height <= MAX_PIXELS
+
+
+def to_rgb(image: Image.Image) -> Image.Image:
+    """Converts to RGB as `decode` does: 16 bits keep the high byte, where Pillow clips at 255."""
+    if image.mode.startswith("I"):
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    return image.convert("RGB")
+
+
+def centred_square(height: int, width: int) -> tuple[int, int, int]:
+    """Returns the centred square whose side is the image's short side.
+
+    It is the part of an image that the policy `crop` keeps: `resize` has the same arithmetic on
+    tensors, for sizes that a graph does not know.
+
+    Args:
+        height: Of the image, pixels.
+        width: Of the image, pixels.
+
+    Returns:
+        Its top, left and side, pixels; an odd pixel is left over at the bottom or right.
+    """
+    side = min(height, width)
+    return (height - side) // 2, (width - side) // 2, side
+
+
+def check_scans(content: bytes) -> None:
+    """Checks that a JPEG has no more scans than `decode` reads; any other content passes.
+
+    Raises:
+        ValueError: It has more, or too many segments to follow.
+    """
+    if not content.startswith(b"\xff\xd8") or content.count(b"\xff\xda") <= FEW_SCANS:
+        return
+    # Thumbnails and what follows the end may hold the same two bytes: then look closer.
+    scans, pixels = _follow_segments(content)
+    if scans > MAX_SCANS or scans * pixels > MAX_SCANNED_PIXELS:
+        raise ValueError(MANY_SCANS)
+
+
+def _follow_segments(content: bytes) -> tuple[int, int]:
+    """Counts scans and pixels by going from segment to segment, as a decoder does."""
+    position = scans = pixels = 0
+    for _ in range(MAX_SEGMENTS):
+        found = _MARKER.search(content, position)
+        if found is None or content[found.start() + 1] == _END or scans > MAX_SCANS:
+            return scans, pixels
+        code, position = content[found.start() + 1], found.end()
+        scans += code == _START_OF_SCAN
+        if code in _FRAMES:
+            size = content[position + 3 : position + 7]
+            height, width = (int.from_bytes(part, "big") for part in (size[:2], size[2:]))
+            pixels = max(pixels, height * width)
+        if code != _START:
+            position += int.from_bytes(content[position : position + 2], "big")
+    return MAX_SCANS + 1, pixels

@@ -1,0 +1,170 @@
+"""Files are read upright, in a format that `decode` reads, however broken what stands beside it."""
+
+from __future__ import annotations
+
+import io
+import struct
+
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
+from PIL.PngImagePlugin import PngInfo
+
+from benchmarks.image_corpus import encode, smooth
+from sat_tf import images
+from sat_tf.images import pillow
+
+WIDTH, ORIENTATION, X_RESOLUTION = 0x0100, 0x0112, 0x011A
+ASCII, SHORT, RATIONAL, SIGNED = 2, 3, 5, 9
+XMP = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><r tiff:Orientation="3"/></x:xmpmeta>'
+
+
+def photograph(mode: str = "RGB") -> Image.Image:
+    return smooth(20, 40).convert(mode)
+
+
+def exif(orientation: int, *others: tuple[int, int, int, bytes]) -> bytes:
+    """An EXIF block of the orientation and further tags: number, type, count and four bytes."""
+    tags = [(ORIENTATION, SHORT, 1, struct.pack("<HH", orientation, 0)), *others]
+    block = b"".join(struct.pack("<HHI", *tag[:3]) + tag[3] for tag in tags)
+    return b"Exif\0\0II*\0" + struct.pack("<IH", 8, len(tags)) + block + bytes(4)
+
+
+def decoded(content: bytes) -> np.ndarray:
+    return images.decode(content).numpy().astype(int)
+
+
+@pytest.fixture
+def low_limits(monkeypatch):
+    """Limits that a small ordinary file exceeds."""
+    for name, limit in (("MAX_PIXELS", 700), ("FEW_SCANS", 4), ("MAX_SCANS", 6)):
+        monkeypatch.setattr(pillow, name, limit)
+
+
+@pytest.mark.parametrize("orientation", range(2, 9))
+def test_every_orientation_is_turned_as_pillow_turns_it(orientation):
+    content = encode(photograph(), "PNG", exif=exif(orientation))
+    expected = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
+    np.testing.assert_array_equal(decoded(images.upright(content)), np.asarray(expected))
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
+def test_every_format_with_exif_is_turned_once(kind):
+    content = encode(photograph(), kind, exif=exif(6))
+    upright = images.upright(content)
+    assert images.upright(upright) is upright
+    expected = np.rot90(decoded(content), k=-1)
+    assert expected.shape == (40, 20, 3)
+    assert np.abs(decoded(upright) - expected).mean() < 3
+
+
+def test_an_orientation_in_xmp_counts_and_is_gone_afterwards():
+    text = PngInfo()
+    text.add_itxt("XML:com.adobe.xmp", XMP.decode())
+    for content in (
+        encode(photograph(), "JPEG", xmp=XMP),
+        encode(photograph(), "PNG", pnginfo=text),
+    ):
+        upright = images.upright(content)
+        assert np.abs(decoded(upright) - decoded(content)[::-1, ::-1]).mean() < 3
+        assert images.upright(upright) is upright
+
+
+@pytest.mark.parametrize("mode", ["L", "LA", "P", "RGBA", "1", "I;16"])
+def test_a_turned_image_has_the_pixels_of_the_one_that_is_not(mode):
+    image = photograph("L" if mode == "I;16" else mode)
+    if mode == "I;16":
+        image = Image.fromarray(np.asarray(image).astype(np.uint16) * 256 + 7)
+    content = encode(image, "PNG", exif=exif(3))
+    turned = decoded(images.upright(content))
+    np.testing.assert_array_equal(turned, decoded(content)[::-1, ::-1])
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        (X_RESOLUTION, ASCII, 4, b"abc\0"),
+        (X_RESOLUTION, RATIONAL, 1, struct.pack("<I", 2**31)),
+        (X_RESOLUTION, SHORT, 2**30, bytes(4)),
+        (WIDTH, SIGNED, 1, struct.pack("<i", -1)),
+    ],
+)
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+@pytest.mark.filterwarnings("ignore::UserWarning:PIL")
+def test_a_malformed_tag_beside_the_orientation_does_no_harm(kind, tag):
+    content = encode(photograph(), kind, exif=exif(6, tag))
+    upright = images.upright(content)
+    assert np.abs(decoded(upright) - np.rot90(decoded(content), k=-1)).mean() < 3
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        encode(photograph(), "JPEG"),
+        encode(photograph(), "JPEG", exif=exif(1)),
+        encode(photograph(), "JPEG", exif=exif(9)),
+        encode(photograph(), "JPEG", exif=b"Exif\0\0nothing of the kind"),
+        encode(photograph(), "JPEG", exif=exif(6)[:13]),
+        encode(photograph(), "JPEG", exif=exif(6))[:200],
+        encode(photograph(), "TIFF", exif=exif(6)),  # refused when it is not turned, too
+        b"",
+        b"no image",
+    ],
+)
+def test_what_needs_no_turn_or_cannot_be_read_is_left_alone(content):
+    assert images.upright(content) is content
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        encode(photograph(), "PNG"),  # without an orientation
+        encode(photograph(), "PNG", exif=exif(6)),  # of more pixels than are read
+        encode(photograph(), "JPEG", exif=exif(6), progressive=True),  # of more scans
+    ],
+)
+def test_an_image_is_not_decoded_for_nothing_or_beyond_the_limits(content, low_limits, monkeypatch):
+    monkeypatch.setattr(Image.Image, "load", lambda self: pytest.fail("it was decoded"))
+    assert images.upright(content) is content
+
+
+@pytest.mark.parametrize("comment", [b"", b"\xff\xda" * 20])  # markers in a comment are no scans
+def test_a_jpeg_of_more_scans_than_the_limits_is_refused(comment, low_limits):
+    pillow.check_scans(encode(photograph(), "JPEG", comment=comment))
+    with pytest.raises(ValueError, match="scans, or too many for its size"):
+        pillow.check_scans(encode(photograph(), "JPEG", progressive=True, comment=comment))
+
+
+def test_a_file_is_read_upright_from_its_path_or_its_content(tmp_path):
+    content, path = encode(photograph(), "JPEG", exif=exif(6)), tmp_path / "a.jpg"
+    path.write_bytes(content)
+    assert images.read_upright(content) == images.upright(content) != content
+    assert images.read_upright(path) == images.read_upright(str(path)) == images.upright(content)
+    with pytest.raises(FileNotFoundError):
+        images.read_upright(tmp_path / "none.jpg")
+
+
+def test_a_tiff_becomes_a_png_within_the_limits(monkeypatch):
+    content = encode(photograph(), "TIFF")
+    read = Image.open(io.BytesIO(images.read_upright(content)))
+    assert (read.format, read.size) == ("PNG", (40, 20))
+    monkeypatch.setattr(pillow, "MAX_SIDE", 39)
+    with pytest.raises(ValueError, match="40 x 20 pixels are too many"):
+        images.read_upright(content)
+
+
+def test_heic_is_refused_with_advice():
+    with pytest.raises(ValueError, match="HEIC and AVIF are not read: export it as JPEG"):
+        images.read_upright(b"\0\0\0\x18ftypheic" + bytes(40))
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "expected"),
+    [(4, 4, (0, 0, 4)), (4, 9, (0, 2, 4)), (9, 4, (2, 0, 4)), (1, 2, (0, 0, 1))],
+)
+def test_the_square_is_centred_and_the_one_that_resize_scales(height, width, expected):
+    assert pillow.centred_square(height, width) == expected
+    top, left, side = expected
+    pixels = np.random.default_rng(0).integers(0, 256, [height, width, 3], np.uint8)
+    kept = pixels[top : top + side, left : left + side]
+    np.testing.assert_allclose(images.resize(pixels, side, "crop"), kept, atol=1e-3)
