@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from sat_tf.config import DecoderConfig
 from sat_tf.errors import dropout_rate, invalid_value, positive
-from sat_tf.fields import check_argument, from_dict
+from sat_tf.fields import check_argument
 from sat_tf.layers.attention import BahdanauAttention, Selection, attention_weights, context_vector
 from sat_tf.layers.lstm import AttentionLSTMCell, InitialState, State, batch_first, unroll
 from sat_tf.ops.deferred_gradients import DeferredKernels
@@ -211,8 +211,7 @@ class RNNDecoder(keras.layers.Layer):
 
     Args:
         vocabulary_size: K.
-        config: Widths, switches and dropout rates, a `DecoderConfig` or its dictionary; None for
-            its defaults.
+        config: Widths, switches and dropout rates; None for the defaults of `DecoderConfig`.
         attends: False reads the mean annotation at every step, the baseline.
         **kwargs: Fields of `DecoderConfig`, which replace those of `config`; all others are for
             `keras.layers.Layer`.
@@ -252,7 +251,7 @@ class RNNDecoder(keras.layers.Layer):
     def __init__(
         self,
         vocabulary_size: int,
-        config: DecoderConfig | dict | None = None,
+        config: DecoderConfig | None = None,
         attends: bool = True,
         **kwargs,
     ) -> None:
@@ -261,11 +260,8 @@ class RNNDecoder(keras.layers.Layer):
         super().__init__(autocast=False, **kwargs)
         for name, value in given.items():
             check_argument(name, value, hints[name])
-        if not isinstance(
-            check_argument("config", config, DecoderConfig | dict | None), DecoderConfig
-        ):
-            config = from_dict(DecoderConfig, config or {})
-        self.config = config = dataclasses.replace(config, **given)
+        check_argument("config", config, DecoderConfig | None)
+        self.config = config = dataclasses.replace(config or DecoderConfig(), **given)
         self.vocabulary_size = positive("vocabulary_size", vocabulary_size)
         self.attends = attends
         self.default_seeds = DefaultSeeds()
@@ -367,9 +363,6 @@ class RNNDecoder(keras.layers.Layer):
 
         Returns:
             The `Attended` and the `State` before the first word.
-
-        Raises:
-            ValueError: The annotations are of another rank.
         """
         _check_annotations(annotations.shape)
         if not self.built:
@@ -578,8 +571,8 @@ class RNNDecoder(keras.layers.Layer):
         return {
             **super().get_config(),
             "vocabulary_size": self.vocabulary_size,
-            "config": dataclasses.asdict(self.config),
             "attends": self.attends,
+            **dataclasses.asdict(self.config),
         }
 
 
