@@ -374,8 +374,7 @@ class RNNDecoder(keras.layers.Layer):
         annotations = dropout(annotations, self.config.annotation_dropout, seed, 1)
         # The sum over locations may exceed float16, whose largest number is 65,504.
         wide = tf.float32 if annotations.dtype == tf.float16 else annotations.dtype
-        mean = tf.reduce_mean(tf.cast(annotations, wide), axis=1)
-        mean = tf.cast(mean, annotations.dtype)
+        mean = tf.cast(tf.reduce_mean(tf.cast(annotations, wide), axis=1), annotations.dtype)
         state = self.initial_state(mean, training=seed is not None, seed=seed)
         if self.attention is None:
             # The mean is the one location of the whole image: projected once, not at every step.

@@ -39,7 +39,7 @@ def test_same_weights_same_loss(sides):
 
 def test_same_weights_same_gradients(sides):
     model, baseline, batch = sides
-    cell, theirs = model.decoder.cell, baseline.cell
+    cell, theirs = model.decoder.cell, baseline.lstm
     with tf.GradientTape() as tape:
         loss = loss_of(model, batch)
     kernels = (cell.recurrent_projection.kernel, model.decoder.attention.key_projection.kernel)
