@@ -68,9 +68,10 @@ def _arguments(module: str) -> Any:
 
 
 def _imported(module: str) -> ModuleType:
-    """Returns the module of a command's `main`: of a package, its `command`."""
-    package = find_spec(module).submodule_search_locations is not None
-    return import_module(f"{module}.command" if package else module)
+    """Returns the module of a command's `main`: of a package, its `command` or `__main__`."""
+    if find_spec(module).submodule_search_locations is not None:
+        module += ".command" if find_spec(f"{module}.command") else ".__main__"
+    return import_module(module)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -18,9 +18,6 @@ from sat_tf.fields import (
 )
 from sat_tf.vocabulary import PAD, START, UNK
 
-SYSTEM_KEY = "system"
-"""Key of a run's configuration that names a digit system; a captioner's has none."""
-
 Inference = Literal["expectation", "sample", "argmax"]
 """Selection of a location by hard attention when it captions."""
 Bound = Literal["elbo", "importance_weighted"]

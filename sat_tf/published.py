@@ -14,33 +14,28 @@ from sat_tf.errors import RunError
 from sat_tf.files import write_atomically, write_json
 
 SHIPPED = Path(__file__).parent / "captioners"
-"""Folder of the captioners, and of the small digit models, that ship with the package."""
+"""Folder of the models that ship with the package."""
 
-MANIFEST, DIGITS_MANIFEST, CARD = "captioner.json", "digits.json", "README.md"
+MANIFEST, CARD = "captioner.json", "README.md"
 CONFIG, VOCABULARY = "config.json", "vocabulary.json"
 WEIGHTS = {"encoder": "encoder.npz", "decoder": "decoder.npz"}
 """Files of the weights, by part of the captioner."""
 
-DIGIT_WEIGHTS = "weights.npz"
-
 _FILES = {
     MANIFEST: {CONFIG, VOCABULARY, *WEIGHTS.values()},
-    DIGITS_MANIFEST: {CONFIG, DIGIT_WEIGHTS},
+    "digits.json": {CONFIG, "weights.npz"},
 }
+"""Files of each kind of model, by the name of its manifest."""
+
 _FORMAT = 1
 _TAUGHT_BY = "taught_by"
 # `Path` turns the two slashes of hf:// into one.
 _HUB = re.compile(r"hf:/{1,2}(?P<repo>[^/@]+/[^/@]+)(?:@(?P<revision>.+))?")
 
 
-def names() -> list[str]:
-    """Lists the captioners that ship with the package."""
-    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{MANIFEST}"))
-
-
-def digit_names() -> list[str]:
-    """Lists the digit models that ship with the package."""
-    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{DIGITS_MANIFEST}"))
+def names(manifest: str = MANIFEST) -> list[str]:
+    """Lists the captioners, or the models with another manifest, that ship with the package."""
+    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{manifest}"))
 
 
 def read_card(folder: Path) -> str:
@@ -62,7 +57,7 @@ def locate(name: str | Path) -> Path:
     hub = _HUB.fullmatch(str(name))
     if hub is not None:
         return _download(**hub.groupdict())
-    path, shipped = Path(name), names() + digit_names()
+    path, shipped = Path(name), [one for manifest in _FILES for one in names(manifest)]
     if path.exists():
         return path
     if str(name) in shipped:
@@ -88,42 +83,14 @@ def bare_name(name: str) -> str:
     return name if _HUB.fullmatch(name) else Path(name).name
 
 
+def manifest_of(folder: Path) -> Path | None:
+    """Returns the manifest of a published model; None for a run, which has none."""
+    return next((folder / name for name in _FILES if (folder / name).is_file()), None)
+
+
 def is_published(folder: Path) -> bool:
-    """Tells whether a folder holds a published model; a run has no manifest."""
-    return any((folder / name).is_file() for name in _FILES)
-
-
-def is_digits(folder: Path) -> bool:
-    """Tells whether a folder holds a published digit model."""
-    return (folder / DIGITS_MANIFEST).is_file()
-
-
-def refuse_published_digits(folder: Path) -> None:
-    """Refuses a published digit model, which can be neither evaluated nor published again.
-
-    Raises:
-        RunError: The folder is one.
-    """
-    if is_digits(folder):
-        raise RunError(
-            f"{folder} is a published digit model: `sat_tf.load` reads drawings with it, but only "
-            "the run that it was made from can be evaluated or published."
-        )
-
-
-def no_captioner(folder: Path, system: str) -> RunError:
-    """Describes a run or published model of a digit system where a captioner was expected.
-
-    Returns:
-        The error, to be raised by the caller.
-    """
-    use = (
-        "`sat_tf.load` reads drawings with it, and `python -m serving.export` exports it."
-        if is_digits(folder)
-        else f"`python -m training.evaluate --run-dir {folder}` evaluates it, and `python -m "
-        "training.publish` makes a model of it that `sat_tf.load` reads."
-    )
-    return RunError(f"{folder} is of the digit system {system!r}, which writes no captions; {use}")
+    """Returns whether a folder holds a published model."""
+    return manifest_of(folder) is not None
 
 
 def checked_files(folder: Path) -> dict[str, Path]:
@@ -134,7 +101,7 @@ def checked_files(folder: Path) -> dict[str, Path]:
     Raises:
         RunError: The manifest or a file is missing, damaged or of another format.
     """
-    manifest = _read_manifest(folder / (DIGITS_MANIFEST if is_digits(folder) else MANIFEST))
+    manifest = _read_manifest(manifest_of(folder) or folder / MANIFEST)
     paths = {}
     for name, expected in manifest["files"].items():
         path = folder / name
@@ -168,7 +135,7 @@ def write(
     share_encoder: bool = False,
     teachers: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
-    """Writes the files of a captioner or a digit model, the manifest last.
+    """Writes the files of a model, the manifest last.
 
     Args:
         folder: A new folder, or one to be replaced.
@@ -178,7 +145,7 @@ def write(
             `inherited` teachers.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    manifest = DIGITS_MANIFEST if DIGIT_WEIGHTS in contents else MANIFEST
+    (manifest,) = (name for name, files in _FILES.items() if files == contents.keys())
     _remove_other_kinds(folder, manifest)
     hashes = {name: _sha256(content) for name, content in contents.items()}
     for name, content in contents.items():

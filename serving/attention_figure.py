@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -12,32 +12,24 @@ from PIL import Image, ImageOps
 from sat_tf.figures.attention import attention_figure, save_figure
 from sat_tf.images.pillow import to_rgb
 
-_SIDE = 448  # pixels of the photograph under the attention
+if TYPE_CHECKING:
+    from sat_tf.captions import Caption
+    from serving.client import ServedCaption
+
+_SIZE = (448, 448)  # pixels of the photograph under the attention
 
 
-class Captioned(Protocol):
-    """The parts of a caption that are drawn."""
-
-    text: str
-    words: tuple[str, ...]
-    alpha: np.ndarray | None
-    beta: np.ndarray | None
-
-
-def draw_attention(content: bytes, caption: Captioned, resize: str) -> np.ndarray:
-    """Draws attention over the part of the photograph that the encoder saw, uint8 `[H, W, 3]`."""
-    size = (_SIDE, _SIDE)
+def save_attention(
+    content: bytes, caption: Caption | ServedCaption, resize: str, path: Path
+) -> None:
+    """Draws attention over the part of the photograph that the encoder saw, into a file."""
     with Image.open(io.BytesIO(content)) as image:
         pixels = to_rgb(image)
     if resize == "crop":
-        pixels = ImageOps.fit(pixels, size, Image.Resampling.BILINEAR)
+        pixels = ImageOps.fit(pixels, _SIZE, Image.Resampling.BILINEAR)
     else:
-        pixels = pixels.resize(size, Image.Resampling.BILINEAR)
-    return attention_figure(
+        pixels = pixels.resize(_SIZE, Image.Resampling.BILINEAR)
+    figure = attention_figure(
         np.asarray(pixels), caption.words, caption.alpha, caption.beta, caption.text
     )
-
-
-def save_attention(content: bytes, caption: Captioned, resize: str, path: Path) -> None:
-    """Writes the figure of `draw_attention` to a file."""
-    save_figure(draw_attention(content, caption, resize), path)
+    save_figure(figure, path)

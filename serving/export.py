@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from sat_tf import published
+from sat_tf import digits, published
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_fields
-from serving.versions import CARD_FILE, save_signatures, write_version
+from serving.versions import CARD_FILE, write_version
 
 if TYPE_CHECKING:
     from sat_tf.config import SearchConfig
-    from sat_tf.runs import DigitReader, TrainedCaptioner
+    from sat_tf.runs import TrainedCaptioner
 
 
 Format = Literal["saved_model", "litert"]
@@ -56,22 +56,14 @@ def run(arguments: Arguments) -> None:
         raise invalid_value("litert_precision", expected, arguments.litert_precision)
     published.locate(arguments.run_dir)  # a wrong name is answered before TensorFlow is loaded
     with loading():
-        import sat_tf.runs
+        from sat_tf.runs import load_captioner
+        from serving.model_card import facts
 
     folder = "litert" if arguments.format == "litert" else "export"
     out = arguments.out or published.output_dir(arguments.run_dir) / folder
-    model = sat_tf.load(arguments.run_dir)
-    if isinstance(model, sat_tf.runs.DigitReader):
-        version = _export_digits(model, out, arguments)
-        print(f"Exported {arguments.run_dir} to {version}")
-    else:
-        _export_captioner(model, out, arguments)
-
-
-def _export_captioner(captioner: TrainedCaptioner, out: Path, arguments: Arguments) -> None:
-    """Exports a captioner, prints what was baked in."""
-    from serving.model_card import facts
-
+    if digits.is_digit_run(arguments.run_dir):
+        return _export_digits(out, arguments)
+    captioner = load_captioner(arguments.run_dir)
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
     search = arguments.search.over(captioner.config.search)
@@ -83,16 +75,17 @@ def _export_captioner(captioner: TrainedCaptioner, out: Path, arguments: Argumen
     print(f"Signatures, options and how to call it: {card}")
 
 
-def _export_digits(reader: DigitReader, out: Path, arguments: Arguments) -> Path:
+def _export_digits(out: Path, arguments: Arguments) -> None:
     """Exports a digit model, for which the options of a caption mean nothing."""
-    from serving.digit_export import export_digits
+    from serving.digits import export as export_digits
 
     for name, default in {"format": "saved_model", "inference": None}.items():
         if (value := getattr(arguments, name)) != default:
             raise invalid_value(name, f"{default} for a digit model", value)
     for name, value in arguments.search.given().items():
         raise invalid_value(name, "None for a digit model", value)
-    return export_digits(reader, out)
+    version = export_digits(published.locate(arguments.run_dir), out)
+    print(f"Exported {arguments.run_dir} to {version}")
 
 
 def export(
@@ -124,34 +117,23 @@ def export(
             "got sample: what is served has to answer the same each time."
         )
     search = search or captioner.config.search
-    return write_version(
-        out, lambda draft: _write(draft, captioner, search, format, litert_precision)
-    )
+    if format == "litert":
+        from serving.litert_graphs import write_litert
 
-
-def _write(
-    draft: Path,
-    captioner: TrainedCaptioner,
-    search: SearchConfig,
-    format: Format,
-    litert_precision: Precision,
-) -> None:
-    if format == "saved_model":
-        return _write_saved_model(draft, captioner, search)
-    from serving.litert_graphs import write_litert
-
-    write_litert(draft, captioner, search, litert_precision)
-
-
-def _write_saved_model(draft: Path, captioner: TrainedCaptioner, search: SearchConfig) -> None:
+        return write_version(
+            out, lambda draft: write_litert(draft, captioner, search, litert_precision)
+        )
     from serving.model_card import write_card
+    from serving.saved_model import save_signatures, write_warmup
     from serving.signatures import make_signatures
-    from serving.warmup import write_warmup
 
-    signatures = make_signatures(captioner, search)
-    functions = save_signatures(signatures, draft)
-    write_warmup(draft, signatures, captioner.config.encoder.image_size)
-    write_card(draft, captioner, search, functions)
+    def write(draft: Path) -> None:
+        signatures = make_signatures(captioner, search)
+        functions = save_signatures(signatures, draft)
+        write_warmup(draft, signatures, captioner.config.encoder.image_size)
+        write_card(draft, captioner, search, functions)
+
+    return write_version(out, write)
 
 
 if __name__ == "__main__":

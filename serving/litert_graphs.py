@@ -19,9 +19,9 @@ from sat_tf.config import SearchConfig
 from sat_tf.errors import invalid_value
 from sat_tf.layers.lstm import State
 from sat_tf.runs import TrainedCaptioner
-from serving.litert import folder as files
+from serving.litert import captioner as files
 from serving.model_card import facts, scores, table
-from serving.versions import writing_errors
+from serving.saved_model import writing_errors
 
 _INTRODUCTION = """# Image captioner
 
@@ -58,9 +58,9 @@ def make_graphs(captioner: TrainedCaptioner, beam: int) -> dict[str, Graph]:
 
     Returns:
         `encoder`: pixels `[1, S, S, 3]`, 0 to 255, to annotations `[1, L, D]`. `start`:
-        annotations to hidden and memory (the LSTM's c) `[1, N]`, and what else the steps read.
-        `step`: words int32 `[K]`, hidden and memory `[K, N]` and what they read, to log_probs
-        `[K, V]`, the next hidden and memory, and with attention alpha `[K, L]` and beta `[K]`.
+        annotations to hidden and memory `[1, N]` of the LSTM, and what else the steps read. `step`:
+        words int32 `[K]`, hidden and memory `[K, N]` and what they read, to log_probs `[K, V]`, the
+        next hidden and memory, and with attention alpha `[K, L]` and beta `[K]`.
     """
     model, side = captioner.model, captioner.config.encoder.image_size
     (height, width), depth = captioner.grid, model.encoder.annotation_dim
@@ -76,37 +76,31 @@ def make_graphs(captioner: TrainedCaptioner, beam: int) -> dict[str, Graph]:
         outputs = {name: getattr(attended, name) for name in parts}
         if model.decoder.attends and not blank.pre_projected:
             del outputs["annotations"]  # as they came
-        return {**outputs, **_named(state)}
+        return outputs | dict(zip(files.STATE, state, strict=True))
 
-    def step(words, hidden, memory, *given):
+    def step(words, h, c, *given):
         attended = blank._replace(**dict(zip(parts, given, strict=True)))
         logits, state, attention = model.decoder.step(
-            attended, words, State(hidden, memory), model.selection, portable=True
+            attended, words, State(h, c), model.selection, portable=True
         )
-        outputs = {"log_probs": tf.nn.log_softmax(logits), **_named(state)}
+        outputs = {"log_probs": tf.nn.log_softmax(logits)}
+        outputs |= dict(zip(files.STATE, state, strict=True))
         if model.decoder.attends:
             outputs["alpha"] = tf.nn.softmax(attention.alignment_scores)
             outputs["beta"] = attention.beta
         return outputs
 
-    rows = [tf.TensorSpec([beam, *x.shape[1:]], x.dtype, name) for name, x in _named(state).items()]
+    def spec(name: str, part: tf.Tensor, rows: int | None = None) -> tf.TensorSpec:
+        return tf.TensorSpec([rows or part.shape[0], *part.shape[1:]], part.dtype, name)
+
+    read = [tf.TensorSpec([beam], tf.int32, "words")]
+    read += [spec(name, part, beam) for name, part in zip(files.STATE, state, strict=True)]
+    read += [spec(name, part) for name, part in parts.items()]
     return {
         files.ENCODER: Graph(encode, [tf.TensorSpec([1, side, side, 3], name="pixels")]),
         files.START: Graph(start, [tf.TensorSpec([1, height * width, depth], name="annotations")]),
-        files.STEP: Graph(
-            step,
-            [
-                tf.TensorSpec([beam], tf.int32, "words"),
-                *rows,
-                *(tf.TensorSpec(part.shape, part.dtype, name) for name, part in parts.items()),
-            ],
-        ),
+        files.STEP: Graph(step, read),
     }
-
-
-def _named(state: State) -> dict[str, tf.Tensor]:
-    """Returns the state by the names that it has in the graphs."""
-    return {"hidden": state.hidden, "memory": state.cell}
 
 
 def write_litert(
@@ -133,6 +127,7 @@ def write_litert(
         for name in graphs:
             (folder / name).write_bytes(_convert(saved, Path(name).stem, precision))
     captioner.vocabulary.save(folder / files.VOCABULARY)
+    sizes = {name: (folder / name).stat().st_size for name in graphs}
     settings = files.Settings(
         image_size=captioner.config.encoder.image_size,
         resize=captioner.config.encoder.resize,
@@ -142,15 +137,26 @@ def write_litert(
         length_power=search.length_power,
         forbidden=search.forbidden,
         precision=precision,
-        sizes={name: (folder / name).stat().st_size for name in graphs},
+        sizes=sizes,
         consensus=search.consensus,
     )
     (folder / files.SETTINGS).write_text(settings.to_json(), "utf-8")
-    tensors = [
-        _tensors(name, graphs[name].inputs, function.structured_outputs)
-        for name, function in traced.items()
+    inside = facts(captioner, search, folder) | {"precision": precision}
+    inside |= {name: f"{size / 1e6:.1f} MB" for name, size in sizes.items()}
+    card = [
+        _INTRODUCTION,
+        "## What is inside",
+        table(inside),
+        "## Scores",
+        "Of the run itself, before its conversion to LiteRT.",
+        *scores(captioner, search),
+        "## Graphs",
+        *(_tensors(n, graphs[n].inputs, f.structured_outputs) for n, f in traced.items()),
+        _CALLING,
+        "## Made with",
+        f"TensorFlow {tf.__version__}, Keras {keras.__version__}.",
     ]
-    _write_card(folder, captioner, search, settings, tensors)
+    (folder / files.CARD).write_text("\n\n".join(card) + "\n", "utf-8")
 
 
 def _convert(saved_model: str, signature: str, precision: str) -> bytes:
@@ -172,30 +178,6 @@ def _convert(saved_model: str, signature: str, precision: str) -> bytes:
         why = ", ".join(found) or str(error).strip().partition("\n")[0]
         expected = f"saved_model, as LiteRT cannot hold the {signature} of this captioner ({why})"
         raise invalid_value("format", expected, "litert") from error
-
-
-def _write_card(
-    folder: Path,
-    captioner: TrainedCaptioner,
-    search: SearchConfig,
-    settings: files.Settings,
-    tensors: list[str],
-) -> None:
-    sizes = {name: f"{size / 1e6:.1f} MB" for name, size in settings.sizes.items()}
-    parts = [
-        _INTRODUCTION,
-        "## What is inside",
-        table(facts(captioner, search, folder) | {"precision": settings.precision} | sizes),
-        "## Scores",
-        "Of the run itself, before its conversion to LiteRT.",
-        *scores(captioner, search),
-        "## Graphs",
-        *tensors,
-        _CALLING,
-        "## Made with",
-        f"TensorFlow {tf.__version__}, Keras {keras.__version__}.",
-    ]
-    (folder / files.CARD).write_text("\n\n".join(parts) + "\n", "utf-8")
 
 
 def _tensors(name: str, inputs: list[tf.TensorSpec], outputs: dict[str, tf.TensorSpec]) -> str:

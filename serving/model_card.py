@@ -16,8 +16,8 @@ from sat_tf.config import SearchConfig, other_search
 from sat_tf.fields import to_dict
 from sat_tf.run_folder import RunFolder, outdated_note
 from sat_tf.runs import TrainedCaptioner
+from serving.saved_model import MODEL_NAME
 from serving.versions import CARD_FILE, GRAPH_FILE
-from serving.warmup import MODEL_NAME
 
 _INTRODUCTION = """# Image captioner
 
@@ -122,16 +122,13 @@ def operations(version: Path) -> list[str]:
 
 def _signature(name: str, function: tf.types.experimental.ConcreteFunction) -> str:
     (inputs,), _ = function.structured_input_signature
+    specs = {f"in: `{inputs.name}`": inputs}
+    specs |= {f"`{output}`": spec for output, spec in function.structured_outputs.items()}
     lines = [f"### `{name}`", "", "| tensor | dtype | shape |", "| --- | --- | --- |"]
-    lines.append(f"| in: `{inputs.name}` | {inputs.dtype.name} | {_shape(inputs.shape)} |")
-    for output, spec in function.structured_outputs.items():
-        lines.append(f"| `{output}` | {spec.dtype.name} | {_shape(spec.shape)} |")
+    for tensor, spec in specs.items():
+        sides = ["B", *("any" if side is None else str(side) for side in spec.shape[1:])]
+        lines.append(f"| {tensor} | {spec.dtype.name} | [{', '.join(sides)}] |")
     return "\n".join(lines)
-
-
-def _shape(shape: tf.TensorShape) -> str:
-    sides = ["any" if side is None else str(side) for side in shape]
-    return f"[{', '.join(['B', *sides[1:]])}]"
 
 
 def scores(captioner: TrainedCaptioner, search: SearchConfig) -> list[str]:
@@ -146,19 +143,10 @@ def scores(captioner: TrainedCaptioner, search: SearchConfig) -> list[str]:
         parts += [f"### {report['data']} {report['split']}, {report['images']} images", table]
         baked = {**to_dict(search), "attention": captioner.model.selection}
         parts += filter(None, [other_search(report["search"], baked)])
-    return (
-        parts
-        or _published_scores(captioner.path)
-        or ["This run has no evaluation: `python -m training.evaluate --run-dir RUN`."]
-    )
-
-
-def _published_scores(folder: Path | None) -> list[str]:
-    """The scores on the card of a published captioner, if it is one."""
-    if folder is None or not published.is_published(folder):
-        return []
-    card = published.read_card(folder)
-    return [card.partition("## Scores")[2].partition("\n## ")[0].strip()] if card else []
+    if not parts and captioner.path and published.is_published(captioner.path):
+        card = published.read_card(captioner.path)
+        parts = [card.partition("## Scores")[2].partition("\n## ")[0].strip()] if card else []
+    return parts or ["This run has no evaluation: `python -m training.evaluate --run-dir RUN`."]
 
 
 def _read_report(path: Path) -> tuple[dict[str, Any], str] | None:

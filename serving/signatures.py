@@ -7,9 +7,6 @@ needs it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import tensorflow as tf
 
 from sat_tf import images
@@ -18,14 +15,13 @@ from sat_tf.images import decoding, headers
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.search.beam_search import FLOOR
 from sat_tf.vocabulary import Vocabulary
+from serving.client.captions import CAPTION_OUTPUTS, EVERY_BEAM
+from serving.saved_model import Signature
 
 SERVING_DEFAULT = "serving_default"
 """Image files in, captions with the attention of the best out."""
 PIXELS = "pixels"
 """The same for pixels, for callers whose images are no files: frames of a video, say."""
-EVERY_BEAM = "every_beam"
-"""As `serving_default`, with the words' log-probabilities and attention of every hypothesis, the
-kind of attention and the resize policy: all that a page needs to show where each word looked."""
 
 Outputs = dict[str, tf.Tensor]
 
@@ -34,30 +30,18 @@ _DECODED_AT_ONCE = 8
 _DAMAGED = "the file is damaged"
 
 
-@dataclass(frozen=True)
-class Signature:
-    """A function to export.
-
-    Attributes:
-        name: Its name in the SavedModel.
-        function: `input -> outputs by name`.
-        input: Name, dtype and shape of its one input.
-    """
-
-    name: str
-    function: Callable[[tf.Tensor], Outputs]
-    input: tf.TensorSpec
-
-
 def make_signatures(captioner: TrainedCaptioner, search: SearchConfig) -> list[Signature]:
     """Returns the signatures that a captioner is served by.
 
+    `serving_default` reads image files, `pixels` frames of a video, say, and `every_beam` image
+    files for a page that shows where each word looked.
+
     Outputs of `serving_default` and `pixels`: `captions` string `[B, K]`, best first; `scores`
-    float32 `[B, K]`, log p / length^p in nats; `token_ids` int32 `[B, K, T]`; `lengths` int32
-    `[B, K]`, words without <end>; `valid` bool `[B]`; `reasons` string `[B]`, empty where valid;
-    and of the best caption `word_log_probs` float32 `[B, T]`, nats, <end> included, and with
-    attention `attention` float32 `[B, T, h, w]` and `beta` float32 `[B, T]`. `every_beam` has
-    these three of every hypothesis, `[B, K, T, ...]`, and two constants, string `[B]`:
+    float32 `[B, K]`, log p / length^p in nats; `token_ids` int32 and `words` string `[B, K, T]`;
+    `lengths` int32 `[B, K]`, words without <end>; `valid` bool `[B]`; `reasons` string `[B]`, empty
+    where valid; and of the best caption `word_log_probs` float32 `[B, T]`, nats, <end> included,
+    and with attention `attention` float32 `[B, T, h, w]` and `beta` float32 `[B, T]`. `every_beam`
+    has these three of every hypothesis, `[B, K, T, ...]`, and two constants, string `[B]`:
     `attention_kind` (soft, hard or none) and `resize` (crop or squash).
 
     An image that cannot be read, or a hypothesis that does not exist, has an empty caption, length
@@ -93,7 +77,7 @@ def make_signatures(captioner: TrainedCaptioner, search: SearchConfig) -> list[S
     files = tf.TensorSpec([None], tf.string, name="image_bytes")
     frames = tf.TensorSpec([None, None, None, 3], tf.uint8, name="pixels")
     return [
-        Signature(SERVING_DEFAULT, serving_default, files),
+        Signature(SERVING_DEFAULT, serving_default, files, filters=((), CAPTION_OUTPUTS)),
         Signature(PIXELS, from_pixels, frames),
         Signature(EVERY_BEAM, every_beam, files),
     ]
@@ -127,8 +111,10 @@ def read_images(image_bytes: tf.Tensor, size: int, resize: str) -> tuple[tf.Tens
     )
 
 
-def write_captions(token_ids: tf.Tensor, lengths: tf.Tensor, vocabulary: Vocabulary) -> tf.Tensor:
-    """`Vocabulary.decode` in the graph.
+def write_captions(
+    token_ids: tf.Tensor, lengths: tf.Tensor, vocabulary: Vocabulary
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Decodes captions in the graph, as `Vocabulary.decode` does.
 
     Args:
         token_ids: int32 `[B, K, T]`.
@@ -136,15 +122,14 @@ def write_captions(token_ids: tf.Tensor, lengths: tf.Tensor, vocabulary: Vocabul
         vocabulary: The words.
 
     Returns:
-        String `[B, K]`, UTF-8.
+        UTF-8 strings: captions `[B, K]`, and words `[B, K, T]`, empty after the last.
     """
     words = tf.gather(tf.constant(vocabulary.words), token_ids)
-    is_word = tf.range(tf.shape(token_ids)[-1]) < lengths[..., None]
-    words = tf.where(is_word, words, "")
+    words = tf.where(tf.range(tf.shape(token_ids)[-1]) < lengths[..., None], words, "")
     if vocabulary.unit == "characters":
-        return tf.strings.reduce_join(words, axis=-1)
+        return tf.strings.reduce_join(words, axis=-1), words
     # The places after the last word leave separators behind.
-    return tf.strings.strip(tf.strings.reduce_join(words, axis=-1, separator=" "))
+    return tf.strings.strip(tf.strings.reduce_join(words, axis=-1, separator=" ")), words
 
 
 def _describer(captioner: TrainedCaptioner, search: SearchConfig):
@@ -178,8 +163,9 @@ def _describer(captioner: TrainedCaptioner, search: SearchConfig):
             for name, shape in shapes.items()
         }
         outputs["scores"] = tf.where(valid[:, None], outputs["scores"], FLOOR)
-        captions = write_captions(outputs["token_ids"], outputs["lengths"], vocabulary)
-        return outputs | {"captions": captions, "valid": valid, "reasons": reasons}
+        captions, words = write_captions(outputs["token_ids"], outputs["lengths"], vocabulary)
+        texts = {"captions": captions, "words": words, "reasons": reasons}
+        return outputs | texts | {"valid": valid}
 
     size = captioner.config.encoder.image_size
     specs = [tf.TensorSpec([None, size, size, 3]), tf.TensorSpec([None], tf.string)]

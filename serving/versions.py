@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sat_tf.files import sync
-
-if TYPE_CHECKING:
-    import tensorflow as tf
-
-    from serving.signatures import Signature
 
 GRAPH_FILE = "saved_model.pb"
 CARD_FILE = Path("assets.extra") / "MODEL_CARD.md"
@@ -80,42 +73,6 @@ def write_version(out: Path, write: Callable[[Path], None]) -> Path:
     except BaseException:
         shutil.rmtree(draft, ignore_errors=True)
         raise
-
-
-@contextlib.contextmanager
-def writing_errors(out: Path) -> Iterator[None]:
-    """Raises TensorFlow's errors of files that cannot be written below `out` as an `OSError`.
-
-    For writing alone: tracing a model raises the same types, for want of memory for example.
-    """
-    import tensorflow as tf
-
-    try:
-        yield
-    except tf.errors.OpError as error:
-        raise OSError(f"The export cannot be written to {out}: {error.message}") from error
-
-
-def save_signatures(
-    signatures: list[Signature], folder: Path
-) -> dict[str, tf.types.experimental.ConcreteFunction]:
-    """Writes the SavedModel into a draft; returns each signature's traced function.
-
-    Raises:
-        OSError: It cannot be written.
-    """
-    from keras.export import ExportArchive
-
-    # No `track(model)`, which would store every weight twice: variables are found by their use.
-    archive = ExportArchive()
-    functions = {
-        signature.name: archive.add_endpoint(signature.name, signature.function, [signature.input])
-        for signature in signatures
-    }
-    traced = {name: function.get_concrete_function() for name, function in functions.items()}
-    with writing_errors(folder.parent):
-        archive.write_out(str(folder), verbose=False)
-    return traced
 
 
 def publish_version(draft: Path, out: Path) -> Path:

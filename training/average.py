@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
@@ -16,11 +17,13 @@ from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import SearchFlags
 from sat_tf.errors import invalid_value
-from sat_tf.fields import check_fields
+from sat_tf.fields import check_fields, to_dict
 from sat_tf.run_folder import RunFolder
-from training.config import RunConfig
-from training.tasks.digits.config import DigitRunConfig
-from training.tasks.registry import read_config, task_of_run
+from training import digits
+from training.config import read_run_config
+
+if TYPE_CHECKING:
+    import keras
 
 
 @dataclass(frozen=True)
@@ -49,12 +52,12 @@ def run(arguments: Arguments) -> int:
     shares = resolve_shares(arguments.runs, arguments.shares)
     check_related(arguments.runs)
     average(arguments.runs, shares, arguments.run_dir, arguments.search)
-    from training.run_state.completion import unfinished_note
+    from training.run_state.checkpoints import unfinished_note
 
     for path, share in zip(arguments.runs, shares, strict=True):
         print(f"{share:6.3f}  {path}")
         folder = published.locate(path)
-        for note in unfinished_note(folder, read_config(folder).fit):
+        for note in unfinished_note(folder):
             print(f"        Note: {note}")
     print(f"Average: {arguments.run_dir}")
     print(f"Score it: python -m training.evaluate --run-dir {arguments.run_dir} --data-dir DIR")
@@ -99,19 +102,25 @@ def check_related(runs: Sequence[Path]) -> None:
             raise invalid_value("runs", expected, f"{runs[0]} and {path}")
 
 
-def replace_search(
-    config: RunConfig | DigitRunConfig, search: SearchFlags
-) -> RunConfig | DigitRunConfig:
-    """Returns a configuration with some settings of its search replaced.
+def averaged(run_dir: Path, search: SearchFlags) -> tuple[str, Callable[[Path], keras.Model]]:
+    """Returns what `average` needs of the last run.
 
-    Raises:
-        ValueError: It is of a digit model, which does not search.
+    Returns:
+        The content of the average's config.json; and a function that gives the best weights of
+        another run to the model, always the same one, and returns it.
     """
-    if isinstance(config, RunConfig):
-        return dataclasses.replace(config, search=search.over(config.search))
-    for name, value in search.given().items():
-        raise invalid_value(name, "nothing for a digit model, which does not search", value)
-    return config
+    from sat_tf.runs import load_captioner
+    from training.model import start_from
+
+    config = read_run_config(run_dir)
+    config = dataclasses.replace(config, search=search.over(config.search))
+    trained = load_captioner(run_dir)
+
+    def take(other: Path) -> keras.Model:
+        start_from(other, trained.model, trained.vocabulary, "runs", "argument")
+        return trained.model
+
+    return json.dumps(to_dict(config), indent=2), take
 
 
 def average(
@@ -138,16 +147,16 @@ def average(
     with loading():
         import numpy as np
 
-        from sat_tf import runs as finished
+        from sat_tf.weights import save_weights
         from training.run_state.ownership import claim_average, exclusive_lock
 
         folders = list(map(published.locate, runs))
-        task = task_of_run(folders[-1])
-        text = type(task)(replace_search(task.config, search), task.places).config_text()
-        trained = task.load_model()
+        is_digits = digits.is_digit_run(folders[-1])
+        parts = digits.command("runs").averaged if is_digits else averaged
+        text, take = parts(folders[-1], search)
     total = None
     for path, share in zip(folders, shares, strict=True):
-        model = task.load_weights(path, trained)
+        model = take(path)
         weights = [w for layer in model.saved_layers().values() for w in layer.weights]
         # In float64, so that equal weights stay exactly what they are.
         parts = [share * weight.numpy().astype(np.float64) for weight in weights]
@@ -156,7 +165,7 @@ def average(
         weight.assign(mean)
     with exclusive_lock(out):
         claim_average(out, folders[-1], text, dict(zip(map(str, runs), shares, strict=True)))
-        finished.save_weights(model, RunFolder(out).best_weights)
+        save_weights(model, RunFolder(out).best_weights)
 
 
 if __name__ == "__main__":

@@ -184,7 +184,7 @@ def _whole(content: bytes) -> np.ndarray:
     """The whole image, upright."""
     import tensorflow as tf
 
-    from training.data.image_reader import read_image
+    from training.data.image_loader import read_image
 
     return read_image(content, tf.identity)[0]
 

@@ -15,7 +15,7 @@ from sat_tf import published
 from sat_tf.commands import program
 from sat_tf.errors import RunError, invalid_value
 from sat_tf.run_folder import RunFolder
-from training.config import RunConfig
+from training.config import BaseOptimizerConfig, RunConfig
 from training.recipes.captioning import RECIPES
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ def recipe_list(recipes: Iterable[str]) -> str:
     )
 
 
-def check_init_from(config: Any, run_dir: Path | None = None) -> None:
+def check_init_from(config: RunConfig, run_dir: Path | None = None) -> None:
     """Checks that the run of `--init-from` exists before TensorFlow is loaded.
 
     Args:
@@ -100,7 +100,7 @@ def check_init_from(config: Any, run_dir: Path | None = None) -> None:
         run_dir: The run's own folder: with a checkpoint there, it needs the other run no longer.
 
     Raises:
-        ValueError: There is no such folder, nor, for a captioner, a published one of that name.
+        ValueError: There is no such folder, and no published captioner of that name.
     """
     resumed = run_dir is not None and RunFolder(run_dir).has_checkpoint()
     if config.init_from is None or resumed:
@@ -109,16 +109,22 @@ def check_init_from(config: Any, run_dir: Path | None = None) -> None:
     if origin.parent == Path("runs") and origin.name in RECIPES and not origin.exists():
         expected += f"; train `--recipe {origin.name}` with the same flags first"
         raise invalid_value("--init-from", expected, f"{origin}, which does not exist", "key")
-    if isinstance(config, RunConfig):
-        try:
-            published.locate(config.init_from)
-        except RunError as error:
-            got = str(error).rstrip(".")
-            raise invalid_value(
-                "--init-from", f"{expected} or a published captioner", got, "key"
-            ) from error
-    elif not Path(config.init_from).is_dir():
-        raise invalid_value("--init-from", expected, config.init_from, "key")
+    try:
+        published.locate(config.init_from)
+    except RunError as error:
+        expected, got = f"{expected} or a published captioner", str(error).rstrip(".")
+        raise invalid_value("--init-from", expected, got, "key") from error
+
+
+def check_optimizer(config: BaseOptimizerConfig, base: BaseOptimizerConfig) -> None:
+    """Checks that weight decay, unless it is the recipe's, goes with an optimizer that has it.
+
+    Raises:
+        ValueError: The optimizer has no weight decay.
+    """
+    if config.weight_decay not in (0.0, base.weight_decay) and config.name != "adamw":
+        expected = f"none with `--optimizer.name {config.name}`, as only adamw supports it"
+        raise invalid_value("--optimizer.weight_decay", expected, config.weight_decay, "key")
 
 
 def check_data_dir(config: Any, data_dir: Path | None) -> None:

@@ -13,6 +13,7 @@ from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.published import locate, output_dir
 from sat_tf.run_folder import RunFolder
+from training import digits
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,6 @@ def run(arguments: Arguments) -> str:
     from training.data.examples import canonical_split
     from training.evaluate.reports import REPORT_FILE
     from training.tasks.comparison import LABELS
-    from training.tasks.registry import task_of_report
 
     runs, split = arguments.runs, canonical_split(arguments.split)
     seeds = arguments.seeds
@@ -54,17 +54,21 @@ def run(arguments: Arguments) -> str:
     if len(runs) % seeds:
         raise invalid_value("runs", f"{seeds} folders for each system", len(runs))
     folders = [evaluation_folder(path, split) for path in runs]
-    with loading():
-        first, *others = (task_of_report(folder / REPORT_FILE) for folder in folders)
-    for path, other in zip(runs[1:], others, strict=True):
-        if other is not first:
+    are_digits = [digits.is_digit_report(folder / REPORT_FILE) for folder in folders]
+    for path, other in zip(runs, are_digits, strict=True):
+        if other is not are_digits[0]:
             raise ValueError(
-                f"{path} cannot be compared with {runs[0]}: {other.name} and {first.name} have "
+                f"{path} cannot be compared with {runs[0]}: captioners and digit systems have "
                 "different scores."
             )
+    if are_digits[0]:
+        compare = digits.command("evaluate").compare
+    else:
+        with loading():
+            from training.tasks.captioning.comparison import compare
     systems = [", ".join(map(str, runs[at : at + seeds])) for at in range(0, len(runs), seeds)]
     lines = [f"{label}: {paths}" for label, paths in zip(LABELS, systems, strict=False)]
-    lines += first.compare(folders, split, arguments.data_dir, arguments.samples, seeds)
+    lines += compare(folders, split, arguments.data_dir, arguments.samples, seeds)
     return "\n".join(lines).rstrip()
 
 

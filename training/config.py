@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from sat_tf import config as configs
-from sat_tf import published
+from sat_tf import digits
 from sat_tf.errors import invalid_value, other_version
 from sat_tf.fields import (
     Fraction,
@@ -365,8 +365,7 @@ def read_run_config(run_dir: Path) -> RunConfig:
     """
     path = RunFolder(run_dir).config
     values = read_object(path)
-    if configs.SYSTEM_KEY in values:
-        raise published.no_captioner(Path(run_dir), values[configs.SYSTEM_KEY])
+    digits.refuse(run_dir, values)
     try:
         return read_saved(RunConfig, values)
     except (TypeError, ValueError) as error:

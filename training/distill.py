@@ -57,16 +57,15 @@ def run(arguments: Arguments) -> int:
     """Reads the training captions with every run and writes the mean of the predictions."""
     configs = check(arguments)
     with loading():
-        from training.tasks.base import Places
-        from training.tasks.captioning.distillation import predict
-        from training.tasks.captioning.run_data import read_data_dir
-        from training.tasks.captioning.task import load_data
+        from training.inputs import load_data
+        from training.run_state.records import read_data_dir
+        from training.teach.distillation import predict
 
     folder = RunFolder(next(iter(configs)))
     data_dir = arguments.data_dir or read_data_dir(folder)
-    places = Places(folder.path, arguments.cache_dir or default_cache_dir(), data_dir)
-    data = load_data(configs[folder.path], places)
-    found = predict(configs, data, places, arguments.words)
+    data = load_data(configs[folder.path], data_dir)
+    cache_dir = arguments.cache_dir or default_cache_dir()
+    found = predict(configs, data, cache_dir, arguments.words)
     found.save(arguments.out)
     covered = float(found.shares.sum(axis=1, dtype="float64").mean())
     print(

@@ -17,7 +17,6 @@ from training.cli import (
     check_init_from,
     parse_settings,
 )
-from training.tasks.base import Places
 
 
 @dataclass(frozen=True)
@@ -69,19 +68,20 @@ def run(arguments: Arguments) -> None:
     with loading():
         import keras
 
+        from training.data.extraction import write_on_spark
         from training.data.feature_store import FeatureStore
-        from training.data.spark_extraction import write_on_spark
-        from training.tasks.captioning.task import CaptioningTask
+        from training.inputs import load_data
+        from training.model import initialize, new_model
 
     cache_dir = (arguments.cache_dir or default_cache_dir()).absolute()
     data_dir = arguments.data_dir and arguments.data_dir.absolute()
-    task = CaptioningTask(config, Places(cache_dir, cache_dir, data_dir))
     # As training does, so that an encoder of random weights is the same.
     keras.utils.set_random_seed(config.seed)
-    data = task.load_data()
-    model = task.make_model(data)
-    if config.init_from is not None:
-        print(task.initialize(model, data))
+    data = load_data(config, data_dir)
+    new = config.init_from is None
+    model = new_model(config, len(data.vocabulary), load_encoder_weights=new)
+    if not new:
+        print(initialize(model, config, data.vocabulary))
     spark = open_session("sat_tf feature extraction", arguments.master)
     try:
         for split, mirrored in ((data.train, config.data.mirror), (data.dev, False)):

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sat_tf import published, runs
-from sat_tf.run_folder import RunFolder
-from training.run_state.origins import recorded_origins
-from training.tasks.registry import read_config
+from sat_tf.run_folder import RunFolder, read_object
+from training.run_state.records import recorded_origins
 
 
 def lineage(run_dir: Path) -> list[Path]:
@@ -42,7 +41,7 @@ def _origins(path: Path) -> list[str]:
         return []
     if averaged := runs.read_average(path):
         return list(averaged)
-    origin = read_config(path).init_from
+    origin = read_object(RunFolder(path).config).get("init_from")
     return [] if origin is None else [origin]
 
 

@@ -18,7 +18,6 @@ from sat_tf.fields import PositiveInt, Range, check_fields
 from sat_tf.files import default_cache_dir
 from training.cli import Settings, check_data_dir, check_init_from, parse_settings
 from training.outputs import check_file
-from training.tasks.base import Places
 
 _SHOWN = 8
 
@@ -81,16 +80,18 @@ def run(arguments: Arguments) -> int:
     with loading():
         import keras
 
-        from training.data.locator_training import learn
-        from training.tasks.captioning.task import CaptioningTask, open_sources
+        from training.data.input_source import open_input_source
+        from training.inputs import load_data
+        from training.model import initialize, new_model
+        from training.teach.word_locator import learn
     keras.utils.set_random_seed(config.seed)
-    places = Places(out.parent, cache_dir, arguments.data_dir)
-    task = CaptioningTask(config, places)
-    data = task.load_data()
-    model = task.make_model(data)
-    if config.init_from is not None:  # the encoder's weights are that run's, as in training
-        print(task.initialize(model, data))
-    source, _ = open_sources(config, model, data, places)
+    data = load_data(config, arguments.data_dir)
+    new = config.init_from is None
+    model = new_model(config, len(data.vocabulary), load_encoder_weights=new)
+    if not new:  # the encoder's weights are that run's, as in training
+        print(initialize(model, config, data.vocabulary))
+    resize, mirror = config.encoder.resize, config.data.mirror
+    source = open_input_source(model.encoder, resize, data.train, cache_dir, mirror)
     locator, areas = learn(
         model.encoder,
         data.train.examples,

@@ -20,10 +20,9 @@ from sat_tf.errors import invalid_value
 from sat_tf.fields import to_dict
 from sat_tf.files import default_cache_dir, write_atomically
 from sat_tf.run_folder import RunFolder
+from training import digits
 from training.config import RunConfig, read_run_config
 from training.published_card import comparison_sentence, make_card
-from training.tasks.digits.config import read_digit_config, system_of
-from training.tasks.registry import read_config
 
 if TYPE_CHECKING:
     from sat_tf.runs import TrainedCaptioner
@@ -68,8 +67,8 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: Arguments) -> None:
     """Publishes the run, compares if asked, writes the card."""
     check_out(arguments.out)
-    published.refuse_published_digits(published.locate(arguments.run))
-    publish = _publish_captioner if system_of(arguments.run) is None else _publish_digits
+    is_digits = digits.is_digit_run(arguments.run)
+    publish = digits.command("publish").publish if is_digits else _publish_captioner
     write_atomically(arguments.out / published.CARD, publish(arguments))
     _print_notes(arguments.run)
     print(f"Published {arguments.run} as {arguments.out}; read its card: {published.CARD}")
@@ -91,10 +90,10 @@ def check_out(out: Path) -> None:
 
 
 def _print_notes(run_dir: Path) -> None:
-    from training.run_state.completion import unfinished_note
+    from training.run_state.checkpoints import unfinished_note
 
     folder = published.locate(run_dir)
-    for note in unfinished_note(folder, read_config(folder).fit):
+    for note in unfinished_note(folder):
         print(f"Note: {note}")
 
 
@@ -119,26 +118,6 @@ def _publish_captioner(arguments: Arguments) -> str:
     return make_card(arguments.run, config, name, licence, check, captioner.weights_sha256)
 
 
-def _publish_digits(arguments: Arguments) -> str:
-    """Writes a digit model's files; returns the card."""
-    config = read_digit_config(arguments.run)
-    with loading():
-        from sat_tf.runs import load_digits
-        from training.tasks.digits import publishing
-        from training.tasks.digits.model import load
-
-    model, check, split, digits = load(config, arguments.run), "", arguments.split, None
-    if arguments.check:  # before anything is written: the data may be missing
-        digits = publishing.load_split(arguments.run, config, split, arguments.data_dir)
-    _write(arguments, publishing.packed_files(model, config))
-    if digits is not None:
-        compact = load_digits(arguments.out).model
-        check = publishing.compare(model, compact, config, digits, split)
-        print(check)
-    name, licence = arguments.out.name, arguments.licence
-    return publishing.make_card(arguments.run, config, name, licence, check, model.weights_sha256)
-
-
 def _write(
     arguments: Arguments,
     contents: Mapping[str, bytes],
@@ -160,7 +139,7 @@ def packed_files(
         vocabulary: The run's vocabulary file.
     """
     from sat_tf.compact_weights import pack
-    from sat_tf.runs import weight_arrays
+    from sat_tf.weights import weight_arrays
 
     weights = JOIN.join(Path(file).name for file in weights_files(config.encoder.weights)) or None
     origin = config.init_from and published.bare_name(config.init_from)
@@ -179,7 +158,7 @@ def packed_files(
 
 def _load_split(arguments: Arguments, config: RunConfig) -> Split:
     from training.data.sources import load_split
-    from training.tasks.captioning.run_data import read_data_dir
+    from training.run_state.records import read_data_dir
 
     data_dir = arguments.data_dir or read_data_dir(RunFolder(arguments.run))
     return load_split(config.data.name, arguments.split, data_dir, **config.data.options())

@@ -104,7 +104,7 @@ def write_weights(arguments: Arguments, out: Path) -> str:
     with loading():
         from sat_tf.layers.backbones import round_weights, standardize
         from training.data.sources import load_split
-        from training.tasks.captioning.task import new_model
+        from training.model import new_model
 
         split = load_split(config.data.name, "train", arguments.data_dir, **config.data.options())
         if arguments.compact:
@@ -134,7 +134,8 @@ def channel_statistics(encoder, examples, resize: str) -> tuple[np.ndarray, np.n
     """
     from sat_tf.progress import progress_bar
     from training.data.examples import DataError
-    from training.data.extraction import ImageLoader, compile_encoder
+    from training.data.extraction import compile_encoder
+    from training.data.image_loader import ImageLoader
 
     annotate = compile_encoder(encoder, _BATCH)
     loader = ImageLoader(examples, encoder.image_size, resize)

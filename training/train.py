@@ -1,67 +1,73 @@
-"""Train a captioner or a digit system: `python -m training.train --recipe scenes_soft`."""
+"""Train a captioner or a digit system: `python -m training.train --recipe scenes_soft`.
+
+`train` and `fit` are one run from top to bottom: data, model, inputs, the state of the last
+checkpoint if there is one, epochs. Three things are told elsewhere:
+
+    training.config             every setting
+    training.run_state.resume   what is saved within an epoch, and how the rest of it is trained
+    training.distributed        several processes; the functions used here do nothing special in one
+
+SIGTERM and Ctrl-C wait for the end of the step under way (`training.run_state.signals`); the state
+is saved, and the same command, started again, ends like a run that was never stopped.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import json
 import os
 import sys
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
 from sat_tf.commands import loading
 from sat_tf.errors import invalid_value
+from sat_tf.fields import to_dict
 from sat_tf.files import default_cache_dir
+from sat_tf.run_folder import RunFolder
+from training import digits
 from training.cli import (
-    DEFAULT_RECIPE,
+    Settings,
     check_data_dir,
     check_init_from,
-    find_recipe,
+    check_optimizer,
     parse_settings,
     peek_flag,
 )
-from training.config import BaseOptimizerConfig, RunConfig, check_files
+from training.config import RunConfig, check_files, read_run_config
 from training.recipes.captioning import RECIPES
-from training.recipes.digits import RECIPES as DIGIT_RECIPES
-from training.run_state.preemption import Interrupts, exit_status
-from training.tasks.base import Places
-from training.tasks.registry import stages
+from training.run_state.signals import Interrupts, exit_status
 
-C = TypeVar("C")
+if TYPE_CHECKING:
+    import keras
+    import tensorflow as tf
 
-
-@dataclass(frozen=True)
-class Arguments(Generic[C]):
-    """Train a captioner or a digit system; any key of the configuration is a flag."""
-
-    config: Annotated[C, tyro.conf.arg(name=""), tyro.conf.FlagConversionOff]
-    """The recipe's settings."""
-    data_dir: Path | None = None
-    """Your copy of the data set; drawn data needs none, and MNIST can be downloaded."""
-    run_dir: Path | None = None
-    """Folder of the run, new or to be resumed; runs/RECIPE by default."""
-    strategy: Literal["auto", "none", "mirrored"] = "auto"
-    """auto mirrors the model over the GPUs if there are several."""
-    deterministic: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """The same bits every time, resumed or not, on one kind of device; slower on a GPU."""
-
-    def places(self) -> Places:
-        """Returns the run's folders."""
-        return Places(self.run_dir or Path("runs") / self.config.recipe, None, self.data_dir)
+    from sat_tf.models.captioner import Captioner
+    from sat_tf.runs import TrainedCaptioner
+    from training.inputs import Data, Inputs
 
 
 @dataclass(frozen=True)
-class CaptioningArguments(Arguments[RunConfig]):
+class Arguments:
     """Train a captioner; any key of the configuration is a flag."""
 
+    config: Settings
+    """The recipe's settings."""
+    data_dir: Path | None = None
+    """Your copy of the data set; drawn data needs none."""
+    run_dir: Path | None = None
+    """Folder of the run, new or to be resumed; runs/RECIPE by default."""
     cache_dir: Path | None = None
     """Feature stores; $SAT_TF_CACHE, $XDG_CACHE_HOME/sat_tf or ~/.cache/sat_tf by default."""
     strategy: Literal["auto", "none", "mirrored", "multi_worker"] = "auto"
     """auto mirrors the model over the GPUs if there are several; multi_worker reads TF_CONFIG."""
+    deterministic: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """The same bits every time, resumed or not, on one kind of device; slower on a GPU."""
     boxes: Path | None = None
     """The same as --attention.teacher, of boxes."""
     locator: Path | None = None
@@ -69,106 +75,224 @@ class CaptioningArguments(Arguments[RunConfig]):
     predictions: Path | None = None
     """The same as --fit.predictions."""
 
-    def __post_init__(self) -> None:
-        if self.strategy == "multi_worker" and self.config.fit.precision == "auto":
+    def settings(self) -> RunConfig:
+        """Returns the configuration with the files that teach, once all of it is checked.
+
+        Raises:
+            ValueError: The message names the key.
+        """
+        config = self.config
+        attention, fit = config.attention, config.fit
+        check_optimizer(config.optimizer, RECIPES[config.recipe].optimizer)
+        if self.boxes is not None and self.locator is not None:
+            raise invalid_value("--locator", "none with `--boxes`", str(self.locator), "key")
+        if teacher := self.boxes or self.locator:
+            attention = dataclasses.replace(attention, teacher=str(teacher))
+        if self.predictions is not None:
+            fit = dataclasses.replace(fit, predictions=str(self.predictions))
+        config = dataclasses.replace(config, attention=attention, fit=fit)
+        check_files(config)
+        if self.strategy == "multi_worker" and fit.precision == "auto":
             expected = "float32 or bfloat16 with `--strategy multi_worker`"
             raise invalid_value("--fit.precision", expected, "auto", "key")
-        if self.strategy == "multi_worker" and self.config.fit.jit_compile:
+        if self.strategy == "multi_worker" and fit.jit_compile:
             expected = "False with `--strategy multi_worker`"
             raise invalid_value("--fit.jit_compile", expected, True, "key")
-
-    def places(self) -> Places:
-        """Returns the run's folders."""
-        run_dir = self.run_dir or Path("runs") / self.config.recipe
-        cache_dir = self.cache_dir or default_cache_dir()
-        return Places(run_dir, cache_dir, self.data_dir)
+        return config
 
 
-def with_teachers(arguments: CaptioningArguments) -> CaptioningArguments:
-    """Puts the files of `--boxes`, `--locator` and `--predictions` into the configuration.
-
-    Raises:
-        ValueError: There are two files for one thing.
-    """
-    config = arguments.config
-    attention, fit = config.attention, config.fit
-    given = {"--boxes": arguments.boxes, "--locator": arguments.locator}
-    given = {flag: str(path) for flag, path in given.items() if path is not None}
-    if len(given) > 1:
-        raise invalid_value("--locator", "none with `--boxes`", given["--locator"], "key")
-    for path in given.values():
-        attention = dataclasses.replace(attention, teacher=path)
-    if arguments.predictions is not None:
-        fit = dataclasses.replace(fit, predictions=str(arguments.predictions))
-    config = dataclasses.replace(config, attention=attention, fit=fit)
-    check_files(config)
-    return dataclasses.replace(arguments, config=config)
-
-
-def check_optimizer(config: BaseOptimizerConfig, base: BaseOptimizerConfig) -> None:
-    """Checks that weight decay, unless it is the recipe's, goes with an optimizer that has it.
-
-    Raises:
-        ValueError: The optimizer has no weight decay.
-    """
-    if config.weight_decay not in (0.0, base.weight_decay) and config.name != "adamw":
-        expected = f"none with `--optimizer.name {config.name}`, as only adamw supports it"
-        raise invalid_value("--optimizer.weight_decay", expected, config.weight_decay, "key")
-
-
-def parse(argv: list[str]) -> Arguments[Any]:
-    """Reads the command line; the recipe decides which flags there are."""
-    recipes = RECIPES | DIGIT_RECIPES
-    config = find_recipe(recipes, peek_flag("--recipe", argv, DEFAULT_RECIPE))
-    kind = CaptioningArguments if isinstance(config, RunConfig) else Arguments[type(config)]
+def parse(argv: Sequence[str]) -> Arguments:
+    """Reads the command line; the recipe gives what no flag does."""
     purpose = "Train a captioner or a digit system."
-    arguments = parse_settings(kind, argv, "training.train", purpose, recipes)
-    check_optimizer(arguments.config.optimizer, config.optimizer)
-    return with_teachers(arguments) if isinstance(config, RunConfig) else arguments
+    recipes = RECIPES | digits.RECIPES
+    arguments = parse_settings(Arguments, [*argv], "training.train", purpose, recipes)
+    return dataclasses.replace(arguments, config=arguments.settings())
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
+    if peek_flag("--recipe", given) in digits.RECIPES:
+        return digits.command("train").main(given)
     return exit_status(lambda interrupts: run(parse(given), interrupts))
 
 
-def run(arguments: Arguments[Any], interrupts: Interrupts) -> None:
+def run(arguments: Arguments, interrupts: Interrupts) -> None:
     """Trains, then evaluates the best weights on dev."""
-    check_data_dir(arguments.config, arguments.data_dir)
+    config, data_dir = arguments.config, arguments.data_dir
+    run_dir = arguments.run_dir or Path("runs") / config.recipe
+    cache_dir = arguments.cache_dir or default_cache_dir()
+    check_data_dir(config, data_dir)
     if not os.environ.get("TF_CONFIG"):  # one of several workers: the chief knows if it resumes
-        check_init_from(arguments.config, arguments.places().run_dir)
-    # TensorFlow takes seconds to load: a wrong flag is answered before.
-    with loading():
-        import keras  # noqa: F401
+        check_init_from(config, run_dir)
+    with loading():  # TensorFlow takes seconds: a wrong flag was answered before
         import tensorflow as tf
 
-        from training.distributed.collectives import worker_group
-        from training.distributed.strategies import make_strategy
-        from training.loop.fit import fit
-        from training.precision import resolve_precision
+        from training.distributed.workers import barrier, explained, make_strategy, on_chief
+        from training.evaluate.run_evaluation import evaluate_run
+        from training.model import resolve_precision
         from training.run_state.ownership import check_run_dir, exclusive_lock
-
-        config, places = arguments.config, arguments.places()
-        if isinstance(config, RunConfig):
-            config = resolve_precision(config, places.run_dir)
-        runs = stages(config, places)
+    config = resolve_precision(config, run_dir)
     if arguments.deterministic:
         tf.config.experimental.enable_op_determinism()
     warnings.formatwarning = lambda message, *_: f"Warning: {message}\n"
-    # Before any operation, as several processes need it.
-    group = worker_group(make_strategy(arguments.strategy))
-    interrupts.listen()
-    with contextlib.ExitStack() as locks:
-        for task in reversed(runs):
-            group.on_chief(check_run_dir, task)
-            group.on_chief(locks.enter_context, exclusive_lock(task.places.run_dir))
-        for task in runs:
-            with group.explained():
-                trained = fit(task, group, interrupts=interrupts)
-        group.on_chief(task.evaluate, trained)
-        with group.explained():
-            group.barrier()  # the others would take a worker that ends early for a lost one
+    strategy = make_strategy(arguments.strategy)
+    interrupts.listen()  # a strategy may have replaced the handlers
+    check_run_dir(run_dir, config, read_run_config)
+    with exclusive_lock(run_dir):
+        with explained():
+            captioner = train(config, run_dir, cache_dir, data_dir, strategy, interrupts)
+        on_chief(evaluate_run)(captioner, config, run_dir, cache_dir, data_dir)
+        barrier()  # the others would take a worker that ends early for a lost one
+
+
+def train(
+    config: RunConfig,
+    run_dir: Path,
+    cache_dir: Path | None = None,
+    data_dir: Path | None = None,
+    strategy: tf.distribute.Strategy | None = None,
+    interrupts: Interrupts | None = None,
+    say: Callable[[str], Any] = print,
+    callbacks: Sequence[keras.callbacks.Callback] = (),
+) -> TrainedCaptioner | None:
+    """Trains a run to its end, resuming from its last checkpoint if it has one.
+
+    Args:
+        config: The run's configuration.
+        run_dir: Everything the run leaves behind.
+        cache_dir: Feature stores, shared by runs; None for the default.
+        data_dir: The user's copy of the data set; None for drawn data.
+        strategy: Distributes work over devices; None for one device.
+        interrupts: Signals that end the run once its state is saved; None ignores them.
+        say: Receives the messages.
+        callbacks: Called last.
+
+    Returns:
+        The captioner with the best weights; None on a worker that is not the chief.
+
+    Raises:
+        ValueError: The data, a file that the configuration names or the run's folder cannot be
+            used, or training has diverged.
+    """
+    import keras
+    import tensorflow as tf
+
+    from sat_tf import runs
+    from training.distributed.workers import check_equal, on_chief, shared
+    from training.inputs import load_data, open_inputs
+    from training.model import initialize, new_model
+    from training.run_state import records
+    from training.run_state.checkpoints import restore_layers
+    from training.run_state.ownership import check_run_dir, claim
+    from training.teach.rewards import check_programs
+
+    folder, say = RunFolder(run_dir), on_chief(say)
+    strategy = strategy or tf.distribute.get_strategy()
+    check_run_dir(run_dir, config, read_run_config)
+    say(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
+    keras.utils.set_random_seed(config.seed)
+    data = load_data(config, data_dir)
+    check_equal("configuration or data", lambda: _fingerprint(config, data))
+
+    # A run that is resumed has the weights of its checkpoint: the files and the run that it started
+    # from may be gone.
+    begun = shared(folder.has_checkpoint())
+    with strategy.scope():
+        own_weights = not begun and config.init_from is None
+        model = new_model(config, len(data.vocabulary), load_encoder_weights=own_weights)
+    if config.init_from is not None and not begun:
+        say(initialize(model, config, data.vocabulary))
+    if not model.encoder.trainable:  # its weights are final before its annotations are stored
+        restore_layers(folder.checkpoints, model, [model.encoder])
+
+    check_programs(config.reward)
+    inputs = open_inputs(config, model.encoder, data, cache_dir or default_cache_dir())
+    check_equal("readable images", lambda: _fingerprint(config, data, inputs))
+    used = records.contents(data, inputs)
+    records.check_data(folder, data.vocabulary, used)
+    claim(run_dir, json.dumps(to_dict(config), indent=2), config.init_from)
+    records.write_data(folder, data.vocabulary, used, data_dir)
+    records.write_skipped(folder, data, inputs)
+
+    fit(model, config, data, inputs, folder, interrupts or Interrupts(), say, callbacks)
+    return on_chief(runs.load_captioner)(run_dir)
+
+
+def fit(
+    model: Captioner,
+    config: RunConfig,
+    data: Data,
+    inputs: Inputs,
+    folder: RunFolder,
+    interrupts: Interrupts,
+    say: Callable[[str], Any],
+    callbacks: Sequence[keras.callbacks.Callback],
+) -> None:
+    """Trains the epochs that are left after the last checkpoint, and says which was the best."""
+    from sat_tf.runs import TrainedCaptioner
+    from training.distributed.workers import chief_callbacks, distribute
+    from training.inputs import batches_from, describe_inputs
+    from training.model import compile_model, describe_model
+    from training.run_state import logs
+    from training.run_state.checkpoints import Checkpoints, Progress
+    from training.run_state.resume import CheckpointAndStop, best_epoch, train_epochs
+    from training.teach.rewards import reward_objective
+    from training.validation import AttentionCollapseWarning, Validator, dev_figures
+
+    def batches(epoch: int, step: int) -> tf.data.Dataset | tf.distribute.DistributedDataset:
+        place = config, data.table, inputs, epoch, step
+        return distribute(lambda shard: batches_from(*place, shard)[0])
+
+    steps = batches_from(config, data.table, inputs, epoch=0)[1]
+    with model.distribute_strategy.scope():
+        objective = reward_objective(config, data.table, data.vocabulary)
+        compile_model(model, config, steps, objective)
+    checkpoints = Checkpoints(folder.checkpoints, model)
+    progress = checkpoints.restore() or Progress()
+    for line in describe_inputs(config, data, inputs, folder):
+        say(line)
+    for line in describe_model(model, config.fit.batch_size):
+        say(line)
+    say(progress.outlook(config.fit.epochs, steps))
+
+    if not progress.finished(config.fit.epochs):
+        captioner = TrainedCaptioner(model, data.vocabulary)
+        draw = dev_figures(captioner, data.dev, inputs.dev, config.fit.figures)
+        logs.remove_from(folder.logs, progress.epoch)
+        train_epochs(
+            model,
+            batches,
+            config.fit.epochs,
+            steps,
+            progress,
+            [
+                # Scores come first, as the others read them.
+                logs.Validate(Validator(captioner, config, data, inputs)),
+                *chief_callbacks(AttentionCollapseWarning()),
+                logs.LearningRate(),
+                *chief_callbacks(
+                    logs.TensorBoardScalars(str(folder.logs), write_graph=False),
+                    logs.TensorBoardFigures(draw, folder.logs),
+                ),
+                CheckpointAndStop(
+                    checkpoints, progress, config.fit, steps, folder.best_weights, interrupts
+                ),
+                *callbacks,
+            ],
+        )
+    say(best_epoch(progress, config.fit.monitor))
+
+
+def _fingerprint(config: RunConfig, data: Data, inputs: Inputs | None = None) -> str:
+    """Describes configuration and data; workers that train together have equal ones."""
+    parts = [to_dict(config.without_files()), data.vocabulary.words]
+    parts += [split.fingerprint() for split in (data.train, data.dev)]
+    if inputs is not None:
+        teachers = filter(None, (inputs.targets, inputs.predictions))
+        parts += [teacher.fingerprint() for teacher in teachers]
+        parts += [sorted(source.skipped) for source in (inputs.train, inputs.dev)]
+    return json.dumps(parts)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,16 @@
-"""Configurations of the digit systems' models; see `sat_tf.config`."""
+"""Configurations of the digit models and of a published one; see `sat_tf.config`. No TensorFlow."""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 from sat_tf.config import Inference
-from sat_tf.errors import invalid_value
+from sat_tf.digits import SYSTEM_KEY
+from sat_tf.errors import invalid_value, other_version
 from sat_tf.fields import (
     Fraction,
     NonNegative,
@@ -16,7 +20,10 @@ from sat_tf.fields import (
     Probability,
     Range,
     check_fields,
+    from_dict,
+    to_dict,
 )
+from sat_tf.run_folder import RunFolder
 
 Target = Literal["digit", "pair", "sum"]
 """The question about an image: its digit, its two digits in any order, or their sum."""
@@ -207,3 +214,62 @@ class DRAMConfig(GlimpseConfig):
     """Width of a glimpse's features."""
     hidden_dim: PositiveInt = 256
     """Width of both LSTMs."""
+
+
+MODELS = {"ram": RAMConfig, "dram": DRAMConfig, "stn": STNConfig}
+"""Configuration of each kind of model that is published."""
+
+
+@dataclass(frozen=True)
+class ReaderConfig:
+    """Kind of a digit model, and the look of its images."""
+
+    system: Literal["ram", "dram", "stn"]
+    """Kind of the model."""
+    recipe: str
+    """Recipe it was trained by."""
+    target: Target
+    """The question about an image."""
+    image_size: PositiveInt
+    """Side of the square images, pixels."""
+    ink_from: Positive
+    """Length of the shortest digits of training, pixels."""
+    ink_to: Positive
+    """Length of the longest."""
+    model: RAMConfig | DRAMConfig | STNConfig
+    """Of the model."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """Names of the classes."""
+        return answer_names(self.target)
+
+    @property
+    def digits(self) -> int:
+        """Digits per image."""
+        return 1 if self.target == "digit" else 2
+
+    def to_text(self) -> str:
+        """Returns the content of the configuration's file."""
+        return json.dumps(to_dict(self), indent=1) + "\n"
+
+
+def read_reader_config(folder: Path) -> ReaderConfig:
+    """Reads the configuration of a published digit model.
+
+    Raises:
+        RunError: It is damaged, or of another version.
+    """
+    path = RunFolder(folder).config
+    try:
+        values = json.loads(path.read_text("utf-8"))
+        model = from_dict(MODELS[values[SYSTEM_KEY]], values.pop("model"))
+        hints = {field.name for field in dataclasses.fields(ReaderConfig)} - {"model"}
+        if values.keys() != hints:
+            raise ValueError(f"expected the keys {', '.join(sorted(hints))}.")
+        return from_dict(ReaderConfig, {**values, "model": model})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise other_version(path, error) from error

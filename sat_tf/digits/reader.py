@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
+from sat_tf import digits, published
+from sat_tf.digits.config import (
+    DRAMConfig,
+    RAMConfig,
+    ReaderConfig,
+    STNConfig,
+    read_reader_config,
+)
 from sat_tf.digits.drawing import Frame, check_pixels, decode_drawing, fit_drawing
-from sat_tf.digits.models.digit_model import DigitModel
-from sat_tf.digits.reader_config import ReaderConfig
+from sat_tf.digits.recurrent_attention import DRAM, RAM
+from sat_tf.digits.stn import STN
+from sat_tf.dtype_policy import default_policy
 from sat_tf.fields import check_argument
+from sat_tf.weights import load_compact
 
 Drawing = str | Path | bytes | np.ndarray
 """Path of an image file, its bytes, or uint8 pixels `[H, W]` with ink 255."""
@@ -47,7 +58,9 @@ class DigitReader:
         path: Folder it was loaded from, if any.
     """
 
-    def __init__(self, model: DigitModel, config: ReaderConfig, path: Path | None = None) -> None:
+    def __init__(
+        self, model: RAM | DRAM | STN, config: ReaderConfig, path: Path | None = None
+    ) -> None:
         self.model, self.config, self.path = model, config, path
         self._read = tf.function(model.read, autograph=False, reduce_retracing=True)
 
@@ -88,3 +101,34 @@ class DigitReader:
             raise ValueError(f"Cannot read {name}: {error.strerror or error}.") from error
         except ValueError as error:
             raise ValueError(f"Cannot read {name}: {error}.") from error
+
+
+def build(
+    config: RAMConfig | DRAMConfig | STNConfig,
+    image_size: int,
+    answers: Sequence[str],
+    policy: str = "float32",
+) -> RAM | DRAM | STN:
+    """Builds a model of single images with new weights.
+
+    Args:
+        config: Of the model.
+        image_size: Side of the square images, pixels.
+        answers: Names of the classes.
+        policy: Keras' dtype policy; RAM and DRAM are always float32.
+    """
+    # Only convolutions profit from another precision.
+    kinds = {STNConfig: (STN, {"dtype": policy}), RAMConfig: (RAM, {}), DRAMConfig: (DRAM, {})}
+    kind, options = kinds[type(config)]
+    with default_policy("float32"):
+        model = kind(config, image_size, len(answers), **options)
+    model.answers = answers
+    return model
+
+
+def load_reader(folder: Path) -> DigitReader:
+    """Loads a published model; see `sat_tf.load`."""
+    files, config = published.checked_files(folder), read_reader_config(folder)
+    model = build(config.model, config.image_size, config.answers)
+    load_compact(model, [files[digits.WEIGHTS]])
+    return DigitReader(model, config, folder)

@@ -8,11 +8,11 @@ and so reaches whatever it has a file system for.
 from __future__ import annotations
 
 import fnmatch
+import functools
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -151,21 +151,18 @@ def read_file(path: str) -> bytes:
     Raises:
         OSError: It cannot be read, or is larger than `MAX_BYTES`.
     """
-    if "://" not in path:
-        size = os.stat(path).st_size
-        _check_size(size)
-        return Path(path).read_bytes()
-    from pyarrow import fs
+    if "://" in path:
+        from pyarrow import fs
 
-    system, place = fs.FileSystem.from_uri(path)
-    _check_size(system.get_file_info(place).size or 0)
-    with system.open_input_stream(place) as stream:
-        return stream.read()
-
-
-def _check_size(size: int) -> None:
+        system, place = fs.FileSystem.from_uri(path)
+        size = system.get_file_info(place).size or 0
+        opened = functools.partial(system.open_input_stream, place)
+    else:
+        size, opened = os.stat(path).st_size, functools.partial(open, path, "rb")
     if size > MAX_BYTES:
         raise OSError(f"{size / 1e6:.0f} MB are more than {MAX_BYTES / 1e6:.0f} MB")
+    with opened() as stream:
+        return stream.read()
 
 
 def _find_remote(pattern: str) -> list[str]:

@@ -18,9 +18,7 @@ from sat_tf.commands import loading
 from sat_tf.errors import invalid_value
 from sat_tf.images import read_upright
 from serving.bulk.inputs import MAX_BYTES, read_file
-from serving.client.answers import REASONS, ServedCaption, read_caption
-from serving.client.caption_client import split
-from serving.session import load_session
+from serving.client.captions import ServedCaption, read_caption, split
 from serving.versions import GRAPH_FILE
 
 ARCHIVE = "captioner"
@@ -50,7 +48,7 @@ COLUMNS = {
 
 _SIGNATURE, _INPUT = "serving_default", "image_bytes"
 _NEEDED = ("captions", "scores", "valid")
-_OUTPUTS = (*_NEEDED, "lengths", REASONS, "word_log_probs")
+_OUTPUTS = (*_NEEDED, "lengths", "reasons", "word_log_probs")
 
 Row = dict[str, Any]
 
@@ -121,19 +119,17 @@ def prepare(content: bytes) -> bytes | str:
 
 
 def _caption(images: Iterable[tuple[str, bytes | str]], settings: Settings) -> Iterator[Row]:
+    from pyspark import SparkFiles
+
     for batch in split(images, settings.batch_size, BATCH_BYTES, lambda image: len(image[1])):
         readable = [content for _, content in batch if isinstance(content, bytes)]
-        answers = iter(_answer(readable, settings) if readable else ())
+        values = {}
+        if readable:
+            values = load(SparkFiles.get(ARCHIVE), settings.cores, settings.maps)(readable)
+        answers = (read_caption(values, row, 0) for row in range(len(readable)))
         for path, content in batch:
             answer = next(answers) if isinstance(content, bytes) else content
             yield to_row(path, answer, settings)
-
-
-def _answer(images: list[bytes], settings: Settings) -> list[ServedCaption]:
-    from pyspark import SparkFiles
-
-    values = load(SparkFiles.get(ARCHIVE), settings.cores, settings.maps)(images)
-    return [read_caption(values, row, 0) for row in range(len(images))]
 
 
 @functools.cache  # once per process: Spark gives a Python worker one task after another
@@ -150,6 +146,8 @@ def load(folder: str, cores: int, maps: bool) -> Callable[[list[bytes]], dict[st
     """
     with loading():
         import tensorflow as tf
+
+        from serving.saved_model import load_session
 
     tf.get_logger().setLevel(logging.ERROR)  # the session's loader calls itself deprecated
     session, loaded = load_session(Path(folder), cores)

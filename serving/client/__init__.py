@@ -1,16 +1,12 @@
 """Client of a served captioner: `python -m serving.client`, `CaptionClient`; no model code."""
 
-from serving.client.answers import Beam, ServedCaption
-from serving.client.caption_client import CaptionClient
+from serving.client.captions import Beam, CaptionClient, ServedCaption
 from serving.client.channel import Connection, ServingError
-from serving.client.digit_client import DigitClient, ServedReading
 
 __all__ = [
     "Beam",
     "CaptionClient",
     "Connection",
-    "DigitClient",
     "ServedCaption",
-    "ServedReading",
     "ServingError",
 ]

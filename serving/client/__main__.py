@@ -1,8 +1,173 @@
-"""`python -m serving.client`."""
+"""The command line of the client: `python -m serving.client IMAGE ...`."""
 
+from __future__ import annotations
+
+import os
 import sys
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from serving.client.command import main
+import tyro
+
+from sat_tf.commands import exit_status, json_line, program
+
+if TYPE_CHECKING:
+    from serving.client import CaptionClient, ServedCaption
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Caption photographs by a server and draw where each word looked."""
+
+    images: tyro.conf.Positional[tuple[Path, ...]]
+    """Files: JPEG, PNG, GIF, BMP, WebP or TIFF."""
+    host: str = "127.0.0.1"
+    """The server's name or address."""
+    port: int = 8500
+    """Its gRPC port."""
+    model: str = "captioner"
+    """The model's name there."""
+    version: int | None = None
+    """One version of it; the latest by default."""
+    label: str | None = None
+    """A version by its label: stable, canary."""
+    out: Path | None = None
+    """Folder of attention figures; none are drawn without it."""
+    resize: Literal["crop", "squash"] = "crop"
+    """The fit of photographs to a square in training; figures are drawn on it."""
+    json: bool = False
+    """Print a line of JSON per image."""
+    batch_size: int = 8
+    """Images per request."""
+    timeout: float = 30.0
+    """Seconds to wait for each request."""
+    retries: int = 3
+    """Further tries when the server is unavailable, 4 at most; with 0 it is not waited for."""
+    tls: bool = False
+    """Encrypt, and check the server's certificate."""
+    ca_file: Path | None = None
+    """PEM file of the authorities to trust; implies --tls."""
+    cert: Path | None = None
+    """PEM file of a certificate to show to the server; implies --tls."""
+    key: Path | None = None
+    """PEM file of the certificate's private key."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command; returns 0 if every image was captioned, 1 if some were not, or 2."""
+    arguments = tyro.cli(
+        Arguments,
+        args=argv,
+        prog=program("serving.client"),
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )
+    # Silences gRPC's own notes on failed connections, which are told in plain words below.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    from serving.client.channel import ServingError
+
+    return exit_status(lambda: run(arguments), (ServingError, ValueError, OSError))
+
+
+def run(arguments: Arguments) -> int:
+    """Captions each image; one that cannot be read is reported and skipped."""
+    if not arguments.images:
+        raise ValueError("Received no value for argument `images`: name at least one file.")
+    from tqdm import tqdm
+
+    from sat_tf.figures.attention import figure_paths
+    from serving.attention_figure import save_attention
+    from serving.client import CaptionClient, Connection
+
+    figures = figure_paths(arguments.out, arguments.images)
+    connection = Connection(
+        arguments.host,
+        arguments.port,
+        tls=arguments.tls,
+        ca_file=arguments.ca_file,
+        cert_file=arguments.cert,
+        key_file=arguments.key,
+        timeout=arguments.timeout,
+        retries=arguments.retries,
+    )
+    failed = 0
+    with (
+        CaptionClient(
+            connection,
+            arguments.model,
+            version=arguments.version,
+            label=arguments.label,
+            batch_size=arguments.batch_size,
+        ) as client,
+        # disable=None: no bar if the output is not a terminal.
+        tqdm(total=len(arguments.images), unit="image", disable=None) as bar,
+    ):
+        answers = _answers(arguments, client)
+        for (path, content, answer), figure in zip(answers, figures, strict=True):
+            bar.update()
+            with bar.external_write_mode():
+                if isinstance(answer, str):
+                    failed += 1
+                    print(f"{path}: {answer}", file=sys.stderr)
+                    if arguments.json:  # scripts find a line for each image
+                        print(json_line({"image": str(path), "error": answer}), flush=True)
+                    continue
+                if figure is not None:
+                    save_attention(content, answer, arguments.resize, figure)
+                print(_line(arguments, path, answer, figure), flush=True)
+    return 1 if failed else 0
+
+
+def _answers(
+    arguments: Arguments, client: CaptionClient
+) -> Iterator[tuple[Path, bytes, ServedCaption | str]]:
+    """Path, content and caption of each image in order; a reason in place of a caption."""
+    from sat_tf.images import read_upright
+    from serving.client import ServingError
+
+    waiting: deque[tuple[Path, bytes, str]] = deque()
+
+    def contents() -> Iterator[bytes]:
+        for path in arguments.images:
+            try:
+                content = read_upright(path)
+            except (OSError, ValueError) as error:
+                waiting.append((path, b"", getattr(error, "strerror", None) or str(error)))
+                continue
+            waiting.append((path, content, ""))
+            yield content
+
+    for answer in client.answers(contents(), attention=arguments.out is not None):
+        while waiting[0][2]:
+            yield waiting.popleft()
+        path, content, _ = waiting.popleft()
+        if isinstance(answer, ServingError):
+            answer = str(answer)
+        elif not answer.valid:
+            why = f" ({answer.reason})" if answer.reason else ""
+            answer = f"the server cannot read it as an image{why}"
+        yield path, content, answer
+    yield from waiting
+
+
+def _line(arguments: Arguments, path: Path, caption: ServedCaption, figure: Path | None) -> str:
+    if not arguments.json:
+        drawn = f", {figure}" if figure else ""
+        return f"{path}: {caption.text}  ({caption.score:.2f}{drawn})"
+    values = {
+        "image": str(path),
+        "caption": caption.text,
+        "score": caption.score,
+        "version": caption.version,
+        "figure": str(figure) if figure else None,
+        "alternatives": [{"caption": text, "score": score} for text, score in caption.alternatives],
+    }
+    if caption.log_probs is not None:
+        values["log_probs"] = caption.log_probs.tolist()
+    return json_line(values)
+
 
 if __name__ == "__main__":
     sys.exit(main())

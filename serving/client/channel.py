@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import grpc
 
 from sat_tf.errors import invalid_value
+from serving.client import protocol
 
 _LOG = logging.getLogger(__name__)
 
@@ -90,6 +91,16 @@ class Connection:
         Raises:
             OSError: A PEM file cannot be read.
         """
+        config = {}
+        if self.retries:  # of UNAVAILABLE alone: asking for a caption twice changes nothing
+            policy = {
+                "maxAttempts": 1 + self.retries,
+                "initialBackoff": "0.1s",
+                "maxBackoff": "2s",
+                "backoffMultiplier": 2,
+                "retryableStatusCodes": ["UNAVAILABLE"],
+            }
+            config = {"methodConfig": [{"name": [{}], "retryPolicy": policy}]}
         options = [
             ("grpc.max_receive_message_length", _MAX_RECEIVED),
             ("grpc.max_send_message_length", -1),
@@ -98,7 +109,7 @@ class Connection:
             ("grpc.min_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 1000),
             ("grpc.per_rpc_retry_buffer_size", _RETRY_BUFFER),
-            ("grpc.service_config", self._service_config()),
+            ("grpc.service_config", json.dumps(config)),
         ]
         if not (self.tls or self.ca_file or self.cert_file):
             return grpc.insecure_channel(self.address, options)
@@ -107,19 +118,6 @@ class Connection:
             for path in (self.ca_file, self.key_file, self.cert_file)
         ]
         return grpc.secure_channel(self.address, grpc.ssl_channel_credentials(*pem), options)
-
-    def _service_config(self) -> str:
-        """Retries of UNAVAILABLE alone: asking for a caption twice changes nothing."""
-        if not self.retries:
-            return json.dumps({})
-        policy = {
-            "maxAttempts": 1 + self.retries,
-            "initialBackoff": "0.1s",
-            "maxBackoff": "2s",
-            "backoffMultiplier": 2,
-            "retryableStatusCodes": ["UNAVAILABLE"],
-        }
-        return json.dumps({"methodConfig": [{"name": [{}], "retryPolicy": policy}]})
 
     def call(self, method: Callable[..., Any], request: Any) -> Any:
         """Calls a method of a channel; waits for a server that is away, unless `retries` is 0.
@@ -179,6 +177,45 @@ class Connection:
             wanted = "a client certificate (--cert, --key)" if encrypted else "TLS (--tls)"
             return f"{self.address} closed the connection: does it want {wanted}? ({details})"
         return f"{self.address} is unavailable: {details}"
+
+
+class ModelClient:
+    """A connection to a served model, to be used in a `with`; threads may share it.
+
+    Args:
+        connection: The server.
+        model: The model's name there.
+
+    Raises:
+        OSError: A certificate file cannot be read.
+    """
+
+    def __init__(self, connection: Connection | None = None, model: str = "captioner") -> None:
+        self.connection, self.model = connection or Connection(), model
+        self._channel = self.connection.open()
+        self._predict = self._channel.unary_unary(
+            protocol.PREDICT,
+            request_serializer=protocol.PredictRequest.SerializeToString,
+            response_deserializer=protocol.PredictResponse.FromString,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._channel.close()
+
+    def predict(self, request: protocol.PredictRequest) -> protocol.PredictResponse:
+        """Asks the model; see `Connection.call`.
+
+        Raises:
+            ServingError: The server gave no answer, or an error for one.
+        """
+        return self.connection.call(self._predict, request)
 
 
 def _is_away(error: grpc.RpcError) -> bool:

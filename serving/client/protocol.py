@@ -10,8 +10,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-
-from serving.messages import build_messages
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 
@@ -52,6 +51,50 @@ MESSAGES = {
     ],
     "PredictResponse": [(1, "outputs", {"STRING": "Tensor"}), (2, "model_spec", "ModelSpec")],
 }
+
+
+def build_messages(messages: dict[str, list], package: str = "sat_tf.serving") -> dict[str, type]:
+    """Makes message classes from a table.
+
+    Args:
+        messages: Fields of each message, `(number, name, type)`: a list for a repeated field, a
+            dict for a map from strings. Types in capitals are the protocol's, others are messages
+            of the table.
+        package: The protocol's package.
+    """
+    file = descriptor_pb2.FileDescriptorProto(
+        name=f"{package}.proto", package=package, syntax="proto3"
+    )
+
+    def add_field(message, number: int, name: str, kind: str | list[str]) -> None:
+        repeated = isinstance(kind, list)
+        (kind,) = kind if repeated else [kind]
+        field = message.field.add(name=name, number=number)
+        field.label = field.LABEL_REPEATED if repeated else field.LABEL_OPTIONAL
+        if kind.isupper():
+            field.type = getattr(field, f"TYPE_{kind}")
+        else:
+            field.type, field.type_name = field.TYPE_MESSAGE, f".{package}.{kind}"
+
+    for name, fields in messages.items():
+        message = file.message_type.add(name=name)
+        for number, field, kind in fields:
+            if isinstance(kind, dict):
+                entry = "".join(part.title() for part in field.split("_")) + "Entry"
+                (value,) = kind.values()
+                nested = message.nested_type.add(name=entry)
+                nested.options.map_entry = True
+                add_field(nested, 1, "key", "STRING")
+                add_field(nested, 2, "value", value)
+                kind = [f"{name}.{entry}"]
+            add_field(message, number, field, kind)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}"))
+        for name in messages
+    }
+
 
 _CLASSES = build_messages(MESSAGES)
 PredictRequest = _CLASSES["PredictRequest"]

@@ -1,8 +1,50 @@
-"""`python -m serving.litert`."""
+"""Caption photographs without TensorFlow: `python -m serving.litert FOLDER PHOTO ...`."""
 
+from __future__ import annotations
+
+import argparse
 import sys
+from pathlib import Path
 
-from serving.litert.command import main
+from sat_tf.commands import exit_status, program
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command; returns 0 if every image was captioned, 1 if some were not, or 2."""
+    # argparse, since this package needs nothing but NumPy, Pillow and LiteRT.
+    description = "Caption photographs with a LiteRT export, without TensorFlow."
+    parser = argparse.ArgumentParser(program("serving.litert"), description=description)
+    parser.add_argument("folder", type=Path, help="LiteRT export")
+    parser.add_argument("images", type=Path, nargs="+", metavar="PHOTO", help="image files")
+    parser.add_argument("--out", type=Path, help="folder of attention figures; none by default")
+    parser.add_argument("--threads", type=int, default=1, help="threads of LiteRT; 1 by default")
+    arguments = parser.parse_args(argv)
+    return exit_status(lambda: run(arguments), (ValueError, OSError, ImportError))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Captions each image; one that cannot be read is reported and skipped."""
+    from sat_tf.figures.attention import figure_paths
+    from serving.attention_figure import save_attention
+    from serving.litert import load
+    from serving.litert.image_reader import read_content
+
+    captioner = load(arguments.folder, arguments.threads)
+    figures = figure_paths(arguments.out, arguments.images)
+    failed = 0
+    for path, figure in zip(arguments.images, figures, strict=True):
+        try:
+            content = read_content(path)
+            caption = captioner.caption(content)
+        except ValueError as error:
+            failed += 1
+            print(f"{path}: {error}", file=sys.stderr)
+            continue
+        if figure is not None:
+            save_attention(content, caption, captioner.settings.resize, figure)
+        print(f"{path}: {caption.text}  ({caption.score:.2f})", flush=True)
+    return 1 if failed else 0
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -1,8 +1,10 @@
-"""A captioner on LiteRT: three graphs, and the loop between them."""
+"""A captioner on LiteRT: the files of an export, three graphs, and the loop between them."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -10,22 +12,111 @@ import numpy as np
 from sat_tf.captions import Caption
 from sat_tf.errors import invalid_value
 from sat_tf.vocabulary import END, Vocabulary
-from serving.litert import folder as files
-from serving.litert.beam_search import Hypothesis, beam_search
-from serving.litert.consensus import rank_by_consensus
 from serving.litert.image_reader import read_pixels
+from serving.litert.search import Hypothesis, beam_search, rank_by_consensus
+from serving.versions import GRAPH_FILE
 
-_STATE, _ATTENTION = ("hidden", "memory"), ("alpha", "beta")
+FORMAT = 1
+"""Version of the layout: raise it when `serving.litert` can no longer read earlier folders."""
+
+ENCODER, START, STEP = "encoder.tflite", "start.tflite", "step.tflite"
+GRAPHS = (ENCODER, START, STEP)
+SETTINGS, VOCABULARY, CARD = "captioner.json", "vocabulary.json", "MODEL_CARD.md"
+
+STATE = ("hidden", "memory")
+"""Names of the LSTM's state, h and c, in the graphs."""
+_ATTENTION = ("alpha", "beta")
+_ADVICE = "Write one with `python -m serving.export --format litert`"
 
 # (inputs by name) -> outputs by name
 Graph = Callable[..., dict[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings that the host needs beside the graphs.
+
+    Attributes:
+        image_size: Side of the encoder's input, pixels.
+        resize: `crop` or `squash`.
+        grid: `(h, w)` of the attention maps; None without attention.
+        beam: K, rows of the step.
+        max_length: The most words of a caption.
+        length_power: p in `score = log_prob / length^p`.
+        forbidden: Token ids that are never written.
+        precision: `float32`, `float16` or `int8`.
+        sizes: Bytes of each graph.
+        consensus: Sharpness of `rank_by_consensus`; 0, also if absent, ranks by score.
+    """
+
+    image_size: int
+    resize: str
+    grid: tuple[int, int] | None
+    beam: int
+    max_length: int
+    length_power: float
+    forbidden: tuple[int, ...]
+    precision: str
+    sizes: dict[str, int]
+    consensus: float = 0.0
+
+    def to_json(self) -> str:
+        """Returns a JSON object, with `FORMAT` as its `format`."""
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=2) + "\n"
+
+
+def read_settings(folder: Path) -> Settings:
+    """Reads the settings of a folder, and checks that it is whole.
+
+    Raises:
+        ValueError: The folder is no LiteRT export, one of another format, or not whole.
+    """
+    if not (folder / SETTINGS).is_file():
+        raise ValueError(f"{folder} is no LiteRT export: {_why_not(folder)}")
+    try:
+        values = json.loads((folder / SETTINGS).read_text("utf-8"))
+        version = values.pop("format", None)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError(f"{folder / SETTINGS} is damaged: {error}. {_ADVICE}.") from error
+    if version != FORMAT:
+        raise ValueError(
+            f"{folder} is a LiteRT export of format {version}, and this version of serving.litert "
+            f"reads format {FORMAT}. Export the run again, or install the version that wrote it."
+        )
+    names = {field.name for field in fields(Settings)}
+    values = {"consensus": 0.0} | values  # folders of earlier versions have none
+    if values.keys() != names:
+        wrong = ", ".join(sorted(values.keys() ^ names))
+        raise ValueError(f"{folder / SETTINGS} is damaged: look at {wrong}. {_ADVICE}.")
+    settings = Settings(**values)
+    for name in (*GRAPHS, VOCABULARY):
+        path, size = folder / name, settings.sizes.get(name)
+        if not path.is_file():
+            raise ValueError(f"{folder} is not whole: {name} is missing. Copy or export it again.")
+        if size is not None and path.stat().st_size != size:
+            raise ValueError(
+                f"{folder} is not whole: {name} has {path.stat().st_size} bytes, not {size}. "
+                "Copy or export it again."
+            )
+    return settings
+
+
+def _why_not(folder: Path) -> str:
+    if not folder.is_dir():
+        return "there is no such folder."
+    if (folder / GRAPH_FILE).exists():
+        return f"it is a SavedModel for TensorFlow Serving. {_ADVICE}."
+    versions = sorted(path.name for path in folder.iterdir() if (path / SETTINGS).exists())
+    if versions:
+        return f"name one of the versions in it: {', '.join(versions)}."
+    return f"{SETTINGS} is missing. {_ADVICE}."
 
 
 class LiteRTCaptioner:
     """A captioner from a folder that `python -m serving.export --format litert` wrote.
 
     The encoder turns pixels into annotations; the start graph turns these into the LSTM's first
-    state and the memory that every step reads; the step takes the last word of K hypotheses to the
+    state and what else every step reads; the step takes the last word of K hypotheses to the
     log-probabilities of the next. An instance must not be used by two threads at once.
 
     Args:
@@ -41,10 +132,10 @@ class LiteRTCaptioner:
         if threads < 1:
             raise invalid_value("threads", "at least 1", threads)
         folder = Path(folder)
-        self.settings = files.read_settings(folder)
-        self.vocabulary = Vocabulary.load(folder / files.VOCABULARY)
+        self.settings = read_settings(folder)
+        self.vocabulary = Vocabulary.load(folder / VOCABULARY)
         self._encode, self._start, self._step = (
-            _open_graph(folder / name, threads) for name in files.GRAPHS
+            _open_graph(folder / name, threads) for name in GRAPHS
         )
 
     def caption(self, image: str | Path | bytes | np.ndarray) -> Caption:
@@ -63,36 +154,27 @@ class LiteRTCaptioner:
     def describe(self, pixels: np.ndarray) -> Caption:
         """Captions an image by the encoder's input, float32 `[S, S, 3]`, 0 to 255."""
         settings = self.settings
-        found = beam_search(
-            self._prepare_step(pixels),
-            settings.beam,
-            settings.max_length,
-            settings.length_power,
-            settings.forbidden,
-        )
-        if settings.consensus:
-            found = rank_by_consensus(found, settings.length_power, settings.consensus)
+        encoded = self._encode(pixels=pixels[np.newaxis])
+        started = self._start(**encoded)
+        # All hypotheses begin with the same state, and attend to the same annotations.
+        state = {name: np.repeat(started.pop(name), settings.beam, axis=0) for name in STATE}
+        attended = encoded | started
+
+        def step(tokens: np.ndarray, parents: list[int]):
+            inputs = {name: part[parents] for name, part in state.items()}
+            outputs = self._step(words=tokens, **inputs, **attended)
+            state.update((name, outputs[name]) for name in STATE)
+            return outputs["log_probs"], [outputs[name] for name in _ATTENTION if name in outputs]
+
+        power = settings.length_power
+        found = beam_search(step, settings.beam, settings.max_length, power, settings.forbidden)
         if not found:
             raise ValueError(
                 "The image has no caption: every word's probability is 0 or not known."
             )
+        if settings.consensus:
+            found = rank_by_consensus(found, power, settings.consensus)
         return self._read(found)
-
-    def _prepare_step(self, pixels: np.ndarray):
-        """Returns the step of `beam_search` for one image."""
-        encoded = self._encode(pixels=pixels[np.newaxis])
-        started = self._start(**encoded)
-        # All hypotheses begin with the same state, and read the same memory.
-        state = {name: np.repeat(started.pop(name), self.settings.beam, axis=0) for name in _STATE}
-        memory = encoded | started
-
-        def step(tokens: np.ndarray, parents: list[int]):
-            inputs = {name: part[parents] for name, part in state.items()}
-            outputs = self._step(words=tokens, **inputs, **memory)
-            state.update((name, outputs[name]) for name in _STATE)
-            return outputs["log_probs"], [outputs[name] for name in _ATTENTION if name in outputs]
-
-        return step
 
     def _read(self, found: list[Hypothesis]) -> Caption:
         best, power = found[0], self.settings.length_power

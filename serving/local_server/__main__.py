@@ -1,8 +1,118 @@
-"""`python -m serving.local_server`."""
+"""Serve an export on this machine without Docker: `python -m serving.local_server EXPORT_DIR`.
 
+A stand-in for TF Serving in development and tests: the same gRPC services and statuses, over
+TensorFlow's session. Batching, TLS, metrics and REST are TF Serving's alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
 import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
-from serving.local_server.command import main
+import tyro
+
+from sat_tf.commands import exit_status, program
+from sat_tf.errors import invalid_value
+from sat_tf.fields import PositiveInt, Range, check_fields
+from serving.process import check_port, return_freed_memory
+
+_MAX_MB = 2047  # gRPC's limit
+_DAY = 86_400
+_ROUND_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Serve an export as TF Serving would, for development and tests."""
+
+    export_dir: tyro.conf.Positional[Path]
+    """Folder of the version folders: EXPORT_DIR/1, EXPORT_DIR/2, ..."""
+    port: int = 8500
+    """0 takes a free one."""
+    host: str = "127.0.0.1"
+    """0.0.0.0 lets other machines in; there is no TLS."""
+    model: str = "captioner"
+    """The name callers ask for."""
+    label: tyro.conf.UseAppendAction[tuple[str, ...]] = ()
+    """A name for a version, which is then served beside the newest: --label stable=3."""
+    max_request_mb: Annotated[int, Range(1, _MAX_MB)] = 64
+    """Larger requests are refused."""
+    max_batch_size: PositiveInt = 32
+    """Images per request, as in TF Serving's batching.config."""
+    poll_seconds: Annotated[float, Range(0, _DAY, without_low=True)] = 1.0
+    """Time between two looks for new versions."""
+    grace_seconds: Annotated[float, Range(0, _DAY)] = 30.0
+    """Time for calls in flight once the server is told to stop."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command; returns the exit status."""
+    arguments = tyro.cli(Arguments, args=argv, prog=program("serving.local_server"))
+    return exit_status(lambda: run(arguments))
+
+
+def run(arguments: Arguments) -> int:
+    """Serves until SIGTERM or SIGINT; a second one ends the calls in flight too."""
+    labels = parse_labels(arguments.label)
+    check_fields(arguments)
+    if not arguments.export_dir.is_dir():
+        expected = "a folder that holds version folders"
+        raise invalid_value("export_dir", expected, f"{arguments.export_dir}, which does not exist")
+    check_port(arguments.host, arguments.port)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    return_freed_memory()
+    # After the flags were checked, as TensorFlow takes seconds to load.
+    import tensorflow as tf
+
+    from serving.local_server.servable import Limits
+    from serving.local_server.server import LocalServer
+
+    tf.get_logger().setLevel(logging.ERROR)  # the session's loader calls itself deprecated
+    told = threading.Event()
+
+    def stop(number: int, _) -> None:
+        told.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    server = LocalServer(
+        arguments.export_dir,
+        model=arguments.model,
+        host=arguments.host,
+        port=arguments.port,
+        labels=labels,
+        limits=Limits(arguments.max_batch_size, arguments.max_request_mb * 2**20),
+        poll_seconds=arguments.poll_seconds,
+    )
+    print(f"Serving {arguments.model} on {server.address}", flush=True)
+    # A signal that arrives just before an endless wait begins would be handled only after it.
+    while not told.wait(_ROUND_SECONDS):
+        pass
+    server.stop(arguments.grace_seconds)
+    return 0
+
+
+def parse_labels(labels: Sequence[str]) -> dict[str, int]:
+    """Reads versions by label from `NAME=VERSION`.
+
+    Raises:
+        ValueError: One has another form, or a name comes twice.
+    """
+    versions: dict[str, int] = {}
+    for label in labels:
+        name, _, version = label.partition("=")
+        if not name or not version.isdecimal() or name in versions:
+            raise invalid_value("label", "NAME=VERSION, each name once", repr(label))
+        versions[name] = int(version)
+    return versions
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +15,7 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from serving.local_server import statuses
-from serving.local_server.batching import Batcher, Feeds
-from serving.local_server.batching_parameters import BatchingParameters
-from serving.session import load_session
+from serving.saved_model import load_session
 from serving.versions import WARM_UP_FILE
 
 DEFAULT_SIGNATURE = "serving_default"
@@ -48,7 +46,6 @@ class Servable:
     Args:
         path: Its folder.
         limits: Limits of one request.
-        batching: Joins the requests of several callers; None runs each alone.
         warm_up: Signatures to warm up, if the model has any of them; otherwise all.
         rewrite: Let TensorFlow rewrite the graphs before they run first.
 
@@ -61,12 +58,10 @@ class Servable:
         self,
         path: Path,
         limits: Limits,
-        batching: BatchingParameters | None = None,
         warm_up: Collection[str] = (),
         rewrite: bool = True,
     ) -> None:
         self._limits = limits
-        self._batcher = batching and Batcher(batching, self._run)
         # Sets of outputs that are run, by signature: the session compiles each for good.
         self._output_sets: dict[str, list[frozenset[str]]] = {}
         self._session, loaded = load_session(path, rewrite=rewrite)
@@ -100,9 +95,10 @@ class Servable:
         signature = self._signature(name)
         feeds = self._read_inputs(signature, request.inputs)
         aliases = _chosen_outputs(signature, request.output_filter)
-        run = sorted(self._output_set(name, signature, aliases))
-        call = self._batcher.run if self.joins(request) else self._run
-        outputs = call([signature.outputs[alias].name for alias in run], feeds, seconds)
+        # The smallest set of outputs that was warmed up and holds those asked for, or all.
+        warmed = [found for found in self._output_sets.get(name, ()) if found.issuperset(aliases)]
+        run = sorted(min(warmed, key=len, default=signature.outputs))
+        outputs = self._run([signature.outputs[alias].name for alias in run], feeds, seconds)
         values = dict(zip(run, outputs, strict=True))
         response = predict_pb2.PredictResponse()
         response.model_spec.signature_name = name
@@ -112,27 +108,11 @@ class Servable:
             response.outputs[alias].CopyFrom(proto)
         return response
 
-    def joins(self, request: predict_pb2.PredictRequest) -> bool:
-        """Says whether a request is joined with those of other callers.
-
-        As in TF Serving, those for all outputs of a signature are, by default or by name.
-
-        Raises:
-            StatusError: There is no such signature.
-        """
-        signature = self._signature(request.model_spec.signature_name or DEFAULT_SIGNATURE)
-        named = set(request.output_filter)
-        return self._batcher is not None and (not named or named == set(signature.outputs))
-
-    def _output_set(self, name: str, signature, aliases: Sequence[str]) -> frozenset[str]:
-        """The smallest set of outputs that was warmed up and holds those asked for, or all."""
-        warmed = [found for found in self._output_sets.get(name, ()) if found.issuperset(aliases)]
-        return min(warmed, key=len, default=frozenset(signature.outputs))
-
     def _signature(self, name: str) -> meta_graph_pb2.SignatureDef:
         signature = self.signatures.get(name)
         if signature is None:
-            raise statuses.precondition(f'Serving signature key "{name}" not found.')
+            message = f'Serving signature key "{name}" not found.'
+            raise statuses.StatusError(grpc.StatusCode.FAILED_PRECONDITION, message)
         if signature.method_name not in _METHODS:
             raise statuses.StatusError(
                 grpc.StatusCode.INTERNAL,
@@ -143,32 +123,66 @@ class Servable:
 
     def _read_inputs(self, signature, inputs) -> dict[str, np.ndarray]:
         """Reads the tensors sent, by their names in the graph."""
-        aliases = sorted(inputs)
-        _check_names(signature, aliases)
+        sent, expected = set(inputs), set(signature.inputs)
+        if len(sent) != len(expected):
+            raise statuses.invalid(
+                f"input size does not match signature: {len(sent)}!={len(expected)} "
+                f"len({_listed(sent)}) != len({_listed(expected)}). "
+                f"Sent extra: {_listed(sent - expected)}. "
+                f"Missing but required: {_listed(expected - sent)}."
+            )
+        for alias in sorted(sent - expected):
+            raise statuses.invalid(
+                f"input tensor alias not found in signature: {alias}. "
+                f"Inputs expected to be in the set {_listed(expected)}."
+            )
         feeds = {}
-        for index, alias in enumerate(aliases):
-            proto, expected = inputs[alias], signature.inputs[alias]
-            _check_dtype(alias, index, expected.dtype, proto.dtype)
-            rank = len(proto.tensor_shape.dim)
-            if rank > _MAX_DIMENSIONS:
-                raise statuses.invalid(
-                    f"Expects {alias} to have a shape of at most {_MAX_DIMENSIONS} dimensions but "
-                    f"{rank} are provided"
-                )
-            if _claimed_bytes(proto) > self._limits.bytes:
-                raise statuses.unreadable_tensor(alias)
-            try:
-                value = self._reader.read(proto)
-            except tf.errors.InvalidArgumentError:
-                raise statuses.unreadable_tensor(alias) from None
-            # Of another rank, the first dimension is no batch: the session names both shapes.
-            is_batch = expected.tensor_shape.unknown_rank or rank == len(expected.tensor_shape.dim)
-            if rank and is_batch and len(value) > self._limits.rows:
-                raise statuses.too_many_rows(len(value), self._limits.rows)
-            feeds[expected.name] = value
+        for index, alias in enumerate(sorted(sent)):
+            info = signature.inputs[alias]
+            feeds[info.name] = self._read(inputs[alias], info, alias, index)
         return feeds
 
-    def _run(self, fetches: Sequence[str], feeds: Feeds, seconds: float | None):
+    def _read(
+        self,
+        proto: tensor_pb2.TensorProto,
+        expected: meta_graph_pb2.TensorInfo,
+        alias: str,
+        index: int,
+    ) -> np.ndarray:
+        """Reads a tensor, unless it is none, of another dtype, or larger than it may be."""
+        unreadable = statuses.invalid(f"tensor parsing error: {alias}")
+        if proto.dtype != expected.dtype:
+            if proto.dtype in _NO_VALUES or proto.dtype not in types_pb2.DataType.values():
+                raise unreadable
+            wanted, got = (
+                types_pb2.DataType.Name(dtype).removeprefix("DT_").lower()
+                for dtype in (expected.dtype, proto.dtype)
+            )
+            raise statuses.invalid(f"Expects arg[{index}] to be {wanted} but {got} is provided")
+        rank = len(proto.tensor_shape.dim)
+        if rank > _MAX_DIMENSIONS:
+            raise statuses.invalid(
+                f"Expects {alias} to have a shape of at most {_MAX_DIMENSIONS} dimensions but "
+                f"{rank} are provided"
+            )
+        if _claimed_bytes(proto) > self._limits.bytes:
+            raise unreadable
+        try:
+            value = self._reader.read(proto)
+        except tf.errors.InvalidArgumentError:
+            raise unreadable from None
+        # Of another rank, the first dimension is no batch: the session names both shapes.
+        is_batch = expected.tensor_shape.unknown_rank or rank == len(expected.tensor_shape.dim)
+        if rank and is_batch and len(value) > self._limits.rows:
+            raise statuses.invalid(
+                f"Task size {len(value)} is larger than maximum input batch size "
+                f"{self._limits.rows}"
+            )
+        return value
+
+    def _run(
+        self, fetches: Sequence[str], feeds: Mapping[str, np.ndarray], seconds: float | None
+    ) -> list[np.ndarray]:
         options = None
         if seconds is not None:
             milliseconds = min(max(int(seconds * 1000), 1), _MAX_MILLISECONDS)
@@ -220,24 +234,6 @@ class _TensorReader:
         return np.asarray(value, dtype=object if proto.dtype == types_pb2.DT_STRING else None)
 
 
-def _check_names(signature: meta_graph_pb2.SignatureDef, inputs: Sequence[str]) -> None:
-    if len(inputs) != len(signature.inputs):
-        raise statuses.wrong_inputs(inputs, signature.inputs)
-    for alias in inputs:
-        if alias not in signature.inputs:
-            raise statuses.unknown_input(alias, signature.inputs)
-
-
-def _check_dtype(alias: str, index: int, expected: int, sent: int) -> None:
-    if sent == expected:
-        return
-    if sent in _NO_VALUES or sent not in types_pb2.DataType.values():
-        raise statuses.unreadable_tensor(alias)
-    raise statuses.invalid(
-        f"Expects arg[{index}] to be {_type_name(expected)} but {_type_name(sent)} is provided"
-    )
-
-
 def _claimed_bytes(proto: tensor_pb2.TensorProto) -> int:
     """Memory that the tensor takes once it is read: a last value stands for all that follow."""
     # A size of 0 does not make up for the others: NumPy refuses [0, 2^62].
@@ -253,12 +249,15 @@ def _chosen_outputs(signature, output_filter) -> list[str]:
     chosen: list[str] = []
     for alias in output_filter:
         if alias not in signature.outputs:
-            raise statuses.unknown_output(alias, signature.outputs)
+            raise statuses.invalid(
+                f"output tensor alias not found in signature: {alias} "
+                f"Outputs expected to be in the set {_listed(signature.outputs)}."
+            )
         if alias in chosen:
             raise statuses.invalid(f"duplicate output tensor alias: {alias}")
         chosen.append(alias)
     return chosen or sorted(signature.outputs)
 
 
-def _type_name(dtype: int) -> str:
-    return types_pb2.DataType.Name(dtype).removeprefix("DT_").lower()
+def _listed(names: Iterable[str]) -> str:
+    return "{" + ",".join(sorted(names)) + "}"

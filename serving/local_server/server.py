@@ -1,25 +1,39 @@
-"""The local server as an object: the services, the health check and the model behind them."""
+"""The local server: TF Serving's services over one model, on a port.
+
+The generated servicers are not used: grpcio never lets go of a call whose request it cannot
+parse, so requests arrive here as bytes. A method that is not listed is answered UNIMPLEMENTED.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import math
+import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent import futures
 from pathlib import Path
 
 import grpc
+from google.protobuf import message as protobuf
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, predict_pb2
 
-from serving.local_server.admission import Admission
-from serving.local_server.batching_parameters import BatchingParameters
+from serving.local_server import statuses
 from serving.local_server.servable import Limits, Servable
-from serving.local_server.services import MODEL_SERVICE, PREDICTION_SERVICE, Services
 from serving.local_server.versions import Versions
 from serving.versions import GRAPH_FILE
 
+PREDICTION_SERVICE = "tensorflow.serving.PredictionService"
+MODEL_SERVICE = "tensorflow.serving.ModelService"
+
 _LOG = logging.getLogger(__name__)
+_SIGNATURES = "signature_def"
 _SPARE_THREADS = 16  # never taken by predictions: they answer for health and refuse calls
+
+# (request, seconds until the caller's deadline or None) -> response
+Method = Callable[[protobuf.Message, float | None], protobuf.Message]
 
 
 class LocalServer:
@@ -32,8 +46,8 @@ class LocalServer:
         port: 0 takes a free one, which `address` holds.
         labels: Versions by label.
         limits: Limits of one request.
-        batching: Joins the requests of several callers; None runs each alone.
-        admission: Bounds the predictions at work and waiting.
+        admission: Bounds the predictions at work and waiting; the state of the model is answered
+            at once.
         poll_seconds: How often to look for new versions.
         warm_up: Signatures to warm up, if a model has any of them; otherwise all.
         rewrite: Let TensorFlow rewrite graphs (Grappler) before they run first.
@@ -51,31 +65,33 @@ class LocalServer:
         port: int = 8500,
         labels: Mapping[str, int] | None = None,
         limits: Limits | None = None,
-        batching: BatchingParameters | None = None,
         admission: Admission | None = None,
         poll_seconds: float = 1.0,
         warm_up: Collection[str] = (),
         rewrite: bool = True,
     ) -> None:
-        limits = limits or Limits()
-        folder = Path(export_dir)
-
-        def load(path: Path) -> Servable:
-            return Servable(path, limits, batching, warm_up, rewrite)
-
-        self.versions = Versions(folder, model, load, labels)
+        limits, folder = limits or Limits(), Path(export_dir)
+        self.versions = Versions(
+            folder, model, lambda path: Servable(path, limits, warm_up, rewrite), labels
+        )
         self.versions.refresh()
         try:
             if not self.versions.available():
                 raise ValueError(_nothing_to_serve(folder, self.versions))
-            self._health = health.HealthServicer()
             self._admission = admission or Admission()
+            self._health = health.HealthServicer()
             self._server = self._make_server(limits)
-            self.port = _bind(self._server, host, port)
+            address = f"[{host}]" if ":" in host else host
+            try:
+                self.port = self._server.add_insecure_port(f"{address}:{port}")
+            except RuntimeError as error:
+                raise OSError(
+                    f"Cannot listen on {address}:{port}: is another server there?"
+                ) from error
         except BaseException:
             self.versions.close()
             raise
-        self.address = _join(host, self.port)
+        self.address = f"{address}:{self.port}"
         self._server.start()
         self.versions.watch(poll_seconds)
         _LOG.info("%s is served on %s", model, self.address)
@@ -107,24 +123,152 @@ class LocalServer:
         threads = self._admission.places + _SPARE_THREADS
         pool = futures.ThreadPoolExecutor(threads, thread_name_prefix="call")
         server = grpc.server(pool, options=options)
-        services = Services(self.versions, self._admission)
-        server.add_generic_rpc_handlers(services.handlers())
+        services = {
+            PREDICTION_SERVICE: {
+                "Predict": rpc_handler(predict_pb2.PredictRequest, self._predict),
+                "GetModelMetadata": rpc_handler(
+                    get_model_metadata_pb2.GetModelMetadataRequest, self._metadata
+                ),
+            },
+            MODEL_SERVICE: {
+                "GetModelStatus": rpc_handler(
+                    get_model_status_pb2.GetModelStatusRequest, self._status
+                )
+            },
+        }
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        for name in (PREDICTION_SERVICE, MODEL_SERVICE):
+        for name, methods in services.items():
+            handler = grpc.method_handlers_generic_handler(name, methods)
+            server.add_generic_rpc_handlers((handler,))
             self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         return server
 
+    def _predict(
+        self, request: predict_pb2.PredictRequest, seconds: float | None
+    ) -> predict_pb2.PredictResponse:
+        """Runs a signature of the version asked for."""
+        with (
+            self.versions.use(request.model_spec) as (version, servable),
+            self._admission.turn(seconds) as left,
+        ):
+            response = servable.predict(request, left)
+        response.model_spec.name = request.model_spec.name
+        response.model_spec.version.value = version
+        return response
 
-def _bind(server: grpc.Server, host: str, port: int) -> int:
-    address = _join(host, port)
-    try:
-        return server.add_insecure_port(address)
-    except RuntimeError as error:
-        raise OSError(f"Cannot listen on {address}: is another server there?") from error
+    def _metadata(
+        self, request: get_model_metadata_pb2.GetModelMetadataRequest, _
+    ) -> get_model_metadata_pb2.GetModelMetadataResponse:
+        """Returns the signatures of the version asked for."""
+        if not request.metadata_field:
+            raise statuses.invalid(
+                "GetModelMetadataRequest must specify at least one metadata_field"
+            )
+        for name in request.metadata_field:
+            if name != _SIGNATURES:
+                raise statuses.invalid(f"Metadata field {name} is not supported")
+        response = get_model_metadata_pb2.GetModelMetadataResponse()
+        signatures = get_model_metadata_pb2.SignatureDefMap()
+        with self.versions.use(request.model_spec) as (version, servable):
+            for name, signature in servable.signatures.items():
+                signatures.signature_def[name].CopyFrom(signature)
+        response.model_spec.name = request.model_spec.name
+        response.model_spec.version.value = version
+        response.metadata[_SIGNATURES].Pack(signatures)
+        return response
+
+    def _status(
+        self, request: get_model_status_pb2.GetModelStatusRequest, _
+    ) -> get_model_status_pb2.GetModelStatusResponse:
+        """Returns the state of the version asked for, or of all."""
+        states = self.versions.states(request.model_spec)
+        return get_model_status_pb2.GetModelStatusResponse(model_version_status=states)
 
 
-def _join(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+class Admission:
+    """Bounds predictions: a few run at a time, more wait, and the rest are refused at once.
+
+    A server that stops refuses new calls here while it finishes those in flight, with its port
+    still open: gRPC's own stop may cancel such a call, or leave it without an answer until its
+    deadline.
+
+    Args:
+        running: Calls that run at a time.
+        waiting: Calls that wait for their turn.
+    """
+
+    def __init__(self, running: int = 16, waiting: int = 128) -> None:
+        self.places = running + waiting
+        self._running = threading.BoundedSemaphore(running)
+        self._changed = threading.Condition()
+        self._admitted = 0
+        self._closed = False
+
+    @contextlib.contextmanager
+    def turn(self, seconds: float | None) -> Iterator[float | None]:
+        """Waits for a turn, and holds it inside the `with`.
+
+        Yields:
+            The time that is left then.
+
+        Raises:
+            StatusError: The admission is closed, no place is left, or the time ran out.
+        """
+        started = time.monotonic()
+        with self._changed:
+            if self._closed:
+                raise statuses.StatusError(grpc.StatusCode.UNAVAILABLE, "The server is stopping")
+            if self._admitted == self.places:
+                message = f"All {self.places} places are taken"
+                raise statuses.StatusError(grpc.StatusCode.RESOURCE_EXHAUSTED, message)
+            self._admitted += 1
+        try:
+            if not self._running.acquire(timeout=seconds):
+                raise statuses.late()
+            try:
+                waited = time.monotonic() - started
+                yield None if seconds is None else max(seconds - waited, 0.0)
+            finally:
+                self._running.release()
+        finally:
+            with self._changed:
+                self._admitted -= 1
+                self._changed.notify_all()
+
+    def close(self, seconds: float) -> None:
+        """Refuses new calls, and waits up to `seconds` for those already admitted to end."""
+        with self._changed:
+            self._closed = True
+            self._changed.wait_for(lambda: not self._admitted, seconds)
+
+
+def rpc_handler(request_type: type[protobuf.Message], method: Method) -> grpc.RpcMethodHandler:
+    """Returns a handler that reads a request from bytes, and turns exceptions into statuses."""
+
+    def answer(content: bytes, context: grpc.ServicerContext) -> protobuf.Message:
+        try:
+            seconds = context.time_remaining()
+            if seconds is not None and not math.isfinite(seconds):
+                seconds = None
+            if seconds == 0:  # it waited too long for a thread: nobody reads the answer
+                raise statuses.late()
+            try:
+                request = request_type.FromString(content)
+            except protobuf.DecodeError as error:
+                message = f"No request: {error}"
+                raise statuses.StatusError(grpc.StatusCode.INTERNAL, message) from error
+            if not request.HasField("model_spec"):
+                raise statuses.invalid("Missing ModelSpec")
+            return method(request, seconds)
+        except Exception as error:
+            status = statuses.of_exception(error)
+            if status is not error and status.code == grpc.StatusCode.INTERNAL:
+                _LOG.exception("A call failed")
+        context.abort(status.code, statuses.cut(status.message))
+
+    return grpc.unary_unary_rpc_method_handler(
+        answer, response_serializer=lambda response: response.SerializeToString()
+    )
 
 
 def _nothing_to_serve(folder: Path, versions: Versions) -> str:

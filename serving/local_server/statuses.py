@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import grpc
 import tensorflow as tf
 
@@ -26,52 +24,9 @@ def invalid(message: str) -> StatusError:
     return StatusError(grpc.StatusCode.INVALID_ARGUMENT, message)
 
 
-def servable_not_found(model: str, version: int | None) -> StatusError:
-    """No such model or version is served; None stands for the latest version."""
-    wanted = f"Latest({model})" if version is None else f"Specific({model}, {version})"
-    return StatusError(grpc.StatusCode.NOT_FOUND, f"Servable not found for request: {wanted}")
-
-
-def wrong_inputs(sent: Iterable[str], expected: Iterable[str]) -> StatusError:
-    """The names of the inputs sent are not those of the signature."""
-    sent, expected = set(sent), set(expected)
-    return invalid(
-        f"input size does not match signature: {len(sent)}!={len(expected)} "
-        f"len({_listed(sent)}) != len({_listed(expected)}). "
-        f"Sent extra: {_listed(sent - expected)}. "
-        f"Missing but required: {_listed(expected - sent)}."
-    )
-
-
-def unknown_input(alias: str, expected: Iterable[str]) -> StatusError:
-    """As many inputs as the signature has, but one of another name."""
-    return invalid(
-        f"input tensor alias not found in signature: {alias}. "
-        f"Inputs expected to be in the set {_listed(expected)}."
-    )
-
-
-def unreadable_tensor(alias: str) -> StatusError:
-    """The message sent for an input is no tensor, or too large a one."""
-    return invalid(f"tensor parsing error: {alias}")
-
-
-def too_many_rows(rows: int, most: int) -> StatusError:
-    """A request of more images than one may hold."""
-    return invalid(f"Task size {rows} is larger than maximum input batch size {most}")
-
-
-def precondition(message: str) -> StatusError:
-    """Returns the status of a request that does not fit the server's state."""
-    return StatusError(grpc.StatusCode.FAILED_PRECONDITION, message)
-
-
-def unknown_output(alias: str, expected: Iterable[str]) -> StatusError:
-    """The output filter names something that is no output."""
-    return invalid(
-        f"output tensor alias not found in signature: {alias} "
-        f"Outputs expected to be in the set {_listed(expected)}."
-    )
+def late() -> StatusError:
+    """The caller's deadline passed before the call was begun."""
+    return StatusError(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline exceeded")
 
 
 def of_exception(error: Exception) -> StatusError:
@@ -91,7 +46,3 @@ def cut(message: str) -> str:
     if len(content) <= _MAX_BYTES:
         return message
     return content[:_MAX_BYTES].decode("utf-8", "ignore") + "...TRUNCATED"
-
-
-def _listed(names: Iterable[str]) -> str:
-    return "{" + ",".join(sorted(names)) + "}"

@@ -126,12 +126,20 @@ class Versions:
         Raises:
             StatusError: There is no such model, version or label.
         """
-        wanted = self._resolve(spec)
+        if not spec.name:
+            raise statuses.invalid("ModelSpec has no name specified.")
+        choice = spec.WhichOneof("version_choice")
+        if choice == "version_label":
+            wanted = self._labelled(spec)
+        else:
+            wanted = spec.version.value if choice else None
+            if spec.name != self.model:
+                raise _not_found(spec.name, wanted)
         with self._lock:
             number = max(self._available(), default=None) if wanted is None else wanted
             version = self._versions.get(number)
             if version is None or version.state != State.AVAILABLE:
-                raise statuses.servable_not_found(spec.name, wanted)
+                raise _not_found(spec.name, wanted)
             version.calls += 1
         try:
             yield version.number, version.servable
@@ -157,17 +165,6 @@ class Versions:
             if not found:
                 raise statuses.StatusError(grpc.StatusCode.NOT_FOUND, missing)
             return [_state_message(found[n]) for n in sorted(found, reverse=True)]
-
-    def _resolve(self, spec: model_pb2.ModelSpec) -> int | None:
-        """The version asked for by number or label; None for the latest."""
-        if not spec.name:
-            raise statuses.invalid("ModelSpec has no name specified.")
-        choice = spec.WhichOneof("version_choice")
-        if choice == "version_label":
-            return self._labelled(spec)
-        if spec.name != self.model:
-            raise statuses.servable_not_found(spec.name, spec.version.value if choice else None)
-        return spec.version.value if choice else None
 
     def _labelled(self, spec: model_pb2.ModelSpec) -> int:
         label = spec.version_label
@@ -208,6 +205,13 @@ class Versions:
             version.state, servable, version.servable = State.END, version.servable, None
         servable.close()
         _LOG.info("Version %d of %s is unloaded", version.number, self.model)
+
+
+def _not_found(model: str, version: int | None) -> statuses.StatusError:
+    """No such model or version is served; None stands for the latest version."""
+    wanted = f"Latest({model})" if version is None else f"Specific({model}, {version})"
+    message = f"Servable not found for request: {wanted}"
+    return statuses.StatusError(grpc.StatusCode.NOT_FOUND, message)
 
 
 def _describe_files(folder: Path) -> frozenset:

@@ -1,8 +1,198 @@
-"""`python -m serving.web`."""
+"""The command line of the page: `python -m serving.web [--export DIR ...]`."""
 
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import re
 import sys
+import threading
+import webbrowser
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from serving.web.command import main
+import tyro
+
+from sat_tf import digits, published
+from sat_tf.commands import exit_status, program
+from sat_tf.errors import invalid_value
+from sat_tf.fields import Positive, PositiveInt, check_fields
+from serving.process import check_port
+from serving.web import sources
+
+if TYPE_CHECKING:
+    from serving.client import CaptionClient
+    from serving.digits import ServedDigits
+
+_PACKAGES = ("starlette", "uvicorn", "python_multipart")
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_HOST = re.compile(r"(?P<name>[a-z0-9._-]+|\[[0-9a-f:.]+\])(?P<port>:[0-9]+)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Open a page that captions photographs and shows where each word looked."""
+
+    export: tuple[Path, ...] = ()
+    """Exports to show side by side, served by this command: soft, hard and none, say."""
+    run_dir: tuple[Path, ...] = ()
+    """Runs or published models to show; by default those that ship."""
+    server: str | None = None
+    """HOST:PORT of a running TF Serving or local server (gRPC) to ask instead."""
+    model: tuple[str, ...] = ("captioner",)
+    """Names of the models there."""
+    host: str = "127.0.0.1"
+    """Address of the page; 0.0.0.0 lets other machines in."""
+    allow_host: tuple[str, ...] = ()
+    """Names (NAME, or NAME:PORT) of a proxy in front, under which browsers ask for the page."""
+    port: int = 7860
+    """Port of the page; 0 takes a free one."""
+    browser: bool = True
+    """Open the page in a browser."""
+    lang: str | None = None
+    """Language of the captions, for screen readers: en, de, ar, ...; by default the runs'."""
+    resize: Literal["crop", "squash"] = "crop"
+    """Fit of photographs to the model's square, for old exports that do not state it."""
+    max_mb: PositiveInt = 20
+    """Largest file that is accepted."""
+    timeout: Positive = 30.0
+    """Seconds to wait for a caption."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command; returns the exit status."""
+    arguments = tyro.cli(Arguments, args=argv, prog=program("serving.web"))
+    # Silences gRPC's own notes on failed connections, which the page tells in plain words.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    return exit_status(lambda: run(arguments))
+
+
+def run(arguments: Arguments) -> None:
+    """Serves the page until it is stopped."""
+    _check(arguments)
+    named = [published.locate(run) for run in arguments.run_dir]
+    runs = [run for run in named if digits.system_of(run) is None]
+    drawn = [run for run in named if run not in runs]
+    drawn = drawn or [published.locate(name) for name in digits.names()]
+    if not (runs or arguments.export or arguments.server):
+        runs = sources.shipped_captioners()
+    with contextlib.ExitStack() as stack:
+        clients, readers, state = _models(arguments, runs, drawn, stack)
+        # While the models load.
+        import uvicorn
+
+        from serving.web.app import Page
+
+        page = Page(
+            clients,
+            readers,
+            notes=sources.notes_of(runs),
+            lang=arguments.lang or sources.language_of(runs),
+            resize=arguments.resize,
+            max_mb=arguments.max_mb,
+            hosts=_hosts(arguments),
+            proxies=arguments.allow_host,
+            state=state,
+        )
+        config = uvicorn.Config(
+            page.app(), host=arguments.host, port=arguments.port, log_level="warning"
+        )
+        _serve(uvicorn.Server(config), arguments)
+
+
+def _check(arguments: Arguments) -> None:
+    """Checks that the page's packages are there and that the arguments go together.
+
+    Runs are exported after it, which takes a minute or more.
+    """
+    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ValueError(f'The page needs {", ".join(missing)}: pip install -e ".[web]"')
+    check_fields(arguments)
+    for name in arguments.allow_host:
+        if not _HOST.fullmatch(name):
+            expected = "names such as captions.example.org or captions.example.org:8443"
+            raise invalid_value("allow_host", expected, name)
+    if arguments.server is None and arguments.model != Arguments.model:
+        expected = "`--server` with it; `--run-dir` takes runs and the names of models that ship"
+        raise invalid_value("model", expected, " ".join(arguments.model))
+    if arguments.server is not None and (arguments.run_dir or arguments.export):
+        expected = "no `--run-dir` and no `--export` with it, as that server has its own models"
+        raise invalid_value("server", expected, arguments.server)
+    check_port(arguments.host, arguments.port)
+
+
+def _hosts(arguments: Arguments) -> tuple[str, ...]:
+    """Names under which the page is served: this machine's and those allowed, or any."""
+    if arguments.host not in _LOOPBACK and not arguments.allow_host:
+        return ("*",)
+    allowed = (_HOST.fullmatch(name)["name"] for name in arguments.allow_host)
+    return (*_LOOPBACK, "[::1]", *allowed)
+
+
+def _serve(server, arguments: Arguments) -> None:
+    sockets = [server.config.bind_socket()]
+    host = "localhost" if arguments.host == "0.0.0.0" else arguments.host
+    host = f"[{host}]" if ":" in host else host
+    address = f"http://{host}:{sockets[0].getsockname()[1]}/"
+    print(f"The page: {address}   (Ctrl-C ends it)", flush=True)
+    if arguments.browser:
+        threading.Timer(0.5, webbrowser.open, [address]).start()
+    server.run(sockets)
+
+
+def _models(
+    arguments: Arguments, runs: Sequence[Path], drawn: Sequence[Path], stack: contextlib.ExitStack
+) -> tuple[dict[str, CaptionClient], dict[str, ServedDigits], Callable[[], str] | None]:
+    """Captioners and digit models by name, and who says why a model does not answer."""
+    readers, state = [], None
+    if arguments.server is not None:
+        host, port = parse_server(arguments.server)
+        places = [(name, host, port) for name in arguments.model]
+    else:
+        from serving.web.model_process import ModelProcess
+
+        captioners = sources.from_exports(arguments.export) + sources.from_runs(runs)
+        models = sources.name_apart(captioners + sources.from_runs(drawn))
+        readers = models[len(captioners) :]
+        process = ModelProcess(models)
+        stack.callback(process.stop)
+        state = process.state
+        ports = zip(models, process.ports, strict=True)
+        places = [(model.name, "127.0.0.1", port) for model, port in ports]
+    # While the models load.
+    from serving.client import CaptionClient, Connection
+    from serving.digits import view
+
+    def connection(host: str, port: int) -> Connection:
+        # The page itself waits for a model that is away, and says so.
+        return Connection(host, port, timeout=arguments.timeout, wait=False)
+
+    count = len(places) - len(readers)
+    clients = {name: CaptionClient(connection(*at), name) for name, *at in places[:count]}
+    views = {
+        name: view(connection(*at), name, reader.run)
+        for reader, (name, *at) in zip(readers, places[count:], strict=True)
+    }
+    for client in (*clients.values(), *(shown.client for shown in views.values())):
+        stack.enter_context(client)
+    return clients, views, state
+
+
+def parse_server(text: str) -> tuple[str, int]:
+    """Reads HOST:PORT.
+
+    Raises:
+        ValueError: It has another form.
+    """
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise invalid_value("server", "HOST:PORT", repr(text))
+    return host.strip("[]"), int(port)
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, TypeVar
@@ -20,10 +22,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sat_tf import viewer
-from serving.client import CaptionClient
-from serving.web.captioning import UploadError, caption_upload
-from serving.web.digits import ServedDigits, read_drawing
-from serving.web.throttle import Throttle
+from serving.client import CaptionClient, ServingError
+from serving.digits import ServedDigits
+from serving.web.captioning import UploadError, caption_upload, in_words
 
 T = TypeVar("T")
 
@@ -38,6 +39,41 @@ _POLICY = (
     "img-src 'self' blob: data:; media-src blob:; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'"
 )
+
+
+class Throttle:
+    """Refuses uploads beyond a number at once and a rate (a token bucket); for one thread.
+
+    Args:
+        at_once: Uploads that are being answered.
+        per_minute: Uploads per minute; that many may come in one burst.
+        clock: Returns seconds.
+    """
+
+    def __init__(
+        self, at_once: int = 12, per_minute: int = 240, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._at_once, self._per_minute, self._clock = at_once, per_minute, clock
+        self._working, self._tokens, self._filled = 0, float(per_minute), clock()
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Holds a place inside the `with`.
+
+        Raises:
+            UploadError: There is none.
+        """
+        now = self._clock()
+        filled = self._tokens + (now - self._filled) * self._per_minute / 60
+        self._tokens, self._filled = min(filled, self._per_minute), now
+        if self._working >= self._at_once or self._tokens < 1:
+            raise UploadError("Too many requests at once: one moment, please.", 429)
+        self._tokens -= 1
+        self._working += 1
+        try:
+            yield
+        finally:
+            self._working -= 1
 
 
 @dataclass
@@ -119,7 +155,15 @@ class Page:
         return await self._answer(request, self.throttle, self.models, answer)
 
     async def _digits(self, request: Request) -> Response:
-        return await self._answer(request, self.drawings, self.digits, read_drawing)
+        def answer(content: bytes, model: ServedDigits) -> dict[str, Any]:
+            try:
+                return model.read(content)
+            except ValueError as error:
+                raise UploadError(f"This drawing cannot be read: {error}.", 400) from error
+            except ServingError as error:
+                raise in_words(error, model.client) from error
+
+        return await self._answer(request, self.drawings, self.digits, answer)
 
     async def _answer(
         self,

@@ -10,10 +10,10 @@ import grpc
 from PIL import Image
 
 from sat_tf.images import MAX_PIXELS, MAX_SIDE
-from sat_tf.images.pillow import read_upright, to_decodable
+from sat_tf.images.pillow import to_decodable, upright
 from sat_tf.viewer import crop_of, data_url, hypothesis_data
 from serving.client import CaptionClient, ServedCaption, ServingError
-from serving.client.model_client import ModelClient
+from serving.client.channel import ModelClient
 
 _STATUSES = {
     grpc.StatusCode.UNAVAILABLE: ("does not answer", 503),
@@ -49,10 +49,18 @@ def caption_upload(content: bytes, client: CaptionClient, resize: str = "crop") 
     Raises:
         UploadError: There is no caption.
     """
-    decodable = _decodable(content)
-    height, width = _size(decodable)
+    if not content:
+        raise UploadError("The file is empty.", 400)
     try:
-        beam = client.beam(decodable)
+        decodable = to_decodable(content)
+    except ValueError as error:
+        raise UploadError(f"This file cannot be read as an image: {error}.", 400) from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # told below
+        sent = upright(decodable)
+        height, width = _size(sent)
+    try:
+        beam = client.beam(sent)
     except ServingError as error:
         raise in_words(error, client) from error
     best = beam.captions[0]
@@ -68,43 +76,29 @@ def caption_upload(content: bytes, client: CaptionClient, resize: str = "crop") 
     }
 
 
-def _decodable(content: bytes) -> bytes:
-    if not content:
-        raise UploadError("The file is empty.", 400)
-    try:
-        return to_decodable(content)
-    except ValueError as error:
-        raise UploadError(f"This file cannot be read as an image: {error}.", 400) from error
-
-
 def _size(content: bytes) -> tuple[int, int]:
-    """Height and width of the upright image; a square if Pillow cannot tell."""
+    """Height and width by the header; a square if Pillow cannot tell."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-            with Image.open(io.BytesIO(content)) as image:
-                width, height = image.size
-    except Image.DecompressionBombError as error:
-        raise UploadError(_too_many("more pixels"), 413) from error
+        with Image.open(io.BytesIO(content)) as image:
+            width, height = image.size
+        found = f"{width:,} x {height:,} pixels, more"
+        too_large = max(width, height) > MAX_SIDE or width * height > MAX_PIXELS
+    except Image.DecompressionBombError:
+        found, too_large = "more pixels", True
     except Exception:  # Pillow's readers raise almost anything; the model says what is wrong
         return 1, 1
-    if max(width, height) > MAX_SIDE or width * height > MAX_PIXELS:
-        raise UploadError(_too_many(f"{width:,} x {height:,} pixels, more"), 413)
-    with Image.open(io.BytesIO(read_upright(content))) as image:
-        return image.size[::-1]
-
-
-def _too_many(found: str) -> str:
-    return (
-        f"This image has {found} than are read: at most {MAX_PIXELS / 1e6:.0f} megapixels, and "
-        f"{MAX_SIDE:,} pixels per side. Make it smaller first."
-    )
+    if too_large:
+        raise UploadError(
+            f"This image has {found} than are read: at most {MAX_PIXELS / 1e6:.0f} megapixels, and "
+            f"{MAX_SIDE:,} pixels per side. Make it smaller first.",
+            413,
+        )
+    return height, width
 
 
 def _hypothesis(caption: ServedCaption) -> dict[str, Any]:
-    words = caption.words or tuple(caption.text.split())
     return hypothesis_data(
-        words, caption.text, caption.score, caption.alpha, caption.beta, caption.log_probs
+        caption.words, caption.text, caption.score, caption.alpha, caption.beta, caption.log_probs
     )
 
 

@@ -65,7 +65,9 @@ def from_runs(runs: Sequence[Path]) -> list[Source]:
         ValueError: A folder is no finished run.
     """
     for run in runs:
-        if not _is_run(run):
+        folder = RunFolder(run)
+        files = (folder.vocabulary, folder.config, folder.best_weights)
+        if not (published.is_published(run) or all(file.exists() for file in files)):
             raise invalid_value("run_dir", "folders of trained captioners", str(run))
     return [
         Source(name := _name(run), cache_folder() / f"{name}-{_fingerprint(run)}", run)
@@ -89,7 +91,12 @@ def name_apart(sources: Sequence[Source]) -> list[Source]:
 def shipped_captioners() -> list[Path]:
     """Returns the captioners that ship, at most three: soft, hard, without attention."""
     shipped = [published.locate(name) for name in published.names()]
-    return sorted(shipped[:_MOST_RUNS], key=_kind_order)
+
+    def order(run: Path) -> tuple[int, str]:
+        kind = _values(run).get("attention", {}).get("kind", "")
+        return (_KINDS.index(kind) if kind in _KINDS else len(_KINDS), run.name)
+
+    return sorted(shipped[:_MOST_RUNS], key=order)
 
 
 def notes_of(runs: Sequence[Path]) -> tuple[str, ...]:
@@ -158,31 +165,8 @@ def _name(folder: Path) -> str:
     return path.parent.name if path.name == "export" else path.name
 
 
-def _is_run(path: Path) -> bool:
-    run = RunFolder(path)
-    return published.is_published(path) or (
-        run.vocabulary.exists() and run.config.exists() and run.best_weights.exists()
-    )
-
-
 def _values(run: Path) -> dict:
     return json.loads(RunFolder(run).config.read_text(encoding="utf-8"))
-
-
-def _kind_order(run: Path) -> tuple[int, str]:
-    kind = _values(run).get("attention", {}).get("kind", "")
-    return (_KINDS.index(kind) if kind in _KINDS else len(_KINDS), run.name)
-
-
-def _manifest(run: Path) -> Path | None:
-    """The file of a published model that changes with any other."""
-    manifests = (run / name for name in (published.MANIFEST, published.DIGITS_MANIFEST))
-    return next(filter(Path.exists, manifests), None)
-
-
-def _weights(run: Path) -> Path:
-    """The file that changes with the weights."""
-    return _manifest(run) or RunFolder(run).best_weights
 
 
 def _fingerprint(run: Path) -> str:
@@ -190,8 +174,8 @@ def _fingerprint(run: Path) -> str:
 
     Copies of a run have the same fingerprint.
     """
-    folder = RunFolder(run)
-    files = [] if _manifest(run) else [folder.config, folder.vocabulary]
+    manifest, folder = published.manifest_of(run), RunFolder(run)
+    files = [manifest] if manifest else [folder.config, folder.vocabulary, folder.best_weights]
     code = sorted(path for package in PACKAGES for path in package.rglob("*.py"))
-    parts = map(sha256_of, (*code, *files, _weights(run)))
+    parts = map(sha256_of, (*code, *files))
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]

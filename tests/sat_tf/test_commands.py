@@ -20,13 +20,8 @@ COMMANDS = {
     "training.evaluate.command": RUN,
     "training.inspect.command": [],
     "training.train": [],
-    "serving.client.command": FILE,
+    "serving.client.__main__": FILE,
     "serving.export": RUN,
-    "benchmarks.estimators": [],
-    "benchmarks.litert": RUN,
-    "benchmarks.run": [],
-    "benchmarks.serving_latency": RUN,
-    "benchmarks.serving_load": ["EXPORT"],
 }
 
 

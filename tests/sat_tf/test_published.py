@@ -19,7 +19,7 @@ from sat_tf import published
 from sat_tf.compact_weights import pack
 from sat_tf.errors import RunError
 from sat_tf.run_folder import RunFolder
-from sat_tf.runs import weight_arrays
+from sat_tf.weights import weight_arrays
 from tests.sat_tf.tiny_runs import PIXELS
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sat_tf
-from sat_tf import runs
+from sat_tf import runs, weights
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Vocabulary
 from tests.full_disk import full_disk
@@ -30,7 +30,7 @@ def test_a_run_loads_without_the_weights_file_of_its_encoder(run_of, loaded):
 
 
 def test_saving_leaves_whole_files_only(copy, loaded):
-    runs.save_weights(loaded["soft"].model, copy.best_weights)
+    weights.save_weights(loaded["soft"].model, copy.best_weights)
     assert {path.name for path in copy.path.iterdir()} == {
         "best.weights.h5",
         "config.json",
@@ -42,7 +42,7 @@ def test_a_full_disk_is_a_clear_error_and_leaves_the_old_weights(copy, loaded):
     old = (copy.best_weights).read_bytes()
     message = "best.weights.h5: File too large.*make room"
     with full_disk(), pytest.raises(runs.RunError, match=message):
-        runs.save_weights(loaded["soft"].model, copy.best_weights)
+        weights.save_weights(loaded["soft"].model, copy.best_weights)
     assert (copy.best_weights).read_bytes() == old
     assert len(list(copy.path.iterdir())) == 3
 

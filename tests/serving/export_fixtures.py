@@ -21,8 +21,7 @@ from PIL import Image
 from tensorflow_serving.apis import prediction_log_pb2
 
 import sat_tf
-from benchmarks.image_corpus import encode, smooth
-from sat_tf import runs
+from sat_tf import runs, weights
 from sat_tf.config import CaptionerConfig
 from sat_tf.fields import from_dict, to_dict
 from sat_tf.models.captioner import Captioner
@@ -31,6 +30,7 @@ from sat_tf.vocabulary import Vocabulary
 from serving import export as export_module
 from serving.versions import WARM_UP_FILE
 from tests.built_once import built_once
+from tests.image_files import encode, smooth
 
 CAPTIONS = ["a red dog über two blue dots", "the naïve cat sat near a box of green tea"]
 KINDS = {
@@ -86,7 +86,7 @@ def write_run(folder: Path, attention: dict, unit: str = "words", encoder: dict 
     for variable in model.decoder.trainable_variables:
         if len(variable.shape) == 2:
             variable.assign(variable * 4.0)
-    runs.save_weights(model, RunFolder(folder).best_weights)
+    weights.save_weights(model, RunFolder(folder).best_weights)
     return folder
 
 

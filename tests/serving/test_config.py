@@ -15,10 +15,9 @@ import yaml
 from google.protobuf import text_format
 from tensorflow_serving.config import model_server_config_pb2
 
-from serving.local_server.batching_parameters import read_batching_parameters
-from serving.local_server.command import Arguments
+from serving.client.protocol import build_messages
+from serving.local_server.__main__ import Arguments
 from serving.local_server.servable import Limits
-from serving.messages import build_messages
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIG = ROOT / "serving" / "config"
@@ -26,7 +25,17 @@ COMPOSE = ROOT / "serving" / "compose.yaml"
 
 # Messages of tensorflow/serving that tensorflow-serving-api leaves out: (number, name, type).
 STRING, BOOL = "STRING", "BOOL"
+NUMBER = "Int64Value"
 MESSAGES = {
+    NUMBER: [(1, "value", "INT64")],
+    "BatchingParameters": [
+        (1, "max_batch_size", NUMBER),
+        (2, "batch_timeout_micros", NUMBER),
+        (3, "max_enqueued_batches", NUMBER),
+        (4, "num_batch_threads", NUMBER),
+        (6, "allowed_batch_sizes", ["INT64"]),
+        (7, "pad_variable_length_inputs", "BOOL"),
+    ],
     "PrometheusConfig": [(1, "enable", BOOL), (2, "path", STRING)],
     "MonitoringConfig": [(1, "prometheus_config", "PrometheusConfig")],
     "SSLConfig": [
@@ -47,7 +56,7 @@ def parse(name: str, message):
 
 @pytest.fixture(scope="module")
 def batching():
-    return read_batching_parameters(CONFIG / "batching.config")
+    return parse("batching.config", CLASSES["BatchingParameters"]())
 
 
 @pytest.fixture(scope="module")
@@ -66,13 +75,13 @@ def test_the_model_is_the_one_that_clients_ask_for():
 
 def test_batching_leaves_out_what_lets_a_caller_end_the_process(batching):
     assert not batching.allowed_batch_sizes and not batching.pad_variable_length_inputs
-    assert batching.num_batch_threads >= 1 and batching.max_enqueued_batches >= 1
+    assert batching.num_batch_threads.value >= 1 and batching.max_enqueued_batches.value >= 1
 
 
 def test_the_local_server_takes_as_many_images_as_the_real_one(batching):
-    assert Limits().rows == batching.max_batch_size
+    assert Limits().rows == batching.max_batch_size.value
     defaults = {field.name: field.default for field in dataclasses.fields(Arguments)}
-    assert defaults["max_batch_size"] == batching.max_batch_size
+    assert defaults["max_batch_size"] == batching.max_batch_size.value
 
 
 def test_metrics_are_on():

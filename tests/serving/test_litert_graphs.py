@@ -10,7 +10,7 @@ from ai_edge_litert.interpreter import Interpreter
 
 from serving import litert_graphs
 from serving.export import export, main
-from serving.litert.folder import CARD, GRAPHS, SETTINGS, VOCABULARY
+from serving.litert.captioner import CARD, GRAPHS, SETTINGS, VOCABULARY
 
 
 @pytest.mark.parametrize(

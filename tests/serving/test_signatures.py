@@ -11,13 +11,14 @@ import tensorflow as tf
 
 from sat_tf.images import load
 from sat_tf.search.beam_search import FLOOR
+from sat_tf.vocabulary import END, PAD, UNK, Vocabulary
 from serving import signatures
 from serving.model_card import operations
 from tests.serving.export_fixtures import warm_up_calls
 
 KINDS = ("soft", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("hard", "none")))
 BATCHES = (1, 2, 7)
-TEXTS = ("captions", "reasons")
+TEXTS = ("captions", "words", "reasons")
 FORBIDDEN = ("PyFunc", "XlaLaunch", "XlaCallModule", "Iterator", "Random", ">")
 
 
@@ -41,6 +42,7 @@ def reference(captioner, contents: list[bytes]) -> dict[str, np.ndarray]:
         "captions": [
             [captioner.vocabulary.decode(ids) for ids in beam] for beam in found.token_ids
         ],
+        "words": [[words_of(ids, captioner) for ids in beam] for beam in found.token_ids],
         "scores": found.scores,
         "token_ids": found.token_ids,
         "lengths": found.lengths,
@@ -52,6 +54,11 @@ def reference(captioner, contents: list[bytes]) -> dict[str, np.ndarray]:
         alpha, beta = found.auxiliary
         outputs |= {"attention": alpha.reshape(*alpha.shape[:3], *captioner.grid), "beta": beta}
     return outputs
+
+
+def words_of(ids: np.ndarray, captioner) -> list[str]:
+    """The words of a caption, padded with empty ones."""
+    return [captioner.vocabulary.words[i] if i not in (PAD, END) else "" for i in ids]
 
 
 def assert_same(found: dict, expected: dict, every_beam: bool = False) -> None:
@@ -126,7 +133,7 @@ def test_what_is_no_image_is_not_valid_and_has_no_caption(answers, kind, call):
     assert bad == list(range(1, 12, 2) if call == "mixed" else range(6))
     answer = rows(answer, bad)
     assert answer.pop("reasons") == list(REASONS.values())
-    assert set(np.ravel(answer.pop("captions"))) == {""}
+    assert set(np.ravel(answer.pop("captions"))) == {""} == set(np.ravel(answer.pop("words")))
     assert set(np.ravel(answer.pop("scores"))) == {FLOOR}
     assert all(not np.any(value) for value in answer.values())
 
@@ -241,15 +248,16 @@ def test_an_answer_can_be_written_as_rest_rows(answers, kind):
 
 @pytest.mark.parametrize("unit", ["words", "characters"])
 def test_captions_are_those_the_vocabulary_writes(unit):
-    from sat_tf.vocabulary import END, UNK, Vocabulary
-
     vocabulary = Vocabulary.from_captions(["a bb ccc ü"], 1, unit=unit)
     ids = [vocabulary.encode("a bb ü"), [UNK], []]
     longest = max(len(row) for row in ids) + 1
     padded = [[*row, END, *[0] * (longest - len(row) - 1)] for row in ids]
     lengths = tf.constant([[len(row) for row in ids]])
-    written = signatures.write_captions(tf.constant([padded]), lengths, vocabulary)
-    assert [text.decode() for text in written.numpy()[0]] == ["a bb ü", "<unk>", ""]
+    captions, words = signatures.write_captions(tf.constant([padded]), lengths, vocabulary)
+    assert [text.decode() for text in captions.numpy()[0]] == ["a bb ü", "<unk>", ""]
+    first = [word.decode() for word in words.numpy()[0, 0]]
+    assert first == [*(["a", "bb", "ü"] if unit == "words" else "a bb ü"), ""]
+    assert b"".join(words.numpy()[0, 2]) == b""
 
 
 # The requests by which TF Serving warms up.

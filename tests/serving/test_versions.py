@@ -8,13 +8,9 @@ import subprocess
 import sys
 
 import pytest
-import tensorflow as tf
 
 from serving import versions
-from serving.signatures import Signature
-from serving.versions import find_versions, has_version, save_signatures, write_version
-from serving.warmup import write_warmup
-from tests.full_disk import full_disk
+from serving.versions import find_versions, has_version, write_version
 
 
 def modes_of(version) -> dict[str, set[int]]:
@@ -115,39 +111,3 @@ def test_an_export_that_is_killed_leaves_no_version(tmp_path):
     assert (left / "saved_model.pb").exists() and not has_version(tmp_path)
     version = write_version(tmp_path, lambda draft: (draft / "saved_model.pb").touch())
     assert version == tmp_path / "1" and find_versions(tmp_path) == {1: version}
-
-
-def a_signature() -> Signature:
-    """A signature with a megabyte of weights."""
-    weights = tf.Variable(tf.zeros([2**18]))
-    spec = tf.TensorSpec([None], tf.string, name="image_bytes")
-    return Signature(
-        "other", lambda images: {"sizes": tf.size(images) + tf.size(weights[:9])}, spec
-    )
-
-
-@pytest.mark.parametrize("part", ["variables", "warm-up"])
-def test_a_full_disk_is_a_clear_error_and_leaves_nothing(tmp_path, part):
-    signature, out = a_signature(), tmp_path / "out"
-
-    def write(draft) -> None:
-        if part == "variables":
-            save_signatures([signature], draft)
-        else:
-            write_warmup(draft, [signature] * 20, 256)
-
-    message = f"cannot be written to {out}: .*too large"
-    with full_disk(4096), pytest.raises(OSError, match=message):
-        write_version(out, write)
-    assert list(out.iterdir()) == []
-
-
-def test_a_lack_of_memory_while_a_model_is_traced_is_no_error_of_the_disk(tmp_path):
-    def function(images):
-        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
-
-    spec = tf.TensorSpec([None], tf.string, name="image_bytes")
-    signature = Signature("serving_default", function, spec)
-    with pytest.raises(tf.errors.ResourceExhaustedError, match="OOM when"):
-        write_version(tmp_path / "out", lambda draft: save_signatures([signature], draft))
-    assert list((tmp_path / "out").iterdir()) == []

@@ -26,10 +26,10 @@ class Toy(tf.Module):
     answered never.
     """
 
-    def __init__(self, number: int, attention: bool, grid: int, reasons: bool) -> None:
+    def __init__(self, number: int, attention: bool, grid: int, words: bool) -> None:
         super().__init__()
         self.number, self.attention, self.grid = tf.Variable(number), attention, grid
-        self.reasons = reasons
+        self.words = words
 
     def serve(self, image_bytes: tf.Tensor) -> dict[str, tf.Tensor]:
         image_bytes = tf.ensure_shape(image_bytes, [None])
@@ -47,9 +47,14 @@ class Toy(tf.Module):
             "token_ids": tf.tile([[[4, 5, 6, 2], [4, 7, 2, 0]]], [rows, 1, 1]),
             "lengths": tf.stack([words, tf.where(valid, 2, 0)], axis=1),
             "valid": valid,
+            "reasons": tf.where(valid, "", "not what a toy reads"),
         }
-        if self.reasons:
-            outputs["reasons"] = tf.where(valid, "", "not what a toy reads")
+        if self.words:
+            written = [["a", "cat", "", ""], ["a", "dog", "", ""]]
+            written = tf.tensor_scatter_nd_update(
+                written, [[0, 2]], tf.as_string(self.number)[None]
+            )
+            outputs["words"] = tf.where(valid[:, None, None], written, "")
         if self.attention:
             mask = tf.sequence_mask(words, T, tf.float32)
             maps = tf.one_hot(tf.range(T), self.grid**2)  # word t looks at cell t
@@ -113,10 +118,10 @@ class HeldCall:
 
 
 def export(
-    folder: Path, version: int, attention: bool = True, grid: int = GRID, reasons: bool = True
+    folder: Path, version: int, attention: bool = True, grid: int = GRID, words: bool = True
 ) -> Path:
     """Writes a toy as this version into the folder; its captions say its version."""
-    toy = Toy(version, attention, grid, reasons)
+    toy = Toy(version, attention, grid, words)
     spec = tf.TensorSpec([None], tf.string, name="image_bytes")
     function = tf.function(toy.serve, input_signature=[spec], autograph=False)
     toy.function = function

@@ -13,7 +13,7 @@ from PIL import Image
 
 from sat_tf.layers.encoder import Encoder
 from tests.built_once import built_once
-from tests.training.digit_fixtures import (  # noqa: F401  (fixtures, found by name)
+from tests.training.digits.digit_fixtures import (  # noqa: F401  (fixtures, found by name)
     hard_digits_run,
     make_mnist,
     mnist,

@@ -12,11 +12,13 @@ import keras
 import pytest
 import tensorflow as tf
 
-from training.distributed.collectives import SingleProcess
-from training.loop import fit
+from sat_tf.runs import TrainedCaptioner
+from training import model
+from training import train as command
+from training.config import read_run_config
 from training.metrics import captions
-from training.tasks.base import Places, Task
-from training.tasks.registry import task_type
+from training.run_state import ownership
+from training.run_state.logs import Validate
 from training.train import parse
 
 
@@ -24,10 +26,9 @@ def quiet(_: str) -> None:
     """Says nothing."""
 
 
-def make_task(run_dir: Path, *flags: str, data_dir: Path | None = None) -> Task:
-    """The task of a command line; feature stores go beside the run's folder."""
-    config = parse([*flags]).config
-    return task_type(config)(config, Places(run_dir, run_dir.parent / "cache", data_dir))
+def check_run_dir(run_dir: Path, *flags: str) -> None:
+    """Checks the folder of a run of these flags; see `ownership`."""
+    ownership.check_run_dir(run_dir, parse([*flags]).config, read_run_config)
 
 
 def train(
@@ -37,13 +38,12 @@ def train(
     strategy: tf.distribute.Strategy | None = None,
     say: Callable[[str], Any] = quiet,
     callbacks: tuple[keras.callbacks.Callback, ...] = (),
-) -> Any:
-    """Trains such a run; the callbacks run last."""
-    make_callbacks = fit.make_callbacks
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fit, "make_callbacks", lambda *a: [*make_callbacks(*a), *callbacks])
-        task = make_task(run_dir, *flags, data_dir=data_dir)
-        return fit.fit(task, SingleProcess(strategy), say)
+) -> TrainedCaptioner:
+    """Trains such a run; the callbacks run last, feature stores go beside the run's folder."""
+    config, cache_dir = parse([*flags]).config, run_dir.parent / "cache"
+    return command.train(
+        config, run_dir, cache_dir, data_dir, strategy, say=say, callbacks=callbacks
+    )
 
 
 def exit_of(capsys: pytest.CaptureFixture, main: Callable, *argv: object) -> tuple[int, str]:
@@ -72,19 +72,19 @@ def skip_validation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes each epoch the best so far, without a score."""
 
     def improve(self, epoch, logs=None):
-        logs |= dict.fromkeys(("val_bleu_4", "val_cider"), float(epoch + 1))
+        logs |= dict.fromkeys(("val_bleu_4", "val_cider"), epoch + 1.0)
         logs["val_error"] = -float(epoch)
 
-    monkeypatch.setattr(fit.Validate, "on_epoch_end", improve)
+    monkeypatch.setattr(Validate, "on_epoch_end", improve)
 
 
-def record_models(monkeypatch, task_kind: type[Task]) -> list[keras.Model]:
+def record_models(monkeypatch: pytest.MonkeyPatch) -> list[keras.Model]:
     """Models as they are compiled, in their order."""
-    models, compile_model = [], task_kind.compile
+    models, compile_model = [], model.compile_model
 
-    def compiled(self, model, *arguments):
-        models.append(model)
-        compile_model(self, model, *arguments)
+    def compiled(one, *arguments):
+        models.append(one)
+        compile_model(one, *arguments)
 
-    monkeypatch.setattr(task_kind, "compile", compiled)
+    monkeypatch.setattr(model, "compile_model", compiled)
     return models

@@ -11,17 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sat_tf import runs
+from sat_tf import runs, weights
 from sat_tf.config import SearchFlags
 from sat_tf.run_folder import RunFolder
 from tests.training import small_runs
 from tests.training.run_state.stopped_runs import weights_of
 from training import average, publish, train
-from training.average import replace_search, resolve_shares
+from training.average import resolve_shares
 from training.evaluate import command as evaluate
-from training.recipes.digits import RECIPES as DIGITS
-from training.run_state.completion import unfinished_note
-from training.tasks.registry import read_config
+from training.run_state.checkpoints import unfinished_note
 
 
 @pytest.fixture(scope="module")
@@ -86,9 +84,7 @@ def test_an_average_searches_as_asked_or_as_its_last_run(soft_run, tuned, tmp_pa
     assert runs.read_config(out) == dataclasses.replace(last, search=search)
 
 
-def test_a_search_is_refused_for_digit_models_and_out_of_range(soft_run, tuned, tmp_path, capsys):
-    with pytest.raises(ValueError, match=r"`beam`.*does not search, got 3"):
-        replace_search(DIGITS["digits_queries_hard"], SearchFlags(beam=3))
+def test_a_search_out_of_range_is_refused(soft_run, tuned, tmp_path, capsys):
     assert averaged(tmp_path / "out", soft_run, tuned, "--beam", "0") == 2
     assert "--beam" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
@@ -116,7 +112,7 @@ def test_a_run_that_was_interrupted_is_pointed_out(soft_run, tuned, tmp_path, ti
         path.write_text(text, "utf-8")
     assert averaged(tmp_path / "again", soft_run, tuned) == 0
     assert "Note" not in capsys.readouterr().out
-    assert unfinished_note(tmp_path / "out", read_config(tuned).fit) == ()
+    assert unfinished_note(tmp_path / "out") == ()
 
 
 def test_an_average_cannot_be_resumed_but_can_be_started_from(
@@ -137,7 +133,7 @@ def test_an_interrupted_average_is_finished_by_the_same_command(
 ):
     out = tmp_path / "out"
     with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
-        patch.setattr(runs, "save_weights", _interrupt)
+        patch.setattr(weights, "save_weights", _interrupt)
         average.average([soft_run, tuned], (0.5, 0.5), out, SearchFlags())
     with pytest.raises(runs.RunError, match="has no best.weights.h5"):
         runs.load(out)
@@ -187,29 +183,3 @@ def test_two_different_runs_are_needed(names):
 
 def test_shares_are_equal_unless_given():
     assert resolve_shares([Path("a"), Path("b"), Path("c"), Path("d")], ()) == (0.25,) * 4
-
-
-def test_digit_runs_are_averaged_and_evaluated(
-    hard_digits_run, tiny_digits, mnist, tmp_path, unvalidated
-):
-    tuned, out = tmp_path / "tuned", tmp_path / "out"
-    flags = ["--recipe", "digits_queries_hard", "--model.baseline", "moving_average"]
-    flags += [*tiny_digits, "--fit.epochs", "1", "--init-from", str(hard_digits_run), "--seed", "1"]
-    small_runs.train(tuned, *flags, data_dir=mnist)
-    assert averaged(out, hard_digits_run, tuned) == 0
-    first, second, mean = map(weights_of, (hard_digits_run, tuned, out))
-    for name, value in mean.items():
-        np.testing.assert_allclose(value, 0.5 * (first[name] + second[name]), atol=1e-6)
-    assert evaluate.main(["--run-dir", str(out), "--data-dir", str(mnist)]) == 0
-
-
-def test_a_digit_run_that_learned_from_other_digits_is_not_averaged(
-    hard_digits_run, tmp_path, capsys
-):
-    other = shutil.copytree(hard_digits_run, tmp_path / "other")
-    config = json.loads((other / "config.json").read_text("utf-8"))
-    config["init_from"] = str(hard_digits_run)
-    (other / "config.json").write_text(json.dumps(config), "utf-8")
-    (other / "digits.sha256").write_text("0" * 64)
-    assert averaged(tmp_path / "out", hard_digits_run, other) == 2
-    assert "learned from different digits" in capsys.readouterr().err

@@ -214,7 +214,7 @@ def test_digit_systems_scored_on_other_examples_are_not_compared(
 
 def test_captioners_and_digit_systems_are_not_compared(capsys, soft_run, hard_digits_run):
     said = refused(capsys, soft_run, hard_digits_run)
-    assert f"{hard_digits_run} cannot be compared with {soft_run}: digit systems and capt" in said
+    assert f"{hard_digits_run} cannot be compared with {soft_run}: captioners and digit s" in said
 
 
 def test_one_run_is_nothing_to_compare(capsys, soft_run):

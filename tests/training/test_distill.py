@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,12 +13,11 @@ import tensorflow as tf
 from sat_tf import runs
 from tests.training.small_runs import exit_of, java_hidden
 from training.config import read_run_config
-from training.data.word_predictions import WordPredictions
 from training.distill import main
-from training.tasks.base import Places
-from training.tasks.captioning.distillation import predict
-from training.tasks.captioning.task import load_data
+from training.inputs import load_data
 from training.tasks.captioning.teachers import Teachers, teachers_of
+from training.teach.distillation import predict
+from training.teach.word_predictions import WordPredictions
 from training.train import main as train
 
 SMALL = ["--data.limit", "16", "--decoder.hidden-dim", "16", "--decoder.embedding-dim", "8"]
@@ -55,7 +55,7 @@ def probabilities(run_dir, image, tokens) -> np.ndarray:
 @pytest.mark.slow
 def test_predictions_are_the_mean_over_runs_and_views(teachers, predictions):
     config = read_run_config(teachers[0])
-    data = load_data(config, Places(teachers[0]))
+    data = load_data(config)
     found = WordPredictions.load(predictions, data.table, data.vocabulary)
     size = len(data.vocabulary)
     for row in (0, 37):
@@ -96,9 +96,8 @@ def test_a_student_learns_from_predictions_and_is_resumed_with_the_same_ones(
     assert contents["predictions"]["teachers"] == []
 
     config = read_run_config(teachers[0])
-    places = Places(teachers[0])
-    data = load_data(config, places)
-    predict({places.folder.path: config}, data, places, 5).save(tmp_path / "others.npz")
+    data = load_data(config)
+    predict({Path(teachers[0]): config}, data, tmp_path / "cache", 5).save(tmp_path / "others.npz")
     assert train([*flags, "--predictions", str(tmp_path / "others.npz")]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert "The predictions of other captioners are not those of the training split" in said

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import sat_tf
-from sat_tf import published, runs
+from sat_tf import published, weights
 from sat_tf.errors import RunError
 from tests.training.small_runs import java_hidden, train
 from training import average
@@ -199,7 +199,7 @@ def assert_averaged(one, other, mean):
     flags = ["--shares", "0.25", "0.75", "--run-dir", str(mean)]
     assert average.main([one, str(other), *flags]) == 0
     first, second, found = (
-        runs.weight_arrays(sat_tf.load(path).model) for path in (one, other, mean)
+        weights.weight_arrays(sat_tf.load(path).model) for path in (one, other, mean)
     )
     assert any(np.any(first[name] != second[name]) for name in found)
     for name, value in found.items():

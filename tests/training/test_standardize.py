@@ -11,7 +11,7 @@ from sat_tf.layers.encoder import Encoder
 from tests.training.data.small_captions import files
 from tests.training.small_runs import exit_of
 from training.data.examples import DataError
-from training.data.image_reader import read_image
+from training.data.image_loader import read_image
 from training.standardize import channel_statistics, main
 
 

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import signal
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
+import keras
+import numpy as np
 import pytest
 
-from tests.training.small_runs import exit_of
+from sat_tf import runs, weights
+from sat_tf.run_folder import RunFolder
+from tests.training.run_state.stopped_runs import (
+    Killed,
+    assert_same,
+    die_after,
+    last_checkpoint,
+    weights_of,
+)
+from tests.training.small_runs import check_run_dir, exit_of, train
+from training import train as command
 from training.data.examples import DataError
+from training.distributed.workers import make_strategy
+from training.evaluate import run_evaluation
 from training.recipes.captioning import RECIPES
-from training.run_state.preemption import Interrupted
+from training.run_state.logs import Validate
+from training.run_state.resume import CheckpointAndStop
+from training.run_state.signals import Interrupted
 from training.train import main, parse
 
 
@@ -122,39 +140,34 @@ def test_a_wrong_flag_or_path_is_answered_without_loading_tensorflow(flags):
 @pytest.fixture
 def places_of(monkeypatch):
     """Returns the places in which a command line would train, without training."""
-    from training.loop import fit
-    from training.tasks.captioning.task import CaptioningTask
-
     found = []
-    monkeypatch.setattr(fit, "fit", lambda task, *_, **__: found.append(task.places))
-    monkeypatch.setattr(CaptioningTask, "evaluate", lambda *_: None)
+    monkeypatch.setattr(command, "train", lambda _, *places: found.append(places))
+    monkeypatch.setattr(run_evaluation, "evaluate_run", lambda *_: None)
 
     def run(*argv: str):
         assert main(list(argv)) == 0
-        return found.pop()
+        return found.pop()[:2]
 
     return run
 
 
 def test_a_run_goes_to_runs_and_the_recipe_s_name(places_of):
-    assert places_of("--recipe", "scenes_none").run_dir == Path("runs/scenes_none")
-    assert places_of("--run-dir", "elsewhere").run_dir == Path("elsewhere")
+    assert places_of("--recipe", "scenes_none")[0] == Path("runs/scenes_none")
+    assert places_of("--run-dir", "elsewhere")[0] == Path("elsewhere")
 
 
 def test_the_cache_is_a_flag_or_the_default(places_of, monkeypatch):
-    assert places_of("--cache-dir", "here").cache_dir == Path("here")
+    assert places_of("--cache-dir", "here")[1] == Path("here")
     monkeypatch.setenv("SAT_TF_CACHE", "there")
-    assert places_of().cache_dir == Path("there")
+    assert places_of()[1] == Path("there")
 
 
 @pytest.mark.parametrize("error", [DataError("line 3"), OSError(28, "No space left"), ValueError()])
 def test_bad_input_is_an_error_without_a_traceback(capsys, monkeypatch, error):
-    from training.loop import fit
-
     def fail(*_, **__):
         raise error
 
-    monkeypatch.setattr(fit, "fit", fail)
+    monkeypatch.setattr(command, "train", fail)
     status, message = exit_of(capsys, main)
     assert status == 2 and message == f"Error: {error}\n"
 
@@ -168,12 +181,10 @@ def test_bad_input_is_an_error_without_a_traceback(capsys, monkeypatch, error):
     ],
 )
 def test_a_stopped_run_says_how_to_resume(capsys, monkeypatch, stop, status, message):
-    from training.loop import fit
-
     def fail(*_, **__):
         raise stop
 
-    monkeypatch.setattr(fit, "fit", fail)
+    monkeypatch.setattr(command, "train", fail)
     found, said = exit_of(capsys, main)
     assert found == status and said.startswith(message) and "Traceback" not in said
 
@@ -210,3 +221,165 @@ def test_bad_data_is_told_apart(capsys, tmp_path, make_photographs, spoil, messa
         settings += ["--data-dir", str(folder)]
     status, said = exit_of(capsys, main, *settings, "--run-dir", str(tmp_path / "run"))
     assert status == 2 and message in said and "Traceback" not in said
+
+
+# Whole runs.
+
+
+@pytest.mark.parametrize("kind", ["soft", "hard", "none"])
+def test_a_run_leaves_its_files(request, kind):
+    run = request.getfixturevalue(f"{kind}_run")
+    evaluation = run / "evaluation" / "dev"
+    for path in ("config.json", "vocabulary.json", "best.weights.h5", "logs/train"):
+        assert (run / path).exists(), path
+    for path in ("report.json", "report.md", "captions.json", "index.html"):
+        assert (evaluation / path).stat().st_size > 100, path
+    assert (evaluation / "index.html").read_text("utf-8").count("data:image") >= 12
+    assert len(list((run / "checkpoints").iterdir())) == 1
+    assert json.loads((run / "config.json").read_text())["attention"]["kind"] == kind
+
+
+@pytest.mark.parametrize("kind", ["soft", "hard", "none"])
+def test_a_run_leaves_a_report(request, kind):
+    run = request.getfixturevalue(f"{kind}_run")
+    report = json.loads((run / "evaluation" / "dev" / "report.json").read_text())
+    assert report["recipe"] == f"scenes_{kind}" and report["seed"] == 0
+    assert report["split"] == "dev" and len(report["split_fingerprint"]) == 64
+    assert report["search"]["beam"] == 2 and report["images"] == 12
+    assert report["tokeniser"] == "simple" and report["metric_versions"]
+    assert all(seconds >= 0 for seconds in report["seconds"].values())
+    assert {"tensorflow", "keras", "numpy", "python"} <= set(report["versions"])
+    scores = report["scores"]
+    wanted = {f"bleu_{n}{form}" for n in (1, 2, 3, 4) for form in ("", "_no_bp")}
+    wanted |= {"brevity_ratio", "cider", "rouge_l", "nll", "perplexity"}
+    grounded = {"pointing_game", "attention_correctness", "pointing_game_uniform"}
+    assert wanted <= set(scores)
+    assert (grounded <= set(scores)) is (kind != "none")
+    assert all(value is None or np.isfinite(value) for value in scores.values())
+    captions = json.loads((run / "evaluation" / "dev" / "captions.json").read_text())
+    assert len(captions) == 12 and all(row["caption"] for row in captions)
+
+
+def test_without_java_meteor_is_left_out_and_the_report_says_so(soft_run):
+    report = json.loads((soft_run / "evaluation" / "dev" / "report.json").read_text())
+    assert "meteor" not in report["scores"]
+    assert any("METEOR" in note and "Java" in note for note in report["notes"])
+    assert "METEOR" in (soft_run / "evaluation" / "dev" / "report.md").read_text()
+
+
+@pytest.mark.parametrize("kind", ["soft", "hard"])
+def test_supervised_attention_learns_the_boxes(tmp_path, tiny, unvalidated, kind):
+    seen = []
+    logged = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(logs))
+    flags = ["--recipe", f"scenes_{kind}", "--attention.supervision-weight", "5"]
+    train(tmp_path / "run", *tiny, *flags, "--fit.epochs", "3", callbacks=(logged,))
+    nats = [logs["supervision"] for logs in seen]
+    assert 0 < nats[-1] < nats[0]
+    assert "boxes" in json.loads((tmp_path / "run" / "data.json").read_text())
+
+
+def test_a_finished_run_is_not_trained_again(soft_run, tiny, monkeypatch):
+    monkeypatch.setattr(keras.Model, "fit", lambda *_, **__: pytest.fail("trained"))
+    before = RunFolder(soft_run).best_weights.stat().st_mtime_ns
+    found = train(soft_run, *tiny, "--fit.epochs", "2")
+    assert found.caption(np.zeros([64, 64, 3], np.uint8)).words
+    assert RunFolder(soft_run).best_weights.stat().st_mtime_ns == before
+
+
+def test_a_finished_run_resumes_for_more_epochs(soft_run, tmp_path, tiny, unvalidated):
+    run_dir = shutil.copytree(soft_run, tmp_path / "run")
+    assert last_checkpoint(run_dir)[1]["epoch"] == 2
+    train(run_dir, *tiny, "--fit.epochs", "3")
+    assert last_checkpoint(run_dir)[1]["epoch"] == 3
+    assert json.loads(RunFolder(run_dir).config.read_text())["fit"]["epochs"] == 3
+
+
+def test_early_stopping_keeps_the_best_epoch_and_leaves_nothing_to_train(
+    tmp_path, tiny, monkeypatch
+):
+    # At this rate no weight moves, so no later epoch is better.
+    flags = ("--fit.epochs", "9", "--fit.patience", "1", "--fit.monitor", "nll")
+    flags += ("--recipe", "scenes_none", "--optimizer.learning_rate", "1e-30")
+    train(tmp_path / "run", *tiny, *flags)
+    _, state = last_checkpoint(tmp_path / "run")
+    assert (state["epoch"], state["best_epoch"], state["stopped"]) == (2, 1, True)
+    monkeypatch.setattr(keras.Model, "fit", lambda *_, **__: pytest.fail("trained"))
+    said = []
+    train(tmp_path / "run", *tiny, *flags, say=said.append)
+    assert "Finished before, after 2 epochs: nothing left to train." in said
+    assert any("Best epoch 1 of 2" in line for line in said)
+
+
+def test_the_best_weights_are_those_of_the_best_epoch(tmp_path, tiny, monkeypatch):
+    scores = iter([2.0, 1.0])
+
+    def validate(self, epoch, logs=None):
+        logs["val_bleu_4"] = next(scores)
+
+    monkeypatch.setattr(Validate, "on_epoch_end", validate)
+    saved = []
+    save_weights = weights.save_weights
+    monkeypatch.setattr(
+        weights, "save_weights", lambda m, path: (saved.append(kernel(m)), save_weights(m, path))
+    )
+    flags = (*tiny, "--recipe", "scenes_none", "--fit.epochs", "2")
+    found = train(tmp_path / "run", *flags)
+    assert len(saved) == 1
+    np.testing.assert_array_equal(kernel(found.model), saved[0])
+    state = last_checkpoint(tmp_path / "run")[1]
+    assert (state["epoch"], state["best_epoch"], state["best_score"]) == (2, 1, 2.0)
+
+
+def test_a_run_that_never_had_a_score_says_what_happened(tmp_path, tiny, monkeypatch):
+    def validate(self, epoch, logs=None):
+        logs["val_nll"] = float("nan")
+
+    monkeypatch.setattr(Validate, "on_epoch_end", validate)
+    flags = (*tiny, "--recipe", "scenes_none", "--fit.monitor", "nll")
+    with pytest.raises(runs.RunError, match="`nll` was never a number, in 1 epoch\\."):
+        train(tmp_path / "run", *flags)
+
+
+def kernel(model) -> np.ndarray:
+    return np.asarray(model.decoder.deep_output.word_projection.kernel)
+
+
+def losses(run_dir: Path, strategy, *flags: str) -> list[float]:
+    """The loss and dev NLL of every epoch."""
+    found = []
+
+    def record(epoch, logs):
+        found.extend((logs["loss"], logs["gradient_norm"], logs["val_nll"]))
+
+    recorder = keras.callbacks.LambdaCallback(on_epoch_end=record)
+    train(run_dir, *flags, strategy=strategy, callbacks=(recorder,))
+    return found
+
+
+@pytest.mark.slow
+def test_two_devices_that_resume_give_the_losses_of_one(tmp_path, tiny, fine_tuned, monkeypatch):
+    flags = (*tiny, *fine_tuned, "--data.limit", "40")
+    one = losses(tmp_path / "one", None, *flags)
+    often, strategy = (*flags, "--fit.checkpoint_steps", "2"), make_strategy("mirrored")
+    with monkeypatch.context() as patch:
+        die_after(patch, CheckpointAndStop, "on_train_batch_end", 3)
+        with pytest.raises(Killed):
+            losses(tmp_path / "two", strategy, *often)
+    two = losses(tmp_path / "two", strategy, *often)
+    np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-4)
+    close = lambda a, b, err_msg: np.testing.assert_allclose(a, b, atol=2e-3, err_msg=err_msg)  # noqa: E731
+    assert_same(weights_of(tmp_path / "one"), weights_of(tmp_path / "two"), close)
+
+
+def test_a_run_that_could_not_start_leaves_its_folder_free(tmp_path):
+    run_dir = tmp_path / "run"
+    missing = ("--encoder.weights", "missing.h5", "--data.limit", "4")
+    for flags in (("--recipe", "flickr8k_soft"), missing):
+        with pytest.raises(ValueError, match="--data-dir|--encoder.weights"):
+            train(run_dir, *flags)
+        check_run_dir(run_dir, "--recipe", "scenes_none")
+
+
+def test_the_start_of_a_run_tells_the_effective_lambda(photographs):
+    weight = RECIPES["flickr8k_vgg19_soft"].attention.penalty_weight
+    assert f"doubly stochastic lambda per caption: {weight}\n" in photographs.output

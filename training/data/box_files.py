@@ -33,9 +33,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from training.data.boxes import OUTSIDE, Box, BoxedPhrase, skipped_note
-from training.data.caption_alignment import split_words
-from training.data.examples import DataError
+from training.data.boxes import OUTSIDE, BoxedPhrase, skipped_note, split_words
+from training.data.examples import Box, DataError
 
 _PHRASE = re.compile(r"\[/EN#(?P<entity>[^/\s]+)(?P<types>(?:/[^\s\]/]+)*) (?P<words>[^\]]*)\]")
 _TOLERANCE = 0.01  # of a side: boxes drawn by hand end a pixel outside now and then

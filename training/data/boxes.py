@@ -1,21 +1,41 @@
-"""Boxes of what captions name: noun phrases of a data set's captions with their places."""
+"""Boxes of what captions name: noun phrases of a data set's captions with their places.
+
+Phrases of a file of boxes (`box_files`) are placed among the tokens of a split's captions. Captions
+that are the sentences of another edition, reordered and corrected, are aligned first: Flickr30k
+Entities annotates Flickr30k's captions, and Flickr8k has them for the same photographs, in another
+order, a few in another wording. Then the boxes move into the part of the image that the encoder
+sees.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import io
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from difflib import SequenceMatcher
+from pathlib import Path, PurePosixPath
 
 import numpy as np
+from PIL import Image
 
+from sat_tf.images.pillow import EXIF_ORIENTATION, centred_square
 from sat_tf.vocabulary import tokenize
-from training.data.caption_alignment import Alignment, Sentence, align_captions, split_words
-from training.data.examples import Example, canonical_name
+from training.data.examples import Box, Example, StoredImage, canonical_name
 
-Box = tuple[float, float, float, float]
 Place = tuple[int, int, int]
 """Caption, first and last token."""
+Sentence = tuple[int, tuple[str, ...]]
+"""Index among the sentences of its image, and words."""
+Alignment = tuple[int, Sequence[int | None]]
+"""Index of a caption, and the index in it of each word of a sentence; None if it lacks the word."""
+Visible = Callable[[Sequence[Box]], list[Box]]
+
+CLOSE = 0.75
+"""Least ratio of common words, by difflib, at which a sentence may be a caption: one word in four
+changed. Two different captions of an image are as close in 2 % of the pairs (Flickr8k, dev)."""
 
 OUTSIDE = "boxes outside the image, or without an area"
 NO_SPAN = "phrases without a place in the caption"
@@ -23,6 +43,11 @@ BAD_SPAN = "phrases whose span does not fit the caption"
 NO_CAPTION = "phrases of captions the split does not have"
 NO_SENTENCE = "phrases of sentences that no caption resembles"
 SEVERAL_IMAGES = "phrases of an image that could be several of the split"
+NOT_SHOWN = "phrases whose boxes are outside the part of the image that the encoder sees"
+NOT_READ = "phrases of images that cannot be read"
+
+_PART = re.compile("'?[^']+")
+_ON_ITS_SIDE = (5, 6, 7, 8)  # orientations of EXIF
 
 
 def skipped_note(dropped: Mapping[str, int]) -> str:
@@ -71,9 +96,13 @@ class PlacedPhrase:
     last: int
 
 
+Placed = Mapping[tuple[int, int], Sequence[PlacedPhrase]]
+"""(example, caption) -> its phrases."""
+
+
 def place_phrases(
     examples: Sequence[Example], phrases: Mapping[str, Sequence[BoxedPhrase]]
-) -> tuple[dict[tuple[int, int], list[PlacedPhrase]], Counter[str]]:
+) -> tuple[Placed, Counter[str]]:
     """Finds phrases among the tokens of a split's captions.
 
     Args:
@@ -81,15 +110,21 @@ def place_phrases(
         phrases: Image -> its phrases.
 
     Returns:
-        (example, caption) -> its phrases; and reason -> how many were left out for it.
+        The phrases by caption; and reason -> how many were left out for it.
     """
     names = [canonical_name(example.image_id) for example in examples]
     by_name, dropped = _by_name(names, phrases)
     placed: dict[tuple[int, int], list[PlacedPhrase]] = {}
     for number, example in enumerate(examples):
         own = by_name.get(names[number], ())
-        captions = [_tokens(caption) for caption in example.captions] if own else []
-        aligned = _aligned(own, example.captions)
+        if not own:
+            continue
+        # Tokens of each blank-separated part of a caption; together they are `tokenize(caption)`.
+        captions = [[tokenize(part) for part in text.split()] for text in example.captions]
+        written = [(one.caption, one.sentence) for one in own if one.sentence is not None]
+        aligned: dict[Sentence, Alignment] = {}
+        if written:
+            aligned = align_captions(dict.fromkeys(written), map(split_words, example.captions))
         for phrase in own:
             for place in _places(captions, aligned, phrase):
                 if isinstance(place, str):
@@ -123,17 +158,6 @@ def _by_name(
             (name,) = likely
         by_name.setdefault(name, []).extend(found)
     return by_name, dropped
-
-
-def _tokens(caption: str) -> list[list[str]]:
-    """Tokens of each blank-separated part of a caption; together they are `tokenize(caption)`."""
-    return [tokenize(part) for part in caption.split()]
-
-
-def _aligned(phrases: Sequence[BoxedPhrase], captions: Sequence[str]) -> dict[Sentence, Alignment]:
-    """Captions of the sentences that phrases bring with them."""
-    written = [(one.caption, one.sentence) for one in phrases if one.sentence is not None]
-    return align_captions(dict.fromkeys(written), map(split_words, captions)) if written else {}
 
 
 def _places(
@@ -189,10 +213,134 @@ def _occurrences(captions: Sequence[Sequence[list[str]]], wanted: Sequence[str])
     return found
 
 
+def split_words(text: str) -> list[str]:
+    """Splits a text into the words of `tokenize`, clitics apart: "man's" is "man 's"."""
+    return [part for word in tokenize(text) for part in _PART.findall(word)]
+
+
+def align_captions(
+    sentences: Iterable[Sentence], captions: Iterable[Sequence[str]]
+) -> dict[Sentence, Alignment]:
+    """Finds the caption that each sentence is.
+
+    It has the same words (of several such captions, the one of the same index comes first), or else
+    is the closest one. No caption is given to two sentences.
+
+    Args:
+        sentences: The sentences.
+        captions: Words of each caption.
+
+    Returns:
+        Sentence -> its caption; a sentence that no caption is close to is left out.
+    """
+    found: dict[Sentence, Alignment] = {}
+    changed, free = [], dict(enumerate(map(tuple, captions)))
+    for sentence in sentences:
+        number, words = sentence
+        same = [caption for caption, of_caption in free.items() if of_caption == words]
+        if same:
+            caption = number if number in same else same[0]
+            found[sentence] = caption, range(len(free.pop(caption)))
+        else:
+            changed.append(sentence)
+    # difflib is slow, and only a few captions are corrected.
+    pairs = [
+        (SequenceMatcher(None, sentence[1], words, autojunk=False), sentence, caption)
+        for sentence in changed
+        for caption, words in free.items()
+    ]
+    for matcher, sentence, caption in sorted(pairs, key=lambda pair: -pair[0].ratio()):
+        if sentence not in found and caption in free and matcher.ratio() >= CLOSE:
+            places: list[int | None] = [None] * len(sentence[1])
+            for block in matcher.get_matching_blocks():
+                places[block.a : block.a + block.size] = range(block.b, block.b + block.size)
+            found[sentence] = caption, places
+            del free[caption]
+    return found
+
+
+def visible_boxes(image: Path | StoredImage | bytes | np.ndarray, resize: str) -> Visible:
+    """Returns a function from boxes of an image to boxes of the encoder's view of it.
+
+    A box outside the view is left out, one on its edge is cut.
+
+    Args:
+        image: As in `Example.image`; only its size is read.
+        resize: The encoder's policy: `squash` shows everything, `crop` the centred square.
+    """
+    if resize == "squash":
+        return list
+    height, width = image_size(image)
+    top, left, side = centred_square(height, width)
+    top, left = top / side, left / side
+
+    def visible(boxes: Sequence[Box]) -> list[Box]:
+        scaled = np.array(boxes) * (height, width, height, width) / side - (top, left, top, left)
+        return [
+            tuple(map(float, box))
+            for box in np.clip(scaled, 0.0, 1.0)
+            if box[0] < box[2] and box[1] < box[3]
+        ]
+
+    return visible
+
+
+def visible_phrases(
+    examples: Sequence[Example], placed: Placed, resize: str
+) -> tuple[Placed, Counter[str]]:
+    """Moves the boxes of phrases into the encoder's view.
+
+    Args:
+        examples: The split's.
+        placed: The phrases by caption.
+        resize: The encoder's policy.
+
+    Returns:
+        The phrases that the view shows; and reason -> how many were left out for it.
+    """
+    shown: dict[tuple[int, int], list[PlacedPhrase]] = {}
+    dropped: Counter[str] = Counter()
+    views: dict[int, Visible | None] = {}
+    for (number, caption), phrases in placed.items():
+        if number not in views:
+            try:
+                views[number] = visible_boxes(examples[number].image, resize)
+            except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+                views[number] = None  # other parts skip and count such images
+        view = views[number]
+        if view is None:
+            dropped[NOT_READ] += len(phrases)
+            continue
+        for one in phrases:
+            if boxes := view(one.phrase.boxes):
+                phrase = dataclasses.replace(one.phrase, boxes=tuple(boxes))
+                found = PlacedPhrase(phrase, one.first, one.last)
+                shown.setdefault((number, caption), []).append(found)
+            else:
+                dropped[NOT_SHOWN] += 1
+    return shown, dropped
+
+
+def image_size(image: Path | StoredImage | bytes | np.ndarray) -> tuple[int, int]:
+    """Reads `(height, width)` of an image as it is shown, from its header alone.
+
+    Raises:
+        OSError: The image cannot be read.
+    """
+    if isinstance(image, np.ndarray):
+        return image.shape[0], image.shape[1]
+    content = image if isinstance(image, bytes) else image.read_bytes()
+    with Image.open(io.BytesIO(content)) as opened:
+        turned = opened.getexif().get(EXIF_ORIENTATION, 1) in _ON_ITS_SIDE
+        width, height = opened.size
+    return (width, height) if turned else (height, width)
+
+
 def union_coverage(boxes: Sequence[Box], height: int, width: int) -> np.ndarray:
     """Computes the exact share of each cell inside the union of the boxes, `[height, width]`."""
-    rows = _edges([edge for top, _, bottom, _ in boxes for edge in (top, bottom)], height)
-    columns = _edges([edge for _, left, _, right in boxes for edge in (left, right)], width)
+    edges = np.array(boxes)  # top, left, bottom, right
+    rows = np.unique([*np.arange(height + 1) / height, *edges[:, ::2].ravel()])
+    columns = np.unique([*np.arange(width + 1) / width, *edges[:, 1::2].ravel()])
     y, x = (rows[1:] + rows[:-1]) / 2.0, (columns[1:] + columns[:-1]) / 2.0
     inside = np.zeros([len(y), len(x)], bool)
     for top, left, bottom, right in boxes:
@@ -203,7 +351,3 @@ def union_coverage(boxes: Sequence[Box], height: int, width: int) -> np.ndarray:
     coverage = np.zeros([height, width])
     np.add.at(coverage, (cell_rows[:, None], cell_columns[None, :]), areas)
     return np.clip(coverage * height * width, 0.0, 1.0)
-
-
-def _edges(of_boxes: Sequence[float], cells: int) -> np.ndarray:
-    return np.unique(np.concatenate([np.arange(cells + 1) / cells, of_boxes]))

@@ -16,6 +16,9 @@ import numpy as np
 
 from sat_tf.errors import invalid_value
 
+Box = tuple[float, float, float, float]
+"""`(top, left, bottom, right)` as shares of the image's sides, in [0, 1]."""
+
 SPLITS = ("train", "dev", "test")
 # Beginnings of the reasons for skipping an image before it is opened.
 NO_FILE = "no image file"
@@ -47,14 +50,14 @@ class Phrase:
     Attributes:
         caption: Index of the caption among the example's captions.
         word: Index of the head noun in `tokenize(caption)`.
-        box: `(top, left, bottom, right)` as shares of the image's sides, in [0, 1].
+        box: The place.
         text: The phrase as written, for example "small red circle".
         seen: False if the phrase's attributes never occur together in training.
     """
 
     caption: int
     word: int
-    box: tuple[float, float, float, float]
+    box: Box
     text: str
     seen: bool = True
 

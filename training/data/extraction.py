@@ -1,25 +1,29 @@
-"""Annotating many images: decoding on threads, a fixed batch, and the shards written of them."""
+"""Computes the annotations that a feature store lacks: shard by shard, here or on Spark."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
 
-from sat_tf import images
 from sat_tf.layers.encoder import Encoder
 from sat_tf.progress import progress_bar
-from training.data.examples import Example
-from training.data.feature_shards import Shards, write_json
-from training.data.image_reader import READERS, UNREADABLE, read_image, unreadable_reason
+from sat_tf.spark import root_cause, watched
+from training.data.examples import DataError, Example
+from training.data.feature_shards import Shards
+from training.data.image_loader import ImageLoader
 
-_LOOK_AHEAD = 3  # batches
+if TYPE_CHECKING:
+    from pyspark import Broadcast
+    from pyspark.sql import SparkSession
+
 _HALF_MAX = float(np.finfo(np.float16).max)
+# Of this process, by store: Spark gives a Python worker one task after another.
+_writers: dict[Shards, ShardWriter] = {}
 
 
 def compile_encoder(encoder: Encoder, batch_size: int) -> Callable[[np.ndarray], np.ndarray]:
@@ -46,69 +50,8 @@ def compile_encoder(encoder: Encoder, batch_size: int) -> Callable[[np.ndarray],
 
 
 def default_batch_size() -> int:
-    """Images per call of an encoder: what suits a CPU's cache, or a GPU."""
+    """Returns the images per call of an encoder that suit a CPU's cache, or a GPU."""
     return 64 if tf.config.list_physical_devices("GPU") else 8
-
-
-@functools.lru_cache(maxsize=8)
-def _compile_resize(size: int, policy: str) -> Callable[[tf.Tensor], tf.Tensor]:
-    return tf.function(
-        lambda image: images.resize(image, size, policy),
-        input_signature=[tf.TensorSpec([None, None, 3], tf.uint8)],
-        autograph=False,
-    )
-
-
-class ImageLoader:
-    """Reads, decodes and resizes images on a few threads, and notes the unreadable ones."""
-
-    def __init__(self, examples: Sequence[Example], size: int, policy: str) -> None:
-        self._examples = examples
-        self._size = size
-        self._skipped: dict[int, str] = {}
-        self._rotated: set[int] = set()
-        self._lost: set[int] = set()
-        self._resize = _compile_resize(size, policy)
-
-    def batches(self, indices: range, batch_size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """`(pixels [batch_size, size, size, 3], valid [n])`; the last batch is padded."""
-        pending: deque = deque()
-        with ThreadPoolExecutor(READERS) as pool:
-            for start in range(0, len(indices), batch_size):
-                chunk = indices[start : start + batch_size]
-                pending.append([pool.submit(self._load, index) for index in chunk])
-                if len(pending) > _LOOK_AHEAD:
-                    yield self._gather(pending.popleft(), batch_size)
-            while pending:
-                yield self._gather(pending.popleft(), batch_size)
-
-    def notes(self, indices: range) -> dict[str, Any]:
-        """The notes on some images, as in the JSON file of a shard."""
-        return {
-            "skipped": {str(i): self._skipped[i] for i in indices if i in self._skipped},
-            "rotated": [i for i in indices if i in self._rotated],
-            "lost": [i for i in indices if i in self._lost],
-        }
-
-    def _gather(self, futures: list, batch_size: int) -> tuple[np.ndarray, np.ndarray]:
-        loaded = [future.result() for future in futures]
-        pixels = np.zeros((batch_size, self._size, self._size, 3), np.float32)
-        for row, image in enumerate(loaded):
-            if image is not None:
-                pixels[row] = image
-        return pixels, np.array([image is not None for image in loaded])
-
-    def _load(self, index: int) -> np.ndarray | None:
-        try:
-            pixels, rotated = read_image(self._examples[index].image, self._resize)
-        except UNREADABLE as error:
-            self._skipped[index] = unreadable_reason(error)
-            if isinstance(error, OSError):  # of the drive: the content is unknown
-                self._lost.add(index)
-            return None
-        if rotated:
-            self._rotated.add(index)
-        return pixels
 
 
 class ShardWriter:
@@ -151,7 +94,7 @@ class ShardWriter:
                 advance(len(valid))
 
         shards.write(shard, blocks())
-        write_json(shards.file(shard).with_suffix(".json"), loader.notes(indices))
+        shards.write_notes(shard, loader.notes(indices))
 
 
 def write_missing(
@@ -162,7 +105,7 @@ def write_missing(
     batch_size: int | None = None,
     verbose: bool = True,
 ) -> None:
-    """Computes the shards that a store does not have yet, sharing them with other processes.
+    """Computes the shards that a store lacks, sharing them with other processes.
 
     Returns when all are there, those of the others included; see `FeatureStore.open`.
     """
@@ -184,3 +127,73 @@ def write_missing(
                     else:
                         writer.write(shards, shard, examples, bar.update)
             missing = elsewhere
+
+
+def write_on_spark(
+    spark: SparkSession,
+    shards: Shards,
+    encoder: Encoder,
+    examples: Sequence[Example],
+    resize: str,
+    batch_size: int | None = None,
+    verbose: bool = True,
+) -> None:
+    """Computes the missing shards on Spark's workers; takes the place of `write_missing`.
+
+    Raises:
+        DataError: Spark gave up; the shards that are done stay.
+    """
+    missing = shards.missing()
+    if not missing:
+        return
+    # Each task brings its examples, so that workers load no data set.
+    rows = [(n, {index: examples[index] for index in shards.indices(n)}) for n in missing]
+    context = spark.sparkContext
+    sent = context.broadcast((type(encoder), encoder.get_config(), encoder.get_weights()))
+    cores = int(spark.conf.get("spark.task.cpus", "1"))
+    write = functools.partial(
+        write_shards, shards=shards, sent=sent, resize=resize, batch_size=batch_size, cores=cores
+    )
+    images = sum(len(examples) for _, examples in rows)
+    with progress_bar(images, "Annotations", "images", verbose) as bar:
+        try:
+            with watched(spark, bar, images):
+                context.parallelize(rows, len(rows)).foreachPartition(write)
+        except Exception as error:  # py4j's and Spark's own
+            raise DataError(
+                f"Spark gave up on the feature store in {shards.path}: {root_cause(error)}. "
+                "Finished parts are kept: start the same command again to resume."
+            ) from error
+
+
+def write_shards(
+    rows: Iterable[tuple[int, Mapping[int, Example]]],
+    shards: Shards,
+    sent: Broadcast[Any],
+    resize: str,
+    batch_size: int | None,
+    cores: int,
+) -> None:
+    """Computes shards inside a worker, unless another job has done so in the meantime.
+
+    Args:
+        rows: Numbers of shards, each with its examples by index.
+        shards: The store's shards.
+        sent: Class, configuration and weights of the encoder.
+        resize: `crop` or `squash`.
+        batch_size: Images per call of the encoder; None for what suits the device.
+        cores: Threads of an operation.
+    """
+    for shard, examples in rows:
+        with shards.claim(shard):
+            if shards.is_done(shard):
+                continue
+            if shards not in _writers:
+                if tf.config.threading.get_intra_op_parallelism_threads() != cores:
+                    with contextlib.suppress(RuntimeError):  # something was computed before
+                        tf.config.threading.set_intra_op_parallelism_threads(cores)
+                kind, config, weights = sent.value
+                encoder: Encoder = kind.from_config(config)
+                encoder.set_weights(weights)
+                _writers[shards] = ShardWriter(encoder, resize, batch_size)
+            _writers[shards].write(shards, shard, examples)

@@ -23,7 +23,7 @@ from typing import Any
 import filelock
 import numpy as np
 
-from sat_tf.files import NO_LOCKS, sync, write_atomically
+from sat_tf.files import NO_LOCKS, sync, write_json
 from training.data.examples import DataError
 
 _STALE = 24 * 3600.0  # seconds after which no process uses a temporary file any more
@@ -56,16 +56,16 @@ class Shards:
         return iter(range(-(-self.count // self.shard_size)))
 
     def file(self, shard: int) -> Path:
-        """The file of a shard; its notes have the same name with the suffix .json."""
+        """Returns the file of a shard; its notes have the same name with the suffix .json."""
         return self.path / f"{shard:05d}.f16"
 
     def indices(self, shard: int) -> range:
-        """Indices of a shard's images."""
+        """Returns the indices of a shard's images."""
         start = shard * self.shard_size
         return range(start, min(start + self.shard_size, self.count))
 
     def is_done(self, shard: int) -> bool:
-        """True if a shard and its notes are complete."""
+        """Returns True if a shard and its notes are complete."""
         expected = len(self.indices(shard)) * self.views * self.record_bytes
         try:
             return self.file(shard).stat().st_size == expected and "rotated" in self.notes(shard)
@@ -73,23 +73,32 @@ class Shards:
             return False
 
     def missing(self) -> list[int]:
-        """The shards that are still to be written."""
+        """Returns the shards that are still to be written."""
         return [shard for shard in self if not self.is_done(shard)]
 
     def notes(self, shard: int) -> dict[str, Any]:
-        """The notes of a shard, see `ImageLoader.notes`."""
+        """Reads the notes of a shard, see `ImageLoader.notes`."""
         return json.loads(self.file(shard).with_suffix(".json").read_text("utf-8"))
+
+    def write_notes(self, shard: int, notes: dict[str, Any]) -> None:
+        """Writes the notes of a shard, which make it complete."""
+        write_json(self.file(shard).with_suffix(".json"), notes)
 
     def discard(self, shard: int) -> None:
         """Makes a shard one that is still to be written."""
         self.file(shard).with_suffix(".json").unlink(missing_ok=True)
 
-    def check_room(self) -> None:
-        """Checks that the disk has room for the missing shards.
+    def prepare(self) -> None:
+        """Makes the folder, removes what killed processes left behind more than a day ago.
 
         Raises:
-            OSError: There is too little room.
+            OSError: The disk has too little room for the missing shards.
         """
+        self.path.mkdir(parents=True, exist_ok=True)
+        for temporary in (*self.path.glob("*.tmp"), *self.path.glob(".*.tmp")):
+            with contextlib.suppress(OSError):
+                if time.time() - temporary.stat().st_mtime > _STALE:
+                    temporary.unlink()
         images = sum(len(self.indices(shard)) for shard in self.missing())
         needed = images * self.views * self.record_bytes
         if needed > shutil.disk_usage(self.path).free:
@@ -147,53 +156,16 @@ class Shards:
         order = np.lexsort((offsets, shards))
         bounds = np.flatnonzero(np.diff(shards[order])) + 1
         for rows in np.split(order, bounds) if len(order) else ():
-            self._read_rows(self.file(int(shards[rows[0]])), rows, offsets, out)
+            path = self.file(int(shards[rows[0]]))
+            try:
+                file = os.open(path, os.O_RDONLY)
+            except OSError as error:
+                why = error.strerror
+                raise DataError(f"The feature store lost a file, {path}: {why}.") from error
+            try:
+                for row in rows:
+                    if os.preadv(file, [out[row]], int(offsets[row])) != self.record_bytes:
+                        raise DataError(f"A file of the feature store is too short: {path}.")
+            finally:
+                os.close(file)
         return out
-
-    def _read_rows(
-        self, path: Path, rows: np.ndarray, offsets: np.ndarray, out: np.ndarray
-    ) -> None:
-        try:
-            file = os.open(path, os.O_RDONLY)
-        except OSError as error:
-            raise DataError(f"The feature store lost a file, {path}: {error.strerror}.") from error
-        try:
-            for row in rows:
-                if os.preadv(file, [out[row]], int(offsets[row])) != self.record_bytes:
-                    raise DataError(f"A file of the feature store is too short: {path}.")
-        finally:
-            os.close(file)
-
-
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Writes a JSON file, unless it has this content: a finished store may be read-only."""
-    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
-    with contextlib.suppress(OSError, ValueError):
-        if path.read_text("utf-8") == text:
-            return
-    write_atomically(path, text)
-
-
-def remove_stale(path: Path) -> None:
-    """Removes the temporary files that killed processes left behind more than a day ago."""
-    for temporary in (*path.glob("*.tmp"), *path.glob(".*.tmp")):
-        with contextlib.suppress(OSError):
-            if time.time() - temporary.stat().st_mtime > _STALE:
-                temporary.unlink()
-
-
-@contextlib.contextmanager
-def plain_disk_errors(path: Path) -> Iterator[None]:
-    """Turns an OSError into a DataError that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DataError(
-                f"No room for the feature store in {path} ({error.strerror}). Finished parts are "
-                "kept: free some space and start again, or choose another folder (`--cache-dir`)."
-            ) from error
-        raise DataError(
-            f"The feature store in {path} cannot be written: {error}. Choose another folder "
-            "(`--cache-dir`)."
-        ) from error

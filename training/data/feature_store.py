@@ -1,13 +1,20 @@
 """The feature store: annotations of a frozen encoder, computed once and read from disk.
 
-A store is a folder `CACHE/features/FINGERPRINT` of shards (see `feature_shards`).
+A store is a folder `CACHE/features/FINGERPRINT` of shards (see `feature_shards`), computed by
+`extraction`. The fingerprint stands for all that its content depends on; digests of image files are
+kept in `CACHE/digests`, as reading them all takes a while.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +22,17 @@ import numpy as np
 
 from sat_tf import images
 from sat_tf.errors import invalid_value
+from sat_tf.files import sha256_of, write_atomically, write_json
 from sat_tf.layers.encoder import Encoder
+from sat_tf.progress import progress_bar
 from training.data.examples import DataError, Example, StoredImage
 from training.data.extraction import write_missing
-from training.data.feature_shards import Shards, plain_disk_errors, remove_stale, write_json
-from training.data.image_digests import image_digests
+from training.data.feature_shards import Shards
+from training.data.image_loader import READERS
 from training.messages import counted
 
 FORMAT = 3  # part of a store's fingerprint
+_SHOWN = 10**9  # bytes of image files to read from which on progress is shown: some seconds
 
 
 class FeatureStore:
@@ -97,17 +107,27 @@ class FeatureStore:
         (height, width), dim = encoder.grid, encoder.annotation_dim
         path = Path(cache_dir) / "features" / identity[:16]
         shards = Shards(path, len(examples), 1 + mirrored, (height * width, dim), shard_size)
-        manifest = _manifest(identity, encoder, resize, shards)
-        with plain_disk_errors(path):
-            path.mkdir(parents=True, exist_ok=True)
-            remove_stale(path)
-            shards.check_room()
-            write_json(path / "manifest.json", manifest)
+        manifest = {
+            "format": FORMAT,
+            "fingerprint": identity,
+            "images": len(examples),
+            "shard_size": shard_size,
+            "views": ["plain", "mirrored"][: shards.views],
+            "record": [height, width, dim],
+            "dtype": "float16",
+            "backbone": encoder.backbone,
+            "tap": encoder.tap,
+            "image_size": encoder.image_size,
+            "resize": resize,
+        }
+        with _plain_disk_errors(path):
+            shards.prepare()
+            _write_changed(path / "manifest.json", manifest)
             (write or write_missing)(shards, encoder, examples, resize, batch_size, verbose)
             store = cls(shards, encoder.grid)
             store._check_lost(examples, digests)
             named = {examples[index].image_id: why for index, why in store.skipped.items()}
-            write_json(path / "skipped.json", named)
+            _write_changed(path / "skipped.json", named)
         return store
 
     def _check_lost(self, examples: Sequence[Example], digests: Mapping[Path, str | None]) -> None:
@@ -155,20 +175,29 @@ class FeatureStore:
         return self._shards.read(indices, view)
 
 
-def _manifest(identity: str, encoder: Encoder, resize: str, shards: Shards) -> dict:
-    return {
-        "format": FORMAT,
-        "fingerprint": identity,
-        "images": shards.count,
-        "shard_size": shards.shard_size,
-        "views": ["plain", "mirrored"][: shards.views],
-        "record": [*encoder.grid, encoder.annotation_dim],
-        "dtype": "float16",
-        "backbone": encoder.backbone,
-        "tap": encoder.tap,
-        "image_size": encoder.image_size,
-        "resize": resize,
-    }
+def _write_changed(path: Path, content: dict[str, Any]) -> None:
+    """Writes a JSON file, unless it has this content: a finished store may be read-only."""
+    with contextlib.suppress(OSError, ValueError):
+        if json.loads(path.read_text("utf-8")) == content:
+            return
+    write_json(path, content)
+
+
+@contextlib.contextmanager
+def _plain_disk_errors(path: Path) -> Iterator[None]:
+    """Turns an OSError into a DataError that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DataError(
+                f"No room for the feature store in {path} ({error.strerror}). Finished parts are "
+                "kept: free some space and start again, or choose another folder (`--cache-dir`)."
+            ) from error
+        raise DataError(
+            f"The feature store in {path} cannot be written: {error}. Choose another folder "
+            "(`--cache-dir`)."
+        ) from error
 
 
 def fingerprint(
@@ -179,7 +208,7 @@ def fingerprint(
     shard_size: int,
     digests: Mapping[Path, str | None],
 ) -> str:
-    """SHA-256 (hexadecimal) of everything that the content of a store depends on.
+    """Returns the SHA-256 (hexadecimal) of everything that the content of a store depends on.
 
     The encoder's weights and layer, the preprocessing, and the images: their ids, and the stamp of
     records, the content of files (by `digests`, see `image_digests`) and of others. Times and
@@ -213,3 +242,75 @@ def _update_array(digest: Any, array: np.ndarray) -> None:
     array = np.ascontiguousarray(array)
     digest.update(json.dumps([array.shape, str(array.dtype)]).encode())
     digest.update(array.tobytes())
+
+
+def image_digests(
+    paths: Iterable[Path], cache_dir: Path, verbose: bool = True
+) -> dict[Path, str | None]:
+    """Computes the SHA-256 of image files.
+
+    What was found is kept in `CACHE/digests`, in a file for each folder of images. That only saves
+    time: without it, or if it cannot be written, all files are read.
+
+    Args:
+        paths: The files.
+        cache_dir: Folder of everything that can be computed again (`--cache-dir`).
+        verbose: Show progress on standard error if there is much to read.
+
+    Returns:
+        Path -> hexadecimal digest; None for a file that cannot be read.
+    """
+    folders: dict[Path, list[Path]] = defaultdict(list)
+    for path in paths:
+        folders[path.parent].append(path)
+    digests: dict[Path, str | None] = {}
+    for folder, files in folders.items():
+        name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
+        digests |= _digests_of(files, cache_dir / "digests" / f"{name}.json", verbose)
+    return digests
+
+
+def _digests_of(files: list[Path], kept: Path, verbose: bool) -> dict[Path, str | None]:
+    """Computes the digests of a folder's files, of which the file `kept` has those known before."""
+    known: dict[str, list] = {}  # name -> state and digest
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(kept.read_text("utf-8"))
+        known = found if isinstance(found, dict) else {}
+    states = {path: _state(path) for path in files}
+    new = [path for path in files if states[path] and known.get(path.name, [])[:3] != states[path]]
+    shown = sum(states[path][0] for path in new) > _SHOWN and verbose
+    computed: dict[Path, str | None] = {}
+    with (
+        progress_bar(len(new), "Reading images", "images", shown) as bar,
+        ThreadPoolExecutor(READERS) as pool,
+    ):
+        for path, digest in zip(new, pool.map(_digest_of, new), strict=True):
+            computed[path] = digest
+            bar.update(1)
+    known |= {p.name: [*states[p], digest] for p, digest in computed.items() if digest}
+    if computed:
+        with contextlib.suppress(OSError):
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(kept, json.dumps(known))
+    before = {p: known[p.name][3] if states[p] else None for p in files if p not in computed}
+    return computed | before
+
+
+def _state(path: Path) -> list[int] | None:
+    """Returns size, modification time and change time in nanoseconds; None if there is no file.
+
+    `cp -p` and `rsync -t` set the modification time, by which alone a repaired copy could pass for
+    the broken file; nothing sets the change time.
+    """
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return [status.st_size, status.st_mtime_ns, status.st_ctime_ns]
+
+
+def _digest_of(path: Path) -> str | None:
+    try:
+        return sha256_of(path)
+    except OSError:
+        return None

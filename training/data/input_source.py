@@ -1,10 +1,15 @@
-"""Model inputs by example index: stored annotations (frozen encoder) or images (trained one)."""
+"""Model inputs by example index: stored annotations (frozen encoder) or images (trained one).
+
+Images to train on may be seen in random views, mirrored and cropped, drawn from (seed, epoch,
+caption) alone, so that a resumed run sees the same views.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -14,10 +19,34 @@ import tensorflow as tf
 from sat_tf import images
 from sat_tf.layers.encoder import Encoder
 from sat_tf.trained_captioner import TrainedCaptioner
-from training.data.augmentation import Views, crop
 from training.data.examples import DataError, Example, Split
 from training.data.feature_store import FeatureStore
-from training.data.image_reader import READERS, UNREADABLE, read_image, unreadable_reason
+from training.data.image_loader import READERS, UNREADABLE, read_image, unreadable_reason
+
+
+@dataclass(frozen=True, eq=False)
+class Views:
+    """Views of the images of `n` captions.
+
+    Attributes:
+        mirrored: bool `[n]`, True if flipped left to right.
+        corners: float `[n, 2]` in [0, 1): top and left corner of a crop, as a share of the room
+            that it has.
+    """
+
+    mirrored: np.ndarray
+    corners: np.ndarray
+
+    @classmethod
+    def draw(cls, count: int, seed: int, epoch: int) -> Views:
+        """Draws the views of an epoch for `count` captions."""
+        return cls(
+            np.random.default_rng([seed, epoch, 1]).random(count) < 0.5,
+            np.random.default_rng([seed, epoch, 2]).random((count, 2)),
+        )
+
+    def __getitem__(self, rows: np.ndarray | slice) -> Views:
+        return Views(self.mirrored[rows], self.corners[rows])
 
 
 class InputSource(Protocol):
@@ -89,8 +118,11 @@ class ImageSource:
         self.rotated: list[int] = []
         self.spec = tf.TensorSpec([None, size, size, 3], tf.uint8)
         self._pool = ThreadPoolExecutor(READERS)
-        self._drawn = _stack_drawn(examples, size)
-        if self._drawn is None:
+        self._drawn = None
+        shapes = {e.image.shape if isinstance(e.image, np.ndarray) else None for e in examples}
+        if shapes <= {(size, size, 3)}:
+            self._drawn = np.stack([example.image for example in examples])
+        else:
             list(self._pool.map(self._check, range(len(examples))))
 
     def read(self, indices: np.ndarray, views: Views | None = None) -> np.ndarray:
@@ -109,7 +141,8 @@ class ImageSource:
 
     def _load_crop(self, index: int, corner: np.ndarray) -> np.ndarray:
         pixels, _ = self._load(index, self._uncropped_size)
-        return crop(pixels, corner, self._size)
+        top, left = (corner * (len(pixels) - self._size + 1)).astype(int)
+        return pixels[top : top + self._size, left : left + self._size]
 
     def _load(self, index: int, size: int | None = None) -> tuple[np.ndarray, bool]:
         resize = functools.partial(images.resize, size=size or self._size, policy=self._resize)
@@ -124,13 +157,6 @@ class ImageSource:
             return
         if rotated:
             self.rotated.append(index)
-
-
-def _stack_drawn(examples: tuple[Example, ...], size: int) -> np.ndarray | None:
-    """Stacks the images into one array if all are arrays of the right size."""
-    if all(isinstance(e.image, np.ndarray) and e.image.shape == (size, size, 3) for e in examples):
-        return np.stack([example.image for example in examples])
-    return None
 
 
 def open_input_source(

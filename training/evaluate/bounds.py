@@ -9,9 +9,9 @@ from sat_tf.models.diagnostics import nwgm_gaps, sampled_log_likelihood
 from sat_tf.objectives.estimators import importance_weighted_bound
 from sat_tf.objectives.likelihood import word_mask
 from sat_tf.runs import TrainedCaptioner
+from training.data.batches import readable_rows
 from training.data.bucketing import caption_table, pad_tokens
 from training.data.examples import Split
-from training.data.input_pipeline import readable_rows
 from training.data.input_source import InputSource, annotations_of
 
 SAMPLES = 50

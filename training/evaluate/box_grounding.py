@@ -13,12 +13,11 @@ import numpy as np
 
 from sat_tf.runs import Caption
 from sat_tf.vocabulary import tokenize
+from training.data.batches import readable_rows
 from training.data.box_files import read_boxes
-from training.data.box_views import visible_phrases
-from training.data.boxes import Box, PlacedPhrase, place_phrases, skipped_note
+from training.data.boxes import PlacedPhrase, place_phrases, skipped_note, visible_phrases
 from training.data.bucketing import CaptionTable, caption_table
-from training.data.examples import DataError, Split
-from training.data.input_pipeline import readable_rows
+from training.data.examples import Box, DataError, Split
 from training.data.input_source import InputSource
 from training.evaluate.teacher_forcing import TeacherForcing
 from training.metrics.bootstrap import Interval

@@ -9,6 +9,7 @@ import dataclasses
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ import tyro
 from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import Inference, SearchFlags
+from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
 from sat_tf.fields import NonNegativeInt, PositiveInt, check_fields
 from sat_tf.files import default_cache_dir
@@ -26,7 +28,6 @@ from training.cli import peek_flag
 from training.config import DataConfig, read_run_config
 from training.data.sources import DataName, Splits
 from training.outputs import check_apart, check_folder
-from training.tasks.digits.config import system_of
 
 
 @dataclass(frozen=True)
@@ -81,28 +82,18 @@ class Arguments:
     """Images on the page; 48 by default."""
     boxes: Path | None = None
     """Boxes of phrases: Flickr30k Entities (folder, for Flickr8k and Flickr30k), COCO's instances
-    (.json), or JSON lines; see docs/data.md."""
+    (.json), or JSON lines; see docs/maps.md."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
-    return exit_status(lambda: _dispatch(given))
-
-
-def _dispatch(argv: list[str]) -> int:
-    """Digit runs have flags of their own."""
-    run_dir = peek_flag("--run-dir", argv)
-    if run_dir is not None and _is_digit_run(Path(run_dir)):
+    if is_digit_run(peek_flag("--run-dir", given, "")):
         with loading():
-            from training.tasks.digits import evaluation as digits
-
-        return digits.run(Path(run_dir), argv)
-    return run(tyro.cli(Arguments, args=argv, prog=program("training.evaluate")))
-
-
-def _is_digit_run(folder: Path) -> bool:
-    return system_of(folder) is not None and not published.is_digits(folder)
+            return import_module("training.digits.evaluate").main(given)
+    return exit_status(
+        lambda: run(tyro.cli(Arguments, args=given, prog=program("training.evaluate")))
+    )
 
 
 def run(arguments: Arguments) -> int:
@@ -111,7 +102,7 @@ def run(arguments: Arguments) -> int:
     check_fields(arguments.search)
     check_source(arguments)
     if arguments.captions is None:  # a wrong name is answered before TensorFlow is loaded
-        published.refuse_published_digits(published.locate(arguments.run_dir))
+        published.locate(arguments.run_dir)
     if arguments.out is not None:
         check_apart("--out", arguments.out, arguments.data_dir)
         check_folder("--out", arguments.out)
@@ -160,8 +151,7 @@ def evaluate_captioner(arguments: Arguments) -> None:
     with loading():
         import sat_tf.runs
         from training.evaluate.run_evaluation import evaluate_run
-        from training.tasks.base import Places
-        from training.tasks.captioning.run_data import read_data_dir
+        from training.run_state.records import read_data_dir
 
     captioner = sat_tf.runs.load_captioner(arguments.run_dir)
     config = read_run_config(captioner.path)
@@ -182,7 +172,9 @@ def evaluate_captioner(arguments: Arguments) -> None:
     evaluate_run(
         captioner,
         dataclasses.replace(config, search=arguments.search.over(config.search)),
-        Places(published.output_dir(arguments.run_dir), cache_dir, data_dir),
+        published.output_dir(arguments.run_dir),
+        cache_dir,
+        data_dir,
         arguments.split,
         arguments.out,
         **chosen,

@@ -11,9 +11,8 @@ import tensorflow as tf
 from sat_tf.files import write_atomically
 from sat_tf.runs import Caption, TrainedCaptioner
 from sat_tf.viewer import data_url, report_page
-from training.data.boxes import Box
-from training.data.examples import Example, Split
-from training.data.image_reader import read_image
+from training.data.examples import Box, Example, Split
+from training.data.image_loader import read_image
 from training.evaluate.image_entry import common_facts, image_entry
 from training.evaluate.reports import HEADLINE, score_rows
 from training.evaluate.scoring import Evaluation

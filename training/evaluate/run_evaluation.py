@@ -25,8 +25,7 @@ from training.evaluate.scoring import Evaluation, evaluate
 from training.evaluate.stages import timed
 from training.evaluate.verdict import verdict
 from training.metrics.bootstrap import intervals
-from training.run_state.completion import unfinished_note
-from training.tasks.base import Places
+from training.run_state.checkpoints import unfinished_note
 
 BOUND_IMAGES = 100
 """Images whose bounds are measured by default."""
@@ -35,7 +34,9 @@ BOUND_IMAGES = 100
 def evaluate_run(
     captioner: TrainedCaptioner,
     config: RunConfig,
-    places: Places,
+    run_dir: Path,
+    cache_dir: Path,
+    data_dir: Path | None = None,
     split_name: str = "dev",
     out: Path | None = None,
     figures: int = 48,
@@ -47,7 +48,9 @@ def evaluate_run(
     Args:
         captioner: Best captioner of the run.
         config: Configuration of the run; `search` is the one that captions are generated with.
-        places: Folders of the run.
+        run_dir: Folder of the run.
+        cache_dir: Feature stores, shared by runs.
+        data_dir: The user's copy of the data set; None for drawn data.
         split_name: `train`, `dev` or `test`.
         out: Output folder; `RUN/evaluation/SPLIT` if None.
         figures: Images on the page.
@@ -58,11 +61,11 @@ def evaluate_run(
     Returns:
         The report.
     """
-    split = load_split(config.data.name, split_name, places.data_dir, **config.data.options())
+    split = load_split(config.data.name, split_name, data_dir, **config.data.options())
     resize = config.encoder.resize
     # Before annotations and captions are computed, which take minutes: the file may be wrong.
     placed = None if boxes is None else place_boxes(boxes, split, resize)
-    source = open_input_source(captioner.model.encoder, resize, split, places.cache_dir)
+    source = open_input_source(captioner.model.encoder, resize, split, cache_dir)
     seconds, bounds = {}, {}
     with timed(seconds, "evaluation"):
         language = config.data.language
@@ -74,7 +77,7 @@ def evaluate_run(
                 bounds = {"images": len(measured), "samples": SAMPLES} | measured.measure()
     report = make_report(captioner, config, split, source, found) | {"seconds": seconds}
     report |= {"bounds": bounds} if bounds else {}
-    out = out or RunFolder(places.run_dir).evaluation(split.name)
+    out = out or RunFolder(run_dir).evaluation(split.name)
     title = f"{config.recipe}: {config.data.name} {split.name}"
     write_report(out, report)
     write_captions(out, caption_rows(found))
@@ -101,7 +104,7 @@ def make_report(
     report["notes"] += found.notes + average_note(captioner)
     if captioner.path:
         report["weights_sha256"] = captioner.weights_sha256
-        report["notes"] += unfinished_note(captioner.path, config.fit)
+        report["notes"] += unfinished_note(captioner.path)
     report["intervals"] |= found.calibration.intervals
     report["calibration"] = found.calibration.details()
     if found.boxes is not None:

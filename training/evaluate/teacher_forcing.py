@@ -11,9 +11,9 @@ import tensorflow as tf
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.vocabulary import tokenize
+from training.data.batches import readable_rows, scoring_batches, scoring_plan
 from training.data.bucketing import caption_table, pad_tokens
 from training.data.examples import Phrase, Split
-from training.data.input_pipeline import readable_rows, scoring_batches, scoring_plan
 from training.data.input_source import InputSource, annotations_of
 from training.metrics.calibration import WordConfidence
 

@@ -10,7 +10,7 @@ import numpy as np
 from sat_tf.config import EncoderConfig
 from sat_tf.progress import progress_bar
 from training.data.examples import Example, Split
-from training.data.extraction import ImageLoader
+from training.data.image_loader import ImageLoader
 from training.inspect.duplicates import Prints
 
 _BATCH = 8

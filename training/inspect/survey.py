@@ -21,6 +21,7 @@ from training.data.bucketing import caption_table
 from training.data.examples import NO_CAPTIONS, NO_FILE
 from training.data.input_source import check_readable
 from training.data.sources import SPLITS, Split, load_split
+from training.inputs import check_vocabulary, training_vocabulary
 from training.inspect.advice import warnings_of
 from training.inspect.caption_statistics import (
     caption_figures,
@@ -32,7 +33,6 @@ from training.inspect.duplicates import find_twins
 from training.inspect.image_scan import ImageScan, scan_images
 from training.inspect.timing import measure
 from training.inspect.weights import check_imagenet_weights
-from training.tasks.captioning.task import check_vocabulary, training_vocabulary
 
 TRAINED_WITH = ("train", "dev")  # splits that training cannot do without
 

@@ -15,12 +15,14 @@ from sat_tf.layers.encoder import Encoder
 from sat_tf.models.captioner import Captioner
 from sat_tf.vocabulary import Vocabulary
 from training.config import RunConfig
-from training.data.augmentation import Views
 from training.data.bucketing import CaptionTable
 from training.data.examples import Example
-from training.data.extraction import ImageLoader, compile_encoder, default_batch_size
-from training.rewards import check_programs, reward_objective
-from training.tasks.captioning.task import batches_from, compile_model, new_model
+from training.data.extraction import compile_encoder, default_batch_size
+from training.data.image_loader import ImageLoader
+from training.data.input_source import Views
+from training.inputs import Inputs, batches_from
+from training.model import compile_model, new_model
+from training.teach.rewards import check_programs, reward_objective
 
 _WARM_UP = 2  # steps; the first one traces the graph
 SECONDS = 8.0  # approximate time of each measurement
@@ -58,7 +60,7 @@ def measure(
     own = config.init_from is None and config.encoder.weights != "imagenet"
     model = new_model(config, len(vocabulary), load_encoder_weights=own)
     source = _RandomSource(model.encoder, skipped, config.fit.batch_size)
-    batches, steps = batches_from(config, source, table, epoch=0)
+    batches, steps = batches_from(config, table, Inputs(source, source), epoch=0)
     compile_model(model, config, steps, reward_objective(config, table, vocabulary))
     seconds = _step_seconds(model, batches)
     found = {"steps": steps, "step_seconds": seconds, "epoch_seconds": seconds * steps}

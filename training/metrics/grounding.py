@@ -28,7 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sat_tf.errors import invalid_value
-from training.data.boxes import Box, union_coverage
+from training.data.boxes import union_coverage
+from training.data.examples import Box
 from training.metrics.bootstrap import Interval
 from training.metrics.image_means import over_images
 

@@ -13,8 +13,8 @@ from itertools import permutations
 from sat_tf.errors import invalid_value
 from sat_tf.vocabulary import tokenize
 from training.data.examples import Example, Split
-from training.data.sources.scene_captions import RELATIONS, SIZES, relation
 from training.data.sources.scene_drawing import COLOURS, SHAPES
+from training.data.sources.scenes import RELATIONS, SIZES, relation
 
 _RELATION_WORDS = tuple(tuple(name.split()) for name in RELATIONS)
 _ATTRIBUTES = ("size", "colour", "shape")

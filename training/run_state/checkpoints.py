@@ -14,9 +14,10 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
+from sat_tf.errors import RunError
 from sat_tf.files import literal_path, sync
-from sat_tf.run_folder import RunFolder
-from sat_tf.runs import RunError
+from sat_tf.run_folder import RunFolder, read_object
+from training.distributed.workers import copy_from_chief, on_chief, shared
 from training.messages import counted
 
 VERSION = 3
@@ -108,8 +109,9 @@ class Checkpoints:
         self.variables = [*model.variables, *model.optimizer.variables]
         self._checkpoint = _checkpoint(enumerate(self.variables))
 
+    @on_chief
     def save(self, progress: Progress) -> None:
-        """Writes the present state and removes older ones.
+        """Writes the present state and removes older ones; of several workers the chief does.
 
         Raises:
             RunError: It cannot be written, for example because the disk is full.
@@ -143,11 +145,15 @@ class Checkpoints:
     def restore(self) -> Progress | None:
         """Restores the last state and returns its progress; None if there is no checkpoint.
 
+        Workers get the chief's state, even without a checkpoint.
+
         Raises:
             RunError: It is damaged, or of another model or version; it stays on disk.
         """
-        last = _last(self._directory)
-        return None if last is None else _read(last, self._checkpoint)
+        found = _read_last(self._directory, self._checkpoint)
+        copy_from_chief(self.variables)
+        state = shared(found and dataclasses.asdict(found))
+        return state and Progress(**state)
 
 
 def restore_layers(
@@ -155,15 +161,17 @@ def restore_layers(
 ) -> None:
     """Restores the variables of some layers from the last checkpoint, if any.
 
+    Workers get the chief's, even without a checkpoint.
+
     Raises:
         RunError: The checkpoint is damaged, or of another model or version.
     """
-    wanted = {id(variable) for layer in layers for variable in layer.variables}
-    last = _last(directory)
-    if last is None or not wanted:
-        return
+    variables = [variable for layer in layers for variable in layer.variables]
+    wanted = set(map(id, variables))
     places = [(index, v) for index, v in enumerate(model.variables) if id(v) in wanted]
-    _read(last, _checkpoint(places))
+    if places:
+        _read_last(directory, _checkpoint(places))
+    copy_from_chief(variables)
 
 
 def _checkpoint(places: Iterable[tuple[int, keras.Variable]]) -> tf.train.Checkpoint:
@@ -171,7 +179,11 @@ def _checkpoint(places: Iterable[tuple[int, keras.Variable]]) -> tf.train.Checkp
     return tf.train.Checkpoint(**{f"{_PREFIX}_{index}": v.value for index, v in places})
 
 
-def _read(last: Path, checkpoint: tf.train.Checkpoint) -> Progress:
+@on_chief
+def _read_last(directory: Path, checkpoint: tf.train.Checkpoint) -> Progress | None:
+    last = _last(directory)
+    if last is None:
+        return None
     try:
         progress = _read_progress(last)
         with literal_path(last) as folder:
@@ -208,6 +220,28 @@ def last_progress(directory: Path) -> Progress | None:
         raise RunError(
             f"The checkpoint {last} is damaged, or of another version: {_reason(error)}."
         ) from error
+
+
+def unfinished_note(run_dir: Path) -> tuple[str, ...]:
+    """Returns a sentence if a run has epochs left to train, which its weights do not tell.
+
+    Averages and published captioners have no checkpoint, so nothing is said of them, nor of a run
+    whose checkpoint cannot be read: its weights still can.
+    """
+    folder = RunFolder(run_dir)
+    try:
+        progress = last_progress(folder.checkpoints)
+    except RunError:
+        return ()
+    if progress is None:
+        return ()
+    epochs = read_object(folder.config)["fit"]["epochs"]
+    if progress.finished(epochs):
+        return ()
+    return (
+        f"Training of {run_dir.name} is not finished ({progress.epoch} of {epochs} epochs); "
+        "repeat its command to resume it.",
+    )
 
 
 def _last(directory: Path) -> Path | None:

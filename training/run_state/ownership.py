@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import filelock
 
 from sat_tf import runs
+from sat_tf.errors import RunError
 from sat_tf.fields import to_dict
 from sat_tf.files import NO_LOCKS, write_atomically, write_json
 from sat_tf.run_folder import RunFolder
-from training.config import RunConfig
+from training.distributed.workers import is_chief, on_chief
 from training.run_state.checkpoints import start_again
-from training.run_state.origins import record_origins
-from training.tasks.base import Task
+from training.run_state.records import record_origins
 
 _UNFINISHED = ".*.tmp"  # left behind by `write_atomically` when it is killed
 
@@ -28,18 +27,21 @@ def exclusive_lock(run_dir: Path) -> Iterator[None]:
     """Keeps other processes out of a run's folder, which it makes if there is none.
 
     The operating system releases the lock however the process ends. A file system without locks
-    gives a warning and keeps nobody out.
+    gives a warning and keeps nobody out. Of several workers the chief holds it.
 
     Raises:
         RunError: Another process trains in it.
     """
+    if not is_chief():
+        yield
+        return
     run_dir.mkdir(parents=True, exist_ok=True)
     # filelock's fallback, whose lock is the file itself, would outlive a killed process.
     lock = filelock.FileLock(RunFolder(run_dir).lock, timeout=0, fallback_to_soft=False)
     try:
         lock.acquire()
     except filelock.Timeout as error:
-        raise runs.RunError(
+        raise RunError(
             f"{run_dir} is in use: another process trains in it. Wait until it has ended, or "
             "choose another folder with `--run-dir`."
         ) from error
@@ -54,80 +56,76 @@ def exclusive_lock(run_dir: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        _remove_unused(RunFolder(run_dir))
+        with contextlib.suppress(OSError):
+            if [path.name for path in run_dir.iterdir()] == [RunFolder(run_dir).lock.name]:
+                RunFolder(run_dir).lock.unlink()  # the run could not start
+                run_dir.rmdir()
         lock.release()
 
 
-def _remove_unused(folder: RunFolder) -> None:
-    """Removes a folder that holds nothing but the lock, as its run could not start."""
-    with contextlib.suppress(OSError):
-        if [path.name for path in folder.path.iterdir()] == [folder.lock.name]:
-            folder.lock.unlink()
-            folder.path.rmdir()
-
-
-def check_run_dir(task: Task) -> None:
+@on_chief
+def check_run_dir(run_dir: Path, config: Any, read_config: Callable[[Path], Any]) -> None:
     """Checks that a run's folder is free, or belongs to the run's configuration.
+
+    Args:
+        run_dir: The folder.
+        config: The run's configuration, whose `resumed_as` takes over what may change.
+        read_config: Reads that of a folder; a ValueError says what is wrong.
 
     Raises:
         RunError: It belongs to another configuration, of which the message names the first key
             that differs; its checkpoint was removed, but not its best weights; or it holds an
             average of runs, or something else.
     """
-    folder, config = task.places.folder, task.config
+    folder = RunFolder(run_dir)
     if folder.average.exists():
-        raise runs.RunError(
+        raise RunError(
             f"{folder} is an average of other runs, which cannot be resumed. Choose another "
             f"folder with `--run-dir`; `--init-from {folder}` starts from its weights."
         )
     if folder.config.exists():
         try:
-            existing = task.read_config(folder.path)
+            existing = read_config(folder.path)
         except ValueError as error:
-            raise runs.RunError(f"{error} Choose another folder with `--run-dir`.") from error
-        existing = _resumed_as(existing, config)
+            raise RunError(f"{error} Choose another folder with `--run-dir`.") from error
+        existing = existing.resumed_as(config)
         if existing != config:
-            raise runs.RunError(
+            raise RunError(
                 f"{folder} belongs to a run with another configuration: "
                 f"{_first_difference(to_dict(existing), to_dict(config))}. "
                 "Choose another folder with `--run-dir`, or remove this one."
             )
         # The first checkpoint is older than the first weights, so somebody has removed it.
         if folder.best_weights.exists() and not folder.has_checkpoint():
-            raise runs.RunError(
+            raise RunError(
                 f"{folder} has trained weights but no checkpoint to resume from; training from "
                 f"the start would overwrite them. {start_again(folder)}"
             )
     elif folder.path.exists() and _is_foreign(folder):
-        raise runs.RunError(
+        raise RunError(
             f"{folder} is not empty and not a run: it has no {folder.config.name}. "
             "Choose another folder with `--run-dir`."
         )
 
 
-def _resumed_as(existing: Any, wanted: Any) -> Any:
-    if isinstance(existing, RunConfig):
-        return existing.resumed_as(wanted)
-    return dataclasses.replace(existing, fit=existing.fit.resumed_as(wanted.fit))
-
-
-def claim(task: Task, data: Any) -> None:
+@on_chief
+def claim(run_dir: Path, config_text: str, init_from: str | None = None) -> None:
     """Makes a folder the run's own, once its data and its model are known to load.
 
-    Raises:
-        RunError: The run was started with other data.
+    Args:
+        run_dir: The folder, after `check_run_dir`.
+        config_text: Content of config.json.
+        init_from: The run that it starts from, if any.
     """
-    folder = task.places.folder
-    task.check_data(data)
+    folder = RunFolder(run_dir)
     folder.path.mkdir(parents=True, exist_ok=True)
     for unfinished in folder.path.rglob(_UNFINISHED):
         unfinished.unlink()
     # The configuration comes first: a process killed after it finds its own folder.
-    write_atomically(folder.config, task.config_text() + "\n")
+    write_atomically(folder.config, config_text + "\n")
     # A run that is resumed took its weights long ago; from here, the name may lead elsewhere.
-    if task.config.init_from is not None and not folder.has_checkpoint():
-        record_origins(folder, [task.config.init_from])
-    task.write_data(data)
+    if init_from is not None and not folder.has_checkpoint():
+        record_origins(folder, [init_from])
 
 
 def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, float]) -> None:
@@ -144,7 +142,7 @@ def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, f
     """
     folder, template = RunFolder(run_dir), RunFolder(like)
     if _is_foreign(folder) and list(runs.read_average(run_dir).items()) != list(shares.items()):
-        raise runs.RunError(
+        raise RunError(
             f"{run_dir} is not empty and does not hold this average. Choose another folder with "
             "`--run-dir`."
         )

@@ -7,12 +7,11 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from sat_tf import published
+from sat_tf import digits, published
 from sat_tf.compact_weights import pack
-from sat_tf.digits.config import DRAMConfig, RAMConfig, STNConfig
-from sat_tf.digits.models.factory import build
-from sat_tf.digits.reader_config import ReaderConfig
-from sat_tf.runs import weight_arrays
+from sat_tf.digits.config import DRAMConfig, RAMConfig, ReaderConfig, STNConfig
+from sat_tf.digits.reader import build
+from sat_tf.weights import weight_arrays
 
 GLIMPSES = {"glimpse_size": 8, "glimpse_dim": 8, "hidden_dim": 8, "location_hidden_dim": 8}
 CONFIGS = {
@@ -46,7 +45,7 @@ def write_reader(folder: Path, system: str) -> Path:
     model = build(config.model, config.image_size, config.answers)
     contents = {
         published.CONFIG: config.to_text().encode(),
-        published.DIGIT_WEIGHTS: pack(weight_arrays(model)),
+        digits.WEIGHTS: pack(weight_arrays(model)),
     }
     published.write(folder, contents)
     (folder / published.CARD).write_text("# A card\n", "utf-8")

@@ -10,10 +10,10 @@ import tensorflow as tf
 from PIL import Image
 
 import sat_tf
-from benchmarks.image_corpus import encode
-from sat_tf import published, runs
-from sat_tf.digits.layers.bilinear import bilinear_sample_grid
+from sat_tf import digits, published, runs
+from sat_tf.digits.sampling import bilinear_sample_grid
 from sat_tf.errors import RunError
+from tests.image_files import encode
 from tests.sat_tf.digits.small_readers import CONFIGS, drawing, write_reader
 
 
@@ -105,7 +105,7 @@ def test_pixels_of_another_form_are_no_drawing(readers):
 def test_a_digit_model_that_ships_is_found_by_its_name(tmp_path, monkeypatch):
     write_reader(tmp_path / "ram_mine", "ram")
     monkeypatch.setattr(published, "SHIPPED", tmp_path)
-    assert published.digit_names() == ["ram_mine"] and published.names() == []
+    assert digits.names() == ["ram_mine"] and published.names() == []
     assert sat_tf.load("ram_mine").config == CONFIGS["ram"]
     with pytest.raises(RunError, match="no model of that name ships: did you mean ram_mine"):
         sat_tf.load("ram_mime")
@@ -137,7 +137,7 @@ def test_a_configuration_of_another_version_is_an_error(tmp_path, change, says):
 
 def test_weights_that_were_changed_are_an_error(tmp_path):
     folder = write_reader(tmp_path / "ram", "ram")
-    path = folder / published.DIGIT_WEIGHTS
+    path = folder / digits.WEIGHTS
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from serving.bulk.command import caption_chunks, main, shipped
+from serving.bulk.__main__ import caption_chunks, main, shipped
 from serving.bulk.job import Chunk, Job, Plan, check_same, fingerprint
 from tests.serving import toys
 
@@ -47,8 +47,8 @@ def test_the_missing_extra_is_told(toy, tmp_path, capsys, monkeypatch):
 def test_a_pattern_without_images_is_refused_before_spark_starts(
     toy, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr("serving.bulk.command.check_spark", lambda: None)
-    monkeypatch.setattr("serving.bulk.command.open_session", lambda *_: pytest.fail("started"))
+    monkeypatch.setattr("serving.bulk.__main__.check_spark", lambda: None)
+    monkeypatch.setattr("serving.bulk.__main__.open_session", lambda *_: pytest.fail("started"))
     assert "`--input`: expected images" in bulk(toy, tmp_path, capsys)
 
 

@@ -89,11 +89,11 @@ def test_a_last_value_stands_for_those_that_follow():
     assert protocol.to_array(tensor).tolist() == [1, 7, 7, 7]
 
 
-def test_the_client_loads_no_tensorflow():
+def test_client_and_page_load_no_tensorflow():
+    modules = "serving.client.__main__, serving.web.app, serving.web.model_process"
     code = (
-        "import sys; from serving.client import CaptionClient; import serving.client.command; "
+        f"import sys, {modules}; from serving.client import CaptionClient; CaptionClient(); "
         "from sat_tf.images import read_upright; from sat_tf.figures import attention; "
-        "CaptionClient(); "
         "sys.exit(bool({'tensorflow', 'keras', 'tensorflow_serving'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

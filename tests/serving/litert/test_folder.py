@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from serving.litert.folder import FORMAT, GRAPHS, SETTINGS, VOCABULARY, Settings, read_settings
+from serving.litert.captioner import FORMAT, GRAPHS, SETTINGS, VOCABULARY, Settings, read_settings
 
 SIZES = dict.fromkeys(GRAPHS, 3)
 SETTING = Settings(32, "crop", (4, 4), 3, 6, 0.7, (0, 1, 3), "float32", SIZES)

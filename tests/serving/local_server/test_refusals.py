@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import grpc
 import pytest
 import tensorflow as tf
@@ -17,12 +15,13 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
-from serving.local_server.services import Services
+from serving.local_server import statuses
+from serving.local_server.server import rpc_handler
 from tests.serving.toys import metadata_request, predict_request, status_request
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 NOT_FOUND = grpc.StatusCode.NOT_FOUND
-OUTPUTS = "{attention,beta,captions,lengths,reasons,scores,token_ids,valid,word_log_probs}"
+OUTPUTS = "{attention,beta,captions,lengths,reasons,scores,token_ids,valid,word_log_probs,words}"
 
 
 def refused(call, request) -> tuple[grpc.StatusCode, str]:
@@ -227,11 +226,33 @@ class LateContext:
 
 
 def test_a_call_past_its_deadline_is_not_begun():
-    untouched = None  # there is no model: touching it would be another error
-    details = SimpleNamespace(method="/tensorflow.serving.PredictionService/Predict")
-    handler = Services(untouched).handlers()[0].service(details)
+    begun = []
+    handler = rpc_handler(predict_pb2.PredictRequest, lambda *call: begun.append(call))
     with pytest.raises(RuntimeError, match="DEADLINE_EXCEEDED"):
         handler.unary_unary(predict_request(b"ok").SerializeToString(), LateContext())
+    assert not begun
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (tf.errors.DeadlineExceededError(None, None, "late"), "DEADLINE_EXCEEDED", "late"),
+        (
+            tf.errors.ResourceExhaustedError(None, None, "Graph execution error:\n\nOOM"),
+            "RESOURCE_EXHAUSTED",
+            "OOM",
+        ),
+        (KeyError("x"), "INTERNAL", "KeyError: 'x'"),
+    ],
+)
+def test_an_exception_becomes_a_status(error, code, message):
+    status = statuses.of_exception(error)
+    assert (status.code.name, status.message) == (code, message)
+
+
+def test_long_messages_are_cut_between_characters():
+    assert statuses.cut("x" * 1024) == "x" * 1024
+    assert statuses.cut("x" + "é" * 600) == "x" + "é" * 511 + "...TRUNCATED"
 
 
 def test_bytes_that_are_no_request_are_told(caller):

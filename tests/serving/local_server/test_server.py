@@ -1,22 +1,36 @@
-"""The server as callers meet it: health, deadlines, limits, bad requests, a graceful stop."""
+"""The server as callers meet it: answers, health, deadlines, limits, a graceful stop."""
 
 from __future__ import annotations
 
+import contextlib
 import random
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
+import numpy as np
 import pytest
 import tensorflow as tf
 from grpc_health.v1 import health_pb2
+from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
 
-from benchmarks.peak import resident_megabytes
 from serving.local_server.servable import Limits
-from serving.local_server.server import LocalServer
+from serving.local_server.server import Admission, LocalServer
+from serving.local_server.statuses import StatusError
 from tests.serving.local_server.odd_requests import mutate, odd_request
-from tests.serving.toys import caption_of, predict_request
+from tests.serving.processes import resident_megabytes
+from tests.serving.toys import (
+    GRID,
+    T,
+    caption_of,
+    metadata_request,
+    predict_request,
+    status_request,
+)
 from tests.waiting import eventually
 
+AVAILABLE = get_model_status_pb2.ModelVersionStatus.AVAILABLE
+OUTPUTS = {"attention", "beta", "captions", "lengths", "reasons", "scores", "token_ids", "valid"}
+OUTPUTS |= {"word_log_probs", "words"}
 HEALTH = health_pb2.HealthCheckResponse
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 TOLD = {  # a broken request is the caller's fault, never the server's
@@ -25,6 +39,65 @@ TOLD = {  # a broken request is the caller's fault, never the server's
     grpc.StatusCode.FAILED_PRECONDITION,
     grpc.StatusCode.UNIMPLEMENTED,
 }
+
+
+def test_every_output_comes_by_default(caller):
+    response = caller.predict(predict_request(b"ok", b"nonsense"))
+    values = {name: tf.make_ndarray(proto) for name, proto in response.outputs.items()}
+    assert set(values) == OUTPUTS
+    assert values["captions"].tolist() == [[b"a cat 3", b"a dog"], [b"", b""]]
+    assert values["valid"].dtype == bool and values["valid"].tolist() == [True, False]
+    assert values["lengths"].dtype == np.int32 and values["lengths"].tolist() == [[3, 2], [0, 0]]
+    assert values["attention"].shape == (2, T, GRID, GRID)
+    np.testing.assert_allclose(values["beta"], [[0.5, 0.5, 0.5, 0.0], [0.0] * 4])
+    np.testing.assert_allclose(values["scores"], [[-0.5, -1.5]] * 2)
+
+
+def test_the_output_filter_chooses(caller):
+    response = caller.predict(predict_request(b"ok", outputs=("valid", "captions")))
+    assert set(response.outputs) == {"valid", "captions"}
+
+
+def test_no_images_give_no_rows(caller):
+    response = caller.predict(predict_request())
+    assert tf.make_ndarray(response.outputs["captions"]).shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("spec", "version"), [({}, 3), ({"version": 1}, 1), ({"label": "stable"}, 1)]
+)
+def test_the_answer_says_what_answered(caller, spec, version):
+    response = caller.predict(predict_request(b"ok", **spec))
+    assert response.model_spec.name == "captioner"
+    assert response.model_spec.version.value == version
+    assert response.model_spec.signature_name == "serving_default"
+    assert caller.caption(**spec) == f"a cat {version}"
+
+
+def test_metadata_holds_the_signatures(caller):
+    response = caller.prediction.GetModelMetadata(metadata_request("signature_def"), timeout=120)
+    assert response.model_spec.name == "captioner" and response.model_spec.version.value == 3
+    signatures = get_model_metadata_pb2.SignatureDefMap()
+    assert response.metadata["signature_def"].Unpack(signatures)
+    signature = signatures.signature_def["serving_default"]
+    assert list(signature.inputs) == ["image_bytes"]
+    assert "captions" in signature.outputs
+
+
+def test_status_lists_versions_newest_first(caller):
+    response = caller.model.GetModelStatus(status_request(), timeout=120)
+    assert [s.version for s in response.model_version_status] == [3, 1]
+    assert {s.state for s in response.model_version_status} == {AVAILABLE}
+    assert all(s.HasField("status") for s in response.model_version_status)
+
+
+@pytest.mark.parametrize("spec", [{"version": 1}, {"label": "stable"}])
+def test_status_of_one_version(caller, spec):
+    (status,) = caller.model.GetModelStatus(
+        status_request(**spec), timeout=120
+    ).model_version_status
+    assert (status.version, status.state) == (1, AVAILABLE)
+    assert status.status.error_code == 0
 
 
 @pytest.mark.parametrize(
@@ -97,6 +170,66 @@ def test_a_stop_waits_no_longer_than_it_is_told(toy_exports, serving, held):
         assert caught.value.code() in {grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE}
         held.release()
         stopped.result()
+
+
+def code_of(admission: Admission, seconds: float | None) -> grpc.StatusCode:
+    with pytest.raises(StatusError) as caught, admission.turn(seconds):
+        pass
+    return caught.value.code
+
+
+def test_a_call_that_finds_no_turn_in_time_meets_its_deadline():
+    admission = Admission(running=1, waiting=1)
+    with admission.turn(None) as left:
+        assert left is None
+        assert code_of(admission, 0.01) == grpc.StatusCode.DEADLINE_EXCEEDED
+    with admission.turn(5.0) as left:
+        assert 0 < left <= 5
+
+
+def test_calls_beyond_the_queue_are_refused_and_places_come_back():
+    admission = Admission(running=1, waiting=1)
+
+    def wait_in_line() -> None:
+        while True:  # ends when the turn below does, at the latest
+            with contextlib.suppress(StatusError), admission.turn(None):  # refused: tries again
+                return
+
+    def is_full() -> bool:
+        return code_of(admission, 0.01) == grpc.StatusCode.RESOURCE_EXHAUSTED
+
+    with ThreadPoolExecutor(1) as pool:
+        with admission.turn(None):
+            waiter = pool.submit(wait_in_line)
+            eventually(is_full)  # the waiter has the one place behind
+        waiter.result(timeout=120)
+    with admission.turn(120.0):
+        pass
+
+
+def test_a_closed_one_refuses_new_calls_and_waits_for_those_admitted():
+    admission = Admission(running=1, waiting=1)
+    with ThreadPoolExecutor(1) as pool:
+        with admission.turn(None):
+            closing = pool.submit(admission.close, 120.0)
+            eventually(lambda: code_of(admission, 0.01) == grpc.StatusCode.UNAVAILABLE)
+            admission.close(0.2)  # waits no longer than it is told
+            assert not closing.done()
+        closing.result(timeout=120)
+    assert code_of(admission, None) == grpc.StatusCode.UNAVAILABLE
+
+
+def test_health_and_state_are_answered_while_the_queue_is_full(toy_exports, serving):
+    admission = Admission(running=1, waiting=0)
+    with serving(toy_exports, admission=admission) as caller:
+        with admission.turn(None):
+            with pytest.raises(grpc.RpcError) as caught:
+                caller.predict(predict_request(b"ok"), timeout=120)
+            assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+            health = caller.health.Check(health_pb2.HealthCheckRequest(), timeout=120)
+            assert health.status == health_pb2.HealthCheckResponse.SERVING
+            assert caller.model.GetModelStatus(status_request(), timeout=120).model_version_status
+        caller.predict(predict_request(b"ok"), timeout=120)
 
 
 def test_a_taken_port_is_an_error(toy_exports, caller):

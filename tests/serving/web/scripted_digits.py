@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 import grpc
 import numpy as np
 
-from sat_tf.digits.config import DRAMConfig, RAMConfig, STNConfig
-from sat_tf.digits.reader_config import ReaderConfig
+from sat_tf.digits.config import DRAMConfig, RAMConfig, ReaderConfig, STNConfig
 from serving.client.protocol import PredictResponse, to_array
 from tests.serving.web.scripted_model import write_tensor
 

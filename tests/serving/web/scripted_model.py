@@ -64,6 +64,10 @@ class ScriptedModel:
             "captions": [" ".join(words) if valid else "" for words in WORDS],
             "scores": np.array([[-1.0, -2.0]], np.float32),
             "lengths": np.array([lengths], np.int32),
+            "words": np.array(
+                [[[*words, *[""] * (4 - len(words))] if valid else [""] * 4 for words in WORDS]],
+                object,
+            ),
             "valid": np.array([valid]),
             "reasons": ["" if valid else "the bytes are no image"],
         }
@@ -84,6 +88,9 @@ def write_tensor(tensor, value) -> None:
         tensor.dtype = 7
         shape = (1, len(value)) if len(value) > 1 else (1,)
         tensor.string_val.extend(text.encode() for text in value)
+    elif value.dtype == object:
+        tensor.dtype, shape = 7, value.shape
+        tensor.string_val.extend(text.encode() for text in value.ravel())
     else:
         tensor.dtype, field_name = _DTYPES[value.dtype.type]
         shape = value.shape

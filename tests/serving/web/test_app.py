@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
-from benchmarks.image_corpus import encode, exif_of
 from serving.web.app import Page
+from tests.image_files import encode, exif_of
 from tests.page_data import decode_map
 from tests.serving.web.page_fixtures import page_of, photograph
 from tests.serving.web.scripted_model import GRID, PLACES, ScriptedModel, serve
@@ -142,7 +142,7 @@ def test_an_export_without_attention_or_log_probabilities_is_shown_too():
     assert none["hypotheses"][0]["words"][0]["map"] is None
     assert old["kind"] == "soft" and old["hypotheses"][0]["words"][0]["map"]
     assert old["hypotheses"][0]["words"][0]["log_prob"] is None
-    assert [word["text"] for word in old["hypotheses"][1]["words"]] == ["a", "cat"]
+    assert len(old["hypotheses"]) == 1
 
 
 def test_a_server_that_comes_back_answers_again():
@@ -181,7 +181,7 @@ def test_every_sample_is_small_and_names_its_source(soft):
 
 
 def test_the_page_loads_no_tensorflow():
-    code = "import sys, serving.web.app, serving.web.command; print('tensorflow' in sys.modules)"
+    code = "import sys, serving.web.app, serving.web.__main__; print('tensorflow' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "False", done.stderr
 

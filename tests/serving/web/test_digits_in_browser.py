@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from serving.client import Connection, DigitClient
+from serving.client import Connection
+from serving.digits import DigitClient, ServedDigits
 from serving.web.app import Page
-from serving.web.digits import ServedDigits
 from tests.browser import browser, grey, violations, watched_pages  # noqa: F401  (a fixture, found by name)
 from tests.serving.web.page_fixtures import listening, page_of
 from tests.serving.web.scripted_digits import CENTRES, CONFIGS, HALF, ScriptedDigits

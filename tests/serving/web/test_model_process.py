@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.web.model_process import MOST_TRIES, TERMINATED, ModelProcess
-from serving.web.serve_models import undisturbed
+from serving.web.model_process import MOST_TRIES, TERMINATED, ModelProcess, undisturbed
 from serving.web.sources import Source
 from tests.serving.web.run_fixtures import make_export
 from tests.waiting import eventually

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from serving.web.app import Throttle
 from serving.web.captioning import UploadError
-from serving.web.throttle import Throttle
 
 
 def test_so_many_per_minute_and_no_more():

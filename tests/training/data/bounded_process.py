@@ -15,10 +15,10 @@ import numpy as np
 
 from sat_tf.layers.encoder import Encoder
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
+from training.data.batches import training_batches
 from training.data.bucketing import caption_table
 from training.data.examples import Example, Split
 from training.data.feature_store import FeatureStore
-from training.data.input_pipeline import training_batches
 from training.data.input_source import AnnotationSource
 
 WARM = 16

@@ -9,9 +9,9 @@ import numpy as np
 from PIL import Image
 
 from sat_tf.vocabulary import Vocabulary
-from training.data.bucketing import CaptionTable, caption_table
+from training.data.batches import training_batches
+from training.data.bucketing import CaptionTable, Shard, caption_table
 from training.data.examples import Example, Split
-from training.data.input_pipeline import training_batches
 
 SIZE = 16
 
@@ -53,9 +53,10 @@ def table_of(examples: tuple[Example, ...]) -> tuple[CaptionTable, Vocabulary]:
     return caption_table(Split("train", examples), vocabulary, 10), vocabulary
 
 
-def epochs(source, table, first: int, count: int, seed: int = 0, size: int = 4, **options):
+def epochs(source, table, first, count, *teaching, seed=0, size=4, by_image=False):
     """The batches of `count` epochs, a list per epoch."""
-    dataset, steps = training_batches(source, table, size, seed, first, **options)
+    order = size, seed, first, 0, by_image, Shard()
+    dataset, steps = training_batches(source, table, *order, *teaching)
     taken = list(itertools.islice(dataset.as_numpy_iterator(), steps * count))
     return [taken[start : start + steps] for start in range(0, steps * count, steps)]
 

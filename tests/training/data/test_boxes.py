@@ -1,217 +1,187 @@
-"""Readers of boxes: Flickr30k Entities' folder, JSON lines, and where phrases are in captions."""
-
-import gzip
-import json
+"""Flickr30k Entities with other editions of its captions: other names, order and wording."""
 
 import numpy as np
 import pytest
 
+from sat_tf.vocabulary import tokenize
 from training.data.box_files import read_boxes
-from training.data.boxes import BAD_SPAN, NO_CAPTION, NO_SPAN, OUTSIDE, place_phrases
-from training.data.examples import DataError, Example
+from training.data.boxes import (
+    NO_SENTENCE,
+    NO_SPAN,
+    SEVERAL_IMAGES,
+    align_captions,
+    place_phrases,
+    split_words,
+)
+from training.data.examples import Example
 
-CAPTION = "A man 's red hat , on a dog ."
-ROW = {
-    "image": "a.jpg",
-    "caption": 0,
-    "phrase": "red hat",
-    "span": [3, 5],
-    "entity": "7",
-    "type": ["clothing"],
-    "boxes": [[0.1, 0.2, 0.5, 0.6]],
-}
-XML = """<annotation><filename>a.jpg</filename>
-<size><width>200</width><height>100</height><depth>3</depth></size>
-<object><name>1</name><name>2</name>
-<bndbox><xmin>20</xmin><ymin>10</ymin><xmax>100</xmax><ymax>60</ymax></bndbox></object>
+XML = """<annotation><size><width>200</width><height>100</height><depth>3</depth></size>
 <object><name>1</name>
-<bndbox><xmin>120</xmin><ymin>10</ymin><xmax>200</xmax><ymax>60</ymax></bndbox></object>
-<object><name>3</name><nobndbox>1</nobndbox><scene>1</scene></object></annotation>"""
+<bndbox><xmin>20</xmin><ymin>10</ymin><xmax>100</xmax><ymax>60</ymax></bndbox></object>
+<object><name>2</name>
+<bndbox><xmin>0</xmin><ymin>0</ymin><xmax>50</xmax><ymax>50</ymax></bndbox></object></annotation>"""
+SENTENCES = (
+    "[/EN#1/people Two young , White males] hold [/EN#2/clothing red hats] .",
+    "[/EN#1/people Some people] stand in [/EN#2/other the man 's garden] near a wall .",
+    "They wait .",
+)
 
 
-def example(*captions):
-    return Example("a.jpg", np.zeros([2, 2, 3], np.uint8), captions)
+@pytest.fixture
+def folder(tmp_path):
+    """Writes the sentences of `1.jpg`, by default, as a folder of Entities, and reads its boxes."""
+
+    def write(*sentences, name="1"):
+        for kind, file, text in (
+            ("Annotations", f"{name}.xml", XML),
+            ("Sentences", f"{name}.txt", "".join(f"{one}\n" for one in sentences)),
+        ):
+            (tmp_path / kind).mkdir(exist_ok=True)
+            (tmp_path / kind / file).write_text(text)
+        return read_boxes(tmp_path)[0]
+
+    return write
 
 
-def write(path, *rows):
-    path.write_text("".join(json.dumps(ROW | row) + "\n" for row in rows))
-    return path
+def example(*captions, name="1_a0.jpg"):
+    return Example(name, np.zeros([2, 2, 3], np.uint8), captions)
 
 
-SENTENCE = "[/EN#1/people Two men] and [/EN#2/animals/other a dog] , [/EN#3/scene sun] .\n"
-
-
-def test_a_line_of_json_is_a_phrase_with_its_boxes(tmp_path):
-    phrases, dropped = read_boxes(write(tmp_path / "b.jsonl", {}))
-    (phrase,) = phrases["a.jpg"]
-    assert phrase.boxes == ((0.2, 0.1, 0.6, 0.5),)
-    assert phrase.types == ("clothing",) and phrase.span == (3, 5)
-    assert not dropped
-
-
-def test_compressed_lines_are_read(tmp_path):
-    path = tmp_path / "b.jsonl.gz"
-    path.write_bytes(gzip.compress(json.dumps(ROW).encode()))
-    assert len(read_boxes(path)[0]["a.jpg"]) == 1
-
-
-def test_the_folder_of_flickr30k_entities_is_read(tmp_path):
-    for name, file, text in (("Annotations", "a.xml", XML), ("Sentences", "a.txt", SENTENCE)):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / file).write_text(text)
-    phrases, _ = read_boxes(tmp_path)
-    men, dog = phrases["a.jpg"]
-    assert men.text == "Two men" and men.span == (0, 2)
-    assert men.boxes == ((0.1, 0.1, 0.6, 0.5), (0.1, 0.6, 0.6, 1.0))
-    assert dog.span == (3, 5) and dog.types == ("animals", "other")
-    placed, dropped = place_phrases([example("Two men and a dog , sun .")], phrases)
-    assert [(p.first, p.last) for p in placed[0, 0]] == [(0, 1), (3, 4)] and not dropped
-
-
-def test_places_count_tokens_of_the_tokeniser(tmp_path):
-    phrases, _ = read_boxes(write(tmp_path / "b", {}, {"phrase": "a dog", "span": [7, 9]}))
-    placed, dropped = place_phrases([example(CAPTION)], phrases)
-    # The comma is no token.
-    assert [(p.first, p.last) for p in placed[0, 0]] == [(3, 4), (6, 7)] and not dropped
-
-
-def test_what_does_not_fit_is_counted(tmp_path):
-    rows = (
-        {"span": None},
-        {"span": [3, 99]},
-        {"span": [0, 2]},
-        {"caption": 4},
-        {"caption": None},
-        {"image": "other.jpg"},
-        {"boxes": [[0.1, 0.2, 1.7, 0.6]]},
-        {"boxes": [[0.5, 0.2, 0.5, 0.6]]},
-    )
-    phrases, outside = read_boxes(write(tmp_path / "b", *rows))
-    placed, dropped = place_phrases([example(CAPTION)], phrases)
-    assert not placed and outside == {OUTSIDE: 2}
-    assert dropped == {NO_SPAN: 1, BAD_SPAN: 2, NO_CAPTION: 2}
-
-
-def instances(**changes) -> dict:
-    values = {
-        "images": [{"id": 5, "file_name": "a.jpg", "width": 200, "height": 100}],
-        "categories": [{"id": 1, "name": "fire hydrant"}, {"id": 2, "name": "dog"}],
-        "annotations": [
-            {"image_id": 5, "category_id": 1, "bbox": [20, 10, 80, 50]},
-            {"image_id": 5, "category_id": 2, "bbox": [0, 0, 100, 100]},
-            {"image_id": 5, "category_id": 2, "bbox": [100, 0, 100, 50]},
-        ],
-    }
-    return values | changes
-
-
-def test_instances_belong_to_every_caption_that_names_their_category(tmp_path):
-    (tmp_path / "instances.json").write_text(json.dumps(instances()))
-    captions = ("Two dogs by a fire hydrant .", "A dog , a dog .", "Doggy fire .")
-    placed, dropped = place_phrases(
-        [example(*captions)], read_boxes(tmp_path / "instances.json")[0]
-    )
-    found = {key: [(p.first, p.last, p.phrase.text) for p in of] for key, of in placed.items()}
-    hydrant, dog = (4, 5, "fire hydrant"), "dog"
-    assert found == {(0, 0): [hydrant, (1, 1, dog)], (0, 1): [(1, 1, dog), (3, 3, dog)]}
-    assert placed[0, 0][0].phrase.boxes == ((0.1, 0.1, 0.6, 0.5),)
-    assert placed[0, 0][1].phrase.boxes == ((0.0, 0.0, 1.0, 0.5), (0.0, 0.5, 0.5, 1.0))
-    assert not dropped
-
-
-def test_a_category_without_a_word_is_in_no_caption(tmp_path):
-    wordless = instances(categories=[{"id": 1, "name": "?"}, {"id": 2, "name": "-"}])
-    (tmp_path / "instances.json").write_text(json.dumps(wordless))
-    placed, dropped = place_phrases(
-        [example("A dog .")], read_boxes(tmp_path / "instances.json")[0]
-    )
-    assert not placed and not dropped
+def words_placed(phrases, *examples):
+    """(example, caption) -> the words at each place; and what was left out."""
+    placed, dropped = place_phrases(examples, phrases)
+    found = {}
+    for (image, caption), of_caption in placed.items():
+        words = tokenize(examples[image].captions[caption])
+        found[image, caption] = [" ".join(words[p.first : p.last + 1]) for p in of_caption]
+    return found, dropped
 
 
 @pytest.mark.parametrize(
-    "text", ["[]", "{", json.dumps(instances(images=[])), json.dumps(instances(categories=[{}]))]
+    ("captions", "expected"),
+    [
+        (
+            (
+                "They wait .",
+                "Some people stand in the man 's garden near a wall .",
+                "Two young , White males hold red hats .",
+            ),
+            {1: ["some people", "the man 's garden"], 2: ["two young white males", "red hats"]},
+        ),
+        (
+            (
+                '"Two young, White males" hold red hats.',
+                "Some people stand in the man's garden near a wall.",
+                "They wait.",
+            ),
+            {0: ["two young white males", "red hats"], 1: ["some people", "the man's garden"]},
+        ),
+    ],
+    ids=["other order", "as written"],
 )
-def test_a_file_that_holds_no_instances_is_an_error(tmp_path, text):
-    (tmp_path / "instances.json").write_text(text)
-    with pytest.raises(DataError, match="expected instances of COCO"):
-        read_boxes(tmp_path / "instances.json")
+@pytest.mark.parametrize("name", [{}, {"name": "1.jpg"}], ids=["longer name", "same name"])
+def test_captions_of_the_same_words_are_found(folder, captions, expected, name):
+    found, dropped = words_placed(folder(*SENTENCES), example(*captions, **name))
+    assert found == {(0, caption): phrases for caption, phrases in expected.items()}
+    assert not dropped
 
 
-@pytest.mark.parametrize("text", ["{}", "not json", json.dumps(ROW | {"boxes": [[1, 2]]})])
-def test_a_line_that_is_no_phrase_is_an_error(tmp_path, text):
-    (tmp_path / "b").write_text(text + "\n")
-    with pytest.raises(DataError, match="line 1"):
-        read_boxes(tmp_path / "b")
+def test_a_corrected_caption_has_the_phrases_that_it_still_contains(folder):
+    captions = (
+        "They wait .",
+        "Some people are standing in the man 's garden near a wall .",
+        "Two young , white men hold red hats .",
+    )
+    found, dropped = words_placed(folder(*SENTENCES), example(*captions))
+    assert found == {(0, 1): ["some people", "the man 's garden"], (0, 2): ["red hats"]}
+    assert dropped == {NO_SPAN: 1}
 
 
-def test_nothing_to_read_is_an_error(tmp_path):
-    with pytest.raises(DataError, match="no file or folder"):
-        read_boxes(tmp_path / "none")
-    with pytest.raises(DataError, match="Sentences"):
-        read_boxes(tmp_path)
-    (tmp_path / "empty").write_text("")
-    with pytest.raises(DataError, match="no phrase"):
-        read_boxes(tmp_path / "empty")
+def test_a_phrase_that_occurs_twice_is_placed_where_it_belongs(folder):
+    phrases = folder("A man and a boy see [/EN#1/people a man] and a dog run .")
+    placed, _ = place_phrases([example("A man and the boy see a man and a dog run .")], phrases)
+    assert [(p.first, p.last) for p in placed[0, 0]] == [(6, 7)]
 
 
-def test_a_type_by_itself_is_one_type(tmp_path):
-    (phrase,) = read_boxes(write(tmp_path / "b.jsonl", {"type": "animals"}))[0]["a.jpg"]
-    assert phrase.types == ("animals",)
+def test_a_word_more_within_a_phrase_makes_it_another(folder):
+    phrases = folder("[/EN#1/people A young man] runs after [/EN#2/other a bus] .")
+    found, dropped = words_placed(phrases, example("A young tall man runs after a bus ."))
+    assert found == {(0, 0): ["a bus"]} and dropped == {NO_SPAN: 1}
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path):
-    path = tmp_path / "b.jsonl"
-    path.write_text(json.dumps(ROW) + "\n", encoding="utf-8-sig")
-    assert len(read_boxes(path)[0]["a.jpg"]) == 1
+def test_a_sentence_that_no_caption_resembles_is_counted(folder):
+    found, dropped = words_placed(folder(*SENTENCES), example("Males hold hats .", "They wait ."))
+    assert not found and dropped == {NO_SENTENCE: 4}
 
 
-WHOLE = gzip.compress(json.dumps(ROW).encode() * 50)
-DAMAGED = {
-    "cut": WHOLE[: len(WHOLE) // 2],
-    "no header": b"\x1f\x8b\xff\xff\xff\xff",
-    "bad block": WHOLE[:10] + b"\xff" * 20,
-    "bad sum": WHOLE[:-8] + b"\0" * 8,
-    "no utf-8": json.dumps(ROW).encode() + b"\xe9\n",
-}
+def test_a_phrase_without_a_word_has_no_place(folder):
+    found, dropped = words_placed(folder("A dog [/EN#1/other ...] ."), example("A dog ... ."))
+    assert not found and dropped == {NO_SPAN: 1}
 
 
-@pytest.mark.parametrize("name", DAMAGED)
-def test_a_damaged_file_is_named(tmp_path, name):
-    path = tmp_path / "b.jsonl.gz"
-    path.write_bytes(DAMAGED[name])
-    with pytest.raises(DataError, match=r"b\.jsonl\.gz: expected JSON lines in UTF-8"):
-        read_boxes(path)
+@pytest.mark.parametrize("name", ["1.jpg", "1_a0.jpg", "sub/1_a0.jpg", "sub/1.png"])
+def test_forms_of_a_photograph_s_name(folder, name):
+    phrases = folder("[/EN#1/animals A dog] .")
+    found, _ = words_placed(
+        phrases, example("A dog .", name="12_a0.jpg"), example("A dog", name=name)
+    )
+    assert found == {(1, 0): ["a dog"]}
 
 
-def test_boxes_that_are_all_outside_are_counted_in_the_error(tmp_path):
-    path = write(tmp_path / "b.jsonl", {"boxes": [[10, 20, 50, 60]]}, {"boxes": [[5, 5, 9, 9]]})
-    with pytest.raises(
-        DataError, match=rf"no phrase with a box in the image; skipped: {OUTSIDE} .2.*shares of"
-    ):
-        read_boxes(path)
+def test_the_exact_name_comes_before_longer_ones(folder):
+    others = [example("A dog .", name=name) for name in ("1_a0.jpg", "1.jpg", "1_b0.jpg")]
+    found, dropped = words_placed(folder("[/EN#1/animals A dog] ."), *others)
+    assert found == {(1, 0): ["a dog"]} and not dropped
 
 
-def test_json_lines_called_json_are_explained(tmp_path):
-    with pytest.raises(DataError, match=r"JSON lines must not end in \.json"):
-        read_boxes(write(tmp_path / "b.json", {}, {}))
+def test_an_image_that_could_be_several_is_counted(folder):
+    folder(SENTENCES[0], name="2")
+    phrases = folder(*SENTENCES)
+    two = [example("Two young , White males hold red hats .", name=f"1_{n}.jpg") for n in "ab"]
+    found, dropped = words_placed(phrases, *two)
+    assert not found and dropped == {SEVERAL_IMAGES: 4}
 
 
-def test_sentences_in_another_encoding_are_named(tmp_path):
-    for name, file, text in (("Annotations", "a.xml", XML), ("Sentences", "a.txt", "caf\xe9\n")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / file).write_text(text, encoding="latin-1")
-    with pytest.raises(DataError, match=r"a\.txt: expected sentences in UTF-8"):
-        read_boxes(tmp_path)
+def test_names_of_other_layouts_are_not_guessed(tmp_path):
+    (tmp_path / "b.jsonl").write_text(
+        '{"image": "1.jpg", "caption": 0, "phrase": "dog", "span": [0, 1], "boxes": [[0, 0, 1, 1]]}'
+    )
+    found, dropped = words_placed(read_boxes(tmp_path / "b.jsonl")[0], example("dog"))
+    assert not found and not dropped
 
 
-@pytest.mark.parametrize("image", ["./a.jpg", "x/../a.jpg", "x\\..\\a.jpg"])
-def test_an_image_s_name_may_have_another_form(tmp_path, image):
-    phrases, _ = read_boxes(write(tmp_path / "b", {"image": image}))
-    placed, _ = place_phrases([example(CAPTION)], phrases)
-    assert len(placed[0, 0]) == 1
+def sentences(*texts):
+    return [(number, tuple(split_words(text))) for number, text in enumerate(texts)]
 
 
-def test_forms_of_one_name_add_up(tmp_path):
-    phrases, _ = read_boxes(write(tmp_path / "b", {}, {"image": "./a.jpg"}))
-    placed, _ = place_phrases([example(CAPTION)], phrases)
-    assert len(placed[0, 0]) == 2
+def captions_of(of_sentences, *captions):
+    found = align_captions(of_sentences, map(split_words, captions))
+    return {number: caption for (number, _), (caption, _) in found.items()}
+
+
+def test_of_captions_with_the_same_words_that_of_the_same_index_comes_first():
+    assert captions_of(sentences("x y", "a dog"), "A dog .", "a dog", "x y") == {0: 2, 1: 1}
+
+
+def test_no_two_sentences_are_one_caption():
+    twice = sentences("a dog runs", "a dog runs", "a dog runs")
+    assert captions_of(twice, "A dog runs .", "a cat", "A dog , runs") == {0: 0, 1: 2}
+
+
+def test_the_closest_sentence_and_caption_come_first():
+    of_one = sentences("a b c d e f g x", "a b c d e f g h")
+    assert captions_of(of_one, "a b c d e f g h i") == {1: 0}
+    assert captions_of(of_one[:1], "a b c d e f y z", "a b c d e f g z") == {0: 1}
+    # The caption with the same words is not given to the sentence that is merely close.
+    assert captions_of(of_one, "a b c d e f g h") == {1: 0}
+
+
+def test_one_word_in_four_may_differ():
+    assert captions_of(sentences("a b c d"), "a b c x") == {0: 0}
+    assert captions_of(sentences("a b c"), "a b x") == {}
+
+
+def test_clitics_are_words():
+    assert split_words("The man's, a girl 's rock'n'roll") == (
+        ["the", "man", "'s", "a", "girl", "'s", "rock", "'n", "'roll"]
+    )

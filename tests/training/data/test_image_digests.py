@@ -8,8 +8,8 @@ import shutil
 
 import pytest
 
-from training.data import image_digests as module
-from training.data.image_digests import image_digests
+from training.data import feature_store
+from training.data.feature_store import image_digests
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def images(tmp_path):
 @pytest.fixture
 def read(monkeypatch):
     """The files that are read, in order."""
-    read, digest = [], module.digest_of
-    monkeypatch.setattr(module, "digest_of", lambda path: read.append(path) or digest(path))
+    read, digest = [], feature_store.sha256_of
+    monkeypatch.setattr(feature_store, "sha256_of", lambda path: read.append(path) or digest(path))
     return read
 
 

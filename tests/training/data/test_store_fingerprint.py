@@ -9,8 +9,7 @@ from sat_tf import images
 from sat_tf.layers.encoder import Encoder
 from tests.training.data.small_stores import SIZE, drawn, files
 from training.data.examples import Example
-from training.data.feature_store import fingerprint
-from training.data.image_digests import image_digests
+from training.data.feature_store import fingerprint, image_digests
 
 
 def identify(encoder, examples, cache, resize="crop", mirrored=False, shard=4):

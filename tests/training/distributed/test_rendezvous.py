@@ -16,12 +16,12 @@ from types import SimpleNamespace
 import pytest
 
 from sat_tf.runs import RunError
-from serving.ports import free_ports
+from serving.process import free_ports
 from tests.waiting import eventually
 from training.distributed import rendezvous
 from training.distributed.rendezvous import Cluster
-from training.distributed.strategies import make_strategy
-from training.run_state.preemption import Interrupted, Interrupts
+from training.distributed.workers import make_strategy
+from training.run_state.signals import Interrupted, Interrupts
 
 
 def described(kind: str = "worker", index: int = 0, **jobs: object) -> str:

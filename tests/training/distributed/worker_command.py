@@ -14,7 +14,7 @@ import numpy as np
 
 from tests.training.run_state.killed_command import MOMENTS, at_call
 from training.distributed.rendezvous import Cluster
-from training.loop import fit
+from training.run_state import resume
 from training.train import main
 
 LOGS = ("loss", "nll", "gradient_norm", "alpha_entropy", "val_nll")
@@ -33,16 +33,16 @@ class Record(keras.callbacks.Callback):
 
 def recorded(out: str) -> None:
     """Lets `fit` write what it ends with."""
-    train_epochs = fit.train_epochs
+    train_epochs = resume.train_epochs
 
     def train(model, *arguments):
-        *before, callbacks, group = arguments
+        *before, callbacks = arguments
         record = Record()
-        train_epochs(model, *before, [*callbacks[:-1], record, callbacks[-1]], group)
+        train_epochs(model, *before, [*callbacks[:-1], record, callbacks[-1]])
         weights = {f"weight_{n:03d}": np.asarray(v) for n, v in enumerate(model.variables)}
         np.savez(out, epochs=np.array(record.epochs), **weights)
 
-    fit.train_epochs = train
+    resume.train_epochs = train
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from serving.ports import free_ports
+from serving.process import free_ports
 
 ROOT = Path(__file__).resolve().parents[3]
 NEVER = ("never", 1, 0)

@@ -5,8 +5,8 @@ import pytest
 
 from training.data.examples import Example, Split
 from training.data.sources import scenes
-from training.data.sources.scene_captions import describe
 from training.data.sources.scene_drawing import SceneObject
+from training.data.sources.scenes import describe
 from training.metrics.scene_words import NounPhrase, parse, word_accuracy
 
 RED_CIRCLE = SceneObject("small", "red", "circle", 12.0, 30.0, 12.0)

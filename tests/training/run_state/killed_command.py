@@ -13,12 +13,13 @@ import sys
 import threading
 from collections.abc import Callable
 
-from sat_tf import runs
+from sat_tf import weights
 from training.data import feature_store as features
 from training.evaluate import run_evaluation
-from training.loop.callbacks import CheckpointAndStop, Validate
-from training.run_state import event_files
+from training.run_state import logs as event_files
 from training.run_state.checkpoints import Checkpoints
+from training.run_state.logs import Validate
+from training.run_state.resume import CheckpointAndStop
 from training.train import main
 
 MOMENTS = {
@@ -28,7 +29,7 @@ MOMENTS = {
     "signal": (CheckpointAndStop, "on_train_batch_end"),
     "checkpoint": (Checkpoints, "save"),
     "validate": (Validate, "on_epoch_end"),
-    "best": (runs, "save_weights"),
+    "best": (weights, "save_weights"),
     "log": (event_files.TensorBoardScalars, "on_epoch_end"),
     "evaluate": (run_evaluation, "evaluate"),
     "report": (run_evaluation, "write_report"),

@@ -10,33 +10,29 @@ from pathlib import Path
 import pytest
 
 from sat_tf import files, published, runs
+from sat_tf.fields import to_dict
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Vocabulary
 from tests.training.run_state.stopped_runs import Killed, die_after, lock_holder
-from tests.training.small_runs import make_task, train
-from training.run_state.ownership import check_run_dir, claim, exclusive_lock
-from training.tasks.base import Task
-from training.train import main
-
-
-def task_in(run_dir: Path, *flags: str) -> Task:
-    """A task whose data is a vocabulary."""
-    task, folder = make_task(run_dir, *flags), run_dir / "vocabulary.json"
-    task.check_data = lambda data: None
-    task.write_data = lambda data: data.save(folder)
-    return task
+from tests.training.small_runs import check_run_dir, train
+from training.run_state.ownership import claim, exclusive_lock
+from training.run_state.records import write_data
+from training.train import main, parse
 
 
 def claimed(run_dir: Path, *flags: str) -> None:
-    claim(task_in(run_dir, *flags), Vocabulary.from_captions(["a dot"], min_count=1))
+    """Makes a folder that of a run whose data is a vocabulary."""
+    config = parse([*flags]).config
+    claim(run_dir, json.dumps(to_dict(config)), config.init_from)
+    write_data(RunFolder(run_dir), Vocabulary.from_captions(["a dot"], min_count=1), {})
 
 
 def test_a_folder_of_another_configuration_is_refused_naming_the_key(tmp_path):
     run_dir, other = tmp_path / "run", ("--decoder.hidden_dim", "99")
     claimed(run_dir)
-    check_run_dir(make_task(run_dir))
+    check_run_dir(run_dir)
     with pytest.raises(runs.RunError, match=r"`decoder.hidden_dim` is 256 there and 99 here"):
-        check_run_dir(make_task(run_dir, *other))
+        check_run_dir(run_dir, *other)
     with pytest.raises(runs.RunError, match=r"`decoder.hidden_dim`"):
         train(run_dir, *other)
     assert json.loads((run_dir / "config.json").read_text())["decoder"]["hidden_dim"] == 256
@@ -63,31 +59,31 @@ def test_the_folder_that_a_run_started_from_is_recorded_until_it_has_a_checkpoin
 def test_the_steps_between_checkpoints_may_change(tmp_path):
     claimed(tmp_path)
     rarely = ("--fit.checkpoint_steps", "9999")
-    check_run_dir(make_task(tmp_path, *rarely))
+    check_run_dir(tmp_path, *rarely)
     claimed(tmp_path, *rarely)
     assert json.loads((tmp_path / "config.json").read_text())["fit"]["checkpoint_steps"] == 9999
 
 
 def test_a_run_may_be_given_more_epochs_but_not_fewer(tmp_path):
     claimed(tmp_path, "--fit.epochs", "5")
-    check_run_dir(make_task(tmp_path, "--fit.epochs", "6"))
+    check_run_dir(tmp_path, "--fit.epochs", "6")
     with pytest.raises(runs.RunError, match=r"`fit.epochs` is 5 there and 4 here"):
-        check_run_dir(make_task(tmp_path, "--fit.epochs", "4"))
+        check_run_dir(tmp_path, "--fit.epochs", "4")
 
 
 def test_best_weights_without_a_checkpoint_are_not_trained_over(tmp_path):
     claimed(tmp_path)
     (tmp_path / "checkpoints" / "epoch-001").mkdir(parents=True)
     (tmp_path / "best.weights.h5").touch()
-    check_run_dir(make_task(tmp_path))
+    check_run_dir(tmp_path)
     (tmp_path / "checkpoints" / "epoch-001").rmdir()
     for flags in ((), ("--fit.epochs", "99")):
         with pytest.raises(runs.RunError, match="no checkpoint to resume from") as error:
-            check_run_dir(make_task(tmp_path, *flags))
+            check_run_dir(tmp_path, *flags)
         for way in ("--run-dir", f"--init-from {tmp_path}", f"remove {tmp_path}"):
             assert way in str(error.value)
     (tmp_path / "best.weights.h5").unlink()
-    check_run_dir(make_task(tmp_path))
+    check_run_dir(tmp_path)
 
 
 @pytest.mark.parametrize("call", [1, 2])
@@ -100,9 +96,9 @@ def test_a_kill_while_the_folder_is_claimed_leaves_it_to_the_same_command(
         with pytest.raises(Killed):
             claimed(tmp_path)
     assert len(list(tmp_path.glob(".*.tmp"))) == 1
-    check_run_dir(make_task(tmp_path))
+    check_run_dir(tmp_path)
     claimed(tmp_path)
-    names = ["config.json", "vocabulary.json"]
+    names = ["config.json", "data.json", "vocabulary.json"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
 
@@ -113,14 +109,14 @@ def test_a_folder_that_is_no_run_is_refused_and_an_empty_one_taken(tmp_path):
     with pytest.raises(runs.RunError, match="not empty and not a run.*`--run-dir`"):
         train(tmp_path / "full")
     assert [p.name for p in (tmp_path / "full").iterdir()] == ["thesis.txt"]
-    check_run_dir(make_task(tmp_path / "empty"))
+    check_run_dir(tmp_path / "empty")
 
 
 @pytest.mark.parametrize("text", ["{", '{"colour": "red"}', '{"seed": "one"}'])
 def test_a_folder_with_a_damaged_configuration_is_refused(tmp_path, text):
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(ValueError, match="config.json"):
-        check_run_dir(make_task(tmp_path))
+        check_run_dir(tmp_path)
 
 
 # The lock.
@@ -139,8 +135,8 @@ def test_a_second_process_is_turned_away_at_once(tmp_path, tiny, capsys):
 
 
 def test_the_lock_is_held_until_the_run_is_evaluated(tmp_path, tiny, monkeypatch):
-    from training.loop import fit as fit_module
-    from training.tasks.captioning.task import CaptioningTask
+    from training import train as command
+    from training.evaluate import run_evaluation
 
     kept = []
 
@@ -149,8 +145,8 @@ def test_the_lock_is_held_until_the_run_is_evaluated(tmp_path, tiny, monkeypatch
             pass
         kept.append(True)
 
-    monkeypatch.setattr(fit_module, "fit", is_locked)
-    monkeypatch.setattr(CaptioningTask, "evaluate", is_locked)
+    monkeypatch.setattr(command, "train", is_locked)
+    monkeypatch.setattr(run_evaluation, "evaluate_run", is_locked)
     assert main([*tiny, "--run-dir", str(tmp_path / "run")]) == 0
     assert len(kept) == 2
 
@@ -168,10 +164,10 @@ def test_the_lock_goes_with_a_killed_process(tmp_path):
 
 def test_the_lock_file_makes_no_folder_anybody_s(tmp_path):
     (tmp_path / ".lock").touch()
-    check_run_dir(make_task(tmp_path))
+    check_run_dir(tmp_path)
     (tmp_path / "letter.txt").touch()
     with pytest.raises(runs.RunError, match="not empty and not a run"):
-        check_run_dir(make_task(tmp_path))
+        check_run_dir(tmp_path)
 
 
 def test_a_run_that_did_not_start_leaves_no_folder(tmp_path):

@@ -1,4 +1,4 @@
-"""A run that is stopped, at whatever moment, ends like one that was not, bit for bit."""
+"""A run that is stopped, at whatever moment, ends like one that was not; early stopping."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import sys
 from pathlib import Path
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf import runs
+from sat_tf import weights
+from sat_tf.errors import RunError
 from sat_tf.layers.encoder import Encoder
 from tests.training.run_state.stopped_runs import (
     Killed,
@@ -24,8 +26,12 @@ from tests.training.run_state.stopped_runs import (
     last_checkpoint,
 )
 from tests.training.small_runs import train
-from training.loop.callbacks import CheckpointAndStop, Validate
-from training.run_state.checkpoints import Checkpoints
+from training.config import FitConfig
+from training.run_state import resume
+from training.run_state.checkpoints import Checkpoints, Progress
+from training.run_state.logs import Validate
+from training.run_state.resume import CheckpointAndStop, best_epoch, train_epochs
+from training.run_state.signals import Interrupts
 
 EVERY_OTHER = ("--fit.epochs", "2", "--fit.checkpoint_steps", "2")
 HARD = ("--recipe", "scenes_hard", "--decoder.output_dropout", "0.3")
@@ -48,7 +54,7 @@ def train_through(folder: Path, flags: tuple[str, ...], *moments: tuple) -> list
 def test_a_run_killed_within_its_epochs_ends_like_an_unbroken_one(
     hard_run, tmp_path, tiny, fine_tuned
 ):
-    moments = [(CheckpointAndStop, "on_train_batch_end", 3), (runs, "save_weights", 1)]
+    moments = [(CheckpointAndStop, "on_train_batch_end", 3), (weights, "save_weights", 1)]
     flags = (*tiny, *HARD, *fine_tuned, *EVERY_OTHER, "--fit.figures", "2")
     said = train_through(tmp_path, flags, *moments)
     assert said == ["Resuming at epoch 1, step 2.", "Resuming at epoch 1, step 5."]
@@ -107,6 +113,152 @@ def test_early_stopping_counts_on_where_it_was(tmp_path, tiny):
     assert said == ["Resuming at epoch 3, step 2."]
     state = last_checkpoint(tmp_path / "run")[1]
     assert (state["epoch"], state["best_epoch"], state["waited"]) == (3, 1, 2) and state["stopped"]
+
+
+# Early stopping, the best epoch and the steps that are left.
+
+
+class Model:
+    """As much of a captioner as `CheckpointAndStop` needs."""
+
+    stop_training = False
+    epoch = 0
+
+
+class Kept:
+    """Checkpoints that remember what was saved."""
+
+    def __init__(self):
+        self.states = []
+
+    def save(self, progress: Progress) -> None:
+        self.states.append(Progress(**vars(progress)))
+
+
+def keep(monkeypatch, scores, monitor="bleu_4", patience=2, progress=None):
+    """Epochs with these scores: those that were the best, the states kept, the model."""
+    best, model, kept = [], Model(), Kept()
+    monkeypatch.setattr(weights, "save_weights", lambda model, path: best.append(model.epoch))
+    progress = progress or Progress()
+    config = FitConfig(monitor=monitor, patience=patience)
+    callback = CheckpointAndStop(kept, progress, config, 1, Path("best"), Interrupts())
+    callback.set_model(model)
+    for epoch, score in enumerate(scores, start=progress.epoch):
+        model.epoch = epoch + 1
+        callback.on_epoch_begin(epoch)
+        callback.on_epoch_end(epoch, {f"val_{monitor}": score})
+        if model.stop_training:
+            break
+    return best, kept.states, model
+
+
+def test_training_stops_after_patience_epochs_without_a_better_score(monkeypatch):
+    best, states, model = keep(monkeypatch, [1.0, 3.0, 2.0, 3.0, 9.0])
+    assert best == [1, 2] and model.stop_training and states[-1].stopped
+    assert (states[-1].epoch, states[-1].best_epoch, states[-1].best_score) == (4, 2, 3.0)
+
+
+def test_a_better_score_starts_the_patience_anew(monkeypatch):
+    best, states, model = keep(monkeypatch, [1.0, 0.0, 2.0, 0.0, 3.0])
+    assert best == [1, 3, 5] and not model.stop_training and states[-1].waited == 0
+
+
+def test_a_lower_nll_is_better(monkeypatch):
+    best, states, model = keep(monkeypatch, [3.0, 2.0, 2.5, 2.0], monitor="nll")
+    assert best == [1, 2] and model.stop_training and abs(states[-1].best_score) == 2.0
+
+
+def decide(monkeypatch, epochs, monitor="bleu_4", patience=9):
+
+    monkeypatch.setattr(weights, "save_weights", lambda model, path: None)
+    progress, model = Progress(), Model()
+    config = FitConfig(monitor=monitor, patience=patience)
+    callback = CheckpointAndStop(Kept(), progress, config, 1, Path("best"), Interrupts())
+    callback.set_model(model)
+    for epoch, scores in enumerate(epochs):
+        callback.on_epoch_begin(epoch)
+        callback.on_epoch_end(epoch, {f"val_{name}": value for name, value in scores.items()})
+    return progress
+
+
+@pytest.mark.parametrize(
+    ("epochs", "best", "rank"),
+    [
+        # No epoch has a BLEU-4: CIDEr decides, and while that is 0 the nll.
+        ([(np.nan, 0, 5.1), (0.0, 0, 4.9), (np.nan, 0, 5.0)], 2, 2),
+        ([(np.nan, 0, 4.1), (np.nan, 3, 4.9), (np.nan, 9, 5.0), (np.nan, 8, 3.0)], 3, 1),
+        # Once one has, no epoch without counts as better.
+        ([(np.nan, 20, 4.1), (2.0, 3, 4.9), (np.nan, 30, 4.0)], 2, 0),
+        ([(2.0, 3, 4.9), (3.0, 1, 4.9), (0.0, 30, 4.0)], 2, 0),
+    ],
+)
+def test_an_undefined_bleu_decides_nothing(monkeypatch, epochs, best, rank):
+    scores = [dict(zip(("bleu_4", "cider", "nll"), one, strict=True)) for one in epochs]
+    progress = decide(monkeypatch, scores)
+    assert (progress.best_epoch, progress.best_rank) == (best, rank)
+    assert progress.waited == len(epochs) - best
+
+
+def test_epochs_without_bleu_are_waited_for_only_if_they_get_no_better(monkeypatch):
+    better = [{"bleu_4": np.nan, "cider": 0.0, "nll": 5.0 - epoch} for epoch in range(3)]
+    assert not decide(monkeypatch, better, patience=1).stopped
+    worse = [{"bleu_4": np.nan, "cider": 0.0, "nll": 5.0 + epoch} for epoch in range(3)]
+    assert decide(monkeypatch, worse, patience=2).stopped
+
+
+def test_patience_resumes_where_a_checkpoint_left_it(monkeypatch):
+    progress = Progress(epoch=3, best_epoch=2, best_score=5.0, waited=1)
+    best, states, model = keep(monkeypatch, [4.0], progress=progress)
+    assert best == [] and model.stop_training and states[-1].epoch == 4
+
+
+def test_a_score_that_is_no_number_never_becomes_the_best(monkeypatch):
+    best, states, _ = keep(monkeypatch, [float("nan"), 1.0], monitor="nll", patience=5)
+    assert best == [2] and states[-1].best_score == -1.0
+
+
+def test_the_time_of_all_epochs_adds_up(monkeypatch):
+
+    times = iter([0.0, 2.0, 10.0, 13.0])
+    monkeypatch.setattr(resume.time, "monotonic", lambda: next(times))
+    assert keep(monkeypatch, [1.0, 2.0])[1][-1].seconds == 5.0
+
+
+def test_a_loss_that_is_not_finite_ends_training_before_its_weights_count_as_best(monkeypatch):
+
+    best = []
+    monkeypatch.setattr(weights, "save_weights", lambda model, path: best.append(path))
+    callback = CheckpointAndStop(Kept(), Progress(), FitConfig(), 1, Path("best"), Interrupts())
+    callback.set_model(Model())
+    callback.on_epoch_begin(0)
+    with pytest.raises(ValueError, match=r"loss of epoch 1 is nan: .*optimizer\.learning-rate"):
+        callback.on_epoch_end(0, {"loss": np.nan, "val_bleu_4": 0.0})
+    assert not best
+
+
+def test_an_epoch_with_fewer_steps_than_were_done_of_it_is_an_error():
+    progress = Progress(epoch=1, step=7)
+    with pytest.raises(RunError, match=r"stopped at epoch 2, step 7, but an epoch now has 6 steps"):
+        train_epochs(None, None, 3, 6, progress, [])
+
+
+def test_the_best_epoch_is_told_with_its_score():
+    progress = Progress(epoch=3, best_epoch=2, best_score=-1.5, seconds=90.0)
+    said = "Best epoch 2 of 3: nll 1.50; 1.5 minutes of training."
+    assert best_epoch(progress, "nll") == said
+
+
+def test_another_score_that_decided_is_told_with_the_reason():
+    progress = Progress(epoch=4, best_epoch=3, best_score=13.9, best_rank=1, seconds=90.0)
+    assert best_epoch(progress, "bleu_4") == (
+        "Best epoch 3 of 4: cider 13.90; 1.5 minutes of training. "
+        "`bleu_4` was 0 or undefined in every epoch."
+    )
+
+
+def test_a_run_without_a_best_epoch_says_why():
+    with pytest.raises(RunError, match=r"`nll` was never a number, in 4 epochs.*diverged"):
+        best_epoch(Progress(epoch=4), "nll")
 
 
 # Real processes. SAT_TF_KILLS=20 is the long version; see docs/training.md.

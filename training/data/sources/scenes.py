@@ -4,6 +4,9 @@ Needs no file and no network. Example `i` of a split depends on `(seed, split, i
 layout and captions do not depend on the image size. The marks around the objects share their
 colours, so that the colours in an image do not tell what its objects are. The colour-shape pairs
 of `HELD_OUT` occur in `dev` and `test` only, as often as any other pair.
+
+All images share the same five sentence frames, and the order of the objects is visible
+(`reading_order`), so that a captioner that sees the image well can write all five captions.
 """
 
 from __future__ import annotations
@@ -13,8 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from sat_tf.errors import invalid_value
-from training.data.examples import SPLITS, Example, Split, canonical_split
-from training.data.sources.scene_captions import HELD_OUT, RELATIONS, SIZES, describe
+from training.data.examples import SPLITS, Box, Example, Phrase, Split, canonical_split
 from training.data.sources.scene_drawing import (
     COLOURS,
     MARK_RADIUS,
@@ -26,8 +28,9 @@ from training.data.sources.scene_drawing import (
     draw,
 )
 
-__all__ = ["COLOURS", "COUNTS", "HELD_OUT", "RELATIONS", "SHAPES", "SIZES", "load"]
-
+SIZES = ("small", "large")
+RELATIONS = ("left of", "right of", "above", "below")
+HELD_OUT = (("red", "star"), ("green", "triangle"), ("blue", "cross"), ("yellow", "square"))
 COUNTS = {"train": 8000, "dev": 500, "test": 500}
 SIDES = {"small": (14.0, 16.0), "large": (19.5, 22.0)}
 OBJECT_SHARES = (0.25, 0.45, 0.3)  # of images with one, two, three objects
@@ -40,6 +43,8 @@ _STEP = 6.0  # minimum distance of neighbours from left to right
 _COLOUR_NAMES = tuple(COLOURS)
 PAIRS = tuple((colour, shape) for colour in COLOURS for shape in SHAPES)
 _TRAINING_PAIRS = tuple(pair for pair in PAIRS if pair not in HELD_OUT)
+# Words before and after the objects in the first four captions.
+_FRAMES = (("", ""), ("there is", ""), ("the picture shows", ""), ("a picture of", ""))
 
 
 def load(split: str, *, seed: int = 0, count: int | None = None, image_size: int = 64) -> Split:
@@ -135,3 +140,46 @@ def place_marks(rng: np.random.Generator, objects: tuple[SceneObject, ...]) -> t
         Mark(MARKS[kind], _COLOUR_NAMES[colour], x, y, float(angle))
         for (x, y), kind, colour, angle in zip(free, kinds, colours, angles, strict=False)
     )
+
+
+def relation(first: Box, second: Box) -> str:
+    """The word of `RELATIONS` for the position of box `first` relative to box `second`.
+
+    The axis along which the centres are further apart decides.
+    """
+    down = (first[0] + first[2] - second[0] - second[2]) / 2
+    across = (first[1] + first[3] - second[1] - second[3]) / 2
+    if abs(across) >= abs(down):
+        return "left of" if across < 0 else "right of"
+    return "above" if down < 0 else "below"
+
+
+def reading_order(objects: Sequence[SceneObject]) -> tuple[SceneObject, ...]:
+    """Sorts objects from left to right, the order in which captions name them.
+
+    With one visible order for all captions, a captioner learns early to look for the next object.
+    """
+    return tuple(sorted(objects, key=lambda item: item.x))
+
+
+def describe(objects: Sequence[SceneObject]) -> tuple[tuple[str, ...], tuple[Phrase, ...]]:
+    """Writes the five captions of a scene, and each noun phrase of each with its box.
+
+    A caption chains the objects by their relations, within its frame.
+
+    Args:
+        objects: One to three, in any order, whose relations are clear.
+    """
+    there = reading_order(objects)
+    captions, phrases = [], []
+    for before, after in (*_FRAMES, ("", "alone") if len(there) == 1 else ("we see", "")):
+        words = before.split()
+        for index, item in enumerate(there):
+            if index:
+                words += relation(there[index - 1].box, item.box).split()
+            text = f"{item.size} {item.colour} {item.shape}"
+            words += ["a", *text.split()]
+            seen = (item.colour, item.shape) not in HELD_OUT
+            phrases.append(Phrase(len(captions), len(words) - 1, item.box, text, seen))
+        captions.append(" ".join([*words, *after.split()]))
+    return tuple(captions), tuple(phrases)

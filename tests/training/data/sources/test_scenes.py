@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from sat_tf.vocabulary import tokenize
-from training.data.sources import scene_captions, scene_drawing, scenes
+from training.data.sources import scene_drawing, scenes
+from training.data.sources import scenes as scene_captions
 
 
 @pytest.fixture(scope="module")

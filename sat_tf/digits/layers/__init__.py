@@ -1,1 +1,0 @@
-"""Layers of the digit models: glimpses, spatial masks, the Spatial Transformer."""

@@ -1,1 +1,0 @@
-"""The digit models, one file each."""

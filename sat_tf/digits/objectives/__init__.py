@@ -1,1 +1,0 @@
-"""Training objectives of the digit systems."""

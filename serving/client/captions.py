@@ -1,0 +1,262 @@
+"""Captions by a server: requests in batches, answers as `ServedCaption`.
+
+Works with TF Serving and with `serving.local_server`, and imports no TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import numpy as np
+
+from sat_tf.errors import invalid_value
+from sat_tf.images import read_upright
+from serving.client import protocol
+from serving.client.channel import Connection, ModelClient, ServingError
+
+CAPTION_OUTPUTS = ("captions", "scores", "valid", "reasons")
+"""Outputs asked for without attention: exports warm up this set, and all outputs."""
+EVERY_BEAM = "every_beam"
+"""The signature with the words and the attention of every hypothesis."""
+
+_RANKED = ("captions", "scores", "lengths", "words")
+_DETAILS = ("word_log_probs", "attention", "beta")
+
+
+@dataclass(frozen=True, eq=False)
+class ServedCaption:
+    """The server's answer for one image.
+
+    Attributes:
+        valid: Says if the server could read the image; if not, the caption is empty.
+        text: The caption.
+        score: log p divided by length^p, nats.
+        alternatives: The other hypotheses of the beam, best first: (text, score).
+        version: The version of the model that answered.
+        reason: Why the image is not valid.
+        words: The caption's words, `T` of them (characters if the model writes characters); empty
+            if the call did not ask for attention.
+        log_probs: `[T]`, log-probability of each word, nats; None in that case.
+        alpha: `[T, h, w]`, attention of each word; None in that case, and for a model without
+            attention.
+        beta: `[T]`, the gate of each word, likewise.
+    """
+
+    valid: bool
+    text: str
+    score: float
+    alternatives: tuple[tuple[str, float], ...]
+    version: int
+    reason: str = ""
+    words: tuple[str, ...] = ()
+    log_probs: np.ndarray | None = None
+    alpha: np.ndarray | None = None
+    beta: np.ndarray | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Beam:
+    """Every hypothesis of one image.
+
+    Attributes:
+        captions: The hypotheses, best first, each with its words and its attention. A model without
+            the signature `every_beam` gives the best alone.
+        attention_kind: `soft`, `hard` or `none`; empty if the model does not say.
+        resize: `crop` or `squash`, the fit of images to the encoder's square, likewise.
+    """
+
+    captions: tuple[ServedCaption, ...]
+    attention_kind: str = ""
+    resize: str = ""
+
+
+class CaptionClient(ModelClient):
+    """Captions of a served model, over one connection; threads may share it.
+
+    Args:
+        connection: The server.
+        model: The model's name there.
+        version: One version of it; the latest by default.
+        label: A version by its label, `stable` or `canary` say, instead of by its number.
+        batch_size: Images per request, at most.
+        batch_bytes: Bytes of images per request, unless a single one is larger.
+
+    Raises:
+        ValueError: Both `version` and `label` are given, or a size is not positive.
+        OSError: A certificate file cannot be read.
+    """
+
+    def __init__(
+        self,
+        connection: Connection | None = None,
+        model: str = "captioner",
+        version: int | None = None,
+        label: str | None = None,
+        batch_size: int = 8,
+        batch_bytes: int = 32 * 2**20,
+    ) -> None:
+        if version is not None and label is not None:
+            raise ValueError(
+                "Received both `version` and `label`: expected one of them at most, got "
+                f"{version} and {label!r}."
+            )
+        for name, size in (("batch_size", batch_size), ("batch_bytes", batch_bytes)):
+            if size < 1:
+                raise invalid_value(name, "at least 1", size)
+        super().__init__(connection, model)
+        self._version, self._label = version, label
+        self._batch_size, self._batch_bytes = batch_size, batch_bytes
+
+    def caption(self, image: bytes | str | Path, attention: bool = False) -> ServedCaption:
+        """Captions one image; see `captions`."""
+        return self.captions([image], attention)[0]
+
+    def captions(
+        self, images: Sequence[bytes | str | Path], attention: bool = False
+    ) -> list[ServedCaption]:
+        """Captions images, in as many requests as they need.
+
+        Args:
+            images: Files, or their contents: JPEG, PNG, GIF, BMP, WebP or TIFF, which is sent as
+                PNG. A photograph is turned upright by its EXIF before it is sent.
+            attention: Ask for words, their log-probabilities and attention too.
+
+        Returns:
+            A caption for each image; `valid` is false if the server could not read it.
+
+        Raises:
+            ServingError: The server gave no answer, or an error for one.
+            ValueError: A file is HEIC, AVIF, or a TIFF that cannot be read.
+            OSError: A file cannot be read.
+        """
+        found = []
+        for answer in self.answers(map(read_upright, images), attention):
+            if isinstance(answer, ServingError):
+                raise answer
+            found.append(answer)
+        return found
+
+    def answers(
+        self, contents: Iterable[bytes], attention: bool = False
+    ) -> Iterator[ServedCaption | ServingError]:
+        """Yields a caption for each image, or the error of an image too large to be sent.
+
+        Args:
+            contents: Image files as `sat_tf.images.read_upright` returns them, read as they are
+                needed and sent as they are.
+            attention: As in `captions`.
+
+        Raises:
+            ServingError: The server gave no answer, or an error for one.
+        """
+        for batch in split(contents, self._batch_size, self._batch_bytes):
+            yield from self._answer(batch, attention)
+
+    def beam(self, content: bytes) -> Beam:
+        """Captions one image, with the words and the attention of every hypothesis.
+
+        Args:
+            content: An image file as `sat_tf.images.read_upright` returns it, sent as it is.
+
+        Raises:
+            ServingError: The server gave no answer, or an error for one.
+        """
+        request = self._request([content], ())
+        request.model_spec.signature_name = EVERY_BEAM
+        try:
+            values, version = self._described(request)
+        except ServingError as error:
+            if "signature" not in str(error) or EVERY_BEAM not in str(error):
+                raise
+            values, version = self._described(self._request([content], ()))
+            return Beam((read_caption(values, 0, version),))
+        captions = []
+        for rank in range(values["captions"].shape[1]):
+            ranked = {name: values[name][:, rank : rank + 1] for name in _RANKED}
+            details = {name: values[name][:, rank] for name in _DETAILS if name in values}
+            captions.append(read_caption(values | ranked | details, 0, version))
+        kind, resize = (values[name][0].decode("utf-8") for name in ("attention_kind", "resize"))
+        return Beam((captions[0], *(c for c in captions[1:] if c.text)), kind, resize)
+
+    def _answer(self, batch: list[bytes], attention: bool) -> list[ServedCaption | ServingError]:
+        """Asks for captions of a batch, and again in halves if it is too large."""
+        try:
+            if attention:
+                values, version = self._described(self._request(batch, ()))
+            else:
+                values, version = self._values(self._request(batch, CAPTION_OUTPUTS))
+            return [read_caption(values, row, version) for row in range(len(batch))]
+        except ServingError as error:
+            if not error.too_large:
+                raise
+            if len(batch) == 1:
+                return [error]
+        half = len(batch) // 2
+        return self._answer(batch[:half], attention) + self._answer(batch[half:], attention)
+
+    def _request(self, batch: Sequence[bytes], outputs: Sequence[str]) -> protocol.PredictRequest:
+        request = protocol.make_request(batch, outputs, self.model)
+        if self._version is not None:
+            request.model_spec.version.value = self._version
+        if self._label is not None:
+            request.model_spec.version_label = self._label
+        return request
+
+    def _values(self, request: protocol.PredictRequest) -> tuple[dict[str, np.ndarray], int]:
+        """Returns the outputs by name, and the version that answered."""
+        response = self.predict(request)
+        values = {name: protocol.to_array(tensor) for name, tensor in response.outputs.items()}
+        return values, response.model_spec.version.value
+
+    def _described(self, request: protocol.PredictRequest) -> tuple[dict[str, np.ndarray], int]:
+        """Returns `_values` of a request for all outputs, which must have the words."""
+        values, version = self._values(request)
+        if "words" not in values:
+            raise ServingError(
+                f"Version {version} of {self.model!r} on {self.connection.address} does not send "
+                "the words that maps belong to: export the run again.",
+                grpc.StatusCode.UNIMPLEMENTED,
+            )
+        return values, version
+
+
+def read_caption(values: Mapping[str, np.ndarray], row: int, version: int) -> ServedCaption:
+    """Reads one image's row of the outputs of an export, by their names."""
+    texts = [text.decode("utf-8") for text in values["captions"][row]]
+    scores = [float(score) for score in values["scores"][row]]
+    pairs = zip(texts[1:], scores[1:], strict=True)
+    count = int(values["lengths"][row, 0]) if "lengths" in values else 0
+    words = values["words"][row, 0, :count] if "words" in values else ()
+    log_probs, alpha, beta = (
+        values[name][row, :count] if name in values else None for name in _DETAILS
+    )
+    return ServedCaption(
+        valid=bool(values["valid"][row]),
+        text=texts[0],
+        score=scores[0],
+        alternatives=tuple(pair for pair in pairs if pair[0]),
+        version=version,
+        reason=values["reasons"][row].decode("utf-8") if "reasons" in values else "",
+        words=tuple(word.decode("utf-8") for word in words),
+        log_probs=log_probs,
+        alpha=alpha,
+        beta=beta,
+    )
+
+
+def split(
+    images: Iterable, most: int, most_bytes: int, size: Callable[..., int] = len
+) -> Iterator[list]:
+    """Yields batches of at most `most` images, and `most_bytes` unless one image is larger."""
+    batch, total = [], 0
+    for image in images:
+        if batch and (len(batch) == most or total + size(image) > most_bytes):
+            yield batch
+            batch, total = [], 0
+        batch.append(image)
+        total += size(image)
+    if batch:
+        yield batch

@@ -1,0 +1,194 @@
+"""Captions by a server: requests, answers, words."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from serving.client import CaptionClient, Connection, ServingError
+from serving.client.captions import CAPTION_OUTPUTS, split
+from serving.local_server.servable import Limits
+from tests.image_files import encode, exif_of
+from tests.serving import toys
+
+
+@pytest.fixture
+def client_of(caller, serving):
+    """Makes clients of the toy server, or of a server of a folder, started with `served`."""
+    with contextlib.ExitStack() as opened:
+
+        def make(folder: Path | None = None, served: dict | None = None, **options):
+            answering = caller
+            if folder:
+                answering = opened.enter_context(serving(folder, **(served or {})))
+            client = CaptionClient(Connection(port=answering.server.port), **options)
+            return opened.enter_context(client)
+
+        yield make
+
+
+def jpeg() -> bytes:
+    return encode(Image.new("RGB", (40, 20), "blue"), "JPEG")
+
+
+def test_a_caption_comes_with_its_score_and_the_others_of_the_beam(client_of):
+    caption = client_of().caption(jpeg())
+    assert caption.valid and caption.text == "a cat 3" and caption.version == 3
+    assert caption.score == pytest.approx(-0.5)
+    assert caption.alternatives == (("a dog", -1.5),)
+    assert caption.alpha is None and caption.beta is None
+
+
+def test_attention_covers_the_words(client_of):
+    caption = client_of().caption(jpeg(), attention=True)
+    assert caption.words == ("a", "cat", "3")
+    assert caption.alpha.shape == (3, toys.GRID, toys.GRID)
+    assert [np.argmax(alpha) for alpha in caption.alpha] == [0, 1, 2]
+    np.testing.assert_allclose(caption.beta, [0.5, 0.5, 0.5])
+    np.testing.assert_allclose(caption.log_probs, [-0.25] * 3)
+
+
+def test_a_model_without_attention_has_none(client_of, tmp_path):
+    toys.export(tmp_path, 1, attention=False)
+    caption = client_of(tmp_path).caption(jpeg(), attention=True)
+    assert caption.words == ("a", "cat", "1") and caption.alpha is None and caption.beta is None
+
+
+def test_captions_alone_are_asked_for_alone(client_of, monkeypatch):
+    asked = []
+    client = client_of()
+    real = Connection.call
+    monkeypatch.setattr(
+        Connection,
+        "call",
+        lambda self, method, request: asked.append(request) or real(self, method, request),
+    )
+    client.caption(jpeg())
+    client.caption(jpeg(), attention=True)
+    assert [tuple(request.output_filter) for request in asked] == [CAPTION_OUTPUTS, ()]
+
+
+def test_an_export_without_words_gives_captions_and_says_what_maps_need(client_of, tmp_path):
+    toys.export(tmp_path, 1, words=False)
+    client = client_of(tmp_path)
+    assert client.caption(jpeg()).text == "a cat 1"
+    for ask in (client.beam, lambda image: client.caption(image, attention=True)):
+        with pytest.raises(ServingError, match="does not send the words .* export the run again"):
+            ask(jpeg())
+
+
+@pytest.mark.parametrize("large", [0, 1, 4])
+def test_an_image_too_large_loses_none_of_its_neighbours(client_of, toy_exports, large):
+    images = [jpeg()] * 5
+    images[large] = b"ok" + bytes(200_000)
+    client = client_of(toy_exports, {"limits": Limits(bytes=100_000)})
+    answers = list(client.answers(images))
+    assert isinstance(answers.pop(large), ServingError)
+    assert [answer.text for answer in answers] == ["a cat 3"] * 4
+    with pytest.raises(ServingError, match="too large"):
+        client.captions(images)
+
+
+def test_many_images_keep_their_order(client_of):
+    images = [jpeg() if number % 3 else b"nonsense" for number in range(20)]
+    captions = client_of(batch_size=8).captions(images)
+    assert [caption.valid for caption in captions] == [bool(n % 3) for n in range(20)]
+    assert captions[0].text == "" and captions[0].alternatives == ()
+    assert captions[0].reason == "not what a toy reads" and captions[1].reason == ""
+
+
+def test_no_images_are_no_request(client_of):
+    assert client_of(model="nobody").captions([]) == []
+
+
+def test_a_file_is_read(client_of, tmp_path):
+    (tmp_path / "photo.jpg").write_bytes(jpeg())
+    assert client_of().caption(tmp_path / "photo.jpg").text == "a cat 3"
+    with pytest.raises(FileNotFoundError):
+        client_of().caption(tmp_path / "missing.jpg")
+
+
+@pytest.mark.parametrize(("spec", "number"), [({"version": 1}, 1), ({"label": "stable"}, 1)])
+def test_a_version_can_be_chosen(client_of, spec, number):
+    assert client_of(**spec).caption(jpeg()).text == f"a cat {number}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"model": "x"}, r"does not serve this model or version: .*Latest\(x\)"),
+        ({"version": 9}, r"does not serve .*Specific\(captioner, 9\)"),
+        ({"label": "x"}, "Unrecognized servable version label: x"),
+    ],
+)
+def test_an_unknown_model_is_a_clear_error(client_of, spec, message):
+    with pytest.raises(ServingError, match=message):
+        client_of(**spec).caption(jpeg())
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 0}, {"batch_bytes": 0}])
+def test_a_senseless_size_is_an_error(options):
+    with pytest.raises(ValueError, match=f"argument `{next(iter(options))}`"):
+        CaptionClient(**options)
+
+
+def test_version_and_label_exclude_each_other():
+    with pytest.raises(ValueError, match="both `version` and `label`"):
+        CaptionClient(version=1, label="stable")
+
+
+def test_an_answer_may_exceed_grpcs_default(client_of, tmp_path):
+    toys.export(tmp_path, 1, grid=400)
+    captions = client_of(tmp_path).captions([b"ok"] * 4, attention=True)
+    assert sum(caption.alpha.nbytes for caption in captions) > 4 * 2**20
+    assert captions[3].words == ("a", "cat", "1")
+
+
+def test_batches_hold_so_many_images_and_bytes():
+    images = [b"x" * size for size in (3, 3, 3, 9, 1, 1)]
+    assert [list(map(len, b)) for b in split(images, 2, 100)] == [[3, 3], [3, 9], [1, 1]]
+    assert [list(map(len, b)) for b in split(images, 9, 6)] == [[3, 3], [3], [9], [1, 1]]
+    assert list(split([], 2, 6)) == []
+
+
+def test_batches_of_larger_things_go_by_the_size_given():
+    pairs = [(str(size), b"x" * size) for size in (3, 3, 3, 9, 9, 1, 20, 1)]
+    batches = [[len(content) for _, content in b] for b in split(pairs, 3, 10, lambda p: len(p[1]))]
+    assert batches == [[3, 3, 3], [9], [9, 1], [20], [1]]
+
+
+def test_a_beam_holds_the_attention_of_every_hypothesis(client_of, exports):
+    export, captioner = exports["soft"].version.parent, exports["soft"].captioner
+    client = client_of(export, {"warm_up": ["every_beam"]})
+    beam, best = client.beam(jpeg()), client.caption(jpeg(), attention=True)
+    assert (beam.attention_kind, beam.resize) == ("soft", captioner.config.encoder.resize)
+    assert beam.captions[0].text == best.text
+    np.testing.assert_allclose(beam.captions[0].alpha, best.alpha, atol=1e-6)
+    assert [(c.text, c.score) for c in beam.captions[1:]] == list(best.alternatives)
+    for caption in beam.captions:
+        assert len(caption.words) == len(caption.log_probs) == len(caption.alpha) > 0
+        np.testing.assert_allclose(caption.alpha.sum(axis=(1, 2)), 1.0, atol=1e-5)
+
+
+def test_a_model_without_every_beam_gives_the_best_alone(client_of):
+    beam = client_of().beam(jpeg())
+    assert beam.attention_kind == beam.resize == ""
+    (best,) = beam.captions
+    assert best.words == ("a", "cat", "3") and best.alpha is not None
+    assert not client_of().beam(b"nonsense").captions[0].valid
+
+
+def test_a_beam_is_asked_for_by_the_very_bytes_given(client_of, monkeypatch):
+    sent = []
+    client = client_of()
+    real = client.predict
+    monkeypatch.setattr(client, "predict", lambda request: sent.append(request) or real(request))
+    turned = encode(Image.new("RGB", (40, 20)), "JPEG", exif=exif_of(6))
+    client.beam(turned)
+    client.caption(turned)
+    contents = [request.inputs["image_bytes"].string_val[0] for request in sent]
+    assert contents[0] == turned and contents[-1] != turned  # the last was turned upright

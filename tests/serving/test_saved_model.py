@@ -1,0 +1,65 @@
+"""A SavedModel is written whole or with a clear error, and loaded from any folder."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import tensorflow as tf
+
+from serving.saved_model import Signature, load_session, save_signatures, write_warmup
+from serving.versions import write_version
+from tests.full_disk import full_disk
+
+
+@pytest.mark.parametrize("rewrite", [True, False])
+def test_a_version_is_loaded_from_a_folder_whose_name_looks_like_a_pattern(
+    toy_exports, tmp_path, rewrite
+):
+    folder = shutil.copytree(toy_exports / "1", tmp_path / "exports [a]*" / "1")
+    session, graph = load_session(folder, threads=1, rewrite=rewrite)
+    with session:
+        signature = graph.signature_def["serving_default"]
+        feed, fetch = signature.inputs["image_bytes"].name, signature.outputs["captions"].name
+        assert session.run(fetch, {feed: [b"ok"]})[0, 0] == b"a cat 1"
+
+
+def test_a_folder_without_a_model_is_an_error(tmp_path):
+    with pytest.raises(OSError, match="does not exist"):
+        load_session(tmp_path)
+
+
+def a_signature() -> Signature:
+    """A signature with a megabyte of weights."""
+    weights = tf.Variable(tf.zeros([2**18]))
+    spec = tf.TensorSpec([None], tf.string, name="image_bytes")
+    return Signature(
+        "other", lambda images: {"sizes": tf.size(images) + tf.size(weights[:9])}, spec
+    )
+
+
+@pytest.mark.parametrize("part", ["variables", "warm-up"])
+def test_a_full_disk_is_a_clear_error_and_leaves_nothing(tmp_path, part):
+    signature, out = a_signature(), tmp_path / "out"
+
+    def write(draft) -> None:
+        if part == "variables":
+            save_signatures([signature], draft)
+        else:
+            write_warmup(draft, [signature] * 20, 256)
+
+    message = f"cannot be written to {out}: .*too large"
+    with full_disk(4096), pytest.raises(OSError, match=message):
+        write_version(out, write)
+    assert list(out.iterdir()) == []
+
+
+def test_a_lack_of_memory_while_a_model_is_traced_is_no_error_of_the_disk(tmp_path):
+    def function(images):
+        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
+
+    spec = tf.TensorSpec([None], tf.string, name="image_bytes")
+    signature = Signature("serving_default", function, spec)
+    with pytest.raises(tf.errors.ResourceExhaustedError, match="OOM when"):
+        write_version(tmp_path / "out", lambda draft: save_signatures([signature], draft))
+    assert list((tmp_path / "out").iterdir()) == []

@@ -1,0 +1,264 @@
+"""Two processes train as one does, end together, and resume together; devices."""
+
+from __future__ import annotations
+
+import re
+import signal
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorboard.compat.proto.tensor_pb2 import TensorProto
+from tensorboard.util import tensor_util
+
+from sat_tf.runs import RunError
+from tests.training.distributed.worker_group import NEVER, ends, run_workers, start, tf_configs
+from tests.training.run_state.stopped_runs import Killed, last_checkpoint, logs_of
+from tests.training.small_runs import train
+from training import inputs
+from training.distributed import workers
+from training.distributed.workers import make_strategy
+from training.run_state import checkpoints
+
+TWO_EPOCHS = ("--fit.epochs", "2", "--fit.checkpoint_steps", "4")
+LOST = "Error: Another worker has ended or cannot be reached any more, so worker {} ends too"
+
+
+@pytest.fixture(scope="module")
+def flags(tiny, fine_tuned) -> tuple[str, ...]:
+    """Of a run of two epochs, on augmented images, batches of unequal halves among them."""
+    return (*tiny, *fine_tuned, *TWO_EPOCHS)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory, flags) -> Path:
+    """The folder of a run that two workers took to its end; beside it, one that one process did."""
+    folder = tmp_path_factory.mktemp("workers")
+    places = ("--run-dir", str(folder / "one"), "--cache-dir", str(folder / "cache"))
+    alone = start(folder / "one.npz", (*flags, *places, "--strategy", "none"))
+    try:
+        several = run_workers(folder, flags)
+    finally:
+        (one,) = ends([alone], 600.0)
+    for ended in (*several, one):
+        assert ended.status == 0, ended.said
+    return folder
+
+
+def result(path: Path) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """The losses and the weights a process ended with."""
+    with np.load(path) as file:
+        found = dict(file)
+    return found.pop("epochs"), found
+
+
+def losses_of(run: Path) -> list[float]:
+    """The training loss of every epoch, as TensorBoard reads it."""
+    points = [TensorProto.FromString(content) for _, content in logs_of(run)["train epoch_loss"]]
+    return [float(tensor_util.make_ndarray(point)) for point in points]
+
+
+def assert_near(one: Path, other: Path, atol: float) -> None:
+    """Tests if two processes ended with the same weights, but for rounding."""
+    weights, others = result(one)[1], result(other)[1]
+    assert weights.keys() == others.keys() and weights
+    for name, value in weights.items():
+        np.testing.assert_allclose(value, others[name], atol=atol, err_msg=name)
+
+
+@pytest.mark.slow
+def test_two_workers_end_with_equal_weights_and_logs(whole):
+    assert_near(whole / "0.npz", whole / "1.npz", atol=0.0)
+    logs, others = result(whole / "0.npz")[0], result(whole / "1.npz")[0]
+    assert logs.shape == (2, 5)
+    np.testing.assert_array_equal(logs, others)
+
+
+@pytest.mark.slow
+def test_two_workers_give_the_losses_of_one_process(whole):
+    logs, one = result(whole / "0.npz")[0], result(whole / "one.npz")[0]
+    np.testing.assert_allclose(logs, one, rtol=1e-4, atol=1e-4)
+    assert_near(whole / "0.npz", whole / "one.npz", atol=2e-3)
+
+
+@pytest.mark.slow
+def test_hard_attention_on_stored_annotations_in_bfloat16_keeps_the_workers_equal(tmp_path, tiny):
+    flags = (*tiny, "--recipe", "scenes_hard", "--encoder.trainable", "False")
+    flags += ("--fit.precision", "bfloat16", "--decoder.output_dropout", "0.3")
+    for ended in run_workers(tmp_path, flags):
+        assert ended.status == 0, ended.said
+    assert_near(tmp_path / "0.npz", tmp_path / "1.npz", atol=0.0)
+
+
+@pytest.mark.slow
+def test_only_the_chief_has_a_run_folder(whole):
+    assert (whole / "run0" / "evaluation" / "dev" / "report.json").exists()
+    assert not (whole / "run1").exists()
+
+
+@pytest.mark.slow
+def test_workers_that_are_stopped_or_die_resume_from_the_checkpoint(whole, tmp_path, flags):
+    # Told to stop: both end, after the same step.
+    stop = ("step", 2, signal.SIGTERM.value)
+    chief, other = run_workers(tmp_path, flags, moments=(NEVER, stop))
+    assert (chief.status, other.status) == (143, 143), (chief, other)
+    assert "The state at epoch 1, step 4 is saved" in chief.said
+    # Killed: the other one says so, and ends.
+    kill = ("step", 3, signal.SIGKILL.value)
+    chief, other = run_workers(tmp_path, flags, moments=(NEVER, kill))
+    assert (chief.status, other.status) == (2, -signal.SIGKILL), (chief, other)
+    assert LOST.format(0) in chief.said and "Traceback" not in chief.said
+    assert "Resuming at epoch 1, step 4." in chief.said
+    chief, other = run_workers(tmp_path, flags, moments=(kill, NEVER))
+    assert (chief.status, other.status) == (-signal.SIGKILL, 2), (chief, other)
+    assert LOST.format(1) in other.said and "Traceback" not in other.said
+    # The end is that of an unbroken run.
+    for ended in run_workers(tmp_path, flags):
+        assert ended.status == 0, ended.said
+    assert_near(tmp_path / "0.npz", tmp_path / "1.npz", atol=0.0)
+    assert_near(tmp_path / "0.npz", whole / "0.npz", atol=1e-3)
+    loss, unbroken = (losses_of(at / "run0") for at in (tmp_path, whole))
+    np.testing.assert_allclose(loss, unbroken, rtol=1e-3)
+    state, other_state = (last_checkpoint(at / "run0")[1] for at in (tmp_path, whole))
+    assert (state["epoch"], state["best_epoch"]) == (2, other_state["best_epoch"])
+
+
+@pytest.mark.slow
+def test_workers_with_other_settings_are_refused(tmp_path, flags):
+    for ended in run_workers(tmp_path, flags, (*flags, "--seed", "7")):
+        assert ended.status == 2 and "Traceback" not in ended.said, ended.said
+        assert "Error: Workers differ in their configuration or data: 1 from the" in ended.said
+    assert not (tmp_path / "run0").exists()
+
+
+@pytest.mark.slow
+def test_a_worker_alone_gives_up(tmp_path, flags):
+    # Two clusters, of each of which only one worker is ever started.
+    flags = (*flags, "--run-dir", str(tmp_path / "run"), "--strategy", "multi_worker")
+    present = [tf_configs(2)[0], tf_configs(2)[1]]
+    alone = [start(tmp_path / "out", flags, config, wait=2.0) for config in present]
+    chief, other = ends(alone, 600.0)
+    assert chief.status == other.status == 2
+    assert re.search(r"Error: Not all workers were there within 2 s; missing: 1 \(.*\)", chief.said)
+    assert "Error: Worker 1 waited 2 s for the chief at" in other.said
+    assert "Traceback" not in chief.said + other.said and not (tmp_path / "run").exists()
+
+
+# Of one process.
+
+
+def test_one_process_is_its_own_chief_and_agrees_with_itself():
+    callback = keras.callbacks.Callback()
+    assert workers.is_chief() and workers.on_chief(divmod)(7, 2) == (3, 1)
+    assert workers.chief_callbacks(callback) == [callback]
+    assert workers.shared("gr\u00fcn") == "gr\u00fcn" and workers.heard(15, step=1) == 15
+    workers.check_equal("captions", lambda: pytest.fail("asked"))
+    workers.barrier()
+
+
+def test_a_worker_stores_the_annotations_of_the_chief_s_encoder(tmp_path, tiny, monkeypatch):
+    def other_weights(variables):
+        for variable in variables:
+            if tf.as_dtype(variable.dtype).is_floating:
+                variable.assign(tf.fill(variable.shape, 0.02))
+
+    def stop(config, encoder, data, cache_dir):
+        opened.append((encoder, data, open_inputs(config, encoder, data, cache_dir)))
+        raise Killed
+
+    opened, open_inputs = [], inputs.open_inputs
+    monkeypatch.setattr(checkpoints, "copy_from_chief", other_weights)
+    monkeypatch.setattr(inputs, "open_inputs", stop)
+    with pytest.raises(Killed):
+        train(tmp_path / "run", *tiny, "--encoder.trainable", "False", "--data.limit", "3")
+    ((encoder, data, found),) = opened
+    np.testing.assert_allclose(encoder.weights[0], 0.02)
+    pixels = np.stack([example.image for example in data.dev.examples])
+    wanted = encoder(pixels.astype(np.float32))
+    np.testing.assert_allclose(found.dev.read(np.arange(3)), wanted, rtol=2e-3)
+
+
+@pytest.fixture
+def worker(monkeypatch):
+    """Makes this process the second of two workers, whose collectives are not run."""
+    monkeypatch.setenv("TF_CONFIG", tf_configs(2)[1])
+    workers.join(workers.Workers(tf.distribute.get_strategy()))
+    yield
+    workers.join(None)
+
+
+def test_a_worker_leaves_to_the_chief_what_is_the_chief_s(worker):
+    assert not workers.is_chief() and workers.on_chief(pytest.fail)("called") is None
+    assert workers.chief_callbacks(keras.callbacks.Callback()) == []
+
+
+def explained(error: tf.errors.OpError) -> None:
+    with workers.explained():
+        raise error
+
+
+def test_an_error_of_tensorflow_is_told_in_a_line():
+    with pytest.raises(OSError, match="training stopped: gone"):
+        explained(tf.errors.UnavailableError(None, None, "gone"))
+
+
+def test_an_error_of_tensorflow_is_a_lost_worker_only_where_there_are_several(worker):
+    with pytest.raises(RunError, match="so worker 1 ends too"):
+        explained(tf.errors.UnavailableError(None, None, "gone"))
+    with pytest.raises(OSError, match="training stopped: no file"):
+        explained(tf.errors.NotFoundError(None, None, "no file"))
+
+
+# Devices of a strategy.
+
+
+def pretend_gpus(monkeypatch, count: int) -> list[str]:
+    """CPUs in the place of GPUs; the names a strategy is made with."""
+    devices = tf.config.list_logical_devices("CPU")
+    monkeypatch.setattr(
+        tf.config,
+        "list_logical_devices",
+        lambda kind: devices[:count] if kind == "GPU" else devices,
+    )
+    taken: list[str] = []
+    monkeypatch.setattr(workers, "mirrored", taken.extend)
+    return taken
+
+
+def test_none_is_one_device():
+    assert make_strategy("none") is None
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_auto_is_one_device_where_there_are_not_two_gpus(monkeypatch, gpus):
+    pretend_gpus(monkeypatch, gpus)
+    assert make_strategy("auto") is None
+
+
+def test_auto_takes_all_of_several_gpus(monkeypatch):
+    taken = pretend_gpus(monkeypatch, 2)
+    make_strategy("auto")
+    assert len(taken) == 2
+
+
+def test_mirrored_takes_the_cpus_where_there_is_no_gpu():
+    assert make_strategy("mirrored").num_replicas_in_sync == 2
+
+
+def reduced(size: int) -> list[float]:
+    """Sums a vector of so many ones over the replicas."""
+    strategy = make_strategy("mirrored")
+
+    @tf.function
+    def step():
+        return tf.distribute.get_replica_context().all_reduce("sum", tf.ones([size]))
+
+    copies = strategy.experimental_local_results(strategy.run(step))
+    return [float(value) for copy in copies for value in copy]
+
+
+def test_trainings_of_one_process_can_follow_one_another():
+    assert reduced(3) == [2.0] * 6
+    assert reduced(5) == [2.0] * 10

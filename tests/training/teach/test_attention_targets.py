@@ -1,0 +1,107 @@
+"""Boxes as maps at the words of their phrases, in the views of the images."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from sat_tf.objectives.likelihood import ATTENTION_TARGETS
+from tests.training.data.small_captions import epochs, table_of
+from training.data.box_files import read_boxes
+from training.data.boxes import BAD_SPAN, NO_CAPTION, NOT_READ, OUTSIDE, skipped_note
+from training.data.examples import DataError, Example, Phrase, Split
+from training.data.input_source import ImageSource
+from training.teach.attention_targets import attention_targets
+
+SIZE = 8
+LEFT_HALF = (0.0, 0.0, 1.0, 0.5)
+
+
+def example(name="a.jpg", captions=("a red dog runs",), phrases=()):
+    pixels = np.zeros([SIZE, SIZE, 3], np.uint8)
+    pixels[:, 0] = 200
+    return Example(name, pixels, captions, phrases)
+
+
+def targets_of(examples, boxes=None, grid=(2, 4), resize="crop"):
+    return attention_targets(Split("train", tuple(examples)), boxes, grid, resize)
+
+
+def read(targets, table, words):
+    return targets.read(table, np.array([0]), words, None)[ATTENTION_TARGETS]
+
+
+def boxes_of(tmp_path, **row):
+    row = {"image": "a.jpg", "caption": 0, "phrase": "red dog", "span": [1, 3]} | row
+    (tmp_path / "boxes.jsonl").write_text(json.dumps({"boxes": [[0, 0, 0.5, 1]]} | row))
+    return read_boxes(tmp_path / "boxes.jsonl")[0]
+
+
+def test_every_word_of_a_phrase_gets_the_map_of_its_boxes(tmp_path):
+    examples = (example(),)
+    targets, (table, _) = targets_of(examples, boxes_of(tmp_path)), table_of(examples)
+    (maps,) = read(targets, table, 6).reshape(1, 6, 2, 4)
+    expected = np.array([[0.25, 0.25, 0.0, 0.0]] * 2)
+    np.testing.assert_array_equal(maps[1], expected)
+    np.testing.assert_array_equal(maps[2], expected)
+    assert not maps[[0, 3, 4, 5]].any()
+    assert len(targets) == 1
+
+
+def test_maps_turn_with_mirrored_images():
+    phrase = Phrase(caption=0, word=2, box=LEFT_HALF, text="dog")
+    examples = tuple(example(f"{n}.jpg", phrases=(phrase,)) for n in range(6))
+    targets, (table, _) = targets_of(examples), table_of(examples)
+    source, seen = ImageSource(examples, SIZE, "crop", mirrored=True), set()
+    for batch in epochs(source, table, 0, 3, targets)[1]:
+        maps = batch[ATTENTION_TARGETS].reshape(*batch[ATTENTION_TARGETS].shape[:2], 2, 4)
+        assert batch["tokens"].shape[1] == maps.shape[1] + 1
+        bright_left = batch["images"][:, 0, 0, 0] == 200
+        assert ((maps[:, 2, :, :2].sum((1, 2)) == 1) == bright_left).all()
+        seen |= set(bright_left)
+    assert seen == {True, False}
+
+
+def test_a_phrase_beyond_a_cut_caption_is_left_out():
+    long = example(captions=("a " * 12 + "dog",), phrases=(Phrase(0, 12, LEFT_HALF, "dog"),))
+    table, _ = table_of((long,))  # cut to 10 words
+    assert not read(targets_of((long,)), table, 11).any()
+
+
+def test_what_is_left_out_is_counted(tmp_path):
+    rows = [{"span": [0, 2]}, {"caption": 5}, {}]
+    row = {"image": "a.jpg", "caption": 0, "phrase": "red dog", "span": [1, 3]}
+    text = "".join(json.dumps({"boxes": [[0, 0, 0.5, 1]]} | row | one) + "\n" for one in rows)
+    (tmp_path / "boxes.jsonl").write_text(text)
+    found, outside = read_boxes(tmp_path / "boxes.jsonl")
+    split = Split("train", (example(),))
+    targets = attention_targets(split, found, (2, 4), "crop", {OUTSIDE: 3})
+    assert len(targets) == 1 and not outside
+    assert targets.skipped == {BAD_SPAN: 1, NO_CAPTION: 1, OUTSIDE: 3}
+    assert skipped_note(targets.skipped).startswith(f"; skipped: {BAD_SPAN} (1), ")
+    with pytest.raises(DataError, match="to supervise attention by; skipped: phrases whose"):
+        attention_targets(Split("train", (example(captions=("a",)),)), found, (2, 4), "crop")
+
+
+def test_phrases_of_an_image_that_cannot_be_read_are_skipped(tmp_path):
+    (tmp_path / "cut.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    cut = Example("b.jpg", tmp_path / "cut.png", ("a red dog runs",))
+    found = boxes_of(tmp_path)
+    found["b.jpg"] = [dataclasses.replace(one, image="b.jpg") for one in found["a.jpg"]]
+    targets = targets_of((example(), cut), found)
+    assert len(targets) == 1 and targets.skipped == {NOT_READ: 1}
+
+
+def test_fingerprints_tell_other_boxes_apart(tmp_path):
+    first = targets_of((example(),), boxes_of(tmp_path))
+    assert first.fingerprint() == targets_of((example(),), boxes_of(tmp_path)).fingerprint()
+    other = targets_of((example(),), boxes_of(tmp_path, boxes=[[0, 0, 0.6, 1]]))
+    assert first.fingerprint() != other.fingerprint()
+
+
+def test_no_box_at_all_is_an_error(tmp_path):
+    with pytest.raises(DataError, match="train split has a box"):
+        targets_of((example("b.jpg"),), boxes_of(tmp_path))

@@ -1,0 +1,240 @@
+"""Rewards of captions as ids (CIDEr-D, BLEU's precisions, METEOR), and runs trained for them."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+from pycocoevalcap.bleu.bleu_scorer import cook_refs, cook_test
+from pycocoevalcap.cider.cider_scorer import CiderScorer
+
+from sat_tf.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNK, Vocabulary
+from tests.training.run_state.stopped_runs import Killed, assert_same_runs, die_after
+from tests.training.small_runs import train
+from training.config import DataConfig, RewardConfig, RunConfig
+from training.data.bucketing import CaptionTable, pad_tokens
+from training.distributed.workers import make_strategy
+from training.run_state.resume import CheckpointAndStop
+from training.teach.rewards import BleuReward, CiderReward, MeteorReward, check_programs, reward_of
+
+REWARDED = ("--reward.metric", "cider", "--fit.batch_size", "5")
+IMAGES, CAPTIONS, WORDS = 8, 5, 12
+WORDS_OF_IDS = Vocabulary((*SPECIAL_TOKENS, *(f"w{id}" for id in range(4, 40))))
+
+
+def caption(words):
+    """Ids, with both ends."""
+    return np.array([START, *words, END], np.int32)
+
+
+def draw(seed=0):
+    """Captions of 1 to 9 words, the frequent ones of all images and some of one's own."""
+    rng = np.random.default_rng(seed)
+
+    def one(image):
+        words = 4 + np.minimum(rng.geometric(0.3, rng.integers(1, 10)), WORDS)
+        return caption(np.where(rng.uniform(size=len(words)) < 0.3, 20 + image, words))
+
+    return [[one(image) for _ in range(CAPTIONS)] for image in range(IMAGES)]
+
+
+def spelled(ids):
+    """For a metric of texts: a name for each id but the start; the end is a word."""
+    return " ".join(f"w{word}" for word in ids[1:])
+
+
+def test_cider_is_pycocoevalcaps_score_where_that_sees_the_same_references():
+    references, candidates = draw(), [captions[0] for captions in draw(1)]
+    scorer = CiderScorer()
+    for candidate, captions in zip(candidates, references, strict=True):
+        scorer += (spelled(candidate), [spelled(c) for c in captions])
+    _, expected = scorer.compute_score()
+    assert len(np.unique(expected)) == IMAGES
+    found = CiderReward(references)(np.arange(IMAGES), pad_tokens(candidates)[:, 1:])
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_reward_does_not_depend_on_the_other_captions_asked_about():
+    reward, candidates = CiderReward(draw()), pad_tokens([c[0] for c in draw(1)])[:, 1:]
+    together = reward(np.arange(IMAGES), candidates)
+    alone = [reward(np.array([p]), candidates[p : p + 1])[0] for p in range(IMAGES)]
+    np.testing.assert_array_equal(together, alone)
+
+
+def test_a_caption_that_breaks_off_is_worth_less_and_what_follows_its_end_nothing():
+    reward = CiderReward([[caption([5, 6, 7, 8])], [caption([9, 10])], [caption([11])]])
+    rows = [[5, 6, 7, 8, END], [5, 6, 7, 8, PAD], [5, 6, 7, 8, END]]
+    rows = np.array([[*row, PAD, PAD] for row in rows])
+    rows[1, 4:], rows[2, 5:] = 9, 10  # continues; continues after its end
+    whole, broken, same = reward(np.zeros(3, int), rows)
+    # The end is in every caption: alone it tells nothing of an image.
+    assert whole == pytest.approx(10.0)
+    assert same == whole > broken
+
+
+def test_words_that_no_reference_has_cost_and_an_empty_caption_is_worth_nothing():
+    reward = CiderReward([[caption([5, 6, 7])], [caption([8, 9])]])
+    known, unknown, empty = reward(
+        np.zeros(3, int), np.array([[5, 6, 7, END], [5, 6, 99, END], [END, PAD, PAD, PAD]])
+    )
+    assert known > unknown > empty == 0.0
+
+
+def test_bleus_counts_and_lengths_are_pycocoevalcaps():
+    references, candidates = draw(), [captions[0] for captions in draw(1)]
+    expected = []
+    for candidate, captions in zip(candidates, references, strict=True):
+        lengths, most = cook_refs([spelled(c) for c in captions])
+        counts = cook_test(spelled(candidate), (lengths, most), eff="closest")
+        precision = np.divide(counts["correct"], np.maximum(counts["guess"], 1))
+        penalty = np.exp(min(0.0, 1.0 - counts["reflen"] / counts["testlen"]))
+        expected.append(10.0 * penalty * precision.mean())
+    assert len(np.unique(expected)) == IMAGES
+    found = BleuReward(references)(np.arange(IMAGES), pad_tokens(candidates)[:, 1:])
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_a_word_counts_as_often_as_the_reference_that_has_it_most_often():
+    reward = BleuReward([[caption([5, 6, 5, 7]), caption([8, 5, 8])]])
+    twice, thrice = reward(np.zeros(2, int), np.array([[5, 5, 9, END], [5, 5, 5, END]]))
+    # Of either, two words and the end are known, three of four, and no pair of words.
+    assert twice == thrice == pytest.approx(10.0 * (3 / 4) / 4)
+
+
+def test_short_captions_and_those_that_break_off_are_worth_less():
+    reward = BleuReward([[caption([5, 6, 7, 8])]])
+    rows = [[5, 6, 7, 8, END], [5, 6, 7, 8, PAD], [5, 6, 7, END, PAD], [END, PAD, PAD, PAD, PAD]]
+    rows = np.array([[*row, PAD] for row in rows])
+    rows[0, 5] = 9  # after the end
+    rows[1, 4:] = 9  # continues
+    whole, on, short, empty = reward(np.zeros(4, int), rows)
+    assert whole == pytest.approx(10.0)
+    assert whole > on > 0 and whole > short > empty > 0
+
+
+class FakeMeteor:
+    """METEOR's place without Java: a score from the lengths, 0 to 100."""
+
+    def scores(self, captions, references):
+        pairs = zip(captions, references, strict=True)
+        return np.array([len(caption) + len(" ".join(group)) % 7 for caption, group in pairs])
+
+
+def test_bleu_and_meteor_are_added_to_cider_by_their_weights(monkeypatch):
+    monkeypatch.setattr("training.teach.rewards.MeteorProgram", FakeMeteor)
+    places = np.repeat(np.arange(IMAGES), CAPTIONS).astype(np.int32)
+    tokens = [tokens for captions in draw() for tokens in captions]
+    table = CaptionTable(places, np.zeros(len(places), np.int32), tokens)
+    asked = np.arange(IMAGES), pad_tokens([captions[0] for captions in draw(1)])[:, 1:]
+    cider, bleu = CiderReward.of(table)(*asked), BleuReward.of(table)(*asked)
+    meteor = MeteorReward(table, WORDS_OF_IDS)(*asked)
+    assert meteor.dtype == np.float32 and len(np.unique(meteor)) > 3
+
+    def reward(**weights):
+        found = reward_of(RewardConfig(metric="cider", **weights), table, WORDS_OF_IDS)(*asked)
+        assert found.dtype == np.float32
+        return found
+
+    np.testing.assert_array_equal(reward(), cider)
+    np.testing.assert_allclose(reward(bleu_weight=0.5), cider + 0.5 * bleu, rtol=1e-6)
+    together = cider + 0.5 * bleu + 2 * meteor
+    np.testing.assert_allclose(reward(bleu_weight=0.5, meteor_weight=2.0), together, rtol=1e-6)
+
+
+def test_meteor_reads_words_without_ends_and_unknown_ones(monkeypatch):
+    asked = []
+
+    class Listen:
+        def scores(self, captions, references):
+            asked.extend(zip(captions, references, strict=True))
+            return np.array([50.0, 12.5])
+
+    monkeypatch.setattr("training.teach.rewards.MeteorProgram", Listen)
+    tokens = [caption([5, UNK, 6]), caption([7]), caption([8])]
+    table = CaptionTable(np.array([0, 2, 2], np.int32), np.zeros(3, np.int32), tokens)
+    rows = np.array([[5, 9, END, 6], [UNK, 7, PAD, PAD]])
+    rewards = MeteorReward(table, WORDS_OF_IDS)(np.array([2, 0]), rows)
+    assert asked == [("w5 w9", ["w7", "w8"]), ("w7", ["w5 w6"])]
+    np.testing.assert_allclose(rewards, [5.0, 1.25])
+
+
+def test_meteor_without_java_or_for_other_languages_is_an_error(monkeypatch):
+    check_programs(RewardConfig(metric="cider"))
+    monkeypatch.setattr("training.teach.rewards.find_java", lambda: None)
+    check_programs(RewardConfig(metric="cider"))
+    with pytest.raises(ValueError, match="--reward.meteor_weight.*expected 0 without Java.*got 2"):
+        check_programs(RewardConfig(metric="cider", meteor_weight=2.0))
+    with pytest.raises(ValueError, match="meteor_weight.*0 for captions that are not English"):
+        RunConfig(
+            init_from="RUN",
+            data=DataConfig(language="de"),
+            reward=RewardConfig(metric="cider", meteor_weight=1.0),
+        )
+
+
+@pytest.mark.parametrize("kind", [CiderReward, BleuReward])
+def test_the_table_says_whose_captions_the_references_are(kind):
+    # Images without a caption leave a gap, and count for no document frequency.
+    places = np.array([2, 0, 2], np.int32)
+    tokens = [caption([5, 6]), caption([7, 8]), caption([5, 9])]
+    reward = kind.of(CaptionTable(places, np.zeros(3, np.int32), tokens))
+    expected = kind([[tokens[1]], [tokens[0], tokens[2]]])
+    rows = pad_tokens([caption([5, 6]), caption([7, 6])])[:, 1:]
+    np.testing.assert_array_equal(reward(np.array([2, 0]), rows), expected(np.array([1, 0]), rows))
+
+
+# Runs that are trained for a reward, from a run that was trained word by word.
+
+
+def run(folder, start, tiny, *flags, strategy=None):
+    """Trains; returns the messages and the logs of every epoch."""
+    said, logs = [], []
+
+    class Record(keras.callbacks.Callback):
+        def on_epoch_end(self, epoch, values=None):
+            logs.append(dict(values))
+
+    flags = (*tiny, *REWARDED, "--init-from", str(start), *flags)
+    how = {"strategy": strategy, "say": said.append, "callbacks": (Record(),)}
+    train(folder / "run", *flags, **how)
+    return "\n".join(said), logs
+
+
+@pytest.mark.slow
+def test_a_rewarded_run_draws_captions_of_every_image_and_resumes_where_it_was(
+    soft_run, tmp_path, tiny, monkeypatch
+):
+    asked, widths = [], set()
+    reward = CiderReward.__call__
+
+    def ask(self, images, captions):
+        asked.append(images)
+        widths.add(captions.shape[1])
+        return reward(self, images, captions)
+
+    monkeypatch.setattr(CiderReward, "__call__", ask)
+    flags = ("--fit.epochs", "2", "--fit.checkpoint_steps", "2", "--reward.max_length", "6")
+    said, logs = run(tmp_path / "whole", soft_run, tiny, *flags)
+    assert "captions drawn per image: 5" in said and "images per batch: 5" in said
+    # Twelve images, five captions of each, twice.
+    np.testing.assert_array_equal(np.bincount(np.concatenate(asked)), [10] * 12)
+    assert max(widths) == 6 + 1  # and the end
+    assert all(0.0 <= epoch["reward"] <= 10.0 and np.isfinite(epoch["loss"]) for epoch in logs)
+    with monkeypatch.context() as patch:
+        die_after(patch, CheckpointAndStop, "on_train_batch_end", 3)
+        with pytest.raises(Killed):
+            run(tmp_path / "broken", soft_run, tiny, *flags)
+    said, _ = run(tmp_path / "broken", soft_run, tiny, *flags)
+    assert "Resuming at epoch 1, step 2." in said
+    assert_same_runs(tmp_path / "whole" / "run", tmp_path / "broken" / "run")
+
+
+@pytest.mark.slow
+def test_devices_share_the_images_of_a_batch_however_few(soft_run, tmp_path, tiny):
+    # An image a batch: one of the two devices has none.
+    flags, strategy = ("--fit.batch_size", "1"), make_strategy("mirrored")
+    _, logs = run(tmp_path, soft_run, tiny, *flags, strategy=strategy)
+    assert logs[0]["reward"] > 0 and np.isfinite(logs[0]["loss"])
+    assert np.isfinite(logs[0]["gradient_norm"])

@@ -1,0 +1,130 @@
+"""Places of words, learned from captions alone: planted ones are found, and become maps."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from training.data.examples import Example
+from training.teach.word_locator import (
+    WordLocator,
+    encoder_identity,
+    learn,
+    words_to_locate,
+)
+
+GRID, DIM, COUNT = (4, 4), 8, 240
+ANIMALS = ("ant", "bee", "cow", "dog", "elk", "fox")
+ENCODER = SimpleNamespace(
+    backbone="planted", tap="all", grid=GRID, annotation_dim=DIM, weights=[np.arange(3.0)]
+)
+
+
+class Planted:
+    """Noise with the pattern of each animal of the caption at one of the first `spots` places.
+
+    The other places show animals of which no caption tells.
+    """
+
+    def __init__(self, seed: int = 0, spots: int = 16) -> None:
+        draw = np.random.default_rng(seed)
+        self.skipped = {}
+        self.annotations = draw.normal(0, 0.3, [COUNT, 16, DIM]).astype(np.float32)
+        self.places, self.examples = [], []
+        for n in range(COUNT):
+            there = draw.choice(len(ANIMALS), 2, replace=False)
+            chosen = draw.choice(spots, 2, replace=False)
+            self.annotations[n, chosen, there] += 3.0
+            untold = np.arange(spots, 16)
+            self.annotations[n, untold, draw.choice(len(ANIMALS), len(untold))] += 3.0
+            self.places.append({ANIMALS[a]: int(s) for a, s in zip(there, chosen, strict=True)})
+            # Whether it is said to be a photograph has nothing to do with what is in it.
+            said = "photo" if draw.random() < 0.3 else "image"
+            one, other = (ANIMALS[a] for a in there)
+            captions = (f"{said} of a {one} and a {other}", f"a {other}")
+            self.examples.append(Example(f"i{n}", np.zeros([4, 4, 3], np.uint8), captions))
+
+    def read(self, indices, views=None):
+        return self.annotations[indices].astype(np.float16)
+
+
+@pytest.fixture(scope="module")
+def planted() -> Planted:
+    return Planted()
+
+
+@pytest.fixture(scope="module")
+def learned(planted) -> tuple[WordLocator, dict[str, float]]:
+    return learn(ENCODER, planted.examples, planted, epochs=30, learning_rate=0.03)
+
+
+def test_words_are_found_at_their_places_in_new_images(learned):
+    locator, new = learned[0], Planted(seed=1)
+    hits = [
+        locator.maps(new.annotations[n], [word])[0].argmax() == place
+        for n, words in enumerate(new.places)
+        for word, place in words.items()
+    ]
+    assert np.mean(hits) > 0.95
+
+
+def test_a_map_is_a_distribution_of_its_word(learned, planted):
+    maps = learned[0].maps(planted.annotations[0], ["ant", "dog"])
+    assert maps.shape == (2, 16) and (maps >= 0).all()
+    np.testing.assert_allclose(maps.sum(axis=1), 1.0, rtol=1e-5)
+    alone = learned[0].maps(planted.annotations[0], ["dog"])[0]
+    np.testing.assert_allclose(maps[1], alone, rtol=1e-5)
+
+
+def test_places_that_tell_nothing_are_discounted():
+    source = Planted(spots=13)
+    locator = learn(ENCODER, source.examples, source, min_auroc=0.0, epochs=30, learning_rate=0.03)[
+        0
+    ]
+    assert locator.prior[:13].min() > locator.prior[13:].max()
+    without = dataclasses.replace(locator, prior=np.zeros(16, np.float32))
+    word = next(iter(source.places[0]))
+    with_prior, plain = (each.maps(source.annotations[0], [word])[0] for each in (locator, without))
+    assert with_prior[13:].sum() < plain[13:].sum()
+
+
+def test_places_that_look_alike_share_a_map():
+    kernel, prior = np.eye(2, dtype=np.float32)[:, :1], np.zeros(3, np.float32)
+    locator = WordLocator(("x",), kernel, prior, "e")
+    alike = np.array([[3.0, 0.0], [2.0, 0.0], [0.0, 3.0]], np.float32)
+    one, same, other = locator.maps(alike, ["x"])[0]
+    assert one == pytest.approx(same, rel=1e-3) and other < 0.1 * one
+
+
+def test_only_words_that_an_image_tells_are_located(learned):
+    locator, areas = learned
+    assert set(locator.words) == set(ANIMALS)
+    assert areas["photo"] < 80 and min(areas[word] for word in ANIMALS) > 99
+    assert "a" not in areas  # every caption has it
+
+
+@pytest.mark.parametrize(("fewest", "known"), [(2, ("rare",)), (3, ())])
+def test_words_of_too_few_images_are_left_out(fewest, known):
+    texts = ("rare a", "rare a", "a", "a", "a")
+    examples = [Example(str(n), b"", (text,)) for n, text in enumerate(texts)]
+    assert words_to_locate(examples, fewest) == known
+
+
+def test_words_of_unreadable_images_alone_are_not_learned():
+    source = Planted()
+    source.examples = [Example("broken", b"", ("a zebra",))] * 10 + source.examples[10:]
+    source.skipped = dict.fromkeys(range(10), "broken")
+    _, areas = learn(ENCODER, source.examples, source, min_auroc=0.0, epochs=1)
+    assert "zebra" not in areas and np.isfinite(list(areas.values())).all()
+
+
+def test_a_locator_is_what_was_saved(learned, tmp_path):
+    locator = learned[0]
+    locator.save(tmp_path / "l.npz")
+    again = WordLocator.load(tmp_path / "l.npz")
+    assert again.words == locator.words and again.encoder == encoder_identity(ENCODER)
+    np.testing.assert_array_equal(again.kernel, locator.kernel)
+    assert again.fingerprint() == locator.fingerprint()

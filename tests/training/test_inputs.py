@@ -1,0 +1,57 @@
+"""What a run learns from: words of training captions, images that can be read, what teaches."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.training.small_runs import exit_of
+from training.data.sources.scenes import load as load_scenes
+from training.inputs import load_data
+from training.train import main, parse
+
+SCENES = ["--recipe", "scenes_soft", "--data.limit", "8", "--encoder.trainable", "False"]
+SUPERVISED = ["--attention.supervision-weight", "1"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ([*SUPERVISED, "--locator"], "is not a word locator"),
+        ([*SUPERVISED, "--boxes"], "expected a phrase with its boxes"),
+        (["--fit.distillation-weight", "1", "--predictions"], "does not hold predictions"),
+    ],
+)
+def test_a_damaged_file_is_an_error_at_once(tmp_path, capsys, monkeypatch, flags, said):
+    def too_late(*_, **__):
+        raise AssertionError("annotations are computed")
+
+    monkeypatch.setattr("training.inputs.open_input_source", too_late)
+    damaged = tmp_path / f"damaged.{'jsonl' if '--boxes' in flags else 'npz'}"
+    damaged.write_bytes(b"nothing")
+    argv = [*SCENES, *flags, damaged, "--run-dir", tmp_path / "run"]
+    status, found = exit_of(capsys, main, *argv)
+    assert status == 2 and said in " ".join(found.split())
+
+
+def test_the_vocabulary_sees_training_captions_only(tmp_path, make_photographs):
+    folder = make_photographs(tmp_path / "flickr8k")
+    flags = ("--recipe", "flickr8k_soft", "--data.min_count", "1")
+    words = load_data(parse([*flags]).config, folder).vocabulary.words
+    assert "trainword" in words and not {"devword", "testword"} & set(words)
+
+
+def test_the_drawn_dev_images_are_not_trained_on():
+    train, dev = load_scenes("train", count=50), load_scenes("dev", count=50)
+    known = {example.image.tobytes() for example in train.examples}
+    assert not any(example.image.tobytes() in known for example in dev.examples)
+
+
+def test_an_unreadable_image_is_skipped_named_and_counted(photographs):
+    reasons = json.loads((photographs.run_dir / "skipped_train.json").read_text())
+    assert list(reasons) == ["train4.jpg"] and reasons["train4.jpg"]
+    assert "Warning: skipped 1 image of the train split, see " in photographs.output
+    assert not (photographs.run_dir / "skipped_dev.json").exists()
+    assert not any(photographs.data_dir.glob("features*"))
+    assert len(list((photographs.cache_dir / "features").iterdir())) == 2

@@ -1,0 +1,215 @@
+"""Makes batches: the captions of a plan with their inputs, and `tf.data` around them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from training.data.bucketing import CaptionTable, Shard, pad_tokens, plan_epoch, plan_images
+from training.data.input_source import ImageSource, InputSource, Views
+
+Batch = dict[str, tf.Tensor]
+_WHOLE = Shard()
+
+
+class Teaching(Protocol):
+    """What teaches beside the captions, word by word: maps for attention, or predictions."""
+
+    specs: dict[str, tf.TensorSpec]
+    """Name in a batch -> shape and dtype."""
+
+    def read(
+        self, table: CaptionTable, rows: np.ndarray, words: int, mirrored: np.ndarray | None
+    ) -> dict[str, np.ndarray]:
+        """Reads `[n, words, ...]` by name, in the order of `specs`.
+
+        Args:
+            table: The captions.
+            rows: `[n]`, rows of the table.
+            words: Words per caption, `<end>` and padding included.
+            mirrored: bool `[n]`, images flipped left to right; None if none is.
+        """
+        ...
+
+
+def training_batches(
+    source: InputSource,
+    table: CaptionTable,
+    batch_size: int,
+    seed: int,
+    first_epoch: int,
+    first_step: int = 0,
+    by_image: bool = False,
+    shard: Shard = _WHOLE,
+    *teaching: Teaching | None,
+) -> tuple[tf.data.Dataset, int]:
+    """Endless shuffled, length-bucketed batches, starting within `first_epoch`.
+
+    An epoch depends on `(seed, epoch)` alone, so a resumed run sees the same batches.
+
+    Args:
+        source: Images or annotations.
+        table: The captions.
+        batch_size: Captions per batch.
+        seed: Seed of the order and of the views.
+        first_epoch: Epoch to start in.
+        first_step: Batch of that epoch to start at.
+        by_image: Keep all captions of an image in the same batch, with the same view.
+        shard: The part of each batch to read; all of it by default.
+        *teaching: What teaches beside the captions, if anything does.
+
+    Returns:
+        The dataset and the number of batches per epoch. Each batch of a shard with several
+        devices comes as one part per device, one after the other.
+    """
+    rows = readable_rows(table, source)
+    lengths, image_index = table.lengths[rows], table.image_index[rows]
+
+    @functools.lru_cache(maxsize=2)
+    def epoch_plan(epoch: int) -> tuple[list[np.ndarray], Views]:
+        count = int(table.image_index.max()) + 1 if by_image else len(table)
+        views = Views.draw(count, seed, epoch)
+        if by_image:
+            plan = plan_images(image_index, lengths, batch_size, seed, epoch)
+            return plan, views[table.image_index]
+        return plan_epoch(lengths, batch_size, seed, epoch), views
+
+    steps = len(epoch_plan(first_epoch)[0])
+
+    def batch(number: int) -> tuple[np.ndarray, Views]:
+        epoch, step = divmod(number, steps)
+        plan, views = epoch_plan(epoch)
+        chosen = rows[plan[step]]
+        return chosen, views[chosen]
+
+    beside = tuple(one for one in teaching if one is not None)
+    reader = _BatchReader(source, table, by_image, shard, beside)
+    return reader.dataset(batch, first_epoch * steps + first_step), steps
+
+
+def scoring_batches(
+    source: InputSource, table: CaptionTable, batch_size: int, shard: Shard = _WHOLE
+) -> tuple[tf.data.Dataset, int]:
+    """Every caption once, in plain views, for teacher-forced scores.
+
+    Images come with all their captions, so that the encoder sees each of them only once.
+
+    Args:
+        source: Images or annotations.
+        table: The captions.
+        batch_size: Captions per batch.
+        shard: As in `training_batches`.
+
+    Returns:
+        The dataset and the number of batches.
+    """
+    plan = scoring_plan(source, table, batch_size)
+    reader = _BatchReader(source, table, source.key == ImageSource.key, shard)
+    return reader.dataset(lambda number: (plan[number], None), 0, len(plan)), len(plan)
+
+
+def scoring_plan(source: InputSource, table: CaptionTable, batch_size: int) -> list[np.ndarray]:
+    """Returns the rows of the caption table in each batch of `scoring_batches`."""
+    rows = readable_rows(table, source)
+    lengths, image_index = table.lengths[rows], table.image_index[rows]
+    if source.key == ImageSource.key:
+        plan = plan_images(image_index, lengths, batch_size, seed=0, epoch=0)
+    else:
+        plan = plan_epoch(lengths, batch_size, seed=0, epoch=0)
+    return [rows[part] for part in plan]
+
+
+def readable_rows(table: CaptionTable, source: InputSource) -> np.ndarray:
+    """Returns the rows of the caption table whose image can be read."""
+    return np.flatnonzero(~np.isin(table.image_index, list(source.skipped)))
+
+
+@dataclass(frozen=True, eq=False)
+class _BatchReader:
+    """Reads the parts of batches that belong to the devices of a shard."""
+
+    source: InputSource
+    table: CaptionTable
+    by_image: bool
+    shard: Shard
+    teaching: Sequence[Teaching] = ()
+
+    def part(self, rows: np.ndarray, views: Views | None, device: int) -> list[np.ndarray]:
+        """Reads one device's part of the batch that consists of these rows of the table."""
+        part = self.shard.part(len(rows), device)
+        # Padded before it is divided, so that all devices see the same few lengths.
+        tokens = pad_tokens([self.table.tokens[row] for row in rows])[part]
+        rows, views = rows[part], None if views is None else views[part]
+        mirrored = views.mirrored if views is not None and self.source.mirrored else None
+        images = self.table.image_index[rows]
+        if self.by_image:
+            once, first, place = np.unique(images, return_index=True, return_inverse=True)
+            # One row per caption nevertheless: devices divide a batch by its rows.
+            inputs = self.source.read(once, None if views is None else views[first])[place]
+            found = [inputs, tokens, images.astype(np.int32)]
+        else:
+            found = [self.source.read(images, views), tokens]
+        for one in self.teaching:
+            found += one.read(self.table, rows, tokens.shape[1] - 1, mirrored).values()
+        return found
+
+    def dataset(
+        self,
+        batch: Callable[[int], tuple[np.ndarray, Views | None]],
+        first: int,
+        last: int | None = None,
+    ) -> tf.data.Dataset:
+        """Batches `first` ... `last - 1`, each as one part per device."""
+        devices = self.shard.devices
+        specs = {self.source.key: self.source.spec, "tokens": tf.TensorSpec([None, None], tf.int32)}
+        if self.by_image:
+            specs["image_index"] = tf.TensorSpec([None], tf.int32)
+        for one in self.teaching:
+            specs |= one.specs
+
+        def read_part(index: np.ndarray) -> list[np.ndarray]:
+            number, device = divmod(int(index), devices)
+            return self.part(*batch(number), device)
+
+        def read(index: tf.Tensor) -> Batch:
+            parts = tf.numpy_function(read_part, [index], [spec.dtype for spec in specs.values()])
+            return {
+                name: tf.ensure_shape(part, spec.shape)
+                for (name, spec), part in zip(specs.items(), parts, strict=True)
+            }
+
+        end = None if last is None else last * devices
+        return prefetched(read, first * devices, end, ahead=2 * devices)
+
+
+def prefetched(
+    read: Callable[[tf.Tensor], Batch], first: int, last: int | None = None, ahead: int = 2
+) -> tf.data.Dataset:
+    """Dataset of `read(first)`, ..., `read(last - 1)`.
+
+    Avoids `Dataset.from_generator`, which sets malloc's trim threshold to 128 kB for the whole
+    process: every larger tensor is then mapped and cleared anew, and training spends a third of
+    its time in page faults.
+
+    Args:
+        read: Gives a batch by its number, a scalar int64.
+        first: Number of the first batch.
+        last: Number after the last batch; None makes the dataset endless, and declares it so:
+            otherwise, multiple workers would ask each other at every step whether it has ended.
+        ahead: Batches read before they are asked for.
+    """
+    numbers = tf.data.Dataset.range(first, tf.int64.max if last is None else last)
+    if last is None:
+        numbers = numbers.repeat()
+    # Nothing here can be tuned, and dropping an iterator waits for the end of the tuning thread's
+    # nap, which doubles from 10 ms to a minute.
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    # Autograph would cost 50 ms at every start, and `read` does not need it.
+    read = tf.autograph.experimental.do_not_convert(read)
+    return numbers.map(read).prefetch(ahead).with_options(options)

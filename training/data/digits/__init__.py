@@ -1,1 +1,0 @@
-"""MNIST and the examples made from it: strips, canvases, pairs."""

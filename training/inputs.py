@@ -1,0 +1,189 @@
+"""What a run learns from: captions as ids, images or stored annotations, and what teaches beside.
+
+In the order of a run: `load_data`, then, with the encoder at hand, `open_inputs`; then
+`batches_from` for each epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import tensorflow as tf
+
+from sat_tf.layers.encoder import Encoder
+from sat_tf.run_folder import RunFolder
+from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
+from training.config import DataConfig, RunConfig
+from training.data.batches import training_batches
+from training.data.box_files import read_boxes
+from training.data.boxes import skipped_note
+from training.data.bucketing import CaptionTable, Shard, caption_table
+from training.data.examples import DataError
+from training.data.input_source import InputSource, open_input_source
+from training.data.sources import Split, load_split
+from training.messages import counted
+from training.teach.attention_targets import AttentionTargets, attention_targets
+from training.teach.word_locator import WordLocator, check_encoder, located_targets
+from training.teach.word_predictions import WordPredictions
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """The data of a run.
+
+    Attributes:
+        train: The training split.
+        dev: The dev split.
+        vocabulary: Words of the training captions.
+        table: The training captions as ids.
+    """
+
+    train: Split
+    dev: Split
+    vocabulary: Vocabulary
+    table: CaptionTable
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """The inputs of a run's images, and what teaches beside the captions.
+
+    Attributes:
+        train: Inputs of the training images, in the views that training asks for.
+        dev: Inputs of the dev images.
+        targets: Maps for supervised attention on the training images; None without.
+        predictions: What other captioners predict for the training captions; None without.
+    """
+
+    train: InputSource
+    dev: InputSource
+    targets: AttentionTargets | None = None
+    predictions: WordPredictions | None = None
+
+    def of(self, data: Data) -> Mapping[Split, InputSource]:
+        """Returns each split with its inputs."""
+        return {data.train: self.train, data.dev: self.dev}
+
+
+def load_data(config: RunConfig, data_dir: Path | None = None) -> Data:
+    """Loads the training and dev splits; the vocabulary sees training captions only.
+
+    Raises:
+        DataError: The data cannot be used, or the captions have no word to learn.
+    """
+    options = config.data.options()
+    train = load_split(config.data.name, "train", data_dir, **options)
+    dev = load_split(config.data.name, "dev", data_dir, **options)
+    vocabulary = training_vocabulary(config.data, train)
+    table = caption_table(train, vocabulary, config.data.max_length)
+    check_vocabulary(config.data, vocabulary)
+    return Data(train, dev, vocabulary, table)
+
+
+def training_vocabulary(config: DataConfig, train: Split) -> Vocabulary:
+    """Returns the words of the training captions that the configuration keeps."""
+    return Vocabulary.from_captions(
+        (caption for example in train.examples for caption in example.captions),
+        min_count=config.min_count,
+        max_size=config.vocabulary_size,
+        unit=config.tokens,
+    )
+
+
+def check_vocabulary(config: DataConfig, vocabulary: Vocabulary) -> None:
+    """Checks that there is a word to learn.
+
+    Raises:
+        DataError: There is none; the message names the key.
+    """
+    if len(vocabulary) == len(SPECIAL_TOKENS):
+        unit = config.tokens.removesuffix("s")
+        raise DataError(
+            f"No {unit} occurs {config.min_count} times in the training captions: lower "
+            "`--data.min_count`, or add captions."
+        )
+
+
+def open_inputs(config: RunConfig, encoder: Encoder, data: Data, cache_dir: Path) -> Inputs:
+    """Opens the inputs of training, augmented, and of dev, plain; reads what teaches beside.
+
+    Files that teach are read first: annotations that are not stored yet take minutes.
+
+    Args:
+        config: The run's configuration.
+        encoder: The model's. If it is frozen, its annotations are computed and stored.
+        data: The splits.
+        cache_dir: Feature stores, shared by runs.
+
+    Raises:
+        DataError: No image of a split can be read; or a file that teaches cannot be, has nothing
+            for the training captions, or is of others.
+    """
+    predictions, locator, targets = None, None, None
+    attention, resize = config.attention, config.encoder.resize
+    if config.fit.distillation_weight:
+        path = Path(config.fit.predictions)
+        predictions = WordPredictions.load(path, data.table, data.vocabulary)
+    if attention.located:
+        locator = WordLocator.load(Path(attention.teacher))
+        check_encoder(locator, encoder)
+    elif attention.supervision_weight:
+        boxes, outside = read_boxes(attention.teacher) if attention.teacher else (None, None)
+        targets = attention_targets(data.train, boxes, encoder.grid, resize, outside)
+    views = (config.data.mirror, config.data.random_crop)
+    train = open_input_source(encoder, resize, data.train, cache_dir, *views)
+    dev = open_input_source(encoder, resize, data.dev, cache_dir)
+    if locator is not None:
+        targets = located_targets(locator, encoder, data.train.examples, train)
+    return Inputs(train, dev, targets, predictions)
+
+
+def describe_inputs(
+    config: RunConfig, data: Data, inputs: Inputs, folder: RunFolder
+) -> Iterator[str]:
+    """Yields a line per fact about the data that the user should know before training starts."""
+    names, table = config.data, data.table
+    # As training.inspect counts them: without unreadable images and special tokens.
+    train, dev = (len(split) - len(source.skipped) for split, source in inputs.of(data).items())
+    yield (
+        f"Data: {names.name}, {train} images with {len(table)} captions to train on, {dev} dev "
+        f"images, {len(data.vocabulary) - len(SPECIAL_TOKENS)} {names.tokens}."
+    )
+    if table.dropped:
+        yield f"Warning: {counted(table.dropped, 'caption')} without a word dropped."
+    if table.truncated:
+        limit = f"{names.max_length} {names.tokens}"
+        yield f"Warning: {counted(table.truncated, 'caption')} cut to {limit}."
+    for split, source in inputs.of(data).items():
+        if reasons := split.unusable(source.skipped):
+            images, path = counted(len(reasons), "image"), folder.skipped(split.name)
+            yield f"Warning: skipped {images} of the {split.name} split, see {path}."
+        if source.rotated:
+            images = counted(len(source.rotated), "image")
+            yield f"Turned {images} of the {split.name} split upright, by their EXIF."
+    if inputs.targets is not None:
+        what = "phrases with boxes" if inputs.targets.locator is None else "words by a locator"
+        skipped = skipped_note(inputs.targets.skipped)
+        yield f"Attention is supervised at {len(inputs.targets):,} {what}{skipped}."
+    if inputs.predictions is not None:
+        share = f"{100 * config.fit.distillation_weight:.0f} %"
+        yield f"Other captioners' predictions are {share} of each word's target."
+
+
+def batches_from(
+    config: RunConfig,
+    table: CaptionTable,
+    inputs: Inputs,
+    epoch: int,
+    step: int = 0,
+    shard: Shard | None = None,
+) -> tuple[tf.data.Dataset, int]:
+    """Returns the training batches from a step of an epoch on, endless, and those per epoch."""
+    by_image = config.fit.batch_by == "image"
+    if config.reward.metric != "none":
+        # Captions are sampled from the model: one row per image, with its number.
+        table, by_image = table.first_captions(), True
+    order = config.fit.batch_size, config.seed, epoch, step, by_image, shard or Shard()
+    return training_batches(inputs.train, table, *order, inputs.targets, inputs.predictions)

@@ -1,1 +1,0 @@
-"""The training loop: prepare, build, run."""

@@ -1,0 +1,190 @@
+"""The model of a run: its precision, its first weights, its optimizer and its objective."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import keras
+import tensorflow as tf
+
+from sat_tf import published, runs
+from sat_tf.errors import RunError, invalid_value
+from sat_tf.models.captioner import Captioner
+from sat_tf.objectives import make_objective
+from sat_tf.objectives.terms import Objective
+from sat_tf.run_folder import RunFolder
+from sat_tf.vocabulary import Vocabulary
+from training.config import RunConfig, read_run_config
+from training.optimizers import make_optimizer
+from training.run_state.checkpoints import unfinished_note
+
+WORTH = 1.1
+"""Least speed-up of products that makes bfloat16 worth it: a smaller one is lost in casts."""
+_PRODUCTS, _ROUNDS = 4, 4
+_SHOWN = 4  # names of weights in a message
+
+
+def new_model(
+    config: RunConfig, vocabulary_size: int, load_encoder_weights: bool = True
+) -> Captioner:
+    """Builds the model with an untrained decoder, not compiled."""
+    policy = "mixed_bfloat16" if config.fit.precision == "bfloat16" else "float32"
+    return Captioner(config.captioner, vocabulary_size, load_encoder_weights, dtype=policy)
+
+
+def initialize(model: Captioner, config: RunConfig, vocabulary: Vocabulary) -> str:
+    """Gives the model the weights of `init_from`; returns a line that says so.
+
+    Raises:
+        ValueError: See `start_from`.
+    """
+    start_from(config.init_from, model, vocabulary)
+    notes = unfinished_note(published.locate(config.init_from))
+    return "\nNote: ".join([f"Initialized with the weights of {config.init_from}.", *notes])
+
+
+def start_from(
+    run_dir: str | Path,
+    model: Captioner,
+    vocabulary: Vocabulary,
+    name: str = "--init-from",
+    kind: str = "key",
+) -> None:
+    """Gives a captioner the best weights of what `sat_tf.load` reads, including the encoder's.
+
+    The optimizer's state and the baseline are not among them.
+
+    Raises:
+        ValueError: It is no finished run, or has another vocabulary or other shapes.
+    """
+    try:
+        found = runs.load_captioner(run_dir)
+        if found.vocabulary != vocabulary:
+            differing = sorted(set(found.vocabulary.words) ^ set(vocabulary.words))
+            which = f"only one has {differing[0]!r}" if differing else "their order differs"
+            raise RunError(
+                f"it has {len(found.vocabulary)} words, the training captions have "
+                f"{len(vocabulary)} ({which}). Use the same captions, `--data.tokens`, "
+                "`--data.min_count` and `--data.vocabulary_size`"
+            )
+        pairs = _pairs(found.model, model)
+    except RunError as error:
+        expected = "a finished run with the vocabulary and the shapes of this one"
+        got = f"{str(run_dir)!r}: {str(error).rstrip('.')}"
+        raise invalid_value(name, expected, got, kind) from error
+    for theirs, ours in pairs:
+        ours.assign(theirs.numpy())
+
+
+def _pairs(found: Captioner, model: Captioner) -> list[tuple[keras.Variable, keras.Variable]]:
+    """Pairs the corresponding weights of two captioners."""
+    names = [captioner.encoder.backbone for captioner in (found, model)]
+    if names[0] != names[1]:
+        raise RunError(f"its encoder is {names[0]}, this one's {names[1]}")
+    pairs = []
+    for part in ("encoder", "decoder"):
+        theirs, ours = getattr(found, part).weights, getattr(model, part).weights
+        if len(theirs) != len(ours):
+            left, right = _names(theirs), _names(ours)
+            only = sorted((left - right) + (right - left))
+            more = f" and {len(only) - _SHOWN} more" if len(only) > _SHOWN else ""
+            raise RunError(
+                f"its {part} has {len(theirs)} weights, this one {len(ours)} (only one "
+                f"has {', '.join(only[:_SHOWN])}{more})"
+            )
+        pairs += zip(theirs, ours, strict=True)
+    for theirs, ours in pairs:
+        if theirs.shape != ours.shape:
+            sizes = [" x ".join(map(str, weight.shape)) for weight in (theirs, ours)]
+            raise RunError(f"its weight {theirs.path} is {sizes[0]}, this one {sizes[1]}")
+    return pairs
+
+
+def _names(weights: list[keras.Variable]) -> Counter[str]:
+    """Layer and name of weights, without the numbers by which Keras tells layers apart."""
+    ends = ("/".join(weight.path.split("/")[-2:]) for weight in weights)
+    return Counter(re.sub(r"_\d+(?=/)", "", end) for end in ends)
+
+
+def compile_model(
+    model: Captioner, config: RunConfig, steps: int, objective: Objective | None = None
+) -> None:
+    """Gives the model its optimizer and its objective.
+
+    Args:
+        model: The captioner.
+        config: The run's configuration.
+        steps: Steps per epoch, for the schedule.
+        objective: What to minimise; None learns the captions of the batch.
+    """
+    optimizer, fit = config.optimizer, config.fit
+    if objective is None:
+        objective = make_objective(config.attention, fit.label_smoothing, fit.distillation_weight)
+    model.compile(
+        optimizer=make_optimizer(
+            optimizer,
+            steps,
+            fit.epochs,
+            model.encoder.trainable_variables,
+            optimizer.encoder_learning_rate,
+        ),
+        objective=objective,
+        clip_norm=optimizer.clip_norm,
+        seed=config.seed,
+        jit_compile=fit.jit_compile,
+    )
+
+
+def describe_model(model: Captioner, batch_size: int) -> Iterator[str]:
+    """Yields lines about encoder and decoder, and about the constants of the objective."""
+    encoder, (height, width) = model.encoder, model.encoder.grid
+    count = lambda layer: sum(int(tf.size(v)) for v in layer.trainable_variables) / 1e6  # noqa: E731
+    part = "frozen"
+    if model.config.encoder.trainable:
+        first = model.config.encoder.trainable_from
+        part = f"trained{f' from {first}' if first else ''} ({count(encoder):.2f} M weights)"
+    yield (
+        f"Encoder: {model.config.encoder.name}, {encoder.tap}, {height} x {width} x "
+        f"{encoder.annotation_dim}, {part}. Decoder: {model.config.attention.kind} attention, "
+        f"{count(model.decoder):.2f} M weights."
+    )
+    for name, value in model.objective.describe(batch_size).items():
+        yield f"  {name}: {value}"
+
+
+def resolve_precision(config: RunConfig, run_dir: Path) -> RunConfig:
+    """Replaces precision `auto` by that of the run in the folder, or else by the faster one.
+
+    Not every processor with bfloat16 instructions is faster with them, so one product of each is
+    timed. The choice is kept in the run's configuration: a resumed run does not change it.
+    """
+    if config.fit.precision != "auto":
+        return config
+    if RunFolder(run_dir).config.is_file():
+        precision = read_run_config(run_dir).fit.precision
+    else:
+        seconds = product_seconds()
+        ratio = seconds["float32"] / seconds["bfloat16"]
+        precision = "bfloat16" if ratio >= WORTH else "float32"
+        print(f"Precision {precision}: here products are {ratio:.1f} times as fast in bfloat16.")
+    return dataclasses.replace(config, fit=dataclasses.replace(config.fit, precision=precision))
+
+
+def product_seconds(side: int = 2048) -> dict[str, float]:
+    """Times products of square matrices, float32 and bfloat16 in turns; the best of each."""
+    best = {}
+    matrices = {name: tf.ones([side, side], name) for name in ("float32", "bfloat16")}
+    for number in range(_ROUNDS + 1):
+        for name, matrix in matrices.items():
+            start = time.perf_counter()
+            for _ in range(_PRODUCTS):
+                product = tf.matmul(matrix, matrix)
+            product[0, 0].numpy()  # waits for a GPU
+            if number:  # the first round warms up
+                best[name] = min(best.get(name, float("inf")), time.perf_counter() - start)
+    return best

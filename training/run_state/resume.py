@@ -1,0 +1,192 @@
+"""Exact resume: state saved within epochs, and the epochs that a run has left.
+
+A run that is stopped, at whatever moment, ends like one that was not, bit for bit: batches and
+draws follow from (seed, epoch, step), and a checkpoint has all else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from sat_tf import weights
+from sat_tf.errors import RunError
+from training.config import LOWER_IS_BETTER, BaseFitConfig, monitors
+from training.distributed.workers import chief_callbacks, heard, on_chief, shared
+from training.messages import counted
+from training.run_state.checkpoints import Checkpoints, Progress
+from training.run_state.logs import EpochProgress
+from training.run_state.signals import Interrupts
+
+
+def monitored(logs: Mapping[str, float], monitor: str) -> tuple[int, float]:
+    """Chooses the dev score that decides about an epoch.
+
+    Returns:
+        Its place in `monitors`, the first that is defined, and its value, made so that higher is
+        better; NaN if none is defined. A BLEU or CIDEr of 0 matches nothing: it is not defined.
+    """
+    for rank, name in enumerate(monitors(monitor)):
+        value = float(logs.get(f"val_{name}", np.nan))
+        if name in LOWER_IS_BETTER and not np.isnan(value):
+            return rank, -value
+        if value > 0.0:
+            return rank, value
+    return 0, np.nan
+
+
+class CheckpointAndStop(keras.callbacks.Callback):
+    """Keeps the best weights and the last state, and stops early, by the monitored dev score.
+
+    It saves the state every `checkpoint_steps` steps, after the last step of an epoch and after
+    its validation. The best weights are written before that last checkpoint: a process killed
+    between the two validates again and writes them again. A signal waits for the end of the step
+    under way, after which the state is saved and `Interrupted` raised. Of several workers the chief
+    alone writes, and its score decides for all.
+
+    Args:
+        checkpoints: The run's.
+        progress: Where the run stands; it moves.
+        config: The training loop.
+        steps: Steps of a whole epoch.
+        best_weights: The file of the best weights.
+        interrupts: Signals that end the run.
+    """
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        progress: Progress,
+        config: BaseFitConfig,
+        steps: int,
+        best_weights: Path,
+        interrupts: Interrupts,
+    ) -> None:
+        super().__init__()
+        self._checkpoints, self._progress, self._interrupts = checkpoints, progress, interrupts
+        self._config, self._steps, self._best_weights = config, steps, best_weights
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        self._begun = time.monotonic()
+        self._first = self._progress.step
+        if self._first:  # Keras has just reset the running means.
+            for variable, value in zip(self._means(), self._progress.means, strict=True):
+                variable.assign(value)
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        self._interrupts.hold()
+        step = self._progress.step = self._first + batch + 1
+        due = step % self._config.checkpoint_steps == 0 or step == self._steps
+        if due or self._is_told_to_stop(step):
+            self._progress.means = [np.asarray(variable).tolist() for variable in self._means()]
+            self._save()
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        self._interrupts.hold()
+        loss, progress = float(logs.get("loss", 0.0)), self._progress
+        if not np.isfinite(loss):  # before these weights count as the best
+            raise ValueError(
+                f"The loss of epoch {epoch + 1} is {loss}: training has diverged. Start a new run "
+                "with a lower `--optimizer.learning-rate`; if that does not help, look for values "
+                "that are not finite in what the run was given."
+            )
+        rank, score = shared(monitored(logs, self._config.monitor))  # only the chief has them all
+        if progress.end_epoch(score, rank):
+            on_chief(weights.save_weights)(self.model, self._best_weights)
+        progress.stopped = progress.waited >= self._config.patience
+        # The rest of an interrupted epoch has a `fit` call of its own, as all epochs of one call
+        # have the same number of steps.
+        if progress.stopped or self._first:
+            self.model.stop_training = True
+        self._save()
+
+    def _save(self) -> None:
+        now = time.monotonic()
+        self._progress.seconds += now - self._begun
+        self._begun = now
+        self._checkpoints.save(self._progress)
+        self._is_told_to_stop(step=0)  # No worker continues or ends before the state is saved.
+        self._interrupts.release(f"The state at {self._progress.where} is saved.")
+
+    def _is_told_to_stop(self, step: int) -> bool:
+        """Hears of a signal that any worker has received: all of them save and end together."""
+        number = heard(self._interrupts.waiting or 0, step)
+        if number:
+            self._interrupts.tell(number)
+        return bool(number)
+
+    def _means(self) -> list[keras.Variable]:
+        return [variable for metric in self.model.metrics for variable in metric.variables]
+
+
+def train_epochs(
+    model: keras.Model,
+    batches_from: Callable[[int, int], tf.data.Dataset | tf.distribute.DistributedDataset],
+    epochs: int,
+    steps: int,
+    progress: Progress,
+    callbacks: Sequence[keras.callbacks.Callback],
+) -> None:
+    """Trains the rest of an interrupted epoch, then the remaining epochs.
+
+    Args:
+        model: Compiled, in the state of the last checkpoint.
+        batches_from: Returns the endless batches from an epoch and a step of it on.
+        epochs: Epochs of the run.
+        steps: Steps of a whole epoch.
+        progress: Where the run stands; a `CheckpointAndStop` among the callbacks moves it.
+        callbacks: Run in their order.
+
+    Raises:
+        RunError: The interrupted epoch now has fewer steps than were done.
+    """
+    if progress.step > steps:
+        raise RunError(
+            f"The run stopped at {progress.where}, but an epoch now has {steps} steps: its data "
+            "have shrunk. Restore the data it was started with, or choose another `--run-dir`."
+        )
+    callbacks = [*callbacks, *chief_callbacks(EpochProgress(epochs, steps))]
+    while not progress.finished(epochs):
+        epoch, left = progress.epoch, steps - progress.step
+        if left:
+            model.fit(
+                batches_from(epoch, progress.step),
+                epochs=epochs,
+                initial_epoch=epoch,
+                steps_per_epoch=left,
+                callbacks=callbacks,
+                shuffle=False,
+                verbose=0,
+            )
+            continue
+        # It was interrupted during validation: the epoch ends as `fit` ends it.
+        ending = keras.callbacks.CallbackList(callbacks, model=model, steps=0)
+        ending.on_train_begin()
+        ending.on_epoch_begin(epoch)
+        ending.on_epoch_end(epoch, model.get_metrics_result())
+        ending.on_train_end()
+
+
+def best_epoch(progress: Progress, monitor: str) -> str:
+    """Describes the best epoch of a trained run.
+
+    Raises:
+        RunError: No epoch had a score that is a number.
+    """
+    if progress.best_score is None:
+        raise RunError(
+            f"No weights were saved: the dev score `{monitor}` was never a number, in "
+            f"{counted(progress.epoch, 'epoch')}. Training has diverged; try a lower "
+            "`--optimizer.learning_rate`, in another `--run-dir`."
+        )
+    decided = monitors(monitor)[progress.best_rank]
+    why = "" if decided == monitor else f" `{monitor}` was 0 or undefined in every epoch."
+    return (
+        f"Best epoch {progress.best_epoch} of {progress.epoch}: {decided} "
+        f"{abs(progress.best_score):.2f}; {progress.seconds / 60:.1f} minutes of training.{why}"
+    )

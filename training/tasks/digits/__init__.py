@@ -1,1 +1,0 @@
-"""Systems that read digits: their data sets, recipes, fit and evaluation."""

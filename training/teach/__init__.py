@@ -1,0 +1,1 @@
+"""What teaches a captioner beside its captions: rewards, other captioners, boxes, locators."""

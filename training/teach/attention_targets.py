@@ -1,0 +1,120 @@
+"""Maps that attention is to match at the words of phrases with boxes, one per word of a caption."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import tensorflow as tf
+
+from sat_tf.objectives.likelihood import ATTENTION_TARGETS
+from training.data.boxes import (
+    BoxedPhrase,
+    PlacedPhrase,
+    place_phrases,
+    skipped_note,
+    union_coverage,
+    visible_phrases,
+)
+from training.data.bucketing import CaptionTable
+from training.data.examples import DataError, Split
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionTargets:
+    """Maps over the encoder's grid for the words of a split's captions.
+
+    Attributes:
+        maps: float16 `[P, h, w]`, each of sum 1: of boxes, their share of area in each cell.
+        phrases: (image index, caption index) -> `(first word, last word, index into maps)`.
+        locator: Fingerprint of the word locator that the maps are of, if any: computed again, they
+            may differ by rounding.
+        skipped: Reason -> how many boxes or phrases were left out for it.
+    """
+
+    maps: np.ndarray
+    phrases: Mapping[tuple[int, int], Sequence[tuple[int, int, int]]]
+    locator: str | None = None
+    skipped: Mapping[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.phrases.values()))
+
+    @property
+    def specs(self) -> dict[str, tf.TensorSpec]:
+        """Shape and dtype of what `read` returns, by its name in a batch."""
+        cells = int(np.prod(self.maps.shape[1:]))
+        return {ATTENTION_TARGETS: tf.TensorSpec([None, None, cells], tf.float16)}
+
+    def read(
+        self, table: CaptionTable, rows: np.ndarray, words: int, mirrored: np.ndarray | None
+    ) -> dict[str, np.ndarray]:
+        """Reads the maps of captions, float16 `[n, words, h w]`; see `batches.Teaching`."""
+        height, width = self.maps.shape[1:]
+        targets = np.zeros([len(rows), words, height, width], np.float16)
+        for n, row in enumerate(rows):
+            place = int(table.image_index[row]), int(table.caption_index[row])
+            last_word = len(table.tokens[row]) - 3  # <start> and <end> are no words
+            for first, last, index in self.phrases.get(place, ()):
+                target = self.maps[index]
+                if mirrored is not None and mirrored[n]:
+                    target = target[:, ::-1]
+                targets[n, first : min(last, last_word) + 1] = target
+        return {ATTENTION_TARGETS: targets.reshape(len(rows), words, height * width)}
+
+    def fingerprint(self) -> str:
+        """Returns the SHA-256 (hexadecimal) of all maps and of the words they belong to."""
+        digest = hashlib.sha256(repr(sorted(self.phrases.items())).encode())
+        if self.locator is None:
+            digest.update(np.ascontiguousarray(self.maps).data)
+        else:
+            digest.update(self.locator.encode())
+        return digest.hexdigest()
+
+
+def attention_targets(
+    split: Split,
+    boxes: Mapping[str, Sequence[BoxedPhrase]] | None,
+    grid: tuple[int, int],
+    resize: str,
+    outside: Mapping[str, int] | None = None,
+) -> AttentionTargets:
+    """Turns boxes into maps: of phrases from a file, or those that the data set has itself.
+
+    Args:
+        split: The training split.
+        boxes: Image -> its phrases, read of `--boxes`; None takes `Example.phrases`.
+        grid: `(h, w)` of the encoder.
+        resize: Its policy, `crop` or `squash`.
+        outside: Reason -> how many boxes of the file were left out for it.
+
+    Raises:
+        DataError: No phrase of the split has a box.
+    """
+    examples = split.examples
+    placed: dict[tuple[int, int], list[PlacedPhrase]] = {}
+    dropped: Counter[str] = Counter()
+    if boxes is not None:
+        placed, dropped = place_phrases(examples, boxes)
+    for number, example in enumerate(examples if boxes is None else ()):
+        for one in example.phrases:
+            phrase = BoxedPhrase(example.image_id, one.caption, one.text, None, (), (one.box,))
+            place = PlacedPhrase(phrase, one.word, one.word)
+            placed.setdefault((number, one.caption), []).append(place)
+    shown, unseen = visible_phrases(examples, placed, resize)
+    maps, phrases = [], {}
+    for place, seen in shown.items():
+        for one in seen:
+            coverage = union_coverage(one.phrase.boxes, *grid)
+            phrases.setdefault(place, []).append((one.first, one.last, len(maps)))
+            maps.append((coverage / coverage.sum()).astype(np.float16))
+    skipped = dropped + unseen + Counter(outside)
+    if not maps:
+        raise DataError(
+            f"No phrase of the {split.name} split has a box to supervise attention by"
+            f"{skipped_note(skipped)}."
+        )
+    return AttentionTargets(np.stack(maps), phrases, skipped=skipped)

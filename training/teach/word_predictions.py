@@ -1,0 +1,120 @@
+"""Predictions of captioners for every word of the training captions, kept for a student.
+
+Only the likeliest words are kept, so that a data set of Flickr8k's size takes some 20 MB; the rest
+of the probability is spread evenly over the vocabulary.
+
+References:
+    Hinton, Vinyals and Dean (2015), "Distilling the Knowledge in a Neural Network",
+    arXiv:1503.02531.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from sat_tf.objectives.likelihood import PREDICTED_SHARES, PREDICTED_WORDS
+from sat_tf.vocabulary import Vocabulary
+from training.data.bucketing import CaptionTable
+from training.data.examples import DataError
+from training.teach.archives import open_archive, save_archive
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class WordPredictions:
+    """The likeliest words at each place of each caption.
+
+    Attributes:
+        words: int32 `[N, J]`, ids; N counts the words of all captions, `<end>` included.
+        shares: float16 `[N, J]`, their probabilities.
+        offsets: int64 `[R + 1]`, first place of each caption.
+        captions: Identity of the captions, see `captions_identity`.
+        teachers: Teachers of the captioners that made the predictions; for the student's card.
+    """
+
+    words: np.ndarray
+    shares: np.ndarray
+    offsets: np.ndarray
+    captions: str
+    teachers: tuple[str, ...] = ()
+
+    @property
+    def specs(self) -> dict[str, tf.TensorSpec]:
+        """Shape and dtype of what `read` returns, by its name in a batch."""
+        kept = [None, None, self.words.shape[1]]
+        return {
+            PREDICTED_WORDS: tf.TensorSpec(kept, tf.int32),
+            PREDICTED_SHARES: tf.TensorSpec(kept, tf.float16),
+        }
+
+    def read(
+        self,
+        table: CaptionTable,
+        rows: np.ndarray,
+        words: int,
+        mirrored: np.ndarray | None = None,
+    ) -> dict[str, np.ndarray]:
+        """Reads words and shares of captions, `[n, words, J]` each, 0 on padding."""
+        shape = len(rows), words, self.words.shape[1]
+        ids, shares = np.zeros(shape, np.int32), np.zeros(shape, np.float16)
+        for n, row in enumerate(rows):
+            first, last = self.offsets[row], self.offsets[row + 1]
+            ids[n, : last - first] = self.words[first:last]
+            shares[n, : last - first] = self.shares[first:last]
+        return {PREDICTED_WORDS: ids, PREDICTED_SHARES: shares}
+
+    def fingerprint(self) -> str:
+        """Returns the SHA-256 (hexadecimal) of all predictions."""
+        digest = hashlib.sha256(self.captions.encode())
+        for array in (self.words, self.shares):
+            digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
+    def save(self, path: Path) -> None:
+        """Writes the predictions as an `.npz`, whole or not at all."""
+        arrays = {"words": self.words, "shares": self.shares, "offsets": self.offsets}
+        about = {"format": _FORMAT, "captions": self.captions, "teachers": self.teachers}
+        save_archive(path, about, arrays)
+
+    @classmethod
+    def load(cls, path: Path, table: CaptionTable, vocabulary: Vocabulary) -> WordPredictions:
+        """Reads the predictions of the words of a run's training captions.
+
+        Raises:
+            DataError: The file has none, or those of other captions or of another vocabulary.
+        """
+        otherwise = "does not hold predictions, as `python -m training.distill` writes them"
+        with open_archive(path, _FORMAT, otherwise) as (about, arrays):
+            words, shares, offsets = (arrays[name] for name in ("words", "shares", "offsets"))
+            if words.ndim != 2 or words.shape != shares.shape or offsets[-1] != len(words):
+                raise ValueError("its arrays do not fit each other")
+            if not np.isfinite(shares).all():
+                raise ValueError("its probabilities are not finite")
+            teachers = tuple(map(str, about.get("teachers", ())))
+            found = cls(words, shares, offsets, str(about["captions"]), teachers)
+        if found.captions != captions_identity(table, vocabulary):
+            raise DataError(
+                f"The predictions in {path} are of other captions, or of another vocabulary or "
+                "length of captions: train with the `--data...` of the runs that made them."
+            )
+        return found
+
+
+def caption_offsets(table: CaptionTable) -> np.ndarray:
+    """Returns the first place of each caption among the words to predict, int64 `[R + 1]`."""
+    return np.concatenate([[0], np.cumsum(table.lengths.astype(np.int64) - 1)])
+
+
+def captions_identity(table: CaptionTable, vocabulary: Vocabulary) -> str:
+    """Returns the SHA-256 (hexadecimal) of the captions as ids, their images and the vocabulary."""
+    digest = hashlib.sha256(json.dumps(vocabulary.words).encode())
+    for array in (table.image_index, table.lengths, *table.tokens):
+        digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
