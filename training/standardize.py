@@ -19,8 +19,7 @@ from sat_tf.config import JOIN, EncoderConfig, weights_files
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.files import sync
-from training.cli import Settings, check_data_dir, parse_settings
-from training.outputs import check_file
+from training.cli import Settings, check_data_dir, check_file, parse_settings
 
 _BATCH = 8
 

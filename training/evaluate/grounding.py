@@ -1,31 +1,123 @@
-"""Grounding on photographs: attention and words against the boxes of phrases, `--boxes PATH`."""
+"""Grounding of attention in the boxes of what captions name: drawn scenes, and `--boxes PATH`."""
 
 from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from sat_tf.runs import Caption
+from sat_tf.runs import Caption, TrainedCaptioner
 from sat_tf.vocabulary import tokenize
 from training.data.batches import readable_rows
 from training.data.box_files import read_boxes
 from training.data.boxes import PlacedPhrase, place_phrases, skipped_note, visible_phrases
 from training.data.bucketing import CaptionTable, caption_table
-from training.data.examples import Box, DataError, Split
-from training.data.input_source import InputSource
-from training.evaluate.teacher_forcing import TeacherForcing
+from training.data.examples import Box, DataError, Phrase, Split
+from training.data.input_source import InputSource, annotations_of
+from training.evaluate.likelihood import TeacherForcing
 from training.metrics.bootstrap import Interval
-from training.metrics.grounding import METRICS, SMALL, score_phrases
-from training.metrics.image_means import image_means, over_images
+from training.metrics.grounding import (
+    METRICS,
+    SMALL,
+    grounding_scores,
+    image_means,
+    over_images,
+    score_phrases,
+)
 
 _BATCH = 64
 _VARIANTS = ("", "_uniform", "_other")
+
+
+class PhraseMap(NamedTuple):
+    """Attention that predicted the head noun of a reference noun phrase.
+
+    Attributes:
+        image_id: Image of the phrase.
+        phrase: Phrase with its box.
+        alpha: `[h, w]`.
+    """
+
+    image_id: str
+    phrase: Phrase
+    alpha: np.ndarray
+
+
+def phrase_maps(forced: TeacherForcing, split: Split, source: InputSource) -> Iterator[PhraseMap]:
+    """Yields the map of every reference noun phrase of the readable images.
+
+    The tokens of the captioner have to be words.
+    """
+    captioner = forced.captioner
+    phrases: dict[tuple[int, int], list[Phrase]] = defaultdict(list)
+    for image, example in enumerate(split.examples):
+        for phrase in example.phrases:
+            phrases[image, phrase.caption].append(phrase)
+    table, rows = _captions_with(phrases, captioner, split, source)
+    for start in range(0, len(rows), _BATCH):
+        chosen = rows[start : start + _BATCH]
+        annotations = annotations_of(captioner, source, table.image_index[chosen])
+        _, alphas = forced.words(annotations, [table.tokens[row] for row in chosen])
+        for row, alpha in zip(chosen, alphas, strict=True):
+            image, caption = _place(table, row)
+            for phrase in phrases[image, caption]:
+                alpha_of_word = alpha[phrase.word].reshape(captioner.grid)
+                yield PhraseMap(split.examples[image].image_id, phrase, alpha_of_word)
+
+
+def reference_grounding(
+    found: Sequence[PhraseMap],
+) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    """Scores the teacher-forced map of every reference noun phrase.
+
+    Returns:
+        Scores, those of phrases held out of training with the suffix `_held_out`; and image id ->
+        `phrases`, and the means over them of `pointing_game` and `attention_correctness`.
+    """
+    maps, boxes = [one.alpha for one in found], [one.phrase.box for one in found]
+    ids = [one.image_id for one in found]
+    scores = grounding_scores(maps, boxes, groups=ids)
+    held_out = [one for one in found if not one.phrase.seen]
+    if held_out:
+        part = grounding_scores([o.alpha for o in held_out], [o.phrase.box for o in held_out])
+        scores |= {f"{name}_held_out": part[name] for name in METRICS}
+    values = score_phrases(maps, [[box] for box in boxes], ids).values
+    sizes = {"phrases": np.ones(len(found))}
+    return scores, image_means(ids, sizes, {name: values[name] for name in METRICS})
+
+
+def generated_grounding(captions: Mapping[str, Caption], split: Split) -> dict[str, float]:
+    """Scores the maps of reference noun phrases that generated captions repeat word for word.
+
+    Returns:
+        `generated_match_rate`, the share of the distinct reference phrases of each image found in
+        its caption, and the scores over these, `generated_pointing_game` and
+        `generated_attention_correctness`, if any was found.
+    """
+    maps, boxes, wanted = [], [], 0
+    for example in split.examples:
+        caption = captions.get(example.image_id)
+        if caption is None:
+            continue
+        distinct = {phrase.text: phrase.box for phrase in example.phrases}
+        wanted += len(distinct)
+        for text, box in distinct.items():
+            phrase = tuple(text.split())
+            for start in range(len(caption.words) - len(phrase) + 1):
+                if caption.words[start : start + len(phrase)] == phrase:
+                    maps.append(caption.alpha[start + len(phrase) - 1])
+                    boxes.append(box)
+                    break
+    scores = {"generated_match_rate": 100.0 * len(maps) / max(wanted, 1)}
+    if maps:
+        found = grounding_scores(maps, boxes)
+        scores |= {f"generated_{name}": found[name] for name in METRICS}
+    return scores
 
 
 @dataclass(frozen=True)
@@ -35,7 +127,7 @@ class BoxGrounding:
     Attributes:
         scores: Every score, by name.
         intervals: Intervals over images.
-        by_image: Image id -> scores and sizes, see `training.metrics.image_means`.
+        by_image: Image id -> scores and sizes, see `training.metrics.grounding`.
         details: `phrases`, `skipped` (reason -> count), `boxes` (their SHA-256) and `by_type`
             (type -> scores), for the report.
         nouns: (image id, head noun) -> the boxes of all phrases of the image with that noun, in
@@ -142,7 +234,11 @@ def ground(
     }
     if not found.maps:  # a captioner without attention
         return BoxGrounding(scores, intervals, image_means(images, sizes, values), details)
-    nouns = _boxes_of_nouns(split, placed)
+    nouns: dict[tuple[str, str], list[Box]] = defaultdict(list)
+    for (image, _), phrases in placed.items():
+        for one in phrases:
+            noun = tokenize(one.phrase.text)[-1]
+            nouns[split.examples[image].image_id, noun] += one.phrase.boxes
     boxes_of = [one.phrase.boxes for one in found.phrases]
     types = [one.phrase.types for one in found.phrases]
     result = score_phrases(found.maps, boxes_of, images, types)
@@ -161,16 +257,20 @@ def _read_phrases(
     placed: Mapping[tuple[int, int], Sequence[PlacedPhrase]],
 ) -> _Found:
     captioner, found = forced.captioner, _Found()
-    longest = max(len(tokenize(c)) for e in split.examples for c in e.captions)
-    table = caption_table(split, captioner.vocabulary, longest)
-    rows = [row for row in readable_rows(table, source) if _place(table, row) in placed]
+    table, rows = _captions_with(placed, captioner, split, source)
     # Neighbours in length share a batch, so that little is padding.
     rows = np.array(sorted(rows, key=lambda row: len(table.tokens[row])))
     pool = np.unique(table.image_index[rows])
     for start in range(0, len(rows), _BATCH):
         chosen = rows[start : start + _BATCH]
         tokens = [table.tokens[row] for row in chosen]
-        own, others = _own_and_others(forced, source, table.image_index[chosen], pool)
+        different, numbers = np.unique(table.image_index[chosen], return_inverse=True)
+        # The other image is the next one of the pool: scores do not depend on the batches.
+        next_ones = pool[(np.searchsorted(pool, different) + 1) % len(pool)]
+        own, others = (
+            np.asarray(annotations_of(captioner, source, images), np.float32)[numbers]
+            for images in (different, next_ones)
+        )
         outputs = {
             "": forced.words(own, tokens),
             "_uniform": forced.words(own, tokens, uniform=True),
@@ -191,6 +291,22 @@ def _read_phrases(
     return found
 
 
+def _captions_with(
+    phrases: Container[tuple[int, int]],
+    captioner: TrainedCaptioner,
+    split: Split,
+    source: InputSource,
+) -> tuple[CaptionTable, list[int]]:
+    """Returns the whole captions of a split, and the readable ones of them that have phrases."""
+    longest = max(len(tokenize(c)) for e in split.examples for c in e.captions)
+    table = caption_table(split, captioner.vocabulary, longest)
+    return table, [row for row in readable_rows(table, source) if _place(table, row) in phrases]
+
+
+def _place(table: CaptionTable, row: int) -> tuple[int, int]:
+    return int(table.image_index[row]), int(table.caption_index[row])
+
+
 def _fingerprint(placed: Mapping[tuple[int, int], Sequence[PlacedPhrase]]) -> str:
     """Returns the SHA-256 (hexadecimal) of phrases and boxes, by which evaluations are compared."""
     # Rounded, so that views and file formats that differ in the last bits are the same boxes.
@@ -200,34 +316,6 @@ def _fingerprint(placed: Mapping[tuple[int, int], Sequence[PlacedPhrase]]) -> st
         for one in phrases
     ]
     return hashlib.sha256(repr(found).encode()).hexdigest()
-
-
-def _place(table: CaptionTable, row: int) -> tuple[int, int]:
-    return int(table.image_index[row]), int(table.caption_index[row])
-
-
-def _own_and_others(
-    forced: TeacherForcing, source: InputSource, images: np.ndarray, pool: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the annotations `[n, L, D]` of images, and of another image for each.
-
-    The other image is the next one of the pool, so that scores do not depend on the batches.
-    """
-    different, numbers = np.unique(images, return_inverse=True)
-    others = pool[(np.searchsorted(pool, different) + 1) % len(pool)]
-    return tuple(forced.annotations(source, rows)[numbers] for rows in (different, others))
-
-
-def _boxes_of_nouns(
-    split: Split, placed: Mapping[tuple[int, int], Sequence[PlacedPhrase]]
-) -> dict[tuple[str, str], list[Box]]:
-    nouns: dict[tuple[str, str], list[Box]] = {}
-    for (image, _), phrases in placed.items():
-        for phrase in phrases:
-            noun = tokenize(phrase.phrase.text)[-1]
-            key = split.examples[image].image_id, noun
-            nouns.setdefault(key, []).extend(phrase.phrase.boxes)
-    return nouns
 
 
 def _generated(

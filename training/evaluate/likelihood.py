@@ -1,23 +1,28 @@
-"""Teacher forcing: the model reads reference captions, each word given the true previous ones."""
+"""Likelihood of reference captions: each word given the true previous ones, and its bounds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
+from sat_tf.models.diagnostics import nwgm_gaps, sampled_log_likelihood
+from sat_tf.objectives.estimators import importance_weighted_bound
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from sat_tf.runs import TrainedCaptioner
-from sat_tf.vocabulary import tokenize
 from training.data.batches import readable_rows, scoring_batches, scoring_plan
 from training.data.bucketing import caption_table, pad_tokens
-from training.data.examples import Phrase, Split
+from training.data.examples import Split
 from training.data.input_source import InputSource, annotations_of
 from training.metrics.calibration import WordConfidence
 
+SAMPLES = 50
+"""Sequences of locations drawn per caption."""
+GROUPS = (1, 5, SAMPLES)
 _BATCH = 64
+_CAPTIONS = 4  # per batch of bounds: each has logits over the vocabulary per location and sample
 
 
 class Predictions(NamedTuple):
@@ -46,7 +51,6 @@ class TeacherForcing:
         self.captioner = captioner
         compiled = {"autograph": False, "reduce_retracing": True}
         self._compiled_predictions = tf.function(self._predictions, **compiled)
-        self._compiled_alpha = tf.function(self._alpha, **compiled)
         self._compiled_words = tf.function(self._words, **compiled)
         self._compiled_probabilities = tf.function(self._probabilities, **compiled)
 
@@ -63,20 +67,14 @@ class TeacherForcing:
     def probabilities(self, batch: dict[str, np.ndarray | tf.Tensor]) -> tf.Tensor:
         """Returns the probability of every word of the vocabulary at each place, `[B, T, K]`."""
         # One graph for all lengths: several models, each retracing, make TensorFlow warn.
-        specs = {key: _spec_of_any_size(key, value) for key, value in batch.items()}
+        specs = {
+            key: tf.TensorSpec(
+                [None, *([None] if key == "tokens" else value.shape[1:])], value.dtype
+            )
+            for key, value in batch.items()
+        }
         function = self._compiled_probabilities.get_concrete_function(specs)
         return function({key: tf.convert_to_tensor(value) for key, value in batch.items()})
-
-    def alphas(
-        self, inputs: dict[str, np.ndarray], tokens: Sequence[np.ndarray]
-    ) -> list[np.ndarray]:
-        """Returns alpha `[T, L]` of each caption."""
-        alpha = self._compiled_alpha(inputs | {"tokens": pad_tokens(tokens)}).numpy()
-        return [alpha[row, : len(ids) - 1] for row, ids in enumerate(tokens)]
-
-    def annotations(self, source: InputSource, images: np.ndarray) -> np.ndarray:
-        """Returns the annotations `[n, L, D]` of images by index, float32."""
-        return np.asarray(annotations_of(self.captioner, source, images), np.float32)
 
     def words(
         self, annotations: np.ndarray, tokens: Sequence[np.ndarray], uniform: bool = False
@@ -107,29 +105,6 @@ class TeacherForcing:
     def _probabilities(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
         return tf.nn.softmax(self.captioner.model(batch, selection=self.selection).logits)
 
-    def _alpha(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
-        output = self.captioner.model(batch, selection=self.selection)
-        return tf.nn.softmax(output.alignment_scores)
-
-
-def _spec_of_any_size(key: str, value: np.ndarray | tf.Tensor) -> tf.TensorSpec:
-    sides = [None] if key == "tokens" else value.shape[1:]
-    return tf.TensorSpec([None, *sides], value.dtype)
-
-
-class PhraseMap(NamedTuple):
-    """Attention that predicted the head noun of a reference noun phrase.
-
-    Attributes:
-        image_id: Image of the phrase.
-        phrase: Phrase with its box.
-        alpha: `[h, w]`.
-    """
-
-    image_id: str
-    phrase: Phrase
-    alpha: np.ndarray
-
 
 def read_references(
     forced: TeacherForcing, split: Split, source: InputSource
@@ -156,25 +131,77 @@ def read_references(
     return {"nll": nll, "perplexity": float(np.exp(nll))}, words
 
 
-def phrase_maps(forced: TeacherForcing, split: Split, source: InputSource) -> Iterator[PhraseMap]:
-    """Yields the map of every reference noun phrase of the readable images.
+class Bounds:
+    """Bounds and NWGM gap on a fixed sample of captions: the first caption of each image.
 
-    The tokens of the captioner have to be words.
+    Args:
+        captioner: Captioner with attention.
+        split: Reference captions.
+        source: Images or annotations of the split.
+        images: Maximum number of images.
+        samples: M; a multiple of each smaller M reported.
     """
-    captioner = forced.captioner
-    longest = max(len(tokenize(c)) for e in split.examples for c in e.captions)
-    table = caption_table(split, captioner.vocabulary, longest)
-    phrases: dict[tuple[int, int], list[Phrase]] = {}
-    for image, example in enumerate(split.examples):
-        for phrase in example.phrases:
-            phrases.setdefault((image, phrase.caption), []).append(phrase)
-    rows = readable_rows(table, source)
-    for start in range(0, len(rows), _BATCH):
-        chosen = rows[start : start + _BATCH]
-        inputs = {source.key: source.read(table.image_index[chosen])}
-        alphas = forced.alphas(inputs, [table.tokens[row] for row in chosen])
-        for row, alpha in zip(chosen, alphas, strict=True):
-            image, caption = int(table.image_index[row]), int(table.caption_index[row])
-            image_id = split.examples[image].image_id
-            for phrase in phrases.get((image, caption), ()):
-                yield PhraseMap(image_id, phrase, alpha[phrase.word].reshape(captioner.grid))
+
+    def __init__(
+        self,
+        captioner: TrainedCaptioner,
+        split: Split,
+        source: InputSource,
+        images: int,
+        samples: int = SAMPLES,
+    ) -> None:
+        self._captioner, self._source, self._samples = captioner, source, samples
+        longest = captioner.config.search.max_length
+        table = caption_table(split, captioner.vocabulary, longest)
+        rows = readable_rows(table, source)
+        _, first = np.unique(table.image_index[rows], return_index=True)
+        rows = rows[first[:images]]
+        self._images = table.image_index[rows]
+        self._tokens = [table.tokens[row] for row in rows]
+        self._compiled = tf.function(self._measure, autograph=False, reduce_retracing=True)
+
+    def __len__(self) -> int:
+        """Number of images, one caption each."""
+        return len(self._tokens)
+
+    def measure(self) -> dict[str, float]:
+        """Averages over the captions; the draws are the same every time.
+
+        Returns:
+            `elbo` and `importance_weighted_bound_M` for M = 5 and, given as many samples, 50, in
+            nats per caption, all from the same samples in groups of M; `nwgm_gap` and
+            `forward_gap`, nats per word (`sat_tf.models.diagnostics.nwgm_gaps`).
+        """
+        sums = dict.fromkeys(self._names, 0.0)
+        for number, start in enumerate(range(0, len(self), _CAPTIONS)):
+            part = slice(start, start + _CAPTIONS)
+            tokens = pad_tokens(self._tokens[part])
+            annotations = annotations_of(self._captioner, self._source, self._images[part])
+            found = self._compiled(annotations, tf.constant(tokens), tf.constant([0, number]))
+            for name, total in zip(sums, found.numpy(), strict=True):
+                sums[name] += float(total)
+        words = sum(len(tokens) - 1 for tokens in self._tokens)
+        return {
+            name: total / (words if name.endswith("_gap") else len(self))
+            for name, total in sums.items()
+        }
+
+    @property
+    def _names(self) -> tuple[str, ...]:
+        bounds = (f"importance_weighted_bound_{m}" for m in GROUPS if 1 < m <= self._samples)
+        return "elbo", *bounds, "nwgm_gap", "forward_gap"
+
+    def _measure(self, annotations: tf.Tensor, tokens: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
+        """Sums the bounds and gaps over a batch, in the order of the names."""
+        decoder = self._captioner.model.decoder
+        log_lik = sampled_log_likelihood(decoder, annotations, tokens, self._samples, seed)
+        steps = tf.shape(log_lik)[2]
+        bounds = []
+        for size in (m for m in GROUPS if m <= self._samples):
+            # Groups of M samples lie along the batch axis, like captions.
+            groups = tf.reshape(log_lik, [size, -1, steps])
+            share = self._samples // size
+            bounds.append(tf.reduce_sum(importance_weighted_bound(groups)) / share)
+        gaps = nwgm_gaps(decoder, annotations, tokens[:, :-1])
+        mask = word_mask(tokens[:, 1:])
+        return tf.stack([*bounds, *(tf.reduce_sum(gap * mask) for gap in gaps)])
