@@ -13,7 +13,8 @@ from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 from sphinx.util.inspect import signature, stringify_signature
 
-_ROOT = Path(__file__).resolve().parents[1]
+_DOCS = Path(__file__).resolve().parent
+_ROOT = _DOCS.parent
 sys.path.insert(0, str(_ROOT))
 
 # Autodoc imports TensorFlow.
@@ -51,7 +52,7 @@ _PAGES = {
 
 
 class RootLinks(SphinxTransform):
-    """Leads links to files beside docs/ to the pages that include them."""
+    """Leads links to files beside docs/ to the pages that include them, or to the files."""
 
     default_priority = 5
 
@@ -65,10 +66,22 @@ class RootLinks(SphinxTransform):
                 if path in _PAGES:
                     link.attributes |= {"refdomain": "doc", "reftargetid": anchor or None}
                     link["reftarget"] = _PAGES[path]
+                elif (_ROOT / path).is_file():
+                    _download(link, _ROOT / path)
             elif link["refdomain"] == "doc":  # MyST leaves out the suffix
-                path = Path(link["reftarget"] + ".md")
+                path = _DOCS / (link["reftarget"] + ".md")
+                path = Path(os.path.normpath(path))
                 if path.parent == _ROOT and path.name in _PAGES:
                     link["reftarget"] = _PAGES[path.name]
+                elif not path.is_relative_to(_DOCS) and path.is_file():
+                    _download(link, path)
+
+
+def _download(link: addnodes.pending_xref, path: Path) -> None:
+    """Replaces a link by one to a copy of a file that is no page, such as an experiment."""
+    target = f"/{os.path.relpath(path, _DOCS)}"
+    copy = addnodes.download_reference("", "", *link.children, reftarget=target, refdoc="")
+    link.replace_self(copy)
 
 
 def _skip_aliases(app, what, name, obj, skip, options) -> bool | None:

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.digits.config import DRAMConfig, GlimpseConfig, RAMConfig
+from sat_tf.digits.figures import glimpse_figure
 from sat_tf.digits.glimpses import (
     GatedGlimpseNetwork,
     GlimpseNetwork,
@@ -31,8 +32,7 @@ from sat_tf.digits.model import (
     sequential,
 )
 from sat_tf.digits.sampling import CORNERS, to_pixels
-from sat_tf.figures.glimpse_path import glimpse_figure
-from sat_tf.layers.unroll import batch_first, step_seeds, unroll
+from sat_tf.layers.lstm import batch_first, unroll
 from sat_tf.objectives.baselines import LearnedBaseline
 from sat_tf.objectives.estimators import (
     Estimator,
@@ -41,9 +41,9 @@ from sat_tf.objectives.estimators import (
     learning_signal,
     stochastic_loss,
 )
-from sat_tf.objectives.replica_context import replica_seed
-from sat_tf.objectives.rollout_logs import weighted_mean
+from sat_tf.objectives.logs import weighted_mean
 from sat_tf.objectives.terms import Batch, Terms, weighted
+from sat_tf.ops.draws import replica_seed, step_seeds
 
 
 class GlimpseObjective:

@@ -6,12 +6,21 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
 from sat_tf.__main__ import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
+PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "experiments").glob("*.md")]
+LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]*)#?([^)\s]*)\)")
+
+
+def headings(page: Path) -> set[str]:
+    """Returns the anchors of a page's headings, as GitHub makes them."""
+    lines = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in lines}
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +41,22 @@ def test_every_command_is_on_the_page_of_commands():
     assert set(re.findall(r"^``sat-tf (\w+)``$", page, re.MULTILINE)) == set(COMMANDS)
 
 
+def test_links_of_the_pages_lead_to_files_and_headings():
+    """Checks what the site does not: pages as they are read in the repository."""
+    broken = []
+    for page in PAGES:
+        for target, anchor in LINK.findall(page.read_text("utf-8")):
+            path = (page.parent / target).resolve() if target else page
+            if not path.exists() or (anchor and anchor not in headings(path)):
+                broken.append((page.name, target, anchor))
+    assert broken == []
+
+
 @pytest.mark.slow
 def test_the_site_has_every_page_and_the_api(site):
-    for page in (ROOT / "docs").glob("*.md"):
-        assert (site / f"{page.stem}.html").is_file()
+    pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "methods").glob("*.md")]
+    for page in pages:
+        assert (site / page.relative_to(ROOT / "docs").with_suffix(".html")).is_file()
     objectives = (site / "api" / "objectives.html").read_text("utf-8")
     assert 'id="sat_tf.objectives.estimators.score_function_loss"' in objectives
     # Keras' layers take (*args, **kwargs); the site shows their arguments.
@@ -47,6 +68,17 @@ def test_the_site_has_every_page_and_the_api(site):
 def test_links_to_files_of_the_repository_lead_to_pages(site):
     index = (site / "index.html").read_text("utf-8")
     assert 'href="estimators.html#proofs"' in index
+    assert re.search(r'href="_downloads/\w+/shipped.sh"', index)
     assert 'href="project/contributing.html"' in index
     demo = (site / "demo.html").read_text("utf-8")
-    assert 'href="index.html#results"' in demo
+    assert 'href="index.html#use-a-trained-captioner"' in demo
+
+
+@pytest.mark.slow
+def test_every_picture_and_link_of_the_site_leads_to_a_file(site):
+    missing = set()
+    for page in site.rglob("*.html"):
+        for found in re.findall(r'(?:src|href)="([^"#?]+)', page.read_text("utf-8")):
+            if not re.match(r"[a-z]+:|//", found) and not (page.parent / unquote(found)).exists():
+                missing.add((page.name, found))
+    assert missing == set()

@@ -50,7 +50,7 @@ _FLICKR8K_VGG19 = RunConfig(
     fit=FitConfig(epochs=9, batch_size=64, label_smoothing=0.1, monitor="cider", patience=4),
 )
 
-# ResNet50's settings in docs/results.md, "ResNet50 and DINOv2". The layer's gain was measured over
+# ResNet50's settings in experiments/resnet50.sh. The layer's gain was measured over
 # ResNet50 beside MobileNetV2 and over MobileNetV2.
 _FLICKR8K = dataclasses.replace(
     _FLICKR8K_VGG19,
@@ -103,7 +103,7 @@ def _noisy(base: RunConfig) -> RunConfig:
 
 
 # From new weights, over ResNet50 beside MobileNetV2, hard attention had closed its gate after two
-# epochs (docs/experiments.md, "Hard attention from soft").
+# epochs (experiments/TRIALS.md, "Hard attention").
 def _from_soft(base: RunConfig, data: str, epochs: int) -> RunConfig:
     """Returns the run of hard attention that starts from the finished run of soft attention."""
     return dataclasses.replace(

@@ -1,0 +1,24 @@
+#!/bin/sh
+# ResNet50 (7 x 7 x 2048) with a narrow layer, no teacher: the settings of the recipes flickr8k_soft,
+# _hard and _none, with precision, weights and fewer validation images. Three seeds. With two trainings
+# at a time on two cores, soft, none and hard attention took 14, 10 and 3 minutes, after 21 minutes for
+# the annotations (2.5 GB with dev).
+set -eu
+train() {
+  python -m training.train --data-dir "$DATA" --fit.precision bfloat16 \
+      --fit.validation-images 200 --attention.penalty-weight 0 --decoder.bottleneck-dim 512 \
+      --encoder.name resnet50 --encoder.weights resnet50_no_top.weights.h5 \
+      --decoder.annotation-dropout 0.5 "$@"
+}
+for seed in 0 1 2; do
+  train --recipe flickr8k_soft --run-dir SOFT_$seed --seed $seed --fit.epochs 5
+  train --recipe flickr8k_none --run-dir NONE_$seed --seed $seed --fit.epochs 5
+  train --recipe flickr8k_hard --run-dir HARD_$seed --seed $seed --init-from SOFT_$seed \
+      --fit.epochs 1 --attention.expectation-probability 0.8 --optimizer.learning-rate 2e-4 \
+      --optimizer.warmup-epochs 0.1
+  python -m training.evaluate --run-dir SOFT_$seed --data-dir "$DATA" --boxes "$BOXES"
+  python -m training.evaluate --run-dir HARD_$seed --data-dir "$DATA" --boxes "$BOXES"
+done
+python -m training.compare NONE_0 NONE_1 NONE_2 SOFT_0 SOFT_1 SOFT_2 HARD_0 HARD_1 HARD_2 \
+    --seeds 3 --data-dir "$DATA"
+python -m training.compare SOFT_0 SOFT_1 SOFT_2 HARD_0 HARD_1 HARD_2 --seeds 3 --data-dir "$DATA"

@@ -1,0 +1,247 @@
+"""The tables of the documentation, made from the figures in `experiments/*.csv`.
+
+A page holds a table between `<!-- table NAME -->` and `<!-- end of table -->`; with `--write`,
+whatever stands there is replaced by the table of that name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import re
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parent
+_BLOCK = re.compile(r"(<!-- table (\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run of an experiment; its first cell links to the commands, NAME.sh, of NAME.csv."""
+
+    label: str
+    experiment: str
+    run: str
+    seed: str = "0"  # or the seeds whose mean is shown, such as 0-2
+
+
+@dataclass(frozen=True)
+class Column:
+    """Scores of a run, by their names in reports, shown in one cell with slashes between them."""
+
+    heading: str
+    scores: tuple[str, ...]
+    spread: bool = False  # an interval follows in brackets, a standard deviation in parentheses
+    digits: int | None = None  # decimals; those of the file by default
+
+
+def _bleu(ending: str = "") -> tuple[str, ...]:
+    return tuple(f"bleu_{n}{ending}" for n in (1, 2, 3, 4))
+
+
+_POINTING = Column("pointing game, all / small", ("pointing_game", "pointing_game_small"))
+_CAPTIONS = (
+    Column("BLEU-1 / 2 / 3 / 4", _bleu()),
+    Column("METEOR", ("meteor",)),
+    Column("CIDEr", ("cider",), spread=True),
+)
+_MAPS = (
+    _POINTING,
+    Column("correctness, all / small", ("attention_correctness", "attention_correctness_small")),
+    Column("gain", ("nll_phrase_gain",), digits=2),
+    Column("CIDEr", ("cider",)),
+)
+_SHIP = (
+    Row("`flickr8k_soft`", "shipped", "SOFT"),
+    Row("`flickr8k_hard`", "shipped", "HARD"),
+    Row("`flickr8k_none`, no attention", "shipped", "NONE"),
+)
+_CENTRE = Row("the image centre in place of a map", "controls", "image centre", "")
+_PLAIN = Row("`flickr8k_soft`, as typed", "flickr8k", "flickr8k_soft")
+_NO_PENALTY = Column("BLEU-1 / 2 / 3 / 4, no brevity penalty", _bleu("_no_bp"))
+_STEP = ("captions/s", "x baseline", "share of product rate, %")
+
+TABLES: dict[str, tuple[tuple[Column, ...], tuple[Row, ...]]] = {
+    "start": (
+        (*_CAPTIONS, _POINTING),
+        (Row("the recipe `flickr8k_soft`, beam 5", "flickr8k", "flickr8k_soft"), *_SHIP, _CENTRE),
+    ),
+    "recipes": (
+        (*_CAPTIONS, Column("perplexity", ("perplexity",)), _POINTING),
+        (
+            _PLAIN,
+            Row("`flickr8k_soft`, bfloat16, three seeds", "resnet50", "SOFT", "0-2"),
+            Row("`flickr8k_hard`, the same", "resnet50", "HARD", "0-2"),
+            Row("`flickr8k_none`, the same", "resnet50", "NONE", "0-2"),
+            Row("`flickr8k_vgg19_soft`, MobileNetV2", "mobilenet_v2", "MOBILENET_soft"),
+            Row("`flickr8k_vgg19_hard`, MobileNetV2", "mobilenet_v2", "MOBILENET_hard"),
+            Row("`flickr8k_vgg19_none`, MobileNetV2", "mobilenet_v2", "MOBILENET_none"),
+            Row("`scenes_soft` (`make train`)", "scenes", "scenes_soft"),
+            Row("`scenes_hard`", "scenes", "scenes_hard"),
+            Row("`scenes_none`", "scenes", "scenes_none"),
+        ),
+    ),
+    "paper": (
+        (_NO_PENALTY, *_CAPTIONS, _POINTING),
+        (
+            Row("soft", "vgg19", "SOFT", "0-2"),
+            Row("hard", "vgg19", "HARD", "0-2"),
+            Row("none", "vgg19", "NONE", "0-2"),
+            Row("soft, rewarded, averaged", "paper_scores", "SOFT_MEAN", "0-2"),
+            Row("hard, rewarded, averaged", "paper_scores", "HARD_MEAN", "0-2"),
+            Row("soft, distilled", "distilled_vgg19", "TAUGHT", "0-2"),
+            Row(
+                "hard, distilled, rewarded, averaged; beam 200 by consensus",
+                "distilled_vgg19",
+                "TAUGHT_WIDE, beam 200, consensus 6",
+                "0-2",
+            ),
+            Row("the paper, soft, test split", "paper_scores", "soft, the paper, test", ""),
+            Row("the paper, hard, test split", "paper_scores", "hard, the paper, test", ""),
+        ),
+    ),
+    "maps": (
+        _MAPS,
+        (
+            _CENTRE,
+            Row("uniform maps, 14 x 14", "controls", "uniform maps, 14 x 14", ""),
+            Row("MobileNetV2", "narrow_layer", "MOBILE_WIDE"),
+            Row("MobileNetV2, narrow layer", "narrow_layer", "MOBILE_NARROW"),
+            Row("ResNet50, narrow layer (`flickr8k_soft`)", "resnet50", "SOFT", "0-2"),
+            Row("ResNet50, hard", "resnet50", "HARD", "0-2"),
+            Row("VGG19", "vgg19", "SOFT", "0-2"),
+            Row("VGG19, hard", "vgg19", "HARD", "0-2"),
+            Row("DINOv2", "dinov2", "SOFT", "0-2"),
+            Row("DINOv2, hard", "dinov2", "HARD", "0-2"),
+            Row("DINOv2, previous word", "dinov2", "SOFT_WORD", "0-2"),
+            Row("DINOv2, previous word, hard", "dinov2", "HARD_WORD", "0-2"),
+            Row("ResNet50 + MobileNetV2", "narrow_layer", "WIDE"),
+            Row("ResNet50 + MobileNetV2, narrow layer", "narrow_layer", "BEFORE"),
+            Row("the same, taught by boxes", "resnet50_mobilenet_v2", "BOXED"),
+            Row("the same, distilled, 288 pixels (ships)", "shipped", "SOFT"),
+            Row("DINOv2 + MobileNetV2, word locator", "word_locator", "SOFT", "0-2"),
+            Row("the same, hard", "word_locator", "HARD", "0-2"),
+            Row("DINOv2 + MobileNetV2, boxes", "boxes", "SOFT"),
+        ),
+    ),
+    "shipped": (
+        (
+            *_CAPTIONS,
+            _POINTING,
+            Column("gain", ("nll_phrase_gain",), spread=True),
+            Column("calibration error", ("calibration_error",)),
+        ),
+        (
+            *_SHIP,
+            Row(
+                "`flickr8k_soft`, rewarded again, averaged; three seeds",
+                "larger_images",
+                "AGAIN_MEAN, AGAIN_MEAN_1 and AGAIN_MEAN_2: 10, 0.9, 5",
+                "0-2",
+            ),
+            _CENTRE,
+        ),
+    ),
+    "estimators": (
+        (
+            Column("M", ("samples",)),
+            Column("step ms", ("step ms",), spread=True),
+            Column("variance", ("variance",), spread=True),
+            Column("cosine", ("cosine",), spread=True),
+            Column("ELBO", ("elbo",), spread=True),
+            Column("IW bound 50", ("importance_weighted_bound_50",), spread=True),
+            Column("BLEU-4", ("bleu_4",), spread=True),
+            Column("pointing game", ("pointing_game",), spread=True),
+            Column("minutes", ("minutes",), spread=True),
+        ),
+        tuple(
+            Row(f"`{name}`", "estimators", name, "0-2")
+            for name in ("soft", "paper", "reinforce", "rloo", "vimco")
+        ),
+    ),
+    "speed": (
+        tuple(
+            Column(f"{data}, {score}", (f"{data} {score}",))
+            for data in ("Flickr8k", "COCO")
+            for score in _STEP
+        ),
+        tuple(
+            Row(name, "speed", f"training step, {name}", "")
+            for name in ("baseline, float32", "soft, float32", "soft, bfloat16", "hard, bfloat16")
+        ),
+    ),
+}
+
+
+def read_figures(experiment: str) -> dict[tuple[str, str, str], dict[str, str]]:
+    """Returns the figures of an experiment by (run, seed, score)."""
+    with (FOLDER / f"{experiment}.csv").open(encoding="utf-8", newline="") as file:
+        return {(line["run"], line["seed"], line["score"]): line for line in csv.DictReader(file)}
+
+
+def _cell(figures: dict, row: Row, column: Column) -> str:
+    """Returns a run's scores as one cell: the mean of its seeds if the file has only those."""
+    shown = []
+    for score in column.scores:
+        line = figures.get((row.run, row.seed, score))
+        if line is None and "-" in row.seed:
+            first, last = map(int, row.seed.split("-"))
+            seeds = [figures.get((row.run, str(n), score)) for n in range(first, last + 1)]
+            if all(seeds):
+                mean = statistics.mean(float(seed["value"]) for seed in seeds)
+                line = {"value": f"{mean:.3f}", "low": "", "high": "", "sd": ""}
+        if line is None:
+            shown.append("–")
+            continue
+        value = line["value"]
+        text = value if column.digits is None else f"{float(value):.{column.digits}f}"
+        if column.spread and line["low"]:
+            text += f" [{line['low']}, {line['high']}]"
+        if column.spread and line["sd"]:
+            text += f" ({line['sd']})"
+        shown.append(text)
+    return " / ".join(shown) if set(shown) != {"–"} else ""
+
+
+def table(name: str, page: Path) -> str:
+    """Returns a table in Markdown, with links as they have to be on that page."""
+    columns, rows = TABLES[name]
+    folder = os.path.relpath(FOLDER, page.parent)
+    lines = [["", *(column.heading for column in columns)], ["---"] * (len(columns) + 1)]
+    for row in rows:
+        figures = read_figures(row.experiment)
+        cells = [_cell(figures, row, column) for column in columns]
+        if not any(cells):
+            raise ValueError(f"{row.experiment}.csv has no figure of {row.run!r}, {row.seed!r}.")
+        lines.append([f"[{row.label}]({folder}/{row.experiment}.sh)", *cells])
+    return "".join(
+        "|" + "".join(f" {cell} |" if cell else " |" for cell in line) + "\n" for line in lines
+    )
+
+
+def filled(page: Path) -> str:
+    """Returns the text of a page with its tables made anew."""
+    text = page.read_text(encoding="utf-8")
+    return _BLOCK.sub(lambda found: f"{found[1]}{table(found[2], page)}{found[3]}", text)
+
+
+def main() -> int:
+    """Writes the tables into the pages, or names the pages whose tables are out of date."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.tables", description=__doc__)
+    parser.add_argument("--write", action="store_true", help="rewrite the pages")
+    write = parser.parse_args().write
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    outdated = [page for page in pages if filled(page) != page.read_text(encoding="utf-8")]
+    for page in outdated:
+        if write:
+            page.write_text(filled(page), encoding="utf-8")
+        print(f"{page.relative_to(ROOT)}: {'written' if write else 'out of date'}")
+    return 0 if write or not outdated else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

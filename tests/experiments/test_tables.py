@@ -1,0 +1,93 @@
+"""The experiments: files that can be run, and the tables that are made of their figures."""
+
+from __future__ import annotations
+
+import csv
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from experiments import tables
+
+SCRIPTS = sorted(tables.FOLDER.glob("*.sh"))
+PAGES = [tables.ROOT / "README.md", *sorted((tables.ROOT / "docs").rglob("*.md"))]
+USERS = {"DATA", "BOXES", "TRAIN_BOXES"}  # folders of the user
+
+
+def test_the_tables_of_the_pages_are_those_of_the_figures():
+    outdated = [page.name for page in PAGES if tables.filled(page) != page.read_text("utf-8")]
+    assert outdated == []  # python -m experiments.tables --write
+
+
+def test_every_table_is_on_a_page():
+    text = "".join(page.read_text("utf-8") for page in PAGES)
+    assert set(re.findall(r"<!-- table (\w+) -->", text)) == set(tables.TABLES)
+
+
+def test_every_experiment_has_commands_and_figures():
+    assert [path.stem for path in SCRIPTS] == sorted(p.stem for p in tables.FOLDER.glob("*.csv"))
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory) -> dict[str, list[list[str]]]:
+    """The commands of each experiment, as a stand-in for Python saw them."""
+    folder = tmp_path_factory.mktemp("stub")
+    stub = folder / "python"
+    stub.write_text('#!/bin/sh\nshift\nIFS="\t"\necho "$*" >> commands\n')
+    stub.chmod(0o755)
+    environment = {**dict.fromkeys(USERS, "folder"), "PATH": f"{folder}:/usr/bin:/bin"}
+    found = {}
+    for script in SCRIPTS:
+        (place := folder / script.stem).mkdir()
+        subprocess.run(["sh", script], env=environment, check=True, cwd=place)
+        lines = (place / "commands").read_text().splitlines()
+        found[script.stem] = [line.split("\t") for line in lines]
+    return found
+
+
+def test_experiments_name_no_folder_but_the_users():
+    for script in SCRIPTS:
+        text = script.read_text("utf-8")
+        assert set(re.findall(r"\$\{?([A-Z][A-Z_]+)", text)) <= USERS
+        assert not re.search(r"(?<![\w.\"])/(?!bin/sh)\w+/", text)
+
+
+@pytest.mark.slow
+def test_experiments_use_flags_that_the_commands_have(commands):
+    used = defaultdict(set)
+    for name, lines in commands.items():
+        for module, *arguments in lines:
+            flags = {text.replace("_", "-") for text in arguments if text.startswith("--")}
+            used[module] |= set() if name.startswith("digits") else flags
+    for module, flags in used.items():
+        command = [sys.executable, "-m", module, "--help"]
+        done = subprocess.run(command, cwd=tables.ROOT, capture_output=True, text=True, check=True)
+        assert flags <= {flag.replace("_", "-") for flag in re.findall(r"--[\w.-]+", done.stdout)}
+
+
+@pytest.mark.parametrize("name", [path.stem for path in SCRIPTS])
+def test_figures_are_numbers(name):
+    with (tables.FOLDER / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        for line in csv.DictReader(file):
+            assert line["run"] and line["score"]
+            low, value, high = (float(line[key] or "nan") for key in ("low", "value", "high"))
+            assert not (value < low or value > high)
+
+
+def test_a_mean_is_made_of_seeds_if_the_file_has_only_those(tmp_path):
+    page = tables.ROOT / "docs" / "page.md"
+    row = next(line for line in tables.table("maps", page).splitlines() if "[VGG19]" in line)
+    assert row.split(" | ")[3] == "0.07"  # of 0.074, 0.065 and 0.075
+    assert "(../experiments/vgg19.sh)" in row
+
+
+def test_an_unknown_run_is_an_error(monkeypatch):
+    column = tables.Column("CIDEr", ("cider",))
+    rows = (tables.Row("x", "vgg19", "NO_SUCH_RUN"),)
+    monkeypatch.setitem(tables.TABLES, "wrong", ((column,), rows))
+    with pytest.raises(ValueError, match="vgg19.csv has no figure of 'NO_SUCH_RUN'"):
+        tables.table("wrong", Path("README.md"))

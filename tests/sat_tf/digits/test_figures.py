@@ -1,0 +1,79 @@
+"""Figures of digits: alpha over a strip, paths of glimpses, images side by side."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sat_tf.digits.figures import alpha_matrix_figure, glimpse_figure, side_by_side
+from sat_tf.figures.drawing import GLOW, PAPER
+
+STRIP = np.zeros([28, 84], np.uint8)
+IMAGE = np.zeros([60, 60], np.float32)
+
+
+def draw(alpha, probability=(0.9, 0.2), present=(True, False)):
+    return alpha_matrix_figure(STRIP, [3, 9], np.array(alpha), probability, present)
+
+
+def test_a_cell_is_the_warmer_the_more_of_attention_it_has():
+    cells = draw([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    blue = cells[..., 2].astype(int)  # paper is white, the glow has little blue
+    top = np.flatnonzero((blue < 100).any(axis=1) & (blue > 200).any(axis=1))
+    other = draw([[0.0, 0.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0]])
+    assert cells.shape == other.shape and len(top)
+    assert not np.array_equal(cells, other)
+    assert cells[-20, 56 + 3 * 84 + 40, 2] < 100 < cells[-20, 56 + 40, 2]
+
+
+def test_a_wrong_answer_is_marked():
+    alpha = np.full([2, 4], 0.25)
+    assert not np.array_equal(draw(alpha), draw(alpha, present=(False, False)))
+
+
+def test_without_a_null_slot_there_is_a_column_less():
+    assert draw(np.full([2, 3], 1 / 3)).shape[1] == draw(np.full([2, 4], 0.25)).shape[1] - 84
+
+
+def test_alpha_of_other_rows_is_an_error():
+    with pytest.raises(ValueError, match="a row for each of the 2 labels"):
+        draw(np.full([3, 4], 0.25))
+
+
+def path(locations, scales=2):
+    patches = np.zeros([len(locations), 4, 4, scales], np.float32)
+    return glimpse_figure(IMAGE, np.array(locations, np.float32), patches, "3, read as 8")
+
+
+def test_there_is_a_tile_a_glimpse():
+    two, three = path([[0, 0], [0.5, 0]]), path([[0, 0], [0.5, 0], [0, 0.5]])
+    assert two.dtype == np.uint8 and two.shape[0] == three.shape[0]
+    assert three.shape[1] - two.shape[1] == 178
+
+
+def test_the_path_goes_where_the_locations_are():
+    figure = path([[0, 0], [1, -1]])[:, :178]  # to the upper right corner
+    rows, columns = np.nonzero(np.all(figure == GLOW, axis=-1))
+    assert rows.min() < 60 and columns.max() > 160
+    assert rows.max() <= 130 and columns.min() >= 85
+
+
+def test_patches_are_one_inside_the_other():
+    patches = np.zeros([1, 4, 4, 2], np.float32)
+    patches[0, :, :, 0] = 1.0  # fine: white
+    figure = glimpse_figure(IMAGE, np.zeros([1, 2], np.float32), patches, "")
+    tile = figure[38 : 38 + 168, 188 : 188 + 168]
+    assert tile[84, 84].tolist() == [255, 255, 255]
+    assert tile[10, 10].tolist() == [0, 0, 0]
+
+
+def test_images_of_any_size_stand_side_by_side():
+    figure = side_by_side([IMAGE, np.ones([28, 28], np.float32)], "a title")
+    assert figure[100, 90].tolist() == [0, 0, 0]
+    assert figure[100, 90 + 178].tolist() == [255, 255, 255]
+    assert figure[100, 2].tolist() == list(PAPER)
+
+
+def test_a_location_for_every_patch():
+    with pytest.raises(ValueError, match="`locations`.*got shape"):
+        glimpse_figure(IMAGE, np.zeros([3, 2]), np.zeros([2, 4, 4, 1]), "")
