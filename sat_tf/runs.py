@@ -18,7 +18,7 @@ from sat_tf.errors import RunError, invalid_value, other_version
 from sat_tf.fields import check_argument, from_dict
 from sat_tf.models.captioner import Captioner
 from sat_tf.run_folder import RunFolder, read_object
-from sat_tf.search.hypotheses import Hypotheses
+from sat_tf.search.beam_search import Hypotheses
 from sat_tf.vocabulary import Vocabulary
 from sat_tf.weights import load_compact, load_weights
 

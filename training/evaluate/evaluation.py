@@ -102,7 +102,7 @@ def evaluate_run(
     Returns:
         The report.
     """
-    split = load_split(config.data.name, split_name, data_dir, **config.data.options())
+    split = load_split(config.data, split_name, data_dir)
     resize = config.encoder.resize
     # Before annotations and captions are computed, which take minutes: the file may be wrong.
     placed = None if boxes is None else place_boxes(boxes, split, resize)

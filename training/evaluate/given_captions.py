@@ -74,7 +74,7 @@ def evaluate_captions(
         raise invalid_value("--out", expected, str(out))
     content = path.read_bytes()
     given = parse_captions(content, path)
-    split = load_split(data.name, split_name, data_dir, **data.options())
+    split = load_split(data, split_name, data_dir)
     captions = captions_of(split, given, path)
     print(f"Scoring {len(captions):,} captions ...", flush=True)
     start, references = time.monotonic(), split.references()
