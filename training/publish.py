@@ -193,7 +193,7 @@ def publish(arguments: Arguments) -> str:
     captioner, folder = load_captioner(arguments.run), RunFolder(arguments.run)
     if arguments.check:  # before anything is written: the data may be missing
         data_dir = arguments.data_dir or read_data_dir(folder)
-        split = load_split(config.data.name, arguments.split, data_dir, **config.data.options())
+        split = load_split(config.data, arguments.split, data_dir)
     files = packed_files(captioner, config, folder.vocabulary)
     teachers = dataclasses.asdict(teachers_of(arguments.run))
     published.write(arguments.out, files, arguments.share_encoder, teachers)

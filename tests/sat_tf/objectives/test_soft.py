@@ -7,14 +7,10 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.config import AttentionConfig
-from sat_tf.objectives.baselines import MovingAverageBaseline
-from sat_tf.objectives.caption_objective import caption_objective
-from sat_tf.objectives.soft_labels import (
-    PREDICTED_SHARES,
-    PREDICTED_WORDS,
-    SoftLabels,
-    predictions,
-)
+from sat_tf.objectives import make_objective
+from sat_tf.objectives.baselines import MovingAverageBaseline, make_baseline
+from sat_tf.objectives.likelihood import PREDICTED_SHARES, PREDICTED_WORDS, SoftLabels, predictions
+from sat_tf.objectives.logs import alpha_variation
 from tests.sat_tf.objectives.decoder_outputs import (
     DRAWN,
     MASK,
@@ -22,10 +18,12 @@ from tests.sat_tf.objectives.decoder_outputs import (
     B,
     K,
     L,
+    T,
     entropy,
     log_softmax,
     random_taught,
     small_decoder,
+    terms_of,
     warm,
     word_log_prob,
 )
@@ -33,7 +31,7 @@ from tests.sat_tf.objectives.decoder_outputs import (
 
 def test_the_soft_loss_is_equation_14():
     taught = random_taught()
-    terms = caption_objective(AttentionConfig("soft", penalty_weight=0.7)).terms(taught, TARGETS)
+    terms = make_objective(AttentionConfig("soft", penalty_weight=0.7)).terms(taught, TARGETS)
     alpha = np.exp(log_softmax(taught.alignment_scores.numpy())) * MASK[..., None]
     expected = np.mean(-word_log_prob(taught).sum(-1) + 0.7 * ((1 - alpha.sum(1)) ** 2).sum(-1))
     np.testing.assert_allclose(terms.loss, expected, rtol=1e-5)
@@ -46,8 +44,8 @@ def test_the_soft_loss_is_equation_14():
 def test_label_smoothing_changes_the_loss_and_not_the_nll():
     taught = random_taught()
     attention = AttentionConfig("soft", penalty_weight=0.0)
-    plain = caption_objective(attention).terms(taught, TARGETS)
-    smooth = caption_objective(attention, 0.2).terms(taught, TARGETS)
+    plain = make_objective(attention).terms(taught, TARGETS)
+    smooth = make_objective(attention, 0.2).terms(taught, TARGETS)
     uniform = (log_softmax(taught.logits.numpy()).mean(-1) * MASK).sum(-1)
     expected = np.mean(-0.8 * word_log_prob(taught).sum(-1) - 0.2 * uniform)
     np.testing.assert_allclose(smooth.loss, expected, rtol=1e-5)
@@ -59,7 +57,7 @@ def test_distillation_mixes_the_predictions_of_teachers_into_the_targets():
     words = rng.integers(0, K, [B, TARGETS.shape[1], 2])
     shares = np.full(words.shape, 0.25, np.float16)
     batch = {PREDICTED_WORDS: tf.constant(words), PREDICTED_SHARES: tf.constant(shares)}
-    objective = caption_objective(AttentionConfig("none"), distillation_weight=0.6)
+    objective = make_objective(AttentionConfig("none"), distillation_weight=0.6)
     terms = objective.terms(taught, TARGETS, predicted=predictions(batch))
     log_prob = log_softmax(taught.logits.numpy())
     at_words = 0.25 * np.take_along_axis(log_prob, words, -1).sum(-1)
@@ -75,30 +73,30 @@ def test_each_sample_of_hard_attention_learns_the_same_predictions():
     words = tf.constant(rng.integers(0, K, [B, TARGETS.shape[1], 2]), tf.int32)
     predicted = SoftLabels(words, tf.fill(words.shape, 0.25))
     attention = AttentionConfig("hard", preset="vimco", samples=3)
-    objective = caption_objective(attention, distillation_weight=0.6)
+    objective = make_objective(attention, distillation_weight=0.6)
     thrice = type(taught)(*(part if part is None else tf.repeat(part, 3, 0) for part in taught))
     expectation = tf.constant([True] * B)
     loss = objective.terms(thrice, TARGETS, expectation, predicted=predicted).loss
-    single = caption_objective(AttentionConfig("none"), distillation_weight=0.6)
+    single = make_objective(AttentionConfig("none"), distillation_weight=0.6)
     expected = single.terms(taught, TARGETS, predicted=predicted).loss
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
 
 def test_without_attention_the_loss_is_the_likelihood():
-    terms = caption_objective(AttentionConfig("none")).terms(random_taught(), TARGETS)
+    terms = make_objective(AttentionConfig("none")).terms(random_taught(), TARGETS)
     expected = -word_log_prob(random_taught()).sum(-1).mean()
     np.testing.assert_allclose(terms.loss, expected, rtol=1e-5)
 
 
 def test_the_soft_description_names_the_penalty():
-    described = caption_objective(AttentionConfig("soft", penalty_weight=0.3)).describe(8)
+    described = make_objective(AttentionConfig("soft", penalty_weight=0.3)).describe(8)
     assert described == {"doubly stochastic lambda per caption": 0.3}
 
 
 @pytest.mark.parametrize("kind", ["soft", "hard", "none"])
 def test_the_names_logged_are_known_before_the_first_batch(kind):
-    objective = caption_objective(AttentionConfig(kind))
-    terms = objective.terms(random_taught(), TARGETS, tf.constant(DRAWN), warm(-1.0))
+    objective = make_objective(AttentionConfig(kind))
+    terms = terms_of(objective, random_taught(), baseline=warm(-1.0))
     assert set(terms.means) == set(objective.log_names)
 
 
@@ -111,23 +109,23 @@ CASES += [("hard", {"baseline": "learned", "reward_to_go": True})]
 def test_padding_adds_nothing_to_the_loss_nor_to_any_gradient(kind, options):
     decoder = small_decoder(attends=kind != "none")
     annotations = np.random.default_rng(4).normal(size=[B, L, 2]).astype(np.float32)
-    objective = caption_objective(AttentionConfig(kind, **options), label_smoothing=0.1)
+    objective = make_objective(AttentionConfig(kind, **options), label_smoothing=0.1)
 
     def run(words, targets):
         with tf.GradientTape() as tape:
             taught = decoder(
                 annotations,
                 words,
-                selection=objective.selection,
+                selection="sample" if kind == "hard" else "expectation",
                 seed=tf.constant([1, 2]),
                 use_expectation=tf.constant(DRAWN) if kind == "hard" else None,
-                samples=objective.samples,
+                samples=objective.attention.estimator.samples if kind == "hard" else 1,
             )
-            terms = objective.terms(taught, targets, tf.constant(DRAWN), baseline)
+            terms = terms_of(objective, taught, targets, baseline)
         found = tape.gradient(terms.loss, decoder.trainable_variables)
         return terms.means, [tf.convert_to_tensor(g) for g in found]
 
-    baseline = objective.make_baseline(5)
+    baseline = make_baseline(objective.attention, 5)
     if isinstance(baseline, MovingAverageBaseline):
         baseline.update(-5.0)
     words = np.pad(TARGETS[:, :-1], [(0, 0), (1, 0)], constant_values=1)
@@ -150,4 +148,15 @@ def test_padding_adds_nothing_to_the_loss_nor_to_any_gradient(kind, options):
 )
 def test_a_share_out_of_its_range_is_an_error(kind, shares, says):
     with pytest.raises(ValueError, match=says):
-        caption_objective(AttentionConfig(kind), **shares)
+        make_objective(AttentionConfig(kind), **shares)
+
+
+def test_alpha_variation_is_nought_for_a_constant_map_and_sees_a_moving_one():
+    still = np.tile(np.random.default_rng(0).dirichlet(np.ones(L), [B, 1]), [1, T, 1])
+    still = tf.constant(still, tf.float32)
+    np.testing.assert_allclose(alpha_variation(still, MASK), 0.0, atol=1e-6)
+    moving = tf.tile(tf.eye(L)[tf.newaxis, :T], [B, 1, 1])
+    # One location a word, none twice: 1 - 1 / words.
+    np.testing.assert_allclose(
+        alpha_variation(moving, MASK), np.mean(1 - 1 / MASK.sum(-1)), rtol=1e-5
+    )

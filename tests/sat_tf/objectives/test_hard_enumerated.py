@@ -14,9 +14,9 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.config import AttentionConfig
-from sat_tf.layers.decoder_types import DecoderOutput
-from sat_tf.objectives.baselines import LearnedBaseline, MovingAverageBaseline
-from sat_tf.objectives.caption_objective import caption_objective
+from sat_tf.layers.decoder import DecoderOutput
+from sat_tf.objectives import make_objective
+from sat_tf.objectives.baselines import LearnedBaseline, MovingAverageBaseline, make_baseline
 from sat_tf.objectives.estimators import bound_of, elbo, importance_weighted_bound
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from tests.sat_tf.objectives.decoder_outputs import small_decoder
@@ -83,9 +83,9 @@ def gradients(monkeypatch, decoder, objective, baseline):
     )
 
 
-def make_baseline(objective):
+def warm_baseline(objective):
     """One that has seen something."""
-    baseline = objective.make_baseline(WIDTH)
+    baseline = make_baseline(objective.attention, WIDTH)
     if isinstance(baseline, MovingAverageBaseline):
         baseline.update(-3.0)
         baseline.update(-1.0)
@@ -112,8 +112,8 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_hard_attention_has_the_exact_gradient_of_its_bound(monkeypatch, decoder, case):
     """`E[grad loss] = -grad E[bound]` over every tuple of paths (eq. 10-12)."""
-    objective = caption_objective(AttentionConfig("hard", **CASES[case]))
-    baseline = make_baseline(objective)
+    objective = make_objective(AttentionConfig("hard", **CASES[case]))
+    baseline = warm_baseline(objective)
     expected, exact = gradients(monkeypatch, decoder, objective, baseline)
     for variable, got, wanted in zip(decoder.trainable_variables, expected, exact, strict=True):
         np.testing.assert_allclose(-got, wanted, rtol=1e-3, atol=1e-4, err_msg=variable.path)
@@ -127,8 +127,8 @@ def test_hard_attention_has_the_exact_gradient_of_its_bound(monkeypatch, decoder
 
 def test_without_the_score_function_term_the_gradient_is_not_exact(monkeypatch, decoder):
     options = UNBIASED | {"reward_weight": 0.0}
-    objective = caption_objective(AttentionConfig("hard", **options))
-    expected, exact = gradients(monkeypatch, decoder, objective, make_baseline(objective))
+    objective = make_objective(AttentionConfig("hard", **options))
+    expected, exact = gradients(monkeypatch, decoder, objective, warm_baseline(objective))
     assert max(np.abs(-e - x).max() for e, x in zip(expected, exact, strict=True)) > 1e-2
 
 
@@ -173,7 +173,7 @@ def test_a_baseline_lowers_the_variance_of_the_score_and_leaves_its_mean(monkeyp
 
     def spread(baseline):
         options = {"preset": "rloo", "samples": 2, "baseline": baseline}
-        objective = caption_objective(AttentionConfig("hard", **options))
+        objective = make_objective(AttentionConfig("hard", **options))
         found = []
         for paths in tuples:
             with tf.GradientTape() as tape:
@@ -193,13 +193,13 @@ def test_a_baseline_lowers_the_variance_of_the_score_and_leaves_its_mean(monkeyp
 
 
 def test_the_task_loss_gives_the_location_head_no_gradient(decoder):
-    objective = caption_objective(AttentionConfig("hard", **SEVERAL | {"reward_weight": 0.0}))
+    objective = make_objective(AttentionConfig("hard", **SEVERAL | {"reward_weight": 0.0}))
     annotations = np.random.default_rng(4).normal(size=[1, PLACES, 2]).astype(np.float32)
     with tf.GradientTape() as tape:
         taught = decoder(
             annotations, WORDS, selection="sample", seed=tf.constant([1, 2]), samples=2
         )
-        terms = objective.terms(taught, CAPTION, tf.constant([False]), make_baseline(objective))
+        terms = objective.terms(taught, CAPTION, tf.constant([False]), warm_baseline(objective))
     head = decoder.attention.trainable_variables
     for gradient in tape.gradient(terms.loss, head, unconnected_gradients="zero"):
         np.testing.assert_array_equal(gradient, np.zeros(gradient.shape))
@@ -207,13 +207,13 @@ def test_the_task_loss_gives_the_location_head_no_gradient(decoder):
 
 def test_the_baseline_s_loss_gives_the_trunk_no_gradient(decoder):
     options = {"baseline": "learned", "reward_to_go": True, **UNBIASED}
-    objective = caption_objective(AttentionConfig("hard", **options))
+    objective = make_objective(AttentionConfig("hard", **options))
     annotations = tf.constant(np.random.default_rng(4).normal(size=[1, PLACES, 2]), tf.float32)
-    baseline, switch = make_baseline(objective), tf.constant([False])
+    baseline, switch = warm_baseline(objective), tf.constant([False])
     trunk = [annotations, *decoder.trainable_variables]
 
     def run(value_weight):
-        plain = caption_objective(objective.attention)
+        plain = make_objective(objective.attention)
         objective.estimator = lambda size: dataclasses.replace(
             plain.estimator(size), value_weight=value_weight
         )

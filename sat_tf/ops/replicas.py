@@ -1,10 +1,28 @@
-"""Operations that fail on a batch without rows, such as a replica may get."""
+"""Sizes and means over the replicas of a distribution strategy, and batches without rows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import tensorflow as tf
+
+
+def global_size(size: tf.Tensor) -> tf.Tensor:
+    """Sums the replicas' batch sizes, which may be uneven; float32 scalar."""
+    context = tf.distribute.get_replica_context()
+    size = tf.cast(size, tf.float32)
+    if context.num_replicas_in_sync == 1:
+        return size
+    return context.all_reduce(tf.distribute.ReduceOp.SUM, size)
+
+
+def global_mean(values: tf.Tensor) -> tf.Tensor:
+    """Means `values` over the examples of all replicas; a scalar."""
+    context = tf.distribute.get_replica_context()
+    total, size = tf.reduce_sum(values), tf.cast(tf.size(values), tf.float32)
+    if context.num_replicas_in_sync > 1:
+        total, size = context.all_reduce(tf.distribute.ReduceOp.SUM, [total, size])
+    return total / size
 
 
 def at_least_one_row(function: Callable[[tf.Tensor], tf.Tensor], batch: tf.Tensor) -> tf.Tensor:

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import sat_tf
-from sat_tf.layers.empty_batches import at_least_one_row
+from sat_tf.ops.replicas import at_least_one_row
 from training.distributed.workers import make_strategy
 
 

@@ -1,17 +1,49 @@
-"""Dropout from a stateless seed, and seeds for layers that are called without one.
+"""Random draws from stateless seeds: a seed per step or replica, and dropout.
 
 Keras' seed generators draw the same values on every replica of a strategy and are state that a
-resumed run has to restore; a mask made from (seed, step, replica) has neither fault.
+resumed run has to restore. A draw made from (seed, step, replica) has neither fault.
 """
 
 from __future__ import annotations
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from sat_tf.ops.random_ops import draw_integers
+from sat_tf.errors import invalid_value
 
-_TOLERANCE = 0.01  # of the rate
+_TOLERANCE = 0.01  # of a dropout rate
+
+
+def check_seed(seed: object) -> None:
+    """Checks that a seed is int32 `[2]`; raises `ValueError` otherwise."""
+    shape = tf.TensorShape(np.shape(seed))
+    if not shape.is_compatible_with([2]):
+        raise invalid_value("seed", "two integers, int32 [2]", f"shape {tuple(shape)}")
+
+
+def step_seeds(seed: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
+    """Draws one stateless seed per step, `[T, 2]`, from one seed `[2]`.
+
+    The seeds of the first steps are the same however many follow.
+    """
+    return _integers([steps, 2], seed, tf.int32)
+
+
+def replica_seed(seed: tf.Tensor, replica: tf.Tensor | int | None = None) -> tf.Tensor:
+    """Folds the replica's number into a seed that all replicas share.
+
+    Args:
+        seed: int32 `[2]`.
+        replica: The replica; None for the one this runs on. A fixed number gives all replicas
+            the same draws.
+
+    Returns:
+        int32 `[2]`.
+    """
+    if replica is None:
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+    return tf.random.experimental.stateless_fold_in(seed, tf.cast(replica, tf.int32))
 
 
 class DefaultSeeds:
@@ -32,12 +64,10 @@ class DefaultSeeds:
             with tf.init_scope():
                 self._generator = keras.random.SeedGenerator()
         seed = tf.cast(self._generator.next(), tf.int32)
-        replica = tf.distribute.get_replica_context()
-        if replica is None or replica.num_replicas_in_sync == 1:
+        context = tf.distribute.get_replica_context()
+        if context is None or context.num_replicas_in_sync == 1:
             return seed
-        # Replicas may read the same state.
-        number = tf.cast(replica.replica_id_in_sync_group, tf.int32)
-        return tf.random.experimental.stateless_fold_in(seed, number)
+        return replica_seed(seed)  # replicas may read the same state
 
 
 def dropout(
@@ -50,7 +80,8 @@ def dropout(
     """Zeroes a share `rate` of `inputs` and scales the rest by `1 / (1 - rate)`.
 
     Uses 8-bit draws if n / 256 is within 1 % of the rate (77 / 256 for 0.3), else 16-bit draws;
-    the scale is that of the share really dropped.
+    the scale is that of the share really dropped. TensorFlow's own would change the draws of every
+    seeded run.
 
     Args:
         inputs: Any shape, floating.
@@ -73,13 +104,15 @@ def dropout(
     bits = tf.uint8 if abs(round(rate * 2**8) / 2**8 - rate) <= _TOLERANCE * rate else tf.uint16
     draws = bits.max + 1
     dropped = min(round(rate * draws), draws - 1)
+    # Several draws from each number: drawing is what dropout costs.
+    size, per_number = tf.reduce_prod(shape), tf.uint32.size // bits.size
+    numbers = _integers([(size + per_number - 1) // per_number], seed, tf.uint32)
+    drawn = tf.reshape(tf.reshape(tf.bitcast(numbers, bits), [-1])[:size], shape)
     scale = tf.cast(draws / (draws - dropped), inputs.dtype)
-    kept = _draw(shape, seed, bits) >= tf.constant(dropped, bits)
+    kept = drawn >= tf.constant(dropped, bits)
     return tf.where(kept, inputs * scale, tf.zeros([], inputs.dtype))
 
 
-def _draw(shape: tf.Tensor, seed: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Uniform integers, several from each number drawn: drawing is what dropout costs."""
-    size, per_number = tf.reduce_prod(shape), tf.uint32.size // dtype.size
-    numbers = draw_integers([(size + per_number - 1) // per_number], seed, tf.uint32)
-    return tf.reshape(tf.reshape(tf.bitcast(numbers, dtype), [-1])[:size], shape)
+def _integers(shape: tf.Tensor | list, seed: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Draws uniformly from all integers of a type, by the same algorithm on every device."""
+    return tf.random.stateless_uniform(shape, seed, None, None, dtype, alg="philox")

@@ -1,4 +1,4 @@
-"""Dropout by seeds: rate, masks, and the places where the decoder applies it."""
+"""Dropout by seeds: rate, masks, and the places where the decoder applies it; seeds of steps."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.layers.dropout import dropout
-from sat_tf.layers.unroll import step_seeds
+from sat_tf.ops.draws import dropout, step_seeds
 from tests.sat_tf.layers.decoder_numpy import SEED, make_batch, make_decoder
 
 
@@ -97,11 +96,18 @@ def test_no_two_dropouts_share_random_numbers_nor_do_the_samples(monkeypatch):
             seeds.append(tf.random.experimental.stateless_fold_in(seed, salt))
         return inputs
 
-    monkeypatch.setattr("sat_tf.layers.rnn_decoder.dropout", spy)
-    for module in ("decoder_step", "initial_state", "deep_output"):
-        monkeypatch.setattr(f"sat_tf.layers.{module}.dropout", spy)
+    monkeypatch.setattr("sat_tf.layers.decoder.dropout", spy)
+    monkeypatch.setattr("sat_tf.layers.lstm.dropout", spy)
     decoder = make_decoder(initial_layers=3, **dict.fromkeys(DROPOUTS, 0.5))
     decoder(*make_batch(), seed=SEED, training=True)
     assert len(seeds) == 2 * 2 + 4
     seeds += list(step_seeds(SEED, 50))
     assert len({tuple(seed.numpy()) for seed in seeds}) == len(seeds)
+
+
+def test_step_seeds_differ_and_depend_on_the_seed_and_time_alone():
+    seeds = step_seeds(tf.constant([3, 4]), 6).numpy()
+    assert seeds.shape == (6, 2)
+    assert len({tuple(seed) for seed in seeds}) == 6
+    np.testing.assert_array_equal(step_seeds(tf.constant([3, 4]), 2), seeds[:2])
+    assert not np.any(np.all(step_seeds(tf.constant([3, 5]), 6).numpy() == seeds, axis=-1))

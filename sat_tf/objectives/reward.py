@@ -14,13 +14,7 @@ import tensorflow as tf
 from sat_tf.config import AttentionConfig, SearchConfig
 from sat_tf.errors import invalid_value
 from sat_tf.layers.attention import Selection
-from sat_tf.layers.decoder_types import DecoderOutput
-from sat_tf.objectives.caption_means import (
-    ATTENTION_MEANS,
-    WORD_MEANS,
-    attention_means,
-    word_means,
-)
+from sat_tf.layers.decoder import DecoderOutput
 from sat_tf.objectives.estimators import (
     Estimator,
     Rollout,
@@ -30,11 +24,16 @@ from sat_tf.objectives.estimators import (
     whole_return,
 )
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
-from sat_tf.objectives.replica_context import replica_seed
-from sat_tf.objectives.rollout_logs import variance
+from sat_tf.objectives.logs import (
+    ATTENTION_MEANS,
+    WORD_MEANS,
+    attention_means,
+    variance,
+    word_means,
+)
 from sat_tf.objectives.terms import Batch, Terms, weighted
-from sat_tf.search.hypotheses import Hypotheses
-from sat_tf.search.loop import FLOOR, allowed_tokens
+from sat_tf.ops.draws import replica_seed
+from sat_tf.search.beam_search import FLOOR, Hypotheses, allowed_tokens
 from sat_tf.search.sampling import sample
 from sat_tf.vocabulary import END, PAD, START
 
@@ -109,8 +108,11 @@ class RewardObjective:
         seed = replica_seed(seed)
         annotations = model.annotate(batch)
         tokens = self.draw(model, annotations, seed)
-        reward = self._rewards(tf.repeat(batch["image_index"], self.samples), tokens[:, 1:])
-        return self.terms(self.read(model, annotations, tokens, seed), tokens[:, 1:], reward)
+        images = tf.repeat(batch["image_index"], self.samples)
+        score = lambda *drawn: np.asarray(self.reward(*drawn), np.float32)  # noqa: E731
+        rewards = tf.numpy_function(score, [images, tokens[:, 1:]], tf.float32, stateful=False)
+        outputs = self.read(model, annotations, tokens, seed)
+        return self.terms(outputs, tokens[:, 1:], tf.ensure_shape(rewards, images.shape))
 
     def sample(self, model, annotations: tf.Tensor, seed: tf.Tensor) -> Hypotheses:
         """Draws M captions per image, side by side: `Hypotheses` of `B M` images, one each."""
@@ -156,9 +158,18 @@ class RewardObjective:
             targets: int32 `[B M, T]`, the words and <end>, padded with 0.
             reward: float32 `[B M]`.
         """
-        mask = self._drawn(targets)
-        log_lik = word_log_likelihood(self._allowed(outputs.logits), targets, mask)
-        ends = tf.one_hot(tf.shape(targets)[1] - 1, tf.shape(targets)[1])
+        steps = tf.shape(targets)[1]
+        # An <end> at the length limit was not drawn.
+        mask = word_mask(targets) * tf.cast(tf.range(steps) < self.search.max_length, tf.float32)
+        # The tokens that the draw allowed: no caption begins with <end>.
+        first, later = (
+            allowed_tokens(outputs.logits.shape[-1], self.search.forbidden, first)
+            for first in (True, False)
+        )
+        allowed = tf.where(tf.range(steps)[:, tf.newaxis] == 0, first, later)
+        logits = tf.where(allowed, outputs.logits, FLOOR)
+        log_lik = word_log_likelihood(logits, targets, mask)
+        ends = tf.one_hot(steps - 1, steps)
         rollout = Rollout(
             log_prob=by_sample(log_lik + mask * outputs.log_prob, self.samples),
             entropy=None,
@@ -171,7 +182,8 @@ class RewardObjective:
         words, images = tf.reduce_sum(mask), tf.cast(tf.shape(rollout.mask)[1], tf.float32)
         means = word_means(outputs, log_lik, mask, words)
         once = tf.ones_like(whole_return(rollout.reward))
-        lengths = tf.reduce_sum(tf.cast(_is_word(targets), tf.float32), axis=-1)
+        is_word = (targets != PAD) & (targets != END)
+        lengths = tf.reduce_sum(tf.cast(is_word, tf.float32), axis=-1)
         rewards = {
             "reward": tf.reduce_mean(reward),
             "words": tf.reduce_mean(lengths),
@@ -184,29 +196,6 @@ class RewardObjective:
             if self.penalty_weight:
                 loss += self.penalty_weight * means["penalty"][0]
         return Terms(loss, means)
-
-    def _rewards(self, images: tf.Tensor, captions: tf.Tensor) -> tf.Tensor:
-        reward = lambda *drawn: np.asarray(self.reward(*drawn), np.float32)  # noqa: E731
-        rewards = tf.numpy_function(reward, [images, captions], tf.float32, stateful=False)
-        return tf.ensure_shape(rewards, images.shape)
-
-    def _drawn(self, targets: tf.Tensor) -> tf.Tensor:
-        """1.0 at words that were drawn, unlike an <end> at the length limit; float32 `[N, T]`."""
-        full = tf.range(tf.shape(targets)[1]) >= self.search.max_length
-        return word_mask(targets) * tf.cast(~full, tf.float32)
-
-    def _allowed(self, logits: tf.Tensor) -> tf.Tensor:
-        """Masks the logits as the draw did: no caption begins with <end>."""
-        first, later = (
-            allowed_tokens(logits.shape[-1], self.search.forbidden, first)
-            for first in (True, False)
-        )
-        is_first = tf.range(tf.shape(logits)[1])[:, tf.newaxis] == 0
-        return tf.where(tf.where(is_first, first, later), logits, FLOOR)
-
-
-def _is_word(targets: tf.Tensor) -> tf.Tensor:
-    return (targets != PAD) & (targets != END)
 
 
 def _split(seed: tf.Tensor) -> list[tf.Tensor]:

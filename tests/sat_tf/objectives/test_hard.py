@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.config import AttentionConfig
-from sat_tf.objectives.baselines import MovingAverageBaseline
-from sat_tf.objectives.caption_objective import caption_objective
+from sat_tf.objectives import make_objective
+from sat_tf.objectives.baselines import MovingAverageBaseline, make_baseline
 from tests.sat_tf.objectives.decoder_outputs import (
     DRAWN,
     MASK,
@@ -23,7 +23,7 @@ from tests.sat_tf.objectives.decoder_outputs import (
 
 
 def hard(preset="paper", **options):
-    return caption_objective(AttentionConfig("hard", preset=preset, **options))
+    return make_objective(AttentionConfig("hard", preset=preset, **options))
 
 
 def gradients(objective, taught, baseline=-5.0, targets=TARGETS, switch=DRAWN):
@@ -124,7 +124,7 @@ def test_the_presets_of_several_samples_are_unbiased(preset, bound):
     assert (weights.bound, weights.baseline, weights.to_go) == (bound, "leave_one_out", True)
     assert objective.samples >= 2
     assert not switches(objective, 5, 20).any()
-    assert objective.make_baseline(5) is None
+    assert make_baseline(objective.attention, 5) is None
 
 
 def switches(objective, draws, size):
@@ -144,10 +144,3 @@ def test_arctic_draws_the_switch_for_every_minibatch():
     drawn = switches(hard("arctic"), 200, 6)
     assert np.all(drawn == drawn[:, :1])
     assert abs(drawn[:, 0].mean() - 0.5) < 0.15
-
-
-def test_soft_attention_draws_no_switch():
-    objective = caption_objective(AttentionConfig("soft"))
-    assert objective.draw_expectation(tf.constant([0, 0]), 3) is None
-    assert objective.selection == "expectation"
-    assert hard().selection == "sample"
