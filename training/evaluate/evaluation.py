@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sat_tf.captions import Caption
 from sat_tf.config import SearchConfig
 from sat_tf.fields import to_dict
-from sat_tf.runs import Caption, TrainedCaptioner, read_average
+from sat_tf.runs import TrainedCaptioner, read_average
 from training.config import RunConfig
 from training.data.input_source import (
     InputSource,

@@ -29,7 +29,7 @@ from training.metrics.captions import score_captions
 from training.metrics.scene_words import word_scores
 
 if TYPE_CHECKING:
-    from sat_tf.runs import Caption
+    from sat_tf.captions import Caption
 
 CAPTIONS_FILE = "captions.json"
 GROUNDING_KEY = "grounding"

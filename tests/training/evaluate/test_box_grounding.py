@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import sat_tf
+from sat_tf.captions import Caption
 from sat_tf.layers.encoder import Encoder
-from sat_tf.runs import Caption
 from training.compare import main as compare
 from training.config import DataConfig
 from training.data.bucketing import caption_table
