@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from sat_tf.objectives.supervision import ATTENTION_TARGETS
+from sat_tf.objectives.likelihood import ATTENTION_TARGETS
 from tests.training.data.small_captions import table_of
 from training.data.bucketing import CaptionTable
 from training.data.examples import DataError, Example
