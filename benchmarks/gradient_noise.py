@@ -19,7 +19,7 @@ from sat_tf.models.captioner import Batch, Captioner
 from sat_tf.objectives.baselines import MovingAverageBaseline
 from sat_tf.vocabulary import Vocabulary
 from training.config import RunConfig
-from training.inputs import batches_from, load_data, open_inputs
+from training.inputs import batches_of, load_data, open_inputs
 from training.model import compile_model, new_model, start_from
 
 
@@ -141,8 +141,8 @@ def measure(
     data = load_data(target)
     model = _initialized(target, data.vocabulary)
     inputs = open_inputs(target, model.encoder, data, cache_dir)
-    dataset, steps = batches_from(target, data.table, inputs, epoch=0)
-    fixed = list(dataset.take(batches))
+    steps, batches_from = batches_of(target, data.table, inputs)
+    fixed = list(batches_from(0, 0).take(batches))
     aim = AttentionGradient(model, fixed).noise(draws)
     rows: dict[str, Row] = {name: {} for name in configs}
     models = {}

@@ -14,8 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.digits.config import PortionsConfig
+from sat_tf.digits.figures import alpha_matrix_figure
 from sat_tf.digits.model import DigitModel, Score, convolution, dense, sequential
-from sat_tf.figures.alpha_matrix import alpha_matrix_figure
 from sat_tf.layers.attention import (
     BahdanauAttention,
     Selection,

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.digits.config import DRAMConfig, GlimpseConfig, RAMConfig
+from sat_tf.digits.figures import glimpse_figure
 from sat_tf.digits.glimpses import (
     GatedGlimpseNetwork,
     GlimpseNetwork,
@@ -31,7 +32,6 @@ from sat_tf.digits.model import (
     sequential,
 )
 from sat_tf.digits.sampling import CORNERS, to_pixels
-from sat_tf.figures.glimpse_path import glimpse_figure
 from sat_tf.layers.unroll import batch_first, step_seeds, unroll
 from sat_tf.objectives.baselines import LearnedBaseline
 from sat_tf.objectives.estimators import (

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.digits.config import STNConfig
+from sat_tf.digits.figures import side_by_side
 from sat_tf.digits.model import (
     ClassificationObjective,
     DigitModel,
@@ -22,7 +23,6 @@ from sat_tf.digits.model import (
 )
 from sat_tf.digits.sampling import CORNERS, IDENTITY, centres_of_mass, to_pixels, transform
 from sat_tf.errors import invalid_value
-from sat_tf.figures.glimpse_path import side_by_side
 from sat_tf.layers.dropout import dropout
 from sat_tf.objectives.terms import Batch
 

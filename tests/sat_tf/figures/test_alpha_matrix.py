@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sat_tf.figures.alpha_matrix import alpha_matrix_figure
+from sat_tf.digits.figures import alpha_matrix_figure
 
 STRIP = np.zeros([28, 84], np.uint8)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sat_tf.digits.figures import glimpse_figure, side_by_side
 from sat_tf.figures.drawing import GLOW, PAPER
-from sat_tf.figures.glimpse_path import glimpse_figure, side_by_side
 
 IMAGE = np.zeros([60, 60], np.float32)
 

@@ -15,8 +15,7 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Vocabulary
 from tests.training.run_state.stopped_runs import Killed, die_after, lock_holder
 from tests.training.small_runs import check_run_dir, train
-from training.run_state.ownership import claim, exclusive_lock
-from training.run_state.records import write_data
+from training.run_state.ownership import claim, exclusive_lock, write_data
 from training.train import main, parse
 
 

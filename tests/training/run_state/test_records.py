@@ -12,7 +12,7 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Vocabulary
 from tests.training.small_runs import train
 from training.evaluate.command import main as evaluate
-from training.run_state.records import (
+from training.run_state.ownership import (
     BOXES,
     LOCATOR,
     PREDICTIONS,
