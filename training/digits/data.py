@@ -30,6 +30,9 @@ from training.digits.config import CanvasData, DigitData, JitteredData, PairData
 FILE = "mnist.npz"
 SIDE = 28
 """Side of a digit's image, pixels."""
+_INK = 20  # side of the square that a digit of MNIST fits into, pixels
+_SCORED_AT_ONCE = 100  # examples per scored batch; what is drawn for them depends on it
+_TRAINING = len(SPLITS)  # seeds training differently from the splits that are scored
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,26 +53,11 @@ class Digits:
     def __getitem__(self, part: slice) -> Digits:
         return Digits(self.images[part], self.labels[part])
 
-    def shifted(self, rows: np.ndarray, rng: np.random.Generator, shift: int) -> np.ndarray:
-        """Returns these rows' images, uint8 `[..., 28, 28]`, each shifted at random and padded."""
-        if not shift:
-            return self.images[rows]
-        by = rng.integers(-shift, shift + 1, [*rows.shape, 2])
-        column, row = np.moveaxis(np.arange(SIDE) - by[..., np.newaxis], -2, 0)
-        inside = _on_canvas(row)[..., np.newaxis] & _on_canvas(column)[..., np.newaxis, :]
-        place = (row % SIDE)[..., np.newaxis], (column % SIDE)[..., np.newaxis, :]
-        picked = self.images[rows[..., np.newaxis, np.newaxis], *place]
-        return np.where(inside, picked, np.uint8(0))
-
     def fingerprint(self) -> str:
         """Returns the SHA-256 of images and labels, in hexadecimal."""
         digest = hashlib.sha256(np.ascontiguousarray(self.images).data)
         digest.update(np.ascontiguousarray(self.labels).data)
         return digest.hexdigest()
-
-
-def _on_canvas(pixel: np.ndarray) -> np.ndarray:
-    return (pixel >= 0) & (pixel < SIDE)
 
 
 def load_digits(
@@ -105,24 +93,22 @@ def _from_file(path: Path, part: str) -> Digits:
     names = f"x_{part}", f"y_{part}"
     try:
         with np.load(path) as file:
-            missing = [name for name in names if name not in file.files]
-            if missing:
-                raise DataError(
-                    f"{path} has no {' and no '.join(missing)}: expected the arrays of "
-                    f"`keras.datasets.mnist`, got {', '.join(file.files) or 'none'}."
-                )
-            images, labels = (file[name] for name in names)
+            found = {name: file[name] for name in names if name in file.files}
+            there = ", ".join(file.files) or "none"
     except FileNotFoundError as error:
         raise DataError(
             f"{path.parent} has no {FILE}. Give the folder that holds it as `--data-dir`, or omit "
             "`--data-dir` to use TensorFlow Datasets."
         ) from error
-    except DataError:
-        raise
     # NumPy raises any of these for a file that is cut short or is something else.
     except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} cannot be read as NumPy arrays: {error}.") from error
-    return _checked(images, labels, f"{path}, {' and '.join(names)}")
+    if missing := [name for name in names if name not in found]:
+        raise DataError(
+            f"{path} has no {' and no '.join(missing)}: expected the arrays of "
+            f"`keras.datasets.mnist`, got {there}."
+        )
+    return _checked(*found.values(), f"{path}, {' and '.join(names)}")
 
 
 def _from_tfds(part: str) -> Digits:
@@ -141,16 +127,13 @@ def _from_tfds(part: str) -> Digits:
 
 
 def _checked(images: np.ndarray, labels: np.ndarray, where: str) -> Digits:
+    expected = None
     if images.dtype != np.uint8 or images.shape[1:] != (SIDE, SIDE) or not len(images):
-        raise DataError(
-            f"Expected images uint8 [n, {SIDE}, {SIDE}] in {where}, got {images.dtype} "
-            f"{list(images.shape)}."
-        )
-    if labels.shape != images.shape[:1] or not np.issubdtype(labels.dtype, np.integer):
-        raise DataError(
-            f"Expected an integer label for each of the {len(images)} images in {where}, got "
-            f"{labels.dtype} {list(labels.shape)}."
-        )
+        expected, got = f"images uint8 [n, {SIDE}, {SIDE}]", images
+    elif labels.shape != images.shape[:1] or not np.issubdtype(labels.dtype, np.integer):
+        expected, got = f"an integer label for each of the {len(images)} images", labels
+    if expected is not None:
+        raise DataError(f"Expected {expected} in {where}, got {got.dtype} {list(got.shape)}.")
     if labels.min() < 0 or labels.max() > 9:
         raise DataError(
             f"Expected labels of 0 to 9 in {where}, got {labels.min()} to {labels.max()}."
@@ -158,15 +141,109 @@ def _checked(images: np.ndarray, labels: np.ndarray, where: str) -> Digits:
     return Digits(images, labels.astype(np.int64))
 
 
-# Compiled: run one by one, its forty operations take ten times as long.
-_sample = tf.function(bilinear_sample, autograph=False, jit_compile=True)
+# --- examples: `(digits, rows [B, k], rng, data set) -> arrays [B, ...]` by name ---
+
+Arrays = dict[str, np.ndarray]
+
+
+def draw_strips(
+    digits: Digits, rows: np.ndarray, rng: np.random.Generator, config: StripsData
+) -> Arrays:
+    """Draws strips: `images` uint8 `[B, 28, 28 P]` and `labels` int64 `[B, P]`, left to right."""
+    portions = jittered(digits, rows, rng, config)
+    strips = np.concatenate([portions[:, place] for place in range(rows.shape[1])], axis=-1)
+    return {"images": strips, "labels": digits.labels[rows]}
+
+
+def draw_canvases(
+    digits: Digits, rows: np.ndarray, rng: np.random.Generator, config: CanvasData
+) -> Arrays:
+    """Draws one digit on each canvas.
+
+    A digit that is not turned stays on the canvas; one larger than the canvas lies in its middle
+    with its edges cut off. Scraps of random digits are laid over it, in random places.
+
+    Returns:
+        `images` uint8 `[B, size, size]`, `labels` int `[B]`, and `centres` float32 `[B, 1, 2]`,
+        of the digit's 28 x 28 pixels, (x, y) normalised to [-1, 1], y down.
+    """
+    rows, size = rows[:, 0], config.size
+    count, images = len(rows), jittered(digits, rows, rng, config)
+    if config.rotation or config.scale_from != 1.0 or config.scale_to != 1.0:
+        angle = np.deg2rad(rng.uniform(-config.rotation, config.rotation, count))
+        scale = rng.uniform(config.scale_from, config.scale_to, count)
+        reach = np.maximum((size - SIDE * scale) / 2, 0.0)[:, np.newaxis]
+        centres = (size - 1) / 2 + reach * rng.uniform(-1.0, 1.0, [count, 2])
+        canvases = warped(images, angle, scale, centres, size)
+    else:
+        corners = rng.integers(0, size - SIDE + 1, [count, 2])
+        canvases = np.zeros([count, size, size], np.uint8)
+        _paste(canvases, images, corners)
+        centres = corners + (SIDE - 1) / 2
+    side = config.clutter_size
+    for _ in range(config.clutter):
+        source = rng.integers(len(digits), size=count)
+        cut = rng.integers(0, SIDE - side + 1, [count, 2])
+        scraps = digits.images[source[:, np.newaxis, np.newaxis], *_window(cut, side)]
+        _paste(canvases, scraps, rng.integers(0, size - side + 1, [count, 2]))
+    return {
+        "images": canvases,
+        "labels": digits.labels[rows],
+        "centres": _normalised(centres[:, np.newaxis], size),
+    }
+
+
+def draw_pairs(
+    digits: Digits, rows: np.ndarray, rng: np.random.Generator, config: PairData
+) -> Arrays:
+    """Draws two digits on each canvas, 20 pixels apart along an axis.
+
+    The squares of 20 pixels in their middles do not overlap. MNIST digits fit into such a square
+    but are centred by mass, so three in four reach out of it: on 60 x 60 pixels the strokes of 3
+    pairs in 100 touch, and half of these overlap.
+
+    Returns:
+        As `draw_canvases`, with `centres` `[B, 2, 2]`, the left digit's first. `labels` are
+        sums, 0..18, or numbers of unordered pairs, 0..54 (`pair_number`).
+    """
+    size, places = config.size, config.size - SIDE + 1
+    corners = rng.integers(0, places, [len(rows), 2, 2])
+    while True:
+        distance = np.abs(corners[:, 0] - corners[:, 1]).max(axis=-1)
+        close = np.flatnonzero(distance < _INK)
+        if not len(close):
+            break
+        corners[close] = rng.integers(0, places, [len(close), 2, 2])
+    canvases = np.zeros([len(rows), size, size], np.uint8)
+    for k in range(2):
+        _paste(canvases, digits.images[rows[:, k]], corners[:, k])
+    first, second = digits.labels[rows].T
+    from_left = np.argsort(corners[..., 0], axis=1, kind="stable")[..., np.newaxis]
+    centres = np.take_along_axis(corners, from_left, axis=1) + (SIDE - 1) / 2
+    return {
+        "images": canvases,
+        "labels": first + second if config.target == "sum" else pair_number(first, second),
+        "centres": _normalised(centres, size),
+    }
+
+
+def pair_number(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Numbers an unordered pair of digits: 00 is 0, 01 is 1, 11 is 10, 99 is 54."""
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    return low * (19 - low) // 2 + high
 
 
 def jittered(
     digits: Digits, rows: np.ndarray, rng: np.random.Generator, config: JitteredData
 ) -> np.ndarray:
     """Shifts digits, then turns them about their image's middle: uint8 `[..., 28, 28]`."""
-    images = digits.shifted(rows, rng, config.shift)
+    images, shift = digits.images[rows], config.shift
+    if shift:
+        edges = [(0, 0)] * rows.ndim + [(shift, shift)] * 2
+        by = rng.integers(-shift, shift + 1, [*rows.shape, 2])[..., np.newaxis]
+        x, y = np.moveaxis(shift - by + np.arange(SIDE), -2, 0)
+        images = np.take_along_axis(np.pad(images, edges), y[..., np.newaxis], axis=-2)
+        images = np.take_along_axis(images, x[..., np.newaxis, :], axis=-1)
     if not config.turn:
         return images
     angle = np.deg2rad(rng.uniform(-config.turn, config.turn, rows.size))
@@ -206,159 +283,41 @@ def warped(
     return np.rint(values).astype(np.uint8).reshape([-1, size, size])
 
 
-def draw_strips(
-    digits: Digits, rows: np.ndarray, rng: np.random.Generator, config: StripsData
-) -> dict[str, np.ndarray]:
-    """Draws strips: `images` uint8 `[B, 28, 28 P]` and `labels` int64 `[B, P]`, left to right."""
-    portions = jittered(digits, rows, rng, config)
-    strips = np.concatenate([portions[:, place] for place in range(rows.shape[1])], axis=-1)
-    return {"images": strips, "labels": digits.labels[rows]}
+# Compiled: run one by one, its forty operations take ten times as long.
+_sample = tf.function(bilinear_sample, autograph=False, jit_compile=True)
 
 
-_INK = 20  # side of the square that an MNIST digit fits into, pixels
+def _window(corners: np.ndarray, side: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the rows `[B, side, 1]` and columns `[B, 1, side]` of squares at (x, y) `[B, 2]`."""
+    x, y = np.moveaxis(corners[..., np.newaxis] + np.arange(side), 1, 0)
+    return y[:, :, np.newaxis], x[:, np.newaxis]
 
 
-def draw_canvases(
-    digits: Digits, rows: np.ndarray, rng: np.random.Generator, config: CanvasData
-) -> dict[str, np.ndarray]:
-    """Draws one digit on each canvas.
-
-    Returns:
-        `images` uint8 `[B, size, size]`, `labels` int `[B]`, and `centres` float32 `[B, 1, 2]`,
-        of the digit's 28 x 28 pixels, (x, y) normalised to [-1, 1], y down.
-    """
-    rows = rows[:, 0]
-    images = jittered(digits, rows, rng, config)
-    if config.rotation or config.scale_from != 1.0 or config.scale_to != 1.0:
-        canvases, centres = _warped(images, rng, config)
-    else:
-        corners = rng.integers(0, config.size - SIDE + 1, [len(rows), 2])
-        canvases = _pasted(_blank(len(rows), config.size), images, corners)
-        centres = corners + (SIDE - 1) / 2
-    _add_clutter(canvases, digits, rng, config.clutter, config.clutter_size)
-    return {
-        "images": canvases,
-        "labels": digits.labels[rows],
-        "centres": _normalised(centres[:, np.newaxis], config.size),
-    }
-
-
-def draw_pairs(
-    digits: Digits, rows: np.ndarray, rng: np.random.Generator, config: PairData
-) -> dict[str, np.ndarray]:
-    """Draws two digits on each canvas; the strokes of a few pairs touch, see `_apart`.
-
-    Returns:
-        As `draw_canvases`, with `centres` `[B, 2, 2]`, the left digit's first. `labels` are
-        sums, 0..18, or numbers of unordered pairs, 0..54 (`pair_number`).
-    """
-    corners = _apart(len(rows), config.size - SIDE, rng)
-    canvases = _blank(len(rows), config.size)
-    for k in range(2):
-        canvases = _pasted(canvases, digits.images[rows[:, k]], corners[:, k])
-    first, second = digits.labels[rows].T
-    from_left = np.argsort(corners[..., 0], axis=1, kind="stable")[..., np.newaxis]
-    centres = np.take_along_axis(corners, from_left, axis=1) + (SIDE - 1) / 2
-    return {
-        "images": canvases,
-        "labels": first + second if config.target == "sum" else pair_number(first, second),
-        "centres": _normalised(centres, config.size),
-    }
-
-
-def pair_number(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Numbers an unordered pair of digits: 00 is 0, 01 is 1, 11 is 10, 99 is 54."""
-    low, high = np.minimum(first, second), np.maximum(first, second)
-    return low * (19 - low) // 2 + high
-
-
-def _blank(count: int, size: int) -> np.ndarray:
-    return np.zeros([count, size, size], np.uint8)
-
-
-def _pasted(canvases: np.ndarray, patches: np.ndarray, corners: np.ndarray) -> np.ndarray:
-    """Lays patches `[B, h, w]` on canvases at corners `[B, 2]` (x, y), keeping the brighter."""
-    height, width = patches.shape[1:]
-    row = (corners[:, 1, np.newaxis] + np.arange(height))[:, :, np.newaxis]
-    column = (corners[:, 0, np.newaxis] + np.arange(width))[:, np.newaxis]
-    place = np.arange(len(canvases))[:, np.newaxis, np.newaxis], row, column
+def _paste(canvases: np.ndarray, patches: np.ndarray, corners: np.ndarray) -> None:
+    """Lays square patches `[B, s, s]` on canvases, keeping the brighter pixels."""
+    first = np.arange(len(canvases))[:, np.newaxis, np.newaxis]
+    place = first, *_window(corners, patches.shape[-1])
     canvases[place] = np.maximum(canvases[place], patches)
-    return canvases
-
-
-def _warped(
-    images: np.ndarray, rng: np.random.Generator, config: CanvasData
-) -> tuple[np.ndarray, np.ndarray]:
-    """Turns, resizes and moves digits; returns them with their centres in pixels.
-
-    A digit that is not turned stays on the canvas; one larger than the canvas lies in its middle
-    with its edges cut off.
-    """
-    count, size = len(images), config.size
-    angle = np.deg2rad(rng.uniform(-config.rotation, config.rotation, count))
-    scale = rng.uniform(config.scale_from, config.scale_to, count)
-    middle = (size - 1) / 2
-    reach = np.maximum((size - SIDE * scale) / 2, 0.0)[:, np.newaxis]
-    centres = middle + reach * rng.uniform(-1.0, 1.0, [count, 2])
-    return warped(images, angle, scale, centres, size), centres
-
-
-def _add_clutter(
-    canvases: np.ndarray, digits: Digits, rng: np.random.Generator, scraps: int, side: int
-) -> None:
-    """Lays scraps of random digits on each canvas, in random places."""
-    count, size = canvases.shape[:2]
-    for _ in range(scraps):
-        source = rng.integers(len(digits.images), size=count)
-        cut = rng.integers(0, SIDE - side + 1, [count, 2])
-        row = (cut[:, 1, np.newaxis] + np.arange(side))[:, :, np.newaxis]
-        column = (cut[:, 0, np.newaxis] + np.arange(side))[:, np.newaxis]
-        patches = digits.images[source[:, np.newaxis, np.newaxis], row, column]
-        _pasted(canvases, patches, rng.integers(0, size - side + 1, [count, 2]))
-
-
-def _apart(count: int, last: int, rng: np.random.Generator) -> np.ndarray:
-    """Draws corners `[count, 2, 2]`, each 0..last, of two digits `_INK` apart along an axis.
-
-    The squares of `_INK` pixels in their middles do not overlap. MNIST digits fit into such a
-    square but are centred by mass, so three in four reach out of it: on 60 x 60 pixels the strokes
-    of 3 pairs in 100 touch, and half of these overlap.
-    """
-    corners = rng.integers(0, last + 1, [count, 2, 2])
-    while True:
-        distance = np.abs(corners[:, 0] - corners[:, 1]).max(axis=-1)
-        close = np.flatnonzero(distance < _INK)
-        if not len(close):
-            return corners
-        corners[close] = rng.integers(0, last + 1, [len(close), 2, 2])
 
 
 def _normalised(centres: np.ndarray, size: int) -> np.ndarray:
     return (centres * (2.0 / (size - 1)) - 1.0).astype(np.float32)
 
 
-Draw = Callable[[Digits, np.ndarray, np.random.Generator, DigitData], dict[str, np.ndarray]]
-"""`(digits, rows [B, k], rng, data set) -> arrays [B, ...]`; `images` are uint8 `[B, H, W]`."""
-
-_DRAW: dict[type[DigitData], Draw] = {
+_DRAW: dict[type[DigitData], Callable[..., Arrays]] = {
     StripsData: draw_strips,
     CanvasData: draw_canvases,
     PairData: draw_pairs,
 }
-_SCORED_AT_ONCE = 100  # examples per scored batch; what is drawn for them depends on it
-_TRAINING = len(SPLITS)  # seeds training differently from the splits that are scored
+
+
+# --- batches ---
 
 
 def plan(digits: int, examples: int, columns: int, rng: np.random.Generator) -> np.ndarray:
-    """Chooses the digits of each example, int `[N, k]`.
+    """Chooses the digits of each of N examples, int `[N, columns]`.
 
     Each column has its own order of the digits, and uses each once before it uses any again.
-
-    Args:
-        digits: Number of digits.
-        examples: N.
-        columns: k, digits per example.
-        rng: Draws the orders.
     """
     rounds = -(-examples // digits)
     orders = [
@@ -383,11 +342,7 @@ def epoch_steps(digits: Digits, config: DigitData, batch_size: int) -> int:
 def training_batches(
     digits: Digits, config: DigitData, batch_size: int, seed: int, epoch: int, step: int = 0
 ) -> tf.data.Dataset:
-    """Returns endless shuffled batches that start at a step of an epoch.
-
-    Returns:
-        Batches as `as_model_input` gives them.
-    """
+    """Returns endless shuffled batches, see `as_model_input`, from a step of an epoch on."""
     steps = epoch_steps(digits, config, batch_size)
     draw, columns = _DRAW[type(config)], config.digits_per_example
 
@@ -396,21 +351,17 @@ def training_batches(
         rng = np.random.default_rng([seed, _TRAINING, epoch])
         return plan(len(digits), steps * batch_size, columns, rng)
 
-    def batch(index: int) -> dict[str, np.ndarray]:
-        epoch, step = divmod(index, steps)
+    def batch(index: np.ndarray) -> tuple[np.ndarray, ...]:
+        epoch, step = divmod(int(index), steps)
         rng = np.random.default_rng([seed, _TRAINING, epoch, step])
         rows = plan_of(epoch)[step * batch_size : (step + 1) * batch_size]
-        return draw(digits, rows, rng, config)
+        return tuple(draw(digits, rows, rng, config).values())
 
     # One example tells names, types and shapes.
     sample = draw(digits, np.zeros([1, columns], np.int64), np.random.default_rng(0), config)
 
     def read(index: tf.Tensor) -> dict[str, tf.Tensor]:
-        parts = tf.numpy_function(
-            lambda number: tuple(batch(int(number)).values()),
-            [index],
-            [part.dtype for part in sample.values()],
-        )
+        parts = tf.numpy_function(batch, [index], [part.dtype for part in sample.values()])
         shapes = [[batch_size, *part.shape[1:]] for part in sample.values()]
         shaped = map(tf.ensure_shape, parts, shapes)
         return as_model_input(dict(zip(sample, shaped, strict=True)))

@@ -26,6 +26,7 @@ from sat_tf.digits import SYSTEM_KEY, refuse_published
 from sat_tf.digits.model import DigitModel
 from sat_tf.errors import RunError
 from sat_tf.fields import NonNegativeInt, check_fields, to_dict
+from sat_tf.objectives.terms import Batch
 from sat_tf.run_folder import RunFolder
 from training.cli import peek_flag
 from training.config import read_saved
@@ -57,50 +58,45 @@ class Scorer:
 
     def __init__(self, model: DigitModel, data: DigitData, digits: Digits, split: str) -> None:
         self._model, self._data, self._digits, self._split = model, data, digits, split
-        self._sums = tf.function(self._batch_sums, autograph=False, reduce_retracing=True)
+
+        def sums(batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+            """Returns `[sum of weighted values, sum of weights]` of each score over a batch."""
+            found = {}
+            for name, (values, weights) in model.scores(batch, seed).items():
+                weights = tf.ones_like(values) if weights is None else weights
+                found[name] = tf.stack([tf.reduce_sum(values * weights), tf.reduce_sum(weights)])
+            return found
+
+        self._sums = tf.function(sums, autograph=False, reduce_retracing=True)
 
     def scores(self) -> dict[str, float]:
         """Returns the mean of each score over the split; NaN if no example counts."""
         totals: dict[str, np.ndarray] = {}
-        for number, batch in enumerate(self._batches()):
-            for name, sums in self._sums(batch, self._seed(number)).items():
+        for batch, seed in self._batches():
+            for name, sums in self._sums(batch, seed).items():
                 totals[name] = totals.get(name, 0.0) + sums.numpy().astype(np.float64)
         return {
             name: float(total / weight) if weight else float("nan")
             for name, (total, weight) in totals.items()
         }
 
-    def figures(self, count: int) -> list[np.ndarray]:
-        """Draws attention on the first examples, uint8 `[., ., 3]` each."""
+    def figures(self, count: int) -> dict[str, np.ndarray]:
+        """Draws attention on the first examples: "00", "01", ... -> uint8 `[., ., 3]`."""
         found: list[np.ndarray] = []
-        for number, batch in enumerate(self._batches()):
-            if len(found) >= count:
-                break
-            left = count - len(found)
-            first = {name: part[:left] for name, part in batch.items()}
-            drawn = self._model.figures(first, self._seed(number))
+        for batch, seed in self._batches():
+            left = {name: part[: count - len(found)] for name, part in batch.items()}
+            drawn = self._model.figures(left, seed) if len(found) < count else []
             if not drawn:
                 break
             found += drawn
-        return found
+        return {f"{number:02d}": figure for number, figure in enumerate(found)}
 
-    def tagged_figures(self, count: int) -> dict[str, np.ndarray]:
-        """Draws the figures of `figures` by their tags in TensorBoard."""
-        return {f"attention/{number}": drawn for number, drawn in enumerate(self.figures(count))}
-
-    def _batches(self) -> Iterator[dict[str, tf.Tensor]]:
-        return scoring_batches(self._digits, self._data, self._split)
-
-    def _seed(self, number: int) -> tf.Tensor:
-        return tf.constant([SPLITS.index(self._split), number], tf.int32)
-
-    def _batch_sums(self, batch: dict[str, tf.Tensor], seed: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns `[sum of weighted values, sum of weights]` of each score over a batch."""
-        sums = {}
-        for name, (values, weights) in self._model.scores(batch, seed).items():
-            weights = tf.ones_like(values) if weights is None else weights
-            sums[name] = tf.stack([tf.reduce_sum(values * weights), tf.reduce_sum(weights)])
-        return sums
+    def _batches(self) -> Iterator[tuple[Batch, tf.Tensor]]:
+        """Yields the examples, each batch with its seed."""
+        code = SPLITS.index(self._split)
+        batches = scoring_batches(self._digits, self._data, self._split)
+        for number, batch in enumerate(batches):
+            yield batch, tf.constant([code, number], tf.int32)
 
 
 M = TypeVar("M")
@@ -180,31 +176,9 @@ def evaluate_run(
     out = out or RunFolder(run_dir).evaluation(split)
     check_own_images("--out", out, _FIGURES, REPORT_FILE)
     digits = load_scored(run_dir, split, config.data, data_dir)
-    scorer = Scorer(model, config.data, digits, split)
-    start = time.monotonic()
+    scorer, start = Scorer(model, config.data, digits, split), time.monotonic()
     scores = scorer.scores()
-    seconds = time.monotonic() - start
-    report = make_report(config, asked or config, split, digits, scores, seconds)
-    report |= {"weights_sha256": model.weights_sha256} | training_so_far(run_dir)
-    write_report(out, report)
-    drawn = scorer.figures(figures)
-    save_figures(out / _FIGURES, drawn)
-    print(f"\n{config.recipe}: {split}, {len(digits)} examples, percent")
-    print(format_scores(scores))
-    print(f"Report{' and figures' if drawn else ''}: {out}")
-    return report
-
-
-def make_report(
-    config: DigitRunConfig,
-    asked: DigitRunConfig,
-    split: str,
-    digits: Digits,
-    scores: dict[str, float],
-    seconds: float,
-) -> dict[str, Any]:
-    """Assembles the report: scores, and everything needed to compare them with others."""
-    return {
+    report = {
         "recipe": config.recipe,
         "system": config.system,
         "seed": config.seed,
@@ -214,11 +188,25 @@ def make_report(
         "examples": len(digits),
         "digits_fingerprint": digits.fingerprint(),
         "command": training_command(config),
-        "evaluated_with": shlex.join(changed_flags(asked, config)) or OWN_SETTINGS,
-        "evaluation_seconds": seconds,
+        "evaluated_with": shlex.join(changed_flags(asked or config, config)) or OWN_SETTINGS,
+        "evaluation_seconds": time.monotonic() - start,
         "configuration": to_dict(config),
         "versions": package_versions(),
+        "weights_sha256": model.weights_sha256,
+        **training_so_far(run_dir),
     }
+    write_report(out, report)
+    for old in (out / _FIGURES).glob("*.png"):
+        if old.stem.isdecimal():
+            old.unlink()
+    drawn = scorer.figures(figures)
+    for name, figure in drawn.items():
+        (out / _FIGURES).mkdir(exist_ok=True)
+        Image.fromarray(figure).save(out / _FIGURES / f"{name}.png")
+    print(f"\n{config.recipe}: {split}, {len(digits)} examples, percent")
+    print(format_scores(scores))
+    print(f"Report{' and figures' if drawn else ''}: {out}")
+    return report
 
 
 def training_so_far(run_dir: Path) -> dict[str, Any]:
@@ -244,50 +232,44 @@ def training_command(config: DigitRunConfig) -> str:
     return shlex.join(["python", "-m", "training.train", *flags])
 
 
-def save_figures(folder: Path, figures: list[np.ndarray]) -> None:
-    """Writes `FOLDER/NN.png`, and removes those of an earlier evaluation."""
-    for old in folder.glob("*.png"):
-        if old.stem.isdecimal():
-            old.unlink()
-    for number, figure in enumerate(figures):
-        folder.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(figure).save(folder / f"{number:02d}.png")
-
-
 def compare(
     folders: Sequence[Path], split: str, data_dir: Path | None, samples: int, seeds: int
 ) -> list[str]:
-    """Compares evaluations of digit systems by their reports alone; those of a system in a row.
+    """Compares digit systems, the later ones with the first, by their reports alone.
 
     Args:
-        folders: The evaluations.
+        folders: Evaluations, those of a system in a row.
         split: What they were evaluated on.
         data_dir: Not needed.
         samples: Not needed.
         seeds: Evaluations of each system, whose means are compared.
 
     Returns:
-        The lines of the comparison, of the later systems with the first.
+        The lines of the comparison.
 
     Raises:
         ValueError: They were scored on different examples.
     """
+    del data_dir, samples
     reports = [read_report(folder / REPORT_FILE, split) for folder in folders]
-    first, *others = reports
-    for folder, report in zip(folders, reports, strict=True):
-        if _examples(report) != _examples(first):
+    examples = []
+    for report in reports:
+        data = read_saved(SYSTEMS[report[SYSTEM_KEY]], report["configuration"]).data.scored()
+        # What determines the examples beside the digits.
+        data = dataclasses.replace(data, dev_digits=1, limit=None, examples=None)
+        examples.append((report["digits_fingerprint"], data))
+    for folder, scored in zip(folders, examples, strict=True):
+        if scored != examples[0]:
             raise ValueError(
                 f"{folder} was scored on other examples than {folders[0]}: compare systems with "
                 "the same digits and the same `--data` settings."
             )
-    names = [name for name in first["scores"] if all(name in r["scores"] for r in others)]
+    names = [name for name in reports[0]["scores"] if all(name in r["scores"] for r in reports)]
     scores = {name: means_over_seeds([r["scores"][name] for r in reports], seeds) for name in names}
     heads = [f"{label} - {LABELS[0]}" for label in LABELS[1 : len(reports) // seeds]]
-    rows = [
-        [name, *(f"{v - values[0]:+.2f}" for v in values[1:])] for name, values in scores.items()
-    ]
+    rows = [[name, *(f"{v - first:+.2f}" for v in rest)] for name, (first, *rest) in scores.items()]
     return [
-        f"{split}, {first['examples']} examples",
+        f"{split}, {reports[0]['examples']} examples",
         "",
         score_table(scores),
         "",
@@ -296,11 +278,3 @@ def compare(
         "Note: there are no intervals, as these reports hold means over the split and not the "
         "outcome of each example.",
     ]
-
-
-def _examples(report: dict[str, Any]) -> tuple[str, DigitData]:
-    """Returns what determines the scored examples: the digits and the settings drawn with."""
-    kind = SYSTEMS[report[SYSTEM_KEY]]
-    data = read_saved(kind, report["configuration"]).data.scored()
-    same = dataclasses.replace(data, dev_digits=DigitData.dev_digits, limit=None, examples=None)
-    return report["digits_fingerprint"], same

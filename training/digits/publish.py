@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 from sat_tf import digits, published
 from sat_tf.compact_weights import GROUP, pack
 from sat_tf.digits.config import MODELS, ReaderConfig
-from sat_tf.digits.model import DigitModel
 from sat_tf.errors import invalid_value
 from sat_tf.run_folder import RunFolder, outdated_note
 from sat_tf.weights import weight_arrays
 from training.digits.config import CanvasData, DigitRunConfig, read_digit_config
-from training.digits.data import Digits
 from training.digits.evaluate import OWN_SETTINGS, Scorer, training_command
 from training.digits.recipes import single_dir
 from training.digits.runs import load, load_scored
@@ -83,20 +81,30 @@ _SUMMARIES = {
 
 def publish(arguments: Arguments) -> str:
     """Writes the files of a run's model, compares both if asked, returns the card."""
-    digits.refuse_published(published.locate(arguments.run))
-    config = read_digit_config(arguments.run)
-    model, check, split = load(config, arguments.run), "", arguments.split
+    run, split = arguments.run, arguments.split
+    digits.refuse_published(published.locate(run))
+    config = read_digit_config(run)
+    model = load(config, run)
     if arguments.check:  # before anything is written: the data may be missing
-        scored = load_scored(arguments.run, split, config.data, arguments.data_dir)
-    files = packed_files(model, config)
+        scored = load_scored(run, split, config.data, arguments.data_dir)
+    files = {
+        published.CONFIG: reader_config(config).to_text().encode(),
+        digits.WEIGHTS: pack(weight_arrays(model)),
+    }
     published.write(arguments.out, files)
     for name, content in files.items():
         print(f"{len(content) / 1e6:7.2f} MB  {name}")
+    check = ""
     if arguments.check:
-        check = compare(model, digits.load(arguments.out).model, config, scored, split)
+        before, after = (
+            Scorer(one, config.data, scored, split).scores()["error"]
+            for one in (model, digits.load(arguments.out).model)
+        )
+        check = f"With them {after:.2f} % of {len(scored):,} {split} examples are wrong, "
+        check += f"{before:.2f} % without."
         print(check)
     name, licence = arguments.out.name, arguments.licence
-    return make_card(arguments.run, config, name, licence, check, model.weights_sha256)
+    return make_card(run, config, name, licence, check, model.weights_sha256)
 
 
 def reader_config(config: DigitRunConfig) -> ReaderConfig:
@@ -118,27 +126,6 @@ def reader_config(config: DigitRunConfig) -> ReaderConfig:
         data.size,
         *(_INK * scale for scale in scales),
         model=config.model,
-    )
-
-
-def packed_files(model: DigitModel, config: DigitRunConfig) -> dict[str, bytes]:
-    """Returns the content of each file of a published digit model."""
-    return {
-        published.CONFIG: reader_config(config).to_text().encode(),
-        digits.WEIGHTS: pack(weight_arrays(model)),
-    }
-
-
-def compare(
-    full: DigitModel, compact: DigitModel, config: DigitRunConfig, scored: Digits, split: str
-) -> str:
-    """Scores both models on a split; returns a sentence on how much they differ."""
-    before, after = (
-        Scorer(model, config.data, scored, split).scores()["error"] for model in (full, compact)
-    )
-    return (
-        f"With them {after:.2f} % of {len(scored):,} {split} examples are wrong, {before:.2f} % "
-        "without."
     )
 
 

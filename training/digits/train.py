@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import keras
+import numpy as np
 import tensorflow as tf
 import tyro
 
@@ -157,11 +158,16 @@ def train(
     if not progress.finished(fit.epochs):
         remove_from(folder.logs, progress.epoch)
         scorer = Scorer(model, data, dev, "dev")
+
+        def draw_figures() -> dict[str, np.ndarray]:
+            drawn = scorer.figures(fit.figures).values()
+            return {f"attention/{number}": figure for number, figure in enumerate(drawn)}
+
         callbacks = [
             Validate(scorer.scores),
             LearningRate(),
             TensorBoardScalars(str(folder.logs), write_graph=False),
-            TensorBoardFigures(lambda: scorer.tagged_figures(fit.figures), folder.logs),
+            TensorBoardFigures(draw_figures, folder.logs),
             CheckpointAndStop(
                 checkpoints, progress, fit, steps, folder.best_weights, interrupts or Interrupts()
             ),

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.spark_cluster import python_workers
 from sat_tf.spark import check_spark
 from tests.serving import toys
+from tests.serving.processes import python_workers
 from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks.image_corpus import encode, exif_of, smooth
 from serving.bulk import worker
 from serving.bulk.worker import Settings
 from serving.client.captions import ServedCaption
+from tests.image_files import encode, exif_of, smooth
 from tests.serving import toys
 
 SETTINGS = Settings("7", batch_size=2, maps=True, cores=1)

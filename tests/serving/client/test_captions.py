@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.image_corpus import encode, exif_of
 from serving.client import CaptionClient, Connection, ServingError
 from serving.client.captions import CAPTION_OUTPUTS, split
 from serving.local_server.servable import Limits
+from tests.image_files import encode, exif_of
 from tests.serving import toys
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.image_corpus import noise
 from serving.client.__main__ import main
 from serving.local_server.servable import Limits
+from tests.image_files import noise
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ import tensorflow as tf
 from grpc_health.v1 import health_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
 
-from benchmarks.peak import resident_megabytes
 from serving.local_server.servable import Limits
 from serving.local_server.server import Admission, LocalServer
 from serving.local_server.statuses import StatusError
 from tests.serving.local_server.odd_requests import mutate, odd_request
+from tests.serving.processes import resident_megabytes
 from tests.serving.toys import (
     GRID,
     T,

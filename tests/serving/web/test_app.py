@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
-from benchmarks.image_corpus import encode, exif_of
 from serving.web.app import Page
+from tests.image_files import encode, exif_of
 from tests.page_data import decode_map
 from tests.serving.web.page_fixtures import page_of, photograph
 from tests.serving.web.scripted_model import GRID, PLACES, ScriptedModel, serve

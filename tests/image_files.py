@@ -1,4 +1,4 @@
-"""Image files of every format, for benchmarks and tests. Everything follows from a seed."""
+"""Image files of every format, for tests. Everything follows from a seed."""
 
 from __future__ import annotations
 
