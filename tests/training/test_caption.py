@@ -20,7 +20,7 @@ from tests.page_data import embedded
 from tests.training.small_runs import exit_of
 from training import caption
 from training.caption import main
-from training.tasks.captioning.attention_figures import chosen_locations
+from training.evaluate.page import chosen_locations
 
 
 @pytest.fixture

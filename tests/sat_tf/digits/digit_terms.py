@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.objectives.replica_context import replica_seed
+from sat_tf.ops.draws import replica_seed
 
 STEP_SEED = tf.constant([3, 5])
 SEED = replica_seed(STEP_SEED)
