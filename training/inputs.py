@@ -85,8 +85,7 @@ def load_data(config: RunConfig, data_dir: Path | None = None) -> Data:
     Raises:
         DataError: The data cannot be used, or the captions have no word to learn.
     """
-    name, options = config.data.name, config.data.options()
-    train, dev = (load_split(name, split, data_dir, **options) for split in ("train", "dev"))
+    train, dev = (load_split(config.data, name, data_dir) for name in ("train", "dev"))
     vocabulary = training_vocabulary(config.data, train)
     table, dev_table = (
         caption_table(split, vocabulary, config.data.max_length) for split in (train, dev)

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 import sat_tf
-from sat_tf.runs import RunError
+from sat_tf.errors import RunError
 from tests.training.digits.digit_fixtures import train
 from tests.training.run_state.stopped_runs import Killed, assert_same_runs, die_after, logs_of
 from tests.training.small_runs import exit_of, report_of
