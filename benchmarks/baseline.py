@@ -7,16 +7,14 @@ their longest caption. It is compiled with `tf.function` and computes in float32
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.models import STEPS
-from benchmarks.shapes import Shape
-from sat_tf.config import SearchConfig
-from sat_tf.layers.rnn_decoder import RNNDecoder
+from benchmarks.models import STEPS, Shape, run_config
 from sat_tf.vocabulary import END, PAD, START, UNK
-from training.config import RunConfig
 from training.optimizers import make_optimizer
 
 
@@ -27,22 +25,17 @@ class Baseline(keras.Model):
         Xu et al. (2015), arXiv:1502.03044.
     """
 
-    def __init__(self, shape: Shape, config: RunConfig) -> None:
+    def __init__(self, shape: Shape) -> None:
         super().__init__()
-        self.run, self.locations = config, shape.locations
-        dense, embedding_dim = keras.layers.Dense, shape.embedding_dim
-        self.embedding = keras.layers.Embedding(shape.vocabulary_size, embedding_dim)
-        self.initial_hidden = dense(shape.hidden_dim, "tanh")
-        self.initial_memory = dense(shape.hidden_dim, "tanh")
-        self.keys = dense(shape.attention_dim)
-        self.query = dense(shape.attention_dim, use_bias=False)
-        self.scores = dense(1, use_bias=False)
-        self.gate = dense(1, "sigmoid")
-        self.cell = keras.layers.LSTMCell(shape.hidden_dim, unit_forget_bias=False)
-        self.from_hidden = dense(embedding_dim)
-        self.from_context = dense(embedding_dim, use_bias=False)
+        self.shape, self.run = shape, run_config(shape)
+        dense, width, decoder = keras.layers.Dense, shape.width, self.run.decoder
+        self.embedding = keras.layers.Embedding(shape.vocabulary_size, width)
+        self.initial_hidden, self.initial_cell = dense(width, "tanh"), dense(width, "tanh")
+        self.keys, self.query = dense(width), dense(width, use_bias=False)
+        self.scores, self.gate = dense(1, use_bias=False), dense(1, "sigmoid")
+        self.lstm = keras.layers.LSTMCell(width, unit_forget_bias=False)
+        self.from_hidden, self.from_context = dense(width), dense(width, use_bias=False)
         self.words = dense(shape.vocabulary_size)
-        decoder = config.decoder
         self.drop_annotations = keras.layers.Dropout(decoder.annotation_dropout)
         self.drop_embedding = keras.layers.Dropout(decoder.embedding_dropout)
         self.drop_output = keras.layers.Dropout(decoder.output_dropout)
@@ -54,14 +47,14 @@ class Baseline(keras.Model):
     def start(self, annotations: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Computes h_0 and c_0 `[B, N]` from annotations `[B, L, D]`."""
         mean = tf.reduce_mean(annotations, axis=1)
-        return self.initial_hidden(mean), self.initial_memory(mean)
+        return self.initial_hidden(mean), self.initial_cell(mean)
 
     def step(
         self,
         annotations: tf.Tensor,
         words: tf.Tensor,
         hidden: tf.Tensor,
-        memory: tf.Tensor,
+        cell: tf.Tensor,
         training: bool = False,
     ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """Reads one word; returns logits `[B, K]`, h, c `[B, N]` and alpha `[B, L]`."""
@@ -71,67 +64,39 @@ class Baseline(keras.Model):
         context *= self.gate(hidden)
         embedding = self.drop_embedding(self.embedding(words), training=training)
         inputs = tf.concat([embedding, context], axis=-1)
-        hidden, (_, memory) = self.cell(inputs, [hidden, memory], training=training)
+        hidden, (_, cell) = self.lstm(inputs, [hidden, cell], training=training)
         output = tf.tanh(self.from_hidden(hidden) + self.from_context(context) + embedding)
-        return self.words(self.drop_output(output, training=training)), hidden, memory, alpha
+        return self.words(self.drop_output(output, training=training)), hidden, cell, alpha
 
-    def loss_of(self, batch: dict[str, tf.Tensor], training: bool = False) -> tf.Tensor:
-        """Computes eq. 14: sums over the words of a caption, mean over the captions.
+    def loss_of(self, batch: dict[str, tf.Tensor]) -> tf.Tensor:
+        """Computes eq. 14 with dropout: sums over words, mean over captions.
 
         Args:
             batch: `annotations` float32 `[B, L, D]`, `tokens` int32 `[B, T + 1]`.
-            training: Apply dropout.
         """
-        tokens = batch["tokens"]
-        annotations = self.drop_annotations(batch["annotations"], training=training)
-        hidden, memory = self.start(annotations)
+        tokens, smoothing = batch["tokens"], self.run.fit.label_smoothing
+        annotations = self.drop_annotations(batch["annotations"], training=True)
+        hidden, cell = self.start(annotations)
         log_lik = tf.zeros_like(hidden[:, 0])
-        attended = tf.zeros([tf.shape(tokens)[0], self.locations])
+        attended = tf.zeros([tf.shape(tokens)[0], self.shape.locations])
         for t in tf.range(tf.shape(tokens)[1] - 1):
-            logits, hidden, memory, alpha = self.step(
-                annotations, tokens[:, t], hidden, memory, training
-            )
+            logits, hidden, cell, alpha = self.step(annotations, tokens[:, t], hidden, cell, True)
             target = tokens[:, t + 1]
             mask = tf.cast(target != PAD, tf.float32)
-            log_lik += mask * self._word_log_likelihood(logits, target)
+            log_probs = tf.nn.log_softmax(logits)
+            chosen = tf.gather(log_probs, target, batch_dims=1)
+            smooth = tf.reduce_mean(log_probs, axis=-1)
+            log_lik += mask * ((1.0 - smoothing) * chosen + smoothing * smooth)
             attended += mask[:, tf.newaxis] * alpha
         penalty = tf.reduce_sum(tf.square(1.0 - attended), axis=-1)
         return tf.reduce_mean(self.run.attention.penalty_weight * penalty - log_lik)
 
-    def _word_log_likelihood(self, logits: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        smoothing = self.run.fit.label_smoothing
-        log_probs = tf.nn.log_softmax(logits)
-        chosen = tf.gather(log_probs, target, batch_dims=1)
-        return (1.0 - smoothing) * chosen + smoothing * tf.reduce_mean(log_probs, axis=-1)
 
-    def copy_weights(self, decoder: RNNDecoder) -> None:
-        """Copies the weights of sat_tf's decoder."""
-        attention, cell, output = decoder.attention, decoder.cell, decoder.deep_output
-        self.embedding.set_weights(decoder.embedding.get_weights())
-        self.initial_hidden.set_weights(decoder.initial_state.hidden_mlp[0].get_weights())
-        self.initial_memory.set_weights(decoder.initial_state.memory_mlp[0].get_weights())
-        self.keys.set_weights(attention.key_projection.get_weights())
-        self.query.set_weights(attention.query_projection.get_weights())
-        self.scores.set_weights([np.asarray(attention.score_vector)[:, np.newaxis]])
-        self.gate.set_weights(decoder.gate.get_weights())
-        word_kernel, bias = cell.word_projection.get_weights()
-        inputs = np.concatenate([word_kernel, *cell.context_projection.get_weights()])
-        (recurrent,) = cell.recurrent_projection.get_weights()
-        self.cell.set_weights([keras_gates(part) for part in (inputs, recurrent, bias)])
-        self.from_hidden.set_weights(output.hidden_projection.get_weights())
-        self.from_context.set_weights(output.context_projection.get_weights())
-        self.words.set_weights(output.word_projection.get_weights())
-
-
-def keras_gates(gates: np.ndarray) -> np.ndarray:
-    """Reorders the gates of the last axis from i, f, o, g to Keras' i, f, g, o."""
-    parts = np.split(gates, 4, axis=-1)
-    return np.concatenate([parts[index] for index in (0, 1, 3, 2)], axis=-1)
-
-
-def train_function(model: Baseline, shape: Shape) -> tf.types.experimental.PolymorphicFunction:
+def train_function(shape: Shape) -> Callable[[dict[str, tf.Tensor]], tf.Tensor]:
     """Compiles a gradient step with the run's optimiser and clipping; it returns the loss."""
-    optimizer = make_optimizer(model.run.optimizer, STEPS, model.run.fit.epochs)
+    model = Baseline(shape)
+    settings = model.run.optimizer
+    optimizer = make_optimizer(settings, STEPS, model.run.fit.epochs)
     optimizer.build(model.trainable_variables)
     batch_spec = {
         "annotations": tf.TensorSpec([None, shape.locations, shape.annotation_dim], tf.float32),
@@ -141,81 +106,48 @@ def train_function(model: Baseline, shape: Shape) -> tf.types.experimental.Polym
     @tf.function(input_signature=[batch_spec])
     def train(batch):
         with tf.GradientTape() as tape:
-            loss = model.loss_of(batch, training=True)
+            loss = model.loss_of(batch)
         gradients = tape.gradient(loss, model.trainable_variables)
-        gradients, _ = tf.clip_by_global_norm(gradients, model.run.optimizer.clip_norm)
+        gradients, _ = tf.clip_by_global_norm(gradients, settings.clip_norm)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
     return train
 
 
-class BeamLoop:
-    """Beam search over the baseline: one image at a time, a loop in Python.
+def beam_search(shape: Shape, beam: int, length: int) -> Callable[[tf.Tensor], list[int]]:
+    """Returns a search for captions of so many words: one image at a time, a loop in Python.
 
-    Its step is compiled for any number of prefixes. The beam shrinks by each hypothesis that ends,
-    as in the paper's code.
+    Its step is compiled for any number of prefixes.
     """
+    model = Baseline(shape)
+    rows = tf.TensorSpec([None, shape.width])
+    images = tf.TensorSpec([None, shape.locations, shape.annotation_dim])
+    start = tf.function(model.start, input_signature=[images])
 
-    def __init__(self, model: Baseline, shape: Shape, search: SearchConfig) -> None:
-        self._search = search
-        self._forbidden = [PAD, START, *[UNK] * search.suppress_unknown]
-        rows = tf.TensorSpec([None, shape.hidden_dim])
-        images = tf.TensorSpec([None, shape.locations, shape.annotation_dim])
-        words = tf.TensorSpec([None], tf.int32)
+    @tf.function(input_signature=[images, tf.TensorSpec([None], tf.int32), rows, rows])
+    def step(annotations, words, hidden, cell):
+        logits, hidden, cell, _ = model.step(annotations, words, hidden, cell)
+        return tf.nn.log_softmax(logits), hidden, cell
 
-        @tf.function(input_signature=[images])
-        def start(annotations):
-            return model.start(annotations)
-
-        @tf.function(input_signature=[images, words, rows, rows])
-        def step(annotations, words, hidden, memory):
-            logits, hidden, memory, _ = model.step(annotations, words, hidden, memory)
-            return tf.nn.log_softmax(logits), hidden, memory
-
-        self._start, self._step = start, step
-
-    def caption(self, annotations: tf.Tensor) -> tuple[list[int], float]:
-        """Returns the best caption of one image: the ids of its words and its score."""
-        search, finished = self._search, []
-        hidden, memory = self._start(annotations[tf.newaxis])
+    def search(annotations: tf.Tensor) -> list[int]:
+        hidden, cell = start(annotations[tf.newaxis])
         prefixes, totals = [[START]], np.zeros(1, np.float32)
-        for length in range(search.max_length):
+        for _ in range(length):
             images = tf.repeat(annotations[tf.newaxis], len(prefixes), axis=0)
             words = tf.constant([prefix[-1] for prefix in prefixes])
-            log_probs, hidden, memory = self._step(images, words, hidden, memory)
-            log_probs = self._allowed(log_probs.numpy(), first=length == 0)
+            log_probs, hidden, cell = step(images, words, hidden, cell)
+            log_probs = log_probs.numpy()
+            log_probs[:, [PAD, START, END, UNK]] = -np.inf
             scores = (totals[:, np.newaxis] + log_probs).reshape(-1)
-            count = search.beam - len(finished)
-            best = np.argpartition(-scores, count - 1)[:count]
+            best = np.argpartition(-scores, beam - 1)[:beam]
             parents, tokens = np.divmod(best, log_probs.shape[1])
-            ends = tokens == END
-            finished += [
-                (prefixes[parent][1:], self._score(scores[index], length))
-                for parent, index in zip(parents[ends], best[ends], strict=True)
-            ]
-            parents, tokens = parents[~ends], tokens[~ends]
             prefixes = [
                 [*prefixes[parent], int(token)]
                 for parent, token in zip(parents, tokens, strict=True)
             ]
-            totals = scores[best[~ends]]
-            if not prefixes:
-                break
-            hidden, memory = tf.gather(hidden, parents), tf.gather(memory, parents)
-        # The others have reached the maximum length.
-        finished += [
-            (prefix[1:], self._score(total, search.max_length))
-            for prefix, total in zip(prefixes, totals, strict=True)
-        ]
-        return max(finished, key=lambda hypothesis: hypothesis[1])
+            totals = scores[best]
+            hidden, cell = tf.gather(hidden, parents), tf.gather(cell, parents)
+        return prefixes[int(np.argmax(totals))][1:]
 
-    def _allowed(self, log_probs: np.ndarray, first: bool) -> np.ndarray:
-        log_probs = log_probs.copy()
-        log_probs[:, self._forbidden] = -np.inf
-        if first:
-            log_probs[:, END] = -np.inf
-        return log_probs
-
-    def _score(self, log_prob: float, length: int) -> float:
-        return float(log_prob) / max(length, 1) ** self._search.length_power
+    return search

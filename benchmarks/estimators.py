@@ -6,29 +6,24 @@ gradient is measured from shared weights. docs/estimators.md explains the figure
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import json
 import logging
-import os
+import statistics
+import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tyro
 
-from benchmarks.case import Row
-from benchmarks.dot_plot import Panel, Spread, save_plot
-from benchmarks.run import chosen, prepare_file
+from benchmarks.run import chosen
+from sat_tf.commands import exit_status
 from sat_tf.errors import invalid_value
-from sat_tf.fields import to_dict
-from sat_tf.files import default_cache_dir, write_atomically
-from training.cli import Settings
-from training.config import RunConfig
-from training.recipes.captioning import RECIPES
-from training.run_state.signals import Interrupts, exit_status
+from sat_tf.fields import NonNegativeInt, PositiveInt, check_fields
+from sat_tf.files import write_json
+from training.run_state.checkpoints import last_progress
 from training.tables import Column, format_table
 
 ESTIMATORS: dict[str, dict[str, Any]] = {
@@ -41,193 +36,120 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
     "vimco": {"preset": "vimco"},
 }
 """Keys of `attention` that each estimator sets."""
-DEFAULT = ("soft", "paper", "reinforce", "rloo", "vimco")
-REFERENCE = "paper"
-UNBIASED = "rloo"
-"""Estimator whose mean gradient stands for that of the ELBO."""
-_DRAWN = RECIPES["scenes_hard"]
-BASE = dataclasses.replace(_DRAWN, fit=dataclasses.replace(_DRAWN.fit, epochs=3, figures=0))
-"""Configuration that all share."""
 
-_NO_FIGURES = ("estimator", "seed", "samples")
+Row = dict[str, Any]
+_SETTINGS = {"recipe": "scenes_hard", "fit.epochs": 3, "fit.figures": 0}
+_SCORES = ("bleu_4", "cider", "pointing_game")
+_BOUNDS = ("elbo", "importance_weighted_bound_50")
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Train the estimators of hard attention from the same seeds, and compare them."""
+    """Train the estimators of hard attention from the same seeds, and compare them.
 
-    config: Settings = BASE
-    """Shared configuration: the recipe scenes_hard, shortened. The estimators set --attention."""
-    estimators: tuple[str, ...] = ()
+    Other flags, but for --attention, are those of training.train, for all runs.
+    """
+
+    estimators: tuple[str, ...] = ("soft", "paper", "reinforce", "rloo", "vimco")
     """Estimators, separated by spaces or commas: soft (for reference), paper, arctic, reinforce,
-    rloo, vimco; all but arctic by default."""
+    rloo, vimco."""
     seeds: tuple[str, ...] = ("0", "1", "2")
     """Seeds, separated by spaces or commas."""
     out: Path = Path("runs/estimators")
-    """Folder of the runs, which are resumed from there."""
-    json: Path | None = None
-    """File of all measurements; comparison.json in OUT by default."""
-    plot: Path | None = None
-    """File of the plot; comparison.png in OUT by default."""
-    batches: int = 4
+    """Folder of the runs, which are resumed from there, and of comparison.json."""
+    batches: PositiveInt = 4
     """Training batches on which gradients and steps are measured."""
-    draws: int = 64
-    """Gradients drawn per batch."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Checked arguments.
-
-    Attributes:
-        configs: Configuration of the runs by estimator, apart from the seeds.
-        seeds: At least one.
-        reference: Hard-attention estimator that the noise of the others is compared with, and
-            from whose weights it is measured.
-    """
-
-    configs: dict[str, RunConfig]
-    seeds: tuple[int, ...]
-    reference: str
+    draws: NonNegativeInt = 64
+    """Gradients drawn per batch; 0 leaves the noise out."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    arguments = tyro.cli(Arguments, args=argv, prog="python -m benchmarks.estimators")
-    return exit_status(lambda interrupts: print(run(arguments, interrupts)))
+    arguments, keys = tyro.cli(
+        Arguments, args=argv, prog="python -m benchmarks.estimators", return_unknown_args=True
+    )
+    return exit_status(lambda: run(arguments, keys))
 
 
-def run(arguments: Arguments, interrupts: Interrupts | None = None) -> str:
-    """Trains, measures and writes; returns the table."""
-    plan = plan_of(arguments)
-    report_path = arguments.json or arguments.out / "comparison.json"
-    plot_path = arguments.plot or arguments.out / "comparison.png"
-    prepare_file("--json", report_path)
-    prepare_file("--plot", plot_path)
-    # Wrong flags are answered before TensorFlow is loaded.
-    from benchmarks.measure import machine
-
-    load = [os.getloadavg()[0]]
-    # Only the table goes to standard output.
-    with contextlib.redirect_stdout(sys.stderr):
-        rows = [row for seed in plan.seeds for row in _one_seed(plan, seed, arguments, interrupts)]
-    load.append(os.getloadavg()[0])
-    compared = summarise(rows)
-    report = {
-        "reference": plan.reference,
-        "configurations": {name: to_dict(config) for name, config in plan.configs.items()},
-        "batches": arguments.batches,
-        "draws": arguments.draws,
-        "machine": machine(),
-        "load_average": load,
-        "runs": rows,
-    }
-    write_atomically(report_path, json.dumps(report, indent=1) + "\n")
-    save_plot(plot_path, panels(plan.reference), compared)
-    return format_table(columns(plan.reference), compared)
-
-
-def plan_of(arguments: Arguments) -> Plan:
-    """Checks the arguments.
-
-    Raises:
-        ValueError: An argument is out of range or set by the estimators; the message names it.
-    """
-    config = arguments.config
-    for key, flag in (("recipe", None), ("seed", "--seeds"), ("attention", "--estimators")):
-        value = getattr(config, key)
-        if value != getattr(BASE, key):
-            instead = f"; see `{flag}`" if flag else ""
-            raise ValueError(
-                f"Received a value for `--{key}`, which the comparison sets itself{instead}."
-            )
-    for name, least in (("batches", 1), ("draws", 2)):
-        if getattr(arguments, name) < least:
-            raise invalid_value(f"--{name}", f"{least} or more", getattr(arguments, name))
-    names = chosen("--estimators", arguments.estimators, ESTIMATORS, DEFAULT)
+def run(arguments: Arguments, keys: Sequence[str] = ()) -> None:
+    """Trains, measures, writes and prints the table."""
+    check_fields(arguments)
+    names = chosen("--estimators", arguments.estimators, ESTIMATORS)
     hard = [name for name in names if name != "soft"]
     if not hard:
         raise invalid_value("--estimators", "one of hard attention", ", ".join(names))
-    configs = {name: config_of(name, config) for name in names}
-    return Plan(configs, _seeds(arguments.seeds), REFERENCE if REFERENCE in hard else hard[0])
+    seeds = [int(text) for part in arguments.seeds for text in part.split(",")]
+    reference = "paper" if "paper" in hard else hard[0]
+    rows: list[Row] = []
+    for seed in seeds:
+        runs = {name: arguments.out / f"{name}-seed{seed}" for name in names}
+        found = {name: figures(name, seed, runs[name], keys) for name in names}
+        if arguments.draws:
+            from benchmarks.gradient_noise import measure
+
+            attention = {name: ESTIMATORS[name] for name in names}
+            noise = measure(attention, runs[reference], arguments.batches, arguments.draws)
+            base = noise[reference]
+            for name, row in noise.items():
+                # In a given time the mean is over so many steps, and its variance so much lower.
+                own = row.get("relative_variance"), base.get("relative_variance")
+                if None not in own:
+                    row["equal_compute"] = own[0] * row["step_ms"] / (own[1] * base["step_ms"])
+                found[name] |= row
+        rows += found.values()
+    write_json(arguments.out / "comparison.json", {"reference": reference, "runs": rows})
+    print(format_table(columns(reference), [summary(name, rows) for name in names]))
 
 
-def config_of(name: str, shared: RunConfig) -> RunConfig:
-    """Returns the configuration of an estimator's runs, apart from the seed."""
-    attention = dataclasses.replace(shared.attention, **ESTIMATORS[name])
-    # All train for the same number of epochs.
-    fit = dataclasses.replace(shared.fit, patience=shared.fit.epochs)
-    return dataclasses.replace(
-        shared, recipe=f"scenes_{attention.kind}", attention=attention, fit=fit
-    )
+def figures(name: str, seed: int, run_dir: Path, keys: Sequence[str]) -> Row:
+    """Trains and evaluates a run, unless that is done already, and returns its figures.
 
-
-def _seeds(given: Iterable[str]) -> tuple[int, ...]:
-    texts = [text for part in given for text in part.split(",") if text]
-    if not texts or not all(text.isdecimal() for text in texts):
-        raise invalid_value("--seeds", "integers of 0 or more", " ".join(given) or "none")
-    return tuple(dict.fromkeys(map(int, texts)))
-
-
-def _one_seed(
-    plan: Plan, seed: int, arguments: Arguments, interrupts: Interrupts | None
-) -> list[Row]:
-    """Trains and measures every estimator from one seed; returns a row each."""
-    from benchmarks.estimator_runs import figures
-    from benchmarks.gradient_noise import measure
-
-    configs = {n: dataclasses.replace(config, seed=seed) for n, config in plan.configs.items()}
-    folders = {name: arguments.out / f"{name}-seed{seed}" for name in configs}
-    cache_dir = default_cache_dir()
-    rows = {}
-    for name, config in configs.items():
-        print(f"\n{name}, seed {seed}", flush=True)
-        found = figures(config, folders[name], cache_dir, interrupts)
-        rows[name] = {"estimator": name, "seed": seed, **found}
-    print(f"\nGradients and steps, seed {seed}", flush=True)
-    target = dataclasses.replace(config_of(UNBIASED, arguments.config), seed=seed)
-    settings = arguments.batches, arguments.draws
-    measured = measure(configs, folders[plan.reference], cache_dir, target, *settings)
-    for name, row in measured.items():
-        rows[name] |= row
-    return at_equal_compute(list(rows.values()), plan.reference)
-
-
-def at_equal_compute(rows: Sequence[Row], reference: str) -> list[Row]:
-    """Adds `equal_compute`: relative variance times step time, relative to the reference.
-
-    The number of estimates averaged in a given time is its number of steps, and the variance of
-    their mean falls with that number.
+    Raises:
+        OSError: A command failed; it says why on standard error.
     """
-    (base,) = (_noise_time(row) for row in rows if row["estimator"] == reference)
-    added = []
-    for row in rows:
-        own = _noise_time(row)
-        known = own is not None and base is not None
-        added.append(row | {"equal_compute": own / base if known else None})
-    return added
+    report = run_dir / "evaluation" / "dev" / "report.json"
+    if not report.is_file():
+        print(f"\n{name}, seed {seed}", file=sys.stderr, flush=True)
+        attention = {f"attention.{key}": value for key, value in ESTIMATORS[name].items()}
+        given = {**_SETTINGS, **attention, "seed": seed, "run-dir": run_dir}
+        flags = [part for key, value in given.items() for part in (f"--{key}", str(value))]
+        _call("training.train", *flags, *keys)
+        _call("training.evaluate", "--run-dir", str(run_dir), "--split", "dev", "--figures", "0")
+    found = json.loads(report.read_text("utf-8"))
+    row = {"estimator": name, "seed": seed}
+    row |= {key: found["scores"][key] for key in _SCORES if key in found["scores"]}
+    row |= {key: found["bounds"][key] for key in _BOUNDS if key in found.get("bounds", {})}
+    progress = last_progress(run_dir / "checkpoints")
+    return row | {"minutes": None if progress is None else progress.seconds / 60}
 
 
-def _noise_time(row: Row) -> float | None:
-    variance = row.get("relative_variance")
-    return None if variance is None else variance * row["step_ms"]
+def _call(*command: str) -> None:
+    done = subprocess.run([sys.executable, "-m", *command], stdout=sys.stderr)
+    if done.returncode:
+        raise OSError(f"{command[0]} ended with status {done.returncode}")
 
 
-def summarise(rows: Sequence[Row]) -> list[Row]:
-    """Combines the seeds: one row per estimator with a `Spread` per figure."""
-    by_name: dict[str, list[Row]] = {}
-    for row in rows:
-        by_name.setdefault(row["estimator"], []).append(row)
-    return [_summary(name, found) for name, found in by_name.items()]
+@dataclass(frozen=True)
+class Spread:
+    """One figure of several runs."""
+
+    values: tuple[float, ...]
+
+    def __format__(self, form: str) -> str:
+        mean = f"{statistics.fmean(self.values):{form}}"
+        if len(self.values) < 2:
+            return mean
+        return f"{mean} ± {statistics.stdev(self.values):{form}}"
 
 
-def _summary(name: str, rows: Sequence[Row]) -> Mapping[str, Any]:
-    summary: dict[str, Any] = {"estimator": name, "samples": rows[0].get("samples")}
-    for key in dict.fromkeys(key for row in rows for key in row):
-        values = tuple(row[key] for row in rows if row.get(key) is not None)
-        if key not in _NO_FIGURES and values:
-            summary[key] = Spread(values)
-    return summary
+def summary(name: str, rows: Sequence[Row]) -> Mapping[str, Any]:
+    """Combines the seeds of an estimator: a `Spread` per figure."""
+    own = [row for row in rows if row["estimator"] == name]
+    found: Row = {"estimator": name, "samples": own[0].get("samples")}
+    for key in own[0].keys() - {"estimator", "seed", "samples"}:
+        if values := tuple(row[key] for row in own if row.get(key) is not None):
+            found[key] = Spread(values)
+    return found
 
 
 def columns(reference: str) -> tuple[Column, ...]:
@@ -245,19 +167,6 @@ def columns(reference: str) -> tuple[Column, ...]:
         Column("cider", "CIDEr", ".0f"),
         Column("pointing_game", "pointing game", ".1f"),
         Column("minutes", "minutes", ".1f"),
-    )
-
-
-def panels(reference: str) -> tuple[Panel, ...]:
-    """Returns the panels of the plot."""
-    return (
-        Panel("equal_compute", "Gradient variance, equal compute", f"times that of {reference}"),
-        Panel("elbo", "ELBO", "nats per caption"),
-        Panel("importance_weighted_bound_50", "IW bound, 50 samples", "nats per caption"),
-        Panel("bleu_4", "BLEU-4", "0 to 100"),
-        Panel("cider", "CIDEr", "100 times the metric"),
-        Panel("pointing_game", "Pointing game", "%"),
-        Panel("minutes", "Training", "minutes"),
     )
 
 

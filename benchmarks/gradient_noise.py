@@ -6,21 +6,22 @@ import dataclasses
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.case import Row
 from benchmarks.measure import medians
-from sat_tf.config import DecoderConfig
-from sat_tf.errors import invalid_value
+from sat_tf.files import default_cache_dir
 from sat_tf.models.captioner import Batch, Captioner
 from sat_tf.objectives.baselines import MovingAverageBaseline
-from sat_tf.vocabulary import Vocabulary
-from training.config import RunConfig
+from training.config import RunConfig, read_run_config
 from training.inputs import batches_from, load_data, open_inputs
 from training.model import compile_model, new_model, start_from
+from training.recipes.captioning import RECIPES
+
+_UNBIASED = {"preset": "rloo"}
+"""Estimator whose mean gradient stands for that of the ELBO."""
 
 
 class Noise(NamedTuple):
@@ -33,6 +34,21 @@ class Noise(NamedTuple):
     mean: np.ndarray
     """Mean of the draws."""
 
+    @classmethod
+    def of(cls, estimate: Callable[[int], np.ndarray], draws: int) -> Noise:
+        """Estimates variance and signal from independent draws.
+
+        variance = sum_k |g_k - gbar|^2 / (K - 1);  signal = |gbar|^2 - variance / K
+        """
+        total, squares = np.zeros([]), 0.0
+        for number in range(draws):
+            gradient = np.asarray(estimate(number), np.float64)
+            total = total + gradient
+            squares += float(gradient @ gradient)
+        mean = total / draws
+        variance = (squares - draws * float(mean @ mean)) / (draws - 1)
+        return cls(variance, float(mean @ mean) - variance / draws, mean)
+
     @property
     def relative(self) -> float | None:
         """Variance over signal, free of the scale of the loss; None if noise hides the mean.
@@ -41,36 +57,15 @@ class Noise(NamedTuple):
         """
         return self.variance / self.signal if self.signal > 0.0 else None
 
+    def cosine(self, other: Noise) -> float | None:
+        """Estimates the cosine between the means of two estimators; None if noise hides one.
 
-def noise_of(estimate: Callable[[int], np.ndarray], draws: int) -> Noise:
-    """Estimates variance and signal from independent draws.
-
-    variance = sum_k |g_k - gbar|^2 / (K - 1);  signal = |gbar|^2 - variance / K
-
-    Raises:
-        ValueError: Fewer than 2 draws.
-    """
-    if draws < 2:
-        raise invalid_value("draws", "2 or more", draws)
-    total, squares = np.zeros([]), 0.0
-    for number in range(draws):
-        gradient = np.asarray(estimate(number), np.float64)
-        total = total + gradient
-        squares += float(gradient @ gradient)
-    mean = total / draws
-    variance = (squares - draws * float(mean @ mean)) / (draws - 1)
-    return Noise(variance, float(mean @ mean) - variance / draws, mean)
-
-
-def cosine(one: Noise, other: Noise) -> float | None:
-    """Estimates the cosine between the means of two estimators; None if noise hides one.
-
-    The draws of the two are independent. The norms are those of `signal`: few draws may give a
-    cosine above 1, but noise does not pull it towards 0.
-    """
-    if one.signal <= 0.0 or other.signal <= 0.0:
-        return None
-    return float(one.mean @ other.mean) / (one.signal * other.signal) ** 0.5
+        The draws of the two are independent. The norms are those of `signal`: few draws may give
+        a cosine above 1, but noise does not pull it towards 0.
+        """
+        if self.signal <= 0.0 or other.signal <= 0.0:
+            return None
+        return float(self.mean @ other.mean) / (self.signal * other.signal) ** 0.5
 
 
 class AttentionGradient:
@@ -95,7 +90,7 @@ class AttentionGradient:
     def noise(self, draws: int, first: int = 1) -> Noise:
         """Estimates the noise of the gradients on all batches, concatenated."""
         numbers = range(len(self._batches))
-        return noise_of(
+        return Noise.of(
             lambda draw: np.concatenate([self._draw(n, first + draw)[0] for n in numbers]), draws
         )
 
@@ -114,82 +109,65 @@ class AttentionGradient:
 
 
 def measure(
-    configs: Mapping[str, RunConfig],
+    estimators: Mapping[str, Mapping[str, Any]],
     start: Path,
-    cache_dir: Path,
-    target: RunConfig,
     batches: int,
     draws: int,
     repeats: int = 3,
-) -> dict[str, Row]:
+) -> dict[str, dict[str, Any]]:
     """Measures every estimator from the weights of one run, on the same training batches.
 
     Args:
-        configs: Configurations by name, which differ in attention alone.
-        start: Finished run of the same sizes; its best weights are the shared ones.
-        cache_dir: Feature stores.
-        target: Configuration with an unbiased estimator, whose mean the others are compared with.
+        estimators: Keys of `attention` by name.
+        start: Finished run of hard attention; its best weights are the shared ones.
         batches: Number of batches.
         draws: Draws of each gradient.
         repeats: Timed steps per batch.
 
     Returns:
         Name -> `step_ms`, of a whole training step, all taking turns; for hard attention also
-        `samples`, `relative_variance` (`Noise.relative`) and `cosine`.
+        `samples`, `relative_variance` (`Noise.relative`) and `cosine`, with the mean of an
+        unbiased estimator.
     """
-    target = _from_weights(target, start)
-    data = load_data(target)
-    model = _initialized(target, data.vocabulary)
-    inputs = open_inputs(target, model.encoder, data, cache_dir)
+    run = read_run_config(start)
+    data = load_data(run)
+
+    def configured(keys: Mapping[str, Any]) -> RunConfig:
+        none = {name: 0.0 for name in vars(run.decoder) if name.endswith("_dropout")}
+        return dataclasses.replace(
+            run,
+            attention=dataclasses.replace(RECIPES["scenes_hard"].attention, **keys),
+            decoder=dataclasses.replace(run.decoder, **none),
+        )
+
+    def started(config: RunConfig) -> Captioner:
+        model = new_model(config, len(data.vocabulary), load_encoder_weights=False)
+        start_from(start, model, data.vocabulary)
+        return model
+
+    target = configured(_UNBIASED)
+    model = started(target)
+    inputs = open_inputs(target, model.encoder, data, default_cache_dir())
     dataset, steps = batches_from(target, data.table, inputs, epoch=0)
     fixed = list(dataset.take(batches))
+    compile_model(model, target, steps)
     aim = AttentionGradient(model, fixed).noise(draws)
-    rows: dict[str, Row] = {name: {} for name in configs}
-    models = {}
-    for number, (name, config) in enumerate(configs.items(), start=1):
-        config = _from_weights(config, start)
-        models[name] = _initialized(config, data.vocabulary)
-        if config.attention.kind == "hard":
-            noise = AttentionGradient(models[name], fixed).noise(draws, 1 + number * draws)
-            rows[name] |= {
-                "samples": config.attention.estimator.samples,
-                "relative_variance": noise.relative,
-                "cosine": cosine(noise, aim),
-            }
-        compile_model(models[name], config, steps)
-    # Steps change the weights: they come last.
-    for name, seconds in _step_seconds(models, fixed, repeats).items():
-        rows[name]["step_ms"] = 1e3 * seconds
-    return rows
-
-
-def _initialized(config: RunConfig, vocabulary: Vocabulary) -> Captioner:
-    """Builds the captioner with the weights of the run that it starts from."""
-    model = new_model(config, len(vocabulary), load_encoder_weights=False)
-    start_from(Path(config.init_from), model, vocabulary)
-    return model
-
-
-def _from_weights(config: RunConfig, start: Path) -> RunConfig:
-    """Returns the configuration with the weights of a run and without dropout."""
-    names = [field.name for field in dataclasses.fields(DecoderConfig)]
-    none = {name: 0.0 for name in names if name.endswith("_dropout")}
-    decoder = dataclasses.replace(config.decoder, **none)
-    return dataclasses.replace(config, init_from=str(start), decoder=decoder)
-
-
-def _step_seconds(
-    models: Mapping[str, Captioner], batches: Sequence[Batch], repeats: int
-) -> dict[str, float]:
-    """Times a training step: median per batch, mean over the batches."""
+    rows: dict[str, dict[str, Any]] = {name: {} for name in estimators}
     calls = {}
-    for name, model in models.items():
+    for number, (name, keys) in enumerate(estimators.items(), start=1):
+        config = configured(keys)
+        model = started(config)
+        compile_model(model, config, steps)
+        if config.attention.kind == "hard":
+            noise = AttentionGradient(model, fixed).noise(draws, 1 + number * draws)
+            rows[name]["samples"] = config.attention.estimator.samples
+            rows[name]["relative_variance"] = noise.relative
+            rows[name]["cosine"] = noise.cosine(aim)
         step = tf.function(model.train_step, autograph=False, reduce_retracing=True)
-        for number, batch in enumerate(batches):
-            calls[name, number] = lambda step=step, batch=batch: step(batch)
-    # The second turn may trace again, for any length.
+        for index, batch in enumerate(fixed):
+            calls[name, index] = lambda step=step, batch=batch: step(batch)
+    # Steps change the weights, so they come last; the second turn may trace again, for any length.
     took = medians(calls, repeats, warm_up=2)
-    return {
-        name: statistics.fmean(took[name, number] for number in range(len(batches)))
-        for name in models
-    }
+    for name in estimators:
+        rows[name]["step_ms"] = 1e3 * statistics.fmean(took[name, n] for n in range(len(fixed)))
+    return rows

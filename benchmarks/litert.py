@@ -21,11 +21,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tyro
-from PIL import Image
 
 import sat_tf
-from benchmarks.image_corpus import encode
-from benchmarks.measure import interleaved
 from benchmarks.serving_latency import load as load_export
 from sat_tf.commands import exit_status
 from serving.export import Precision, export
@@ -101,15 +98,14 @@ def compare(
     """Captions all images with every captioner in turns; returns a row per captioner."""
     contents = {example.image_id: content_of(example) for example in examples}
     found: dict[str, dict[str, tuple[str, float]]] = {what: {} for what in captioners}
-
-    def one(what: str, image_id: str) -> None:
-        found[what][image_id] = captioners[what](contents[image_id])
-
     seconds = dict.fromkeys(captioners, 0.0)
-    for number, image_id in enumerate(contents):
-        calls = {what: lambda w=what, i=image_id: one(w, i) for what in captioners}
-        for what, took in interleaved(calls, 1, warm_up=3 if number == 0 else 0).items():
-            seconds[what] += sum(took)
+    for number, (image_id, content) in enumerate(contents.items()):
+        for what, caption in captioners.items():
+            if number == 0:
+                caption(content)  # the first call takes longer
+            start = time.perf_counter()
+            found[what][image_id] = caption(content)
+            seconds[what] += time.perf_counter() - start
     references = {example.image_id: example.captions for example in examples}
     rows = []
     for what, captions in found.items():
@@ -152,7 +148,7 @@ def content_of(example: Example) -> bytes:
     """An upright image file, as clients send it."""
     image = example.image
     if isinstance(image, np.ndarray):  # drawn
-        return encode(Image.fromarray(image), "PNG")
+        return tf.io.encode_png(image).numpy()
     return read_content(image if isinstance(image, bytes) else image.read_bytes())
 
 

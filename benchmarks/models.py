@@ -1,18 +1,19 @@
-"""Captioners of a shape, with the settings of Flickr8k's recipes for VGG19 and random weights."""
+"""Sizes that are measured, and captioners and captions of these sizes, with random content."""
 
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from typing import Literal
 
 import keras
+import numpy as np
 import tensorflow as tf
 
-from benchmarks.shapes import Shape
 from sat_tf.config import EncoderConfig
 from sat_tf.models.captioner import Captioner
 from sat_tf.runs import TrainedCaptioner
-from sat_tf.vocabulary import END, SPECIAL_TOKENS, Vocabulary
+from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, UNK, Vocabulary
 from training.config import RunConfig
 from training.model import compile_model
 from training.recipes.captioning import RECIPES
@@ -23,17 +24,87 @@ PRECISIONS: tuple[Precision, ...] = ("float32", "bfloat16")
 STEPS = 469
 """Steps of an epoch of Flickr8k in batches of 64, for the learning rate schedule."""
 
+_WORDS = range(2, 31)
+# Of Flickr8k's 29,995 training captions, those with so many words; the last: 30 or more.
+_CAPTIONS = (15, 126, 346, 862, 1958, 2535, 2927, 3318, 3318, 3132, 2777, 2320, 1848, 1329, 977)
+_CAPTIONS += (662, 513, 365, 204, 136, 110, 74, 52, 33, 20, 11, 7, 9, 11)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Sizes of a captioner and its data.
+
+    Attributes:
+        name: Name of the shape.
+        backbone: Encoder with such annotations.
+        image_size: Side of its images, pixels.
+        locations: L.
+        annotation_dim: D.
+        vocabulary_size: K.
+        width: m, A and N: of embeddings, attention and LSTM.
+    """
+
+    name: str
+    backbone: str
+    image_size: int
+    locations: int
+    annotation_dim: int
+    vocabulary_size: int
+    width: int = 512
+
+    def training_flops(self, captions: int, words: int) -> int:
+        """Counts the matrix products of a training step; a multiply-add is two operations.
+
+        Each caption counts its own keys, although captions of an image could share them.
+        Element-wise work is not counted, nor is padding. Each product has two gradients as costly.
+
+        Args:
+            captions: Captions of the batch.
+            words: Predictions in all: words and `<end>`.
+        """
+        places, dim, width = self.locations, self.annotation_dim, self.width
+        per_caption = places * dim * width + 2 * dim * width  # keys, initial state
+        lstm = (width + dim + width) * 4 * width
+        attention = width * width + places * width + places * dim + width  # the last: the gate
+        output = (width + dim + self.vocabulary_size) * width
+        return 3 * 2 * (captions * per_caption + words * (lstm + attention + output))
+
+
+SHAPES = {
+    shape.name: shape
+    for shape in (
+        Shape("flickr8k", "mobilenet_v2", 224, 49, 1280, 2540),
+        Shape("coco", "vgg19", 224, 196, 512, 10_000),
+        Shape("toy", "scenes_cnn", 16, 4, 32, 60, 8),
+    )
+}
+
+
+def caption_lengths(count: int) -> np.ndarray:
+    """Draws the words per caption as in Flickr8k, int32 `[count]`."""
+    shares = np.array(_CAPTIONS) / sum(_CAPTIONS)
+    return np.random.default_rng(0).choice(np.array(_WORDS, np.int32), count, p=shares)
+
+
+def caption_tokens(lengths: np.ndarray, vocabulary_size: int) -> list[np.ndarray]:
+    """Draws captions of so many words, uniformly: `<start> ... <end>`, int32."""
+    rng = np.random.default_rng(0)
+    return [
+        np.array([START, *rng.integers(UNK + 1, vocabulary_size, n), END], np.int32)
+        for n in lengths
+    ]
+
 
 def run_config(
     shape: Shape, kind: Kind = "soft", precision: Precision = "float32", xla: bool = False
 ) -> RunConfig:
-    """Returns the Flickr8k recipe in this shape, whose decoder has no narrow layer."""
-    base = RECIPES[f"flickr8k_vgg19_{kind}"]
-    widths = {name: getattr(shape, name) for name in ("embedding_dim", "attention_dim")}
+    """Returns the Flickr8k recipe for VGG19 in this shape; its decoder has no narrow layer."""
+    base, width = RECIPES[f"flickr8k_vgg19_{kind}"], shape.width
+    widths = {"embedding_dim": width, "attention_dim": width, "hidden_dim": width}
     return dataclasses.replace(
         base,
         encoder=EncoderConfig(shape.backbone, image_size=shape.image_size),
-        decoder=dataclasses.replace(base.decoder, hidden_dim=shape.hidden_dim, **widths),
+        decoder=dataclasses.replace(base.decoder, **widths),
         fit=dataclasses.replace(base.fit, precision=precision, jit_compile=xla),
     )
 
@@ -44,25 +115,8 @@ def captioner(shape: Shape, config: RunConfig) -> Captioner:
     policy = "mixed_bfloat16" if config.fit.precision == "bfloat16" else "float32"
     words = shape.vocabulary_size
     model = Captioner(config.captioner, words, load_encoder_weights=False, dtype=policy)
-    height, width = model.encoder.grid
-    if (height * width, model.encoder.annotation_dim) != (shape.locations, shape.annotation_dim):
-        raise ValueError(
-            f"Received an invalid value for argument `shape`: expected L {height * width} and D "
-            f"{model.encoder.annotation_dim}, which {shape.backbone} gives, got {shape}."
-        )
     compile_model(model, config, STEPS)
     return model
-
-
-def train_function(
-    model: Captioner, shape: Shape, xla: bool
-) -> tf.types.experimental.PolymorphicFunction:
-    """Compiles the train step as `fit` does, for batches of any size and length."""
-    batch = {
-        "annotations": tf.TensorSpec([None, shape.locations, shape.annotation_dim], tf.float16),
-        "tokens": tf.TensorSpec([None, None], tf.int32),
-    }
-    return tf.function(model.train_step, input_signature=[batch], autograph=False, jit_compile=xla)
 
 
 def talkative(model: Captioner) -> TrainedCaptioner:
@@ -71,3 +125,9 @@ def talkative(model: Captioner) -> TrainedCaptioner:
     bias.assign(tf.one_hot(END, model.vocabulary_size, on_value=-100.0))
     words = (f"word{n}" for n in range(len(SPECIAL_TOKENS), model.vocabulary_size))
     return TrainedCaptioner(model, Vocabulary((*SPECIAL_TOKENS, *words)))
+
+
+def annotations(shape: Shape, count: int, dtype: str = "float32", seed: int = 0) -> tf.Tensor:
+    """Draws annotations `[count, L, D]`, uniform in [0, 1)."""
+    size = [count, shape.locations, shape.annotation_dim]
+    return tf.constant(np.random.default_rng(seed).random(size, np.float32), dtype)

@@ -1,4 +1,4 @@
-"""Measure everything: `python -m benchmarks.run [--only step,search] [--json FILE]`.
+"""Measure this machine: `python -m benchmarks.run [--only step,search] [--json FILE]`.
 
 docs/performance.md explains the figures.
 """
@@ -6,120 +6,143 @@ docs/performance.md explains the figures.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
+import logging
+import multiprocessing
 import sys
-import tempfile
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tyro
 
-from benchmarks.case import Case, Settings
-from benchmarks.sections import SECTIONS
-from benchmarks.shapes import DEFAULT, EVERY, SHAPES, Shape
 from sat_tf.commands import exit_status
 from sat_tf.errors import invalid_value
+from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.files import write_atomically
-from training.tables import format_table
+from training.tables import Column, format_table
+
+_SHAPE, _SIDE, _PRECISION, _BATCH = map(Column, ("shape", "side", "precision", "batch"))
+_CAPTIONS = Column("captions_s", "captions/s", ".1f")
+_BASELINE = Column("times_baseline", "x baseline", ".2f")
+
+TABLES = {
+    "sweep": (
+        "Training step over batch sizes, one pass each",
+        (_SHAPE, _SIDE, _PRECISION, _BATCH, _CAPTIONS),
+    ),
+    "step": (
+        "Training step, each side at its best batch size",
+        (
+            *(_SHAPE, _SIDE, Column("attention"), _PRECISION, Column("xla", "XLA"), _BATCH),
+            *(_CAPTIONS, _BASELINE, Column("tokens_s", "tokens/s", ".0f")),
+            *(Column("padding", "padding", ".1%"), Column("gflops", "GFLOP/s", ".1f")),
+            Column("product_gflops", "products alone", ".1f"),
+            Column("product_share", "share", ".1%"),
+        ),
+    ),
+    "search": (
+        "Search",
+        (
+            *(_SHAPE, _SIDE, _PRECISION, Column("beam"), _BATCH),
+            *(Column("images_s", "images/s", ".1f"), _BASELINE),
+        ),
+    ),
+    "startup": (
+        "From the command to the first training step",
+        (
+            *(_SHAPE, Column("images"), Column("first_step_s", "first step s", ".2f")),
+            Column("imports_s", "import tensorflow, keras s", ".2f"),
+            Column("times_imports", "x imports", ".2f"),
+        ),
+    ),
+}
+"""Title and columns of each table."""
+
+SECTIONS = ("step", "search", "startup")
+_SHAPES = ("flickr8k", "coco", "toy")
 
 
 @dataclass(frozen=True)
-class Arguments(Settings):
-    """Measure training, input, search, export, memory and start-up on this machine."""
+class Arguments:
+    """Measure training steps, search and start-up on this machine."""
 
-    only: tuple[str, ...] = ()
-    """Sections, separated by spaces or commas: step, pipeline, epoch, search, export, memory,
-    startup; all by default."""
-    shapes: tuple[str, ...] = ()
-    """Shapes: flickr8k, coco (both by default), toy, or LxD_VOCABULARY such as 196x2048_2540."""
+    only: tuple[str, ...] = SECTIONS
+    """Sections, separated by spaces or commas."""
+    shapes: tuple[str, ...] = ("flickr8k", "coco")
+    """Shapes, separated by spaces or commas: flickr8k, coco, or toy for a quick trial."""
+    repeats: PositiveInt = 3
+    """Timed turns of each side; figures are medians."""
+    batch_sizes: tuple[int, ...] = (32, 64, 128, 256, 512)
+    """Captions per training batch that each side tries."""
+    search_batches: tuple[int, ...] = (1, 8, 32, 100)
+    """Images per search."""
+    images: PositiveInt = 1000
+    """Images of the data set of `startup`, with five captions each."""
     json: Path | None = None
     """File of all measurements; none by default."""
 
 
-@dataclass
-class Results:
-    """Measurements so far."""
-
-    machine: dict[str, Any] = field(default_factory=dict)
-    load_average: list[float] = field(default_factory=list)
-    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    failed: list[str] = field(default_factory=list)
-
-
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns 0 if everything was measured, 1 otherwise."""
-    arguments = tyro.cli(
-        Arguments,
-        args=argv,
-        prog="python -m benchmarks.run",
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )
-    return exit_status(lambda: 1 if run(arguments).failed else 0)
+    arguments = tyro.cli(Arguments, args=argv, prog="python -m benchmarks.run")
+    return exit_status(lambda: run(arguments))
 
 
-def run(arguments: Arguments) -> Results:
-    """Measures section by section; prints the tables of each when it is done."""
-    sections = chosen("--only", arguments.only, SECTIONS, SECTIONS)
-    usual = EVERY if arguments.full else DEFAULT
-    names = chosen("--shapes", arguments.shapes, SHAPES, [shape.name for shape in usual])
-    shapes = [SHAPES[name] for name in names]
-    settings = settings_of(arguments)
-    prepare_file("--json", arguments.json)
-    before = os.getloadavg()[0]
-    results = Results(load_average=[before, before])
-    for shape in shapes:
-        print(shape)
+def run(arguments: Arguments) -> int:
+    """Measures section by section, each in its own process; prints the tables of each."""
+    check_fields(arguments)
+    sections = chosen("--only", arguments.only, SECTIONS)
+    shapes = chosen("--shapes", arguments.shapes, _SHAPES)
+    report: dict[str, Any] = {"machine": None, "tables": {}}
+    failed = False
     for section in sections:
-        _measure_section(section, shapes, settings, results)
-        results.load_average[1] = os.getloadavg()[0]
+        tables: dict[str, list[dict[str, Any]]] = {}
+        for shape in shapes[:1] if section == "startup" else shapes:
+            print(f"Measuring {section} {shape} ...", file=sys.stderr, flush=True)
+            spawn = multiprocessing.get_context("spawn")
+            with ProcessPoolExecutor(1, spawn) as process:
+                try:
+                    found, report["machine"] = process.submit(
+                        measure, section, shape, arguments
+                    ).result()
+                except Exception as error:  # whatever it is: the others are measured anyway
+                    print(f"Failed: {section} {shape}: {error!r}", file=sys.stderr)
+                    failed = True
+                    continue
+            for name, rows in found.items():
+                tables.setdefault(name, []).extend({"shape": shape, **row} for row in rows)
+        for name, rows in tables.items():
+            title, columns = TABLES[name]
+            print(f"\n{title}\n\n{format_table(columns, rows)}", flush=True)
+        report["tables"] |= tables
         if arguments.json:  # an interrupted run keeps its finished sections
-            _write(arguments.json, shapes, settings, results)
-    print(f"\n{describe(results)}")
-    return results
+            write_atomically(arguments.json, json.dumps(report, indent=1) + "\n")
+    print(f"\n{report['machine'] or 'Nothing was measured.'}")
+    return int(failed)
 
 
-def _write(path: Path, shapes: list[Shape], settings: Settings, results: Results) -> None:
-    report = {"settings": vars(settings), "shapes": list(map(vars, shapes)), **vars(results)}
-    write_atomically(path, json.dumps(report, indent=1) + "\n")
+def measure(section: str, shape: str, arguments: Arguments) -> tuple[dict[str, Any], str]:
+    """Measures a section for a shape; returns its tables and the machine."""
+    from benchmarks import search, startup, step
+    from benchmarks.measure import machine
+    from benchmarks.models import SHAPES
+
+    # TensorFlow warns of functions traced for several shapes, which are intended here.
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    sizes, repeats = SHAPES[shape], arguments.repeats
+    if section == "step":
+        tables = step.measure(sizes, arguments.batch_sizes, repeats)
+    elif section == "search":
+        tables = search.measure(sizes, arguments.search_batches, repeats)
+    else:
+        tables = startup.measure(sizes, arguments.images, repeats)
+    return tables, machine()
 
 
-def prepare_file(flag: str, path: Path | None) -> None:
-    """Checks that a file can be written when all is measured, hours later; makes its folder.
-
-    Raises:
-        ValueError: The path is a folder.
-        OSError: Its folder cannot be made or written to.
-    """
-    if path is None:
-        return
-    if path.is_dir():
-        raise invalid_value(flag, "a file", f"the folder {path}")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Fails if `write_atomically` would: no permission, or a read-only disk.
-    tempfile.TemporaryFile(dir=path.parent).close()
-
-
-def settings_of(arguments: Arguments) -> Settings:
-    """Returns the arguments that the cases need.
-
-    Raises:
-        ValueError: A number is not positive, or a list of numbers is empty.
-    """
-    values = {name: getattr(arguments, name) for name in Settings.__dataclass_fields__}
-    for name, value in values.items():
-        numbers = value if isinstance(value, tuple) else (value,)
-        if name != "full" and (not numbers or min(numbers) < 1):
-            raise invalid_value(f"--{name.replace('_', '-')}", "positive integers", value)
-    return Settings(**values)
-
-
-def chosen(
-    flag: str, given: Iterable[str], known: Iterable[str], default: Iterable[str]
-) -> list[str]:
-    """Splits names at spaces and commas; returns the default if there are none.
+def chosen(flag: str, given: Iterable[str], known: Collection[str]) -> list[str]:
+    """Splits names at spaces and commas.
 
     Raises:
         ValueError: A name is not known.
@@ -128,57 +151,7 @@ def chosen(
     for name in names:
         if name not in known:
             raise invalid_value(flag, f"some of {', '.join(known)}", repr(name))
-    return list(dict.fromkeys(names)) or list(default)
-
-
-def _measure_section(name: str, shapes: list[Shape], settings: Settings, results: Results) -> None:
-    section = SECTIONS[name]
-    for shape in shapes[:1] if section.once else shapes:
-        for part in section.parts:
-            label = " ".join(filter(None, (name, shape.name, part)))
-            print(f"Measuring {label} ...", file=sys.stderr, flush=True)
-            try:
-                measured = in_own_process(Case(name, shape, settings, part))
-            except subprocess.CalledProcessError:
-                print(f"Failed: {label}; why is above.", file=sys.stderr)
-                results.failed.append(label)
-                continue
-            results.machine = results.machine or measured["machine"]
-            for table, rows in measured["tables"].items():
-                results.tables.setdefault(table, []).extend(rows)
-    for table, (title, columns) in section.tables.items():
-        rows = results.tables.get(table)
-        if rows:
-            print(f"\n{title}\n\n{format_table(columns, rows)}", flush=True)
-
-
-def in_own_process(case: Case) -> dict[str, Any]:
-    """Runs `benchmarks.case.measure` in its own process.
-
-    Raises:
-        subprocess.CalledProcessError: The case failed; the reason is on standard error.
-    """
-    environment = os.environ | {"KERAS_BACKEND": "tensorflow"}
-    with tempfile.TemporaryDirectory() as folder:
-        result = Path(folder) / "result.json"
-        command = [sys.executable, "-m", "benchmarks.case", case.to_json(), str(result)]
-        subprocess.run(command, check=True, env=environment)
-        return json.loads(result.read_text("utf-8"))
-
-
-def describe(results: Results) -> str:
-    """Describes the machine in two lines."""
-    machine = results.machine
-    if not machine:
-        return "Nothing was measured."
-    gpus = f", {', '.join(machine['gpus'])}" if machine["gpus"] else ""
-    before, after = results.load_average
-    return (
-        f"{machine['cpu']}, {machine['cores']} cores, {machine['intra_op_threads']} threads per "
-        f"operation, {machine['inter_op_threads']} operations at once{gpus}\n"
-        f"TensorFlow {machine['tensorflow']}, Keras {machine['keras']}, Python "
-        f"{machine['python']}; load average {before:.1f} before, {after:.1f} after"
-    )
+    return list(dict.fromkeys(names))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,17 +22,25 @@ import tyro
 from keras.export import ExportArchive
 
 import sat_tf
-from benchmarks.measure import medians
-from benchmarks.models import talkative
-from benchmarks.sections import LATENCY
+from benchmarks import models
+from benchmarks.measure import medians, photograph
 from sat_tf.commands import exit_status
-from sat_tf.config import CaptionerConfig, DecoderConfig, EncoderConfig, SearchConfig
-from sat_tf.models.captioner import Captioner
+from sat_tf.config import SearchConfig
 from sat_tf.runs import TrainedCaptioner
 from serving.export import export
 from serving.saved_model import load_session
 from serving.signatures import SERVING_DEFAULT, read_images
-from training.tables import format_table
+from training.tables import Column, format_table
+
+_COLUMNS = (
+    Column("batch"),
+    Column("decode_ms", "decode ms", ".1f"),
+    Column("encoder_ms", "encoder ms", ".1f"),
+    Column("search_ms", "search ms", ".1f"),
+    Column("whole_ms", "whole ms", ".1f"),
+    Column("whole_over_encoder", "x encoder", ".2f"),
+    Column("words", "words", ".1f"),
+)
 
 # (signature, input) -> outputs by name
 Session = Callable[[str, np.ndarray], dict[str, np.ndarray]]
@@ -45,15 +53,11 @@ class Arguments:
     run_dir: Path | None = None
     """Run folder; an untrained captioner over MobileNetV2 by default."""
     image: Path | None = None
-    """Image file; noise of 224 x 224 pixels as JPEG by default."""
+    """Image file; a drawn photograph of 224 x 224 pixels by default."""
     beam: int = 5
     """Beam width."""
     max_length: int = 12
     """Maximum words per caption; those of Flickr8k have 11 on average."""
-    words: int = 2540
-    """Vocabulary size of the untrained captioner; that of Flickr8k by default."""
-    width: int = 512
-    """Width of embeddings, attention and LSTM of the untrained captioner."""
     batches: tuple[int, ...] = (1, 8)
     """Images per call."""
     repeats: int = 30
@@ -69,82 +73,41 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def run(arguments: Arguments) -> None:
-    """Measures and prints."""
+    """Exports, measures and prints."""
     if arguments.run_dir:
         captioner = sat_tf.load(arguments.run_dir)
     else:
-        captioner = untrained(arguments.words, arguments.width)
+        shape = models.SHAPES["flickr8k"]
+        captioner = models.talkative(models.captioner(shape, models.run_config(shape)))
     search = SearchConfig(beam=arguments.beam, max_length=arguments.max_length)
-    content = arguments.image.read_bytes() if arguments.image else noise_jpeg(224)
+    content = arguments.image.read_bytes() if arguments.image else photograph(224, 224)
     encoder = captioner.config.encoder
     print(
         f"{encoder.name}, {encoder.image_size} pixels, beam {search.beam}, "
         f"median of {arguments.repeats} calls"
         f"{', processor time on one thread' if arguments.processor_time else ''}"
     )
-    settings = arguments.batches, arguments.repeats, arguments.processor_time
-    print(format_table(LATENCY, measure_calls(captioner, search, content, *settings)))
-
-
-def measure_calls(
-    captioner: TrainedCaptioner,
-    search: SearchConfig,
-    content: bytes,
-    batches: Sequence[int],
-    repeats: int,
-    processor_time: bool = False,
-) -> list[dict[str, float]]:
-    """Exports, loads and times; a row of the table per number of images in a call."""
-    threads = 1 if processor_time else 0
+    threads = 1 if arguments.processor_time else 0
+    clock = time.process_time if arguments.processor_time else time.perf_counter
     with tempfile.TemporaryDirectory() as folder:
         whole = load(export(captioner, Path(folder), search), threads)
         stages = load(export_stages(captioner, Path(folder) / "stages"), threads)
-    clock = time.process_time if processor_time else time.perf_counter
     rows = []
-    for size in batches:
+    for size in arguments.batches:
         batch = np.array([content] * size, object)
-        took = figures(whole, stages, batch, repeats, clock)
-        rows.append({"beam": search.beam, "batch": size} | took)
-    return rows
-
-
-def figures(
-    whole: Session, stages: Session, batch: np.ndarray, repeats: int, clock: Callable[[], float]
-) -> dict[str, float]:
-    """Returns median milliseconds of a call and its parts, their ratio, words per caption."""
-    pixels = stages("decode", batch)["pixels"]
-    seconds = medians(
-        {
-            "decode": lambda: stages("decode", batch),
-            "encoder": lambda: stages("encode", pixels),
-            "whole": lambda: whole(SERVING_DEFAULT, batch),
-        },
-        repeats,
-        warm_up=3,
-        clock=clock,
-    )
-    took = {name: 1e3 * value for name, value in seconds.items()}
-    return {
-        "decode_ms": took["decode"],
-        "encoder_ms": took["encoder"],
-        "search_ms": took["whole"] - took["decode"] - took["encoder"],
-        "whole_ms": took["whole"],
-        "whole_over_encoder": took["whole"] / took["encoder"],
-        "words": float(whole(SERVING_DEFAULT, batch)["lengths"][:, 0].mean()),
-    }
-
-
-def untrained(words: int, width: int) -> TrainedCaptioner:
-    """Makes a captioner over MobileNetV2 with random weights, whose captions never end early."""
-    config = CaptionerConfig(EncoderConfig("mobilenet_v2"), DecoderConfig(width, width, width))
-    return talkative(Captioner(config, words, load_encoder_weights=False))
-
-
-def noise_jpeg(size: int) -> bytes:
-    """Encodes coarse noise as a JPEG."""
-    rng = np.random.default_rng(0)
-    pixels = tf.image.resize(rng.uniform(0, 255, [8, 8, 3]), [size, size], "bicubic")
-    return tf.io.encode_jpeg(tf.cast(tf.clip_by_value(pixels, 0, 255), tf.uint8)).numpy()
+        pixels = stages("decode", batch)["pixels"]
+        calls = {
+            "decode_ms": lambda batch=batch: stages("decode", batch),
+            "encoder_ms": lambda pixels=pixels: stages("encode", pixels),
+            "whole_ms": lambda batch=batch: whole(SERVING_DEFAULT, batch),
+        }
+        took = medians(calls, arguments.repeats, warm_up=3, clock=clock)
+        row = {"batch": size} | {name: 1e3 * seconds for name, seconds in took.items()}
+        row["search_ms"] = row["whole_ms"] - row["decode_ms"] - row["encoder_ms"]
+        row["whole_over_encoder"] = row["whole_ms"] / row["encoder_ms"]
+        row["words"] = float(whole(SERVING_DEFAULT, batch)["lengths"][:, 0].mean())
+        rows.append(row)
+    print(format_table(_COLUMNS, rows))
 
 
 def export_stages(captioner: TrainedCaptioner, folder: Path) -> Path:

@@ -1,106 +1,101 @@
-"""From the training command to its first step, with annotations already in the store."""
+"""From the training command to its first step, with annotations already in the store.
+
+`python -m benchmarks.startup OUT ARGS` trains until the first step is done and writes the time
+then to OUT.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from PIL import Image
-
-from benchmarks.case import Case, Tables
-from benchmarks.image_corpus import encode
-from benchmarks.shapes import Shape, caption_lengths, caption_tokens
-from benchmarks.stores import CAPTIONS
+if TYPE_CHECKING:
+    from benchmarks.models import Shape
 
 _IMPORTS = [sys.executable, "-c", "import tensorflow, keras"]
-_SIDE = 64  # pixels; a warm start does not open the images
+_CAPTIONS = 5  # per image
 
 
-def measure(case: Case) -> Tables:
-    """Measures `startup`, medians over the imports alone, and `phases` of that time."""
-    shape, settings = case.shape, case.settings
+def measure(shape: Shape, images: int, repeats: int) -> dict[str, list[dict[str, Any]]]:
+    """Measures `startup`, medians over the imports alone and the first step."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        write_data(shape, settings.images, folder / "data")
-        start_training(shape, folder)  # fills the store
-        imports, starts = [], []
-        for _ in range(settings.repeats):
-            imports.append(_seconds(_IMPORTS))
-            starts.append(start_training(shape, folder))
-    first_step = statistics.median(sum(phases.values()) for phases in starts)
-    alone = statistics.median(imports)
-    row = {
-        "images": settings.images,
-        "first_step_s": first_step,
-        "imports_s": alone,
-        "times_imports": first_step / alone,
-    }
-    phases = [
-        {"phase": phase, "seconds": statistics.median(start[phase] for start in starts)}
-        for phase in starts[0]
-    ]
-    return {"startup": [row], "phases": phases}
+        write_data(shape, images, Path(name) / "data")
+        first_step(shape, Path(name))  # fills the store
+        imports, steps = [], []
+        for _ in range(repeats):
+            start = time.time()
+            subprocess.run(_IMPORTS, check=True, stderr=subprocess.DEVNULL)
+            imports.append(time.time() - start)
+            steps.append(first_step(shape, Path(name)))
+    alone, step = statistics.median(imports), statistics.median(steps)
+    row = {"images": images, "first_step_s": step, "imports_s": alone}
+    return {"startup": [row | {"times_imports": step / alone}]}
 
 
 def write_data(shape: Shape, images: int, folder: Path) -> None:
     """Writes images and captions for `--data.name folder`; a tenth more for dev."""
+    from benchmarks.measure import photograph
+    from benchmarks.models import caption_lengths, caption_tokens
+
     folder.mkdir()
-    content = encode(Image.new("RGB", (_SIDE, _SIDE)), "JPEG")
+    content = photograph(64, 64)  # a warm start does not open the images
     splits = ["train"] * images + ["dev"] * max(images // 10, 1)
-    lengths = caption_lengths(len(splits) * CAPTIONS, 0)
-    # Training adds the ends.
-    captions = [
-        " ".join(f"word{token}" for token in tokens[1:-1])
-        for tokens in caption_tokens(lengths, shape.vocabulary_size, 0)
-    ]
-    lines = []
-    for number, split in enumerate(splits):
-        (folder / f"{number}.jpg").write_bytes(content)
-        own = captions[number * CAPTIONS : (number + 1) * CAPTIONS]
-        lines.append(json.dumps({"image": f"{number}.jpg", "captions": own, "split": split}))
-    (folder / "captions.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+    tokens = iter(caption_tokens(caption_lengths(len(splits) * _CAPTIONS), shape.vocabulary_size))
+    with (folder / "captions.jsonl").open("w", encoding="utf-8") as lines:
+        for number, split in enumerate(splits):
+            (folder / f"{number}.jpg").write_bytes(content)
+            # Training adds the ends.
+            own = [" ".join(f"word{n}" for n in next(tokens)[1:-1]) for _ in range(_CAPTIONS)]
+            row = {"image": f"{number}.jpg", "captions": own, "split": split}
+            lines.write(json.dumps(row) + "\n")
 
 
-def start_training(shape: Shape, folder: Path) -> dict[str, float]:
-    """Returns seconds per phase up to the first step, in a new process and a new run."""
+def first_step(shape: Shape, folder: Path) -> float:
+    """Returns seconds up to the first step, in a new process and a new run.
+
+    Raises:
+        OSError: Training did not get there.
+    """
     with tempfile.TemporaryDirectory(dir=folder) as run:
-        out = Path(run) / "phases.json"
-        command = [sys.executable, "-m", "benchmarks.first_step", str(out)]
+        out, width = Path(run) / "time", str(shape.width)
+        command = [sys.executable, "-m", "benchmarks.startup", str(out)]
+        command += ["--recipe", "folder_soft", "--data.min-count", "1"]
+        command += ["--encoder.name", shape.backbone, "--encoder.weights", "None"]
+        command += ["--encoder.image-size", str(shape.image_size)]
+        command += ["--decoder.embedding-dim", width, "--decoder.attention-dim", width]
+        command += ["--decoder.hidden-dim", width, "--decoder.bottleneck-dim", "None"]
+        command += ["--data-dir", str(folder / "data"), "--cache-dir", str(folder / "cache")]
+        command += ["--run-dir", str(Path(run) / "run"), "--strategy", "none"]
         began = time.time()
-        done = subprocess.run(
-            [*command, *training_arguments(shape, folder, Path(run) / "run")],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        done = subprocess.run(command, capture_output=True, text=True)
         if not out.exists():
             raise OSError(f"training did not reach its first step:\n{done.stderr[-2000:]}")
-        marks = json.loads(out.read_text())
-    phases = {"interpreter": marks["began"] - began} | marks["phases"]
-    rest = marks["ended"] - began - sum(phases.values())
-    return phases | {"the rest": rest}
+        return float(out.read_text()) - began
 
 
-def training_arguments(shape: Shape, folder: Path, run_dir: Path) -> list[str]:
-    """Returns the command line of `training.train` for this shape."""
-    return [
-        *("--recipe", "folder_soft", "--data.min-count", "1"),
-        *("--encoder.name", shape.backbone, "--encoder.weights", "None"),
-        *("--encoder.image-size", str(shape.image_size)),
-        *("--decoder.embedding-dim", str(shape.embedding_dim)),
-        *("--decoder.attention-dim", str(shape.attention_dim)),
-        *("--decoder.hidden-dim", str(shape.hidden_dim), "--decoder.bottleneck-dim", "None"),
-        *("--data-dir", str(folder / "data"), "--cache-dir", str(folder / "cache")),
-        *("--run-dir", str(run_dir), "--strategy", "none"),
-    ]
+def main(out: str, *argv: str) -> None:
+    """Trains until the first step is done."""
+    from sat_tf.commands import loading
+
+    with loading():  # as the command does
+        import keras
+
+    def stop(*_: object, **__: object) -> None:
+        Path(out).write_text(str(time.time()))
+        os._exit(0)
+
+    keras.callbacks.CallbackList.on_train_batch_end = stop
+    from training import train
+
+    train.main(list(argv))
 
 
-def _seconds(command: list[str]) -> float:
-    start = time.perf_counter()
-    subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-    return time.perf_counter() - start
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -2,157 +2,151 @@
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
-from benchmarks import baseline, models
-from benchmarks.batches import ROTATION, Rotation, rotation
-from benchmarks.case import Case, Row, Tables
-from benchmarks.measure import MatrixProduct, interleaved
-from benchmarks.shapes import Shape
+import numpy as np
+import tensorflow as tf
 
-BASELINE, SAT_TF = "baseline", "sat_tf"
+from benchmarks import baseline, models
+from benchmarks.measure import MatrixProduct, medians
+from benchmarks.models import Shape
+from training.data.bucketing import pad_tokens, plan_epoch
+
+_EPOCH = 30_000  # captions that batches are chosen from, as many as Flickr8k trains on
+_ROTATION = 3  # batches used in turn, so that none stays in a cache
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Variant:
     """One way to take a step."""
 
-    side: str = SAT_TF
-    kind: models.Kind = "soft"
+    side: str = "sat_tf"
+    attention: models.Kind = "soft"
     precision: models.Precision = "float32"
     xla: bool = False
 
-
-def variants(full: bool) -> list[Variant]:
-    """Lists the baseline and soft and hard attention, by precision and XLA (hard if `full`)."""
-    found = [Variant(BASELINE)]
-    for kind in ("soft", "hard"):
-        for xla in (False, True):
-            if kind == "soft" or full or not xla:
-                found += [Variant(SAT_TF, kind, p, xla) for p in models.PRECISIONS]
-    return found
-
-
-class Stepper:
-    """Training step of one variant on one batch; its model is made at the first call."""
-
-    def __init__(self, variant: Variant, shape: Shape) -> None:
-        self._variant, self._shape = variant, shape
-
-    @cached_property
-    def _train(self) -> Callable[[dict], object]:
-        variant, shape = self._variant, self._shape
-        config = models.run_config(shape, variant.kind, variant.precision, variant.xla)
-        if variant.side == BASELINE:
-            return baseline.train_function(baseline.Baseline(shape, config), shape)
-        return models.train_function(models.captioner(shape, config), shape, variant.xla)
-
-    def __call__(self, batches: Rotation, index: int) -> None:
-        self._train(batches.batches[index])
-
-    def batches(self, size: int) -> Rotation:
-        """Makes the batches of the side; sat_tf's are bucketed, in the precision of the store."""
-        if self._variant.side == BASELINE:
-            return rotation(self._shape, size, bucketed=False, dtype="float32")
-        return rotation(self._shape, size, bucketed=True)
+    def train_function(self, shape: Shape) -> Callable[[dict[str, tf.Tensor]], object]:
+        """Compiles the step, as `fit` does, for batches of any size and length."""
+        if self.side == "baseline":
+            return baseline.train_function(shape)
+        config = models.run_config(shape, self.attention, self.precision, self.xla)
+        batch = {
+            "annotations": tf.TensorSpec([None, shape.locations, shape.annotation_dim], tf.float16),
+            "tokens": tf.TensorSpec([None, None], tf.int32),
+        }
+        step = models.captioner(shape, config).train_step
+        return tf.function(step, input_signature=[batch], autograph=False, jit_compile=self.xla)
 
 
-def measure(case: Case) -> Tables:
+VARIANTS = (
+    Variant("baseline"),
+    *(
+        Variant(precision=precision, xla=xla)
+        for precision in models.PRECISIONS
+        for xla in (False, True)
+    ),
+    *(Variant(attention="hard", precision=precision) for precision in models.PRECISIONS),
+)
+
+
+@dataclass(frozen=True)
+class Batches:
+    """Batches of one size, `annotations` `[B, L, D]` and `tokens` int32 `[B, T + 1]` each.
+
+    Attributes:
+        batches: Those of sat_tf are bucketed by length, in the precision of the feature store;
+            those of the baseline are in any order.
+        captions: Number of captions in all batches.
+        words: Number of predictions: words and `<end>`, no padding.
+    """
+
+    batches: tuple[dict[str, tf.Tensor], ...]
+    captions: int
+    words: int
+
+    @classmethod
+    def of(cls, shape: Shape, side: str, size: int) -> Batches:
+        """Makes batches whose lengths represent those of an epoch."""
+        lengths = models.caption_lengths(_EPOCH)
+        if side == "baseline":
+            dtype, chosen = "float32", lengths[: _ROTATION * size].reshape(_ROTATION, size)
+        else:  # at the 1/6, 1/2 and 5/6 quantiles of an epoch's batches, by length
+            plan = [batch for batch in plan_epoch(lengths, size, 0, 0) if len(batch) == size]
+            plan.sort(key=lambda batch: lengths[batch].mean())
+            places = [len(plan) * (2 * n + 1) // (2 * _ROTATION) for n in range(_ROTATION)]
+            dtype, chosen = "float16", [lengths[plan[place]] for place in places]
+        made = []
+        for seed, words in enumerate(chosen):
+            tokens = pad_tokens(models.caption_tokens(words, shape.vocabulary_size))
+            drawn = models.annotations(shape, size, dtype, seed)
+            made.append({"annotations": drawn, "tokens": tf.constant(tokens)})
+        return cls(tuple(made), _ROTATION * size, int(sum((n + 1).sum() for n in chosen)))
+
+    @property
+    def padding(self) -> float:
+        """Share of padding among the predictions."""
+        return 1.0 - self.words / sum(
+            int(tf.size(batch["tokens"][:, 1:])) for batch in self.batches
+        )
+
+
+def measure(
+    shape: Shape, batch_sizes: Sequence[int], repeats: int, variants: Sequence[Variant] = VARIANTS
+) -> dict[str, list[Row]]:
     """Measures `sweep`, captions/s over batch sizes, and `step`, each variant at its best."""
-    settings = case.settings
-    steppers = {v: Stepper(v, case.shape) for v in variants(settings.full)}
-    swept = {v: s for v, s in steppers.items() if v.kind == "soft" and not v.xla}
-    sweep = [row for size in settings.batch_sizes for row in _try_size(swept, size)]
-    # The last row per key stays: the fastest.
-    best = {
-        (row["side"], row["precision"]): row["batch"]
-        for row in sorted(sweep, key=lambda row: row["captions_s"])
-    }
-    sizes = {v: best[v.side, v.precision] for v in steppers}
-    return {"sweep": sweep, "step": _contest(steppers, sizes, settings.repeats)}
+    steps = {variant: variant.train_function(shape) for variant in variants}
+    swept = {v: step for v, step in steps.items() if v.attention == "soft" and not v.xla}
+    sweep: list[Row] = []
+    for size in batch_sizes:
+        batches = _batches(shape, dict.fromkeys(swept, size))
+        for v, seconds in _seconds(swept, batches, 1).items():
+            rate = batches[v].captions / seconds
+            about = {"side": v.side, "precision": v.precision, "batch": size}
+            sweep.append({**about, "captions_s": rate})
+    sweep_by_rate = sorted(sweep, key=lambda row: row["captions_s"])
+    best = {(row["side"], row["precision"]): row["batch"] for row in sweep_by_rate}
+    sizes = {v: best[v.side, v.precision] for v in variants}
+    batches = _batches(shape, sizes)
+    products = {v.precision: MatrixProduct(v.precision) for v in variants}
+    seconds = _seconds(steps, batches, repeats, products)
+    rows = []
+    for v in variants:
+        product = products[v.precision].flops / seconds[v.precision]
+        flops = shape.training_flops(batches[v].captions, batches[v].words) / seconds[v]
+        row = vars(v) | {"batch": sizes[v], "captions_s": batches[v].captions / seconds[v]}
+        row |= {"tokens_s": batches[v].words / seconds[v], "padding": batches[v].padding}
+        row |= {"gflops": flops / 1e9, "product_gflops": product / 1e9}
+        rows.append(row | {"product_share": flops / product})
+    base = {row["side"]: row["captions_s"] for row in reversed(rows)}.get("baseline", np.nan)
+    return {"sweep": sweep, "step": [r | {"times_baseline": r["captions_s"] / base} for r in rows]}
 
 
-def _batches(
-    steppers: Mapping[Variant, Stepper], sizes: Mapping[Variant, int]
-) -> dict[Variant, Rotation]:
+def _batches(shape: Shape, sizes: dict[Variant, int]) -> dict[Variant, Batches]:
     """Makes the batches of each variant; variants of one side and size share them."""
-    made: dict[tuple[str, int], Rotation] = {}
-    for variant, size in sizes.items():
-        if (variant.side, size) not in made:
-            made[variant.side, size] = steppers[variant].batches(size)
-    return {variant: made[variant.side, size] for variant, size in sizes.items()}
+    kinds = {(v.side, size) for v, size in sizes.items()}
+    made = {kind: Batches.of(shape, *kind) for kind in kinds}
+    return {v: made[v.side, size] for v, size in sizes.items()}
 
 
 def _seconds(
-    steppers: Mapping[Variant, Stepper],
-    batches: Mapping[Variant, Rotation],
+    steps: dict[Variant, Callable],
+    batches: dict[Variant, Batches],
     repeats: int,
-    others: Mapping[str, Callable[[], object]] | None = None,
+    others: dict[str, Callable[[], object]] | None = None,
 ) -> dict[Any, float]:
     """Returns median seconds of each variant's pass over its batches, and of each other call.
 
     Sides take turns at every batch: the load of a shared machine may change within seconds.
     """
-    calls = {}
-    for index in range(ROTATION):
-        for v, step in steppers.items():
-            calls[v, index] = lambda step=step, b=batches[v], index=index: step(b, index)
-        calls |= {(name, index): call for name, call in (others or {}).items()}
-    took = interleaved(calls, repeats)
-    seconds = {v: sum(statistics.median(took[v, n]) for n in range(ROTATION)) for v in steppers}
-    for name in others or ():
-        seconds[name] = statistics.median(sum((took[name, n] for n in range(ROTATION)), []))
-    return seconds
-
-
-def _try_size(steppers: Mapping[Variant, Stepper], size: int) -> list[Row]:
-    """Times one pass over the batches, after an untimed one."""
-    batches = _batches(steppers, dict.fromkeys(steppers, size))
-    took = _seconds(steppers, batches, repeats=1)
-    return [
-        {
-            "side": variant.side,
-            "precision": variant.precision,
-            "batch": size,
-            "captions_s": batches[variant].captions / took[variant],
-        }
-        for variant in steppers
-    ]
-
-
-def _contest(
-    steppers: Mapping[Variant, Stepper], sizes: Mapping[Variant, int], repeats: int
-) -> list[Row]:
-    """Times steps and matrix products in turn."""
-    batches = _batches(steppers, sizes)
-    products = {precision: MatrixProduct(precision) for precision in models.PRECISIONS}
-    seconds = _seconds(steppers, batches, repeats, products)
-    rates = {name: product.flops / seconds[name] for name, product in products.items()}
-    reference = Variant(BASELINE)
-    base = batches[reference].captions / seconds[reference]
-    return [
-        _row(v, sizes[v], batches[v], seconds[v], rates[v.precision])
-        | {"times_baseline": batches[v].captions / seconds[v] / base}
-        for v in steppers
-    ]
-
-
-def _row(variant: Variant, size: int, batches: Rotation, seconds: float, rate: float) -> Row:
-    flops = batches.flops / seconds
-    return {
-        "side": variant.side,
-        "attention": variant.kind,
-        "precision": variant.precision,
-        "xla": variant.xla,
-        "batch": size,
-        "captions_s": batches.captions / seconds,
-        "tokens_s": batches.words / seconds,
-        "padding": batches.padding,
-        "gflops": flops / 1e9,
-        "product_gflops": rate / 1e9,
-        "product_share": flops / rate,
-    }
+    calls: dict[Any, Callable[[], object]] = dict(others or {})
+    for index in range(_ROTATION):
+        for v, step in steps.items():
+            batch = batches[v].batches[index]
+            calls[v, index] = lambda step=step, batch=batch: step(batch)
+    took = medians(calls, repeats)
+    passes = {v: sum(took[v, index] for index in range(_ROTATION)) for v in steps}
+    return passes | {name: took[name] for name in others or {}}

@@ -16,7 +16,7 @@ from sat_tf.config import CaptionerConfig, Inference, SearchConfig
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_argument
 from sat_tf.models.captioner import Captioner
-from sat_tf.search.hypotheses import Hypotheses
+from sat_tf.search.beam_search import Hypotheses
 from sat_tf.vocabulary import Vocabulary
 
 Image = str | Path | bytes | np.ndarray

@@ -19,8 +19,8 @@ from sat_tf.fields import check_fields
 from sat_tf.figures.attention import figure_paths
 from sat_tf.files import write_atomically
 from sat_tf.images import SUFFIXES
-from training.evaluate.caption_results import caption_fields
-from training.outputs import check_file, check_folder
+from training.cli import check_file, check_folder
+from training.evaluate.given_captions import caption_fields
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,8 +64,7 @@ def run(arguments: Arguments) -> int:
     out = None if arguments.figure == "none" else arguments.out
     figures = figure_paths(out, images, arguments.figure)
     with loading():
-        from training.evaluate.image_entry import image_entry
-        from training.tasks.captioning.attention_figures import chosen_locations
+        from training.evaluate.page import chosen_locations, image_entry
 
     captioner = _load(arguments.run_dir)
     if arguments.inference is not None:
@@ -169,7 +168,7 @@ def _draw(
     import numpy as np
 
     from sat_tf.figures.attention import attention_svg, save_figure
-    from training.tasks.captioning.attention_figures import figure_of
+    from training.evaluate.page import figure_of
 
     if path.suffix == ".svg":
         pixels = np.round(captioner.pixels(content).numpy()).astype(np.uint8)
@@ -193,7 +192,7 @@ def _write_page(
     arguments: Arguments, captioner: TrainedCaptioner, entries: list[dict[str, Any]]
 ) -> None:
     from sat_tf.viewer import report_page
-    from training.evaluate.image_entry import common_facts
+    from training.evaluate.page import common_facts
 
     common = common_facts(captioner, arguments.run_dir.name)
     write_atomically(arguments.html, report_page("Captions", entries, common=common))
@@ -209,7 +208,7 @@ def _json(
     captioner: TrainedCaptioner, content: bytes, caption: Caption, path: Path, figure: Path | None
 ) -> str:
     """The caption's fields, and the data that `sat_tf.viewer.report_page` makes a page of."""
-    from training.evaluate.image_entry import caption_data, common_facts
+    from training.evaluate.page import caption_data, common_facts
 
     words = {"words": caption.words, "log_probs": caption.log_probs.tolist()}
     row = {"image": str(path), **caption_fields(caption), **words}

@@ -26,7 +26,7 @@ from sat_tf.fields import (
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.vocabulary import Unit
 from training.data.sources import DataName, Splits
-from training.metrics.tokenisers import english_only
+from training.metrics.captions import english_only
 
 T = TypeVar("T")
 

@@ -21,9 +21,8 @@ from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
-from training.cli import check_data_dir
+from training.cli import check_data_dir, check_file
 from training.config import RunConfig, read_run_config
-from training.outputs import check_file
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from training.data.bucketing import CaptionTable, Shard, caption_table
 from training.data.examples import DataError
 from training.data.input_source import InputSource, open_input_source
 from training.data.sources import Split, load_split
-from training.messages import counted
+from training.tables import counted
 from training.teach.attention_targets import AttentionTargets, attention_targets
 from training.teach.word_locator import WordLocator, check_encoder, located_targets
 from training.teach.word_predictions import WordPredictions

@@ -16,8 +16,7 @@ from sat_tf.commands import exit_status, loading
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, Range, check_fields
 from sat_tf.files import default_cache_dir
-from training.cli import Settings, check_data_dir, check_init_from, parse_settings
-from training.outputs import check_file
+from training.cli import Settings, check_data_dir, check_file, check_init_from, parse_settings
 
 _SHOWN = 8
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 from sat_tf import published, runs
 from sat_tf.errors import RunError, invalid_value
 from sat_tf.models.captioner import Captioner
-from sat_tf.objectives.caption_objective import caption_objective
+from sat_tf.objectives import make_objective
 from sat_tf.objectives.terms import Objective
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Vocabulary
@@ -124,9 +124,7 @@ def compile_model(
     """
     optimizer, fit = config.optimizer, config.fit
     if objective is None:
-        objective = caption_objective(
-            config.attention, fit.label_smoothing, fit.distillation_weight
-        )
+        objective = make_objective(config.attention, fit.label_smoothing, fit.distillation_weight)
     model.compile(
         optimizer=make_optimizer(
             optimizer,

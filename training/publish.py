@@ -173,7 +173,7 @@ def compare(
 ) -> str:
     """Captions a split with both captioners; returns a sentence on how much they differ."""
     from training.data.input_source import open_input_source
-    from training.evaluate.scoring import caption_split
+    from training.evaluate.evaluation import caption_split
 
     resize = config.encoder.resize
     captions, scores = [], []

@@ -19,8 +19,7 @@ from sat_tf.config import JOIN, EncoderConfig, weights_files
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.files import sync
-from training.cli import Settings, check_data_dir, parse_settings
-from training.outputs import check_file
+from training.cli import Settings, check_data_dir, check_file, parse_settings
 
 _BATCH = 8
 
@@ -102,7 +101,7 @@ def write_weights(arguments: Arguments, out: Path) -> str:
     """Writes the weights; returns a sentence on the channels before."""
     config = arguments.config
     with loading():
-        from sat_tf.layers.encoder_statistics import round_weights, standardize
+        from sat_tf.layers.backbones import round_weights, standardize
         from training.data.sources import load_split
         from training.model import new_model
 

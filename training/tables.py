@@ -1,4 +1,4 @@
-"""Tables as text: aligned columns for a terminal, pipes for Markdown."""
+"""Tables and numbers as text: aligned columns for a terminal, pipes for Markdown."""
 
 from __future__ import annotations
 
@@ -87,3 +87,8 @@ def _markdown_cell(value: Any) -> str:
     if isinstance(value, float):
         value = f"{value:.6g}"
     return " ".join(str("-" if value is None else value).split()).replace("|", "\\|")
+
+
+def counted(number: int, noun: str) -> str:
+    """Returns a number with its noun, such as "1 epoch" or "2 epochs"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -129,7 +129,7 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
         import tensorflow as tf
 
         from training.distributed.workers import barrier, explained, make_strategy, on_chief
-        from training.evaluate.run_evaluation import evaluate_run
+        from training.evaluate.evaluation import evaluate_run
         from training.model import resolve_precision
         from training.run_state.ownership import check_run_dir, exclusive_lock
     config = resolve_precision(config, run_dir)
@@ -142,7 +142,8 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
     with exclusive_lock(run_dir):
         with explained():
             captioner = train(config, run_dir, cache_dir, data_dir, strategy, interrupts)
-        on_chief(evaluate_run)(captioner, config, run_dir, cache_dir, data_dir)
+        out = RunFolder(run_dir).evaluation("dev")
+        on_chief(evaluate_run)(captioner, config, out, cache_dir, data_dir)
         barrier()  # the others would take a worker that ends early for a lost one
 
 

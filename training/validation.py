@@ -17,11 +17,11 @@ from training.data.bucketing import caption_table
 from training.data.examples import Split
 from training.data.input_source import InputSource, annotations_of, readable_images
 from training.distributed.workers import distribute, on_chief
-from training.evaluate.bounds import Bounds
-from training.evaluate.scoring import caption_split
+from training.evaluate.evaluation import caption_split
+from training.evaluate.likelihood import Bounds
+from training.evaluate.page import figure_of
 from training.inputs import Data, Inputs
 from training.metrics.captions import quick_bleu, quick_cider
-from training.tasks.captioning.attention_figures import figure_of
 
 UNIFORM_ENTROPY = 0.98
 """Attention counts as uniform if its entropy exceeds this share of log L."""

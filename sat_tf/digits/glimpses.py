@@ -13,7 +13,7 @@ import tensorflow as tf
 from sat_tf.digits.config import GlimpseConfig
 from sat_tf.digits.model import convolution, dense, sequential
 from sat_tf.digits.sampling import bilinear_sample_grid, to_pixels
-from sat_tf.layers.empty_batches import at_least_one_row
+from sat_tf.ops.replicas import at_least_one_row
 
 
 class Aim(NamedTuple):

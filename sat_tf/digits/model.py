@@ -12,11 +12,11 @@ import tensorflow as tf
 
 from sat_tf.dtype_policy import default_policy
 from sat_tf.fields import from_dict, to_dict
-from sat_tf.layers.empty_batches import at_least_one_row
 from sat_tf.models.base import TrainableModel
 from sat_tf.objectives.estimators import by_sample
-from sat_tf.objectives.replica_context import replica_seed
 from sat_tf.objectives.terms import Batch, Terms, weighted
+from sat_tf.ops.draws import replica_seed
+from sat_tf.ops.replicas import at_least_one_row
 
 
 class Score(NamedTuple):

@@ -25,7 +25,6 @@ from sat_tf.layers.attention import (
     context_vector,
     entropy_share,
 )
-from sat_tf.layers.dropout import dropout
 from sat_tf.objectives.baselines import MovingAverageBaseline
 from sat_tf.objectives.estimators import (
     Estimator,
@@ -35,8 +34,9 @@ from sat_tf.objectives.estimators import (
     stochastic_loss,
     whole_return,
 )
-from sat_tf.objectives.replica_context import global_mean, replica_seed
 from sat_tf.objectives.terms import Batch, Terms, weighted
+from sat_tf.ops.draws import dropout, replica_seed
+from sat_tf.ops.replicas import global_mean
 
 LABELS = 10
 _DROPOUT = 1  # salt of its masks

@@ -33,7 +33,7 @@ from sat_tf.digits.model import (
     sequential,
 )
 from sat_tf.digits.sampling import CORNERS, to_pixels
-from sat_tf.layers.unroll import batch_first, step_seeds, unroll
+from sat_tf.layers.lstm import batch_first, unroll
 from sat_tf.objectives.baselines import LearnedBaseline
 from sat_tf.objectives.estimators import (
     Estimator,
@@ -42,9 +42,9 @@ from sat_tf.objectives.estimators import (
     learning_signal,
     stochastic_loss,
 )
-from sat_tf.objectives.replica_context import replica_seed
-from sat_tf.objectives.rollout_logs import weighted_mean
+from sat_tf.objectives.logs import weighted_mean
 from sat_tf.objectives.terms import Batch, Terms, weighted
+from sat_tf.ops.draws import replica_seed, step_seeds
 
 
 class GlimpseObjective:

@@ -23,8 +23,8 @@ from sat_tf.digits.model import (
 )
 from sat_tf.digits.sampling import CORNERS, IDENTITY, centres_of_mass, to_pixels, transform
 from sat_tf.errors import invalid_value
-from sat_tf.layers.dropout import dropout
 from sat_tf.objectives.terms import Batch
+from sat_tf.ops.draws import dropout
 
 
 class SpatialTransformer(keras.layers.Layer):

@@ -22,11 +22,6 @@ COMMANDS = {
     "training.train": [],
     "serving.client.__main__": FILE,
     "serving.export": RUN,
-    "benchmarks.estimators": [],
-    "benchmarks.litert": RUN,
-    "benchmarks.run": [],
-    "benchmarks.serving_latency": RUN,
-    "benchmarks.serving_load": ["EXPORT"],
 }
 
 

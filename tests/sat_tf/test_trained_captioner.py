@@ -10,9 +10,9 @@ import tensorflow as tf
 from PIL import Image
 
 import sat_tf
-from benchmarks.image_corpus import exif_of
 from sat_tf.config import SearchConfig
 from sat_tf.vocabulary import END, START
+from tests.image_files import exif_of
 from tests.sat_tf.tiny_runs import PIXELS, png
 
 

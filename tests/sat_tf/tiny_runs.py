@@ -9,13 +9,13 @@ import keras
 import numpy as np
 from PIL import Image
 
-from benchmarks.image_corpus import encode
 from sat_tf import weights
 from sat_tf.config import CaptionerConfig
 from sat_tf.fields import from_dict, to_dict
 from sat_tf.models.captioner import Captioner
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Vocabulary
+from tests.image_files import encode
 
 CAPTIONS = ["a red dot", "two blue dots near a box"]
 PIXELS = np.random.default_rng(0).integers(0, 256, [40, 60, 3], np.uint8)

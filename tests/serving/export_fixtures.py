@@ -21,7 +21,6 @@ from PIL import Image
 from tensorflow_serving.apis import prediction_log_pb2
 
 import sat_tf
-from benchmarks.image_corpus import encode, smooth
 from sat_tf import runs, weights
 from sat_tf.config import CaptionerConfig
 from sat_tf.fields import from_dict, to_dict
@@ -31,6 +30,7 @@ from sat_tf.vocabulary import Vocabulary
 from serving import export as export_module
 from serving.versions import WARM_UP_FILE
 from tests.built_once import built_once
+from tests.image_files import encode, smooth
 
 CAPTIONS = ["a red dog über two blue dots", "the naïve cat sat near a box of green tea"]
 KINDS = {

@@ -9,7 +9,7 @@ import pytest
 from sat_tf import published
 from sat_tf.config import SearchConfig
 from sat_tf.fields import to_dict
-from serving.model_card import facts, write_card
+from serving.model_card import write_card
 from serving.versions import CARD_FILE
 
 
@@ -35,18 +35,6 @@ def test_a_card_without_attention_speaks_of_none(exports):
     card = (exports["none"].version / CARD_FILE).read_text()
     assert "| attention | none |" in card and "| `attention` |" not in card
     assert "has no evaluation" in card
-
-
-def test_facts_count_weights_and_bytes(exports, tmp_path):
-    captioner = exports["soft"].captioner
-    (tmp_path / "variables").mkdir()
-    (tmp_path / "variables" / "data").write_bytes(bytes(2_300_000))
-    (tmp_path / "saved_model.pb").write_bytes(bytes(100_000))
-    found = facts(captioner, captioner.config.search, tmp_path)
-    weights = captioner.model.encoder.count_params() + captioner.model.decoder.count_params()
-    assert found["weights"] == f"{weights:,}, {4 * weights / 1e6:.1f} MB"
-    assert found["on disk"] == "2.4 MB"
-    assert found["vocabulary"].endswith(" words") and found["beam"] == "3"
 
 
 @pytest.fixture

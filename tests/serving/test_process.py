@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.process import check_port, free_ports
+from serving.process import check_port
 
 
 def test_a_free_port_passes_and_a_taken_one_is_an_error_that_says_what_to_do():
@@ -19,18 +19,6 @@ def test_a_free_port_passes_and_a_taken_one_is_an_error_that_says_what_to_do():
         port = server.getsockname()[1]
         with pytest.raises(OSError, match=f"Cannot listen on port {port} .*`--port`"):
             check_port("127.0.0.1", port)
-
-
-def test_a_wrong_host_is_an_error_that_names_the_flag():
-    with pytest.raises(OSError, match="of no.such.host .*check `--host` and `--port`"):
-        check_port("no.such.host", 0)
-
-
-def test_free_ports_differ_and_can_be_listened_on():
-    ports = free_ports(3)
-    assert len(set(ports)) == 3
-    for port in ports:
-        check_port("127.0.0.1", port)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the settings are glibc's")

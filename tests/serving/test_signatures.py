@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import base64
-import json
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from sat_tf.images import load
-from sat_tf.search.loop import FLOOR
+from sat_tf.search.beam_search import FLOOR
 from sat_tf.vocabulary import END, PAD, UNK, Vocabulary
 from serving import signatures
 from serving.model_card import operations
@@ -199,51 +196,6 @@ def saved_signatures(version):
     found.pop("__saved_model_init_op")
     assert all(s.method_name == "tensorflow/serving/predict" for s in found.values())
     return found
-
-
-def from_rest(body: str, signature) -> np.ndarray:
-    """TF Serving's reading of `{"instances": [...]}`: values of the one input, b64 as bytes."""
-    ((name, info),) = signature.inputs.items()
-
-    def value(instance):
-        if isinstance(instance, dict) and set(instance) == {"b64"}:
-            return base64.b64decode(instance["b64"])
-        return value(instance[name]) if isinstance(instance, dict) else instance
-
-    values = [value(instance) for instance in json.loads(body)["instances"]]
-    dtype = tf.dtypes.as_dtype(info.dtype)
-    return np.array(values, object if dtype == tf.string else dtype.as_numpy_dtype)
-
-
-def to_rest(answer: dict) -> str:
-    """TF Serving's row form: an object an image, which needs outputs of one batch size."""
-    (size,) = {len(value) for value in answer.values()}
-    return json.dumps({"predictions": [rows_of(answer, n) for n in range(size)]}, allow_nan=False)
-
-
-def rows_of(answer: dict, row: int) -> dict:
-    return {name: value[row] for name, value in answer.items()}
-
-
-@pytest.mark.parametrize("named", [True, False])
-def test_a_rest_request_becomes_the_signature_s_input(exports, images, named):
-    found = saved_signatures(exports["soft"].version)
-    instances = [{"b64": base64.b64encode(file).decode()} for file in images.files[:2]]
-    instances = [{"image_bytes": i} for i in instances] if named else instances
-    body = json.dumps({"instances": instances})
-    assert from_rest(body, found["serving_default"]).tolist() == images.files[:2]
-    frames = np.random.default_rng(0).integers(0, 256, [2, 4, 5, 3], np.uint8)
-    frames_json = [{"pixels": f} if named else f for f in frames.tolist()]
-    read = from_rest(json.dumps({"instances": frames_json}), found["pixels"])
-    assert read.dtype == np.uint8 and (read == frames).all()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_answer_can_be_written_as_rest_rows(answers, kind):
-    for name, answer in answers(kind)["calls"].items():
-        if "error" not in answer:
-            predictions = json.loads(to_rest(answer))["predictions"]
-            assert [row["captions"] for row in predictions] == answer["captions"], name
 
 
 @pytest.mark.parametrize("unit", ["words", "characters"])

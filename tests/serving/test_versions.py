@@ -81,16 +81,6 @@ def test_two_exports_at_once_get_a_number_each(tmp_path, monkeypatch):
     assert versions.publish_version(drafts[0], tmp_path) == tmp_path / "2"
 
 
-def test_an_export_that_is_stopped_leaves_nothing(tmp_path):
-    def write(draft):
-        (draft / "saved_model.pb").write_bytes(b"half")
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_version(tmp_path / "out", write)
-    assert list((tmp_path / "out").iterdir()) == []
-
-
 KILLED = """
 import os, signal, sys
 from pathlib import Path

@@ -11,8 +11,8 @@ from __future__ import annotations
 import ctypes
 import threading
 
-from benchmarks.peak import resident_megabytes
 from serving.process import return_freed_memory
+from tests.serving.processes import resident_megabytes
 
 THREADS, BYTES = 8, 20_000_000
 

@@ -12,15 +12,15 @@ import pytest
 from PIL import Image
 
 import sat_tf
-from benchmarks.image_corpus import exif_of, noise
 from sat_tf import runs
 from sat_tf.config import SearchConfig
 from sat_tf.figures.drawing import GLOW
+from tests.image_files import exif_of, noise
 from tests.page_data import embedded
 from tests.training.small_runs import exit_of
 from training import caption
 from training.caption import main
-from training.tasks.captioning.attention_figures import chosen_locations
+from training.evaluate.page import chosen_locations
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from PIL import Image
 
 from tests.training.small_runs import exit_of
 from training import caption, distill, locate, standardize
+from training.cli import check_apart, check_file, check_folder, check_own_images
 from training.evaluate import command as evaluate
 from training.inspect import command as inspect
-from training.outputs import check_apart, check_file, check_folder, check_own_images
 
 WEIGHTS = ("--encoder.name", "vgg19", "--encoder.weights", "photo.png")
 DRAWN = ("--captions", "mine.json", "--data.name", "scenes")

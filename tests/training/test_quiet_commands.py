@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.image_corpus import noise
+from tests.image_files import noise
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -27,7 +27,7 @@ from tests.training.small_runs import check_run_dir, exit_of, train
 from training import train as command
 from training.data.examples import DataError
 from training.distributed.workers import make_strategy
-from training.evaluate import run_evaluation
+from training.evaluate import evaluation as run_evaluation
 from training.recipes.captioning import RECIPES
 from training.run_state.logs import Validate
 from training.run_state.resume import CheckpointAndStop

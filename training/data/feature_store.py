@@ -29,7 +29,7 @@ from training.data.examples import DataError, Example, StoredImage
 from training.data.extraction import write_missing
 from training.data.feature_shards import Shards
 from training.data.image_loader import READERS
-from training.messages import counted
+from training.tables import counted
 
 FORMAT = 3  # part of a store's fingerprint
 _SHOWN = 10**9  # bytes of image files to read from which on progress is shown: some seconds

@@ -28,7 +28,7 @@ from sat_tf.errors import RunError
 from sat_tf.fields import NonNegativeInt, check_fields, to_dict
 from sat_tf.objectives.terms import Batch
 from sat_tf.run_folder import RunFolder
-from training.cli import peek_flag
+from training.cli import check_folder, check_own_images, peek_flag
 from training.config import read_saved
 from training.data.examples import SPLITS, canonical_split
 from training.digits.config import (
@@ -42,7 +42,6 @@ from training.digits.data import Digits, scoring_batches
 from training.digits.recipes import RECIPES
 from training.digits.runs import load, load_scored
 from training.evaluate.reports import REPORT_FILE, format_scores, package_versions, write_report
-from training.outputs import check_folder, check_own_images
 from training.run_state.checkpoints import last_progress
 from training.tables import text_table
 from training.tasks.comparison import LABELS, means_over_seeds, read_report, score_table

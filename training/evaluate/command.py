@@ -7,27 +7,25 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
 from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import Inference, SearchFlags
-from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
 from sat_tf.fields import NonNegativeInt, PositiveInt, check_fields
 from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Unit
-from training.cli import peek_flag
+from training import digits
+from training.cli import check_apart, check_folder, peek_flag
 from training.config import DataConfig, read_run_config
+from training.data.examples import canonical_split
 from training.data.sources import DataName, Splits
-from training.outputs import check_apart, check_folder
 
 
 @dataclass(frozen=True)
@@ -84,103 +82,106 @@ class Arguments:
     """Boxes of phrases: Flickr30k Entities (folder, for Flickr8k and Flickr30k), COCO's instances
     (.json), or JSON lines; see docs/maps.md."""
 
+    def check(self) -> None:
+        """Checks what can be checked before TensorFlow is loaded.
+
+        Raises:
+            ValueError: The message names the flag.
+            OSError: There is no such file.
+        """
+        check_fields(self)
+        check_fields(self.search)
+        self._check_source()
+        if self.out is not None:
+            check_apart("--out", self.out, self.data_dir)
+            check_folder("--out", self.out)
+        if self.boxes is not None and not self.boxes.exists():
+            got = f"{self.boxes}, which does not exist"
+            raise invalid_value("--boxes", "a file or folder of boxes", got)
+        if self.captions is not None and not self.captions.is_file():
+            raise FileNotFoundError(f"There is no file {self.captions}; check the path.")
+        if self.run_dir is not None:
+            published.locate(self.run_dir)
+            if self.out is None:
+                check_folder("--run-dir", published.output_dir(self.run_dir))
+
+    def _check_source(self) -> None:
+        """Checks that there is either a run or captions, and no flag of the other.
+
+        Raises:
+            ValueError: Otherwise; the message names the flag.
+        """
+        if (self.run_dir is None) == (self.captions is None):
+            got = "neither" if self.run_dir is None else "both"
+            raise ValueError(f"Expected either `--run-dir RUN` or `--captions FILE`, got {got}.")
+        if self.captions is None:
+            owner, flags = "--captions", {f"data.{k}": v for k, v in vars(self.data).items()}
+        else:
+            names = ("inference", "cache_dir", "bound_images", "figures", "boxes")
+            flags = vars(self.search) | {name: getattr(self, name) for name in names}
+            owner = "--run-dir"
+            if self.data.name is None:
+                raise ValueError("`--captions` needs the data set they are of: `--data.name`.")
+        for name, value in flags.items():
+            if value is not None:
+                flag = name.replace("_", "-") if owner == "--run-dir" else name
+                raise ValueError(
+                    f"Received a value for `--{flag}`, which goes with `{owner}` only."
+                )
+
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
-    if is_digit_run(peek_flag("--run-dir", given, "")):
-        with loading():
-            return import_module("training.digits.evaluate").main(given)
-    return exit_status(
-        lambda: run(tyro.cli(Arguments, args=given, prog=program("training.evaluate")))
-    )
+    if digits.is_digit_run(peek_flag("--run-dir", given, "")):
+        return digits.command("evaluate").main(given)
+    return exit_status(lambda: run(parse(given)))
 
 
-def run(arguments: Arguments) -> int:
-    """Evaluates the run or the captions given; returns the exit status."""
-    check_fields(arguments)
-    check_fields(arguments.search)
-    check_source(arguments)
-    if arguments.captions is None:  # a wrong name is answered before TensorFlow is loaded
-        published.locate(arguments.run_dir)
-    if arguments.out is not None:
-        check_apart("--out", arguments.out, arguments.data_dir)
-        check_folder("--out", arguments.out)
-    if arguments.captions is not None and not arguments.captions.is_file():
-        raise FileNotFoundError(f"There is no file {arguments.captions}; check the path.")
-    if arguments.captions is None:
-        evaluate_captioner(arguments)
-    else:
-        # After the checks, and without TensorFlow: a wrong flag or file is answered at once.
+def parse(argv: list[str]) -> Arguments:
+    """Reads and checks the command line."""
+    arguments = tyro.cli(Arguments, args=argv, prog=program("training.evaluate"))
+    arguments.check()
+    return arguments
+
+
+def run(arguments: Arguments) -> None:
+    """Evaluates the run or the captions given."""
+    if arguments.captions is not None:
+        # Without TensorFlow: scores of captions are there at once.
         from training.evaluate.given_captions import evaluate_captions
 
-        data = DataConfig(**_given(vars(arguments.data)))
+        given = {name: v for name, v in vars(arguments.data).items() if v is not None}
         places = arguments.data_dir, arguments.split, arguments.out
-        evaluate_captions(arguments.captions, data, *places)
-    return 0
-
-
-def check_source(arguments: Arguments) -> None:
-    """Checks that there is either a run or captions, and no flag of the other.
-
-    Raises:
-        ValueError: Otherwise; the message names the flag.
-    """
-    if (arguments.run_dir is None) == (arguments.captions is None):
-        got = "neither" if arguments.run_dir is None else "both"
-        raise ValueError(f"Expected either `--run-dir RUN` or `--captions FILE`, got {got}.")
-    if arguments.captions is None:
-        flags = {f"--data.{name}": value for name, value in vars(arguments.data).items()}
-        owner = "--captions"
-    else:
-        names = ("inference", "cache_dir", "bound_images", "figures", "boxes")
-        values = vars(arguments.search) | {name: getattr(arguments, name) for name in names}
-        flags = {f"--{name.replace('_', '-')}": value for name, value in values.items()}
-        owner = "--run-dir"
-        if arguments.data.name is None:
-            raise ValueError("`--captions` needs the data set they are of: `--data.name`.")
-    if arguments.boxes is not None and not arguments.boxes.exists():
-        got = f"{arguments.boxes}, which does not exist"
-        raise invalid_value("--boxes", "a file or folder of boxes", got)
-    for flag in _given(flags):
-        raise ValueError(f"Received a value for `{flag}`, which goes with `{owner}` only.")
-
-
-def evaluate_captioner(arguments: Arguments) -> None:
-    """Loads the run and evaluates it with the settings given."""
+        evaluate_captions(arguments.captions, DataConfig(**given), *places)
+        return
     with loading():
         import sat_tf.runs
-        from training.evaluate.run_evaluation import evaluate_run
+        from training.evaluate.evaluation import BOUND_IMAGES, evaluate_run
         from training.run_state.records import read_data_dir
 
     captioner = sat_tf.runs.load_captioner(arguments.run_dir)
     config = read_run_config(captioner.path)
-    kind = config.attention.kind
-    if kind != "hard" and arguments.bound_images is not None:
-        expected = f"none for {kind} attention"
-        raise invalid_value("--bound-images", expected, arguments.bound_images)
+    bound_images, kind = arguments.bound_images, config.attention.kind
+    if kind != "hard" and bound_images is not None:
+        raise invalid_value("--bound-images", f"none for {kind} attention", bound_images)
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
-    cache_dir = arguments.cache_dir or default_cache_dir()
     data_dir = arguments.data_dir or read_data_dir(RunFolder(captioner.path))
-    if arguments.out is None:
-        check_folder("--run-dir", published.output_dir(arguments.run_dir))
+    out = arguments.out
+    if out is None:
+        own = RunFolder(published.output_dir(arguments.run_dir))
+        out = own.evaluation(canonical_split(arguments.split))
     else:
-        check_apart("--out", arguments.out, data_dir)
-    names = ("figures", "bound_images", "boxes")
-    chosen = _given({name: getattr(arguments, name) for name in names})
+        check_apart("--out", out, data_dir)
     evaluate_run(
         captioner,
         dataclasses.replace(config, search=arguments.search.over(config.search)),
-        published.output_dir(arguments.run_dir),
-        cache_dir,
+        out,
+        arguments.cache_dir or default_cache_dir(),
         data_dir,
         arguments.split,
-        arguments.out,
-        **chosen,
+        48 if arguments.figures is None else arguments.figures,
+        BOUND_IMAGES if bound_images is None else bound_images,
+        arguments.boxes,
     )
-
-
-def _given(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the flags that have a value."""
-    return {name: value for name, value in flags.items() if value is not None}

@@ -1,22 +1,22 @@
-"""Scores of captions from elsewhere, with the references, metrics and report of a run."""
+"""`captions.json`: captions written by an evaluation, or given by the user and scored alone."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sat_tf.errors import invalid_value
 from sat_tf.fields import to_dict
+from sat_tf.files import write_json
 from sat_tf.run_folder import RunFolder
 from training.config import DataConfig
+from training.data.examples import DataError, Split
 from training.data.sources import load_split
-from training.evaluate.caption_results import (
-    CAPTIONS_FILE,
-    captions_of,
-    parse_captions,
-    write_captions,
-)
+from training.data.sources.caption_files import has_half_character
 from training.evaluate.reports import (
     MARKDOWN_FILE,
     REPORT_FILE,
@@ -24,12 +24,16 @@ from training.evaluate.reports import (
     console_summary,
     write_report,
 )
-from training.evaluate.stages import timed
 from training.metrics.bootstrap import intervals
 from training.metrics.captions import score_captions
 from training.metrics.scene_words import word_scores
 
-_WRITTEN = (CAPTIONS_FILE, REPORT_FILE, MARKDOWN_FILE)
+if TYPE_CHECKING:
+    from sat_tf.runs import Caption
+
+CAPTIONS_FILE = "captions.json"
+GROUNDING_KEY = "grounding"
+"""Key of a row: the grounding of its image, see `training.metrics.grounding.image_means`."""
 
 
 def evaluate_captions(
@@ -64,19 +68,21 @@ def evaluate_captions(
             f"`--captions {path}` needs a folder for the report, `--out`: {folder} is a run, whose "
             "own evaluation would be overwritten."
         )
-    if out is not None and path.resolve() in [(out / name).resolve() for name in _WRITTEN]:
+    written = (CAPTIONS_FILE, REPORT_FILE, MARKDOWN_FILE)
+    if out is not None and path.resolve() in [(out / name).resolve() for name in written]:
         expected = "a folder where the report does not replace the file of `--captions`"
         raise invalid_value("--out", expected, str(out))
     content = path.read_bytes()
     given = parse_captions(content, path)
     split = load_split(data.name, split_name, data_dir, **data.options())
-    captions, seconds = captions_of(split, given, path), {}
-    with timed(seconds, "caption metrics", f"Scoring {len(captions):,} captions"):
-        wanted = {"language": data.language, "unit": data.tokens}
-        found = score_captions(captions, split.references(), **wanted)
-        scores = dict(found.scores)
-        if any(example.phrases for example in split.examples):
-            scores |= word_scores(captions, split)
+    captions = captions_of(split, given, path)
+    print(f"Scoring {len(captions):,} captions ...", flush=True)
+    start, references = time.monotonic(), split.references()
+    found = score_captions(captions, references, language=data.language, unit=data.tokens)
+    scores = dict(found.scores)
+    if any(example.phrases for example in split.examples):
+        scores |= word_scores(captions, split)
+    seconds = {"caption metrics": time.monotonic() - start}
     report = caption_report(split, found, scores, intervals(found)) | {
         "captions": {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()},
         "data": data.name,
@@ -89,3 +95,88 @@ def evaluate_captions(
     heading = f"{path.name}: {data.name} {split.name}, {len(captions):,} images"
     print(console_summary(heading, report, captions, out))
     return report
+
+
+def caption_fields(caption: Caption) -> dict[str, Any]:
+    """Returns the caption, its score and the other hypotheses as JSON."""
+    others = [{"caption": text, "score": score} for text, score in caption.alternatives]
+    return {"caption": caption.text, "score": caption.score, "alternatives": others}
+
+
+def write_captions(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Writes `captions.json`: rows with `image_id`, `caption` and any other keys."""
+    write_json(folder / CAPTIONS_FILE, list(rows))
+
+
+def parse_captions(content: bytes, path: Path) -> dict[str, str]:
+    """Parses a JSON list of `{"image_id": ..., "caption": ...}`, COCO's format of results.
+
+    Args:
+        content: Content of the file. An id may be a number; other keys are ignored.
+        path: Path of the file, for messages.
+
+    Returns:
+        Image id -> caption, in the order of the file.
+
+    Raises:
+        DataError: Another format, or an image with two captions.
+    """
+    try:
+        rows = json.loads(content)
+    except ValueError as error:
+        raise DataError(f"{path} is not JSON: {error}.") from error
+    if not isinstance(rows, list):
+        raise DataError(f"{path}: expected a list of captions, got a JSON {type(rows).__name__}.")
+    captions: dict[str, str] = {}
+    for number, row in enumerate(rows, start=1):
+        where = f"{path}, caption {number}"
+        image_id, caption = _fields(row, where)
+        if image_id in captions:
+            raise DataError(f"{where}: image {image_id!r} has one already.")
+        captions[image_id] = caption
+    return captions
+
+
+def _fields(row: Any, where: str) -> tuple[str, str]:
+    if not isinstance(row, dict) or not {"image_id", "caption"} <= set(row):
+        raise DataError(f"{where}: expected an object with `image_id` and `caption`, got {row!r}.")
+    image_id, caption = row["image_id"], row["caption"]
+    if isinstance(image_id, bool) or not isinstance(image_id, (int, str)):
+        raise DataError(f"{where}: expected a text or a whole number as `image_id`: {image_id!r}.")
+    if not isinstance(caption, str):
+        raise DataError(f"{where}: expected a text as `caption`, got {caption!r}.")
+    for key, text in (("image_id", str(image_id)), ("caption", caption)):
+        if has_half_character(text):
+            raise DataError(f"{where}: half a character (a lone surrogate) in `{key}`, {text!r}.")
+    return str(image_id), caption
+
+
+def captions_of(split: Split, captions: Mapping[str, str], path: Path) -> dict[str, str]:
+    """Selects the caption of each example of a split, in its order.
+
+    Captions of images that the data set skips are left out.
+
+    Raises:
+        DataError: Images without a caption, or captions of images the split does not have.
+    """
+    skipped = {image_id for image_id, _ in split.skipped}
+    known = [example.image_id for example in split.examples]
+    unknown = [image_id for image_id in captions if image_id not in skipped | set(known)]
+    if unknown:
+        raise DataError(
+            f"{path}: {len(unknown)} of {len(captions)} captions are of no image of the "
+            f"{split.name} split, such as {unknown[0]!r}; its images are called {known[0]!r}, ..."
+        )
+    missing = [image_id for image_id in known if image_id not in captions]
+    if missing:
+        raise DataError(
+            f"{path}: {len(missing)} of {len(known)} images of the {split.name} split have no "
+            f"caption, such as {missing[0]!r}."
+        )
+    return {image_id: captions[image_id] for image_id in known}
+
+
+def read_grounding(path: Path) -> dict[str, dict[str, float]]:
+    """Reads image id -> grounding from the rows of `captions.json` that have it."""
+    rows = json.loads(path.read_bytes())
+    return {str(row["image_id"]): row[GROUNDING_KEY] for row in rows if GROUNDING_KEY in row}

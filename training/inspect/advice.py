@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from training.config import DataConfig
-from training.messages import counted
+from training.metrics.captions import note_on_language
 from training.metrics.java import find_java
-from training.metrics.tokenisers import note_on_language
+from training.tables import counted
 
 _FEW_IMAGES = 50  # in dev: with fewer, one image moves a score by whole points
 _MANY_CUT = 0.05

@@ -1,8 +1,9 @@
-"""Calibration: whether a word given the probability p is right in p of the cases."""
+"""Calibration of words: whether one given the probability p is right in p of the cases."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,6 +38,43 @@ class Reliability(NamedTuple):
     words: np.ndarray
     confidence: np.ndarray
     accuracy: np.ndarray
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Calibration of the predicted next words, and what confidence tells about written ones.
+
+    Attributes:
+        scores: `calibration_error`, `next_word_accuracy` and `next_word_confidence`, percent, and
+            `words_auroc` if words could be judged.
+        intervals: Of `calibration_error` and `words_auroc`.
+        bins: The reliability diagram.
+    """
+
+    scores: dict[str, float]
+    intervals: dict[str, Interval]
+    bins: Reliability
+
+    def details(self) -> dict[str, Any]:
+        """Returns the bins for a report, from low confidence to high."""
+        return {name: np.round(part, 2) for name, part in self.bins._asdict().items()}
+
+
+def calibrate(words: WordConfidence, judged: WordConfidence | None = None) -> Calibration:
+    """Measures the calibration of words.
+
+    Args:
+        words: Next words, teacher-forced.
+        judged: Words of generated captions that the data can judge, if any.
+    """
+    intervals = {"calibration_error": calibration_error(words)}
+    told = confidence_auroc(judged) if judged is not None and len(judged.right) else None
+    if told is not None:
+        intervals["words_auroc"] = told
+    scores = {name: found.difference for name, found in intervals.items()}
+    scores["next_word_accuracy"] = 100.0 * float(words.right.mean())
+    scores["next_word_confidence"] = 100.0 * float(words.confidence.mean())
+    return Calibration(scores, intervals, reliability(words))
 
 
 def reliability(found: WordConfidence, bins: int = BINS) -> Reliability:

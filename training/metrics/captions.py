@@ -13,24 +13,21 @@ import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from sat_tf.errors import invalid_value
-from sat_tf.vocabulary import Unit
-from training.metrics.java import JavaError, find_java
+from sat_tf.vocabulary import Unit, tokenize
+from training.metrics.java import JavaError, ask_java, find_java
 from training.metrics.meteor import meteor_scores, meteor_statistics
-from training.metrics.tokenisers import (
-    Tokens,
-    english_only,
-    note_on_language,
-    simple_tokens,
-    tokenise,
-)
 
 BLEU_ORDERS = 4
 # pycocoevalcap's guards against division by zero, so that scores agree to the last digit.
 _TINY, _SMALL = 1e-15, 1e-9
+SECONDS = 300.0
+"""Time limit of the PTB tokeniser."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,10 +125,17 @@ def score_captions(
         notes.append("Java was not found: the simple tokeniser was used.")
         if meteor is None:
             notes.append("METEOR is left out: it needs Java.")
-    tokens = tokenise(java, candidates, references, unit, notes)
+    tokens = tokenise(candidates, references, unit, java, notes)
     if empty := sum(not caption for caption in tokens.candidates):
         notes.append(f"{empty} of {len(candidates)} captions are empty and score 0.")
-    rows = _meteor(java, tokens, meteor, notes)
+    rows = None
+    if meteor or (meteor is None and java is not None):
+        try:
+            rows = meteor_statistics(java, tokens.candidates, tokens.references)
+        except JavaError as error:
+            if meteor:
+                raise
+            notes.append(f"METEOR is left out: {error}")
 
     bleu = _bleu_statistics(tokens)
     per_image = bleu_scores(bleu) | {"cider": _cider(tokens), "rouge_l": _rouge(tokens)}
@@ -151,7 +155,7 @@ def quick_bleu(
 ) -> dict[str, float]:
     """Computes corpus `bleu_1` ... `bleu_4` (0-100 or NaN) without Java, for every epoch."""
     _check(candidates, references)
-    statistics = _bleu_statistics(simple_tokens(candidates, references, unit))
+    statistics = _bleu_statistics(tokenise(candidates, references, unit))
     scores = bleu_scores(statistics.sum(axis=0))
     return {f"bleu_{n}": float(scores[f"bleu_{n}"]) for n in range(1, BLEU_ORDERS + 1)}
 
@@ -161,7 +165,76 @@ def quick_cider(
 ) -> float:
     """Computes CIDEr (0-100) without Java, for every epoch."""
     _check(candidates, references)
-    return float(np.mean(_cider(simple_tokens(candidates, references, unit))))
+    return float(np.mean(_cider(tokenise(candidates, references, unit))))
+
+
+class Tokens(NamedTuple):
+    """Tokenised captions, tokens separated by spaces.
+
+    Attributes:
+        tokeniser: "ptb", "simple" or "characters".
+        candidates: `N` captions.
+        references: `N` lists of reference captions.
+    """
+
+    tokeniser: str
+    candidates: list[str]
+    references: list[list[str]]
+
+
+def tokenise(
+    candidates: Mapping[str, str],
+    references: Mapping[str, Sequence[str]],
+    unit: Unit,
+    java: str | None = None,
+    notes: list[str] | None = None,
+) -> Tokens:
+    """Tokenises by PTB if Java runs, otherwise as training does, with a note if Java failed."""
+    lines = [*candidates.values(), *(r for image in candidates for r in references[image])]
+    name, tokens = "simple" if unit == "words" else "characters", None
+    if java is not None:
+        try:
+            name, tokens = "ptb", ptb_lines(java, lines)
+        except JavaError as error:
+            notes.append(f"The simple tokeniser was used instead of PTB's: {error}")
+            name = "simple"
+    if tokens is None:
+        # A blank inside a caption of characters would vanish from BLEU's n-grams anyway.
+        tokens = [" ".join(t for t in tokenize(line, unit) if t != " ") for line in lines]
+    rest = iter(tokens)
+    words = [next(rest) for _ in candidates]
+    return Tokens(name, words, [[next(rest) for _ in references[image]] for image in candidates])
+
+
+def ptb_lines(java: str, lines: Sequence[str]) -> list[str]:
+    """Tokenises each line: lower case, no punctuation, tokens separated by spaces."""
+    from pycocoevalcap.tokenizer import ptbtokenizer
+
+    jar = Path(ptbtokenizer.__file__).with_name(ptbtokenizer.STANFORD_CORENLP_3_4_1_JAR)
+    command = [java, "-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer"]
+    command += ["-preserveLines", "-lowerCase", "-encoding", "UTF-8"]
+    # A line break inside a caption would shift all lines after it.
+    lines = [" ".join(line.split()) for line in lines]
+    answers = ask_java(command, lines, SECONDS, "the PTB tokeniser")
+    punctuation = set(ptbtokenizer.PUNCTUATIONS)
+    return [" ".join(w for w in line.split() if w not in punctuation) for line in answers]
+
+
+def note_on_language(language: str, unit: Unit) -> str | None:
+    """Returns a sentence on the scores that such captions go without; None if they have all."""
+    reason = english_only(language, unit)
+    if reason is None:
+        return None
+    return f"METEOR and the PTB tokeniser, which are English, are left out: {reason}."
+
+
+def english_only(language: str, unit: Unit) -> str | None:
+    """Returns why programs made for English words do not apply; None if they do."""
+    if unit == "characters":
+        return "the scores are over characters, separated by spaces, as is customary for Chinese"
+    if language.lower().split("-")[0] != "en":
+        return f"the language of the captions (`--data.language`) is {language!r}"
+    return None
 
 
 def _check(candidates: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> None:
@@ -184,21 +257,6 @@ def _undefined_note(scores: Mapping[str, float], unit: Unit) -> list[str]:
     run = f"{first} {unit} in a row" if first > 1 else f"any of its {unit}"
     names, verb = ", ".join(f"BLEU-{n}" for n in orders), "is" if len(orders) == 1 else "are"
     return [f"{names} {verb} undefined: no caption has {run} in common with a reference."]
-
-
-def _meteor(
-    java: str | None, tokens: Tokens, required: bool | None, notes: list[str]
-) -> np.ndarray | None:
-    """Runs METEOR if it is wanted and can run; notes why if it fails."""
-    if required is False or (required is None and java is None):
-        return None
-    try:
-        return meteor_statistics(java, tokens.candidates, tokens.references)
-    except JavaError as error:
-        if required:
-            raise
-        notes.append(f"METEOR is left out: {error}")
-        return None
 
 
 def _bleu_statistics(tokens: Tokens) -> np.ndarray:

@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import permutations
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from sat_tf.errors import invalid_value
 from sat_tf.vocabulary import tokenize
 from training.data.examples import Example, Split
 from training.data.sources.scene_drawing import COLOURS, SHAPES
 from training.data.sources.scenes import RELATIONS, SIZES, relation
+from training.metrics.calibration import WordConfidence
+
+if TYPE_CHECKING:
+    from sat_tf.runs import Caption
 
 _RELATION_WORDS = tuple(tuple(name.split()) for name in RELATIONS)
 _ATTRIBUTES = ("size", "colour", "shape")
@@ -181,7 +188,7 @@ def word_accuracy(captions: Mapping[str, str], split: Split) -> dict[str, float]
 
 
 def judge_words(caption: str, example: Example) -> dict[int, bool]:
-    """Says which words for a size, a colour or a shape are right.
+    """Judges the words for a size, a colour or a shape.
 
     A phrase that no object is matched to, see `word_accuracy`, is wrong in every word.
 
@@ -203,3 +210,20 @@ def judge_words(caption: str, example: Example) -> dict[int, bool]:
 def word_scores(captions: Mapping[str, str], split: Split) -> dict[str, float]:
     """Computes `word_accuracy` under the names of a report, `words_...`."""
     return {f"words_{name}": value for name, value in word_accuracy(captions, split).items()}
+
+
+def scene_word_confidence(captions: Mapping[str, Caption], split: Split) -> WordConfidence:
+    """Judges the words for sizes, colours and shapes in captions of drawn scenes.
+
+    Args:
+        captions: Image id -> caption.
+        split: Split of `scenes`; its phrases name the objects of each image.
+    """
+    rows = [
+        (float(np.exp(captions[example.image_id].log_probs[place])), right, image)
+        for image, example in enumerate(split.examples)
+        if example.image_id in captions
+        for place, right in judge_words(captions[example.image_id].text, example).items()
+    ]
+    confidence, right, image = np.array(rows, float).reshape(-1, 3).T
+    return WordConfidence(confidence, right.astype(bool), image.astype(int))

@@ -18,7 +18,7 @@ from sat_tf.errors import RunError
 from sat_tf.files import literal_path, sync
 from sat_tf.run_folder import RunFolder, read_object
 from training.distributed.workers import copy_from_chief, on_chief, shared
-from training.messages import counted
+from training.tables import counted
 
 VERSION = 3
 """Version of a checkpoint's contents and their order."""

@@ -18,10 +18,10 @@ from sat_tf import weights
 from sat_tf.errors import RunError
 from training.config import LOWER_IS_BETTER, BaseFitConfig, monitors
 from training.distributed.workers import chief_callbacks, heard, on_chief, shared
-from training.messages import counted
 from training.run_state.checkpoints import Checkpoints, Progress
 from training.run_state.logs import EpochProgress
 from training.run_state.signals import Interrupts
+from training.tables import counted
 
 
 def monitored(logs: Mapping[str, float], monitor: str) -> tuple[int, float]:

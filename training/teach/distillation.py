@@ -15,7 +15,7 @@ from training.config import RunConfig
 from training.data.batches import scoring_plan
 from training.data.bucketing import pad_tokens
 from training.data.input_source import Views, open_input_source
-from training.evaluate.teacher_forcing import TeacherForcing
+from training.evaluate.likelihood import TeacherForcing
 from training.inputs import Data
 from training.tasks.captioning.teachers import teachers_of
 from training.teach.word_predictions import WordPredictions, caption_offsets, captions_identity

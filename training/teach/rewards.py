@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from sat_tf.errors import invalid_value
-from sat_tf.objectives.reward_objective import Reward, RewardObjective
+from sat_tf.objectives.reward import Reward, RewardObjective
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, Vocabulary
 from training.config import RewardConfig, RunConfig
 from training.data.bucketing import CaptionTable

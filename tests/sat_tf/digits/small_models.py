@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from sat_tf.digits.config import RAMConfig
 from sat_tf.digits.recurrent_attention import RAM
-from sat_tf.objectives.replica_context import replica_seed
+from sat_tf.ops.draws import replica_seed
 
 STEP_SEED = tf.constant([3, 5])
 SEED = replica_seed(STEP_SEED)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.image_corpus import encode, exif_of
 from sat_tf.digits.drawing import decode_drawing, fit_drawing
+from tests.image_files import encode, exif_of
 
 
 def paper(*boxes: tuple[int, int, int, int], side: int = 280) -> np.ndarray:

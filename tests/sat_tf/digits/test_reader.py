@@ -10,10 +10,10 @@ import tensorflow as tf
 from PIL import Image
 
 import sat_tf
-from benchmarks.image_corpus import encode
 from sat_tf import digits, published, runs
 from sat_tf.digits.sampling import bilinear_sample_grid
 from sat_tf.errors import RunError
+from tests.image_files import encode
 from tests.sat_tf.digits.small_readers import CONFIGS, drawing, write_reader
 
 

@@ -12,7 +12,6 @@ from sat_tf.digits.recurrent_attention import DRAM
 from sat_tf.objectives.estimators import Estimator, Rollout, learning_signal, stochastic_loss
 from tests.sat_tf.digits.small_models import (
     SEED,
-    SIZE,
     B,
     T,
     assert_learns,
@@ -229,12 +228,16 @@ def test_the_gaussian_policy_gradient_is_the_integral():
 def make_dram(**settings):
     sizes = {"glimpse_filters": 2, "context_filters": 2, "glimpse_dim": 8, "hidden_dim": 6}
     sizes |= {"glimpses": T, "glimpse_size": 4, "scales": 2, "location_hidden_dim": 8}
-    return spread(DRAM(DRAMConfig(**sizes | settings), SIZE, classes=55))
+    return spread(DRAM(DRAMConfig(**sizes | settings), image_size=24, classes=55))
+
+
+def dram_batch():
+    return batch(image_size=24)
 
 
 @pytest.mark.parametrize("context", [True, False])
 def test_each_sample_of_each_image_has_its_looks_and_an_answer(context):
-    looks = make_dram(context=context)(batch(), SEED, samples=2)
+    looks = make_dram(context=context)(dram_batch(), SEED, samples=2)
     assert looks.location.shape == (2 * B, T, 2)
     assert looks.aiming.shape == (2 * B, T, 6)
     assert looks.logits.shape == (2 * B, 55)
@@ -242,18 +245,18 @@ def test_each_sample_of_each_image_has_its_looks_and_an_answer(context):
 
 
 def test_the_context_aims_the_first_glimpse():
-    first = make_dram()(batch(), SEED, sample=False).location[:, 0].numpy()
+    first = make_dram()(dram_batch(), SEED, sample=False).location[:, 0].numpy()
     assert np.ptp(first, axis=0).min() > 0.0
-    without = make_dram(context=False)(batch(), SEED, sample=False).location[:, 0].numpy()
+    without = make_dram(context=False)(dram_batch(), SEED, sample=False).location[:, 0].numpy()
     np.testing.assert_array_equal(without, np.tile(without[:1], [B, 1]))
 
 
 def test_the_answer_sees_nothing_of_the_context():
     model = make_dram(locations="oracle")
-    before = model(batch(), SEED)
+    before = model(dram_batch(), SEED)
     for weight in model.context_network.weights:
         weight.assign(weight + 1.0)
-    after = model(batch(), SEED)
+    after = model(dram_batch(), SEED)
     assert np.any(before.aiming != after.aiming)
     np.testing.assert_array_equal(before.logits, after.logits)
 
@@ -269,7 +272,7 @@ def test_rewards_teach_what_aims_and_likelihood_teaches_what_answers():
         untold = make_dram(baseline="none", reward="log_lik", reward_weight=weight)
         untold.set_weights(model.get_weights())
         with tf.GradientTape() as tape:
-            loss, _ = terms_of(untold, batch())
+            loss, _ = terms_of(untold, dram_batch())
         return tape.gradient(loss, untold.trainable_variables)
 
     for variable, told, untold in zip(

@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from benchmarks.image_corpus import encode, noise, smooth
 from sat_tf import images
 from sat_tf.images import decoding
+from tests.image_files import encode, noise, smooth
 
 ORANGE = (250, 120, 20)
 

@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from benchmarks.image_corpus import encode, gif_of_blocks, noise
 from sat_tf.images import headers
 from sat_tf.images.pillow import check_scans
+from tests.image_files import encode, gif_of_blocks, noise
 
 CHECKS = {
     "JPEG": headers.check_jpeg,

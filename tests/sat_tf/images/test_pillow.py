@@ -10,9 +10,9 @@ import pytest
 from PIL import Image, ImageOps
 from PIL.PngImagePlugin import PngInfo
 
-from benchmarks.image_corpus import encode, smooth
 from sat_tf import images
 from sat_tf.images import pillow
+from tests.image_files import encode, smooth
 
 WIDTH, ORIENTATION, X_RESOLUTION = 0x0100, 0x0112, 0x011A
 ASCII, SHORT, RATIONAL, SIGNED = 2, 3, 5, 9

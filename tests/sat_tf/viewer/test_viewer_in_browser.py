@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.image_corpus import encode
 from sat_tf.viewer import crop_of, data_url, hypothesis_data, report_page
 from tests.browser import brightness, browser, violations, watched_pages  # noqa: F401  (a fixture, found by name)
+from tests.image_files import encode
 
 pytestmark = pytest.mark.slow
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.spark_cluster import python_workers
 from sat_tf.spark import check_spark
 from tests.serving import toys
+from tests.serving.processes import python_workers
 from tests.waiting import eventually
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -223,30 +223,3 @@ def test_an_output_that_spark_cannot_reach_is_an_error_without_a_traceback(place
     said = end(process)
     assert process.returncode == 2 and f"Error: The output {output} cannot be" in said, said
     assert "Traceback" not in said and "\tat org." not in said
-
-
-def test_an_output_that_cannot_be_written_is_an_error_without_a_traceback(places):
-    lock = places / "locked" / "_lock"
-    lock.mkdir(parents=True)  # no process, not even root's, opens a folder as a file
-    process = start(places, "locked")
-    said = end(process)
-    assert process.returncode == 2 and f"Error: The output {places / 'locked'} cannot be" in said
-    assert "Traceback" not in said
-
-
-def test_relative_inputs_are_those_of_the_folder_in_which_the_job_was_begun(places):
-    for name in ("here", "there"):
-        (places / name).mkdir()
-        (places / name / "a.jpg").write_bytes(b"ok")
-    for name, status in (("here", 0), ("there", 2)):
-        process = subprocess.Popen(
-            command_of(places, "relative", "--input", "."),
-            cwd=places / name,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        said = end(process)
-        assert process.returncode == status, said
-    assert "as its inputs" in said

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from benchmarks.image_corpus import encode, exif_of, smooth
 from serving.bulk import worker
 from serving.bulk.worker import Settings
-from serving.client.captions import ServedCaption
+from tests.image_files import encode, exif_of, smooth
 from tests.serving import toys
 
 SETTINGS = Settings("7", batch_size=2, maps=True, cores=1)
@@ -84,13 +83,6 @@ def test_rows_are_the_answers_of_the_export(ship, exports, images):
         np.testing.assert_allclose(row["log_probs"], log_probs, atol=1e-4)
         maps = np.frombuffer(row["attention"], "<f2").reshape(row["attention_shape"])
         np.testing.assert_allclose(maps, direct["attention"][n, :length], atol=1e-3)
-
-
-def test_without_maps_there_are_no_columns_for_them():
-    assert "attention" in worker.schema(maps=True)
-    assert "attention" not in worker.schema(maps=False)
-    row = worker.to_row("a", ServedCaption(True, "a", -1.0, (), 0), Settings("7", 2, False, 1))
-    assert "attention" not in row
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.image_corpus import encode, exif_of
 from serving.client import CaptionClient, Connection, ServingError
 from serving.client.captions import CAPTION_OUTPUTS, split
 from serving.local_server.servable import Limits
+from tests.image_files import encode, exif_of
 from tests.serving import toys
 
 
@@ -50,12 +50,6 @@ def test_attention_covers_the_words(client_of):
     assert [np.argmax(alpha) for alpha in caption.alpha] == [0, 1, 2]
     np.testing.assert_allclose(caption.beta, [0.5, 0.5, 0.5])
     np.testing.assert_allclose(caption.log_probs, [-0.25] * 3)
-
-
-def test_a_model_without_attention_has_none(client_of, tmp_path):
-    toys.export(tmp_path, 1, attention=False)
-    caption = client_of(tmp_path).caption(jpeg(), attention=True)
-    assert caption.words == ("a", "cat", "1") and caption.alpha is None and caption.beta is None
 
 
 def test_captions_alone_are_asked_for_alone(client_of, monkeypatch):
@@ -101,20 +95,11 @@ def test_many_images_keep_their_order(client_of):
     assert captions[0].reason == "not what a toy reads" and captions[1].reason == ""
 
 
-def test_no_images_are_no_request(client_of):
-    assert client_of(model="nobody").captions([]) == []
-
-
 def test_a_file_is_read(client_of, tmp_path):
     (tmp_path / "photo.jpg").write_bytes(jpeg())
     assert client_of().caption(tmp_path / "photo.jpg").text == "a cat 3"
     with pytest.raises(FileNotFoundError):
         client_of().caption(tmp_path / "missing.jpg")
-
-
-@pytest.mark.parametrize(("spec", "number"), [({"version": 1}, 1), ({"label": "stable"}, 1)])
-def test_a_version_can_be_chosen(client_of, spec, number):
-    assert client_of(**spec).caption(jpeg()).text == f"a cat {number}"
 
 
 @pytest.mark.parametrize(
@@ -136,11 +121,6 @@ def test_a_senseless_size_is_an_error(options):
         CaptionClient(**options)
 
 
-def test_version_and_label_exclude_each_other():
-    with pytest.raises(ValueError, match="both `version` and `label`"):
-        CaptionClient(version=1, label="stable")
-
-
 def test_an_answer_may_exceed_grpcs_default(client_of, tmp_path):
     toys.export(tmp_path, 1, grid=400)
     captions = client_of(tmp_path).captions([b"ok"] * 4, attention=True)
@@ -153,12 +133,6 @@ def test_batches_hold_so_many_images_and_bytes():
     assert [list(map(len, b)) for b in split(images, 2, 100)] == [[3, 3], [3, 9], [1, 1]]
     assert [list(map(len, b)) for b in split(images, 9, 6)] == [[3, 3], [3], [9], [1, 1]]
     assert list(split([], 2, 6)) == []
-
-
-def test_batches_of_larger_things_go_by_the_size_given():
-    pairs = [(str(size), b"x" * size) for size in (3, 3, 3, 9, 9, 1, 20, 1)]
-    batches = [[len(content) for _, content in b] for b in split(pairs, 3, 10, lambda p: len(p[1]))]
-    assert batches == [[3, 3, 3], [9], [9, 1], [20], [1]]
 
 
 def test_a_beam_holds_the_attention_of_every_hypothesis(client_of, exports):
@@ -192,3 +166,9 @@ def test_a_beam_is_asked_for_by_the_very_bytes_given(client_of, monkeypatch):
     client.caption(turned)
     contents = [request.inputs["image_bytes"].string_val[0] for request in sent]
     assert contents[0] == turned and contents[-1] != turned  # the last was turned upright
+
+
+def test_a_model_without_attention_has_none(client_of, tmp_path):
+    toys.export(tmp_path, 1, attention=False)
+    caption = client_of(tmp_path).caption(jpeg(), attention=True)
+    assert caption.words == ("a", "cat", "1") and caption.alpha is None and caption.beta is None

@@ -160,10 +160,6 @@ def test_senseless_settings_are_errors(values, name):
         Connection(**values)
 
 
-def test_an_ipv6_address_is_bracketed():
-    assert Connection("::1", 1).address == "[::1]:1"
-
-
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     """Key and certificate of a server on this machine, signed by itself."""

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.image_corpus import encode, exif_of, smooth
 from sat_tf.images import MAX_SIDE
 from sat_tf.trained_captioner import read_pixels as read_in_tensorflow
 from serving.litert.image_reader import read_pixels
+from tests.image_files import encode, exif_of, smooth
 
 TOLERANCE = 1e-3  # grey levels of 255
 

@@ -56,11 +56,6 @@ def test_a_wrong_flag_is_an_error(tmp_path, capsys, argv, message):
     assert message in capsys.readouterr().err
 
 
-def test_a_missing_folder_is_an_error(tmp_path, capsys):
-    assert main([str(tmp_path / "missing")]) == 2
-    assert "missing, which does not exist" in capsys.readouterr().err
-
-
 def is_stopping(port: int) -> bool:
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         health = health_pb2_grpc.HealthStub(channel)

@@ -12,7 +12,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from serving.local_server.servable import Limits, Servable
 from serving.local_server.statuses import StatusError
-from tests.serving.toys import caption_of, predict_request, write_warm_up
+from tests.serving.toys import predict_request, write_warm_up
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +44,6 @@ def test_warm_up_is_replayed(place, monkeypatch):
     )
     Servable(folder / "1", Limits()).close()
     assert len(replayed) == 2 and set(replayed[1].outputs) == {"valid"}
-
-
-def test_graphs_that_are_not_rewritten_answer_the_same(servable, toy_exports):
-    plain = Servable(toy_exports / "1", Limits(), rewrite=False)
-    answers = [found.predict(predict_request(b"ok")) for found in (servable, plain)]
-    plain.close()
-    assert answers[0] == answers[1]
 
 
 def test_a_failing_warm_up_fails_the_load(place):
@@ -100,21 +93,6 @@ def shaped(dtype: int, *sizes: int) -> tensor_pb2.TensorProto:
 def test_strings_of_another_rank_are_refused(servable, dimensions, said):
     with pytest.raises(StatusError, match=said):
         predict_tensor(servable, shaped(types_pb2.DT_STRING, *[1] * dimensions))
-
-
-def test_one_image_that_is_no_batch_is_told_so(servable):
-    request = numbers(1)
-    del request.inputs["pixels"].tensor_shape.dim[0]
-    request.inputs["pixels"].tensor_shape.dim[0].size = 240
-    with pytest.raises(StatusError, match=r"shape \(240, 2\) for Tensor .*\(None, 2, 2\)"):
-        servable.predict(request)
-
-
-def test_a_size_of_zero_does_not_make_up_for_the_others(servable):
-    request = numbers(0)
-    request.inputs["pixels"].tensor_shape.dim[1].size = 2**62
-    with pytest.raises(StatusError, match="tensor parsing error: pixels"):
-        servable.predict(request)
 
 
 def test_only_sets_of_outputs_that_were_warmed_up_are_compiled(place, monkeypatch):
@@ -183,20 +161,3 @@ def test_numbers_that_claim_to_be_many_are_no_tensor(servable):
 def test_a_single_string_keeps_its_zeros(servable):
     with pytest.raises(StatusError, match=r"shape \(\)"):
         predict_tensor(servable, tf.make_tensor_proto(b"ok\0"))
-
-
-def test_more_images_than_allowed_are_refused(servable):
-    assert caption_of(servable.predict(predict_request(*[b"ok"] * 4))) == "a cat 1"
-    with pytest.raises(StatusError, match="Task size 5 is larger than .* 4"):
-        servable.predict(predict_request(*[b"ok"] * 5))
-
-
-def test_time_runs_out(servable):
-    with pytest.raises(tf.errors.DeadlineExceededError):
-        servable.predict(predict_request(b"stuck"), 0.2)
-    assert caption_of(servable.predict(predict_request(b"ok"), 120.0)) == "a cat 1"
-
-
-def test_a_folder_that_is_no_model_is_an_error(tmp_path):
-    with pytest.raises(OSError, match="SavedModel file does not exist"):
-        Servable(tmp_path, Limits())

@@ -45,10 +45,6 @@ def test_the_newest_is_served(versions_of, place):
     assert states(versions) == {2: State.AVAILABLE}
 
 
-def test_labelled_versions_are_served_beside_it(versions_of, place):
-    assert versions_of(place(1, 2, 3), {"stable": 1, "canary": 3}).available() == [1, 3]
-
-
 def test_a_new_version_takes_over(versions_of, place):
     versions = versions_of(place(1))
     place(2)
@@ -101,12 +97,6 @@ def test_a_version_that_failed_is_tried_again_once_it_changes(versions_of, place
     assert versions.available() == [2]
 
 
-def test_without_variables_a_version_fails(versions_of, place):
-    folder = place(1, 2)
-    shutil.rmtree(folder / "2" / "variables")
-    assert versions_of(folder).available() == [1]
-
-
 @pytest.mark.parametrize("placed", [(1, 2), (1,)])
 def test_a_version_taken_away_gives_the_one_before_it_and_the_last_stays(
     versions_of, place, placed
@@ -152,18 +142,6 @@ def test_a_folder_that_is_gone_is_logged_once(versions_of, place, tmp_path, capl
     eventually(lambda: len(looks) > 20)
     assert len([r for r in caplog.records if "Cannot look for versions" in r.message]) == 1
     assert "Traceback" not in caplog.text
-
-
-def test_a_folder_that_vanishes_stops_neither_serving_nor_watching(versions_of, place, tmp_path):
-    folder = place(1)
-    versions = versions_of(folder)
-    versions.watch(0.02)
-    folder.rename(tmp_path / "away")
-    with versions.use(SPEC) as (number, _):
-        assert number == 1
-    (tmp_path / "away").rename(folder)
-    place(2)
-    eventually(lambda: versions.available() == [2])
 
 
 def test_new_versions_fail_no_call(serving, place):

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import uvicorn
 from PIL import Image
 
-from benchmarks.image_corpus import encode
 from serving.client import CaptionClient, Connection
 from serving.digits import DigitClient, ServedDigits
 from serving.web.app import Page
+from tests.image_files import encode
 from tests.serving.web.scripted_digits import ScriptedDigits
 from tests.serving.web.scripted_model import ScriptedModel, serve
 from tests.waiting import eventually

@@ -10,12 +10,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from benchmarks import page_uploads
 from sat_tf import published
 from serving.web import __main__ as command
 from serving.web.__main__ import main, parse_server
 from serving.web.app import Page
 from serving.web.sources import Source
+from tests.serving.processes import child_of, page
 from tests.serving.web.page_fixtures import drawing, photograph
 from tests.serving.web.run_fixtures import make_export, make_run
 from tests.waiting import eventually
@@ -119,7 +119,7 @@ def wait_for(client: httpx.Client, path: str, model: str, image: bytes) -> dict:
 def test_exports_side_by_side_whose_process_may_die(exports):
     folders = tuple(exports[kind].version.parent for kind in ("hard", "none"))
     with (
-        page_uploads.page(folders) as (address, process),
+        page(folders) as (address, process),
         httpx.Client(base_url=address, timeout=60) as client,
     ):
         assert client.get("/api/page").json()["models"] == ["hard", "none"]
@@ -129,8 +129,8 @@ def test_exports_side_by_side_whose_process_may_die(exports):
         for digits in client.get("/api/page").json()["digits"]:
             found = wait_for(client, "/api/digits", digits["name"], drawing())
             assert len(found["steps"][-1]["probabilities"]) == len(found["answers"])
-        os.kill(page_uploads.child_of(process), signal.SIGKILL)
+        os.kill(child_of(process), signal.SIGKILL)
         again = wait_for_caption(client, "hard")
         assert again["hypotheses"] == hard["hypotheses"]
-        models = page_uploads.child_of(process)
+        models = child_of(process)
     eventually(lambda: not Path(f"/proc/{models}/stat").exists())  # it ends with the page

@@ -60,14 +60,6 @@ def test_a_process_that_a_signal_ended_is_started_again(processes, python, end, 
     eventually(lambda: starts.read_text() == "\n\n")
 
 
-def test_processes_that_never_load_their_models_are_given_up(processes, python, tmp_path):
-    starts = python("kill -KILL $$")
-    process = processes(Source("soft", make_export(tmp_path / "soft")))
-    eventually(lambda: "the system ended it 3 times" in process.state())
-    assert "the system ended it 3 times" in process.state()
-    assert starts.read_text() == "\n" * MOST_TRIES
-
-
 def test_a_process_that_had_loaded_its_models_is_always_started_again(processes, python, tmp_path):
     starts = python('echo > "/dev/fd/$4"; kill -KILL $$')
     process = processes(Source("soft", make_export(tmp_path / "soft")))

@@ -80,11 +80,6 @@ def test_a_run_is_exported_again_when_the_code_changes(tmp_path, monkeypatch):
     assert len({source.export for source in (without, before, after)}) == 3
 
 
-def test_the_fingerprint_is_of_the_code_that_is_imported():
-    imported = [Path(module.__file__).parent for module in (sat_tf, serving)]
-    assert [path.resolve() for path in imported] == list(sources.PACKAGES)
-
-
 def test_an_export_of_a_run_takes_the_place_of_its_earlier_ones_alone(tmp_path):
     run, namesake = make_run(tmp_path / "soft"), make_run(tmp_path / "b" / "soft")
     (namesake / "best.weights.h5").write_bytes(b"others ")
@@ -142,6 +137,11 @@ def test_captioners_that_ship_are_shown_soft_first(tmp_path, monkeypatch):
     found = sources.shipped_captioners()
     assert [run.name for run in found] == ["flickr8k_soft", "flickr8k_hard", "flickr8k_none"]
     assert [source.name for source in sources.from_runs(found)] == [run.name for run in found]
+
+
+def test_the_fingerprint_is_of_the_code_that_is_imported():
+    imported = [Path(module.__file__).parent for module in (sat_tf, serving)]
+    assert [path.resolve() for path in imported] == list(sources.PACKAGES)
 
 
 def test_notes_tell_what_drawn_scenes_teach(tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from benchmarks.image_corpus import encode, exif_of
+from tests.image_files import encode, exif_of
 
 GERMAN = (
     "Ein großer Hund läuft, schnell",

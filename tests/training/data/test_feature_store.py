@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.image_corpus import exif_of
 from sat_tf import images
 from sat_tf.layers.encoder import Encoder
+from tests.image_files import exif_of
 from tests.training.data.small_stores import (
     SIZE,
     arrays,

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from benchmarks.image_corpus import encode, exif_of
+from tests.image_files import encode, exif_of
 from training.data.image_loader import UNREADABLE, read_image, unreadable_reason
 
 

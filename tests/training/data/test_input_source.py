@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.image_corpus import exif_of
 from sat_tf.layers.encoder import Encoder
+from tests.image_files import exif_of
 from tests.training.data.small_captions import SIZE, drawn, epochs, files, table_of
 from training.data.examples import DataError, Example, Split
 from training.data.input_source import AnnotationSource, ImageSource, Views, open_input_source

@@ -10,8 +10,8 @@ import sat_tf
 from sat_tf.models.diagnostics import sampled_log_likelihood
 from training.data.input_source import ImageSource
 from training.data.sources.scenes import load as load_scenes
-from training.evaluate import bounds as module
-from training.evaluate.bounds import Bounds
+from training.evaluate import likelihood as module
+from training.evaluate.likelihood import Bounds
 
 
 @pytest.fixture(scope="module")

@@ -17,14 +17,14 @@ from sat_tf.runs import Caption
 from training.compare import main as compare
 from training.data.bucketing import caption_table
 from training.data.examples import DataError
-from training.data.input_source import open_input_source
+from training.data.input_source import annotations_of, open_input_source
 from training.data.sources import load_split
-from training.evaluate.box_grounding import ground, place_boxes
 from training.evaluate.command import main
-from training.evaluate.report_page import page_images
-from training.evaluate.scoring import Evaluation
-from training.evaluate.teacher_forcing import TeacherForcing
-from training.metrics.image_means import SIZES
+from training.evaluate.evaluation import Evaluation
+from training.evaluate.grounding import ground, place_boxes
+from training.evaluate.likelihood import TeacherForcing
+from training.evaluate.page import page_images
+from training.metrics.grounding import SIZES
 from training.train import main as train
 
 LEFT = [0.0, 0.0, 0.5, 1.0]
@@ -153,7 +153,7 @@ def test_nats_are_those_of_the_words_in_the_phrase(opened, tmp_path):
     forced = TeacherForcing(captioner)
     found = ground(forced, split, source, placed(split, path), {}).scores
     ids = caption_table(split, captioner.vocabulary, 30).tokens[0]
-    annotations = forced.annotations(source, np.array([0]))
+    annotations = np.asarray(annotations_of(captioner, source, np.array([0])), np.float32)
     mean = np.broadcast_to(annotations.mean(1, keepdims=True), annotations.shape)
     for name, inputs in (("nll_phrase", annotations), ("nll_phrase_uniform", mean)):
         log_lik, _ = forced.words(inputs, [ids])
@@ -197,7 +197,7 @@ def test_a_wrong_file_is_an_error_before_annotations_are_computed(
     def too_late(*_):
         raise AssertionError("annotations are computed")
 
-    monkeypatch.setattr("training.evaluate.run_evaluation.open_input_source", too_late)
+    monkeypatch.setattr("training.evaluate.evaluation.open_input_source", too_late)
     path = write(tmp_path / "boxes.jsonl", [phrase("elsewhere.jpg")])
     flags = ["--run-dir", photographs.run_dir, "--data-dir", photographs.data_dir]
     assert main([*map(str, flags), "--boxes", str(path)]) == 2

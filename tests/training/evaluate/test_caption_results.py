@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from training.data.examples import DataError, Example, Split
-from training.evaluate.caption_results import captions_of, parse_captions, write_captions
+from training.evaluate.given_captions import captions_of, parse_captions, write_captions
 
 PATH = Path("theirs.json")
 PIXELS = np.zeros([2, 2, 3], np.uint8)

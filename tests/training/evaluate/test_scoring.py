@@ -15,9 +15,9 @@ from sat_tf.vocabulary import Vocabulary, tokenize
 from training.data.examples import Example, Phrase, Split
 from training.data.input_source import ImageSource, annotations_of
 from training.data.sources.scenes import load as load_scenes
-from training.evaluate.attention_scores import generated_grounding, reference_grounding
-from training.evaluate.scoring import caption_split, evaluate
-from training.evaluate.teacher_forcing import TeacherForcing, phrase_maps, read_references
+from training.evaluate.evaluation import caption_split, evaluate
+from training.evaluate.grounding import generated_grounding, phrase_maps, reference_grounding
+from training.evaluate.likelihood import TeacherForcing, read_references
 
 
 @pytest.fixture(scope="module")
@@ -83,12 +83,12 @@ class Oracle(TeacherForcing):
 
     split: Split
 
-    def alphas(self, inputs, tokens):
-        maps = []
-        images = {e.image.tobytes(): e for e in self.split.examples}
-        for pixels, ids in zip(inputs["images"], tokens, strict=True):
-            example = images[pixels.tobytes()]
-            length = len(ids) - 1
+    def words(self, annotations, tokens):
+        known = self.captioner.annotate(np.stack([e.image for e in self.split.examples]))
+        alphas = np.zeros([len(tokens), max(map(len, tokens)) - 1, 64])
+        for at, (own, ids) in enumerate(zip(annotations, tokens, strict=True)):
+            index = np.abs(np.asarray(known) - np.asarray(own)).sum((1, 2)).argmin()
+            example, length = self.split.examples[index], len(ids) - 1
             alpha = np.full([length, 8, 8], 1e-3)
             numbers = [n for n, c in enumerate(example.captions) if len(tokenize(c)) + 1 == length]
             for phrase in example.phrases:
@@ -96,8 +96,8 @@ class Oracle(TeacherForcing):
                     top, left, bottom, right = phrase.box
                     row, column = int(4 * (top + bottom)), int(4 * (left + right))
                     alpha[phrase.word, row, column] = 1.0
-            maps.append((alpha / alpha.sum((1, 2), keepdims=True)).reshape(length, 64))
-        return maps
+            alphas[at, :length] = (alpha / alpha.sum((1, 2), keepdims=True)).reshape(length, 64)
+        return None, alphas
 
 
 def test_the_map_of_a_phrase_is_the_one_that_predicted_its_head_noun(captioner, source, split):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from training.evaluate.stages import timed
+from training.evaluate.evaluation import timed
 
 
 def test_stages_are_announced_before_and_timed_after_they_run(monkeypatch, capsys):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from training.evaluate.verdict import verdict
+from training.evaluate.reports import verdict
 
 NAMES = [f"thing{n}" for n in range(12)]
 REFERENCES = {name: [f"a {name} stands here", "something"] for name in NAMES}

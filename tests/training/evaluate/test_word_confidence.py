@@ -10,13 +10,9 @@ import pytest
 from sat_tf.runs import Caption
 from training.data.examples import Split
 from training.data.sources import scenes
-from training.evaluate.word_confidence import (
-    calibrate,
-    reliability_diagram,
-    scene_word_confidence,
-)
-from training.metrics.calibration import WordConfidence, reliability
-from training.metrics.scene_words import judge_words
+from training.evaluate.page import reliability_diagram
+from training.metrics.calibration import WordConfidence, calibrate, reliability
+from training.metrics.scene_words import judge_words, scene_word_confidence
 
 
 @pytest.fixture(scope="module")

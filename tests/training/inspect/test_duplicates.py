@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from benchmarks.image_corpus import encode
+from tests.image_files import encode
 from tests.training.data.own_images import encoded, photograph
 from training.data.examples import Example, Split
 from training.inspect.duplicates import Prints, find_twins

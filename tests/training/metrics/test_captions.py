@@ -7,10 +7,16 @@ import shutil
 import numpy as np
 import pytest
 
-from training.metrics import captions, meteor, tokenisers
-from training.metrics.captions import bleu_scores, quick_bleu, quick_cider, score_captions
+from training.metrics import captions, meteor
+from training.metrics import captions as tokenisers
+from training.metrics.captions import (
+    bleu_scores,
+    ptb_lines,
+    quick_bleu,
+    quick_cider,
+    score_captions,
+)
 from training.metrics.java import JavaError
-from training.metrics.tokenisers import ptb_lines
 
 USES_JAVA = True  # see tests/training/conftest.py
 

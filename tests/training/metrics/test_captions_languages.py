@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from training.metrics import captions as metrics
-from training.metrics import tokenisers
+from training.metrics import captions as tokenisers
 from training.metrics.captions import quick_bleu, quick_cider, score_captions
 
 CHINESE = {"a": "一只狗在跑。", "b": "两个 孩子"}

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from sat_tf import weights
 from training.data import feature_store as features
-from training.evaluate import run_evaluation
+from training.evaluate import evaluation as run_evaluation
 from training.run_state import logs as event_files
 from training.run_state.checkpoints import Checkpoints
 from training.run_state.logs import Validate

@@ -136,7 +136,7 @@ def test_a_second_process_is_turned_away_at_once(tmp_path, tiny, capsys):
 
 def test_the_lock_is_held_until_the_run_is_evaluated(tmp_path, tiny, monkeypatch):
     from training import train as command
-    from training.evaluate import run_evaluation
+    from training.evaluate import evaluation as run_evaluation
 
     kept = []
 

@@ -12,11 +12,11 @@ from sat_tf.fields import from_dict
 from sat_tf.run_folder import RunFolder
 from training.config import DataConfig
 from training.data.sources import Split, load_split
-from training.evaluate.caption_results import CAPTIONS_FILE, parse_captions, read_grounding
+from training.evaluate.given_captions import CAPTIONS_FILE, parse_captions, read_grounding
 from training.evaluate.reports import REPORT_FILE
 from training.metrics import bootstrap
 from training.metrics.captions import CaptionScores, score_captions
-from training.metrics.image_means import SIZES, sums_and_sizes
+from training.metrics.grounding import SIZES, sums_and_sizes
 from training.run_state.records import common_data_dir
 from training.tasks.comparison import (
     LABELS,

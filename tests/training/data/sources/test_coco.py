@@ -9,8 +9,8 @@ import pytest
 import tensorflow_datasets as tfds
 from PIL import Image
 
-from benchmarks.image_corpus import encode
 from sat_tf.layers.encoder import Encoder
+from tests.image_files import encode
 from training.data.feature_store import FeatureStore
 from training.data.input_source import ImageSource
 from training.data.sources import DataError, StoredImage, coco, load_split

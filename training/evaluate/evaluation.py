@@ -1,0 +1,254 @@
+"""Evaluation of a captioner: caption a split, score captions and maps, write report and page."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sat_tf.config import SearchConfig
+from sat_tf.fields import to_dict
+from sat_tf.runs import Caption, TrainedCaptioner, read_average
+from training.config import RunConfig
+from training.data.input_source import (
+    InputSource,
+    annotations_of,
+    open_input_source,
+    readable_images,
+)
+from training.data.sources import Split, load_split
+from training.evaluate.given_captions import GROUNDING_KEY, caption_fields, write_captions
+from training.evaluate.grounding import (
+    BoxGrounding,
+    PlacedBoxes,
+    generated_grounding,
+    ground,
+    phrase_maps,
+    place_boxes,
+    reference_grounding,
+)
+from training.evaluate.likelihood import SAMPLES, Bounds, TeacherForcing, read_references
+from training.evaluate.page import write_report_page
+from training.evaluate.reports import caption_report, console_summary, verdict, write_report
+from training.metrics.bootstrap import intervals
+from training.metrics.calibration import Calibration, calibrate
+from training.metrics.captions import CaptionScores, score_captions
+from training.metrics.scene_words import scene_word_confidence, word_scores
+from training.run_state.checkpoints import unfinished_note
+
+BOUND_IMAGES = 100
+"""Images whose bounds are measured by default."""
+_NO_WORDS = "Where attention looked is left out: boxes are of words, the tokens are characters."
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Captions of a split and their scores.
+
+    Attributes:
+        captions: Image id -> caption.
+        caption_scores: Scores of the captions, with the statistics that intervals need.
+        scores: Every score, by name.
+        calibration: Calibration of the words' probabilities; its scores are among `scores`.
+        notes: What was left out, and why.
+        grounding: Image id -> what `training.metrics.grounding.image_means` gives; empty without
+            boxes.
+        boxes: Grounding in the boxes of `--boxes`, if any; its scores are among `scores`.
+    """
+
+    captions: dict[str, Caption]
+    caption_scores: CaptionScores
+    scores: dict[str, float]
+    calibration: Calibration
+    notes: tuple[str, ...] = ()
+    grounding: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    boxes: BoxGrounding | None = None
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Image id -> the caption's text."""
+        return {image_id: caption.text for image_id, caption in self.captions.items()}
+
+
+def evaluate_run(
+    captioner: TrainedCaptioner,
+    config: RunConfig,
+    out: Path,
+    cache_dir: Path,
+    data_dir: Path | None = None,
+    split_name: str = "dev",
+    figures: int = 48,
+    bound_images: int = BOUND_IMAGES,
+    boxes: Path | None = None,
+) -> dict[str, Any]:
+    """Evaluates a run on a split; prints the main scores, writes report, captions and page.
+
+    Args:
+        captioner: Best captioner of the run.
+        config: Configuration of the run; `search` is the one that captions are generated with.
+        out: Output folder, such as `RUN/evaluation/SPLIT`.
+        cache_dir: Feature stores.
+        data_dir: The user's copy of the data set; None for drawn ones.
+        split_name: `train`, `dev` or `test`.
+        figures: Images on the page.
+        bound_images: Images, with one caption each, whose bounds and NWGM gap are measured if
+            attention is hard.
+        boxes: Boxes of phrases to compare attention with, if any.
+
+    Returns:
+        The report.
+    """
+    split = load_split(config.data.name, split_name, data_dir, **config.data.options())
+    resize = config.encoder.resize
+    # Before annotations and captions are computed, which take minutes: the file may be wrong.
+    placed = None if boxes is None else place_boxes(boxes, split, resize)
+    source = open_input_source(captioner.model.encoder, resize, split, cache_dir)
+    seconds, bounds = {}, {}
+    with timed(seconds, "evaluation"):
+        options = {"language": config.data.language, "seconds": seconds, "boxes": placed}
+        found = evaluate(captioner, split, source, config.search, **options)
+        if config.attention.kind == "hard" and bound_images:
+            measured = Bounds(captioner, split, source, bound_images)
+            with timed(seconds, "bounds", f"Measuring the bounds of {len(measured):,} captions"):
+                bounds = {"images": len(measured), "samples": SAMPLES} | measured.measure()
+    report = make_report(captioner, config, split, source, found) | {"seconds": seconds}
+    report |= {"bounds": bounds} if bounds else {}
+    title = f"{config.recipe}: {config.data.name} {split.name}"
+    write_report(out, report)
+    write_captions(out, caption_rows(found))
+    page = write_report_page(out, title, report, captioner, split, found, figures)
+    heading = f"{title}, {len(found.captions):,} images, beam {config.search.beam}"
+    print(console_summary(heading, report, found.texts, out))
+    print(f"Page: {page}")
+    return report
+
+
+def evaluate(
+    captioner: TrainedCaptioner,
+    split: Split,
+    source: InputSource,
+    search: SearchConfig,
+    batch_size: int = 50,
+    language: str = "en",
+    seconds: dict[str, float] | None = None,
+    boxes: PlacedBoxes | None = None,
+) -> Evaluation:
+    """Captions every image of a split and scores the captions against the raw references.
+
+    Args:
+        captioner: Trained captioner.
+        split: References, and boxes of noun phrases if it has them.
+        source: Images or annotations of the split.
+        search: Beam and length normalisation.
+        batch_size: Images per search.
+        language: Language code of the captions, such as "de".
+        seconds: Takes the seconds of each stage.
+        boxes: Phrases of the split with their boxes, if any.
+    """
+    seconds, unit = {} if seconds is None else seconds, captioner.vocabulary.unit
+    attends = captioner.config.attention.kind != "none"
+    readable = len(split) - len(source.skipped)
+    with timed(seconds, "search", f"Captioning {readable:,} images, beam {search.beam}"):
+        captions = caption_split(captioner, split, source, search, batch_size)
+    with timed(seconds, "caption metrics", f"Scoring {len(captions):,} captions"):
+        texts = {image_id: caption.text for image_id, caption in captions.items()}
+        references = split.references(of=texts)
+        caption_scores = score_captions(texts, references, language=language, unit=unit)
+    count = sum(map(len, references.values()))
+    with timed(seconds, "teacher forcing", f"Reading {count:,} reference captions"):
+        forced = TeacherForcing(captioner)
+        likelihood, words = read_references(forced, split, source)
+        drawn = any(example.phrases for example in split.examples)
+        judged = scene_word_confidence(captions, split) if drawn and unit == "words" else None
+        calibration = calibrate(words, judged)
+        scores = caption_scores.scores | likelihood | calibration.scores
+        grounded, by_image = None, {}
+        if drawn:
+            scores |= word_scores(texts, split)
+        if drawn and attends and unit == "words":
+            found, by_image = reference_grounding(list(phrase_maps(forced, split, source)))
+            scores |= found | generated_grounding(captions, split)
+    if boxes is not None and unit == "words":
+        with timed(seconds, "grounding", f"Comparing maps with the boxes of {boxes.path}"):
+            grounded = ground(forced, split, source, boxes, captions)
+        scores, by_image = scores | grounded.scores, grounded.by_image
+    located = boxes is not None or (drawn and attends)
+    notes = (_NO_WORDS,) if located and unit != "words" else ()
+    return Evaluation(captions, caption_scores, scores, calibration, notes, by_image, grounded)
+
+
+def caption_split(
+    captioner: TrainedCaptioner,
+    split: Split,
+    source: InputSource,
+    search: SearchConfig,
+    batch_size: int = 50,
+    count: int | None = None,
+) -> dict[str, Caption]:
+    """Captions the readable images of a split, or the first `count` of them, by image id."""
+    readable = readable_images(split, source, count)
+    captions = {}
+    for start in range(0, len(readable), batch_size):
+        indices = readable[start : start + batch_size]
+        found = captioner.describe(annotations_of(captioner, source, indices), search)
+        ids = [split.examples[index].image_id for index in indices]
+        captions |= dict(zip(ids, found, strict=True))
+    return captions
+
+
+def make_report(
+    captioner: TrainedCaptioner,
+    config: RunConfig,
+    split: Split,
+    source: InputSource,
+    found: Evaluation,
+) -> dict[str, Any]:
+    """Assembles the report: scores, and everything needed to compare them with others."""
+    scores = found.caption_scores
+    report = caption_report(split, scores, found.scores, intervals(scores))
+    report["notes"] += verdict(found.texts, split.references(), config.data.tokens)
+    report["notes"] += found.notes
+    if captioner.path:
+        # The configuration does not tell of the runs that weights are an average of.
+        parts = (
+            f"{share:g} of {Path(run).name}" for run, share in read_average(captioner.path).items()
+        )
+        if average := ", ".join(parts):
+            report["notes"] += (f"The weights are an average: {average}.",)
+        report["weights_sha256"] = captioner.weights_sha256
+        report["notes"] += unfinished_note(captioner.path)
+    report["intervals"] |= found.calibration.intervals
+    report["calibration"] = found.calibration.details()
+    if found.boxes is not None:
+        report["intervals"] |= found.boxes.intervals
+        report["grounding"] = found.boxes.details
+    return report | {
+        "skipped": split.unusable(source.skipped),
+        "recipe": config.recipe,
+        "seed": config.seed,
+        "data": config.data.name,
+        "search": {**to_dict(config.search), "attention": captioner.model.selection},
+        "configuration": to_dict(config),
+    }
+
+
+def caption_rows(found: Evaluation) -> Iterator[dict[str, Any]]:
+    """Yields the rows of `captions.json`."""
+    for image_id, caption in found.captions.items():
+        row = {"image_id": image_id} | caption_fields(caption)
+        if image_id in found.grounding:
+            row[GROUNDING_KEY] = found.grounding[image_id]
+        yield row
+
+
+@contextlib.contextmanager
+def timed(seconds: dict[str, float], name: str, announcement: str = "") -> Iterator[None]:
+    """Announces a stage of an evaluation, and enters its seconds by name when it ends."""
+    if announcement:
+        print(f"{announcement} ...", flush=True)
+    start = time.monotonic()
+    yield
+    seconds[name] = time.monotonic() - start

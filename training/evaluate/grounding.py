@@ -1,0 +1,338 @@
+"""Grounding of attention in the boxes of what captions name: drawn scenes, and `--boxes PATH`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sat_tf.runs import Caption, TrainedCaptioner
+from sat_tf.vocabulary import tokenize
+from training.data.batches import readable_rows
+from training.data.box_files import read_boxes
+from training.data.boxes import PlacedPhrase, place_phrases, skipped_note, visible_phrases
+from training.data.bucketing import CaptionTable, caption_table
+from training.data.examples import Box, DataError, Phrase, Split
+from training.data.input_source import InputSource, annotations_of
+from training.evaluate.likelihood import TeacherForcing
+from training.metrics.bootstrap import Interval
+from training.metrics.grounding import (
+    METRICS,
+    SMALL,
+    grounding_scores,
+    image_means,
+    over_images,
+    score_phrases,
+)
+
+_BATCH = 64
+_VARIANTS = ("", "_uniform", "_other")
+
+
+class PhraseMap(NamedTuple):
+    """Attention that predicted the head noun of a reference noun phrase.
+
+    Attributes:
+        image_id: Image of the phrase.
+        phrase: Phrase with its box.
+        alpha: `[h, w]`.
+    """
+
+    image_id: str
+    phrase: Phrase
+    alpha: np.ndarray
+
+
+def phrase_maps(forced: TeacherForcing, split: Split, source: InputSource) -> Iterator[PhraseMap]:
+    """Yields the map of every reference noun phrase of the readable images.
+
+    The tokens of the captioner have to be words.
+    """
+    captioner = forced.captioner
+    phrases: dict[tuple[int, int], list[Phrase]] = defaultdict(list)
+    for image, example in enumerate(split.examples):
+        for phrase in example.phrases:
+            phrases[image, phrase.caption].append(phrase)
+    table, rows = _captions_with(phrases, captioner, split, source)
+    for start in range(0, len(rows), _BATCH):
+        chosen = rows[start : start + _BATCH]
+        annotations = annotations_of(captioner, source, table.image_index[chosen])
+        _, alphas = forced.words(annotations, [table.tokens[row] for row in chosen])
+        for row, alpha in zip(chosen, alphas, strict=True):
+            image, caption = _place(table, row)
+            for phrase in phrases[image, caption]:
+                alpha_of_word = alpha[phrase.word].reshape(captioner.grid)
+                yield PhraseMap(split.examples[image].image_id, phrase, alpha_of_word)
+
+
+def reference_grounding(
+    found: Sequence[PhraseMap],
+) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
+    """Scores the teacher-forced map of every reference noun phrase.
+
+    Returns:
+        Scores, those of phrases held out of training with the suffix `_held_out`; and image id ->
+        `phrases`, and the means over them of `pointing_game` and `attention_correctness`.
+    """
+    maps, boxes = [one.alpha for one in found], [one.phrase.box for one in found]
+    ids = [one.image_id for one in found]
+    scores = grounding_scores(maps, boxes, groups=ids)
+    held_out = [one for one in found if not one.phrase.seen]
+    if held_out:
+        part = grounding_scores([o.alpha for o in held_out], [o.phrase.box for o in held_out])
+        scores |= {f"{name}_held_out": part[name] for name in METRICS}
+    values = score_phrases(maps, [[box] for box in boxes], ids).values
+    sizes = {"phrases": np.ones(len(found))}
+    return scores, image_means(ids, sizes, {name: values[name] for name in METRICS})
+
+
+def generated_grounding(captions: Mapping[str, Caption], split: Split) -> dict[str, float]:
+    """Scores the maps of reference noun phrases that generated captions repeat word for word.
+
+    Returns:
+        `generated_match_rate`, the share of the distinct reference phrases of each image found in
+        its caption, and the scores over these, `generated_pointing_game` and
+        `generated_attention_correctness`, if any was found.
+    """
+    maps, boxes, wanted = [], [], 0
+    for example in split.examples:
+        caption = captions.get(example.image_id)
+        if caption is None:
+            continue
+        distinct = {phrase.text: phrase.box for phrase in example.phrases}
+        wanted += len(distinct)
+        for text, box in distinct.items():
+            phrase = tuple(text.split())
+            for start in range(len(caption.words) - len(phrase) + 1):
+                if caption.words[start : start + len(phrase)] == phrase:
+                    maps.append(caption.alpha[start + len(phrase) - 1])
+                    boxes.append(box)
+                    break
+    scores = {"generated_match_rate": 100.0 * len(maps) / max(wanted, 1)}
+    if maps:
+        found = grounding_scores(maps, boxes)
+        scores |= {f"generated_{name}": found[name] for name in METRICS}
+    return scores
+
+
+@dataclass(frozen=True)
+class BoxGrounding:
+    """Grounding of a captioner in the boxes of phrases.
+
+    Attributes:
+        scores: Every score, by name.
+        intervals: Intervals over images.
+        by_image: Image id -> scores and sizes, see `training.metrics.grounding`.
+        details: `phrases`, `skipped` (reason -> count), `boxes` (their SHA-256) and `by_type`
+            (type -> scores), for the report.
+        nouns: (image id, head noun) -> the boxes of all phrases of the image with that noun, in
+            the encoder's view.
+    """
+
+    scores: Mapping[str, float]
+    intervals: Mapping[str, Interval] = field(default_factory=dict)
+    by_image: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+    nouns: Mapping[tuple[str, str], Sequence[Box]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedBoxes:
+    """Phrases of a split's captions with their boxes.
+
+    Attributes:
+        path: The file or folder that they are of.
+        phrases: (image index, caption index) -> phrases, with boxes in the encoder's view.
+        skipped: Reason -> how many boxes or phrases were left out for it.
+    """
+
+    path: Path
+    phrases: Mapping[tuple[int, int], Sequence[PlacedPhrase]]
+    skipped: Mapping[str, int]
+
+
+def place_boxes(path: Path, split: Split, resize: str) -> PlacedBoxes:
+    """Reads boxes and finds the phrases of a split's captions among them.
+
+    Args:
+        path: Boxes, see `training.data.box_files`.
+        split: Images with reference captions.
+        resize: Policy of the encoder, `crop` or `squash`.
+
+    Raises:
+        DataError: The boxes cannot be read, or none is of a phrase of this split.
+    """
+    phrases, outside = read_boxes(path)
+    placed, dropped = place_phrases(split.examples, phrases)
+    placed, unseen = visible_phrases(split.examples, placed, resize)
+    skipped = outside + dropped + unseen
+    if not placed:
+        why = skipped_note(skipped)
+        raise DataError(f"{path} has no usable phrase of the {split.name} split's captions{why}.")
+    return PlacedBoxes(path, placed, dict(skipped))
+
+
+@dataclass
+class _Found:
+    """Maps and log-likelihoods of the phrases read so far."""
+
+    maps: list[np.ndarray] = field(default_factory=list)
+    phrases: list[PlacedPhrase] = field(default_factory=list)
+    images: list[str] = field(default_factory=list)
+    words: list[int] = field(default_factory=list)
+    log_lik: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def nll(self) -> dict[str, np.ndarray]:
+        """Nats per word of each phrase, by score."""
+        words = np.array(self.words)
+        nll = {f"nll_phrase{kind}": -np.array(self.log_lik[kind]) / words for kind in _VARIANTS}
+        if self.maps:
+            nll["nll_phrase_gain"] = nll["nll_phrase_uniform"] - nll["nll_phrase"]
+        return nll
+
+
+def ground(
+    forced: TeacherForcing,
+    split: Split,
+    source: InputSource,
+    boxes: PlacedBoxes,
+    captions: Mapping[str, Caption],
+) -> BoxGrounding:
+    """Scores where a captioner looks, and how much it depends on it, by the boxes of phrases.
+
+    Teacher-forced, at the last word of each phrase: `pointing_game` and `attention_correctness`
+    with their controls, see `training.metrics.grounding`. Free-running, at each head noun
+    (the last word of a phrase) that the captioner wrote itself: the same with `generated_`, against
+    the boxes of all phrases of the image with that noun. And nats per word within phrases:
+    `nll_phrase`, with the same weight at every location (`_uniform`: what no map could tell), and
+    with another image's annotations (`_other`); `nll_phrase_gain`, what looking is worth, is
+    `_uniform` minus `nll_phrase`.
+
+    Args:
+        forced: The captioner, compiled; its tokens are words.
+        split: Images with reference captions.
+        source: Images or annotations of the split.
+        boxes: Phrases of the split, from `place_boxes`.
+        captions: Generated captions by image id.
+    """
+    placed = boxes.phrases
+    found = _read_phrases(forced, split, source, placed)
+    images, values, sizes = found.images, found.nll(), {"phrase_words": np.array(found.words)}
+    intervals = {
+        name: over_images(images, sizes["phrase_words"], of_all) for name, of_all in values.items()
+    }
+    scores = {name: interval.difference for name, interval in intervals.items()}
+    details = {
+        "phrases": len(found.phrases),
+        "skipped": dict(boxes.skipped),
+        "boxes": _fingerprint(placed),
+    }
+    if not found.maps:  # a captioner without attention
+        return BoxGrounding(scores, intervals, image_means(images, sizes, values), details)
+    nouns: dict[tuple[str, str], list[Box]] = defaultdict(list)
+    for (image, _), phrases in placed.items():
+        for one in phrases:
+            noun = tokenize(one.phrase.text)[-1]
+            nouns[split.examples[image].image_id, noun] += one.phrase.boxes
+    boxes_of = [one.phrase.boxes for one in found.phrases]
+    types = [one.phrase.types for one in found.phrases]
+    result = score_phrases(found.maps, boxes_of, images, types)
+    scores |= result.means() | _generated(captions, nouns)
+    intervals |= result.intervals()
+    details |= {"by_type": result.by_type()}
+    sizes |= {"phrases": np.ones(len(images)), "phrases_small": result.shares < SMALL}
+    by_image = image_means(images, sizes, values | dict(result.values))
+    return BoxGrounding(scores, intervals, by_image, details, nouns)
+
+
+def _read_phrases(
+    forced: TeacherForcing,
+    split: Split,
+    source: InputSource,
+    placed: Mapping[tuple[int, int], Sequence[PlacedPhrase]],
+) -> _Found:
+    captioner, found = forced.captioner, _Found()
+    table, rows = _captions_with(placed, captioner, split, source)
+    # Neighbours in length share a batch, so that little is padding.
+    rows = np.array(sorted(rows, key=lambda row: len(table.tokens[row])))
+    pool = np.unique(table.image_index[rows])
+    for start in range(0, len(rows), _BATCH):
+        chosen = rows[start : start + _BATCH]
+        tokens = [table.tokens[row] for row in chosen]
+        different, numbers = np.unique(table.image_index[chosen], return_inverse=True)
+        # The other image is the next one of the pool: scores do not depend on the batches.
+        next_ones = pool[(np.searchsorted(pool, different) + 1) % len(pool)]
+        own, others = (
+            np.asarray(annotations_of(captioner, source, images), np.float32)[numbers]
+            for images in (different, next_ones)
+        )
+        outputs = {
+            "": forced.words(own, tokens),
+            "_uniform": forced.words(own, tokens, uniform=True),
+            "_other": forced.words(others, tokens),
+        }
+        for n, row in enumerate(chosen):
+            image, caption = _place(table, row)
+            for phrase in placed[image, caption]:
+                span = slice(phrase.first, phrase.last + 1)
+                found.phrases.append(phrase)
+                found.images.append(split.examples[image].image_id)
+                found.words.append(phrase.last + 1 - phrase.first)
+                for kind, (log_lik, _) in outputs.items():
+                    found.log_lik[kind].append(float(log_lik[n, span].sum()))
+                if captioner.config.attention.kind != "none":
+                    alpha = outputs[""][1][n, phrase.last]
+                    found.maps.append(alpha.reshape(captioner.grid))
+    return found
+
+
+def _captions_with(
+    phrases: Container[tuple[int, int]],
+    captioner: TrainedCaptioner,
+    split: Split,
+    source: InputSource,
+) -> tuple[CaptionTable, list[int]]:
+    """Returns the whole captions of a split, and the readable ones of them that have phrases."""
+    longest = max(len(tokenize(c)) for e in split.examples for c in e.captions)
+    table = caption_table(split, captioner.vocabulary, longest)
+    return table, [row for row in readable_rows(table, source) if _place(table, row) in phrases]
+
+
+def _place(table: CaptionTable, row: int) -> tuple[int, int]:
+    return int(table.image_index[row]), int(table.caption_index[row])
+
+
+def _fingerprint(placed: Mapping[tuple[int, int], Sequence[PlacedPhrase]]) -> str:
+    """Returns the SHA-256 (hexadecimal) of phrases and boxes, by which evaluations are compared."""
+    # Rounded, so that views and file formats that differ in the last bits are the same boxes.
+    found = [
+        (place, one.first, one.last, np.round(one.phrase.boxes, 4).tolist())
+        for place, phrases in sorted(placed.items())
+        for one in phrases
+    ]
+    return hashlib.sha256(repr(found).encode()).hexdigest()
+
+
+def _generated(
+    captions: Mapping[str, Caption], nouns: Mapping[tuple[str, str], Sequence[Box]]
+) -> dict[str, float]:
+    """Scores the captioner's own maps at the head nouns that it wrote."""
+    maps, boxes, images = [], [], []
+    for (image_id, noun), boxes_of in nouns.items():
+        caption = captions.get(image_id)
+        if caption is not None and noun in caption.words:
+            maps.append(caption.alpha[caption.words.index(noun)])
+            boxes.append(boxes_of)
+            images.append(image_id)
+    rate = {"generated_match_rate": 100.0 * len(maps) / len(nouns)}
+    if not maps:
+        return rate
+    means = score_phrases(maps, boxes, images).means()
+    wanted = (*METRICS, *(f"{metric}_small" for metric in METRICS))
+    kept = {name: value for name, value in means.items() if name.startswith(wanted)}
+    return rate | {f"generated_{name}": value for name, value in kept.items()}

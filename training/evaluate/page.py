@@ -1,0 +1,244 @@
+"""A captioned image for people: figures of attention, and the page of an evaluation."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import tensorflow as tf
+from PIL import Image
+
+from sat_tf.figures.attention import attention_figure
+from sat_tf.files import write_atomically
+from sat_tf.runs import Caption, TrainedCaptioner
+from sat_tf.runs import Image as ImageInput
+from sat_tf.viewer import crop_of, data_url, hypothesis_data, report_page
+from sat_tf.vocabulary import END, START
+from training.data.examples import Split, StoredImage
+from training.data.image_loader import read_image
+from training.evaluate.reports import HEADLINE, score_rows
+from training.metrics.calibration import Reliability
+
+if TYPE_CHECKING:
+    from training.evaluate.evaluation import Evaluation
+
+PAGE_FILE = "index.html"
+DIAGRAM_TEXT = (
+    "Share of predicted next words that are right, by the probability given to them (teacher-forced"
+    " over the references). On the diagonal, a probability can be taken at its word; below it, the "
+    "model is too sure. Wider bars hold more words."
+)
+_SIDE, _MARGIN = 300, 40  # of the diagram's plot, and around it
+_LONGER_SIDE = 480  # pixels of a photograph on a page
+
+
+def figure_of(
+    captioner: TrainedCaptioner,
+    image: ImageInput | StoredImage,
+    caption: Caption,
+    chosen: np.ndarray | None = None,
+) -> np.ndarray:
+    """Draws attention under each word over the encoder's input; the input alone without it.
+
+    `chosen` is what `chosen_locations` returns, if hard attention chose locations.
+
+    Returns:
+        uint8 `[H, W, 3]`.
+    """
+    if isinstance(image, StoredImage):
+        image = image.read_bytes()
+    pixels = np.round(captioner.pixels(image).numpy()).astype(np.uint8)
+    maps = caption.alpha, caption.beta
+    return attention_figure(pixels, caption.words, *maps, title=caption.text, chosen=chosen)
+
+
+def chosen_locations(
+    captioner: TrainedCaptioner, annotations: tf.Tensor, caption: Caption
+) -> np.ndarray | None:
+    """Returns the location that hard attention chose for each word of a caption, int `[T]`.
+
+    A drawn location is recovered by its log-probability: teacher forcing draws those of a search
+    with a beam of 1 again.
+
+    Args:
+        captioner: The captioner that wrote the caption.
+        annotations: `[1, L, D]`, of the image.
+        caption: Its caption.
+
+    Returns:
+        Indices of locations, row by row; None if none was chosen.
+    """
+    selection = captioner.model.selection
+    if caption.alpha is None or selection == "expectation" or not caption.words:
+        return None
+    if selection == "argmax":
+        return caption.alpha.reshape(len(caption.words), -1).argmax(-1)
+    words = [captioner.vocabulary.id(word) for word in caption.words]
+    batch = {"annotations": annotations, "tokens": tf.constant([[START, *words, END]])}
+    output = captioner.model(batch, seed=tf.zeros([2], tf.int32))
+    log_alpha = tf.nn.log_softmax(output.alignment_scores)[0, : len(words)].numpy()
+    drawn = output.log_prob[0, : len(words), tf.newaxis].numpy()
+    return np.abs(log_alpha - drawn).argmin(-1)
+
+
+def image_entry(
+    captioner: TrainedCaptioner, pixels: np.ndarray, caption: Caption, name: str
+) -> dict[str, Any]:
+    """Describes an image and its hypotheses for `sat_tf.viewer.report_page`.
+
+    Args:
+        captioner: The captioner.
+        pixels: `[H, W, 3]`, 0..255, the whole image upright.
+        caption: Its caption.
+        name: Name on the page.
+    """
+    image = Image.fromarray(np.asarray(pixels, np.uint8))
+    scale = _LONGER_SIDE / max(image.size)  # small drawn images are enlarged
+    size = [max(1, round(side * scale)) for side in image.size]
+    file = io.BytesIO()
+    image.resize(size, Image.Resampling.LANCZOS).save(file, "JPEG", quality=82)
+    shown = {"image": data_url(file.getvalue()), "name": name}
+    return shown | caption_data(captioner, pixels.shape[:2], caption)
+
+
+def caption_data(
+    captioner: TrainedCaptioner, size: tuple[int, int], caption: Caption
+) -> dict[str, Any]:
+    """Returns the viewer's `crop` and `hypotheses` of a caption.
+
+    Args:
+        captioner: The captioner.
+        size: Height and width of the whole image upright.
+        caption: Its caption.
+    """
+    hypotheses = [
+        hypothesis_data(
+            caption.words,
+            caption.text,
+            caption.score,
+            caption.alpha,
+            caption.beta,
+            caption.log_probs,
+        ),
+        *(hypothesis_data(text.split(), text, score) for text, score in caption.alternatives),
+    ]
+    crop = crop_of(*size, captioner.config.encoder.resize)
+    return {"crop": crop, "hypotheses": hypotheses}
+
+
+def common_facts(captioner: TrainedCaptioner, model: str) -> dict[str, Any]:
+    """Returns the facts that all images of one captioner share.
+
+    Args:
+        captioner: The captioner.
+        model: Its name on the page.
+    """
+    kind = captioner.config.attention.kind
+    return {"grid": list(captioner.grid), "kind": kind, "model": model}
+
+
+def write_report_page(
+    out: Path,
+    title: str,
+    report: Mapping[str, Any],
+    captioner: TrainedCaptioner,
+    split: Split,
+    found: Evaluation,
+    count: int,
+) -> Path:
+    """Writes the page of an evaluation.
+
+    Args:
+        out: Folder of the evaluation.
+        title: Heading.
+        report: Its scores, intervals and notes are shown.
+        captioner: The captioner of the captions.
+        split: Images and references.
+        found: Captions and scores.
+        count: Images on the page, the first of the split.
+
+    Returns:
+        Path of the page.
+    """
+    scores = {name: report["scores"][name] for name in HEADLINE if name in report["scores"]}
+    rows = [
+        dict(zip(("name", "value", "interval"), row, strict=False))
+        for row in score_rows(scores, report["intervals"])
+    ]
+    common = common_facts(captioner, report["recipe"])
+    common["lang"] = report["configuration"]["data"]["language"]
+    images = page_images(captioner, split, found, count)
+    diagram = reliability_diagram(found.calibration.bins)
+    figures = [{"image": data_url(diagram.encode(), "image/svg+xml"), "text": DIAGRAM_TEXT}]
+    page = report_page(title, images, rows, report["notes"], common, "CIDEr", figures=figures)
+    write_atomically(out / PAGE_FILE, page)
+    return out / PAGE_FILE
+
+
+def page_images(
+    captioner: TrainedCaptioner, split: Split, found: Evaluation, count: int
+) -> Iterator[dict[str, Any]]:
+    """Yields the first images of a split as the viewer reads them."""
+    cider = dict(
+        zip(found.caption_scores.image_ids, found.caption_scores.per_image["cider"], strict=True)
+    )
+    shown = [example for example in split.examples if example.image_id in found.captions]
+    for example in shown[:count]:
+        caption = found.captions[example.image_id]
+        pixels, _ = read_image(example.image, tf.identity)
+        entry = image_entry(captioner, pixels, caption, example.image_id)
+        nouns = {} if found.boxes is None else found.boxes.nouns
+        for word in (word for one in entry["hypotheses"] for word in one["words"]):
+            # Head nouns of the image's references have boxes.
+            if boxes := nouns.get((example.image_id, word["text"])):
+                unique = sorted({tuple(round(float(edge), 4) for edge in box) for box in boxes})
+                word["boxes"] = [list(box) for box in unique]
+        score = float(cider[example.image_id])
+        scores = {"CIDEr": f"{score:.1f}", "log-probability": f"{caption.log_prob:.2f}"}
+        grounding = found.grounding.get(example.image_id, {})
+        if "pointing_game" in grounding:
+            scores["pointing game"] = f"{grounding['pointing_game']:.0f} %"
+        references = list(example.captions)
+        yield entry | {"references": references, "scores": scores, "rank": round(score, 2)}
+
+
+def reliability_diagram(bins: Reliability) -> str:
+    """Draws accuracy against confidence as SVG.
+
+    Args:
+        bins: Words, confidence and accuracy by bin.
+    """
+    size = _SIDE + 2 * _MARGIN
+    share = np.sqrt(bins.words / max(bins.words.max(), 1))
+    slot = _SIDE / len(bins.words)
+    parts = [
+        f'<rect width="{size}" height="{size}" fill="#fff"/>',
+        f'<g transform="translate({_MARGIN} {_MARGIN / 2})">',
+    ]
+    for index in np.flatnonzero(bins.words):
+        width, height = slot * max(share[index], 0.08), _SIDE * bins.accuracy[index] / 100
+        left = slot * (index + 0.5) - width / 2
+        title = (
+            f"{bins.words[index]:,} words, confidence {bins.confidence[index]:.0f} %, "
+            f"right {bins.accuracy[index]:.0f} %"
+        )
+        parts.append(
+            f'<rect x="{left:.1f}" y="{_SIDE - height:.1f}" width="{width:.1f}" '
+            f'height="{height:.1f}" fill="#4878a8"><title>{title}</title></rect>'
+        )
+    parts.append(f'<path d="M0 0V{_SIDE}H{_SIDE}M0 {_SIDE}L{_SIDE} 0" fill="none" stroke="#444"/>')
+    for tick in (0, 50, 100):
+        at = _SIDE * tick / 100
+        parts.append(f'<text x="{at}" y="{_SIDE + 15}" text-anchor="middle">{tick}</text>')
+        parts.append(f'<text x="-6" y="{_SIDE - at + 4}" text-anchor="end">{tick}</text>')
+    centre = _SIDE / 2
+    parts.append(f'<text x="{centre}" y="{_SIDE + 32}" text-anchor="middle">confidence, %</text>')
+    turned = f'transform="translate(-26 {centre}) rotate(-90)"'
+    parts.append(f'<text {turned} text-anchor="middle">right, %</text></g>')
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{size}" height="{size}" '
+        f'font-family="sans-serif" font-size="12">{"".join(parts)}</svg>\n'
+    )
