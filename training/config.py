@@ -83,11 +83,13 @@ class DataConfig:
         if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]+)*", self.language):
             expected = "a code such as en, de or zh-Hans"
             raise invalid_value("--data.language", expected, repr(self.language), "key")
-
-    def options(self) -> dict[str, Any]:
-        """Returns the keyword arguments of `training.data.sources.load_split`."""
-        names = ("seed", "limit", "splits", "captions", "image_dir")
-        return {name: getattr(self, name) for name in names}
+        owners = {"captions": ("folder",), "image_dir": ("folder",)}
+        owners["splits"] = ("flickr8k", "flickr30k")
+        for key, names in owners.items():
+            value = getattr(self, key)
+            if value is not None and self.name not in names:
+                expected = f"None for {self.name}, as it belongs to {' and '.join(names)}"
+                raise invalid_value(f"--data.{key}", expected, repr(value), "key")
 
 
 @dataclass(frozen=True)

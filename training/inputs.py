@@ -73,9 +73,7 @@ def load_data(config: RunConfig, data_dir: Path | None = None) -> Data:
     Raises:
         DataError: The data cannot be used, or the captions have no word to learn.
     """
-    options = config.data.options()
-    train = load_split(config.data.name, "train", data_dir, **options)
-    dev = load_split(config.data.name, "dev", data_dir, **options)
+    train, dev = (load_split(config.data, name, data_dir) for name in ("train", "dev"))
     vocabulary = training_vocabulary(config.data, train)
     table = caption_table(train, vocabulary, config.data.max_length)
     check_vocabulary(config.data, vocabulary)

@@ -161,7 +161,7 @@ def _load_split(arguments: Arguments, config: RunConfig) -> Split:
     from training.run_state.records import read_data_dir
 
     data_dir = arguments.data_dir or read_data_dir(RunFolder(arguments.run))
-    return load_split(config.data.name, arguments.split, data_dir, **config.data.options())
+    return load_split(config.data, arguments.split, data_dir)
 
 
 def compare(

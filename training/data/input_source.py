@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from sat_tf import images
 from sat_tf.layers.encoder import Encoder
-from sat_tf.trained_captioner import TrainedCaptioner
+from sat_tf.runs import TrainedCaptioner
 from training.data.examples import DataError, Example, Split
 from training.data.feature_store import FeatureStore
 from training.data.image_loader import READERS, UNREADABLE, read_image, unreadable_reason

@@ -10,8 +10,8 @@ import pytest
 from PIL import Image
 
 import sat_tf
+from sat_tf.errors import RunError
 from sat_tf.run_folder import RunFolder
-from sat_tf.runs import RunError
 from tests.training.digits.digit_fixtures import train
 from tests.training.run_state.stopped_runs import Killed, assert_same_runs, die_after, logs_of
 from tests.training.small_runs import exit_of, report_of

@@ -118,7 +118,7 @@ def common_split(found: Sequence[Evaluated], data_dir: Path | None) -> Split:
         ValueError: One was evaluated on other images or captions.
     """
     name, data = found[0].report["split"], found[0].data
-    split = load_split(data.name, name, data_dir, **data.options())
+    split = load_split(data, name, data_dir)
     fingerprint, where = split.fingerprint(), data_dir or f"seed {data.seed}"
     for one in found:
         if one.report["split_fingerprint"] != fingerprint:
