@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sat_tf import published, runs
 from sat_tf.run_folder import RunFolder, read_object
-from training.run_state.records import recorded_origins
+from training.run_state.ownership import recorded_origins
 
 
 def lineage(run_dir: Path) -> list[Path]:

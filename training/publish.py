@@ -158,7 +158,7 @@ def packed_files(
 
 def _load_split(arguments: Arguments, config: RunConfig) -> Split:
     from training.data.sources import load_split
-    from training.run_state.records import read_data_dir
+    from training.run_state.ownership import read_data_dir
 
     data_dir = arguments.data_dir or read_data_dir(RunFolder(arguments.run))
     return load_split(config.data, arguments.split, data_dir)

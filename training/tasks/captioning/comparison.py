@@ -17,7 +17,7 @@ from training.evaluate.reports import REPORT_FILE
 from training.metrics import bootstrap
 from training.metrics.captions import CaptionScores, score_captions
 from training.metrics.grounding import SIZES, sums_and_sizes
-from training.run_state.records import common_data_dir
+from training.run_state.ownership import common_data_dir
 from training.tasks.comparison import (
     LABELS,
     by_system,

@@ -10,7 +10,7 @@ from sat_tf.errors import RunError
 from sat_tf.run_folder import RunFolder
 from training.config import RunConfig, read_run_config
 from training.lineage import lineage
-from training.run_state.records import BOXES, LOCATOR, recorded_teachers, supervised_by_locator
+from training.run_state.ownership import BOXES, LOCATOR, recorded_teachers, supervised_by_locator
 
 CAPTIONERS, REWARD = "captioners", "reward"
 
