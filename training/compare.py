@@ -150,7 +150,7 @@ def compare(
     found = [read_evaluation(folder, split_name) for folder in folders]
     if data_dir is None:
         with loading():
-            from training.run_state.records import common_data_dir
+            from training.run_state.ownership import common_data_dir
 
         # An evaluation of a run is its folder `evaluation/SPLIT`.
         data_dir = common_data_dir(RunFolder(f.absolute().parent.parent) for f in folders)

@@ -10,7 +10,7 @@ from sat_tf import published, runs
 from sat_tf.errors import RunError
 from sat_tf.run_folder import RunFolder, read_object
 from training.config import RunConfig, read_run_config
-from training.run_state.records import (
+from training.run_state.ownership import (
     BOXES,
     LOCATOR,
     recorded_origins,

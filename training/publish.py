@@ -188,7 +188,7 @@ def publish(arguments: Arguments) -> str:
         from sat_tf.runs import load_captioner
         from training.data.sources import load_split
         from training.lineage import teachers_of
-        from training.run_state.records import read_data_dir
+        from training.run_state.ownership import read_data_dir
 
     captioner, folder = load_captioner(arguments.run), RunFolder(arguments.run)
     if arguments.check:  # before anything is written: the data may be missing
