@@ -11,7 +11,8 @@ import numpy as np
 from sat_tf.fields import from_dict
 from sat_tf.run_folder import RunFolder
 from training.config import DataConfig
-from training.data.sources import Split, load_split
+from training.data.examples import Split
+from training.data.sources import load_split
 from training.evaluate.given_captions import CAPTIONS_FILE, parse_captions, read_grounding
 from training.evaluate.reports import REPORT_FILE
 from training.metrics import bootstrap
