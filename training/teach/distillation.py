@@ -18,7 +18,7 @@ from training.data.image_loader import Views
 from training.data.input_source import open_input_source
 from training.evaluate.likelihood import TeacherForcing
 from training.inputs import Data
-from training.tasks.captioning.teachers import teachers_of
+from training.lineage import teachers_of
 from training.teach.word_predictions import WordPredictions, caption_offsets, captions_identity
 
 _BATCH = 64
