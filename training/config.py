@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import zipfile
 from dataclasses import dataclass, field
@@ -22,11 +23,13 @@ from sat_tf.fields import (
     Range,
     check_fields,
     from_dict,
+    to_dict,
 )
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.vocabulary import Unit
 from training.data.sources import DataName, Splits
 from training.metrics.captions import english_only
+from training.metrics.java import find_java
 
 T = TypeVar("T")
 
@@ -336,10 +339,10 @@ def _check_teachers(config: RunConfig) -> None:
         raise invalid_value("--fit.distillation_weight", why, weight, "key")
 
 
-def check_files(config: RunConfig) -> None:
-    """Checks that the files that teach are there, before TensorFlow, which takes seconds, is.
+def check_available(config: RunConfig) -> None:
+    """Checks that what teaches is there, before TensorFlow, which takes seconds, is loaded.
 
-    Reading a saved configuration does not check it: they may be gone since.
+    Reading a saved configuration does not check it: files may be gone since, or Java.
 
     Raises:
         ValueError: The message names the key.
@@ -357,6 +360,14 @@ def check_files(config: RunConfig) -> None:
     if fit.distillation_weight and (fit.predictions is None or not Path(fit.predictions).is_file()):
         expected = "a file of training.distill (`--predictions`)"
         raise invalid_value("--fit.predictions", expected, fit.predictions, "key")
+    if config.reward.meteor_weight and find_java() is None:
+        expected = "0 without Java (there is no program `java`)"
+        raise invalid_value("--reward.meteor_weight", expected, config.reward.meteor_weight, "key")
+
+
+def to_text(config: RunConfig) -> str:
+    """Returns the content of config.json."""
+    return json.dumps(to_dict(config), indent=2)
 
 
 def read_run_config(run_dir: Path) -> RunConfig:
