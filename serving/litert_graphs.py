@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from sat_tf.config import SearchConfig
 from sat_tf.errors import invalid_value
-from sat_tf.layers.attention_lstm import State
+from sat_tf.layers.lstm import State
 from sat_tf.runs import TrainedCaptioner
 from serving.litert import captioner as files
 from serving.model_card import facts, scores, table
@@ -64,16 +64,16 @@ def make_graphs(captioner: TrainedCaptioner, beam: int) -> dict[str, Graph]:
     """
     model, side = captioner.model, captioner.config.encoder.image_size
     (height, width), depth = captioner.grid, model.encoder.annotation_dim
-    # The memory of a blank image: which parts there are, and their shapes.
-    blank, state = model.search_memory(tf.zeros([1, height * width, depth]), beam)
+    # Of a blank image: which parts there are, and their shapes.
+    blank, state = model.begin_search(tf.zeros([1, height * width, depth]), beam)
     parts = {name: part for name, part in blank._asdict().items() if tf.is_tensor(part)}
 
     def encode(pixels):
         return {"annotations": model.encoder(pixels, training=False)}
 
     def start(annotations):
-        memory, state = model.search_memory(annotations, beam)
-        outputs = {name: getattr(memory, name) for name in parts}
+        attended, state = model.begin_search(annotations, beam)
+        outputs = {name: getattr(attended, name) for name in parts}
         if model.decoder.attends and not blank.pre_projected:
             del outputs["annotations"]  # as they came
         return outputs | dict(zip(files.STATE, state, strict=True))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -17,10 +16,10 @@ from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import SearchFlags
 from sat_tf.errors import invalid_value
-from sat_tf.fields import check_fields, to_dict
+from sat_tf.fields import check_fields
 from sat_tf.run_folder import RunFolder
 from training import digits
-from training.config import read_run_config
+from training.config import read_run_config, to_text
 
 if TYPE_CHECKING:
     import keras
@@ -120,7 +119,7 @@ def averaged(run_dir: Path, search: SearchFlags) -> tuple[str, Callable[[Path], 
         start_from(other, trained.model, trained.vocabulary, "runs", "argument")
         return trained.model
 
-    return json.dumps(to_dict(config), indent=2), take
+    return to_text(config), take
 
 
 def average(

@@ -57,7 +57,7 @@ def run(arguments: Arguments) -> int:
     configs = check(arguments)
     with loading():
         from training.inputs import load_data
-        from training.run_state.records import read_data_dir
+        from training.run_state.ownership import read_data_dir
         from training.teach.distillation import predict
 
     folder = RunFolder(next(iter(configs)))

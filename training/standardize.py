@@ -101,11 +101,11 @@ def write_weights(arguments: Arguments, out: Path) -> str:
     """Writes the weights; returns a sentence on the channels before."""
     config = arguments.config
     with loading():
-        from sat_tf.layers.encoder_statistics import round_weights, standardize
+        from sat_tf.layers.backbones import round_weights, standardize
         from training.data.sources import load_split
         from training.model import new_model
 
-        split = load_split(config.data.name, "train", arguments.data_dir, **config.data.options())
+        split = load_split(config.data, "train", arguments.data_dir)
         if arguments.compact:
             round_weights(config.encoder, out)
             config = replace(config, encoder=replace(config.encoder, weights=str(out)))

@@ -26,13 +26,14 @@ from sat_tf.digits.model import (
     DigitModel,
     Reading,
     Score,
+    at_the_end,
     convolution,
     dense,
     predicted_class,
     sequential,
 )
 from sat_tf.digits.sampling import CORNERS, to_pixels
-from sat_tf.layers.unroll import batch_first, step_seeds, unroll
+from sat_tf.layers.lstm import batch_first, unroll
 from sat_tf.objectives.baselines import LearnedBaseline
 from sat_tf.objectives.estimators import (
     Estimator,
@@ -41,9 +42,9 @@ from sat_tf.objectives.estimators import (
     learning_signal,
     stochastic_loss,
 )
-from sat_tf.objectives.replica_context import replica_seed
-from sat_tf.objectives.rollout_logs import weighted_mean
+from sat_tf.objectives.logs import weighted_mean
 from sat_tf.objectives.terms import Batch, Terms, weighted
+from sat_tf.ops.draws import replica_seed, step_seeds
 
 
 class GlimpseObjective:
@@ -92,8 +93,8 @@ class GlimpseObjective:
         rollout = Rollout(
             log_prob=by_sample(glimpses.log_prob, config.samples),
             entropy=None,
-            log_lik=self._at_the_end(log_lik),
-            reward=self._at_the_end(reward),
+            log_lik=at_the_end(log_lik, config.glimpses, config.samples),
+            reward=at_the_end(reward, config.glimpses, config.samples),
             mask=by_sample(glimpses.drawn, config.samples),
             value=None if value is None else by_sample(value, config.samples),
         )
@@ -111,11 +112,6 @@ class GlimpseObjective:
             "aim_penalty": aim_penalty,
         }
         return Terms(loss, weighted(means, tf.cast(tf.size(batch["labels"]), tf.float32)))
-
-    def _at_the_end(self, values: tf.Tensor) -> tf.Tensor:
-        """`[B M] -> [M, B, T]`, zero before the last glimpse."""
-        steps = tf.pad(values[:, tf.newaxis], [[0, 0], [self.config.glimpses - 1, 0]])
-        return by_sample(steps, self.config.samples)
 
 
 State = Any
@@ -246,19 +242,6 @@ class RecurrentAttention(DigitModel):
         drawn = 1.0 - tf.cast(is_given, tf.float32)
         return Glimpses(*map(batch_first, (*taken, drawn)), self.answer(state))
 
-    def seen(self, images: tf.Tensor, location: tf.Tensor) -> tf.Tensor:
-        """Returns the patches of glimpses; apart from `call`, as training would store them.
-
-        Args:
-            images: `[B, H, W, 1]`.
-            location: `[B, T, 2]`, as in `Glimpses`.
-
-        Returns:
-            `[B, T, size, size, scales]`.
-        """
-        pyramid, steps = self.sensor.pyramid(images), range(location.shape[1])
-        return tf.stack([self.sensor(pyramid, location[:, t]) for t in steps], axis=1)
-
     def read(self, images: tf.Tensor) -> Reading:
         """Reads images at the policy's mean locations; random first locations are fixed ones."""
         seed, config = tf.zeros([2], tf.int32), self.config
@@ -285,35 +268,25 @@ class RecurrentAttention(DigitModel):
     def scores(self, batch: Batch, seed: tf.Tensor) -> dict[str, Score]:
         """Scores a batch at the policy's mean locations, and at sampled ones (percent; nats)."""
         labels = batch["labels"]
-        mean = self(batch, seed, sample=False).logits
-        sampled = self(batch, seed).logits
-        nll = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, mean)
+        mean, sampled = self(batch, seed, sample=False).logits, self(batch, seed).logits
+        wrong = lambda logits: tf.cast(predicted_class(logits) != labels, tf.float32)  # noqa: E731
         return {
-            "error": Score(_error(mean, labels)),
-            "error_sampled": Score(_error(sampled, labels)),
-            "nll": Score(nll),
+            "error": Score(100.0 * wrong(mean)),
+            "error_sampled": Score(100.0 * wrong(sampled)),
+            "nll": Score(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, mean)),
         }
 
     def figures(self, batch: Batch, seed: tf.Tensor) -> list[np.ndarray]:
         """Draws the path of mean locations over each image, and the patches of each glimpse."""
         glimpses = self(batch, seed, sample=False)
+        # Seen again apart from `call`, as training would store them.
+        pyramid, locations = self.sensor.pyramid(batch["images"]), glimpses.location
+        looks = [self.sensor(pyramid, locations[:, t]) for t in range(self.config.glimpses)]
         predicted = predicted_class(glimpses.logits).numpy()
-        patches = self.seen(batch["images"], glimpses.location).numpy()
-        images, labels = batch["images"].numpy()[..., 0], batch["labels"].numpy()
-        return [
-            glimpse_figure(
-                images[i],
-                glimpses.location[i].numpy(),
-                patches[i],
-                title=self.verdict(labels[i], predicted[i]),
-            )
-            for i in range(len(images))
-        ]
-
-
-def _error(logits: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-    """100 where the answer is wrong, else 0; `[B]`."""
-    return 100.0 * tf.cast(predicted_class(logits) != labels, tf.float32)
+        titles = map(self.verdict, batch["labels"].numpy(), predicted)
+        images, patches = batch["images"].numpy()[..., 0], tf.stack(looks, axis=1).numpy()
+        drawn = zip(images, locations.numpy(), patches, titles, strict=True)
+        return [glimpse_figure(*parts) for parts in drawn]
 
 
 @keras.saving.register_keras_serializable(package="sat_tf")

@@ -1,11 +1,9 @@
 """Keras layers of a captioner: encoder, attention, decoder and their parts."""
 
 from sat_tf.layers.attention import BahdanauAttention
-from sat_tf.layers.attention_lstm import AttentionLSTMCell
-from sat_tf.layers.deep_output import DeepOutput
+from sat_tf.layers.decoder import DeepOutput, RNNDecoder
 from sat_tf.layers.encoder import Encoder
-from sat_tf.layers.initial_state import InitialState
-from sat_tf.layers.rnn_decoder import RNNDecoder
+from sat_tf.layers.lstm import AttentionLSTMCell, InitialState
 
 __all__ = [
     "AttentionLSTMCell",

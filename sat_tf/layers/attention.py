@@ -12,15 +12,15 @@ from typing import Literal, NamedTuple, get_args
 import keras
 import tensorflow as tf
 
-from sat_tf.errors import invalid_value, positive
-from sat_tf.layers.traced import TracedOutputs
+from sat_tf.errors import invalid_value
+from sat_tf.fields import PositiveInt, check_argument
 from sat_tf.ops import alignment
 
 Selection = Literal["expectation", "sample", "argmax", "uniform"]
 
 
 @keras.saving.register_keras_serializable(package="sat_tf")
-class BahdanauAttention(TracedOutputs, keras.layers.Layer):
+class BahdanauAttention(keras.layers.Layer):
     """Scores every location for the current state (eq. 4).
 
     `e[t,i] = v . tanh(W_a a_i + W_h h[t-1] + b)`
@@ -51,10 +51,14 @@ class BahdanauAttention(TracedOutputs, keras.layers.Layer):
         Bahdanau et al. (2014), arXiv:1409.0473; Xu et al. (2015), eq. 4, arXiv:1502.03044.
     """
 
+    # Traces the call for symbolic outputs: by `compute_output_shape` alone Keras would give them
+    # the dtype of the policy. The other layers of the decoder do the same.
+    compute_output_spec = keras.Operation.compute_output_spec
+
     def __init__(self, attention_dim: int = 512, **kwargs) -> None:
         # Keys are float32 under every policy; the projections cast their inputs.
         super().__init__(autocast=False, **kwargs)
-        self.attention_dim = positive("attention_dim", attention_dim)
+        self.attention_dim = check_argument("attention_dim", attention_dim, PositiveInt)
         policy = self.dtype_policy
         self.key_projection = keras.layers.Dense(attention_dim, dtype=policy, name="key_projection")
         self.query_projection = keras.layers.Dense(

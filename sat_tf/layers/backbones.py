@@ -1,4 +1,9 @@
-"""Backbones of the encoder: convolutional networks by name, cut at a layer, with weights."""
+"""Backbones of the encoder: networks by name, cut at a layer, with weights; or two side by side.
+
+A transformer's patches tell where things are, a convolutional network's channels what they are
+called. Side by side, `A+B`, each location has the annotations of both. Layers and weights are
+joined the same way: `keras_hub:dinov2_small+mobilenet_v2`, tapped at `stage10+out_relu`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,10 @@ from pathlib import Path
 from types import ModuleType
 
 import keras
+import numpy as np
 
+from sat_tf import compact_weights
+from sat_tf.config import JOIN, EncoderConfig
 from sat_tf.dtype_policy import default_policy
 from sat_tf.errors import invalid_value
 from sat_tf.layers import patch_encoders
@@ -28,6 +36,8 @@ DEFAULT_TAPS = {
     **{f"efficientnet_v2{size}": "top_activation" for size in ("b0", "b1", "b2", "b3")},
     **{f"efficientnet_v2{size}": "top_activation" for size in ("s", "m", "l")},
 }
+
+_STANDARDIZE = "standardize"  # name of the normalisation after backbones side by side
 
 _DOWNLOAD_TIMEOUT = 30.0  # seconds
 
@@ -92,17 +102,24 @@ def backbone_names() -> list[str]:
     return sorted([SCENES_CNN, *_factories(), *patch_encoders.names()])
 
 
+def is_joined(name: str) -> bool:
+    """Tells whether a name is that of several backbones."""
+    return JOIN in name
+
+
 def canonical_name(name: str) -> str:
     """Returns the snake-case name of a backbone, from it or from Keras' own spelling.
 
     Raises:
         ValueError: There is no such backbone.
     """
-    plain = str(name).replace("_", "").lower()
-    for known in backbone_names():
-        if known.replace("_", "") == plain:
-            return known
+    if is_joined(str(name)):
+        return JOIN.join(map(canonical_name, name.split(JOIN)))
     known = backbone_names()
+    plain = str(name).replace("_", "").lower()
+    for one in known:
+        if one.replace("_", "") == plain:
+            return one
     close = difflib.get_close_matches(str(name), known, 1)
     got = repr(name) + (f" (did you mean {close[0]}?)" if close else "")
     raise _invalid("backbone", "name", f"one of {', '.join(known)}", got)
@@ -111,21 +128,52 @@ def canonical_name(name: str) -> str:
 def build(
     name: str, image_size: int, tap: str | None, weights: str | None, policy: keras.DTypePolicy
 ) -> tuple[keras.Model, str]:
-    """Builds a backbone up to the layer tapped.
+    """Builds the network up to the layers tapped.
+
+    Maps of backbones side by side are repeated to the size of the largest, then standardised by a
+    batch normalisation that does nothing unless `set_statistics` was called.
 
     Args:
         name: A canonical name.
         image_size: Side of the square input, pixels.
-        tap: Name of the layer to tap, or None for the default.
-        weights: `imagenet`, the path of a weights file, or None for random weights.
+        tap: Name of the layer to tap, or None for the default; `A+B` for several backbones.
+        weights: `imagenet`, the path of a weights file, or None for random weights; for several
+            backbones a file of each, `A+B`, or one of the network.
         policy: Dtype policy of the network.
 
     Returns:
-        The model, from normalised pixels to the tapped layer's output, and that layer's name.
+        The model, from pixels to annotations `[B, h, w, D]`, and the layers' names.
 
     Raises:
         ValueError: An argument is invalid, or the weights cannot be loaded or do not fit.
     """
+    if not is_joined(name):
+        return _build_one(name, image_size, tap, weights, policy)
+    names = name.split(JOIN)
+    taps = _parts("tap", "layer", tap, names) if tap else [None] * len(names)
+    whole = weights if weights and JOIN not in weights and weights != "imagenet" else None
+    files = _files(None if whole else weights, names)
+    pixels = keras.Input((image_size, image_size, 3))
+    maps, layers = [], []
+    for number, part in enumerate(names):
+        network, layer = _build_one(part, image_size, taps[number], files[number], policy)
+        network.name = f"network_{number}"
+        maps.append(network(preprocessor(part)(pixels)))
+        layers.append(layer)
+    joined = keras.layers.Concatenate(dtype=policy)(_of_one_size(maps, names, policy))
+    norm = keras.layers.BatchNormalization(
+        center=False, scale=False, epsilon=0.0, dtype=policy, name=_STANDARDIZE
+    )
+    network = keras.Model(pixels, norm(joined), name="side_by_side")
+    if whole:
+        load_weights(network, whole, name)
+    return network, JOIN.join(layers)
+
+
+def _build_one(
+    name: str, image_size: int, tap: str | None, weights: str | None, policy: keras.DTypePolicy
+) -> tuple[keras.Model, str]:
+    """Builds one backbone up to the layer tapped."""
     pretrained = weights == "imagenet" and name in _factories()
     with default_policy(policy):  # the factories of keras.applications take no dtype
         if patch_encoders.is_patch_encoder(name):
@@ -170,7 +218,12 @@ def freeze_before(network: keras.Model, name: str) -> None:
 
 
 def preprocessor(name: str) -> Callable:
-    """Returns the function that normalises pixels, 0 to 255, for a backbone."""
+    """Returns the function that normalises pixels, 0 to 255, before the network.
+
+    Backbones side by side normalise pixels inside it, each in its own way.
+    """
+    if is_joined(name):
+        return lambda images: images
     if name == SCENES_CNN:
         return lambda images: images / 127.5 - 1.0
     if patch_encoders.is_patch_encoder(name):
@@ -275,3 +328,138 @@ def _factories() -> dict[str, tuple[Callable, ModuleType]]:
 def _snake_case(keras_name: str) -> str:
     parts = r"(?<=.)(V\d|(?<=[a-z])B\d|(?:XLarge|Large|Base|Small|Tiny|Mobile)$)|(?<=n)(?=ResNet)"
     return re.sub(parts, lambda match: "_" + match.group(0), keras_name).lower()
+
+
+# --- side by side ---
+
+
+def random_parts(name: str, weights: str | None) -> list[str]:
+    """Names the backbones that have no weights to load; `scenes_cnn`, made to be trained, aside."""
+    names = name.split(JOIN)
+    if weights and JOIN not in weights:  # a file of the whole, or ImageNet's of each
+        return []
+    files = _files(weights, names)
+    return [
+        part for part, file in zip(names, files, strict=True) if file is None and part != SCENES_CNN
+    ]
+
+
+def set_statistics(network: keras.Model, mean, deviation) -> None:
+    """Lets backbones side by side give channels of mean 0 and deviation 1.
+
+    Args:
+        network: From `build`, of several backbones.
+        mean: `[D]`, of its annotations.
+        deviation: `[D]`, above 0.
+    """
+    norm = network.get_layer(_STANDARDIZE)
+    before = keras.ops.convert_to_numpy(norm.moving_variance) ** 0.5
+    norm.moving_mean.assign(norm.moving_mean + mean * before)
+    norm.moving_variance.assign((deviation * before) ** 2)
+
+
+def _files(weights: str | None, names: list[str]) -> list[str | None]:
+    if weights in (None, "imagenet"):
+        return [weights] * len(names)
+    files = _parts("weights", "weights", weights, names)
+    if None in files:
+        expected = f"a file for each of {', '.join(names)}, or none for random weights"
+        raise invalid_value("weights", expected, repr(weights), flag="--encoder.weights")
+    return [None if file.lower() == "none" else file for file in files]
+
+
+def _parts(argument: str, key: str, value: str, names: list[str]) -> list[str | None]:
+    """Splits a value into one for each backbone."""
+    parts = [part or None for part in value.split(JOIN)]
+    if len(parts) != len(names):
+        expected = f"{len(names)} parts joined by {JOIN}, one for each of {', '.join(names)}"
+        raise invalid_value(argument, expected, repr(value), flag=f"--encoder.{key}")
+    return parts
+
+
+def _of_one_size(maps: list, names: list[str], policy: keras.DTypePolicy) -> list:
+    """Repeats the cells of smaller maps, up to the size of the largest."""
+    height, width = (max(map_.shape[axis] for map_ in maps) for axis in (1, 2))
+    if any(height % map_.shape[1] or width % map_.shape[2] for map_ in maps):
+        sizes = ", ".join(
+            f"{map_.shape[1]} x {map_.shape[2]} of {name}"
+            for map_, name in zip(maps, names, strict=True)
+        )
+        expected = "maps whose sides divide those of the largest"
+        raise invalid_value("tap", expected, sizes, flag="--encoder.layer")
+    repeats = [(height // map_.shape[1], width // map_.shape[2]) for map_ in maps]
+    return [
+        keras.layers.UpSampling2D(repeat, dtype=policy)(map_)
+        for repeat, map_ in zip(repeats, maps, strict=True)
+    ]
+
+
+# --- weights files, standardised and rounded ---
+
+RECTIFIED = ("vgg16", "vgg19")
+"""Backbones whose annotations are a convolution's, rectified."""
+
+
+def standardize(
+    config: EncoderConfig, target: str | Path, mean: np.ndarray, deviation: np.ndarray
+) -> None:
+    """Writes weights whose annotations have mean 0 and deviation 1 in every channel.
+
+    Of a transformer, only the scale and the offset of the final layer normalisation change; of
+    backbones side by side, the statistics of the normalisation after them; of VGG, the kernel and
+    the bias of the layer tapped, whose rectified annotations get deviation 1 alone.
+
+    Args:
+        config: A transformer, VGG or backbones side by side, with their weights and layers; what
+            comes after the layers of all but VGG is left out.
+        target: A path that ends in `.weights.h5`.
+        mean: `[D]`, of the annotations.
+        deviation: `[D]`, above 0.
+    """
+    network = _loaded(config)
+    if is_joined(config.name):
+        set_statistics(network, mean, deviation)
+    elif config.name in RECTIFIED:
+        layer = network.get_layer(config.layer or DEFAULT_TAPS[config.name])
+        for weight in layer.weights:
+            weight.assign(weight / deviation)
+    else:
+        norm = patch_encoders.final_norm(network, config.name)
+        norm.gamma.assign(norm.gamma / deviation)
+        norm.beta.assign((norm.beta - mean) / deviation)
+    network.save_weights(target)
+
+
+def round_weights(config: EncoderConfig, target: str | Path) -> None:
+    """Rounds weights to the 8 bits of a published captioner, so that publishing keeps them.
+
+    A decoder that is trained on the annotations of rounded weights sees the same ones when it is
+    published.
+
+    Args:
+        config: As for `standardize`.
+        target: A path that ends in `.weights.h5`.
+    """
+    network = _loaded(config)
+    arrays = {weight.path: np.asarray(weight) for weight in network.weights}
+    rounded = compact_weights.unpack(compact_weights.pack(arrays))
+    for weight in network.weights:
+        weight.assign(rounded[weight.path])
+    network.save_weights(target)
+
+
+def _loaded(config: EncoderConfig) -> keras.Model:
+    """Returns the network with its weights, a transformer at its original size."""
+    name = config.name
+    if name in RECTIFIED:  # whole: the file of its weights is
+        pretrained = config.weights == "imagenet"
+        network = whole(name, config.image_size, pretrained)
+        if not pretrained:
+            load_weights(network, str(config.weights), name)
+        return network
+    if is_joined(name):
+        policy = keras.DTypePolicy("float32")
+        return build(name, config.image_size, config.layer, config.weights, policy)[0]
+    backbone = patch_encoders.build(name, patch_encoders.original_size(name), config.layer)
+    backbone.load_weights(str(config.weights))
+    return backbone

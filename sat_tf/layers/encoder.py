@@ -10,9 +10,10 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from sat_tf.errors import invalid_value, positive
-from sat_tf.layers import backbones, encoder_networks, patch_encoders
-from sat_tf.layers.empty_batches import at_least_one_row
+from sat_tf.errors import invalid_value
+from sat_tf.fields import PositiveInt, check_argument
+from sat_tf.layers import backbones, patch_encoders
+from sat_tf.ops.replicas import at_least_one_row
 
 _LATER = object()
 """In place of weights: they are loaded after the encoder is made."""
@@ -93,14 +94,14 @@ class Encoder(keras.layers.Layer):
         later = weights is _LATER
         if later or (weights is not None and str(weights).lower() in ("none", "")):
             weights = None
-        self.backbone = encoder_networks.canonical_name(backbone)
-        self.image_size = int(positive("image_size", image_size))
+        self.backbone = backbones.canonical_name(backbone)
+        self.image_size = int(check_argument("image_size", image_size, PositiveInt))
         self.weights_source = None if weights is None else str(weights)
-        self.network, self.tap = encoder_networks.build(
+        self.network, self.tap = backbones.build(
             self.backbone, self.image_size, tap, self.weights_source, self.dtype_policy
         )
         self.network.trainable = trainable
-        random = encoder_networks.random_parts(self.backbone, self.weights_source)
+        random = backbones.random_parts(self.backbone, self.weights_source)
         if random and not (later or trainable):
             warnings.warn(_frozen_and_random(random), stacklevel=2)
         self.trainable_from = trainable_from
@@ -136,7 +137,7 @@ class Encoder(keras.layers.Layer):
         self.check_shape(images.shape)
         if images.shape.rank is None or None in images.shape[1:]:
             images = tf.ensure_shape(images, self._images_shape)
-        images = encoder_networks.preprocessor(self.backbone)(ops.cast(images, "float32"))
+        images = backbones.preprocessor(self.backbone)(ops.cast(images, "float32"))
         from_scratch = self.trainable and self.trainable_from is None
         network = functools.partial(self.network, training=bool(training) and from_scratch)
         maps = at_least_one_row(network, images)

@@ -5,7 +5,6 @@ Shapes: B batch, T words, L locations, D annotation width, K hypotheses of the s
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import inspect
 
@@ -16,18 +15,16 @@ from sat_tf import config as configs
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_argument, from_dict, to_dict
 from sat_tf.layers.attention import Selection
-from sat_tf.layers.attention_lstm import State
-from sat_tf.layers.decoder_types import AttentionMemory, DecoderOutput
+from sat_tf.layers.decoder import Attended, DecoderOutput, RNNDecoder
 from sat_tf.layers.encoder import Encoder
-from sat_tf.layers.rnn_decoder import RNNDecoder
-from sat_tf.layers.unroll import step_seeds
+from sat_tf.layers.lstm import State
 from sat_tf.models.base import TrainableModel
-from sat_tf.objectives.caption_objective import caption_objective
+from sat_tf.objectives import make_objective
+from sat_tf.objectives.baselines import make_baseline
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
-from sat_tf.objectives.replica_context import replica_seed
 from sat_tf.objectives.terms import Batch, Means
-from sat_tf.search.beam_search import beam_search
-from sat_tf.search.hypotheses import Hypotheses
+from sat_tf.ops.draws import replica_seed, step_seeds
+from sat_tf.search.beam_search import Hypotheses, beam_search
 
 CAPTION_WORDS = 12
 """Words of a typical caption: a search reads about this many contexts per hypothesis."""
@@ -83,14 +80,14 @@ class Captioner(TrainableModel):
         )
         self.decoder = RNNDecoder(
             vocabulary_size,
+            config.decoder,
             attends=config.attention.kind != "none",
-            **dataclasses.asdict(config.decoder),
             dtype=policy,
             name="decoder",
         )
         self.decoder.build((None, None, self.encoder.annotation_dim))
-        self.objective = caption_objective(config.attention)
-        self.baseline = self.objective.make_baseline(config.decoder.hidden_dim)
+        self.objective = make_objective(config.attention)
+        self.baseline = make_baseline(config.attention, config.decoder.hidden_dim)
         self.built = True
 
     @property
@@ -158,7 +155,7 @@ class Captioner(TrainableModel):
             `Hypotheses`, with `(alpha [B, K, T, L], beta [B, K, T])` as auxiliary.
         """
         search = search or self.config.search
-        step, state, memory = self.search_step(annotations, self.selection, seed, search.beam)
+        step, state, attended = self.search_step(annotations, self.selection, seed, search.beam)
         return beam_search(
             step,
             state,
@@ -169,16 +166,16 @@ class Captioner(TrainableModel):
             consensus=search.consensus,
             forbidden=search.forbidden,
             # The draw of a location depends on its row, which must then not move.
-            constants=() if self.selection == "sample" else memory,
+            constants=() if self.selection == "sample" else attended,
         )
 
-    def search_memory(self, annotations: tf.Tensor, beam: int = 1) -> tuple[AttentionMemory, State]:
+    def begin_search(self, annotations: tf.Tensor, beam: int = 1) -> tuple[Attended, State]:
         """Computes what a search reads of images, and its first state; see `search_step`."""
-        memory, state = self.decoder.prepare_memory(annotations)
-        locations = memory.annotations.shape[1]
+        attended, state = self.decoder.begin(annotations)
+        locations = attended.annotations.shape[1]
         if locations is not None and locations <= beam * CAPTION_WORDS:
-            memory = self.decoder.project(memory)
-        return memory, state
+            attended = self.decoder.project(attended)
+        return attended, state
 
     def search_step(
         self,
@@ -197,24 +194,24 @@ class Captioner(TrainableModel):
                 has locations, the locations are projected once instead.
 
         Returns:
-            The step function; its first state; and the memory that it reads, a dictionary of
-            `[B, ...]`. The step takes the memory, or that of some of the images, as its third
+            The step function; its first state; and what it reads of the images, a dictionary of
+            `[B, ...]`. The step takes this dictionary, or that of some of the images, as its third
             argument.
         """
-        memory, state = self.search_memory(annotations, beam)
+        attended, state = self.begin_search(annotations, beam)
         # Only samples depend on the number of the step; nothing else pays for counting.
         samples = selection == "sample"
         seed = tf.zeros([2], tf.int32) if seed is None else seed
         # One number per row, as a beam reorders rows; a replica may have no rows.
         time = tf.zeros([tf.shape(annotations)[0]], tf.int32) if samples else ()
-        parts = {name: part for name, part in memory._asdict().items() if tf.is_tensor(part)}
+        parts = {name: part for name, part in attended._asdict().items() if tf.is_tensor(part)}
 
         def step(tokens, state, parts=parts):
             state, time = state
             # The seeds of teacher forcing, which so attends to the locations of a drawn caption.
             now = tf.reduce_max(tf.pad(time, [[0, 1]])) if samples else None
             seed_t = step_seeds(seed, now + 1)[now] if samples else None
-            read = memory._replace(**parts)
+            read = attended._replace(**parts)
             logits, state, attention = self.decoder.step(read, tokens, state, selection, seed_t)
             alpha = tf.nn.softmax(attention.alignment_scores)
             time = time + 1 if samples else ()

@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from sat_tf.layers.attention_lstm import State
-from sat_tf.layers.decoder_types import AttentionMemory, AttentionOutput
-from sat_tf.layers.rnn_decoder import RNNDecoder
-from sat_tf.layers.unroll import unroll
+from sat_tf.layers.decoder import Attended, AttentionOutput, RNNDecoder
+from sat_tf.layers.lstm import State, unroll
+from sat_tf.objectives.estimators import by_sample
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 
 
@@ -34,7 +33,7 @@ def sampled_log_likelihood(
     words, targets = tokens[:, :-1], tf.repeat(tokens[:, 1:], samples, axis=0)
     outputs = decoder(annotations, words, selection="sample", seed=seed, samples=samples)
     log_lik = word_log_likelihood(outputs.logits, targets, word_mask(targets))
-    return tf.transpose(tf.reshape(log_lik, [-1, samples, tf.shape(words)[1]]), [1, 0, 2])
+    return by_sample(log_lik, samples)
 
 
 class NWGMGaps(NamedTuple):
@@ -63,13 +62,13 @@ def nwgm_gaps(decoder: RNNDecoder, annotations: tf.Tensor, words: tf.Tensor) -> 
     References:
         Xu et al. (2015), Sec. 4.2, arXiv:1502.03044; Baldi & Sadowski (2014).
     """
-    memory, first = decoder.prepare_memory(annotations)
+    attended, first = decoder.begin(annotations)
 
     def step(words_t: tf.Tensor, state: State) -> tuple[NWGMGaps, State]:
         embeddings = decoder.embedding(words_t)
-        attention = decoder.attend(memory, state, "expectation", embeddings=embeddings)
+        attention = decoder.attend(attended, state, "expectation", embeddings=embeddings)
         logits, after = _read(decoder, words_t, attention.context, state)
-        by_location = _logits_by_location(decoder, memory, words_t, state, attention)
+        by_location = _logits_by_location(decoder, attended, words_t, state, attention)
         log_alpha = tf.nn.log_softmax(attention.alignment_scores)[..., tf.newaxis]
         expected = tf.reduce_logsumexp(log_alpha + tf.nn.log_softmax(by_location), axis=1)
         geometric = tf.reduce_sum(tf.exp(log_alpha) * by_location, axis=1)
@@ -83,13 +82,13 @@ def nwgm_gaps(decoder: RNNDecoder, annotations: tf.Tensor, words: tf.Tensor) -> 
 
 def _logits_by_location(
     decoder: RNNDecoder,
-    memory: AttentionMemory,
+    attended: Attended,
     words: tf.Tensor,
     state: State,
     attention: AttentionOutput,
 ) -> tf.Tensor:
     """Logits with each location as the context, `[B, L, K]`."""
-    annotations = memory.annotations
+    annotations = attended.annotations
     locations = annotations.shape[1]
     beta = tf.cast(attention.beta[:, tf.newaxis, tf.newaxis], annotations.dtype)
     contexts = tf.reshape(beta * annotations, [-1, annotations.shape[-1]])

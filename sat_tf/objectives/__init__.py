@@ -1,1 +1,24 @@
-"""Training objectives: likelihood and penalty, stochastic estimators, baselines, rewards."""
+"""Training objectives: soft and hard attention's losses, rewards, and their estimators."""
+
+from __future__ import annotations
+
+from sat_tf.config import AttentionConfig
+from sat_tf.objectives.hard import HardObjective
+from sat_tf.objectives.soft import SoftObjective
+
+
+def make_objective(
+    attention: AttentionConfig, label_smoothing: float = 0.0, distillation_weight: float = 0.0
+) -> SoftObjective | HardObjective:
+    """Makes the objective of training on given captions that a configuration of attention asks for.
+
+    Args:
+        attention: The configuration.
+        label_smoothing: Share of the target spread over the vocabulary, in [0, 1).
+        distillation_weight: Share of the target that other captioners predict, in [0, 1].
+
+    Raises:
+        ValueError: A share is out of its range.
+    """
+    kind = HardObjective if attention.kind == "hard" else SoftObjective
+    return kind(attention, label_smoothing, distillation_weight)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import keras
 import tensorflow as tf
 
+from sat_tf.config import AttentionConfig
+
 
 @keras.saving.register_keras_serializable(package="sat_tf")
 class MovingAverageBaseline(keras.layers.Layer):
@@ -99,3 +101,12 @@ class LearnedBaseline(keras.layers.Layer):
         """Constructor arguments."""
         config = {"state_dim": self.state_dim, "hidden_dim": self.hidden_dim}
         return {**super().get_config(), **config}
+
+
+def make_baseline(attention: AttentionConfig, state_dim: int) -> keras.layers.Layer | None:
+    """Makes the baseline that has state, if any; `state_dim` is the width of the LSTM."""
+    if attention.kind == "hard" and attention.estimator.baseline == "moving_average":
+        return MovingAverageBaseline(attention.baseline_decay)
+    if attention.kind == "hard" and attention.estimator.baseline == "learned":
+        return LearnedBaseline(state_dim, name="baseline")
+    return None

@@ -1,4 +1,4 @@
-"""Terms of a captioner's loss, each a sum over the words of a caption.
+"""Terms of a captioner's loss, each a sum over the words of a caption; soft labels.
 
 A mean over words beside an unscaled penalty would make its lambda about T times larger.
 """
@@ -9,9 +9,70 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from sat_tf.objectives.soft_labels import SoftLabels
+from sat_tf.objectives.terms import Batch, Means
 from sat_tf.ops.likelihood_gradient import fast_log_likelihoods
 from sat_tf.vocabulary import PAD
+
+ATTENTION_TARGETS = "attention_targets"
+"""Name of the maps in a batch: float16 `[B, T, L]`, each of sum 1, or 0 without a target."""
+PREDICTED_WORDS, PREDICTED_SHARES = "predicted_words", "predicted_shares"
+"""Names in a batch of what the teachers predict, `[B, T, J]` each."""
+
+
+class SoftLabels(NamedTuple):
+    """A distribution over words for each word of a caption.
+
+    What the shares leave of 1 is spread evenly over the vocabulary.
+    """
+
+    words: tf.Tensor
+    """int32 `[B, T, J]`; a word may occur more than once."""
+    shares: tf.Tensor
+    """float32 `[B, T, J]`, at least 0, of sum 1 at most."""
+
+    def repeated(self, samples: int) -> SoftLabels:
+        """Returns the labels of each caption `samples` times, side by side."""
+        return SoftLabels(*(tf.repeat(part, samples, axis=0) for part in self))
+
+
+def predictions(batch: Batch, weight: float = 1.0) -> SoftLabels | None:
+    """Returns what the teachers predict for the captions of a batch; None without a weight."""
+    if not weight:
+        return None
+    shares = tf.cast(batch[PREDICTED_SHARES], tf.float32)
+    return SoftLabels(tf.cast(batch[PREDICTED_WORDS], tf.int32), shares)
+
+
+def soft_labels(
+    targets: tf.Tensor, smoothing: float, predicted: SoftLabels | None = None, weight: float = 0.0
+) -> SoftLabels | None:
+    """Mixes smoothed labels with the predictions of teachers.
+
+    `(1 - v) ((1 - s) [k = y_t] + s / K) + v q_t(k)`, the share of word k of K at place t.
+
+    Args:
+        targets: int32 `[B, T]`, y.
+        smoothing: s in [0, 1).
+        predicted: q, the teachers' distribution.
+        weight: v in [0, 1], the share of q.
+
+    Returns:
+        The mixture; None if it is the target alone.
+
+    References:
+        Szegedy et al. (2016), arXiv:1512.00567 (smoothing); Hinton et al. (2015),
+        arXiv:1503.02531 (distillation of an ensemble, here at a temperature of 1).
+    """
+    if not smoothing and predicted is None:
+        return None
+    words = tf.cast(targets, tf.int32)[..., tf.newaxis]
+    shares = tf.fill(tf.shape(words), 1.0 - smoothing)
+    if predicted is None:
+        return SoftLabels(words, shares)
+    return SoftLabels(
+        tf.concat([words, predicted.words], axis=-1),
+        tf.concat([(1.0 - weight) * shares, weight * predicted.shares], axis=-1),
+    )
 
 
 class LogLikelihoods(NamedTuple):
@@ -86,3 +147,38 @@ def doubly_stochastic_penalty(alpha: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
     """
     attended = tf.einsum("btl,bt->bl", alpha, mask)
     return tf.reduce_sum(tf.square(1.0 - attended), axis=-1)
+
+
+def map_cross_entropy(alignment_scores: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
+    """Cross-entropy of alpha under target maps: `-sum_i g[t,i] log alpha[t,i]`, nats.
+
+    Args:
+        alignment_scores: float32 `[B, T, L]`.
+        targets: `[B, T, L]`, each of sum 1, or all zero at words without a target.
+
+    Returns:
+        float32 `[B, T]`, zero at words without a target.
+
+    References:
+        Liu et al. (2017), "Attention Correctness in Neural Image Captioning", eq. 6,
+        arXiv:1605.09553.
+    """
+    log_alpha = tf.nn.log_softmax(alignment_scores)
+    return -tf.reduce_sum(tf.cast(targets, tf.float32) * log_alpha, axis=-1)
+
+
+def supervision(alignment_scores: tf.Tensor, targets: tf.Tensor) -> tuple[tf.Tensor, Means]:
+    """Cross-entropy of alpha under a caption's maps, and `supervision`, nats per word with one.
+
+    Args:
+        alignment_scores: As in `map_cross_entropy`.
+        targets: As in `map_cross_entropy`.
+
+    Returns:
+        The mean over captions, a scalar, and what to log.
+    """
+    entropies = map_cross_entropy(alignment_scores, targets)
+    loss = tf.reduce_mean(tf.reduce_sum(entropies, axis=-1))
+    captions = tf.cast(tf.shape(targets)[0], tf.float32)
+    words = tf.reduce_sum(tf.cast(tf.reduce_any(targets > 0, axis=-1), tf.float32))
+    return loss, {"supervision": (loss * captions / words, words)}

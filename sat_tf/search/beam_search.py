@@ -1,19 +1,57 @@
-"""Batched beam search with a shrinking beam, inside the graph."""
+"""Batched beam search with a shrinking beam, inside the graph; the loop that `sampling` shares."""
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from sat_tf.errors import invalid_value
+from sat_tf.fields import PositiveInt, check_argument
 from sat_tf.ops.top_tokens import top_tokens
-from sat_tf.search.consensus import rank_by_consensus
-from sat_tf.search.hypotheses import Hypotheses, read_hypotheses
-from sat_tf.search.loop import Nest, Step, make_rules, run
-from sat_tf.vocabulary import PAD, START
+from sat_tf.search.consensus import consensus as agreement
+from sat_tf.vocabulary import END, PAD, START
+
+FLOOR = -1e9
+"""Log-probability and score of a hypothesis that does not exist; finite, so that JSON holds it."""
+
+Nest = Any
+Step = Callable[..., tuple[tf.Tensor, Nest, Nest]]
+"""`(tokens [N], state) -> (log_probs [N, V], state, auxiliary)`; see `beam_search`."""
+Select = Callable[[Any, tf.Tensor, tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]]
+"""`(index, live [B, K], log_probs [B * K, V]) -> (parent, token, total)`, each `[B, K]`."""
+
+
+class Hypotheses(NamedTuple):
+    """Captions of a batch, best first.
+
+    If an image has fewer than `K` captions, because no more are possible or `step` gave no finite
+    log-probability, the places left over hold `PAD` ids, length 0, and `FLOOR` as log-probability
+    and score.
+
+    Attributes:
+        token_ids: int32 `[B, K, T]`, `T = max_length + 1`: words, then `END`, then `PAD`.
+        lengths: int32 `[B, K]`, words without `END`.
+        log_probs: float32 `[B, K]`, nats, the sum over the words and `END`. A caption cut at
+            `max_length` was never asked for its `END`, so none is added.
+        scores: float32 `[B, K]`, `log_probs / max(lengths, 1) ** length_power`; descending,
+            unless captions are ranked by consensus.
+        word_log_probs: float32 `[B, K, T]`, nats, the terms of `log_probs`: one for each word and
+            one for `END`, then zeros.
+        auxiliary: Nest of `[B, K, T, ...]`, what `step` returned beside each word, along the
+            caption's own ancestry; zero at positions `>= lengths`.
+    """
+
+    token_ids: tf.Tensor
+    lengths: tf.Tensor
+    log_probs: tf.Tensor
+    scores: tf.Tensor
+    word_log_probs: tf.Tensor
+    auxiliary: Nest
 
 
 def beam_search(
@@ -78,7 +116,13 @@ def beam_search(
     select = functools.partial(_best_continuations, rules.beam)
     trace = run(step, state, select, batch_size, rules, constants)
     found = read_hypotheses(trace, batch_size, rules)
-    return rank_by_consensus(found, consensus) if consensus else found
+    if not consensus:
+        return found
+    agreed = agreement(found.token_ids, found.lengths, found.scores, consensus)
+    agreed = tf.where(found.scores > FLOOR, agreed, -1.0)
+    # Of equal captions the better score comes first.
+    order = tf.math.top_k(agreed, agreed.shape[1]).indices
+    return tf.nest.map_structure(lambda x: tf.gather(x, order, batch_dims=1), found)
 
 
 def _best_continuations(beam: int, _, live: tf.Tensor, log_probs: tf.Tensor):
@@ -98,3 +142,304 @@ def _best_continuations(beam: int, _, live: tf.Tensor, log_probs: tf.Tensor):
     totals, best = tf.math.top_k(totals, beam)
     tokens = tf.gather(tokens, best, batch_dims=1)
     return tf.minimum(best // count, slots - 1), tokens, totals
+
+
+# --- the loop of every search ---
+
+
+class Rules(NamedTuple):
+    """The captions a search may write; see `beam_search`."""
+
+    beam: int
+    max_length: int
+    length_power: float
+    forbidden: tuple[int, ...]
+    never_empty: bool
+
+
+class Trace(NamedTuple):
+    """Record of `S` steps: `[S, B, K]` each, auxiliary `[S, B * K, ...]`."""
+
+    tokens: tf.Tensor
+    parents: tf.Tensor
+    log_probs: tf.Tensor  # running totals; -inf for a slot not in use
+    auxiliary: Nest
+
+
+class _Carry(NamedTuple):
+    """Loop state of the `P` images still searched."""
+
+    tokens: tf.Tensor  # [P * K]
+    state: Nest
+    live: tf.Tensor  # [P, K], totals of the prefixes; -inf for a slot not in use
+    room: tf.Tensor  # [P, 1], slots left
+    constants: Nest  # [P, ...]
+    images: tf.Tensor  # [P], their places in the batch
+
+
+def make_rules(
+    beam: int, max_length: int, length_power: float, forbidden: Sequence[int], never_empty: bool
+) -> Rules:
+    """Returns the rules of a search.
+
+    Raises:
+        ValueError: One is out of its range.
+    """
+    for name, value in (("beam", beam), ("max_length", max_length)):
+        check_argument(name, value, PositiveInt)
+    if not 0.0 <= length_power < math.inf:
+        raise invalid_value("length_power", "a finite number of at least 0", length_power)
+    ids = tuple(int(token) for token in forbidden)
+    return Rules(int(beam), int(max_length), float(length_power), ids, bool(never_empty))
+
+
+def run(
+    step: Step, state: Nest, select: Select, batch_size, rules: Rules, constants: Nest = ()
+) -> Trace:
+    """Steps until no image has a live prefix, at most `max_length` times; see `beam_search`."""
+    carry = _Carry(
+        tf.fill([batch_size], START),
+        tf.nest.map_structure(tf.convert_to_tensor, state),
+        tf.zeros([batch_size, 1]),
+        tf.fill([batch_size, 1], rules.beam),
+        tf.nest.map_structure(tf.convert_to_tensor, constants),
+        tf.range(batch_size),
+    )
+    # The first step stays outside the loop, which must know beforehand what it will write. All
+    # slots of an image still hold the same prefix, so it is stepped once.
+    carry, first = _advance(step, select, rules, 0, carry)
+    auxiliary = tf.nest.map_structure(lambda x: tf.repeat(x, rules.beam, axis=0), first[-1])
+    first = (*first[:-1], auxiliary)
+    arrays = _write(_arrays_for(first, rules), 0, first)
+
+    def searches(index, carry: _Carry):
+        return (index < rules.max_length) & tf.reduce_any(_is_live(carry))
+
+    def one_step(index, carry: _Carry, arrays):
+        carry, written = _advance(step, select, rules, index, carry)
+        return index + 1, carry, _write(arrays, index, written)
+
+    def until_half_have_ended(begin, carry: _Carry, arrays):
+        def most_are_live(index, carry: _Carry):
+            count = tf.reduce_sum(tf.cast(_is_live(carry), tf.int32))
+            most = 2 * count > tf.size(carry.images)
+            # At least one step: an array that nothing was written to cannot be read.
+            return searches(index, carry) & (most | (index == begin))
+
+        index, after, part = _loop(most_are_live, one_step, begin, carry, _arrays_for(first, rules))
+        steps = tf.range(begin, index)
+        part = tf.nest.map_structure(lambda array: array.gather(steps), part)
+        part = _scatter_images(part, carry.images, batch_size, rules.beam)
+        arrays = tf.nest.map_structure(lambda array, x: array.scatter(steps, x), arrays, part)
+        return index, _drop_ended(after, rules.beam), arrays
+
+    body = until_half_have_ended if tf.nest.flatten(constants) else one_step
+    steps, _, arrays = _loop(searches, body, tf.constant(1), carry, arrays)
+    return Trace(*tf.nest.map_structure(lambda array: array.gather(tf.range(steps)), arrays))
+
+
+def _advance(step: Step, select: Select, rules: Rules, index, carry: _Carry) -> tuple[_Carry, Nest]:
+    """Takes one step: the next carry, and (token, parent, total, auxiliary) to write."""
+    given = (carry.constants,) if tf.nest.flatten(carry.constants) else ()
+    log_probs, state, auxiliary = step(carry.tokens, carry.state, *given)
+    log_probs = tf.cast(log_probs, tf.float32)
+    # Only the first step, outside the loop, has a Python number as its index.
+    first = isinstance(index, int) and rules.never_empty
+    allowed = allowed_tokens(log_probs.shape[1], rules.forbidden, first)
+    log_probs = tf.where(tf.math.is_finite(log_probs) & allowed, log_probs, -math.inf)
+    parent, token, total = select(index, carry.live, log_probs)
+    # Finished hypotheses keep their places: the lowest ranks have no slot left.
+    in_use = (tf.range(rules.beam) < carry.room) & (total > FLOOR)
+    total = tf.where(in_use, total, -math.inf)
+    ends = token == END
+    room = carry.room - tf.reduce_sum(tf.cast(in_use & ends, tf.int32), axis=1, keepdims=True)
+    state = _pack_like(carry.state, state)
+    if rules.beam > 1:  # otherwise each prefix is its own parent
+        rows = tf.reshape(flat_rows(parent, carry.live.shape[1]), [-1])
+        state = tf.nest.map_structure(lambda x: tf.gather(x, rows), state)
+    live = tf.where(ends, -math.inf, total)
+    tokens = tf.reshape(token, [-1])
+    carry = carry._replace(tokens=tokens, state=state, live=live, room=room)
+    return carry, (token, parent, total, () if auxiliary is None else auxiliary)
+
+
+def _loop(condition, body, index, carry: _Carry, arrays: Nest):
+    """Runs `body` while `condition(index, carry)`; the number of images may change."""
+    invariants = (
+        tf.TensorShape([]),
+        tf.nest.map_structure(_rows_unknown, carry),
+        tf.nest.map_structure(lambda _: tf.TensorShape(None), arrays),
+    )
+    start = (index, carry, arrays)
+    return tf.while_loop(lambda index, carry, _: condition(index, carry), body, start, invariants)
+
+
+def _arrays_for(written: Nest, rules: Rules) -> Nest:
+    return tf.nest.map_structure(
+        lambda x: tf.TensorArray(x.dtype, rules.max_length, element_shape=_rows_unknown(x)), written
+    )
+
+
+def _write(arrays: Nest, index, written: Nest) -> Nest:
+    written = tf.nest.pack_sequence_as(arrays, tf.nest.flatten(written))
+    return tf.nest.map_structure(lambda array, x: array.write(index, x), arrays, written)
+
+
+def _is_live(carry: _Carry) -> tf.Tensor:
+    """Marks the images `[P]` that have a live prefix."""
+    return tf.reduce_any(carry.live > -math.inf, axis=1)
+
+
+def _drop_ended(carry: _Carry, beam: int) -> _Carry:
+    """Keeps the live images and everything that belongs to them."""
+    kept = tf.cast(tf.where(_is_live(carry))[:, 0], tf.int32)
+    rows = tf.reshape(kept[:, tf.newaxis] * beam + tf.range(beam), [-1])
+    by_image = (carry.live, carry.room, carry.constants, carry.images)
+    tokens, state = tf.nest.map_structure(lambda x: tf.gather(x, rows), (carry.tokens, carry.state))
+    return _Carry(tokens, state, *tf.nest.map_structure(lambda x: tf.gather(x, kept), by_image))
+
+
+def _scatter_images(written: Nest, images: tf.Tensor, batch_size, beam: int) -> Nest:
+    """Puts what was written for some images `[S, P, ...]` in its place among all `[S, B, ...]`."""
+    count = tf.size(images)
+    missing = tf.fill([batch_size], count)
+    places = tf.tensor_scatter_nd_update(missing, images[:, tf.newaxis], tf.range(count))
+    rows = tf.reshape(places[:, tf.newaxis] * beam + tf.range(beam), [-1])
+
+    def scatter(x: tf.Tensor, places: tf.Tensor, over: int, filler: float = 0):
+        padding = [[0, 0], [0, over], *[[0, 0]] * (x.shape.rank - 2)]
+        return tf.gather(tf.pad(x, padding, constant_values=filler), places, axis=1)
+
+    token, parent, total, auxiliary = written
+    return (
+        scatter(token, places, 1),
+        scatter(parent, places, 1),
+        scatter(total, places, 1, -math.inf),
+        tf.nest.map_structure(lambda x: scatter(x, rows, beam), auxiliary),
+    )
+
+
+def allowed_tokens(vocabulary: int | None, forbidden: Sequence[int], first: bool) -> np.ndarray:
+    """Marks the tokens that a step may generate, bool `[V]`; known when the graph is made.
+
+    Args:
+        vocabulary: V.
+        forbidden: Token ids that are never generated.
+        first: For the first step of captions that are never empty, which bars `END` too.
+
+    Raises:
+        ValueError: V is unknown.
+    """
+    if vocabulary is None:
+        raise invalid_value("step", "log-probabilities of a known number of tokens", vocabulary)
+    barred = (*forbidden, END) if first else tuple(forbidden)
+    return ~np.isin(np.arange(vocabulary), barred)
+
+
+def flat_rows(parent: tf.Tensor, beam: int) -> tf.Tensor:
+    """Returns the rows `b * K + parent[b, ...]` of the `[B * K]` prefixes."""
+    first = tf.range(tf.shape(parent)[0]) * beam
+    return parent + tf.reshape(first, [-1] + [1] * (parent.shape.rank - 1))
+
+
+def _pack_like(state: Nest, new_state: Nest) -> Nest:
+    """Packs `new_state` like `state`: a list for a tuple is fine, a missing part is not."""
+    flat, expected = tf.nest.flatten(new_state), tf.nest.flatten(state)
+    if len(flat) != len(expected):
+        raise invalid_value("step", f"{len(expected)} state tensors from it", len(flat))
+    return tf.nest.pack_sequence_as(state, flat)
+
+
+def _rows_unknown(x: tf.Tensor) -> tf.TensorShape:
+    return tf.TensorShape([None]).concatenate(x.shape[1:])
+
+
+# --- captions, read off the trace of the loop ---
+
+
+def read_hypotheses(trace: Trace, batch_size: int | tf.Tensor, rules: Rules) -> Hypotheses:
+    """Ranks everything that finished, and reads its words by following the parents back."""
+    beam = rules.beam
+    index = tf.range(tf.shape(trace.tokens)[0])[:, None, None]
+    ends = trace.tokens == END
+    # A hypothesis that is live after the last step has `max_length` words and ends there.
+    complete = ends | (index == rules.max_length - 1)
+    lengths = tf.where(ends, index, index + 1)
+    normaliser = tf.cast(tf.maximum(lengths, 1), tf.float32) ** rules.length_power
+    scores = tf.where(complete, trace.log_probs / normaliser, -math.inf)
+
+    def by_image(x: tf.Tensor) -> tf.Tensor:
+        return tf.reshape(tf.transpose(x, [1, 0, 2]), [batch_size, -1])
+
+    scores, chosen = tf.math.top_k(by_image(scores), beam)
+    exists = scores > -math.inf
+    lengths = tf.where(exists, tf.gather(by_image(lengths), chosen, batch_dims=1), 0)
+    log_probs = tf.gather(by_image(trace.log_probs), chosen, batch_dims=1)
+    last_step = chosen // beam
+    slots = _ancestry(trace, last_step, chosen % beam)
+    words, auxiliary = _read_words(trace, slots, lengths, exists, rules)
+    written = (tf.range(rules.max_length + 1) <= last_step[:, :, None]) & exists[:, :, None]
+    return Hypotheses(
+        words,
+        lengths,
+        tf.where(exists, log_probs, FLOOR),
+        tf.where(exists, scores, FLOOR),
+        _word_log_probs(trace, slots, written, rules),
+        auxiliary,
+    )
+
+
+def _ancestry(trace: Trace, last_step: tf.Tensor, last_slot: tf.Tensor) -> tf.Tensor:
+    """Returns the slot `[B, K, S]` that held each hypothesis after each step.
+
+    A hypothesis ended at `last_step` in `last_slot`, `[B, K]`; later slots are arbitrary.
+    """
+    steps = tf.shape(trace.tokens)[0]
+    slots = tf.TensorArray(tf.int32, size=steps, element_shape=last_slot.shape)
+
+    def body(index, slot, slots):
+        slot = tf.where(last_step == index, last_slot, slot)
+        parent = tf.gather(trace.parents[index], slot, batch_dims=1)
+        return index - 1, parent, slots.write(index, slot)
+
+    start = (steps - 1, tf.zeros_like(last_slot), slots)
+    slots = tf.while_loop(lambda index, *_: index >= 0, body, start)[2]
+    return tf.transpose(slots.stack(), [1, 2, 0])
+
+
+def _read_words(trace: Trace, slots: tf.Tensor, lengths: tf.Tensor, exists: tf.Tensor, rules):
+    """Returns token ids `[B, K, T]`, and the step's auxiliary outputs beside each word."""
+    position = tf.range(rules.max_length + 1)
+    is_word = position < lengths[:, :, None]
+    is_end = (position == lengths[:, :, None]) & exists[:, :, None]
+    words = tf.gather(tf.reshape(trace.tokens, [-1]), _written_at(slots, trace, rules))
+    words = tf.where(is_word, words, tf.where(is_end, END, PAD))
+    # A step's auxiliary outputs lie at the prefix that it extended, one slot earlier.
+    parents = tf.pad(slots[:, :, :-1], [[0, 0], [0, 0], [1, 0]])
+    rows = _written_at(parents, trace, rules)
+    return words, tf.nest.map_structure(lambda x: _along(x, rows, is_word), trace.auxiliary)
+
+
+def _word_log_probs(trace: Trace, slots: tf.Tensor, written: tf.Tensor, rules) -> tf.Tensor:
+    """Returns the log-probability `[B, K, T]` of each token, as differences of running totals."""
+    rows = _written_at(slots, trace, rules)
+    totals = tf.gather(tf.reshape(trace.log_probs, [-1]), rows)
+    before = tf.pad(totals[:, :, :-1], [[0, 0], [0, 0], [1, 0]])
+    return tf.where(written, totals - before, 0.0)
+
+
+def _written_at(slots: tf.Tensor, trace: Trace, rules: Rules) -> tf.Tensor:
+    """Returns flat indices `[B, K, T]` into `[S * B * K]` of `slots` `[B, K, S]`; 0 from `S` on."""
+    steps, rows = tf.shape(slots)[2], tf.shape(trace.tokens)[1] * rules.beam
+    index = flat_rows(slots, rules.beam) + tf.range(steps) * rows
+    index = tf.pad(index, [[0, 0], [0, 0], [0, rules.max_length + 1 - steps]])
+    return tf.ensure_shape(index, [None, rules.beam, rules.max_length + 1])
+
+
+def _along(x: tf.Tensor, rows: tf.Tensor, keep: tf.Tensor) -> tf.Tensor:
+    """Returns `x` `[S, N, ...]` at the flat `rows` `[B, K, T]`, zero where `keep` is False."""
+    inner = tf.shape(x)[2:]
+    x = tf.gather(tf.reshape(x, tf.concat([[-1], inner], 0)), rows)
+    keep = tf.reshape(keep, tf.concat([tf.shape(keep), tf.ones_like(inner)], 0))
+    # Not a product: rows not in use may hold anything, NaN included.
+    return tf.where(keep, x, tf.zeros_like(x))

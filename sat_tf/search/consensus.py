@@ -4,24 +4,9 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from sat_tf.search.hypotheses import Hypotheses
-from sat_tf.search.loop import FLOOR
-
 ORDERS = 4
 SIGMA = 6.0
 """Width of the Gaussian over differences of length, words: CIDEr-D's."""
-
-
-def rank_by_consensus(hypotheses: Hypotheses, sharpness: float) -> Hypotheses:
-    """Orders the captions of each image by `consensus`, the highest first.
-
-    Log-probabilities and scores stay those of their captions, so scores need not descend.
-    Of equal captions the better score comes first.
-    """
-    agreed = consensus(hypotheses.token_ids, hypotheses.lengths, hypotheses.scores, sharpness)
-    agreed = tf.where(hypotheses.scores > FLOOR, agreed, -1.0)
-    order = tf.math.top_k(agreed, agreed.shape[1]).indices
-    return tf.nest.map_structure(lambda x: tf.gather(x, order, batch_dims=1), hypotheses)
 
 
 def consensus(
@@ -38,7 +23,7 @@ def consensus(
     Args:
         token_ids: int32 `[B, K, T]`, words, then anything.
         lengths: int32 `[B, K]`, words.
-        scores: float32 `[B, K]`; `FLOOR` for a caption that does not exist.
+        scores: float32 `[B, K]`; very low for a caption that does not exist.
         sharpness: 0 gives every caption the same weight.
 
     Returns:

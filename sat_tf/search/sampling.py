@@ -8,9 +8,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from sat_tf.errors import invalid_value
-from sat_tf.layers.input_checks import check_seed
-from sat_tf.search.hypotheses import Hypotheses, read_hypotheses
-from sat_tf.search.loop import Nest, Step, make_rules, run
+from sat_tf.ops.draws import check_seed
+from sat_tf.search.beam_search import Hypotheses, Nest, Step, make_rules, read_hypotheses, run
 from sat_tf.vocabulary import PAD, START
 
 

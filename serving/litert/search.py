@@ -10,7 +10,7 @@ import numpy as np
 
 from sat_tf.vocabulary import END, PAD, START
 
-_FLOOR = -1e9  # as `sat_tf.search.loop.FLOOR`: what is less likely does not exist
+_FLOOR = -1e9  # as `sat_tf.search.beam_search.FLOOR`: what is less likely does not exist
 
 ORDERS, SIGMA = 4, 6.0  # of the n-grams and lengths of `rank_by_consensus`
 

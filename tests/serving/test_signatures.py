@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.images import load
-from sat_tf.search.loop import FLOOR
+from sat_tf.search.beam_search import FLOOR
 from sat_tf.vocabulary import END, PAD, UNK, Vocabulary
 from serving import signatures
 from serving.model_card import operations

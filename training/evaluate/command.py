@@ -158,7 +158,7 @@ def run(arguments: Arguments) -> None:
     with loading():
         import sat_tf.runs
         from training.evaluate.evaluation import BOUND_IMAGES, evaluate_run
-        from training.run_state.records import read_data_dir
+        from training.run_state.ownership import read_data_dir
 
     captioner = sat_tf.runs.load_captioner(arguments.run_dir)
     config = read_run_config(captioner.path)

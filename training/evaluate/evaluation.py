@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sat_tf.captions import Caption
 from sat_tf.config import SearchConfig
 from sat_tf.fields import to_dict
-from sat_tf.runs import Caption, TrainedCaptioner, read_average
+from sat_tf.runs import TrainedCaptioner, read_average
 from training.config import RunConfig
 from training.data.input_source import (
     InputSource,
@@ -101,7 +102,7 @@ def evaluate_run(
     Returns:
         The report.
     """
-    split = load_split(config.data.name, split_name, data_dir, **config.data.options())
+    split = load_split(config.data, split_name, data_dir)
     resize = config.encoder.resize
     # Before annotations and captions are computed, which take minutes: the file may be wrong.
     placed = None if boxes is None else place_boxes(boxes, split, resize)

@@ -29,7 +29,7 @@ from training.metrics.captions import score_captions
 from training.metrics.scene_words import word_scores
 
 if TYPE_CHECKING:
-    from sat_tf.runs import Caption
+    from sat_tf.captions import Caption
 
 CAPTIONS_FILE = "captions.json"
 GROUNDING_KEY = "grounding"
@@ -74,7 +74,7 @@ def evaluate_captions(
         raise invalid_value("--out", expected, str(out))
     content = path.read_bytes()
     given = parse_captions(content, path)
-    split = load_split(data.name, split_name, data_dir, **data.options())
+    split = load_split(data, split_name, data_dir)
     captions = captions_of(split, given, path)
     print(f"Scoring {len(captions):,} captions ...", flush=True)
     start, references = time.monotonic(), split.references()

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sat_tf.runs import Caption, TrainedCaptioner
+from sat_tf.captions import Caption
+from sat_tf.runs import TrainedCaptioner
 from sat_tf.vocabulary import tokenize
 from training.data.batches import readable_rows
 from training.data.box_files import read_boxes

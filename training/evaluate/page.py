@@ -11,10 +11,11 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image
 
+from sat_tf.captions import Caption
 from sat_tf.figures.attention import attention_figure
 from sat_tf.files import write_atomically
-from sat_tf.runs import Caption, TrainedCaptioner
 from sat_tf.runs import Image as ImageInput
+from sat_tf.runs import TrainedCaptioner
 from sat_tf.viewer import crop_of, data_url, hypothesis_data, report_page
 from sat_tf.vocabulary import END, START
 from training.data.examples import Split, StoredImage

@@ -105,8 +105,7 @@ def _load(found: Survey, config: RunConfig, data_dir: Path | None) -> list[str]:
     notes = []
     for name in SPLITS:
         try:
-            options = config.data.options()
-            found.splits[name] = load_split(config.data.name, name, data_dir, **options)
+            found.splits[name] = load_split(config.data, name, data_dir)
         except ValueError as error:
             (found.errors if name in TRAINED_WITH else notes).append(str(error))
     # A file that does not parse is the same error for every split.

@@ -9,7 +9,7 @@ import urllib.request
 from pathlib import Path
 
 from sat_tf.config import JOIN, EncoderConfig, weights_files
-from sat_tf.layers.encoder_networks import canonical_name
+from sat_tf.layers.backbones import canonical_name
 
 _SERVER = "https://storage.googleapis.com/tensorflow/keras-applications/"
 _PATIENCE = 5.0  # seconds

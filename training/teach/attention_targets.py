@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.objectives.supervision import ATTENTION_TARGETS
+from sat_tf.objectives.likelihood import ATTENTION_TARGETS
 from training.data.boxes import (
     BoxedPhrase,
     PlacedPhrase,

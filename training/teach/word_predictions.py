@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.objectives.soft_labels import PREDICTED_SHARES, PREDICTED_WORDS
+from sat_tf.objectives.likelihood import PREDICTED_SHARES, PREDICTED_WORDS
 from sat_tf.vocabulary import Vocabulary
 from training.data.bucketing import CaptionTable
 from training.data.examples import DataError

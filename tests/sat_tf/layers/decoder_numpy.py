@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.layers.rnn_decoder import RNNDecoder
+from sat_tf.layers.decoder import RNNDecoder
 
 B, G, T, L, D, N, M, A, K = 2, 3, 4, 5, 6, 7, 3, 4, 8
 SEED = tf.constant([3, 4])
@@ -51,16 +51,16 @@ def dense(layer, x):
     return y + layer.bias.numpy() if layer.use_bias else y
 
 
-def lstm(cell, embeddings, context, hidden, memory):
+def lstm(layer, embeddings, context, hidden, cell):
     """Equations 1-3."""
     gates = (
-        dense(cell.word_projection, embeddings)
-        + dense(cell.context_projection, context)
-        + dense(cell.recurrent_projection, hidden)
+        dense(layer.word_projection, embeddings)
+        + dense(layer.context_projection, context)
+        + dense(layer.recurrent_projection, hidden)
     )
     i, f, o, g = np.split(gates, 4, axis=-1)
-    memory = sigmoid(f) * memory + sigmoid(i) * np.tanh(g)
-    return sigmoid(o) * np.tanh(memory), memory
+    cell = sigmoid(f) * cell + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(cell), cell
 
 
 def initial(layer, mean):
@@ -86,7 +86,7 @@ def by_hand(decoder, annotations, words, selection="expectation"):
     """The whole decoder, step by step: logits, alpha, beta."""
     if decoder.bottleneck is not None:
         annotations = np.maximum(dense(decoder.bottleneck, annotations), 0.0)
-    hidden, memory = initial(decoder.initial_state, annotations.mean(axis=1))
+    hidden, cell = initial(decoder.initial_state, annotations.mean(axis=1))
     logits, alphas, betas = [], [], []
     for time in range(words.shape[1]):
         embeddings = decoder.embedding.embeddings.numpy()[words[:, time]]
@@ -96,7 +96,7 @@ def by_hand(decoder, annotations, words, selection="expectation"):
         if decoder.attends:
             inside = dense(decoder.attention.key_projection, annotations)
             query = hidden
-            if decoder.attention_previous_word:
+            if decoder.config.attention_previous_word:
                 query = np.concatenate([hidden, embeddings], axis=-1)
             inside = inside + dense(decoder.attention.query_projection, query)[:, None]
             alpha = softmax(np.tanh(inside) @ decoder.attention.score_vector.numpy())
@@ -107,7 +107,7 @@ def by_hand(decoder, annotations, words, selection="expectation"):
         else:
             alpha = np.ones([len(words), 1])
             context = beta * annotations.mean(axis=1)
-        hidden, memory = lstm(decoder.cell, embeddings, context, hidden, memory)
+        hidden, cell = lstm(decoder.cell, embeddings, context, hidden, cell)
         logits.append(equation_7(decoder.deep_output, hidden, context, embeddings))
         alphas.append(alpha)
         betas.append(beta[:, 0])

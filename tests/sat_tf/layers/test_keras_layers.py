@@ -79,7 +79,7 @@ def test_layers_follow_the_conventions_of_keras(name, tmp_path):
 
 def test_widths_have_the_papers_defaults():
     attention, cell = sat_tf.BahdanauAttention(), sat_tf.AttentionLSTMCell()
-    state, decoder = sat_tf.InitialState(), sat_tf.RNNDecoder(10)
+    state, decoder = sat_tf.InitialState(), sat_tf.RNNDecoder(10).config
     assert attention.attention_dim == cell.hidden_dim == state.hidden_dim == 512
     assert decoder.embedding_dim == decoder.attention_dim == decoder.hidden_dim == 512
 
@@ -87,18 +87,21 @@ def test_widths_have_the_papers_defaults():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: sat_tf.BahdanauAttention(0), "`attention_dim`: expected a positive integer, got"),
+        (
+            lambda: sat_tf.BahdanauAttention(0),
+            "`attention_dim`: expected a number of at least 1, got",
+        ),
         (
             lambda: sat_tf.RNNDecoder("100"),
-            "`vocabulary_size`: expected a positive integer, got '1",
+            "`vocabulary_size`: expected int, got '1",
         ),
         (
             lambda: sat_tf.RNNDecoder(9, output_dropout="0.1"),
-            r"expected a number in \[0, 1\), got '0.1'",
+            "argument `output_dropout`: expected float, got '0.1'",
         ),
         (lambda: sat_tf.Captioner(None, 9), "`config`: expected CaptionerConfig, got None"),
-        (lambda: sat_tf.AttentionLSTMCell(-1), "`hidden_dim`: expected a positive integer"),
-        (lambda: sat_tf.DeepOutput(0), "`vocabulary_size`: expected a positive integer"),
+        (lambda: sat_tf.AttentionLSTMCell(-1), "`hidden_dim`: expected a number of at least 1"),
+        (lambda: sat_tf.DeepOutput(0), "`vocabulary_size`: expected a number of at least 1"),
         (lambda: sat_tf.InitialState(4, dropout=1.0), r"`dropout`: expected a number in \[0, 1\)"),
         (lambda: sat_tf.RNNDecoder(4, embedding_dropout=-0.5), "`embedding_dropout`: expected a"),
     ],
@@ -126,7 +129,7 @@ def test_attention_computes_the_keys_that_it_is_not_given():
 def test_keras_rnn_takes_the_cell():
     cell = build(sat_tf.AttentionLSTMCell(N, M), (None, M + D))
     inputs = random(B, T, M + D)
-    outputs, hidden, memory = keras.layers.RNN(cell, return_sequences=True, return_state=True)(
+    outputs, hidden, state_cell = keras.layers.RNN(cell, return_sequences=True, return_state=True)(
         inputs
     )
     expected = np.zeros([B, N]), np.zeros([B, N])
@@ -134,7 +137,7 @@ def test_keras_rnn_takes_the_cell():
         expected = lstm(cell, inputs[:, time, :M], inputs[:, time, M:], *expected)
         np.testing.assert_allclose(outputs[:, time], expected[0], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(hidden, expected[0], rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(memory, expected[1], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(state_cell, expected[1], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
@@ -193,8 +196,8 @@ def test_locations_are_drawn_anew_without_a_seed(wrap):
     annotations, words = random(50, L, D), np.zeros([50, T], np.int32)
     draw = wrap(lambda: decoder(annotations, words, selection="sample").log_prob)
     assert np.any(draw().numpy() != draw().numpy())
-    memory, state = decoder.prepare_memory(annotations)
-    step = wrap(lambda: decoder.step(memory, words[:, 0], state, "sample")[2].log_prob)
+    attended, state = decoder.begin(annotations)
+    step = wrap(lambda: decoder.step(attended, words[:, 0], state, "sample")[2].log_prob)
     assert np.any(step().numpy() != step().numpy())
 
 

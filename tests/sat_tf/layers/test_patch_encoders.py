@@ -8,7 +8,9 @@ import pytest
 
 from sat_tf import compact_weights
 from sat_tf.config import EncoderConfig
-from sat_tf.layers import encoder_statistics, patch_encoders, patch_weights
+from sat_tf.layers import backbones as encoder_statistics
+from sat_tf.layers import patch_encoders
+from sat_tf.layers import patch_encoders as patch_weights
 from sat_tf.layers.encoder import Encoder
 from tests.sat_tf.layers import dinov2_numpy
 

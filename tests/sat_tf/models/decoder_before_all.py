@@ -13,7 +13,7 @@ class Model(keras.Model):
 
     def __init__(self):
         super().__init__()
-        self.decoder = sat_tf.RNNDecoder(20, 6, 7, 8)
+        self.decoder = sat_tf.RNNDecoder(20, embedding_dim=6, attention_dim=7, hidden_dim=8)
 
     def call(self, inputs):
         return self.decoder(inputs[0], inputs[1]).logits
@@ -24,4 +24,4 @@ if __name__ == "__main__":
     model = Model()
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     model.fit((annotations, words), words, verbose=0)
-    sat_tf.RNNDecoder(20, 6, 7, 8)(annotations, words)
+    sat_tf.RNNDecoder(20, embedding_dim=6, attention_dim=7, hidden_dim=8)(annotations, words)

@@ -1,4 +1,4 @@
-"""The one train step: gradients, clipping, running means, replicas, the baseline's update."""
+"""The train step of an objective, and means of everything that is logged."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.models.base import TrainableModel
+from sat_tf.models.base import RunningMeans, TrainableModel
 from sat_tf.objectives.baselines import MovingAverageBaseline
-from sat_tf.objectives.replica_context import global_mean, replica_seed
 from sat_tf.objectives.terms import Terms
+from sat_tf.ops.draws import replica_seed
+from sat_tf.ops.replicas import global_mean
 from training.distributed.workers import make_strategy
 
 
@@ -159,3 +160,34 @@ def test_seeds_differ_by_step_and_by_replica():
 def test_a_seed_and_a_norm_that_are_none_are_errors(options, says):
     with pytest.raises(ValueError, match=says):
         Line().compile("sgd", **options)
+
+
+def scalars(*values: float) -> tuple[tf.Tensor, ...]:
+    return tuple(tf.constant(value, tf.float32) for value in values)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_means_are_weighted(compiled):
+    means = RunningMeans(["a", "b"])
+    update = tf.function(means.update_state) if compiled else means.update_state
+    rng = np.random.default_rng(0)
+    numbers, weights = rng.normal(size=[4, 2]), rng.uniform(size=[4, 2])
+    for row, weight in zip(numbers, weights, strict=True):
+        update({name: scalars(row[i], weight[i]) for i, name in enumerate("ab")})
+    wanted = (numbers * weights).sum(0) / weights.sum(0)
+    found = means.result()
+    np.testing.assert_allclose([found["a"], found["b"]], wanted, rtol=1e-5)
+    means.reset_state()
+    assert means.result() == {"a": 0.0, "b": 0.0}
+
+
+def test_what_is_left_out_or_weighs_nothing_does_not_count():
+    means = RunningMeans(["a", "b"])
+    means.update_state({"a": scalars(2.0, 3.0)})
+    means.update_state({"a": scalars(np.nan, 0.0), "b": scalars(5.0, 1.0)})
+    assert {name: float(mean) for name, mean in means.result().items()} == {"a": 2.0, "b": 5.0}
+
+
+def test_an_unknown_name_is_an_error():
+    with pytest.raises(KeyError, match="among .*'a'.* got .*'c'"):
+        RunningMeans(["a"]).update_state({"c": scalars(1.0, 1.0)})

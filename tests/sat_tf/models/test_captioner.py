@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from sat_tf.config import CaptionerConfig, EncoderConfig
 from sat_tf.models.captioner import Captioner
-from sat_tf.objectives.caption_objective import caption_objective
+from sat_tf.objectives import make_objective
 from sat_tf.vocabulary import PAD
 from tests.sat_tf.models.captioner_models import (
     KINDS,
@@ -25,7 +25,7 @@ from tests.sat_tf.models.captioner_models import (
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_few_captions_are_learned_by_heart(kind):
     model = make_model(kind)
-    smoothed = caption_objective(model.config.attention, label_smoothing=0.01)
+    smoothed = make_objective(model.config.attention, label_smoothing=0.01)
     compile_model(model, 2e-2, clip_norm=5.0, objective=smoothed)
     before = model.get_weights()
     logs = fit(model, make_batch(), epochs=40)
@@ -128,9 +128,8 @@ def test_mixed_precision_trains_with_float32_losses(kind):
     batch = make_batch(inputs="images")
     taught = model(batch)
     assert {part.dtype for part in taught} == {tf.float32}
-    terms = model.objective.terms(
-        taught, batch["tokens"][:, 1:], tf.zeros([len(batch["tokens"])], tf.bool), model.baseline
-    )
+    given = {"baseline": model.baseline} if kind == "hard" else {}
+    terms = model.objective.terms(taught, batch["tokens"][:, 1:], **given)
     assert terms.loss.dtype == tf.float32
     assert model.annotate(batch).dtype == tf.bfloat16
     assert {w.dtype for w in model.weights} == {"float32"}
@@ -148,10 +147,8 @@ def test_stored_annotations_reach_the_decoder_as_they_are(monkeypatch):
     keras.config.set_dtype_policy("mixed_bfloat16")
     model, batch = make_model(), make_batch()
     batch["annotations"] = batch["annotations"].astype(np.float16)
-    seen, prepare_memory = [], model.decoder.prepare_memory
-    monkeypatch.setattr(
-        model.decoder, "prepare_memory", lambda x, *a: (seen.append(x), prepare_memory(x, *a))[1]
-    )
+    seen, begin = [], model.decoder.begin
+    monkeypatch.setattr(model.decoder, "begin", lambda x, *a: (seen.append(x), begin(x, *a))[1])
     assert model(batch).logits.dtype == tf.float32
     # Keras would cast float16 to bfloat16 at once, which is TensorFlow's slowest way there.
     assert [x.dtype for x in seen] == [tf.float16]

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.models.captioner import Captioner
-from sat_tf.objectives.replica_context import replica_seed
+from sat_tf.ops.draws import replica_seed
 from tests.sat_tf.models.captioner_models import (
     VOCABULARY,
     as_dataset,

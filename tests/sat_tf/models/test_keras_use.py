@@ -14,8 +14,8 @@ import tensorflow as tf
 import sat_tf
 from sat_tf.config import AttentionConfig, SearchConfig
 from sat_tf.layers.attention import attention_entropy, attention_weights
-from sat_tf.objectives.caption_objective import caption_objective
-from sat_tf.objectives.reward_objective import RewardObjective
+from sat_tf.objectives import make_objective
+from sat_tf.objectives.reward import RewardObjective
 from tests.sat_tf.models.captioner_models import (
     VOCABULARY,
     D,
@@ -145,7 +145,7 @@ def test_targets_and_weights_as_arguments_are_errors(method):
 )
 def test_an_objective_whose_baseline_the_model_lacks_is_an_error(baseline, needed):
     model = make_model("soft")
-    objective = caption_objective(AttentionConfig("hard", baseline=baseline))
+    objective = make_objective(AttentionConfig("hard", baseline=baseline))
     model.compile("adam", jit_compile=False, objective=objective)
     with pytest.raises(ValueError, match=f"`baseline`: expected the {needed}"):
         model.fit(as_dataset(make_batch(), 4), verbose=0)
@@ -254,7 +254,7 @@ def test_a_quantised_captioner_is_not_saved_to_a_file_that_keras_cannot_load(tmp
 
 def test_methods_of_a_layer_may_come_before_its_first_call():
     layer = decoder()
-    layer.prepare_memory(ANNOTATIONS)
+    layer.begin(ANNOTATIONS)
     assert layer(ANNOTATIONS, WORDS).logits.shape == (4, 6, 20)
     attention = sat_tf.BahdanauAttention(4)
     keys = attention.keys(ANNOTATIONS)

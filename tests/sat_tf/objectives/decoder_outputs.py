@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.layers.decoder_types import DecoderOutput
-from sat_tf.layers.rnn_decoder import RNNDecoder
+from sat_tf.layers.decoder import DecoderOutput, RNNDecoder
 from sat_tf.objectives.baselines import MovingAverageBaseline
+from sat_tf.objectives.hard import HardObjective
 
 B, T, L, K = 3, 4, 5, 7
 TARGETS = np.array([[4, 5, 6, 2], [6, 2, 0, 0], [5, 4, 2, 0]], np.int32)
@@ -53,3 +53,10 @@ def warm(*returns):
     for value in returns:
         baseline.update(value)
     return baseline
+
+
+def terms_of(objective, taught, targets=TARGETS, baseline=None, **given):
+    """The terms of either objective; in hard attention some captions take the expectation."""
+    if isinstance(objective, HardObjective):
+        return objective.terms(taught, targets, tf.constant(DRAWN), baseline, **given)
+    return objective.terms(taught, targets, **given)

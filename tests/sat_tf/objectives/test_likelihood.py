@@ -1,4 +1,4 @@
-"""Losses against plain NumPy; padding adds nothing to them nor to their gradients."""
+"""Log-likelihoods, soft labels, penalty and supervision against plain NumPy."""
 
 from __future__ import annotations
 
@@ -6,11 +6,22 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from sat_tf.config import AttentionConfig
 from sat_tf.objectives import likelihood as losses
-from sat_tf.objectives.soft_labels import SoftLabels, soft_labels
-from tests.sat_tf.objectives.decoder_outputs import log_softmax
+from sat_tf.objectives import make_objective
+from sat_tf.objectives.likelihood import SoftLabels, map_cross_entropy, soft_labels
+from tests.sat_tf.objectives.decoder_outputs import (
+    TARGETS,
+    B,
+    L,
+    T,
+    log_softmax,
+    random_taught,
+    terms_of,
+    warm,
+)
 
-B, T, L, K = 3, 4, 5, 6
+K = 6
 LENGTHS = np.array([4, 2, 1])
 
 
@@ -129,3 +140,35 @@ def test_padded_steps_add_nothing_to_a_loss_nor_its_gradient(batch, name):
     # The shorter captions' own padding is as silent, and words are not.
     np.testing.assert_array_equal(gradient[batch["mask"] == 0.0], 0.0)
     assert np.all(np.abs(gradient[batch["mask"] == 1.0]).sum(-1) > 0.0)
+
+
+def random_maps():
+    """Maps at two words of the first caption and one of the second, none elsewhere."""
+    maps = np.zeros([B, TARGETS.shape[1], L], np.float16)
+    maps[0, 0, :2], maps[0, 1, 1], maps[1, 1, 2] = 0.5, 1.0, 1.0
+    return maps
+
+
+def test_the_cross_entropy_is_that_of_alpha_under_the_map():
+    taught, maps = random_taught(), random_maps()
+    log_alpha = log_softmax(taught.alignment_scores.numpy())
+    found = map_cross_entropy(taught.alignment_scores, maps)
+    np.testing.assert_allclose(found, -(maps * log_alpha).sum(-1), rtol=1e-5)
+    assert (found.numpy()[maps.sum(-1) == 0] == 0).all()
+
+
+@pytest.mark.parametrize("kind", ["soft", "hard"])
+def test_the_loss_grows_by_the_weighted_cross_entropy_of_a_caption(kind):
+    taught, maps = random_taught(), random_maps()
+    objective = make_objective(AttentionConfig(kind, supervision_weight=0.3))
+    plain = terms_of(make_objective(AttentionConfig(kind)), taught, baseline=warm(-1.0))
+    terms = terms_of(objective, taught, baseline=warm(-1.0), maps=maps)
+    entropy = -(maps * log_softmax(taught.alignment_scores.numpy())).sum()
+    np.testing.assert_allclose(terms.loss - plain.loss, 0.3 * entropy / B, rtol=1e-4)
+    np.testing.assert_allclose(terms.means["supervision"], (entropy / 3, 3), rtol=1e-4)
+    assert set(terms.means) == set(objective.log_names)
+
+
+def test_a_captioner_without_attention_cannot_be_supervised():
+    with pytest.raises(ValueError, match="supervision_weight.*0 without attention"):
+        AttentionConfig("none", supervision_weight=1.0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.layers.unroll import unroll
+from sat_tf.layers.lstm import unroll
 from sat_tf.ops.deferred_gradients import DeferredKernels
 
 B, T, X, G = 3, 5, 4, 4

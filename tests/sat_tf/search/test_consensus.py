@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.search.consensus import consensus, rank_by_consensus
-from sat_tf.search.loop import FLOOR
-from tests.sat_tf.search.tree_models import LEAVES, TreeModel, captions, numpy
+from sat_tf.search.beam_search import FLOOR
+from sat_tf.search.consensus import consensus
+from tests.sat_tf.search.tree_models import LEAVES, TreeModel, captions
 
 
 def similarity(ours, theirs) -> float:
@@ -83,14 +83,12 @@ def test_captions_that_do_not_exist_stay_last_and_have_no_say():
 
 
 def test_it_works_in_a_graph_for_any_number_of_images_none_included():
-    ranked = tf.function(rank_by_consensus, reduce_retracing=True)
+    compiled = tf.function(lambda *parts: consensus(*parts, 2.0), reduce_retracing=True)
+    found = TreeModel(seed=5).search(4)
     for count in (3, 1, 0):
-        model = TreeModel(seed=5)
-        found = tf.nest.map_structure(tf.constant, model.search(4))
-        found = tf.nest.map_structure(lambda x, n=count: x[:n], found)
-        eager, graph = numpy(rank_by_consensus(found, 2.0)), numpy(ranked(found, 2.0))
-        np.testing.assert_array_equal(graph.token_ids, eager.token_ids)
-        assert graph.token_ids.shape == (count, 4, 5)
+        parts = [tf.constant(x[:count]) for x in (found.token_ids, found.lengths, found.scores)]
+        np.testing.assert_allclose(compiled(*parts), consensus(*parts, 2.0), rtol=1e-6)
+        assert compiled(*parts).shape == (count, 4)
 
 
 @pytest.mark.parametrize("value", [-1.0, math.inf, math.nan])

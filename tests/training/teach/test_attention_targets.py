@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from sat_tf.objectives.supervision import ATTENTION_TARGETS
+from sat_tf.objectives.likelihood import ATTENTION_TARGETS
 from tests.training.data.small_captions import epochs, table_of
 from training.data.box_files import read_boxes
 from training.data.boxes import BAD_SPAN, NO_CAPTION, NOT_READ, OUTSIDE, skipped_note

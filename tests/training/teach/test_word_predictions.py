@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sat_tf.objectives.soft_labels import PREDICTED_SHARES, PREDICTED_WORDS
+from sat_tf.objectives.likelihood import PREDICTED_SHARES, PREDICTED_WORDS
 from sat_tf.vocabulary import Vocabulary
 from tests.training.data.small_captions import SIZE, drawn, epochs, table_of
 from training.data.examples import DataError

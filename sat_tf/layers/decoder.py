@@ -1,0 +1,600 @@
+"""The decoder: words and annotations in, distributions over the next word out.
+
+Shapes: B images, G hypotheses per image, T words, L locations, D annotation width, N LSTM width,
+m embedding width, A attention width, K vocabulary.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+from typing import NamedTuple
+
+import keras
+import tensorflow as tf
+
+from sat_tf.config import DecoderConfig
+from sat_tf.errors import invalid_value
+from sat_tf.fields import Fraction, PositiveInt, check_argument
+from sat_tf.layers.attention import BahdanauAttention, Selection, attention_weights, context_vector
+from sat_tf.layers.lstm import AttentionLSTMCell, InitialState, State, batch_first, unroll
+from sat_tf.ops.deferred_gradients import DeferredKernels
+from sat_tf.ops.draws import DefaultSeeds, check_seed, dropout, step_seeds
+
+
+class Attended(NamedTuple):
+    """Tensors of an image that every step of attention reads."""
+
+    annotations: tf.Tensor
+    """`[B, L, D]`."""
+    keys: tf.Tensor | None
+    """`[B, L, A]`; None without attention."""
+    projected: tf.Tensor | None = None
+    """`[B, 4 N]`, without attention: the one annotation's share of the gates, before beta."""
+    pre_projected: bool = False
+    """True if `annotations` are `[B, L, 4 N + m]`, from `RNNDecoder.project`."""
+
+
+class AttentionOutput(NamedTuple):
+    """Result of attention at one step, or of all steps (time second)."""
+
+    context: tf.Tensor
+    """`[B, D]`, beta phi(a, alpha); `[B, 4 N + m]` if the annotations are pre-projected."""
+    alignment_scores: tf.Tensor
+    """float32 `[B, L]`."""
+    beta: tf.Tensor
+    """float32 `[B]`; ones without a gate."""
+    log_prob: tf.Tensor
+    """float32 `[B]`, of the location drawn, nats; zero if none was drawn."""
+
+
+class DecoderOutput(NamedTuple):
+    """Teacher-forced output for all words of a caption.
+
+    With M samples per caption there are B M rows, those of a caption side by side.
+    """
+
+    logits: tf.Tensor
+    """float32 `[B, T, K]`."""
+    alignment_scores: tf.Tensor
+    """float32 `[B, T, L]`."""
+    beta: tf.Tensor
+    """float32 `[B, T]`."""
+    log_prob: tf.Tensor
+    """float32 `[B, T]`, of the locations drawn, nats; zero if none was drawn."""
+    hidden: tf.Tensor | None = None
+    """float32 `[B, T, N]`, h[t-1], from which each location was chosen."""
+
+
+@keras.saving.register_keras_serializable(package="sat_tf")
+class DeepOutput(keras.layers.Layer):
+    """Logits of the next word (eq. 7), for one step or all at once.
+
+    `p(y_t) ~ exp(L_o tanh(E y[t-1] + L_h h[t] + L_z z[t]))`
+
+    Args:
+        vocabulary_size: K.
+        embedding_dim: Width m.
+        previous_word: Add `E y[t-1]`.
+        context: Add `L_z z[t]`.
+        tanh: Apply the tanh, which the released code has and eq. 7 has not.
+        hidden_dropout: Share dropped of h[t], in [0, 1).
+        dropout: Share dropped of the hidden layer, in [0, 1).
+        **kwargs: For `keras.layers.Layer`.
+
+    Call arguments:
+        hidden: `[..., N]`.
+        context: `[..., D]`.
+        embeddings: `[..., m]`, of the previous words.
+        training: Apply dropout.
+        seed: int32 `[2]` of dropout; None draws one.
+
+    Output:
+        Logits, float32 `[..., K]`.
+
+    Example:
+        >>> layer = DeepOutput(vocabulary_size=100, embedding_dim=8)
+        >>> layer(np.zeros([2, 16]), np.zeros([2, 32]), np.zeros([2, 8])).shape
+        TensorShape([2, 100])
+
+    References:
+        Xu et al. (2015), eq. 7, arXiv:1502.03044; Pascanu et al. (2014), arXiv:1312.6026.
+    """
+
+    compute_output_spec = keras.Operation.compute_output_spec  # as in `BahdanauAttention`
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        embedding_dim: int = 512,
+        previous_word: bool = True,
+        context: bool = True,
+        tanh: bool = True,
+        hidden_dropout: float = 0.0,
+        dropout: float = 0.0,
+        **kwargs,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.vocabulary_size = check_argument("vocabulary_size", vocabulary_size, PositiveInt)
+        self.embedding_dim = check_argument("embedding_dim", embedding_dim, PositiveInt)
+        self.previous_word, self.context, self.tanh = previous_word, context, tanh
+        self.hidden_dropout = check_argument("hidden_dropout", hidden_dropout, Fraction)
+        self.dropout = check_argument("dropout", dropout, Fraction)
+        self.default_seeds = DefaultSeeds()
+        policy = self.dtype_policy
+        self.hidden_projection = keras.layers.Dense(
+            embedding_dim, dtype=policy, name="hidden_projection"
+        )
+        self.context_projection = keras.layers.Dense(
+            embedding_dim, use_bias=False, dtype=policy, name="context_projection"
+        )
+        self.word_projection = keras.layers.Dense(
+            vocabulary_size, dtype=policy, name="word_projection"
+        )
+
+    def build(self, hidden_shape: tuple, context_shape: tuple) -> None:
+        self.hidden_projection.build(hidden_shape)
+        if self.context:
+            self.context_projection.build(context_shape)
+        self.word_projection.build((None, self.embedding_dim))
+
+    def call(
+        self,
+        hidden: tf.Tensor,
+        context: tf.Tensor,
+        embeddings: tf.Tensor,
+        training: bool = False,
+        seed: tf.Tensor | None = None,
+    ) -> tf.Tensor:
+        if not training:
+            seed = None
+        elif seed is None and (self.hidden_dropout or self.dropout):
+            seed = self.default_seeds.draw()
+        return self.logits(hidden, self.project_context(context), embeddings, seed)
+
+    def compute_output_shape(
+        self, hidden_shape: tuple, context_shape: tuple, embeddings_shape: tuple
+    ) -> tuple:
+        del context_shape, embeddings_shape
+        return (*hidden_shape[:-1], self.vocabulary_size)
+
+    def project_context(self, context: tf.Tensor) -> tf.Tensor:
+        """Computes `L_z z`, `[..., D] -> [..., m]`: linear. `[..., 0]` if it is not read."""
+        return self.context_projection(context) if self.context else context[..., :0]
+
+    def logits(
+        self,
+        hidden: tf.Tensor,
+        projected_context: tf.Tensor,
+        embeddings: tf.Tensor,
+        seed: tf.Tensor | None = None,
+        shared_axis: int | None = None,
+    ) -> tf.Tensor:
+        """Computes eq. 7 from a projected context.
+
+        Args:
+            hidden: `[..., N]`.
+            projected_context: From `project_context`.
+            embeddings: `[..., m]`.
+            seed: int32 `[2]` of dropout; None applies none.
+            shared_axis: Axis along which all have one dropout mask; None for no axis.
+
+        Returns:
+            Logits, float32 `[..., K]`.
+        """
+        hidden = dropout(hidden, self.hidden_dropout, seed, 3, shared_axis)
+        outputs = self.hidden_projection(hidden)
+        if self.context:
+            outputs += projected_context
+        if self.previous_word:
+            outputs += tf.cast(embeddings, outputs.dtype)
+        if self.tanh:
+            outputs = tf.tanh(outputs)
+        outputs = dropout(outputs, self.dropout, seed, 4, shared_axis)
+        return tf.cast(self.word_projection(outputs), tf.float32)
+
+    def get_config(self) -> dict:
+        names = ("vocabulary_size", "embedding_dim", "previous_word", "context", "tanh")
+        names += ("hidden_dropout", "dropout")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
+
+
+@keras.saving.register_keras_serializable(package="sat_tf")
+class RNNDecoder(keras.layers.Layer):
+    """LSTM that attends to the annotations before each word (Sec. 3.1.2).
+
+    Soft and hard attention are the same layer: they differ in the `selection` of the call. The
+    decoder is differentiable once: gradients of gradients, such as a gradient penalty's, are wrong.
+
+    A model, or a `Captioner`, that was quantised (`quantize("int8")`) is saved by `save_weights`
+    and loaded into one that was quantised, too. Keras could not load the file of its `save`.
+
+    Args:
+        vocabulary_size: K.
+        config: Widths, switches and dropout rates; None for the defaults of `DecoderConfig`.
+        attends: False reads the mean annotation at every step, the baseline.
+        **kwargs: Fields of `DecoderConfig`, which replace those of `config`; all others are for
+            `keras.layers.Layer`.
+
+    Call arguments:
+        annotations: `[B / C, L, D]`.
+        words: int32 `[B, T]`, y[0] = <start> and the words before each prediction;
+            T is at least 1.
+        selection: `expectation`, `sample`, `argmax` or `uniform`; see `attention_weights`.
+        seed: int32 `[2]` of dropout and `sample`; None draws one. For `tf.saved_model.save`, which
+            does not find the state of Keras' generator, hand one in, or call `model.export`.
+        use_expectation: bool `[B]`; see `attention_weights`.
+        training: Apply dropout.
+        samples: M, sequences of locations drawn per caption, from the same keys and initial state
+            and under the same dropout masks.
+        captions: C, captions per image, side by side; keys and initial state are computed once per
+            image.
+
+    Output:
+        `DecoderOutput`: logits, alignment scores, beta, log-probabilities and states, time second.
+
+    Raises:
+        ValueError: An argument is invalid, or shapes do not fit each other.
+
+    Example:
+        >>> decoder = RNNDecoder(vocabulary_size=100, hidden_dim=16)
+        >>> output = decoder(np.zeros([2, 49, 32]), np.zeros([2, 7], "int32"))
+        >>> output.logits.shape, output.alignment_scores.shape
+        (TensorShape([2, 7, 100]), TensorShape([2, 7, 49]))
+
+    References:
+        Xu et al. (2015), arXiv:1502.03044.
+    """
+
+    compute_output_spec = keras.Operation.compute_output_spec  # as in `BahdanauAttention`
+
+    def __init__(
+        self,
+        vocabulary_size: int,
+        config: DecoderConfig | None = None,
+        attends: bool = True,
+        **kwargs,
+    ) -> None:
+        hints = typing.get_type_hints(DecoderConfig, include_extras=True)
+        given = {name: kwargs.pop(name) for name in hints if name in kwargs}
+        super().__init__(autocast=False, **kwargs)
+        for name, value in given.items():
+            check_argument(name, value, hints[name])
+        check_argument("config", config, DecoderConfig | None)
+        self.config = config = dataclasses.replace(config or DecoderConfig(), **given)
+        self.vocabulary_size = check_argument("vocabulary_size", vocabulary_size, PositiveInt)
+        self.attends = attends
+        self.default_seeds = DefaultSeeds()
+        dense, policy = keras.layers.Dense, self.dtype_policy
+        self.embedding = keras.layers.Embedding(
+            vocabulary_size,
+            config.embedding_dim,
+            embeddings_initializer=keras.initializers.RandomUniform(-0.1, 0.1),
+            dtype=policy,
+            name="embedding",
+        )
+        self.bottleneck = None
+        if config.bottleneck_dim is not None:
+            self.bottleneck = dense(config.bottleneck_dim, "relu", dtype=policy, name="bottleneck")
+        self.initial_state = InitialState(
+            config.hidden_dim, config.initial_layers, config.initial_dropout, dtype=policy
+        )
+        self.cell = AttentionLSTMCell(config.hidden_dim, config.embedding_dim, dtype=policy)
+        self.deep_output = DeepOutput(
+            vocabulary_size,
+            config.embedding_dim,
+            config.output_previous_word,
+            config.output_context,
+            config.output_tanh,
+            config.hidden_dropout,
+            config.output_dropout,
+            dtype=policy,
+        )
+        self.attention = BahdanauAttention(config.attention_dim, dtype=policy) if attends else None
+        self.gate = dense(1, dtype=policy, name="gate") if config.gate else None
+
+    def build(self, annotations_shape: tuple) -> None:
+        _check_annotations(annotations_shape)
+        config = self.config
+        self.annotation_dim = config.bottleneck_dim or annotations_shape[-1]
+        if self.bottleneck is not None:
+            self.bottleneck.build(annotations_shape)
+        hidden, annotation = (None, config.hidden_dim), (None, self.annotation_dim)
+        self.embedding.build((None, None))
+        self.initial_state.build(annotation)
+        self.cell.build((None, config.embedding_dim + self.annotation_dim))
+        self.deep_output.build(hidden, annotation)
+        if self.attention is not None:
+            word_dim = config.embedding_dim if config.attention_previous_word else 0
+            self.attention.build((None, config.hidden_dim + word_dim), annotation)
+        if self.gate is not None:
+            self.gate.build(hidden)
+
+    def call(
+        self,
+        annotations: tf.Tensor,
+        words: tf.Tensor,
+        selection: Selection = "expectation",
+        seed: tf.Tensor | None = None,
+        use_expectation: tf.Tensor | None = None,
+        training: bool = False,
+        samples: int = 1,
+        captions: int = 1,
+    ) -> DecoderOutput:
+        config = self.config
+        _check_words(words.shape, annotations.shape, captions)
+        if seed is None:
+            rates = [rate for name, rate in vars(config).items() if name.endswith("_dropout")]
+            draws = selection == "sample" or (training and any(rates))
+            seed = self.default_seeds.draw() if draws else tf.zeros([2], tf.int32)
+        check_seed(seed)
+        # Steps fold their time, 0 or more, into the seed: dropout shares no draw with them.
+        noise = tf.random.experimental.stateless_fold_in(seed, -1) if training else None
+        attended, state = self.begin(annotations, noise)
+        state = State(*(_side_by_side(part, captions * samples) for part in state))
+        embeddings = dropout(self.embedding(words), config.embedding_dropout, noise, 2)
+        word_gates = tf.transpose(self.cell.project_words(embeddings), [1, 0, 2])
+        words_read = [_side_by_side(word_gates, samples, axis=1)]
+        if self.attends and config.attention_previous_word:
+            queries = tf.transpose(embeddings, [1, 0, 2])
+            words_read.append(_side_by_side(queries, samples, axis=1))
+        if use_expectation is not None:
+            use_expectation = _side_by_side(use_expectation, samples)
+        attention, hidden, before = self._unroll(
+            attended, state, words_read, selection, seed, use_expectation
+        )
+        logits = self._read_out(hidden, attention.context, embeddings, noise, samples)
+        return DecoderOutput(logits, *attention[1:], tf.cast(before, tf.float32))
+
+    def compute_output_shape(self, annotations_shape: tuple, words_shape: tuple) -> DecoderOutput:
+        """Returns the shapes of a call with one sample per caption."""
+        words, locations = tuple(words_shape), annotations_shape[1] if self.attends else 1
+        rest = (self.vocabulary_size,), (locations,), (), (), (self.config.hidden_dim,)
+        return DecoderOutput(*((*words, *shape) for shape in rest))
+
+    def begin(
+        self, annotations: tf.Tensor, seed: tf.Tensor | None = None
+    ) -> tuple[Attended, State]:
+        """Computes what all steps share, keys for example, and the first state.
+
+        Args:
+            annotations: `[B, L, D]`.
+            seed: int32 `[2]` of dropout; None applies none.
+
+        Returns:
+            The `Attended` and the `State` before the first word.
+        """
+        _check_annotations(annotations.shape)
+        if not self.built:
+            self.build(annotations.shape)
+        # TensorFlow's cast of a store's float16 to bfloat16 is slower than two by way of float32.
+        annotations = tf.cast(tf.cast(annotations, tf.float32), self.compute_dtype)
+        if self.bottleneck is not None:
+            annotations = self.bottleneck(annotations)
+        annotations = dropout(annotations, self.config.annotation_dropout, seed, 1)
+        # The sum over locations may exceed float16, whose largest number is 65,504.
+        wide = tf.float32 if annotations.dtype == tf.float16 else annotations.dtype
+        mean = tf.cast(tf.reduce_mean(tf.cast(annotations, wide), axis=1), annotations.dtype)
+        state = self.initial_state(mean, training=seed is not None, seed=seed)
+        if self.attention is None:
+            # The mean is the one location of the whole image: projected once, not at every step.
+            return Attended(mean[:, tf.newaxis], None, self.cell.project_context(mean)), state
+        return Attended(annotations, self.attention.keys(annotations)), state
+
+    def project(self, attended: Attended) -> Attended:
+        """Projects the annotations once, for faster steps of a few hypotheses per image.
+
+        Gates and deep output read the context through matrices alone, and it is a weighted sum:
+        `W z = beta sum_i alpha_i (W a_i)`. A step then reads L projected rows in place of the
+        matrices. The products here are as many as those of L contexts.
+
+        Args:
+            attended: From `begin`.
+
+        Returns:
+            An `Attended` for `step`, with the same results but for rounding.
+        """
+        readers = (self.cell, self.deep_output)
+        shares = [reader.project_context(attended.annotations) for reader in readers]
+        return Attended(tf.concat(shares, axis=-1), attended.keys, pre_projected=True)
+
+    def attend(
+        self,
+        attended: Attended,
+        state: State,
+        selection: Selection,
+        seed: tf.Tensor | None = None,
+        use_expectation: tf.Tensor | None = None,
+        embeddings: tf.Tensor | None = None,
+        searching: bool = False,
+    ) -> AttentionOutput:
+        """Computes one step of attention (eq. 4-6) and the gate.
+
+        Args:
+            attended: From `begin` or `project`.
+            state: `State` of t-1.
+            selection: See `attention_weights`.
+            seed: int32 `[2]` of `sample`; None draws one.
+            use_expectation: bool `[B]`; see `attention_weights`.
+            embeddings: `[B, m]` of the previous words; read by `attention_previous_word` only.
+            searching: Take the path that is fast for many hypotheses and has no gradient.
+
+        Returns:
+            The `AttentionOutput` of one step.
+        """
+        if self.attention is None:
+            scores = tf.zeros([tf.shape(state.hidden)[0], 1])
+            chosen = attention_weights(scores)
+        else:
+            align = self.attention.inference_scores if searching else self.attention.scores
+            query = state.hidden
+            if self.config.attention_previous_word:
+                query = tf.concat([query, tf.cast(embeddings, query.dtype)], axis=-1)
+            scores = align(query, attended.keys)
+            if seed is None and selection == "sample":
+                seed = self.default_seeds.draw()
+            chosen = attention_weights(scores, selection, seed, use_expectation)
+        context = context_vector(attended.annotations, chosen.weights)
+        if self.gate is None:
+            beta = tf.ones_like(chosen.log_prob)
+        else:
+            beta = tf.sigmoid(tf.cast(self.gate(state.hidden), tf.float32))[:, 0]
+            context *= tf.cast(beta[:, tf.newaxis], context.dtype)
+        return AttentionOutput(context, scores, beta, chosen.log_prob)
+
+    def step(
+        self,
+        attended: Attended,
+        words: tf.Tensor,
+        state: State,
+        selection: Selection,
+        seed: tf.Tensor | None = None,
+        portable: bool = False,
+    ) -> tuple[tf.Tensor, State, AttentionOutput]:
+        """Takes one free-running step, for search.
+
+        Args:
+            attended: Of B images, from `begin` or `project`.
+            words: int32 `[B * G]`, the previous words of G hypotheses per image.
+            state: `State` of the hypotheses.
+            selection: See `attention_weights`.
+            seed: int32 `[2]` of `sample`; None draws one.
+            portable: Take plain operations that every runtime has, LiteRT say, at equal results.
+
+        Returns:
+            Logits `[B * G, K]`, the next state, the `AttentionOutput`.
+        """
+        if portable:
+            embeddings = self.embedding(words)
+            word_gates = self.cell.project_words(embeddings)
+        else:  # Many hypotheses have few distinct words: each is projected once.
+            distinct, place = tf.unique(words)
+            distinct = self.embedding(distinct)
+            embeddings = tf.gather(distinct, place)
+            word_gates = tf.gather(self.cell.project_words(distinct), place)
+        attention = self.attend(
+            attended, state, selection, seed, embeddings=embeddings, searching=not portable
+        )
+        if attended.pre_projected:
+            width = 4 * self.config.hidden_dim
+            gates, context = attention.context[:, :width], attention.context[:, width:]
+        else:
+            gates = self._context_gates(attended, attention)
+            context = self.deep_output.project_context(attention.context)
+        state = self.cell.step(word_gates, gates, state)
+        return self.deep_output.logits(state.hidden, context, embeddings), state, attention
+
+    def _unroll(
+        self,
+        attended: Attended,
+        first: State,
+        words: list[tf.Tensor],
+        selection: Selection,
+        seed: tf.Tensor,
+        use_expectation: tf.Tensor | None,
+    ) -> tuple[AttentionOutput, tf.Tensor, tf.Tensor]:
+        """Runs all steps; returns attention, h[t] and h[t-1], `[B, T, ...]`.
+
+        `words` are gates `[T, B, 4 N]` and, if attention reads them, embeddings `[T, B, m]`.
+        """
+        word_gates, *embeddings = words
+        context_kernel, recurrent_kernel = self.cell.kernels()
+        reads_context = attended.projected is None
+        deferred = DeferredKernels([recurrent_kernel, *[context_kernel] * reads_context])
+        seeds = step_seeds(seed, tf.shape(word_gates)[0])
+
+        def step(inputs, state):
+            gates_t, seed_t, *word_t = inputs
+            attention = self.attend(attended, state, selection, seed_t, use_expectation, *word_t)
+            context = self._context_gates(attended, attention, *deferred.inside[1:])
+            state = self.cell.step(gates_t, context, state, deferred.inside[0])
+            return (attention, state.hidden), state
+
+        row = tf.TensorSpec([None], tf.float32)
+        outputs = AttentionOutput(
+            tf.TensorSpec([None, self.annotation_dim], self.compute_dtype),
+            tf.TensorSpec([None, attended.annotations.shape[1]], tf.float32),
+            beta=row,
+            log_prob=row,
+        )
+        states = tf.TensorSpec([None, self.config.hidden_dim], self.compute_dtype)
+        inputs = (deferred.tap(word_gates), seeds, *embeddings)
+        (attention, hidden), _ = unroll(step, first, inputs, (outputs, states))
+        before = tf.concat([first.hidden[tf.newaxis], hidden[:-1]], axis=0)
+        deferred.record(before, *[attention.context] * reads_context)
+        return tf.nest.map_structure(batch_first, (attention, hidden, before))
+
+    def _context_gates(
+        self, attended: Attended, attention: AttentionOutput, kernel: tf.Tensor | None = None
+    ) -> tf.Tensor:
+        """Computes the context's share of the LSTM's gates, `[B, 4 N]`; `kernel` as in the cell."""
+        if attended.projected is None:
+            return self.cell.project_context(attention.context, kernel)
+        # The projection is linear, so the gate may come after it. G rows per image, as in `attend`.
+        beta = tf.reshape(attention.beta, [tf.shape(attended.projected)[0], -1, 1])
+        gates = tf.cast(beta, attended.projected.dtype) * attended.projected[:, tf.newaxis]
+        return tf.reshape(gates, [-1, attended.projected.shape[-1]])
+
+    def _read_out(
+        self,
+        hidden: tf.Tensor,
+        context: tf.Tensor,
+        embeddings: tf.Tensor,
+        noise: tf.Tensor | None,
+        samples: int,
+    ) -> tf.Tensor:
+        """Computes logits `[B M, T, K]` of rows `[B M, T, ...]` for embeddings `[B, T, m]`."""
+        output = self.deep_output
+        if samples == 1:
+            return output.logits(hidden, output.project_context(context), embeddings, noise)
+        hidden, context = (
+            tf.reshape(rows, [-1, samples, tf.shape(rows)[1], rows.shape[-1]])
+            for rows in (hidden, context)
+        )
+        context, words = output.project_context(context), embeddings[:, tf.newaxis]
+        logits = output.logits(hidden, context, words, noise, shared_axis=1)
+        return tf.reshape(logits, [-1, tf.shape(logits)[2], self.vocabulary_size])
+
+    def get_config(self) -> dict:
+        """Returns the constructor arguments.
+
+        Raises:
+            ValueError: Keras has quantised the decoder; its parts would be made as before that.
+        """
+        # Keras quantises every dense layer of a model, this one included.
+        if getattr(self.cell.word_projection, "quantization_mode", None) is not None:
+            raise ValueError(
+                "A quantised decoder cannot be made again from its configuration. Save the model "
+                "before it is quantised and quantise it after loading, or call `save_weights`."
+            )
+        return {
+            **super().get_config(),
+            "vocabulary_size": self.vocabulary_size,
+            "attends": self.attends,
+            **dataclasses.asdict(self.config),
+        }
+
+
+def _side_by_side(rows: tf.Tensor, times: int, axis: int = 0) -> tf.Tensor:
+    """Repeats every row M times, side by side: `[B, ...] -> [B M, ...]`."""
+    return rows if times == 1 else tf.repeat(rows, times, axis=axis)
+
+
+# --- checks of inputs by what is known of their shapes: none is left in a graph ---
+
+
+def _check_annotations(shape: tuple) -> None:
+    if tf.TensorShape(shape).rank not in (None, 3):
+        raise invalid_value("annotations", "shape [B, L, D]", f"shape {tuple(shape)}")
+
+
+def _check_words(shape: tuple, annotations_shape: tuple, captions: int) -> None:
+    """Checks that a shape is `[B C, T]`, for annotations `[B, L, D]`, and T is not 0."""
+    shape, annotations_shape = tf.TensorShape(shape), tf.TensorShape(annotations_shape)
+    images = None if annotations_shape.rank is None else annotations_shape[0]
+    rows = None if images is None else images * captions
+    if not shape.is_compatible_with([rows, None]):
+        expected = f"shape [{'B' if rows is None else rows}, T], captions={captions} per image"
+        raise invalid_value("words", expected, f"shape {tuple(shape)}")
+    if shape.rank is not None and shape[1] == 0:
+        raise invalid_value("words", "at least one word per caption", f"shape {tuple(shape)}")

@@ -1,0 +1,325 @@
+"""The recurrent part of the decoder: first state, LSTM cell (eq. 1-3) and the loop over time.
+
+Shapes: B batch, T steps, D annotation width, N LSTM width, m embedding width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from sat_tf.errors import invalid_value
+from sat_tf.fields import Fraction, PositiveInt, check_argument
+from sat_tf.ops.draws import DefaultSeeds, dropout
+
+Nest = Any
+
+
+class State(NamedTuple):
+    """State of the LSTM."""
+
+    hidden: tf.Tensor
+    """`[B, N]`, h, in the policy's compute dtype."""
+    cell: tf.Tensor
+    """`[B, N]`, c; the decoder keeps it in float32."""
+
+
+@keras.saving.register_keras_serializable(package="sat_tf")
+class InitialState(keras.layers.Layer):
+    """State of the LSTM from the mean annotation (Sec. 3.1.2).
+
+    `c_0 = f_init_c(mean_i a_i)`, `h_0 = f_init_h(mean_i a_i)`
+
+    Args:
+        hidden_dim: Width N.
+        layers: Layers of each MLP: ReLU layers of the annotations' width, then one tanh layer.
+            0 starts from zeros, so that all that is said of an image comes through the context.
+        dropout: Share dropped of the ReLU layers, in [0, 1).
+        **kwargs: For `keras.layers.Layer`.
+
+    Call arguments:
+        mean_annotation: `[B, D]`.
+        training: Apply dropout.
+        seed: int32 `[2]` of dropout; None draws one.
+
+    Output:
+        `State`: hidden in the policy's compute dtype, cell in float32, `[B, N]` each.
+
+    Example:
+        >>> InitialState(hidden_dim=16)(np.zeros([2, 32])).hidden.shape
+        TensorShape([2, 16])
+
+    References:
+        Xu et al. (2015), Sec. 3.1.2, arXiv:1502.03044.
+    """
+
+    compute_output_spec = keras.Operation.compute_output_spec  # as in `BahdanauAttention`
+
+    def __init__(
+        self, hidden_dim: int = 512, layers: int = 1, dropout: float = 0.0, **kwargs
+    ) -> None:
+        super().__init__(**kwargs)
+        if layers < 0:
+            raise invalid_value("layers", "an integer of at least 0", layers)
+        self.hidden_dim, self.layers = check_argument("hidden_dim", hidden_dim, PositiveInt), layers
+        self.dropout = check_argument("dropout", dropout, Fraction)
+        self.default_seeds = DefaultSeeds()
+        # "memory" is c: the paths of weights in saved files have this name.
+        self.hidden_mlp, self.memory_mlp = self._mlp("hidden"), self._mlp("memory")
+
+    def _mlp(self, name: str) -> list[keras.layers.Layer]:
+        if self.layers == 0:
+            return []
+        policy = self.dtype_policy
+        relu = [_SquareDense(dtype=policy, name=f"{name}_{n}") for n in range(self.layers - 1)]
+        out = keras.layers.Dense(self.hidden_dim, "tanh", dtype=policy, name=f"{name}_out")
+        return [*relu, out]
+
+    def build(self, mean_annotation_shape: tuple) -> None:
+        for layer in (*self.hidden_mlp, *self.memory_mlp):
+            layer.build(mean_annotation_shape)
+
+    def call(
+        self, mean_annotation: tf.Tensor, training: bool = False, seed: tf.Tensor | None = None
+    ) -> State:
+        if self.layers == 0:
+            zeros = tf.zeros([tf.shape(mean_annotation)[0], self.hidden_dim])
+            return State(tf.cast(zeros, mean_annotation.dtype), zeros)
+        if not training:
+            seed = None
+        elif seed is None and self.dropout:
+            seed = self.default_seeds.draw()
+
+        def apply(mlp: list[keras.layers.Layer], salt: int) -> tf.Tensor:
+            outputs = mean_annotation
+            for index, layer in enumerate(mlp[:-1]):
+                outputs = dropout(layer(outputs), self.dropout, seed, salt + index)
+            return mlp[-1](outputs)
+
+        hidden, cell = apply(self.hidden_mlp, salt=200), apply(self.memory_mlp, salt=100)
+        return State(hidden, tf.cast(cell, tf.float32))
+
+    def compute_output_shape(self, mean_annotation_shape: tuple) -> State:
+        shape = (mean_annotation_shape[0], self.hidden_dim)
+        return State(shape, shape)
+
+    def get_config(self) -> dict:
+        config = {"hidden_dim": self.hidden_dim, "layers": self.layers, "dropout": self.dropout}
+        return {**super().get_config(), **config}
+
+
+class _SquareDense(keras.layers.Layer):
+    """ReLU layer as wide as its input."""
+
+    def build(self, shape: tuple) -> None:
+        self.dense = keras.layers.Dense(shape[-1], "relu", dtype=self.dtype_policy)
+        self.dense.build(shape)
+
+    def call(self, inputs):
+        return self.dense(inputs)
+
+
+@keras.saving.register_keras_serializable(package="sat_tf")
+class AttentionLSTMCell(keras.layers.Layer):
+    """LSTM cell whose gates also read the context (eq. 1-3).
+
+    `(i, f, o, g) = T (E y[t-1], h[t-1], z[t]); c = f c[t-1] + i g; h = o tanh(c)`
+
+    `keras.layers.RNN` takes it. A loop of your own can project all words at once before it
+    (`project_words`), then call `step` with the projections.
+
+    Args:
+        hidden_dim: Width N.
+        embedding_dim: Width m of a word; the rest of the input is the context.
+        **kwargs: For `keras.layers.Layer`.
+
+    Call arguments:
+        inputs: `[B, m + D]`, the word's embedding and the context, side by side.
+        states: `[h, c]` of t-1, `[B, N]` each.
+
+    Output:
+        `(h, [h, c])` of t, in the dtypes of the states that came. Sums are taken in float32.
+
+    Example:
+        >>> cell = AttentionLSTMCell(hidden_dim=16, embedding_dim=8)
+        >>> keras.layers.RNN(cell)(np.zeros([2, 5, 8 + 32])).shape
+        TensorShape([2, 16])
+
+    References:
+        Xu et al. (2015), eq. 1-3, arXiv:1502.03044.
+    """
+
+    compute_output_spec = keras.Operation.compute_output_spec  # as in `BahdanauAttention`
+
+    def __init__(self, hidden_dim: int = 512, embedding_dim: int = 512, **kwargs) -> None:
+        # A float32 cell stays what it is; the projections cast their inputs.
+        super().__init__(autocast=False, **kwargs)
+        self.hidden_dim = check_argument("hidden_dim", hidden_dim, PositiveInt)
+        self.embedding_dim = check_argument("embedding_dim", embedding_dim, PositiveInt)
+        policy = self.dtype_policy
+        self.word_projection = keras.layers.Dense(
+            4 * hidden_dim, dtype=policy, name="word_projection"
+        )
+        self.context_projection = keras.layers.Dense(
+            4 * hidden_dim, use_bias=False, dtype=policy, name="context_projection"
+        )
+        self.recurrent_projection = keras.layers.Dense(
+            4 * hidden_dim,
+            use_bias=False,
+            kernel_initializer=_OrthogonalGates(),
+            dtype=policy,
+            name="recurrent_projection",
+        )
+
+    @property
+    def state_size(self) -> list[int]:
+        """Widths of h and c."""
+        return [self.hidden_dim, self.hidden_dim]
+
+    @property
+    def output_size(self) -> int:
+        """Width of the output, h."""
+        return self.hidden_dim
+
+    def build(self, inputs_shape: tuple) -> None:
+        context_dim = inputs_shape[-1] - self.embedding_dim
+        if context_dim < 1:
+            expected = f"more columns than embedding_dim={self.embedding_dim}: a word and a context"
+            raise invalid_value("inputs", expected, f"shape {inputs_shape}")
+        for projection, width in (
+            (self.word_projection, self.embedding_dim),
+            (self.context_projection, context_dim),
+            (self.recurrent_projection, self.hidden_dim),
+        ):
+            if not projection.built:  # `project_words` and others may have been called before
+                projection.build((None, width))
+
+    def call(
+        self, inputs: tf.Tensor, states: Sequence[tf.Tensor]
+    ) -> tuple[tf.Tensor, list[tf.Tensor]]:
+        word, context = inputs[..., : self.embedding_dim], inputs[..., self.embedding_dim :]
+        state = self.step(self.project_words(word), self.project_context(context), State(*states))
+        return state.hidden, list(state)
+
+    def compute_output_shape(
+        self, inputs_shape: tuple, states_shape: Sequence[tuple]
+    ) -> tuple[tuple, list[tuple]]:
+        shape = (inputs_shape[0], self.hidden_dim)
+        return shape, [shape for _ in states_shape]
+
+    def project_words(self, embeddings: tf.Tensor) -> tf.Tensor:
+        """Computes the words' share of the gates, `[..., m] -> [..., 4 N]`, with the bias."""
+        return self.word_projection(embeddings)
+
+    def project_context(self, context: tf.Tensor, kernel: tf.Tensor | None = None) -> tf.Tensor:
+        """Computes the context's share of the gates, `[..., D] -> [..., 4 N]`: linear, no bias."""
+        return self.context_projection(context) if kernel is None else tf.matmul(context, kernel)
+
+    def kernels(self) -> tuple[tf.Tensor, tf.Tensor]:
+        """Kernels of the context `[D, 4 N]` and the state `[N, 4 N]`, in the compute dtype."""
+        layers = (self.context_projection, self.recurrent_projection)
+        return tuple(_kernel(layer, self.compute_dtype) for layer in layers)
+
+    def step(
+        self,
+        word_gates: tf.Tensor,
+        context_gates: tf.Tensor,
+        state: State,
+        recurrent_kernel: tf.Tensor | None = None,
+    ) -> State:
+        """Advances the state by one step, from projected inputs.
+
+        Args:
+            word_gates: `[B, 4 N]`, from `project_words`.
+            context_gates: `[B, 4 N]`, from `project_context`.
+            state: State of t-1.
+            recurrent_kernel: `[N, 4 N]` in place of the layer's own, for a loop that takes its
+                gradient elsewhere.
+
+        Returns:
+            State of t.
+        """
+        if recurrent_kernel is None:
+            recurrent = self.recurrent_projection(state.hidden)
+        else:
+            recurrent = tf.matmul(state.hidden, recurrent_kernel)
+        gates = tf.cast(word_gates + context_gates + recurrent, tf.float32)
+        input_gate, forget_gate, output_gate, candidate = tf.split(gates, 4, axis=-1)
+        kept = tf.sigmoid(forget_gate) * tf.cast(state.cell, tf.float32)
+        cell = kept + tf.sigmoid(input_gate) * tf.tanh(candidate)
+        hidden = tf.sigmoid(output_gate) * tf.tanh(cell)
+        return State(tf.cast(hidden, state.hidden.dtype), tf.cast(cell, state.cell.dtype))
+
+    def get_config(self) -> dict:
+        config = {"hidden_dim": self.hidden_dim, "embedding_dim": self.embedding_dim}
+        return {**super().get_config(), **config}
+
+
+def _kernel(layer: keras.layers.Dense, dtype: str) -> tf.Tensor:
+    """Returns the kernel of a layer, of one that Keras has quantised too."""
+    mode = getattr(layer, "quantization_mode", None)
+    if mode in (None, "float8"):
+        return tf.cast(layer.kernel, dtype)
+    if mode != "int8":
+        raise invalid_value("mode", "int8 or float8, in which the decoder can be quantised", mode)
+    return tf.cast(tf.cast(layer.kernel, tf.float32) / layer.kernel_scale, dtype)
+
+
+@keras.saving.register_keras_serializable(package="sat_tf")
+class _OrthogonalGates(keras.initializers.Initializer):
+    """One orthogonal square matrix per gate, side by side, as in the released code."""
+
+    def __call__(self, shape, dtype=None):
+        size, gates = shape[0], shape[1] // shape[0]
+        make = keras.initializers.Orthogonal(seed=keras.random.SeedGenerator())
+        return tf.concat([make((size, size), dtype=dtype) for _ in range(gates)], axis=1)
+
+
+def unroll(
+    step: Callable[[Nest, Nest], tuple[Nest, Nest]], state: Nest, inputs: Nest, outputs: Nest
+) -> tuple[Nest, Nest]:
+    """Runs a step function over time (a `tf.while_loop` with stacked outputs); differentiable.
+
+    `keras.layers.RNN` takes no constants in Keras 3 and returns one tensor per step; attention
+    needs the annotations at every step and gives alpha, beta and log-probabilities beside the
+    state.
+
+    Args:
+        step: `(inputs_t, state) -> (outputs_t, state)`; shapes of the state do not change.
+        state: Nest of `[B, ...]`, the state before the first step.
+        inputs: Nest of `[T, ...]`, time first.
+        outputs: Nest of `tf.TensorSpec`: dtype and shape `[B, ...]` of one step's outputs.
+
+    Returns:
+        The outputs stacked over time, nest of `[T, B, ...]`, and the last state.
+    """
+    leaves = [tf.convert_to_tensor(leaf) for leaf in tf.nest.flatten(inputs)]
+    steps = tf.shape(leaves[0])[0]
+    arrays = [tf.TensorArray(leaf.dtype, steps).unstack(leaf) for leaf in leaves]
+    written = [
+        tf.TensorArray(spec.dtype, steps, element_shape=spec.shape)
+        for spec in tf.nest.flatten(outputs)
+    ]
+
+    def body(time, state, written):
+        inputs_t = tf.nest.pack_sequence_as(inputs, [array.read(time) for array in arrays])
+        outputs_t, state = step(inputs_t, state)
+        tf.nest.assert_same_structure(outputs, outputs_t)
+        flat = tf.nest.flatten(outputs_t)
+        return time + 1, state, [a.write(time, o) for a, o in zip(written, flat, strict=True)]
+
+    _, state, written = tf.while_loop(
+        lambda time, *_: time < steps,
+        body,
+        (tf.constant(0), state, written),
+        maximum_iterations=steps,
+    )
+    return tf.nest.pack_sequence_as(outputs, [array.stack() for array in written]), state
+
+
+def batch_first(outputs: tf.Tensor) -> tf.Tensor:
+    """Transposes `[T, B, ...]`, from `unroll`, to `[B, T, ...]`."""
+    return tf.transpose(outputs, [1, 0, *range(2, outputs.shape.rank)])

@@ -1,0 +1,258 @@
+"""The bound that hard attention maximises, and its score-function gradient (eq. 10-12)."""
+
+from __future__ import annotations
+
+import keras
+import tensorflow as tf
+
+from sat_tf.config import AttentionConfig
+from sat_tf.errors import invalid_value
+from sat_tf.fields import Fraction, Probability, check_argument
+from sat_tf.layers.attention import attention_entropy
+from sat_tf.layers.decoder import DecoderOutput
+from sat_tf.objectives.baselines import LearnedBaseline, MovingAverageBaseline
+from sat_tf.objectives.estimators import (
+    Estimator,
+    Rollout,
+    action_returns,
+    by_sample,
+    learning_signal,
+    reward_to_go,
+    stochastic_loss,
+)
+from sat_tf.objectives.likelihood import (
+    ATTENTION_TARGETS,
+    SoftLabels,
+    log_likelihoods,
+    predictions,
+    soft_labels,
+    supervision,
+    word_mask,
+)
+from sat_tf.objectives.logs import (
+    ATTENTION_MEANS,
+    ROLLOUT_LOGS,
+    WORD_MEANS,
+    attention_means,
+    rollout_logs,
+    weighted_mean,
+    word_means,
+)
+from sat_tf.objectives.terms import Batch, Terms, weighted
+from sat_tf.ops.draws import replica_seed
+from sat_tf.ops.replicas import global_mean
+
+
+class HardObjective:
+    """Lower bound on the likelihood of a caption whose locations are drawn.
+
+    `L_s = E[log p(y|s, a)] <= log p(y|a)` (or the importance-weighted bound), its gradient in
+    the attention weights by `estimators`, and lambda_e times the entropy of alpha.
+
+    Args:
+        attention: The configuration; its `kind` is hard.
+        label_smoothing: Share of the target spread over the vocabulary, in [0, 1).
+        distillation_weight: Share of the target that other captioners predict, in [0, 1].
+
+    Raises:
+        ValueError: A share is out of its range.
+
+    References:
+        Xu et al. (2015), Sec. 4.1, arXiv:1502.03044.
+    """
+
+    def __init__(
+        self,
+        attention: AttentionConfig,
+        label_smoothing: float = 0.0,
+        distillation_weight: float = 0.0,
+    ) -> None:
+        self.attention, self.preset = attention, attention.estimator
+        self.samples = self.preset.samples
+        self.label_smoothing = check_argument("label_smoothing", label_smoothing, Fraction)
+        self.distillation_weight = check_argument(
+            "distillation_weight", distillation_weight, Probability
+        )
+
+    @property
+    def log_names(self) -> tuple[str, ...]:
+        """Keys of `Terms.means`."""
+        maps = ("supervision",) if self.attention.supervision_weight else ()
+        return WORD_MEANS + ATTENTION_MEANS + ("reward", "baseline") + ROLLOUT_LOGS + maps
+
+    def describe(self, batch_size: int) -> dict[str, float | str]:
+        """Describes the objective by its effective constants, for the start of a run."""
+        preset, estimator = self.preset, self.estimator(float(batch_size))
+        baseline = preset.baseline.replace("_", " ")
+        if preset.baseline == "moving_average":
+            baseline += f", decay {self.attention.baseline_decay}"
+        if preset.bound == "importance_weighted":
+            returns = "the bound" + ", the past in the baseline" * preset.reward_to_go
+        elif preset.reward_to_go:
+            returns = "log p to go" + " over the words" * preset.reward_per_word
+        else:
+            returns = "mean log p per word" if preset.reward_per_word else "log p of the caption"
+        return {
+            "preset": self.attention.preset,
+            "samples per caption": preset.samples,
+            "bound": preset.bound.replace("_", "-"),
+            "lambda_r per caption": estimator.reward_weight,
+            "return": returns,
+            "baseline": baseline,
+            "lambda_e per caption": estimator.entropy_weight,
+            "expectation probability": preset.expectation_probability,
+            "switch drawn for each": "minibatch" if preset.switch_per_minibatch else "image",
+            "doubly stochastic lambda per caption": 0.0,
+        }
+
+    def __call__(self, model, batch: Batch, seed: tf.Tensor, global_size: tf.Tensor) -> Terms:
+        """Reads a batch of captions along drawn locations and computes their loss; see `Objective`.
+
+        Args:
+            model: The captioner.
+            batch: As for `SoftObjective`.
+            seed: int32 `[2]`, the same on all replicas.
+            global_size: float32 scalar, captions on all replicas.
+        """
+        draws, _ = tf.unstack(tf.random.experimental.stateless_split(replica_seed(seed), 2))
+        expectation = self.draw_expectation(seed, tf.shape(batch["tokens"])[0])
+        outputs = model(
+            batch,
+            training=True,
+            selection="sample",
+            seed=draws,
+            use_expectation=expectation,
+            samples=self.samples,
+        )
+        return self.terms(
+            outputs,
+            batch["tokens"][:, 1:],
+            expectation,
+            model.baseline,
+            global_size,
+            predicted=predictions(batch, self.distillation_weight),
+            maps=batch.get(ATTENTION_TARGETS),
+        )
+
+    def draw_expectation(self, seed: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+        """Draws the switch per caption, or once for the minibatch of all replicas.
+
+        Args:
+            seed: int32 `[2]`, the same on all replicas.
+            size: B.
+
+        Returns:
+            bool `[B]`, true for captions that take the expectation instead of a sample.
+        """
+        once = self.preset.switch_per_minibatch
+        own = replica_seed(seed, 0 if once else None)
+        _, switch = tf.unstack(tf.random.experimental.stateless_split(own, 2))
+        uniform = tf.random.stateless_uniform([1 if once else size], switch)
+        return tf.broadcast_to(uniform < self.preset.expectation_probability, [size])
+
+    def estimator(self, batch_size: tf.Tensor | float) -> Estimator:
+        """Returns the estimator with the effective lambdas per caption in a batch of this size."""
+        preset = self.preset
+        scale = batch_size if preset.times_batch else 1.0
+        return Estimator(
+            preset.reward_weight * scale,
+            preset.entropy_weight * scale,
+            bound=preset.bound,
+            baseline=preset.baseline,
+            to_go=preset.reward_to_go,
+        )
+
+    def terms(
+        self,
+        outputs: DecoderOutput,
+        targets: tf.Tensor,
+        expectation: tf.Tensor | None = None,
+        baseline: keras.layers.Layer | None = None,
+        global_size: tf.Tensor | None = None,
+        predicted: SoftLabels | None = None,
+        maps: tf.Tensor | None = None,
+    ) -> Terms:
+        """Computes the loss of captions that were read.
+
+        Args:
+            outputs: The decoder's, M rows per caption, side by side.
+            targets: int32 `[B, T]`, the words to predict, ending with <end>, padded with 0.
+            expectation: bool `[B]`, from `draw_expectation`; None if all locations were drawn.
+            baseline: From `make_baseline`.
+            global_size: Captions on all replicas; None for B.
+            predicted: Predictions of other captioners, if the words are distilled from them.
+            maps: `[B, T, L]`, read with a weight of supervision.
+        """
+        preset, samples, size = self.preset, self.samples, tf.shape(targets)[0]
+        if expectation is None:
+            expectation = tf.zeros([size], tf.bool)
+        estimator = self.estimator(
+            tf.cast(size if global_size is None else global_size, tf.float32)
+        )
+        labels = soft_labels(targets, self.label_smoothing, predicted, self.distillation_weight)
+        labels = None if labels is None else labels.repeated(samples)
+        rows = tf.repeat(targets, samples, axis=0)
+        mask = word_mask(rows)
+        log_lik = log_likelihoods(outputs.logits, rows, mask, labels)
+        words = tf.reduce_sum(mask, axis=-1, keepdims=True)
+        reward, value = tf.stop_gradient(log_lik.exact), None
+        if preset.reward_per_word:
+            reward = tf.math.divide_no_nan(reward, words)  # a caption of padding has no word
+        _check_baseline(baseline, preset.baseline)
+        if isinstance(baseline, LearnedBaseline):
+            # The range of a caption's log p depends mostly on how many words it sums over.
+            left = reward_to_go(mask) if preset.reward_to_go else words
+            scale = tf.math.divide_no_nan(left, words) if preset.reward_per_word else left
+            value = by_sample(baseline(outputs.hidden, scale), samples)
+        rollout = Rollout(
+            log_prob=by_sample(outputs.log_prob, samples),
+            entropy=by_sample(mask * attention_entropy(outputs.alignment_scores), samples),
+            log_lik=by_sample(log_lik.soft, samples),
+            reward=by_sample(reward, samples),
+            mask=by_sample(mask, samples) * tf.cast(~expectation, tf.float32)[:, tf.newaxis],
+            value=value,
+        )
+        returns = _caption_returns(action_returns(rollout.reward, estimator), word_mask(targets))
+        average, mean_return = 0.0, None
+        if isinstance(baseline, MovingAverageBaseline):
+            mean_return = global_mean(returns)
+            average = baseline(mean_return)
+        signal = learning_signal(rollout, estimator, average)
+        loss = stochastic_loss(rollout, signal, estimator)
+
+        captions, drawn = (
+            tf.cast(size, tf.float32),
+            tf.reduce_sum(tf.cast(~expectation, tf.float32)),
+        )
+        all_words = tf.reduce_sum(word_mask(targets))
+        means = word_means(outputs, log_lik.exact, mask, all_words)
+        means |= attention_means(outputs, mask, all_words, captions)
+        used = tf.convert_to_tensor(signal.baseline)
+        used = used if used.shape.rank == 0 else weighted_mean(used, rollout.mask)
+        means |= weighted({"reward": tf.reduce_mean(returns), "baseline": used}, captions)
+        alpha = tf.nn.softmax(outputs.alignment_scores)
+        peakedness = by_sample(tf.reduce_sum(tf.square(alpha), axis=-1), samples)
+        exact = by_sample(log_lik.exact, samples)
+        means |= weighted(rollout_logs(rollout, signal, estimator, exact, peakedness), drawn)
+        if weight := self.attention.supervision_weight:
+            by_maps, logged = supervision(
+                outputs.alignment_scores, tf.repeat(maps, samples, axis=0)
+            )
+            loss, means = loss + weight * by_maps, means | logged
+        return Terms(loss, means, mean_return)
+
+
+def _check_baseline(baseline: keras.layers.Layer | None, name: str) -> None:
+    kind = {"moving_average": MovingAverageBaseline, "learned": LearnedBaseline}.get(name)
+    if kind is not None and not isinstance(baseline, kind):
+        expected = f"the {kind.__name__} of a model whose configuration has this preset"
+        raise invalid_value("baseline", expected, type(baseline).__name__)
+
+
+def _caption_returns(returns: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+    """Mean return over samples and words, whether or not locations were drawn; `[B]`."""
+    returns = tf.reduce_mean(returns, axis=0)
+    if returns.shape[-1] == 1:
+        return returns[:, 0]
+    total = tf.reduce_sum(returns * mask, axis=-1)
+    return tf.math.divide_no_nan(total, tf.reduce_sum(mask, axis=-1))

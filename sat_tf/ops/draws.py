@@ -1,0 +1,118 @@
+"""Random draws from stateless seeds: a seed per step or replica, and dropout.
+
+Keras' seed generators draw the same values on every replica of a strategy and are state that a
+resumed run has to restore. A draw made from (seed, step, replica) has neither fault.
+"""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from sat_tf.errors import invalid_value
+
+_TOLERANCE = 0.01  # of a dropout rate
+
+
+def check_seed(seed: object) -> None:
+    """Checks that a seed is int32 `[2]`; raises `ValueError` otherwise."""
+    shape = tf.TensorShape(np.shape(seed))
+    if not shape.is_compatible_with([2]):
+        raise invalid_value("seed", "two integers, int32 [2]", f"shape {tuple(shape)}")
+
+
+def step_seeds(seed: tf.Tensor, steps: tf.Tensor) -> tf.Tensor:
+    """Draws one stateless seed per step, `[T, 2]`, from one seed `[2]`.
+
+    The seeds of the first steps are the same however many follow.
+    """
+    return _integers([steps, 2], seed, tf.int32)
+
+
+def replica_seed(seed: tf.Tensor, replica: tf.Tensor | int | None = None) -> tf.Tensor:
+    """Folds the replica's number into a seed that all replicas share.
+
+    Args:
+        seed: int32 `[2]`.
+        replica: The replica; None for the one this runs on. A fixed number gives all replicas
+            the same draws.
+
+    Returns:
+        int32 `[2]`.
+    """
+    if replica is None:
+        replica = tf.distribute.get_replica_context().replica_id_in_sync_group
+    return tf.random.experimental.stateless_fold_in(seed, tf.cast(replica, tf.int32))
+
+
+class DefaultSeeds:
+    """A layer's own source of stateless seeds: a `keras.random.SeedGenerator` made at first use.
+
+    A model that hands in its seeds, to resume exactly, never makes it: no variable joins its
+    checkpoints, and no random number is taken from the initialisers. For the same reason Keras does
+    not track it: a weights file says nothing of it. `keras.Model.export` takes it along;
+    `tf.saved_model.save` refuses a model that has it.
+    """
+
+    def __init__(self) -> None:
+        self._generator: keras.random.SeedGenerator | None = None
+
+    def draw(self) -> tf.Tensor:
+        """Draws an int32 `[2]` that differs between calls and between replicas of a strategy."""
+        if self._generator is None:
+            with tf.init_scope():
+                self._generator = keras.random.SeedGenerator()
+        seed = tf.cast(self._generator.next(), tf.int32)
+        context = tf.distribute.get_replica_context()
+        if context is None or context.num_replicas_in_sync == 1:
+            return seed
+        return replica_seed(seed)  # replicas may read the same state
+
+
+def dropout(
+    inputs: tf.Tensor,
+    rate: float,
+    seed: tf.Tensor | None,
+    salt: int,
+    shared_axis: int | None = None,
+) -> tf.Tensor:
+    """Zeroes a share `rate` of `inputs` and scales the rest by `1 / (1 - rate)`.
+
+    Uses 8-bit draws if n / 256 is within 1 % of the rate (77 / 256 for 0.3), else 16-bit draws;
+    the scale is that of the share really dropped. TensorFlow's own would change the draws of every
+    seeded run.
+
+    Args:
+        inputs: Any shape, floating.
+        rate: Share dropped, in [0, 1).
+        seed: int32 `[2]`; None, at inference, returns the inputs.
+        salt: Tells apart the masks made from the same seed.
+        shared_axis: Axis along which all have one mask; None for no axis.
+
+    Returns:
+        A tensor like `inputs`.
+    """
+    if seed is None or rate == 0.0:
+        return inputs
+    seed = tf.random.experimental.stateless_fold_in(seed, salt)
+    shape = tf.shape(inputs)
+    if shared_axis is not None:
+        sizes = tf.unstack(shape)
+        sizes[shared_axis] = 1
+        shape = tf.stack(sizes)
+    bits = tf.uint8 if abs(round(rate * 2**8) / 2**8 - rate) <= _TOLERANCE * rate else tf.uint16
+    draws = bits.max + 1
+    dropped = min(round(rate * draws), draws - 1)
+    # Several draws from each number: drawing is what dropout costs.
+    size, per_number = tf.reduce_prod(shape), tf.uint32.size // bits.size
+    numbers = _integers([(size + per_number - 1) // per_number], seed, tf.uint32)
+    drawn = tf.reshape(tf.reshape(tf.bitcast(numbers, bits), [-1])[:size], shape)
+    scale = tf.cast(draws / (draws - dropped), inputs.dtype)
+    kept = drawn >= tf.constant(dropped, bits)
+    return tf.where(kept, inputs * scale, tf.zeros([], inputs.dtype))
+
+
+def _integers(shape: tf.Tensor | list, seed: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+    """Draws uniformly from all integers of a type, by the same algorithm on every device."""
+    return tf.random.stateless_uniform(shape, seed, None, None, dtype, alg="philox")

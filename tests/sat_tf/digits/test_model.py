@@ -1,0 +1,129 @@
+"""The weights of a digit system: all of them in layers that are its attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sat_tf.digits.config import DRAMConfig, PortionsConfig, RAMConfig, STNConfig
+from sat_tf.digits.model import DigitModel
+from sat_tf.digits.portions import Portions
+from sat_tf.digits.recurrent_attention import DRAM, RAM
+from sat_tf.digits.stn import STN
+from tests.sat_tf.digits.small_models import SEED, terms_of
+from training.distributed.workers import make_strategy
+
+LOOKS = {"glimpses": 2, "glimpse_size": 4, "glimpse_dim": 8, "hidden_dim": 6}
+MODELS = {
+    "ram": lambda: RAM(RAMConfig(**LOOKS, core="lstm", baseline="learned"), 12, classes=7),
+    "dram": lambda: DRAM(DRAMConfig(**LOOKS, glimpse_filters=2, context_filters=2), 12, 7),
+    "stn": lambda: STN(STNConfig(output_size=8, filters=2, hidden_dim=4), 12, classes=7),
+    "mask": lambda: STN(STNConfig(attention="mask", filters=2, hidden_dim=4), 12, classes=7),
+    "portions": lambda: Portions(
+        PortionsConfig(filters=1, annotation_dim=4, attention="hard", baseline="moving_average"), 2
+    ),
+}
+"""Constructors of small models."""
+
+
+def make_batch(name: str, count: int = 4) -> dict[str, np.ndarray]:
+    """Images of noise that a model of `MODELS` takes, with labels."""
+    rng = np.random.default_rng(0)
+    strips = name == "portions"
+    images = rng.uniform(size=[count, *((28, 56) if strips else (12, 12)), 1])
+    labels = rng.integers(0, 7, [count, 2] if strips else [count])
+    return {"images": images.astype(np.float32), "labels": labels.astype(np.int32)}
+
+
+class Line(DigitModel):
+    """A model of one layer."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.dense = keras.layers.Dense(1)
+        self.dense.build((None, 3))
+        self.built = True
+
+
+class Loose(Line):
+    """A model with a layer in a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.more = [keras.layers.Dense(1)]
+        self.more[0].build((None, 3))
+
+
+def test_the_layers_that_are_saved_hold_every_weight():
+    assert set(Line().saved_layers()) == {"dense"}
+    with pytest.raises(TypeError, match="Loose in a layer"):
+        Loose().saved_layers()
+
+
+@pytest.mark.parametrize(("name", "make"), MODELS.items())
+def test_a_saved_model_comes_back_with_its_training(tmp_path, name: str, make: Callable):
+    model, batch = make(), make_batch(name)
+    model.answers = tuple("abcdefg")
+    sgd = keras.optimizers.SGD(0.01)
+    model.compile(sgd, jit_compile=False, run_eagerly=True, clip_norm=0.5, seed=3)
+    model.train_on_batch(batch)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.config == model.config and list(loaded.answers) == list(model.answers)
+    assert (loaded.clip_norm, loaded.seed, int(loaded.optimizer.iterations)) == (0.5, 3, 1)
+    found = loaded.scores(batch, SEED)
+    for key, score in model.scores(batch, SEED).items():
+        np.testing.assert_array_equal(found[key].values, score.values)
+    assert loaded.train_on_batch(batch) == model.train_on_batch(batch)
+
+
+def test_a_saved_model_keeps_its_policy(tmp_path):
+    model = STN(STNConfig(output_size=8, filters=2, hidden_dim=4), 12, dtype="mixed_bfloat16")
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert loaded.dtype_policy.name == "mixed_bfloat16" and loaded.answers is None
+    images = make_batch("stn")["images"]
+    np.testing.assert_array_equal(loaded(images)[0], model(images)[0])
+
+
+@pytest.mark.parametrize("name", ["stn", "mask", "portions"])
+def test_a_batch_without_images_adds_no_gradient(name: str):
+    model = MODELS[name]()
+    with tf.GradientTape() as tape:
+        loss, _ = terms_of(model, make_batch(name, 0))
+        share = tf.math.multiply_no_nan(loss, 0.0)  # as in the train step
+    gradients = tape.gradient(share, model.trainable_variables)
+    known = [tf.convert_to_tensor(gradient) for gradient in gradients if gradient is not None]
+    assert known and not any(np.any(gradient) for gradient in known)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "make"), MODELS.items())
+def test_a_model_is_trained_where_a_replica_has_no_images(name: str, make: Callable):
+    with make_strategy("mirrored").scope():
+        model = make()
+        model.compile(keras.optimizers.SGD(0.1), jit_compile=False)
+    data = tf.data.Dataset.from_tensor_slices(make_batch(name, 3)).batch(2)
+    logs = model.fit(data, shuffle=False, verbose=0).history
+    assert all(np.isfinite(values).all() for values in logs.values())
+    assert all(np.isfinite(weight).all() for weight in model.get_weights())
+
+
+@pytest.mark.slow
+def test_two_replicas_of_which_one_gets_no_images_train_as_one_device_does():
+    make = lambda: STN(STNConfig(output_size=8, filters=2, hidden_dim=4, dropout=0.0), 12)  # noqa: E731
+    one = make()
+    with make_strategy("mirrored").scope():
+        two = make()
+        two.set_weights(one.get_weights())
+        two.compile(keras.optimizers.SGD(0.1), jit_compile=False)
+    one.compile(keras.optimizers.SGD(0.1), jit_compile=False)
+    data = tf.data.Dataset.from_tensor_slices(make_batch("stn", 3)).batch(2)
+    ours, theirs = (model.fit(data, shuffle=False, verbose=0).history for model in (one, two))
+    np.testing.assert_allclose(theirs["loss"], ours["loss"], rtol=1e-5)
+    for ours, theirs in zip(one.weights, two.weights, strict=True):
+        np.testing.assert_allclose(theirs, ours, rtol=1e-4, atol=1e-6)

@@ -1,0 +1,428 @@
+"""The decoder against plain NumPy, its free-running steps, samples and precision."""
+
+from __future__ import annotations
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sat_tf.layers import DeepOutput
+from sat_tf.layers.decoder import Attended, RNNDecoder
+from sat_tf.layers.lstm import State
+from tests.sat_tf.layers.decoder_numpy import (
+    KINDS,
+    SAMPLED,
+    SEED,
+    SIZES,
+    SWITCHES,
+    UNIFORM,
+    B,
+    D,
+    G,
+    K,
+    L,
+    M,
+    N,
+    T,
+    build,
+    by_hand,
+    equation_7,
+    make_batch,
+    make_decoder,
+    random,
+    run_both_ways,
+    softmax,
+)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "uniform"])
+@pytest.mark.parametrize(("layers", "bottleneck"), [(1, None), (2, None), (1, 9)])
+def test_teacher_forcing_equals_a_loop_in_numpy(kind, layers, bottleneck):
+    attends, selection = (KINDS | {"uniform": UNIFORM})[kind].values()
+    decoder = make_decoder(attends, initial_layers=layers, bottleneck_dim=bottleneck)
+    annotations, words = make_batch()
+    output = run_both_ways(lambda a, w: decoder(a, w, selection=selection), annotations, words)
+    logits, alpha, beta = by_hand(decoder, annotations, words, selection)
+    np.testing.assert_allclose(output.logits, logits, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(softmax(output.alignment_scores.numpy()), alpha, rtol=1e-3)
+    np.testing.assert_allclose(output.beta, beta, rtol=1e-3)
+    np.testing.assert_array_equal(output.log_prob, np.zeros([B, T]))
+
+
+@pytest.mark.parametrize("switches", itertools.product([False, True], repeat=len(SWITCHES)))
+def test_teacher_forcing_equals_numpy_with_every_switch(switches):
+    decoder = make_decoder(**dict(zip(SWITCHES, switches, strict=True)))
+    annotations, words = make_batch()
+    output = decoder(annotations, words)
+    logits, alpha, beta = by_hand(decoder, annotations, words)
+    np.testing.assert_allclose(output.logits, logits, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(softmax(output.alignment_scores.numpy()), alpha, rtol=1e-3)
+    np.testing.assert_allclose(output.beta, beta, rtol=1e-3)
+    assert np.all(beta == 1.0) != switches[0]
+
+
+def test_a_uniform_map_reads_what_the_mean_annotation_at_every_location_gives():
+    annotations, words = make_batch()
+    decoder = make_decoder()
+    mean = np.broadcast_to(annotations.mean(axis=1, keepdims=True), annotations.shape)
+    output = decoder(annotations, words, selection="uniform")
+    np.testing.assert_allclose(output.logits, decoder(mean, words).logits, rtol=1e-3, atol=1e-4)
+    assert np.ptp(output.alignment_scores, axis=-1).min() > 1e-3
+
+
+def test_a_bottleneck_leaves_the_decoder_narrow():
+    wide = RNNDecoder(K, **SIZES)
+    narrow = RNNDecoder(K, **SIZES, bottleneck_dim=5)
+    for decoder in (wide, narrow):
+        decoder.build((None, None, 500))
+    assert narrow.count_params() < wide.count_params() / 5
+    assert RNNDecoder.from_config(narrow.get_config()).config.bottleneck_dim == 5
+    with pytest.raises(ValueError, match="bottleneck_dim.*got 0"):
+        RNNDecoder(K, **SIZES, bottleneck_dim=0)
+
+
+def test_alpha_changes_with_the_words_read():
+    """The state is inside the attention: it would be the same at every step otherwise."""
+    annotations, words = make_batch()
+    decoder = make_decoder()
+    alpha = softmax(decoder(annotations, words).alignment_scores.numpy())
+    np.testing.assert_allclose(alpha.sum(-1), np.ones([B, T]), rtol=1e-5)
+    assert np.abs(alpha[:, 1:] - alpha[:, :-1]).max(axis=-1).min() > 1e-3
+    changed = words.copy()
+    changed[:, 0] = (words[:, 0] + 1) % K
+    other = softmax(decoder(annotations, changed).alignment_scores.numpy())
+    # The first step attends before the first word is read.
+    np.testing.assert_allclose(other[:, 0], alpha[:, 0], rtol=1e-6)
+    assert np.abs(other[:, 1:] - alpha[:, 1:]).max() > 1e-3
+
+
+def test_alpha_reads_the_previous_word_by_choice():
+    annotations, words = make_batch()
+    changed = words.copy()
+    changed[:, 0] = (words[:, 0] + 1) % K
+    decoder = make_decoder(attention_previous_word=True)
+    alpha, other = (
+        softmax(decoder(annotations, w).alignment_scores.numpy()[:, 0]) for w in (words, changed)
+    )
+    assert np.abs(other - alpha).max(axis=-1).min() > 1e-3
+
+
+def test_words_to_come_change_nothing():
+    annotations, words = make_batch()
+    decoder = make_decoder()
+    changed = words.copy()
+    changed[:, -1] = (words[:, -1] + 1) % K
+    np.testing.assert_array_equal(
+        decoder(annotations, changed).logits[:, :-1], decoder(annotations, words).logits[:, :-1]
+    )
+
+
+def test_samples_are_fixed_by_the_seed_and_differ_between_steps():
+    annotations, words = np.zeros([200, L, D], np.float32), np.zeros([200, T], np.int32)
+    decoder = make_decoder()
+
+    def log_prob(seed):
+        return decoder(annotations, words, selection="sample", seed=seed).log_prob.numpy()
+
+    # With equal annotations alpha is uniform, whatever is drawn.
+    np.testing.assert_allclose(log_prob(SEED), np.full([200, T], -np.log(L)), rtol=1e-5)
+    annotations[:] = random(L, D)
+    once = log_prob(SEED)
+    np.testing.assert_array_equal(once, log_prob(SEED))
+    assert np.any(once != log_prob(SEED + 1))
+    assert np.any(once[:, 0] != once[0, 0])
+
+
+def test_rows_switched_to_the_expectation_are_soft_attention():
+    annotations, words = make_batch()
+    decoder = make_decoder()
+    switch = tf.constant([True, False])
+    output = decoder(annotations, words, selection="sample", seed=SEED, use_expectation=switch)
+    soft = decoder(annotations, words)
+    hard = decoder(annotations, words, selection="sample", seed=SEED)
+    np.testing.assert_allclose(output.logits[0], soft.logits[0], rtol=1e-5)
+    np.testing.assert_allclose(output.logits[1], hard.logits[1], rtol=1e-5)
+    assert np.abs(soft.logits[1] - hard.logits[1]).max() > 1e-3
+    np.testing.assert_array_equal(output.log_prob[0], np.zeros(T))
+    np.testing.assert_array_equal(output.log_prob[1], hard.log_prob[1])
+
+
+def test_the_state_each_location_was_chosen_from_is_reported():
+    annotations, words = make_batch()
+    decoder = make_decoder()
+    attended, state = decoder.begin(annotations)
+    output = decoder(annotations, words)
+    np.testing.assert_allclose(output.hidden[:, 0], state.hidden, rtol=1e-5)
+    for time in range(T):
+        scores = decoder.attention.scores(output.hidden[:, time], attended.keys)
+        np.testing.assert_allclose(scores, output.alignment_scores[:, time], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("attends", [True, False])
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_mixed_precision_keeps_distributions_in_float32(attends, everywhere):
+    plain = make_decoder(attends)
+    policy = "mixed_bfloat16"
+    if everywhere:
+        keras.config.set_dtype_policy(policy)
+    decoder = RNNDecoder(K, attends=attends, **SIZES, dtype=policy)
+    decoder.build((None, None, D))
+    decoder.set_weights(plain.get_weights())
+    annotations, words = make_batch()
+    output = decoder(annotations, words)
+    assert {part.dtype for part in output} == {tf.float32}
+    assert {w.dtype for w in decoder.weights} == {"float32"}
+    attended, state = decoder.begin(annotations)
+    assert attended.annotations.dtype == state.hidden.dtype == tf.bfloat16
+    assert decoder.project(attended).annotations.dtype == tf.bfloat16
+    assert state.cell.dtype == tf.float32
+    # It computes the same thing, roughly.
+    expected = plain(annotations, words)
+    np.testing.assert_allclose(output.logits, expected.logits, atol=0.15)
+
+
+def test_mixed_precision_has_the_gradients_of_float32_roughly():
+    """The annotations' too, by way of keys and contexts: an encoder may learn from them."""
+    annotations, words = make_batch()
+    annotations = tf.constant(annotations)
+    plain = make_decoder()
+    mixed = RNNDecoder(K, **SIZES, dtype="mixed_bfloat16")
+    mixed.build((None, None, D))
+    mixed.set_weights(plain.get_weights())
+    gradients = []
+    for decoder in (plain, mixed):
+        with tf.GradientTape() as tape:
+            tape.watch(annotations)
+            loss = tf.reduce_mean(tf.square(decoder(annotations, words).logits))
+        gradients.append(tape.gradient(loss, [annotations, *decoder.trainable_weights]))
+    for expected, gradient in zip(*gradients, strict=True):
+        expected, gradient = tf.convert_to_tensor(expected), tf.convert_to_tensor(gradient)
+        assert np.linalg.norm(gradient - expected) < 0.05 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "words", "options", "message"),
+    [
+        ([B, 2, L, D], [B, T], {}, r"`annotations`: expected shape \[B, L, D\], got shape \(2, 2,"),
+        ([B, D], [B, T], {}, r"`annotations`: expected shape \[B, L, D\]"),
+        ([B + 1, L, D], [B, T], {}, r"`words`: expected shape \[3, T\], captions=1 per image"),
+        ([B, L, D], [4, T], {"captions": 3}, r"`words`: expected shape \[6, T\], captions=3 per"),
+        ([B, L, D], [B], {}, r"`words`: expected shape \[2, T\].*got shape \(2,\)"),
+        ([B, L, D], [B, 0], {}, r"`words`: expected at least one word.*got shape \(2, 0\)"),
+        ([B, L, D], [B, T], {"seed": 5}, r"`seed`: expected two integers, int32.*got shape \(\)"),
+    ],
+)
+@pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "graph"])
+def test_inputs_that_do_not_fit_are_an_error_that_says_so(
+    wrap, annotations, words, options, message
+):
+    decoder = RNNDecoder(K, **SIZES)
+    call = wrap(lambda *arguments: decoder(*arguments, **options))
+    with pytest.raises(ValueError, match=message):
+        call(np.zeros(annotations, np.float32), np.zeros(words, np.int32))
+
+
+def test_checks_leave_nothing_in_a_graph_of_unknown_sizes():
+    decoder = make_decoder()
+    signature = [tf.TensorSpec([None, L, D]), tf.TensorSpec([None, None], tf.int32)]
+    call = tf.function(decoder, input_signature=signature, autograph=False)
+    operations = call.get_concrete_function().graph.get_operations()
+    assert not [one.name for one in operations if one.type.startswith(("Assert", "Ensure"))]
+
+
+@pytest.mark.parametrize("switches", itertools.product([False, True], repeat=3))
+def test_the_deep_output_is_equation_7_with_every_switch(switches):
+    layer = build(DeepOutput(K, M, *switches), (None, T, N), (None, T, D))
+    hidden, context, embeddings = random(B, T, N), random(B, T, D), random(B, T, M)
+    got = run_both_ways(lambda *inputs: layer(*inputs), hidden, context, embeddings)
+    expected = equation_7(layer, hidden, context, embeddings)
+    np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("previous_word", "portable", "bottleneck"),
+    [(False, False, None), (True, False, None), (True, True, None), (False, False, 9)],
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_free_running_steps_equal_teacher_forcing_for_several_rows_an_image(
+    kind, previous_word, portable, bottleneck
+):
+    attends, selection = KINDS[kind]["attends"], KINDS[kind]["selection"]
+    options = {"attention_previous_word": previous_word, "bottleneck_dim": bottleneck}
+    decoder = make_decoder(attends, initial_layers=2, **options)
+    annotations, _ = make_batch()
+    words = np.random.default_rng(2).integers(0, K, [B * G, T]).astype(np.int32)
+    output = decoder(np.repeat(annotations, G, axis=0), words, selection=selection)
+    attended, state = decoder.begin(annotations)
+    state = tf.nest.map_structure(lambda x: tf.repeat(x, G, axis=0), state)
+    for time in range(T):
+        logits, state, attention = decoder.step(
+            attended, words[:, time], state, selection, portable=portable
+        )
+        np.testing.assert_allclose(logits, output.logits[:, time], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            attention.alignment_scores, output.alignment_scores[:, time], rtol=1e-4, atol=1e-5
+        )
+        np.testing.assert_allclose(attention.beta, output.beta[:, time], rtol=1e-4)
+
+
+NONE, ALL = (tuple([on] * len(SWITCHES)) for on in (False, True))
+ALONE = [tuple(switch == one for one in SWITCHES) for switch in SWITCHES]
+ALL_BUT_ONE = [tuple(not on for on in switches) for switches in ALONE]
+CASES = [("soft", switches) for switches in (NONE, ALL, *ALONE, *ALL_BUT_ONE)]
+CASES += itertools.product(["hard argmax", "hard sample", "none"], [NONE, ALL])
+
+
+@pytest.mark.parametrize(("kind", "switches"), CASES)
+def test_steps_from_projected_annotations_equal_plain_ones(kind, switches):
+    attends, selection = (KINDS | {"hard sample": SAMPLED})[kind].values()
+    options = dict(zip(SWITCHES, switches, strict=True))
+    decoder = make_decoder(attends, **options)
+    annotations, _ = make_batch()
+    words = np.random.default_rng(2).integers(0, K, [B * G, T]).astype(np.int32)
+    attended, state = decoder.begin(annotations)
+    projected = decoder.project(attended)
+    width = 4 * N + (M if options["output_context"] else 0)
+    assert projected.annotations.shape == (B, L if attends else 1, width)
+    state = other = tf.nest.map_structure(lambda x: tf.repeat(x, G, axis=0), state)
+    for time in range(T):
+        now = words[:, time]
+        logits, state, attention = decoder.step(attended, now, state, selection, SEED + time)
+        found, other, seen = decoder.step(projected, now, other, selection, SEED + time)
+        np.testing.assert_allclose(found, logits, rtol=1e-4, atol=1e-5)
+        for one, two in zip(other + seen[1:], state + attention[1:], strict=True):
+            np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
+
+
+def test_a_step_projects_each_of_its_words_once(monkeypatch):
+    decoder = make_decoder()
+    annotations, _ = make_batch()
+    attended, state = decoder.begin(annotations)
+    state = State(*(tf.repeat(part, G, axis=0) for part in state))
+    words = np.resize(np.array([3, 1, 3, 4], np.int32), B * G)
+    seen, project = [], decoder.cell.project_words
+    monkeypatch.setattr(
+        decoder.cell, "project_words", lambda x: (seen.append(len(x)), project(x))[1]
+    )
+    logits, after, _ = decoder.step(attended, words, state, "expectation")
+    assert seen == [3]
+    for row in range(B * G):
+        first = tf.nest.map_structure(lambda x, row=row: x[row : row + 1], state)
+        alone = Attended(*(x[row // G : row // G + 1] for x in attended[:2]))
+        expected, one, _ = decoder.step(alone, words[row : row + 1], first, "expectation")
+        np.testing.assert_allclose(logits[row], expected[0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(after.hidden[row], one.hidden[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"attention_previous_word": True}, {"bottleneck_dim": 9}])
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_of_teacher_forcing_are_those_of_its_steps(kind, options):
+    attends, selection = KINDS[kind]["attends"], KINDS[kind]["selection"]
+    decoder = make_decoder(attends, **options)
+    annotations, words = make_batch()
+    target = random(B, T, K, seed=30)
+
+    def gradients(logits_of):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(target * logits_of())
+        return tape.gradient(loss, decoder.trainable_variables)
+
+    def by_steps():
+        attended, state = decoder.begin(annotations)
+        logits = []
+        for time in range(T):
+            now, state, _ = decoder.step(attended, words[:, time], state, selection)
+            logits.append(now)
+        return tf.stack(logits, axis=1)
+
+    output = gradients(lambda: decoder(annotations, words, selection=selection).logits)
+    for one, other in zip(output, gradients(by_steps), strict=True):
+        if one is None or other is None:
+            assert one is other  # arg max gives the attention MLP no gradient
+        else:
+            np.testing.assert_allclose(*map(tf.convert_to_tensor, (one, other)), 2e-4, 1e-4)
+
+
+ROWS = 3 * np.arange(B)
+
+
+@pytest.mark.parametrize("previous_word", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_share_all_but_where_they_look(kind, previous_word):
+    """Without a draw they are the same rows, dropout masks included; so are their gradients."""
+    attends, selection = KINDS[kind]["attends"], KINDS[kind]["selection"]
+    names = ("annotation", "initial", "embedding", "hidden", "output")
+    noise = {f"{name}_dropout": 0.5 for name in names}
+    noise["attention_previous_word"] = previous_word
+    decoder = make_decoder(attends, initial_layers=2, **noise)
+    annotations, words = make_batch()
+    target = random(B, T, K, seed=30)
+
+    def run(samples):
+        with tf.GradientTape() as tape:
+            output = decoder(
+                annotations, words, selection=selection, seed=SEED, training=True, samples=samples
+            )
+            logits = tf.reshape(output.logits, [B, samples, T, K])
+            loss = tf.reduce_mean(tf.reduce_sum(target[:, None] * logits, axis=[0, 2, 3]))
+        return output, tape.gradient(loss, decoder.trainable_variables)
+
+    (one, gradients), (three, others) = run(1), run(3)
+    for part, wanted in zip(three, one, strict=True):
+        for sample in range(3):
+            np.testing.assert_allclose(part.numpy()[ROWS + sample], wanted, rtol=1e-4, atol=1e-5)
+    for got, wanted in zip(others, gradients, strict=True):
+        if got is not None or wanted is not None:
+            np.testing.assert_allclose(*map(tf.convert_to_tensor, (got, wanted)), 2e-4, 1e-4)
+
+
+def test_samples_are_drawn_each_for_itself_from_one_set_of_keys(monkeypatch):
+    decoder = make_decoder()
+    annotations, words = make_batch()
+    shapes, keys = [], decoder.attention.keys
+
+    def spy(annotations):
+        shapes.append(annotations.shape)
+        return keys(annotations)
+
+    monkeypatch.setattr(decoder.attention, "keys", spy)
+    switch = tf.constant([True, False])
+    options = {"selection": "sample", "seed": SEED, "use_expectation": switch, "samples": 20}
+    output = decoder(annotations, words, **options)
+    assert shapes == [annotations.shape]
+    rows = tf.reshape(output.log_prob, [B, 20, T]).numpy()
+    np.testing.assert_array_equal(rows[0], np.zeros([20, T]))
+    assert all(len(np.unique(rows[1, :, t])) > 1 for t in range(T))
+    soft = decoder(annotations, words)
+    np.testing.assert_allclose(output.logits[:20], tf.repeat(soft.logits[:1], 20, axis=0), 1e-4)
+
+
+@pytest.mark.parametrize("samples", [1, 2])
+@pytest.mark.parametrize("kind", [*KINDS, "hard"])
+def test_captions_of_an_image_are_taught_as_if_each_had_the_image_for_itself(kind, samples):
+    attends, selection = (KINDS | {"hard": SAMPLED})[kind].values()
+    decoder = make_decoder(attends, initial_layers=2)
+    annotations, _ = make_batch()
+    words = np.random.default_rng(2).integers(0, K, [B * G, T]).astype(np.int32)
+    target = random(B * G * samples, T, K, seed=30)
+
+    def run(annotations, captions):
+        annotations = tf.constant(annotations)
+        with tf.GradientTape() as tape:
+            tape.watch(annotations)
+            options = {"selection": selection, "seed": SEED, "samples": samples}
+            output = decoder(annotations, words, captions=captions, **options)
+            loss = tf.reduce_sum(target * output.logits) + tf.reduce_sum(output.log_prob)
+        of_annotations = tape.gradient(loss, annotations)
+        return output, tf.reduce_sum(tf.reshape(of_annotations, [B, -1, L, D]), axis=1)
+
+    (together, gradient), (apart, wanted) = (
+        run(annotations, G),
+        run(np.repeat(annotations, G, axis=0), 1),
+    )
+    for got, row in zip(together, apart, strict=True):
+        np.testing.assert_allclose(got, row, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(gradient, wanted, rtol=1e-3, atol=1e-4)

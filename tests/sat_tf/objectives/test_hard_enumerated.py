@@ -1,0 +1,230 @@
+"""Hard attention proved on the real decoder: every path of L = 3 locations over T = 2 words.
+
+The layers compute in float32, so figures agree to some 1e-4 of the largest; `test_estimators`
+holds the same estimators to 1e-5 in float64.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sat_tf.config import AttentionConfig
+from sat_tf.layers.decoder import DecoderOutput
+from sat_tf.objectives import make_objective
+from sat_tf.objectives.baselines import LearnedBaseline, MovingAverageBaseline, make_baseline
+from sat_tf.objectives.estimators import bound_of, elbo, importance_weighted_bound
+from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
+from tests.sat_tf.objectives.decoder_outputs import small_decoder
+from tests.sat_tf.objectives.estimator_toys import Prescribed, exact_log_marginal
+
+PLACES, STEPS, WIDTH = 3, 2, 5  # WIDTH: of the decoder's state
+WORDS, CAPTION = np.array([[1, 5]], np.int32), np.array([[5, 2]], np.int32)
+PATHS = list(itertools.product(range(PLACES), repeat=STEPS))
+UNBIASED = {"reward_weight": 1.0, "entropy_weight": 0.0, "expectation_probability": 0.0}
+
+
+@pytest.fixture
+def decoder():
+    return small_decoder()
+
+
+def every_path(monkeypatch, decoder):
+    """One caption read along all its paths as if they were its samples, eagerly."""
+    annotations = np.random.default_rng(4).normal(size=[1, PLACES, 2]).astype(np.float32)
+    fake = Prescribed(PATHS)
+    monkeypatch.setattr("sat_tf.layers.attention.multinoulli", fake)
+    seed, samples = tf.constant([0, 0]), len(PATHS)
+    taught = decoder(annotations, WORDS, selection="sample", seed=seed, samples=samples)
+    assert not fake.left
+    return taught
+
+
+def log_probs(taught):
+    """log p(s_t) and log p(y_t) of every path, `[9, T]`."""
+    rows = np.repeat(CAPTION, len(PATHS), axis=0)
+    return taught.log_prob, word_log_likelihood(taught.logits, rows, word_mask(rows))
+
+
+def unordered(samples):
+    """Every tuple of M paths once whatever its order, and in how many orders it comes."""
+    tuples = np.array(list(itertools.combinations_with_replacement(range(len(PATHS)), samples)))
+    return tuples, np.array([len(set(itertools.permutations(t))) for t in tuples.tolist()])
+
+
+def gradients(monkeypatch, decoder, objective, baseline):
+    """Of the expected loss and of the exact bound, over every tuple of M paths."""
+    tuples, orders = unordered(objective.samples)
+    switch = tf.constant([False])
+    with tf.GradientTape(persistent=True) as tape:
+        taught = every_path(monkeypatch, decoder)
+        log_prob, log_lik = log_probs(taught)
+        of_path = tf.exp(tf.reduce_sum(log_prob, axis=-1))
+        likely = orders * tf.reduce_prod(tf.gather(of_path, tuples), axis=-1)
+        # Every tuple as a caption of its own: [M, tuples, T].
+        made = tf.transpose(tf.gather(log_lik, tuples), [1, 0, 2])
+        exact = tf.reduce_sum(likely * bound_of(made, objective.estimator(1.0).bound))
+        losses = [
+            objective.terms(
+                DecoderOutput(*(tf.gather(x, paths) for x in taught)), CAPTION, switch, baseline
+            )
+            for paths in tuples
+        ]
+        expected = tf.reduce_sum(tf.stop_gradient(likely) * tf.stack([t.loss for t in losses]))
+    np.testing.assert_allclose(tf.reduce_sum(likely), 1.0, rtol=1e-5)
+    variables = decoder.trainable_variables
+    return (
+        [tf.convert_to_tensor(g).numpy() for g in tape.gradient(value, variables)]
+        for value in (expected, exact)
+    )
+
+
+def warm_baseline(objective):
+    """One that has seen something."""
+    baseline = make_baseline(objective.attention, WIDTH)
+    if isinstance(baseline, MovingAverageBaseline):
+        baseline.update(-3.0)
+        baseline.update(-1.0)
+    if isinstance(baseline, LearnedBaseline):
+        rng = np.random.default_rng(5)
+        baseline.set_weights([rng.normal(size=w.shape) for w in baseline.weights])
+    return baseline
+
+
+SEVERAL = {"samples": 2, **UNBIASED}
+CASES = {
+    "paper, unbiased": {**UNBIASED},
+    "no baseline, to go": {"baseline": "none", "reward_to_go": True, **UNBIASED},
+    "learned, to go": {"baseline": "learned", "reward_to_go": True, **UNBIASED},
+    "rloo": {"preset": "rloo", "samples": 2},
+    "rloo, whole": {"preset": "rloo", "samples": 2, "reward_to_go": False},
+    "vimco": {"preset": "vimco", "samples": 2},
+    "vimco, whole": {"preset": "vimco", "samples": 2, "reward_to_go": False},
+    "weighted, moving average": {"bound": "importance_weighted", **SEVERAL},
+    "weighted, learned": {"bound": "importance_weighted", "baseline": "learned", **SEVERAL},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_hard_attention_has_the_exact_gradient_of_its_bound(monkeypatch, decoder, case):
+    """`E[grad loss] = -grad E[bound]` over every tuple of paths (eq. 10-12)."""
+    objective = make_objective(AttentionConfig("hard", **CASES[case]))
+    baseline = warm_baseline(objective)
+    expected, exact = gradients(monkeypatch, decoder, objective, baseline)
+    for variable, got, wanted in zip(decoder.trainable_variables, expected, exact, strict=True):
+        np.testing.assert_allclose(-got, wanted, rtol=1e-3, atol=1e-4, err_msg=variable.path)
+    # Attention's four weights have something to learn here.
+    taught = {id(v) for v in decoder.attention.trainable_variables}
+    pairs = zip(decoder.trainable_variables, exact, strict=True)
+    sizes = [np.abs(g).max() for v, g in pairs if id(v) in taught]
+    assert len(sizes) == 4
+    assert max(sizes) > 1e-2
+
+
+def test_without_the_score_function_term_the_gradient_is_not_exact(monkeypatch, decoder):
+    options = UNBIASED | {"reward_weight": 0.0}
+    objective = make_objective(AttentionConfig("hard", **options))
+    expected, exact = gradients(monkeypatch, decoder, objective, warm_baseline(objective))
+    assert max(np.abs(-e - x).max() for e, x in zip(expected, exact, strict=True)) > 1e-2
+
+
+def test_log_p_of_a_caption_is_the_elbo_and_a_divergence(monkeypatch, decoder):
+    log_prob, log_lik = log_probs(every_path(monkeypatch, decoder))
+    log_prior = tf.reduce_sum(log_prob, axis=-1)
+    prior = tf.exp(log_prior)
+    marginal = exact_log_marginal(log_prob[:, tf.newaxis], log_lik[:, tf.newaxis])[0]
+    bound = tf.reduce_sum(prior * tf.reduce_sum(log_lik, axis=-1))
+    posterior = log_prior + tf.reduce_sum(log_lik, axis=-1) - marginal
+    divergence = tf.reduce_sum(prior * (log_prior - posterior))
+    assert divergence > 1e-3
+    np.testing.assert_allclose(marginal, bound + divergence, rtol=1e-6, atol=1e-6)
+
+
+def test_the_bounds_of_a_caption_rise_to_its_log_p(monkeypatch, decoder):
+    log_prob, log_lik = log_probs(every_path(monkeypatch, decoder))
+    prior = tf.exp(tf.reduce_sum(log_prob, axis=-1)).numpy()
+    bounds = []
+    for samples in (1, 2, 3):
+        tuples = np.array(list(itertools.product(range(len(PATHS)), repeat=samples)))
+        made = tf.transpose(tf.gather(log_lik, tuples), [1, 0, 2])
+        found = importance_weighted_bound(made)
+        if samples == 1:
+            np.testing.assert_allclose(found, elbo(made), rtol=1e-6)
+        bounds.append(prior[tuples].prod(-1) @ found.numpy())
+    marginal = exact_log_marginal(log_prob[:, tf.newaxis], log_lik[:, tf.newaxis])[0]
+    assert bounds[0] < bounds[1] < bounds[2] < marginal
+
+
+def test_a_baseline_lowers_the_variance_of_the_score_and_leaves_its_mean(monkeypatch, decoder):
+    """Of the gradient in the vector v of eq. 4, over every pair of paths."""
+    taught = every_path(monkeypatch, decoder)
+    with tf.GradientTape(persistent=True) as tape:
+        log_prob = every_path(monkeypatch, decoder).log_prob
+    each = np.eye(len(PATHS) * STEPS, dtype=np.float32).reshape(-1, len(PATHS), STEPS)
+    vector = decoder.attention.score_vector
+    slopes = [tape.gradient(log_prob, vector, output_gradients=one) for one in tf.constant(each)]
+    slopes = tf.reshape(tf.stack(slopes), [len(PATHS), STEPS, -1])
+    tuples, orders = unordered(2)
+    likely = orders * np.exp(log_prob.numpy().sum(-1))[tuples].prod(-1)
+
+    def spread(baseline):
+        options = {"preset": "rloo", "samples": 2, "baseline": baseline}
+        objective = make_objective(AttentionConfig("hard", **options))
+        found = []
+        for paths in tuples:
+            with tf.GradientTape() as tape:
+                pair = DecoderOutput(*(tf.gather(x, paths) for x in taught))
+                tape.watch(pair.log_prob)
+                loss = objective.terms(pair, CAPTION, tf.constant([False])).loss
+            weights = tape.gradient(loss, pair.log_prob)
+            found.append(tf.einsum("mt,mtv->v", weights, tf.gather(slopes, paths)).numpy())
+        mean = likely @ found
+        return mean, likely @ ((found - mean) ** 2).sum(-1)
+
+    mean, variance = spread("none")
+    other_mean, other_variance = spread("leave_one_out")
+    print(f"variance of the gradient: none {variance:.3g}, leave one out {other_variance:.3g}")
+    np.testing.assert_allclose(other_mean, mean, rtol=1e-3, atol=1e-5)
+    assert other_variance < variance
+
+
+def test_the_task_loss_gives_the_location_head_no_gradient(decoder):
+    objective = make_objective(AttentionConfig("hard", **SEVERAL | {"reward_weight": 0.0}))
+    annotations = np.random.default_rng(4).normal(size=[1, PLACES, 2]).astype(np.float32)
+    with tf.GradientTape() as tape:
+        taught = decoder(
+            annotations, WORDS, selection="sample", seed=tf.constant([1, 2]), samples=2
+        )
+        terms = objective.terms(taught, CAPTION, tf.constant([False]), warm_baseline(objective))
+    head = decoder.attention.trainable_variables
+    for gradient in tape.gradient(terms.loss, head, unconnected_gradients="zero"):
+        np.testing.assert_array_equal(gradient, np.zeros(gradient.shape))
+
+
+def test_the_baseline_s_loss_gives_the_trunk_no_gradient(decoder):
+    options = {"baseline": "learned", "reward_to_go": True, **UNBIASED}
+    objective = make_objective(AttentionConfig("hard", **options))
+    annotations = tf.constant(np.random.default_rng(4).normal(size=[1, PLACES, 2]), tf.float32)
+    baseline, switch = warm_baseline(objective), tf.constant([False])
+    trunk = [annotations, *decoder.trainable_variables]
+
+    def run(value_weight):
+        plain = make_objective(objective.attention)
+        objective.estimator = lambda size: dataclasses.replace(
+            plain.estimator(size), value_weight=value_weight
+        )
+        with tf.GradientTape() as tape:
+            tape.watch(annotations)
+            taught = decoder(annotations, WORDS, selection="sample", seed=tf.constant([1, 2]))
+            loss = objective.terms(taught, CAPTION, switch, baseline).loss
+        return tape.gradient(loss, [*trunk, *baseline.trainable_variables])
+
+    whole, rest = run(1.0), run(0.0)
+    for one, other in zip(whole[: len(trunk)], rest[: len(trunk)], strict=True):
+        np.testing.assert_array_equal(*map(tf.convert_to_tensor, (one, other)))
+    assert all(np.abs(g).max() > 0.0 for g in whole[len(trunk) :])
+    assert all(np.abs(g).max() == 0.0 for g in rest[len(trunk) :])

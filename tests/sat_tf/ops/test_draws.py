@@ -1,0 +1,113 @@
+"""Dropout by seeds: rate, masks, and the places where the decoder applies it; seeds of steps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from sat_tf.ops.draws import dropout, step_seeds
+from tests.sat_tf.layers.decoder_numpy import SEED, make_batch, make_decoder
+
+
+def test_dropout_zeroes_its_share_and_scales_the_rest():
+    outputs = dropout(tf.ones([100, 100]), 0.25, SEED, 0).numpy()
+    assert set(np.unique(outputs.round(4))) == {0.0, np.float32(1.3333)}
+    assert abs((outputs == 0.0).mean() - 0.25) < 0.02
+
+
+@pytest.mark.parametrize(
+    ("rate", "share"),
+    [(0.3, 77 / 256), (0.2, 51 / 256), (0.1, 0.1), (0.0123, 0.0123), (0.996, 255 / 256)],
+)
+def test_a_rate_is_met_to_a_hundredth_or_to_one_draw_in_65536(rate, share):
+    size = 2e6
+    outputs = dropout(tf.ones([2000, 1000]), rate, SEED, 0).numpy()
+    assert abs((outputs == 0.0).mean() - share) < 5 * (share * (1 - share) / size) ** 0.5
+    # The scale is that of the share really dropped.
+    np.testing.assert_allclose(outputs.max(), 1.0 / (1.0 - share), rtol=2e-4)
+
+
+def test_a_rate_of_nearly_one_drops_nearly_all():
+    assert np.isfinite(dropout(tf.ones([100]), 1.0 - 1e-9, SEED, 0)).all()
+
+
+@pytest.mark.parametrize("rate", [0.5, 0.1])
+@pytest.mark.parametrize("shape", [[], [1], [3, 5], [2, 0]])
+def test_dropout_takes_any_shape(shape, rate):
+    outputs = dropout(tf.ones(shape), rate, SEED, 0)
+    assert outputs.shape == shape
+    assert all(value == 0.0 or value == outputs.numpy().max() for value in np.unique(outputs))
+
+
+def test_dropout_leaves_inputs_alone_without_a_seed_or_a_rate():
+    inputs = tf.ones([3])
+    assert dropout(inputs, 0.5, None, 0) is inputs
+    assert dropout(inputs, 0.0, SEED, 0) is inputs
+
+
+def test_dropout_masks_are_fixed_by_seed_and_salt():
+    def mask(seed, salt):
+        return dropout(tf.ones([200]), 0.5, tf.constant(seed), salt).numpy()
+
+    np.testing.assert_array_equal(mask([1, 2], 0), mask([1, 2], 0))
+    assert np.any(mask([1, 2], 0) != mask([1, 3], 0))
+    assert np.any(mask([1, 2], 0) != mask([1, 2], 1))
+
+
+def test_a_shared_axis_has_one_mask():
+    outputs = dropout(tf.ones([4, 3, 50]), 0.5, SEED, 0, shared_axis=1).numpy()
+    np.testing.assert_array_equal(outputs, np.repeat(outputs[:, :1], 3, axis=1))
+    assert np.any(outputs[0] != outputs[1])
+    # The mask is the one that a single row would have.
+    np.testing.assert_array_equal(outputs[:, 0], dropout(tf.ones([4, 50]), 0.5, SEED, 0))
+
+
+DROPOUTS = (
+    "annotation_dropout",
+    "initial_dropout",
+    "embedding_dropout",
+    "hidden_dropout",
+    "output_dropout",
+)
+
+
+@pytest.mark.parametrize("name", DROPOUTS)
+def test_every_dropout_acts_in_training_only(name):
+    decoder = make_decoder(initial_layers=2, **{name: 0.5})
+    plain = make_decoder(initial_layers=2)
+    annotations, words = make_batch()
+    without = plain(annotations, words).logits
+    np.testing.assert_allclose(decoder(annotations, words, seed=SEED).logits, without, rtol=1e-6)
+    trained = decoder(annotations, words, seed=SEED, training=True).logits
+    assert np.abs(trained - without).max() > 1e-3
+    again = decoder(annotations, words, seed=SEED, training=True).logits
+    np.testing.assert_array_equal(trained, again)
+    other = decoder(annotations, words, seed=SEED + 1, training=True).logits
+    assert np.abs(trained - other).max() > 1e-3
+
+
+def test_no_two_dropouts_share_random_numbers_nor_do_the_samples(monkeypatch):
+    """Two draws from one seed would begin with the same random numbers."""
+    seeds = []
+
+    def spy(inputs, rate, seed, salt, shared_axis=None):
+        if rate:
+            seeds.append(tf.random.experimental.stateless_fold_in(seed, salt))
+        return inputs
+
+    monkeypatch.setattr("sat_tf.layers.decoder.dropout", spy)
+    monkeypatch.setattr("sat_tf.layers.lstm.dropout", spy)
+    decoder = make_decoder(initial_layers=3, **dict.fromkeys(DROPOUTS, 0.5))
+    decoder(*make_batch(), seed=SEED, training=True)
+    assert len(seeds) == 2 * 2 + 4
+    seeds += list(step_seeds(SEED, 50))
+    assert len({tuple(seed.numpy()) for seed in seeds}) == len(seeds)
+
+
+def test_step_seeds_differ_and_depend_on_the_seed_and_time_alone():
+    seeds = step_seeds(tf.constant([3, 4]), 6).numpy()
+    assert seeds.shape == (6, 2)
+    assert len({tuple(seed) for seed in seeds}) == 6
+    np.testing.assert_array_equal(step_seeds(tf.constant([3, 4]), 2), seeds[:2])
+    assert not np.any(np.all(step_seeds(tf.constant([3, 5]), 6).numpy() == seeds, axis=-1))
