@@ -18,8 +18,7 @@ from training.config import RunConfig, check_available
 from training.data.bucketing import CaptionTable
 from training.data.examples import Example
 from training.data.extraction import compile_encoder, default_batch_size
-from training.data.image_loader import ImageLoader
-from training.data.input_source import Views
+from training.data.image_loader import ImageLoader, Views
 from training.inputs import Inputs, batches_of
 from training.model import compile_model, new_model
 from training.teach.rewards import reward_objective
@@ -77,6 +76,7 @@ def measure(
 class _RandomSource:
     """The same random inputs for every batch: the time does not depend on their values."""
 
+    mirrored = False
     rotated: list[int] = []
 
     def __init__(self, encoder: Encoder, skipped: dict[int, str], batch_size: int) -> None:

@@ -14,10 +14,11 @@ from sat_tf.progress import progress_bar
 from training.config import RunConfig
 from training.data.batches import scoring_plan
 from training.data.bucketing import pad_tokens
-from training.data.input_source import Views, open_input_source
+from training.data.image_loader import Views
+from training.data.input_source import open_input_source
 from training.evaluate.likelihood import TeacherForcing
 from training.inputs import Data
-from training.tasks.captioning.teachers import teachers_of
+from training.lineage import teachers_of
 from training.teach.word_predictions import WordPredictions, caption_offsets, captions_identity
 
 _BATCH = 64
