@@ -7,8 +7,8 @@ import copy
 import pytest
 
 from training.config import DataConfig
-from training.inspect import advice
-from training.inspect.advice import warnings_of
+from training.inspect import survey as advice
+from training.inspect.survey import warnings_of
 
 SPLIT = {
     "listed": 100,

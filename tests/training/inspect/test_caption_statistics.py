@@ -7,7 +7,7 @@ import pytest
 
 from sat_tf.vocabulary import Vocabulary
 from training.data.examples import Example, Split
-from training.inspect.caption_statistics import caption_figures, scripts, spoken_captions
+from training.inspect.survey import caption_figures, scripts, spoken_captions
 
 
 def split_of(*captions: tuple[str, ...], **options) -> Split:

@@ -9,8 +9,7 @@ import pytest
 
 from sat_tf.config import EncoderConfig
 from training.inspect.command import parse
-from training.inspect.survey import survey
-from training.inspect.weights import check_imagenet_weights
+from training.inspect.survey import check_imagenet_weights, survey
 
 FILES = {
     "vgg19": "vgg19_weights_tf_dim_ordering_tf_kernels_notop.h5",
