@@ -27,8 +27,8 @@ from sat_tf.published import locate, output_dir
 from sat_tf.run_folder import RunFolder
 from training.cli import digit_module
 from training.config import DataConfig
-from training.data.examples import canonical_split
-from training.data.sources import Split, load_split
+from training.data.examples import Split, canonical_split
+from training.data.sources import load_split
 from training.evaluate.given_captions import CAPTIONS_FILE, parse_captions, read_grounding
 from training.evaluate.reports import REPORT_FILE
 from training.metrics import bootstrap
