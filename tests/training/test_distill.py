@@ -13,10 +13,9 @@ import tensorflow as tf
 from sat_tf import runs
 from tests.training.small_runs import exit_of, java_hidden
 from training.config import read_run_config
-from training.distill import main
+from training.distill import main, predict
 from training.inputs import load_data
 from training.tasks.captioning.teachers import Teachers, teachers_of
-from training.teach.distillation import predict
 from training.teach.word_predictions import WordPredictions
 from training.train import main as train
 

@@ -11,7 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from training.data.bucketing import CaptionTable, Shard, pad_tokens, plan_epoch, plan_images
-from training.data.input_source import ImageSource, InputSource, Views
+from training.data.image_loader import Views
+from training.data.input_source import ImageSource, InputSource
 
 Batch = dict[str, tf.Tensor]
 _WHOLE = Shard()

@@ -18,8 +18,7 @@ from training.config import RunConfig, check_available
 from training.data.bucketing import CaptionTable
 from training.data.examples import Example
 from training.data.extraction import compile_encoder, default_batch_size
-from training.data.image_loader import ImageLoader
-from training.data.input_source import Views
+from training.data.image_loader import ImageLoader, Views
 from training.inputs import Inputs, batches_of
 from training.model import compile_model, new_model
 from training.teach.rewards import reward_objective

@@ -10,7 +10,8 @@ from sat_tf.layers.encoder import Encoder
 from tests.image_files import exif_of
 from tests.training.data.small_captions import SIZE, drawn, epochs, files, table_of
 from training.data.examples import DataError, Example, Split
-from training.data.input_source import AnnotationSource, ImageSource, Views, open_input_source
+from training.data.image_loader import Views
+from training.data.input_source import AnnotationSource, ImageSource, open_input_source
 
 
 def seen(*mirrored: bool) -> Views:
