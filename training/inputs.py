@@ -26,7 +26,7 @@ from training.data.sources import Split, load_split
 from training.distributed.workers import distribute
 from training.tables import counted
 from training.teach.attention_targets import AttentionTargets, attention_targets
-from training.teach.word_locator import WordLocator, check_encoder, located_targets
+from training.teach.word_locator import WordLocator, located_targets
 from training.teach.word_predictions import WordPredictions
 
 Batches = tf.data.Dataset | tf.distribute.DistributedDataset
@@ -139,8 +139,7 @@ def open_inputs(config: RunConfig, encoder: Encoder, data: Data, cache_dir: Path
         path = Path(config.fit.predictions)
         predictions = WordPredictions.load(path, data.table, data.vocabulary)
     if attention.located:
-        locator = WordLocator.load(Path(attention.teacher))
-        check_encoder(locator, encoder)
+        locator = WordLocator.load(Path(attention.teacher), encoder)
     elif attention.supervision_weight:
         boxes, outside = read_boxes(attention.teacher) if attention.teacher else (None, None)
         targets = attention_targets(data.train, boxes, encoder.grid, resize, outside)

@@ -15,7 +15,7 @@ from tests.training.small_runs import exit_of, java_hidden
 from training.config import read_run_config
 from training.distill import main, predict
 from training.inputs import load_data
-from training.tasks.captioning.teachers import Teachers, teachers_of
+from training.lineage import Teachers, teachers_of
 from training.teach.word_predictions import WordPredictions
 from training.train import main as train
 

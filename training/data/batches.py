@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from training.data.bucketing import CaptionTable, Shard, pad_tokens, plan_epoch, plan_images
+from training.data.examples import DataError
 from training.data.image_loader import Views
 from training.data.input_source import ImageSource, InputSource
 
@@ -126,8 +127,15 @@ def scoring_plan(source: InputSource, table: CaptionTable, batch_size: int) -> l
 
 
 def readable_rows(table: CaptionTable, source: InputSource) -> np.ndarray:
-    """Returns the rows of the caption table whose image can be read."""
-    return np.flatnonzero(~np.isin(table.image_index, list(source.skipped)))
+    """Returns the rows of the caption table whose image can be read.
+
+    Raises:
+        DataError: There is none.
+    """
+    rows = np.flatnonzero(~np.isin(table.image_index, list(source.skipped)))
+    if not len(rows):
+        raise DataError("No image that has a caption can be read.")
+    return rows
 
 
 @dataclass(frozen=True, eq=False)

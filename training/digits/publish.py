@@ -137,7 +137,7 @@ def make_card(
     check: str = "",
     weights_sha256: str | None = None,
 ) -> str:
-    """Returns the card as Markdown; see `training.published_card.make_card`."""
+    """Returns the card as Markdown; see `training.publish.make_card`."""
     # The command itself trains the run on single digits, so its folder is no flag; any other
     # origin is named without its folders.
     origin = config.init_from and Path(config.init_from).name

@@ -76,6 +76,7 @@ def measure(
 class _RandomSource:
     """The same random inputs for every batch: the time does not depend on their values."""
 
+    mirrored = False
     rotated: list[int] = []
 
     def __init__(self, encoder: Encoder, skipped: dict[int, str], batch_size: int) -> None:

@@ -10,8 +10,9 @@ from sat_tf.layers.encoder import Encoder
 from tests.image_files import exif_of
 from tests.training.data.small_captions import SIZE, drawn, epochs, files, table_of
 from training.data.examples import DataError, Example, Split
+from training.data.feature_store import FeatureStore
 from training.data.image_loader import Views
-from training.data.input_source import AnnotationSource, ImageSource, open_input_source
+from training.data.input_source import ImageSource, open_input_source
 
 
 def seen(*mirrored: bool) -> Views:
@@ -48,7 +49,7 @@ def test_drawn_images_of_another_size_are_resized():
 def test_a_frozen_encoder_reads_from_the_store_and_a_trained_one_images(tmp_path):
     split = Split("train", drawn(3))
     frozen = open_input_source(Encoder("scenes_cnn", SIZE), "crop", split, tmp_path, mirrored=True)
-    assert isinstance(frozen, AnnotationSource) and frozen.mirrored
+    assert isinstance(frozen, FeatureStore) and frozen.mirrored
     assert frozen.read(np.array([0, 2]), seen(True, False)).shape == (2, 4, 32)
     plain = open_input_source(Encoder("scenes_cnn", SIZE), "crop", split, tmp_path)
     assert plain.read(np.array([0, 2]), seen(True, False)).shape == (2, 4, 32)

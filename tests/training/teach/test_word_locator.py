@@ -15,7 +15,6 @@ from training.data.bucketing import CaptionTable
 from training.data.examples import DataError, Example
 from training.teach.word_locator import (
     WordLocator,
-    check_encoder,
     encoder_identity,
     learn,
     located_targets,
@@ -130,7 +129,7 @@ def test_words_of_unreadable_images_alone_are_not_learned():
 def test_a_locator_is_what_was_saved(learned, tmp_path):
     locator = learned[0]
     locator.save(tmp_path / "l.npz")
-    again = WordLocator.load(tmp_path / "l.npz")
+    again = WordLocator.load(tmp_path / "l.npz", ENCODER)
     assert again.words == locator.words and again.encoder == encoder_identity(ENCODER)
     np.testing.assert_array_equal(again.kernel, locator.kernel)
     assert again.fingerprint() == locator.fingerprint()
@@ -150,19 +149,19 @@ def test_a_locator_whose_arrays_do_not_fit_is_refused(learned, tmp_path, change)
     with np.load(tmp_path / "whole.npz") as arrays:
         np.savez(tmp_path / "l.npz", **(dict(arrays) | change))
     with pytest.raises(DataError, match="is not a word locator"):
-        WordLocator.load(tmp_path / "l.npz")
+        WordLocator.load(tmp_path / "l.npz", ENCODER)
 
 
 def test_another_file_or_one_of_an_earlier_format_is_no_locator(tmp_path):
     about = json.dumps({"format": 1, "words": ["x"], "encoder": "e"}).encode()
     np.savez(tmp_path / "old.npz", kernel=np.zeros([3, 1]), about=np.frombuffer(about, np.uint8))
     with pytest.raises(DataError, match="training.locate.*its format is 1, not 3"):
-        WordLocator.load(tmp_path / "old.npz")
+        WordLocator.load(tmp_path / "old.npz", ENCODER)
     (tmp_path / "cut.npz").write_bytes((tmp_path / "old.npz").read_bytes()[:100])
     (tmp_path / "text.npz").write_bytes(b"half")
     for name in ("cut.npz", "text.npz", "missing.npz"):
         with pytest.raises(DataError, match=f"{name} is not a word locator"):
-            WordLocator.load(tmp_path / name)
+            WordLocator.load(tmp_path / name, ENCODER)
 
 
 def test_each_known_word_of_a_caption_gets_its_map(learned, planted):
@@ -192,14 +191,14 @@ def test_unreadable_images_have_no_maps(learned):
     assert (0, 0) not in targets.phrases and (1, 0) in targets.phrases
 
 
-def test_a_locator_of_another_encoder_is_refused(learned):
-    check_encoder(learned[0], ENCODER)
+def test_a_locator_of_another_encoder_is_refused(learned, tmp_path):
+    learned[0].save(tmp_path / "l.npz")
     other = SimpleNamespace(**{**vars(ENCODER), "grid": (2, 8)})
     with pytest.raises(DataError, match=r"4 x 4 x 8, .*; the encoder is planted, all, 2 x 8 x 8"):
-        check_encoder(learned[0], other)
+        WordLocator.load(tmp_path / "l.npz", other)
     trained = SimpleNamespace(**{**vars(ENCODER), "weights": [np.arange(3.0) + 1e-3]})
     with pytest.raises(DataError, match=r"4 x 4 x 8, weights \w{12}; the encoder is"):
-        check_encoder(learned[0], trained)
+        WordLocator.load(tmp_path / "l.npz", trained)
 
 
 def test_captions_without_a_known_word_are_an_error(learned, planted):
