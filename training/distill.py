@@ -125,7 +125,7 @@ def predict(
     from training.data.image_loader import Views
     from training.data.input_source import open_input_source
     from training.evaluate.likelihood import TeacherForcing
-    from training.tasks.captioning.teachers import teachers_of
+    from training.lineage import teachers_of
     from training.teach.word_predictions import WordPredictions, caption_offsets, captions_identity
 
     teachers, table = [], data.table
