@@ -18,11 +18,12 @@ import tyro
 from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import JOIN, other_search, weights_files
+from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
 from sat_tf.fields import to_dict
 from sat_tf.files import default_cache_dir, write_atomically
 from sat_tf.run_folder import RunFolder, outdated_note
-from training import digits
+from training.cli import digit_module
 from training.config import RunConfig, read_run_config
 from training.evaluate.reports import score_rows
 from training.tables import markdown_table
@@ -154,8 +155,8 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: Arguments) -> None:
     """Publishes the run, compares if asked, writes the card."""
     check_out(arguments.out)
-    if digits.is_digit_run(arguments.run):
-        card = digits.command("publish").publish(arguments)
+    if is_digit_run(arguments.run):
+        card = digit_module("publish").publish(arguments)
     else:
         card = publish(arguments)
     write_atomically(arguments.out / published.CARD, card)

@@ -114,7 +114,11 @@ class Output:
             OSError: It cannot be read.
         """
         if not self._exists(f"{self.path}/{_PLAN}/_SUCCESS"):
-            if others := self._names() - {_PLAN, _LOCK}:
+            with self._errors("read"):
+                place = self._path_of(self.path)
+                found = self._files.listStatus(place) if self._files.exists(place) else ()
+            names = {entry.getPath().getName() for entry in found}
+            if others := names - {_PLAN, _LOCK}:
                 raise ValueError(
                     f"The output {self.path} is not empty and holds no bulk captions (it has "
                     f"{min(others)}). Choose another folder with `--output`."
@@ -178,13 +182,6 @@ class Output:
     def _exists(self, path: str) -> bool:
         with self._errors("read"):
             return self._files.exists(self._path_of(path))
-
-    def _names(self) -> set[str]:
-        if not self._exists(self.path):
-            return set()
-        with self._errors("read"):
-            entries = self._files.listStatus(self._path_of(self.path))
-            return {entry.getPath().getName() for entry in entries}
 
 
 def _to_plan(rows: Sequence[tuple]) -> Plan:
