@@ -219,8 +219,7 @@ def packed_files(
         config: The run's configuration; of paths in it, the names are kept.
         vocabulary: The run's vocabulary file.
     """
-    from sat_tf.compact_weights import pack
-    from sat_tf.weights import weight_arrays
+    from sat_tf.weights import pack, weight_arrays
 
     weights = JOIN.join(Path(file).name for file in weights_files(config.encoder.weights)) or None
     origin = config.init_from and published.bare_name(config.init_from)
@@ -288,7 +287,7 @@ def make_card(
         weights_sha256: SHA-256 of the weights that are published; those in the run by default,
             which training may have replaced since.
     """
-    from sat_tf.compact_weights import GROUP
+    from sat_tf.weights import GROUP
 
     source, terms = _SOURCES.get(config.data.name, (config.data.name, None))
     licence = licence or (terms if terms else _UNSTATED)
