@@ -20,9 +20,9 @@ from training.data.batches import training_batches
 from training.data.box_files import read_boxes
 from training.data.boxes import skipped_note
 from training.data.bucketing import CaptionTable, caption_table
-from training.data.examples import DataError
+from training.data.examples import DataError, Split
 from training.data.input_source import InputSource, open_input_source
-from training.data.sources import Split, load_split
+from training.data.sources import load_split
 from training.distributed.workers import distribute
 from training.tables import counted
 from training.teach.attention_targets import AttentionTargets, attention_targets

@@ -20,7 +20,7 @@ _WHOLE = Shard()
 
 
 class Teaching(Protocol):
-    """What teaches beside the captions, word by word: maps for attention, or predictions."""
+    """A teacher beside the captions, word by word: maps for attention, or predictions."""
 
     specs: dict[str, tf.TensorSpec]
     """Name in a batch -> shape and dtype."""

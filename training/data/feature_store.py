@@ -41,8 +41,6 @@ class FeatureStore:
 
     Attributes:
         path: The store's folder.
-        grid: `(h, w)` of an annotation map.
-        annotation_dim: `D`.
         mirrored: Whether the views flipped left to right are stored too.
         skipped: Index -> reason of each image that could not be read; its record is zero. The
             file `skipped.json` in the store names them by their ids.
@@ -52,10 +50,8 @@ class FeatureStore:
 
     key = "annotations"
 
-    def __init__(self, shards: Shards, grid: tuple[int, int]) -> None:
+    def __init__(self, shards: Shards) -> None:
         self.path = shards.path
-        self.grid = grid
-        self.annotation_dim = shards.record_shape[1]
         self.mirrored = shards.views == 2
         self.skipped: dict[int, str] = {}
         self.rotated: list[int] = []
@@ -129,7 +125,7 @@ class FeatureStore:
             shards.prepare()
             _write_changed(path / "manifest.json", manifest)
             (write or write_missing)(shards, encoder, examples, resize, batch_size, verbose)
-            store = cls(shards, encoder.grid)
+            store = cls(shards)
             store._check_lost(examples, digests)
             named = {examples[index].image_id: why for index, why in store.skipped.items()}
             _write_changed(path / "skipped.json", named)

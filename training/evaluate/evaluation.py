@@ -14,13 +14,14 @@ from sat_tf.config import SearchConfig
 from sat_tf.fields import to_dict
 from sat_tf.runs import TrainedCaptioner, read_average
 from training.config import RunConfig
+from training.data.examples import Split
 from training.data.input_source import (
     InputSource,
     annotations_of,
     open_input_source,
     readable_images,
 )
-from training.data.sources import Split, load_split
+from training.data.sources import load_split
 from training.evaluate.given_captions import GROUNDING_KEY, caption_fields, write_captions
 from training.evaluate.grounding import (
     BoxGrounding,

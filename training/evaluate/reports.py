@@ -18,7 +18,7 @@ from sat_tf.vocabulary import Unit, tokenize
 from training.tables import markdown_table, number, text_table
 
 if TYPE_CHECKING:
-    from training.data.sources import Split
+    from training.data.examples import Split
     from training.metrics.bootstrap import Interval
     from training.metrics.captions import CaptionScores
 

@@ -18,9 +18,9 @@ from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.cli import check_init_from
 from training.config import RunConfig
 from training.data.bucketing import caption_table
-from training.data.examples import NO_CAPTIONS, NO_FILE
+from training.data.examples import NO_CAPTIONS, NO_FILE, SPLITS, Split
 from training.data.input_source import check_readable
-from training.data.sources import SPLITS, Split, load_split
+from training.data.sources import load_split
 from training.inputs import check_vocabulary, training_vocabulary
 from training.inspect.advice import warnings_of
 from training.inspect.caption_statistics import (

@@ -5,22 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from training.data.examples import (
-    SPLITS,
-    DataError,
-    Example,
-    Phrase,
-    Split,
-    StoredImage,
-    canonical_split,
-)
+from training.data.examples import DataError, Split, canonical_split
 from training.data.sources import coco, flickr, folder, scenes
 
 if TYPE_CHECKING:
     from training.config import DataConfig
-
-__all__ = ["SPLITS", "DataError", "DataName", "Example", "Phrase", "Split", "Splits"]
-__all__ += ["StoredImage", "canonical_split", "load_split"]
 
 DataName = Literal["scenes", "flickr8k", "flickr30k", "coco_captions", "folder"]
 Splits = Literal["official", "karpathy"]

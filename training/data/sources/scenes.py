@@ -95,7 +95,7 @@ def place_objects(
 
 
 def _is_clear(centres: list[tuple[float, float]], sides: list[float]) -> bool:
-    """Tells whether no boxes touch and each relation that captions name is clear."""
+    """Returns whether no boxes touch and each relation that captions name is clear."""
     for i, (x, y) in enumerate(centres):
         for j in range(i):
             reach = (sides[i] + sides[j]) / 2 + _GAP

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from training.data.sources import DataError, caption_files
+from training.data.examples import DataError
+from training.data.sources import caption_files
 from training.data.sources.caption_files import Record, read_captions
 
 WANTED = [

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from training.config import DataConfig
-from training.data.sources import DataError, load_split
+from training.data.examples import DataError
+from training.data.sources import load_split
 from training.data.sources.flickr import load
 
 TOKENS = "Flickr8k.token.txt"

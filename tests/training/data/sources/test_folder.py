@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from training.config import DataConfig
-from training.data.sources import DataError, load_split
+from training.data.examples import DataError
+from training.data.sources import load_split
 from training.data.sources.folder import hashed_split, load
 
 NAMES = ("a.jpg", "sub folder/b c.png", "Tür.jpg", "gone.jpg", "bare.jpg")
