@@ -15,10 +15,11 @@ import tyro
 from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import SearchFlags
+from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_fields
 from sat_tf.run_folder import RunFolder
-from training import digits
+from training.cli import digit_module
 from training.config import read_run_config, to_text
 
 if TYPE_CHECKING:
@@ -150,8 +151,8 @@ def average(
         from training.run_state.ownership import claim_average, exclusive_lock
 
         folders = list(map(published.locate, runs))
-        is_digits = digits.is_digit_run(folders[-1])
-        parts = digits.command("runs").averaged if is_digits else averaged
+        is_digits = is_digit_run(folders[-1])
+        parts = digit_module("runs").averaged if is_digits else averaged
         text, take = parts(folders[-1], search)
     total = None
     for path, share in zip(folders, shares, strict=True):

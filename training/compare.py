@@ -20,11 +20,12 @@ import numpy as np
 import tyro
 
 from sat_tf.commands import exit_status, loading, program
+from sat_tf.digits import SYSTEM_KEY
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields, from_dict
 from sat_tf.published import locate, output_dir
 from sat_tf.run_folder import RunFolder
-from training import digits
+from training.cli import digit_module
 from training.config import DataConfig
 from training.data.examples import Split, canonical_split
 from training.data.sources import load_split
@@ -76,7 +77,7 @@ def run(arguments: Arguments) -> str:
     if len(runs) % seeds:
         raise invalid_value("runs", f"{seeds} folders for each system", len(runs))
     folders = [evaluation_folder(path, split) for path in runs]
-    are_digits = [digits.is_digit_report(folder / REPORT_FILE) for folder in folders]
+    are_digits = [SYSTEM_KEY in read_report(folder / REPORT_FILE, split) for folder in folders]
     for path, other in zip(runs, are_digits, strict=True):
         if other is not are_digits[0]:
             raise ValueError(
@@ -85,7 +86,7 @@ def run(arguments: Arguments) -> str:
             )
     systems = [", ".join(map(str, runs[at : at + seeds])) for at in range(0, len(runs), seeds)]
     lines = [f"{label}: {paths}" for label, paths in zip(LABELS, systems, strict=False)]
-    compare_all = digits.command("evaluate").compare if are_digits[0] else compare
+    compare_all = digit_module("evaluate").compare if are_digits[0] else compare
     lines += compare_all(folders, split, arguments.data_dir, arguments.samples, seeds)
     return "\n".join(lines).rstrip()
 

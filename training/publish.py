@@ -18,11 +18,12 @@ import tyro
 from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import JOIN, other_search, weights_files
+from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
 from sat_tf.fields import to_dict
 from sat_tf.files import default_cache_dir, write_atomically
 from sat_tf.run_folder import RunFolder, outdated_note
-from training import digits
+from training.cli import digit_module
 from training.config import RunConfig, read_run_config
 from training.tables import markdown_table, score_rows
 
@@ -153,8 +154,8 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: Arguments) -> None:
     """Publishes the run, compares if asked, writes the card."""
     check_out(arguments.out)
-    if digits.is_digit_run(arguments.run):
-        card = digits.command("publish").publish(arguments)
+    if is_digit_run(arguments.run):
+        card = digit_module("publish").publish(arguments)
     else:
         card = publish(arguments)
     write_atomically(arguments.out / published.CARD, card)
@@ -217,8 +218,7 @@ def packed_files(
         config: The run's configuration; of paths in it, the names are kept.
         vocabulary: The run's vocabulary file.
     """
-    from sat_tf.compact_weights import pack
-    from sat_tf.weights import weight_arrays
+    from sat_tf.weights import pack, weight_arrays
 
     weights = JOIN.join(Path(file).name for file in weights_files(config.encoder.weights)) or None
     origin = config.init_from and published.bare_name(config.init_from)
@@ -286,7 +286,7 @@ def make_card(
         weights_sha256: SHA-256 of the weights that are published; those in the run by default,
             which training may have replaced since.
     """
-    from sat_tf.compact_weights import GROUP
+    from sat_tf.weights import GROUP
 
     source, terms = _SOURCES.get(config.data.name, (config.data.name, None))
     licence = licence or (terms if terms else _UNSTATED)

@@ -34,11 +34,12 @@ from training.cli import (
     check_data_dir,
     check_init_from,
     check_optimizer,
+    digit_module,
     parse_settings,
     peek_flag,
 )
 from training.config import RunConfig, check_available, read_run_config, to_text
-from training.recipes.captioning import RECIPES
+from training.recipes import RECIPES
 from training.run_state.signals import Interrupts, exit_status
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
     if peek_flag("--recipe", given) in digits.RECIPES:
-        return digits.command("train").main(given)
+        return digit_module("train").main(given)
     return exit_status(lambda interrupts: run(parse(given), interrupts))
 
 

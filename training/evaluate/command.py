@@ -16,13 +16,13 @@ import tyro
 from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import Inference, SearchFlags
+from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
 from sat_tf.fields import NonNegativeInt, PositiveInt, check_fields
 from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Unit
-from training import digits
-from training.cli import check_apart, check_folder, peek_flag
+from training.cli import check_apart, check_folder, digit_module, peek_flag
 from training.config import DataConfig, read_run_config
 from training.data.examples import canonical_split
 from training.data.sources import DataName, Splits
@@ -136,8 +136,9 @@ class Arguments:
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
-    if digits.is_digit_run(peek_flag("--run-dir", given, "")):
-        return digits.command("evaluate").main(given)
+    run_dir = peek_flag("--run-dir", given)
+    if run_dir is not None and is_digit_run(run_dir):
+        return digit_module("evaluate").main(given)
     return exit_status(lambda: run(parse(given)))
 
 
