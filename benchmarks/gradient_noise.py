@@ -18,7 +18,7 @@ from sat_tf.objectives.baselines import MovingAverageBaseline
 from training.config import RunConfig, read_run_config
 from training.inputs import batches_of, load_data, open_inputs
 from training.model import compile_model, new_model, start_from
-from training.recipes.captioning import RECIPES
+from training.recipes import RECIPES
 
 _UNBIASED = {"preset": "rloo"}
 """Estimator whose mean gradient stands for that of the ELBO."""

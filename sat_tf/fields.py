@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 _LONGEST = 120  # characters of a value in a message
 _TAKEN = {bool: (bool, np.bool_), str: (str, os.PathLike), Any: object}
-"""What counts as a value of a type, beside numbers."""
+"""Types whose values count as those of another, beside numbers."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from sat_tf.commands import loading, program
 from sat_tf.errors import RunError, invalid_value
 from sat_tf.run_folder import RunFolder
 from training.config import BaseOptimizerConfig, RunConfig
-from training.recipes.captioning import RECIPES
+from training.recipes import RECIPES
 
 T = TypeVar("T")
 

@@ -25,8 +25,7 @@ from sat_tf.files import default_cache_dir, write_atomically
 from sat_tf.run_folder import RunFolder, outdated_note
 from training.cli import digit_module
 from training.config import RunConfig, read_run_config
-from training.evaluate.reports import score_rows
-from training.tables import markdown_table
+from training.tables import markdown_table, score_rows
 
 if TYPE_CHECKING:
     from sat_tf.runs import TrainedCaptioner
@@ -219,8 +218,7 @@ def packed_files(
         config: The run's configuration; of paths in it, the names are kept.
         vocabulary: The run's vocabulary file.
     """
-    from sat_tf.compact_weights import pack
-    from sat_tf.weights import weight_arrays
+    from sat_tf.weights import pack, weight_arrays
 
     weights = JOIN.join(Path(file).name for file in weights_files(config.encoder.weights)) or None
     origin = config.init_from and published.bare_name(config.init_from)
@@ -288,7 +286,7 @@ def make_card(
         weights_sha256: SHA-256 of the weights that are published; those in the run by default,
             which training may have replaced since.
     """
-    from sat_tf.compact_weights import GROUP
+    from sat_tf.weights import GROUP
 
     source, terms = _SOURCES.get(config.data.name, (config.data.name, None))
     licence = licence or (terms if terms else _UNSTATED)

@@ -39,7 +39,7 @@ from training.cli import (
     peek_flag,
 )
 from training.config import RunConfig, check_available, read_run_config, to_text
-from training.recipes.captioning import RECIPES
+from training.recipes import RECIPES
 from training.run_state.signals import Interrupts, exit_status
 
 if TYPE_CHECKING:

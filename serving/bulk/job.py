@@ -99,7 +99,7 @@ class Output:
         return f"{self.path}/chunk={number:05d}"
 
     def is_done(self, chunk: Chunk) -> bool:
-        """Says whether a chunk is committed.
+        """Returns whether a chunk is committed.
 
         Raises:
             OSError: The folder cannot be read.
@@ -194,7 +194,7 @@ def _to_plan(rows: Sequence[tuple]) -> Plan:
 
 
 def is_begun(output: str) -> bool:
-    """Says whether an output may hold a job already; only Spark knows of one that is not local."""
+    """Returns whether an output may hold a job; only Spark knows of one that is not local."""
     return "://" in output or (Path(output) / _PLAN).exists()
 
 

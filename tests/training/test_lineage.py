@@ -11,7 +11,7 @@ from sat_tf.errors import RunError
 from sat_tf.fields import to_dict
 from sat_tf.run_folder import RunFolder
 from training.lineage import Teachers, lineage, teachers_of
-from training.recipes.captioning import RECIPES
+from training.recipes import RECIPES
 from training.run_state.ownership import record_origins
 
 CONFIG = to_dict(RECIPES["scenes_soft"])

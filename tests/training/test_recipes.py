@@ -11,7 +11,7 @@ import pytest
 from sat_tf.fields import from_dict, to_dict
 from training.cli import check_init_from, find_recipe
 from training.config import DataConfig, FitConfig, OptimizerConfig, RunConfig
-from training.recipes.captioning import RECIPES
+from training.recipes import RECIPES
 from training.train import parse
 
 THREE = ["scenes", "flickr8k", "flickr8k_vgg19"]
