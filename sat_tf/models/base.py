@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import SimpleNamespace
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -18,7 +17,6 @@ from sat_tf.objectives.terms import Batch, Means, Objective
 from sat_tf.ops.replicas import global_size
 
 Logs = dict[str, tf.Tensor]
-Results = dict[str, float] | list[float] | float
 
 
 class TrainableModel(BuildsBeforeFit, keras.Model):
@@ -71,7 +69,7 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
             ValueError: A loss or metrics are given, XLA is wanted for an objective without it, or
                 `clip_norm` or `seed` is invalid.
         """
-        given = _given(super().compile, args, kwargs)
+        given = inspect.signature(super().compile).bind(*args, **kwargs).arguments
         for name in ("loss", "loss_weights", "metrics", "weighted_metrics"):
             if given.get(name) is not None:
                 raise invalid_value(name, "none, as the objective has its own", repr(given[name]))
@@ -143,28 +141,8 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         self._test_names = tuple(counted)
         return {name: results[name] for name in counted}
 
-    def fit(self, *args, **kwargs) -> keras.callbacks.History:
-        """Trains on batches that are dictionaries; see `keras.Model.fit`.
-
-        Raises:
-            ValueError: Targets or weights are given beside them.
-        """
-        _check_inputs_alone(super().fit, args, kwargs)
-        return super().fit(*args, **kwargs)
-
-    def train_on_batch(self, *args, **kwargs) -> Results:
-        """Takes one step; see `keras.Model.train_on_batch`, and `fit`."""
-        _check_inputs_alone(super().train_on_batch, args, kwargs)
-        return super().train_on_batch(*args, **kwargs)
-
-    def test_on_batch(self, *args, **kwargs) -> Results:
-        """Returns the means of `test_means`; see `keras.Model.test_on_batch`, and `fit`."""
-        _check_inputs_alone(super().test_on_batch, args, kwargs)
-        return super().test_on_batch(*args, **kwargs)
-
-    def evaluate(self, *args, **kwargs) -> Results:
-        """Returns the means of `test_means`; see `keras.Model.evaluate`, and `fit`."""
-        _check_inputs_alone(super().evaluate, args, kwargs)
+    def evaluate(self, *args, **kwargs) -> dict[str, float] | list[float] | float:
+        """Returns the means of `test_means`; see `keras.Model.evaluate`."""
         self._evaluating = True
         try:
             return super().evaluate(*args, **kwargs)
@@ -308,10 +286,12 @@ def apply_gradients(
     norms = []
     for separate in (False, True):
         group = [i for i, (_, variable) in enumerate(pairs) if (id(variable) in apart) is separate]
-        clipped, norm = _clip([known[i] for i in group], clip_norm)
+        clipped = [known[i] for i in group]
+        norms.append(tf.linalg.global_norm(clipped) if group else tf.zeros([]))
+        if clip_norm and group:
+            clipped, _ = tf.clip_by_global_norm(clipped, clip_norm, use_norm=norms[-1])
         for i, gradient in zip(group, clipped, strict=True):
             known[i] = gradient / replicas if summed_again else gradient
-        norms.append(norm)
     if scaled:
         known = [gradient * scale for gradient in known]
     optimizer.apply_gradients(zip(known, [variable for _, variable in pairs], strict=True))
@@ -322,15 +302,6 @@ def scales_losses(optimizer: keras.optimizers.Optimizer) -> bool:
     """Says whether an optimiser scales losses, as float16 needs it."""
     scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
     return scales or optimizer.loss_scale_factor is not None
-
-
-def _clip(gradients: list[tf.Tensor], clip_norm: float) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """Clips gradients by their global norm, and returns the norm they had."""
-    if not gradients:
-        return [], tf.zeros([])
-    if clip_norm:
-        return tf.clip_by_global_norm(gradients, clip_norm)
-    return gradients, tf.linalg.global_norm(gradients)
 
 
 def spans_workers(strategy: tf.distribute.Strategy) -> bool:
@@ -360,19 +331,6 @@ def worker_function(
         return {name: strategy.experimental_local_results(logs[name])[0] for name in logs}
 
     return run
-
-
-def _given(method: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Returns the arguments of a call by the names of the method's parameters."""
-    return inspect.signature(method).bind(*args, **kwargs).arguments
-
-
-def _check_inputs_alone(method: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
-    given = _given(method, args, kwargs)
-    for name in ("y", "sample_weight", "class_weight"):
-        if given.get(name) is not None:
-            expected = "none, as a batch holds all that the objective reads"
-            raise invalid_value(name, expected, type(given[name]).__name__)
 
 
 def _inputs_alone(batch: Batch | tuple) -> Batch:
