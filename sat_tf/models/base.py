@@ -17,6 +17,7 @@ from sat_tf.objectives.terms import Batch, Means, Objective
 from sat_tf.ops.replicas import global_size
 
 Logs = dict[str, tf.Tensor]
+Results = dict[str, float] | list[float] | float
 
 
 class TrainableModel(BuildsBeforeFit, keras.Model):
@@ -141,8 +142,30 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         self._test_names = tuple(counted)
         return {name: results[name] for name in counted}
 
-    def evaluate(self, *args, **kwargs) -> dict[str, float] | list[float] | float:
-        """Returns the means of `test_means`; see `keras.Model.evaluate`."""
+    # Keras would drop targets and weights that come with a dictionary.
+
+    def fit(self, *args, **kwargs) -> keras.callbacks.History:
+        """Trains on batches that are dictionaries; see `keras.Model.fit`.
+
+        Raises:
+            ValueError: Targets or weights are given beside them.
+        """
+        _check_inputs_alone(super().fit, args, kwargs)
+        return super().fit(*args, **kwargs)
+
+    def train_on_batch(self, *args, **kwargs) -> Results:
+        """Takes one step; see `keras.Model.train_on_batch`, and `fit`."""
+        _check_inputs_alone(super().train_on_batch, args, kwargs)
+        return super().train_on_batch(*args, **kwargs)
+
+    def test_on_batch(self, *args, **kwargs) -> Results:
+        """Returns the means of `test_means`; see `keras.Model.test_on_batch`, and `fit`."""
+        _check_inputs_alone(super().test_on_batch, args, kwargs)
+        return super().test_on_batch(*args, **kwargs)
+
+    def evaluate(self, *args, **kwargs) -> Results:
+        """Returns the means of `test_means`; see `keras.Model.evaluate`, and `fit`."""
+        _check_inputs_alone(super().evaluate, args, kwargs)
         self._evaluating = True
         try:
             return super().evaluate(*args, **kwargs)
@@ -331,6 +354,14 @@ def worker_function(
         return {name: strategy.experimental_local_results(logs[name])[0] for name in logs}
 
     return run
+
+
+def _check_inputs_alone(method: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
+    given = inspect.signature(method).bind(*args, **kwargs).arguments
+    for name in ("y", "sample_weight", "class_weight"):
+        if given.get(name) is not None:
+            expected = "none, as a batch holds all that the objective reads"
+            raise invalid_value(name, expected, type(given[name]).__name__)
 
 
 def _inputs_alone(batch: Batch | tuple) -> Batch:

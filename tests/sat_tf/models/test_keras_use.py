@@ -110,7 +110,7 @@ def test_clipping_measures_gradients_without_the_scale_of_float16():
     assert logs[None]["loss"][-1] < logs[None]["loss"][0]
 
 
-def test_a_loss_or_metrics_beside_the_objective_are_errors():
+def test_a_loss_or_targets_beside_the_objective_are_errors():
     model = make_model()
     for wrong in ({"loss": "mse"}, {"metrics": ["accuracy"]}):
         with pytest.raises(ValueError, match="expected none, as the objective has its own"):
@@ -118,7 +118,10 @@ def test_a_loss_or_metrics_beside_the_objective_are_errors():
     with pytest.raises(ValueError, match="argument `loss`"):
         model.compile("adam", "mse")
     model.compile("adam", jit_compile=False)
-    assert model.train_on_batch(make_batch(), return_dict=True)["loss"] > 0
+    batch = make_batch()
+    with pytest.raises(ValueError, match="targets or sample weights"):
+        model.fit(tf.data.Dataset.from_tensors((batch, batch["tokens"])), verbose=0)
+    assert model.train_on_batch(batch, return_dict=True)["loss"] > 0
 
 
 @pytest.mark.parametrize("method", ["fit", "evaluate", "train_on_batch", "test_on_batch"])
@@ -126,10 +129,14 @@ def test_targets_and_weights_as_arguments_are_errors(method):
     model, batch = make_model(), make_batch()
     model.compile("adam", jit_compile=False)
     call = getattr(model, method)
-    with pytest.raises(ValueError, match="`batch`.*targets or sample weights beside it"):
+    expected = "argument `{}`: expected none, as a batch holds all"
+    with pytest.raises(ValueError, match=expected.format("sample_weight")):
         call(batch, sample_weight=np.zeros(4))
-    with pytest.raises(ValueError, match="`batch`.*targets or sample weights beside it"):
+    with pytest.raises(ValueError, match=expected.format("y")):
         call(batch, batch["tokens"])
+    if method in ("fit", "train_on_batch"):
+        with pytest.raises(ValueError, match=expected.format("class_weight")):
+            call(batch, class_weight={0: 1.0})
 
 
 @pytest.mark.parametrize(
