@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import SimpleNamespace
+from typing import Any
 
 import keras
 import tensorflow as tf

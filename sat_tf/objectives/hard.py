@@ -131,7 +131,7 @@ class HardObjective:
             model.baseline,
             global_size,
             predicted=predictions(batch, self.distillation_weight),
-            maps=batch.get(ATTENTION_TARGETS),
+            maps=batch[ATTENTION_TARGETS] if self.attention.supervision_weight else None,
         )
 
     def draw_expectation(self, seed: tf.Tensor, size: tf.Tensor) -> tf.Tensor:

@@ -82,7 +82,7 @@ class SoftObjective:
             outputs,
             batch["tokens"][:, 1:],
             predicted=predictions(batch, self.distillation_weight),
-            maps=batch.get(ATTENTION_TARGETS),
+            maps=batch[ATTENTION_TARGETS] if self.attention.supervision_weight else None,
         )
 
     def terms(
