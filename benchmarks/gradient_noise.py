@@ -16,9 +16,9 @@ from sat_tf.files import default_cache_dir
 from sat_tf.models.captioner import Batch, Captioner
 from sat_tf.objectives.baselines import MovingAverageBaseline
 from training.config import RunConfig, read_run_config
-from training.inputs import batches_from, load_data, open_inputs
+from training.inputs import batches_of, load_data, open_inputs
 from training.model import compile_model, new_model, start_from
-from training.recipes.captioning import RECIPES
+from training.recipes import RECIPES
 
 _UNBIASED = {"preset": "rloo"}
 """Estimator whose mean gradient stands for that of the ELBO."""
@@ -148,8 +148,8 @@ def measure(
     target = configured(_UNBIASED)
     model = started(target)
     inputs = open_inputs(target, model.encoder, data, default_cache_dir())
-    dataset, steps = batches_from(target, data.table, inputs, epoch=0)
-    fixed = list(dataset.take(batches))
+    steps, batches_from = batches_of(target, data.table, inputs)
+    fixed = list(batches_from(0, 0).take(batches))
     compile_model(model, target, steps)
     aim = AttentionGradient(model, fixed).noise(draws)
     rows: dict[str, dict[str, Any]] = {name: {} for name in estimators}

@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +76,8 @@ def run(arguments: Arguments) -> None:
     """Exports, captions, times and prints."""
     captioner = sat_tf.load(arguments.run_dir)
     data = read_run_config(arguments.run_dir).data
-    options = data.options() | {"limit": arguments.images}
-    examples = load_split(data.name, arguments.split, arguments.data_dir, **options).examples
+    data = replace(data, limit=arguments.images)
+    examples = load_split(data, arguments.split, arguments.data_dir).examples
     with tempfile.TemporaryDirectory() as name:
         folders = {_EXPORT: export(captioner, Path(name) / "saved_model")}
         for precision in arguments.precisions:

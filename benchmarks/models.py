@@ -16,7 +16,7 @@ from sat_tf.runs import TrainedCaptioner
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, UNK, Vocabulary
 from training.config import RunConfig
 from training.model import compile_model
-from training.recipes.captioning import RECIPES
+from training.recipes import RECIPES
 
 Kind = Literal["soft", "hard"]
 Precision = Literal["float32", "bfloat16"]

@@ -56,9 +56,9 @@ _MAPS = (
     Column("CIDEr", ("cider",)),
 )
 _SHIP = (
-    Row("`flickr8k_soft`", "shipped", "SOFT"),
-    Row("`flickr8k_hard`", "shipped", "HARD"),
-    Row("`flickr8k_none`, no attention", "shipped", "NONE"),
+    Row("`flickr8k_soft` as it ships", "shipped", "SOFT"),
+    Row("`flickr8k_hard` as it ships", "shipped", "HARD"),
+    Row("`flickr8k_none` as it ships, no attention", "shipped", "NONE"),
 )
 _CENTRE = Row("the image centre in place of a map", "controls", "image centre", "")
 _PLAIN = Row("`flickr8k_soft`, as typed", "flickr8k", "flickr8k_soft")

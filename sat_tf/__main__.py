@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Annotated, Any, Union
+from typing import Annotated, Union
 
 COMMANDS = {
     "train": ("training.train", "Train a captioner or a digit system."),
@@ -49,7 +49,10 @@ def print_completion(shell: str) -> None:
     if shell not in _SHELLS:
         raise SystemExit(f"Error: expected one of {', '.join(_SHELLS)} after {COMPLETION}.")
     commands = [
-        Annotated[_arguments(module), tyro.conf.subcommand(name, description=summary)]
+        Annotated[
+            getattr(_imported(module), "Arguments", _NoFlags),
+            tyro.conf.subcommand(name, description=summary),
+        ]
         for name, (module, summary) in COMMANDS.items()
     ]
     tyro.cli(Union[tuple(commands)], prog="sat-tf", args=[COMPLETION, shell])  # noqa: UP007
@@ -58,13 +61,6 @@ def print_completion(shell: str) -> None:
 @dataclass(frozen=True)
 class _NoFlags:
     """Stands for the flags of `litert`, which does without tyro: its name alone is completed."""
-
-
-def _arguments(module: str) -> Any:
-    """Returns the class whose fields are a command's flags."""
-    found = _imported(module)
-    # Recipes decide the flags of training: those of captioners.
-    return getattr(found, "CaptioningArguments", None) or getattr(found, "Arguments", _NoFlags)
 
 
 def _imported(module: str) -> ModuleType:

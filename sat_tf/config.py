@@ -270,7 +270,7 @@ class CaptionerConfig:
 
 
 def other_search(measured: Mapping[str, Any], used: Mapping[str, Any]) -> str:
-    """Says how a search that was measured differs from one that is used; nothing if it does not."""
+    """Returns a note if a search that was measured differs from one in use, else an empty text."""
     pairs = [(name, measured.get(name), value) for name, value in used.items()]
     found = "; ".join(f"{name} {one}, not {value}" for name, one, value in pairs if one != value)
     return f"Measured with another search than the one inside: {found}." if found else ""

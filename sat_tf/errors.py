@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
-import sys
-
 
 def invalid_value(
     name: str, expected: str, got: object, kind: str = "argument", flag: str | None = None
@@ -42,24 +39,3 @@ def other_version(path: object, error: Exception) -> RunError:
         f"{path} is not a configuration of this version: {error} Rename or remove the key in the "
         "file, or train the run again."
     )
-
-
-def is_number(value: object, kind: type = numbers.Real) -> bool:
-    """Tells whether a value is a number of a kind, NumPy's included, that a float can hold."""
-    if not isinstance(value, kind) or isinstance(value, bool):
-        return False
-    return not isinstance(value, numbers.Integral) or abs(value) <= sys.float_info.max
-
-
-def positive(name: str, value: int) -> int:
-    """Returns `value`, the argument `name`; raises `ValueError` unless it is a positive integer."""
-    if not is_number(value, numbers.Integral) or value < 1:
-        raise invalid_value(name, "a positive integer", repr(value))
-    return value
-
-
-def dropout_rate(name: str, value: float) -> float:
-    """Returns `value`, the argument `name`, or raises `ValueError` if it is not in [0, 1)."""
-    if not is_number(value) or not 0.0 <= value < 1.0:
-        raise invalid_value(name, "a number in [0, 1)", repr(value))
-    return value

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import numbers
 import os
+import sys
 import types
 import typing
 from collections.abc import Hashable
@@ -14,13 +15,13 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
 
-from sat_tf.errors import invalid_value, is_number
+from sat_tf.errors import invalid_value
 
 T = TypeVar("T")
 
 _LONGEST = 120  # characters of a value in a message
 _TAKEN = {bool: (bool, np.bool_), str: (str, os.PathLike), Any: object}
-"""What counts as a value of a type, beside numbers."""
+"""Types whose values count as those of another, beside numbers."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +113,10 @@ def _options(hint: Any) -> list[tuple[Any, tuple[Any, ...]]]:
 def _is_a(hint: Any, value: Any) -> bool:
     if typing.get_origin(hint) is Literal:
         return isinstance(value, Hashable) and value in typing.get_args(hint)
-    if hint in (int, float):
-        return is_number(value, numbers.Integral if hint is int else numbers.Real)
+    if hint in (int, float):  # a float can hold it, and a truth value is none
+        number = isinstance(value, numbers.Integral if hint is int else numbers.Real)
+        huge = isinstance(value, numbers.Integral) and abs(value) > sys.float_info.max
+        return number and not isinstance(value, bool) and not huge
     kind = typing.get_origin(hint) or hint
     return not isinstance(kind, type) or isinstance(value, _TAKEN.get(kind, kind))
 

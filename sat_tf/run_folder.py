@@ -30,7 +30,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def outdated_note(report: Mapping[str, Any], weights_sha256: str | None) -> str:
-    """Says that a report is of other weights than these; an empty text if it is of these.
+    """Returns a note if a report was made with other weights, else an empty text.
 
     Reports of early versions, and those of a published model, do not name their weights.
     """
@@ -100,7 +100,7 @@ class RunFolder:
         return self.path / "evaluation" / split
 
     def has_checkpoint(self) -> bool:
-        """Says whether there is a whole checkpoint, readable or not."""
+        """Returns whether there is a whole checkpoint, readable or not."""
         return any(self.checkpoints.glob("epoch-*"))
 
     def reports(self) -> list[Path]:

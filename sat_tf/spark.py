@@ -79,7 +79,7 @@ def open_session(name: str, master: str | None = None) -> SparkSession:
 
 
 def _is_submitted() -> bool:
-    """Says whether `spark-submit` runs this process, whose settings then count."""
+    """Returns whether `spark-submit` runs this process, whose settings then count."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 

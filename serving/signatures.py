@@ -67,9 +67,15 @@ def make_signatures(captioner: TrainedCaptioner, search: SearchConfig) -> list[S
         return outputs | {name: tf.fill(batch, fact) for name, fact in facts.items()}
 
     def from_pixels(pixels: tf.Tensor) -> Outputs:
+        pixels = _batch(pixels, "pixels", 4)
+        # What an encoded image of the same size would be refused for.
+        fits = headers.size_fits(tf.shape(pixels, tf.int64)[1:3])
+        refusal = tf.debugging.Assert(fits, [f"an image in `pixels` {headers.SIZE_LIMITS}"])
+        with tf.control_dependencies([refusal]):
+            pixels = tf.identity(pixels)
         scaled = tf.map_fn(
             lambda image: images.resize(image, size, resize),
-            _frames(_batch(pixels, "pixels", 4)),
+            pixels,
             fn_output_signature=tf.TensorSpec([size, size, 3], tf.float32),
         )
         return _best(describe(scaled, tf.fill(tf.shape(scaled)[:1], "")))
@@ -140,6 +146,7 @@ def _describer(captioner: TrainedCaptioner, search: SearchConfig):
     shapes = {"scores": beam, "token_ids": words, "lengths": beam, "word_log_probs": words}
     if attends:
         shapes |= {"attention": [*words, *captioner.grid], "beta": words}
+    dtypes = dict.fromkeys(shapes, tf.float32) | {"token_ids": tf.int32, "lengths": tf.int32}
 
     def search_for(pixels: tf.Tensor) -> Outputs:
         found = model.search(model.encoder(pixels, training=False), search)
@@ -155,7 +162,7 @@ def _describer(captioner: TrainedCaptioner, search: SearchConfig):
         found = tf.cond(
             tf.reduce_any(valid),
             lambda: search_for(tf.gather_nd(pixels, rows)),
-            lambda: {name: tf.zeros([0, *shape], _dtype(name)) for name, shape in shapes.items()},
+            lambda: {name: tf.zeros([0, *shapes[name]], dtypes[name]) for name in shapes},
         )
         count = tf.shape(valid, tf.int64)
         outputs = {
@@ -172,10 +179,6 @@ def _describer(captioner: TrainedCaptioner, search: SearchConfig):
     return tf.function(describe, input_signature=specs, autograph=False)
 
 
-def _dtype(name: str) -> tf.DType:
-    return tf.int32 if name in ("token_ids", "lengths") else tf.float32
-
-
 def _best(outputs: Outputs) -> Outputs:
     """Keeps the words' log-probabilities and the attention of the best hypothesis alone."""
     names = ("word_log_probs", "attention", "beta")
@@ -188,11 +191,3 @@ def _batch(inputs: tf.Tensor, name: str, rank: int) -> tf.Tensor:
     message = f"Received an empty batch as `{name}`: expected at least one image"
     with tf.control_dependencies([tf.debugging.assert_positive(tf.shape(inputs)[0], message)]):
         return tf.identity(inputs)
-
-
-def _frames(pixels: tf.Tensor) -> tf.Tensor:
-    """Returns `pixels`, or fails if an encoded image of their size would be refused."""
-    fits = headers.size_fits(tf.shape(pixels, tf.int64)[1:3])
-    message = f"an image in `pixels` {headers.SIZE_LIMITS}"
-    with tf.control_dependencies([tf.debugging.Assert(fits, [message])]):
-        return tf.identity(pixels)

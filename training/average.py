@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import sys
 from collections.abc import Callable, Sequence
@@ -16,11 +15,12 @@ import tyro
 from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import SearchFlags
+from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
-from sat_tf.fields import check_fields, to_dict
+from sat_tf.fields import check_fields
 from sat_tf.run_folder import RunFolder
-from training import digits
-from training.config import read_run_config
+from training.cli import digit_module
+from training.config import read_run_config, to_text
 
 if TYPE_CHECKING:
     import keras
@@ -120,7 +120,7 @@ def averaged(run_dir: Path, search: SearchFlags) -> tuple[str, Callable[[Path], 
         start_from(other, trained.model, trained.vocabulary, "runs", "argument")
         return trained.model
 
-    return json.dumps(to_dict(config), indent=2), take
+    return to_text(config), take
 
 
 def average(
@@ -151,8 +151,8 @@ def average(
         from training.run_state.ownership import claim_average, exclusive_lock
 
         folders = list(map(published.locate, runs))
-        is_digits = digits.is_digit_run(folders[-1])
-        parts = digits.command("runs").averaged if is_digits else averaged
+        is_digits = is_digit_run(folders[-1])
+        parts = digit_module("runs").averaged if is_digits else averaged
         text, take = parts(folders[-1], search)
     total = None
     for path, share in zip(folders, shares, strict=True):

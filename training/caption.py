@@ -25,7 +25,8 @@ from training.evaluate.given_captions import caption_fields
 if TYPE_CHECKING:
     import numpy as np
 
-    from sat_tf.runs import Caption, TrainedCaptioner
+    from sat_tf.captions import Caption
+    from sat_tf.runs import TrainedCaptioner
 
 
 @dataclass(frozen=True)

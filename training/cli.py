@@ -9,17 +9,19 @@ import os
 import tempfile
 import textwrap
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated, Any, TypeVar
 
 import tyro
 
 from sat_tf import published
-from sat_tf.commands import program
+from sat_tf.commands import loading, program
 from sat_tf.errors import RunError, invalid_value
 from sat_tf.run_folder import RunFolder
 from training.config import BaseOptimizerConfig, RunConfig
-from training.recipes.captioning import RECIPES
+from training.recipes import RECIPES
 
 T = TypeVar("T")
 
@@ -40,6 +42,15 @@ def peek_flag(flag: str, argv: list[str], default: str | None = None) -> str | N
     # tyro accepts dashes and underscores alike.
     first.add_argument(flag, f"--{flag[2:].replace('-', '_')}", default=default, dest="value")
     return first.parse_known_args(argv)[0].value
+
+
+def digit_module(name: str) -> ModuleType:
+    """Loads `training.digits.NAME`, which takes over from a command that was given a digit run.
+
+    By its name: the modules there stand on those of the commands.
+    """
+    with loading():
+        return import_module(f"training.digits.{name}")
 
 
 def find_recipe(recipes: Mapping[str, T], name: str) -> T:

@@ -1,19 +1,46 @@
-"""Compare evaluated runs: `python -m training.compare RUN RUN ...`."""
+"""Compare evaluated runs: `python -m training.compare RUN RUN ...`.
+
+Captioners are compared on the same images, with paired bootstrap intervals of every difference
+from the first one.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import statistics
+import string
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
+import numpy as np
 import tyro
 
 from sat_tf.commands import exit_status, loading, program
+from sat_tf.digits import SYSTEM_KEY
 from sat_tf.errors import invalid_value
-from sat_tf.fields import PositiveInt, check_fields
+from sat_tf.fields import PositiveInt, check_fields, from_dict
 from sat_tf.published import locate, output_dir
 from sat_tf.run_folder import RunFolder
-from training import digits
+from training.cli import digit_module
+from training.config import DataConfig
+from training.data.examples import Split, canonical_split
+from training.data.sources import load_split
+from training.evaluate.given_captions import CAPTIONS_FILE, parse_captions, read_grounding
+from training.evaluate.reports import REPORT_FILE
+from training.metrics import bootstrap
+from training.metrics.captions import CaptionScores, score_captions
+from training.metrics.grounding import SIZES, sums_and_sizes
+from training.tables import number, text_table
+
+T = TypeVar("T")
+
+LABELS = string.ascii_uppercase
+"""Names of the systems, in the order given."""
+_METRICS = ("bleu_4", "meteor", "cider", "rouge_l")
 
 
 @dataclass(frozen=True)
@@ -43,10 +70,6 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(arguments: Arguments) -> str:
     """Returns the comparison as text."""
-    from training.data.examples import canonical_split
-    from training.evaluate.reports import REPORT_FILE
-    from training.tasks.comparison import LABELS
-
     runs, split = arguments.runs, canonical_split(arguments.split)
     seeds = arguments.seeds
     if not 2 <= len(runs) / seeds <= len(LABELS):
@@ -54,21 +77,17 @@ def run(arguments: Arguments) -> str:
     if len(runs) % seeds:
         raise invalid_value("runs", f"{seeds} folders for each system", len(runs))
     folders = [evaluation_folder(path, split) for path in runs]
-    are_digits = [digits.is_digit_report(folder / REPORT_FILE) for folder in folders]
+    are_digits = [SYSTEM_KEY in read_report(folder / REPORT_FILE, split) for folder in folders]
     for path, other in zip(runs, are_digits, strict=True):
         if other is not are_digits[0]:
             raise ValueError(
                 f"{path} cannot be compared with {runs[0]}: captioners and digit systems have "
                 "different scores."
             )
-    if are_digits[0]:
-        compare = digits.command("evaluate").compare
-    else:
-        with loading():
-            from training.tasks.captioning.comparison import compare
     systems = [", ".join(map(str, runs[at : at + seeds])) for at in range(0, len(runs), seeds)]
     lines = [f"{label}: {paths}" for label, paths in zip(LABELS, systems, strict=False)]
-    lines += compare(folders, split, arguments.data_dir, arguments.samples, seeds)
+    compare_all = digit_module("evaluate").compare if are_digits[0] else compare
+    lines += compare_all(folders, split, arguments.data_dir, arguments.samples, seeds)
     return "\n".join(lines).rstrip()
 
 
@@ -78,11 +97,9 @@ def evaluation_folder(path: Path, split: str) -> Path:
     Raises:
         ValueError: There is no evaluation on that split.
     """
-    from training.evaluate.reports import REPORT_FILE
-
-    folder = (
-        path if (path / REPORT_FILE).is_file() else RunFolder(output_dir(path)).evaluation(split)
-    )
+    folder = path
+    if not (path / REPORT_FILE).is_file():
+        folder = RunFolder(output_dir(path)).evaluation(split)
     if not path.is_dir():
         locate(path)  # names what was probably meant
     if not (folder / REPORT_FILE).is_file():
@@ -91,6 +108,216 @@ def evaluation_folder(path: Path, split: str) -> Path:
             f"{path} --split {split}`."
         )
     return folder
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """An evaluation: its folder, report, image id -> caption, and image id -> grounding."""
+
+    folder: Path
+    report: Mapping
+    captions: Mapping[str, str]
+    grounding: Mapping[str, Mapping[str, float]]
+
+    @property
+    def data(self) -> DataConfig:
+        """The data set it was made on."""
+        return from_dict(DataConfig, self.report["configuration"]["data"])
+
+    @property
+    def boxes(self) -> str | None:
+        """SHA-256 of the boxes it was measured with, if any."""
+        return (self.report.get("grounding") or {}).get("boxes")
+
+
+def compare(
+    folders: Sequence[Path], split_name: str, data_dir: Path | None, samples: int, seeds: int
+) -> list[str]:
+    """Compares evaluations of captioners.
+
+    Args:
+        folders: Folders of evaluations, those of a system one after the other.
+        split_name: The split that they are on.
+        data_dir: The user's copy of the data; that of the runs by default.
+        samples: Bootstrap resamples.
+        seeds: Evaluations of each system.
+
+    Returns:
+        Lines of text.
+
+    Raises:
+        ValueError: A file is missing, or one was evaluated on other images or captions.
+    """
+    found = [read_evaluation(folder, split_name) for folder in folders]
+    if data_dir is None:
+        with loading():
+            from training.run_state.ownership import common_data_dir
+
+        # An evaluation of a run is its folder `evaluation/SPLIT`.
+        data_dir = common_data_dir(RunFolder(f.absolute().parent.parent) for f in folders)
+    split = common_split(found, data_dir)
+    shared = set.intersection(*(set(one.captions) for one in found))
+    references = split.references(of=shared)
+    scores = [
+        score_captions(
+            {image_id: one.captions[image_id] for image_id in references},
+            references,
+            language=one.data.language,
+            unit=one.data.tokens,
+        )
+        for one in found
+    ]
+    metrics = [name for name in _METRICS if all(name in one.scores for one in scores)]
+    table = {
+        name: means_over_seeds([one.scores[name] for one in scores], seeds) for name in metrics
+    }
+    first, *others = by_system(scores, seeds)
+    differences = {
+        name: [bootstrap.paired_over_seeds(o, first, name, samples) for o in others]
+        for name in metrics
+    }
+    of_phrases, maps_notes = grounded(found, list(references))
+    for name, (sums, sizes) in of_phrases.items():
+        means = [np.mean(own, axis=0) for own in by_system(sums, seeds)]
+        table[name] = [one.sum() / sizes.sum() for one in means]
+        differences[name] = [
+            bootstrap.resampled_means(other - means[0], sizes, samples) for other in means[1:]
+        ]
+    lines = [f"{split.name}, {len(shared)} images, {samples} resamples", ""]
+    lines += [score_table(table), "", difference_table(differences), ""]
+    lines += [*notes(scores, seeds), *maps_notes]
+    left_out = {image_id for one in found for image_id in one.captions} - set(references)
+    if left_out:
+        lines.append(
+            f"Note: skipped images that only some have captioned: {len(left_out)}, such as "
+            f"{min(left_out)!r}."
+        )
+    return lines
+
+
+def read_evaluation(folder: Path, split: str) -> Evaluated:
+    """Reads report, captions and grounding from the folder of an evaluation.
+
+    Raises:
+        ValueError: A file is missing or no part of an evaluation on this split.
+    """
+    report, captions_path = read_report(folder / REPORT_FILE, split), folder / CAPTIONS_FILE
+    if "split_fingerprint" not in report:
+        raise ValueError(f"{folder / REPORT_FILE} is not the report of an evaluation.")
+    if not captions_path.is_file():
+        raise ValueError(f"{captions_path} is missing: run `python -m training.evaluate` again.")
+    captions = parse_captions(captions_path.read_bytes(), captions_path)
+    return Evaluated(folder, report, captions, read_grounding(captions_path))
+
+
+def read_report(report: Path, split: str) -> dict[str, Any]:
+    """Reads the report of an evaluation on a split.
+
+    Raises:
+        ValueError: It is no report, or one on another split.
+    """
+    try:
+        found = json.loads(report.read_text("utf-8"))
+        found_split, _ = found["split"], found["configuration"]["data"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{report} is not the report of an evaluation.") from error
+    if found_split != split:
+        message = f"{report.parent} is an evaluation on {found_split}: expected one on {split}."
+        raise ValueError(message)
+    return found
+
+
+def common_split(found: Sequence[Evaluated], data_dir: Path | None) -> Split:
+    """Loads the split that all were evaluated on.
+
+    Raises:
+        ValueError: One was evaluated on other images or captions.
+    """
+    name, data = found[0].report["split"], found[0].data
+    split = load_split(data, name, data_dir)
+    fingerprint, where = split.fingerprint(), data_dir or f"seed {data.seed}"
+    for one in found:
+        if one.report["split_fingerprint"] != fingerprint:
+            raise ValueError(
+                f"{one.folder} was evaluated on other images or captions than the present "
+                f"{split.name} split of {data.name} ({where}, limit {data.limit}): "
+                f"expected the fingerprint {fingerprint[:12]}..., got "
+                f"{one.report['split_fingerprint'][:12]}..."
+            )
+    return split
+
+
+def grounded(
+    found: Sequence[Evaluated], image_ids: Sequence[str]
+) -> tuple[dict[str, tuple[list[np.ndarray], np.ndarray]], list[str]]:
+    """Reads the scores of phrases that all evaluations have.
+
+    Returns:
+        Score -> its sum in each image, `[N]` for each evaluation, and `[N]`, the phrases or words
+        that it is over. And notes: scores over different phrases are left out.
+    """
+    scores, left_out = {}, []
+    boxes = {one.boxes for one in found} - {None}
+    for name in SIZES:
+        read = [sums_and_sizes(one.grounding, name, image_ids) for one in found]
+        if any(one is None for one in read):
+            continue
+        sums, sizes = zip(*read, strict=True)
+        if len(boxes) <= 1 and all(np.array_equal(own, sizes[0]) for own in sizes[1:]):
+            scores[name] = list(sums), sizes[0]
+        else:
+            left_out.append(name)
+    if not left_out:
+        return scores, []
+    reason = "the evaluations have other boxes, or see other parts of the images"
+    return scores, [f"Note: {', '.join(left_out)} left out: {reason}."]
+
+
+def by_system(values: Sequence[T], seeds: int) -> list[Sequence[T]]:
+    """Groups values of evaluations, of which `seeds` in a row are one system's."""
+    return [values[start : start + seeds] for start in range(0, len(values), seeds)]
+
+
+def means_over_seeds(values: Sequence[float], seeds: int) -> list[float]:
+    """Returns the mean of each system."""
+    return [statistics.fmean(own) for own in by_system(values, seeds)]
+
+
+def score_table(scores: Mapping[str, Sequence[float]]) -> str:
+    """Formats the scores, metric -> one value per system."""
+    count = len(next(iter(scores.values()), ()))
+    rows = [[name, *(number(name, value) for value in values)] for name, values in scores.items()]
+    return text_table([["", *LABELS[:count]], *rows])
+
+
+def difference_table(differences: Mapping[str, Sequence[bootstrap.Interval]]) -> str:
+    """Formats differences with their 95 % intervals: metric -> one per system but the first."""
+    count = len(next(iter(differences.values()), ()))
+    heads = [""]
+    for label in LABELS[1 : count + 1]:
+        heads += [f"{label} - {LABELS[0]}", "95 % interval"]
+    rows = [heads]
+    for name, intervals in differences.items():
+        row = [name]
+        for found in intervals:
+            by, low, high = (number(name, value, sign="+") for value in found)
+            row += [by, "-" if math.isnan(found.low) else f"[{low}, {high}]"]
+        rows.append(row)
+    return text_table(rows, left=range(0, 2 * count + 1, 2))
+
+
+def notes(scores: Sequence[CaptionScores], seeds: int = 1) -> list[str]:
+    """Returns each note once, with the labels of the systems it is about, unless it is all."""
+    labels: dict[str, list[str]] = {}
+    for index, one in enumerate(scores):
+        for note in one.notes:
+            labels.setdefault(note, []).append(LABELS[index // seeds])
+    return [
+        f"Note: {note}"
+        if len(about) == len(scores)
+        else f"Note on {', '.join(dict.fromkeys(about))}: {note}"
+        for note, about in labels.items()
+    ]
 
 
 if __name__ == "__main__":

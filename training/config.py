@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import zipfile
 from dataclasses import dataclass, field
@@ -22,11 +23,13 @@ from sat_tf.fields import (
     Range,
     check_fields,
     from_dict,
+    to_dict,
 )
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.vocabulary import Unit
 from training.data.sources import DataName, Splits
 from training.metrics.captions import english_only
+from training.metrics.java import find_java
 
 T = TypeVar("T")
 
@@ -83,11 +86,13 @@ class DataConfig:
         if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]+)*", self.language):
             expected = "a code such as en, de or zh-Hans"
             raise invalid_value("--data.language", expected, repr(self.language), "key")
-
-    def options(self) -> dict[str, Any]:
-        """Returns the keyword arguments of `training.data.sources.load_split`."""
-        names = ("seed", "limit", "splits", "captions", "image_dir")
-        return {name: getattr(self, name) for name in names}
+        owners = {"captions": ("folder",), "image_dir": ("folder",)}
+        owners["splits"] = ("flickr8k", "flickr30k")
+        for key, names in owners.items():
+            value = getattr(self, key)
+            if value is not None and self.name not in names:
+                expected = f"None for {self.name}, as it belongs to {' and '.join(names)}"
+                raise invalid_value(f"--data.{key}", expected, repr(value), "key")
 
 
 @dataclass(frozen=True)
@@ -334,10 +339,10 @@ def _check_teachers(config: RunConfig) -> None:
         raise invalid_value("--fit.distillation_weight", why, weight, "key")
 
 
-def check_files(config: RunConfig) -> None:
-    """Checks that the files that teach are there, before TensorFlow, which takes seconds, is.
+def check_available(config: RunConfig) -> None:
+    """Checks that what teaches is there, before TensorFlow, which takes seconds, is loaded.
 
-    Reading a saved configuration does not check it: they may be gone since.
+    Reading a saved configuration does not check it: files may be gone since, or Java.
 
     Raises:
         ValueError: The message names the key.
@@ -355,6 +360,14 @@ def check_files(config: RunConfig) -> None:
     if fit.distillation_weight and (fit.predictions is None or not Path(fit.predictions).is_file()):
         expected = "a file of training.distill (`--predictions`)"
         raise invalid_value("--fit.predictions", expected, fit.predictions, "key")
+    if config.reward.meteor_weight and find_java() is None:
+        expected = "0 without Java (there is no program `java`)"
+        raise invalid_value("--reward.meteor_weight", expected, config.reward.meteor_weight, "key")
+
+
+def to_text(config: RunConfig) -> str:
+    """Returns the content of config.json."""
+    return json.dumps(to_dict(config), indent=2)
 
 
 def read_run_config(run_dir: Path) -> RunConfig:

@@ -10,19 +10,29 @@ trains a captioner that learns from captions and predictions alike.
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import numpy as np
 import tyro
 
 from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
-from sat_tf.errors import invalid_value
+from sat_tf.errors import RunError, invalid_value
 from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.files import default_cache_dir
+from sat_tf.progress import progress_bar
 from sat_tf.run_folder import RunFolder
 from training.cli import check_data_dir, check_file
 from training.config import RunConfig, read_run_config
+
+if TYPE_CHECKING:
+    from training.inputs import Data
+    from training.teach.word_predictions import WordPredictions
+
+_BATCH = 64
 
 
 @dataclass(frozen=True)
@@ -57,14 +67,11 @@ def run(arguments: Arguments) -> int:
     configs = check(arguments)
     with loading():
         from training.inputs import load_data
-        from training.run_state.records import read_data_dir
-        from training.teach.distillation import predict
+        from training.run_state.ownership import read_data_dir
 
     folder = RunFolder(next(iter(configs)))
-    data_dir = arguments.data_dir or read_data_dir(folder)
-    data = load_data(configs[folder.path], data_dir)
-    cache_dir = arguments.cache_dir or default_cache_dir()
-    found = predict(configs, data, cache_dir, arguments.words)
+    data = load_data(configs[folder.path], arguments.data_dir or read_data_dir(folder))
+    found = predict(configs, data, arguments.cache_dir or default_cache_dir(), arguments.words)
     found.save(arguments.out)
     covered = float(found.shares.sum(axis=1, dtype="float64").mean())
     print(
@@ -91,6 +98,75 @@ def check(arguments: Arguments) -> dict[Path, RunConfig]:
     check_data_dir(configs[folders[0]], arguments.data_dir)
     check_file("--out", arguments.out)
     return configs
+
+
+def predict(
+    configs: Mapping[Path, RunConfig], data: Data, cache_dir: Path, words: int
+) -> WordPredictions:
+    """Returns the mean of the predictions of runs for every word of the training captions.
+
+    A captioner that was trained on mirrored images predicts in both views: they show the same.
+
+    Args:
+        configs: Configuration of each run, by its folder.
+        data: The data of the first one.
+        cache_dir: Feature stores.
+        words: Likeliest words to keep.
+
+    Raises:
+        RunError: The vocabulary of a run is not that of the captions.
+        DataError: No image can be read.
+    """
+    import tensorflow as tf
+
+    from sat_tf.runs import load_captioner
+    from training.data.batches import scoring_plan
+    from training.data.bucketing import pad_tokens
+    from training.data.image_loader import Views
+    from training.data.input_source import open_input_source
+    from training.evaluate.likelihood import TeacherForcing
+    from training.lineage import teachers_of
+    from training.teach.word_predictions import WordPredictions, caption_offsets, captions_identity
+
+    teachers, table = [], data.table
+    for folder, config in configs.items():
+        trained = load_captioner(folder)
+        if trained.vocabulary != data.vocabulary:
+            raise RunError(
+                f"{folder} has another vocabulary than the training captions of the first run: "
+                "train all runs on the same captions, with the same `--data...`."
+            )
+        views = config.encoder.resize, data.train, cache_dir, config.data.mirror
+        source = open_input_source(trained.model.encoder, *views)
+        teachers.append((TeacherForcing(trained), source))
+    offsets = caption_offsets(table)
+    size = int(offsets[-1]), min(words, len(data.vocabulary))
+    found = WordPredictions(
+        np.zeros(size, np.int32),
+        np.zeros(size, np.float16),
+        offsets,
+        captions_identity(table, data.vocabulary),
+        tuple(dict.fromkeys(name for folder in configs for name in teachers_of(folder).all)),
+    )
+    with progress_bar(len(table), "Predictions", "captions", True) as bar:
+        for rows in scoring_plan(teachers[0][1], table, _BATCH):
+            tokens, images = (
+                pad_tokens([table.tokens[row] for row in rows]),
+                table.image_index[rows],
+            )
+            predicted = []
+            for forced, source in teachers:
+                for mirrored in (False, True)[: 1 + source.mirrored]:
+                    views = Views(np.full(len(rows), mirrored), np.zeros([len(rows), 2]))
+                    batch = {source.key: source.read(images, views), "tokens": tokens}
+                    predicted.append(forced.probabilities(batch))
+            top = tf.math.top_k(tf.add_n(predicted) / len(predicted), size[1])
+            for row, *likeliest in zip(rows, top.indices.numpy(), top.values.numpy(), strict=True):
+                place = slice(offsets[row], offsets[row + 1])
+                length = place.stop - place.start
+                found.words[place], found.shares[place] = (part[:length] for part in likeliest)
+            bar.update(len(rows))
+    return found
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
 """What a run learns from: captions as ids, images or stored annotations, and what teaches beside.
 
-In the order of a run: `load_data`, then, with the encoder at hand, `open_inputs`; then
-`batches_from` for each epoch.
+In the order of a run: `load_data`; with the encoder at hand `open_inputs`; then `batches_of`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import tensorflow as tf
@@ -19,14 +19,17 @@ from training.config import DataConfig, RunConfig
 from training.data.batches import training_batches
 from training.data.box_files import read_boxes
 from training.data.boxes import skipped_note
-from training.data.bucketing import CaptionTable, Shard, caption_table
-from training.data.examples import DataError
+from training.data.bucketing import CaptionTable, caption_table
+from training.data.examples import DataError, Split
 from training.data.input_source import InputSource, open_input_source
-from training.data.sources import Split, load_split
+from training.data.sources import load_split
+from training.distributed.workers import distribute
 from training.tables import counted
 from training.teach.attention_targets import AttentionTargets, attention_targets
-from training.teach.word_locator import WordLocator, check_encoder, located_targets
+from training.teach.word_locator import WordLocator, located_targets
 from training.teach.word_predictions import WordPredictions
+
+Batches = tf.data.Dataset | tf.distribute.DistributedDataset
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +41,19 @@ class Data:
         dev: The dev split.
         vocabulary: Words of the training captions.
         table: The training captions as ids.
+        dev_table: The dev captions as ids.
     """
 
     train: Split
     dev: Split
     vocabulary: Vocabulary
     table: CaptionTable
+    dev_table: CaptionTable
+
+    def fingerprint(self) -> str:
+        """Describes splits and vocabulary: equal ones are the same."""
+        splits = [split.fingerprint() for split in (self.train, self.dev)]
+        return json.dumps([self.vocabulary.words, splits])
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,12 +65,14 @@ class Inputs:
         dev: Inputs of the dev images.
         targets: Maps for supervised attention on the training images; None without.
         predictions: What other captioners predict for the training captions; None without.
+        unusable: Split -> image -> why it is not used.
     """
 
     train: InputSource
     dev: InputSource
     targets: AttentionTargets | None = None
     predictions: WordPredictions | None = None
+    unusable: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def of(self, data: Data) -> Mapping[Split, InputSource]:
         """Returns each split with its inputs."""
@@ -73,13 +85,13 @@ def load_data(config: RunConfig, data_dir: Path | None = None) -> Data:
     Raises:
         DataError: The data cannot be used, or the captions have no word to learn.
     """
-    options = config.data.options()
-    train = load_split(config.data.name, "train", data_dir, **options)
-    dev = load_split(config.data.name, "dev", data_dir, **options)
+    train, dev = (load_split(config.data, name, data_dir) for name in ("train", "dev"))
     vocabulary = training_vocabulary(config.data, train)
-    table = caption_table(train, vocabulary, config.data.max_length)
+    table, dev_table = (
+        caption_table(split, vocabulary, config.data.max_length) for split in (train, dev)
+    )
     check_vocabulary(config.data, vocabulary)
-    return Data(train, dev, vocabulary, table)
+    return Data(train, dev, vocabulary, table, dev_table)
 
 
 def training_vocabulary(config: DataConfig, train: Split) -> Vocabulary:
@@ -127,8 +139,7 @@ def open_inputs(config: RunConfig, encoder: Encoder, data: Data, cache_dir: Path
         path = Path(config.fit.predictions)
         predictions = WordPredictions.load(path, data.table, data.vocabulary)
     if attention.located:
-        locator = WordLocator.load(Path(attention.teacher))
-        check_encoder(locator, encoder)
+        locator = WordLocator.load(Path(attention.teacher), encoder)
     elif attention.supervision_weight:
         boxes, outside = read_boxes(attention.teacher) if attention.teacher else (None, None)
         targets = attention_targets(data.train, boxes, encoder.grid, resize, outside)
@@ -137,7 +148,11 @@ def open_inputs(config: RunConfig, encoder: Encoder, data: Data, cache_dir: Path
     dev = open_input_source(encoder, resize, data.dev, cache_dir)
     if locator is not None:
         targets = located_targets(locator, encoder, data.train.examples, train)
-    return Inputs(train, dev, targets, predictions)
+    unusable = {
+        split.name: split.unusable(source.skipped)
+        for split, source in ((data.train, train), (data.dev, dev))
+    }
+    return Inputs(train, dev, targets, predictions, unusable)
 
 
 def describe_inputs(
@@ -157,7 +172,7 @@ def describe_inputs(
         limit = f"{names.max_length} {names.tokens}"
         yield f"Warning: {counted(table.truncated, 'caption')} cut to {limit}."
     for split, source in inputs.of(data).items():
-        if reasons := split.unusable(source.skipped):
+        if reasons := inputs.unusable[split.name]:
             images, path = counted(len(reasons), "image"), folder.skipped(split.name)
             yield f"Warning: skipped {images} of the {split.name} split, see {path}."
         if source.rotated:
@@ -172,18 +187,25 @@ def describe_inputs(
         yield f"Other captioners' predictions are {share} of each word's target."
 
 
-def batches_from(
-    config: RunConfig,
-    table: CaptionTable,
-    inputs: Inputs,
-    epoch: int,
-    step: int = 0,
-    shard: Shard | None = None,
-) -> tuple[tf.data.Dataset, int]:
-    """Returns the training batches from a step of an epoch on, endless, and those per epoch."""
+def batches_of(
+    config: RunConfig, table: CaptionTable, inputs: Inputs
+) -> tuple[int, Callable[[int, int], Batches]]:
+    """Plans the training batches.
+
+    Returns:
+        The batches per epoch; and a function that returns those from an epoch and a step of it on,
+        endless, in the form that `fit` takes.
+    """
     by_image = config.fit.batch_by == "image"
     if config.reward.metric != "none":
         # Captions are sampled from the model: one row per image, with its number.
         table, by_image = table.first_captions(), True
-    order = config.fit.batch_size, config.seed, epoch, step, by_image, shard or Shard()
-    return training_batches(inputs.train, table, *order, inputs.targets, inputs.predictions)
+    read = inputs.train, table, config.fit.batch_size, config.seed
+    teaching = inputs.targets, inputs.predictions
+
+    def batches(epoch: int, step: int) -> Batches:
+        return distribute(
+            lambda shard: training_batches(*read, epoch, step, by_image, shard, *teaching)[0]
+        )
+
+    return training_batches(*read, 0, by_image=by_image)[1], batches

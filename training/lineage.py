@@ -1,13 +1,24 @@
-"""The runs that a run started from."""
+"""What a run learned from: the runs that it started from, and teachers beside the captions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from sat_tf import published, runs
+from sat_tf.errors import RunError
 from sat_tf.run_folder import RunFolder, read_object
-from training.run_state.records import recorded_origins
+from training.config import RunConfig, read_run_config
+from training.run_state.ownership import (
+    BOXES,
+    LOCATOR,
+    recorded_origins,
+    recorded_teachers,
+    supervised_by_locator,
+)
+
+CAPTIONERS, REWARD = "captioners", "reward"
 
 
 def lineage(run_dir: Path) -> list[Path]:
@@ -62,3 +73,58 @@ def _find(origin: str, run: Path) -> Path:
         return published.locate(origin).resolve()
     except ValueError:
         return Path(origin).resolve()
+
+
+@dataclass(frozen=True)
+class Teachers:
+    """Teachers of a captioner: `boxes`, `locator`, `captioners` (distillation), `reward`.
+
+    Attributes:
+        own: Its own, the first ones first.
+        inherited: Those of the captioners that it learned from.
+    """
+
+    own: tuple[str, ...]
+    inherited: tuple[str, ...]
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        """Own and inherited ones."""
+        return tuple(dict.fromkeys((*self.own, *self.inherited)))
+
+
+def teachers_of(run_dir: Path, config: RunConfig | None = None) -> Teachers:
+    """Finds the teachers of a run and of those that it started from (`--init-from`).
+
+    A published captioner records them. In one of an earlier version, boxes are assumed where it
+    may have been a locator, and what taught its teachers is not known. Nor are runs that have been
+    removed.
+
+    Args:
+        run_dir: The run, or a published captioner.
+        config: Takes the place of the run's configuration.
+
+    Raises:
+        RunError: A published captioner names a teacher that this version does not know.
+    """
+    own, inherited = [], []
+    for path in filter(Path.is_dir, reversed(lineage(run_dir))):
+        if published.is_published(path) and (recorded := published.taught_by(path)) is not None:
+            own += recorded["own"]
+            inherited += recorded["inherited"]
+            for name in (*recorded["own"], *recorded["inherited"]):
+                if name not in (BOXES, LOCATOR, CAPTIONERS, REWARD):
+                    raise RunError(
+                        f"{path} was taught by {name!r}, unknown to this version: update sat_tf."
+                    )
+            continue
+        last = config is not None and path == Path(run_dir).resolve()
+        trained = config if last else read_run_config(path)
+        if trained.attention.supervision_weight:
+            own.append(LOCATOR if supervised_by_locator(RunFolder(path)) else BOXES)
+        if trained.fit.distillation_weight:
+            own.append(CAPTIONERS)
+            inherited += recorded_teachers(RunFolder(path))
+        if trained.reward.metric != "none":
+            own.append(REWARD)
+    return Teachers(tuple(dict.fromkeys(own)), tuple(dict.fromkeys(inherited)))

@@ -12,7 +12,7 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from sat_tf import published, runs
+from sat_tf import runs
 from sat_tf.errors import RunError, invalid_value
 from sat_tf.models.captioner import Captioner
 from sat_tf.objectives import make_objective
@@ -43,8 +43,8 @@ def initialize(model: Captioner, config: RunConfig, vocabulary: Vocabulary) -> s
     Raises:
         ValueError: See `start_from`.
     """
-    start_from(config.init_from, model, vocabulary)
-    notes = unfinished_note(published.locate(config.init_from))
+    folder = start_from(config.init_from, model, vocabulary)
+    notes = unfinished_note(folder)
     return "\nNote: ".join([f"Initialized with the weights of {config.init_from}.", *notes])
 
 
@@ -54,10 +54,20 @@ def start_from(
     vocabulary: Vocabulary,
     name: str = "--init-from",
     kind: str = "key",
-) -> None:
+) -> Path:
     """Gives a captioner the best weights of what `sat_tf.load` reads, including the encoder's.
 
     The optimizer's state and the baseline are not among them.
+
+    Args:
+        run_dir: What `sat_tf.load` takes.
+        model: Takes the weights.
+        vocabulary: The model's.
+        name: The argument that `run_dir` is, for messages.
+        kind: Its kind, see `invalid_value`.
+
+    Returns:
+        The folder that they come from.
 
     Raises:
         ValueError: It is no finished run, or has another vocabulary or other shapes.
@@ -72,37 +82,32 @@ def start_from(
                 f"{len(vocabulary)} ({which}). Use the same captions, `--data.tokens`, "
                 "`--data.min_count` and `--data.vocabulary_size`"
             )
-        pairs = _pairs(found.model, model)
+        encoders = found.model.encoder.backbone, model.encoder.backbone
+        if encoders[0] != encoders[1]:
+            raise RunError(f"its encoder is {encoders[0]}, this one's {encoders[1]}")
+        pairs = []
+        for part in ("encoder", "decoder"):
+            theirs, ours = getattr(found.model, part).weights, getattr(model, part).weights
+            if len(theirs) != len(ours):
+                left, right = _names(theirs), _names(ours)
+                only = sorted((left - right) + (right - left))
+                more = f" and {len(only) - _SHOWN} more" if len(only) > _SHOWN else ""
+                raise RunError(
+                    f"its {part} has {len(theirs)} weights, this one {len(ours)} (only one has "
+                    f"{', '.join(only[:_SHOWN])}{more})"
+                )
+            pairs += zip(theirs, ours, strict=True)
+        for theirs, ours in pairs:
+            if theirs.shape != ours.shape:
+                sizes = [" x ".join(map(str, weight.shape)) for weight in (theirs, ours)]
+                raise RunError(f"its weight {theirs.path} is {sizes[0]}, this one {sizes[1]}")
     except RunError as error:
         expected = "a finished run with the vocabulary and the shapes of this one"
         got = f"{str(run_dir)!r}: {str(error).rstrip('.')}"
         raise invalid_value(name, expected, got, kind) from error
     for theirs, ours in pairs:
         ours.assign(theirs.numpy())
-
-
-def _pairs(found: Captioner, model: Captioner) -> list[tuple[keras.Variable, keras.Variable]]:
-    """Pairs the corresponding weights of two captioners."""
-    names = [captioner.encoder.backbone for captioner in (found, model)]
-    if names[0] != names[1]:
-        raise RunError(f"its encoder is {names[0]}, this one's {names[1]}")
-    pairs = []
-    for part in ("encoder", "decoder"):
-        theirs, ours = getattr(found, part).weights, getattr(model, part).weights
-        if len(theirs) != len(ours):
-            left, right = _names(theirs), _names(ours)
-            only = sorted((left - right) + (right - left))
-            more = f" and {len(only) - _SHOWN} more" if len(only) > _SHOWN else ""
-            raise RunError(
-                f"its {part} has {len(theirs)} weights, this one {len(ours)} (only one "
-                f"has {', '.join(only[:_SHOWN])}{more})"
-            )
-        pairs += zip(theirs, ours, strict=True)
-    for theirs, ours in pairs:
-        if theirs.shape != ours.shape:
-            sizes = [" x ".join(map(str, weight.shape)) for weight in (theirs, ours)]
-            raise RunError(f"its weight {theirs.path} is {sizes[0]}, this one {sizes[1]}")
-    return pairs
+    return found.path
 
 
 def _names(weights: list[keras.Variable]) -> Counter[str]:

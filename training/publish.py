@@ -1,4 +1,7 @@
-"""Publish a run's model in small, plain files: `python -m training.publish RUN OUT`."""
+"""Publish a run's model in small, plain files: `python -m training.publish RUN OUT`.
+
+Beside them stands a card: data, licence, scores, and what the captioner is not for.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import dataclasses
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,14 +17,15 @@ import tyro
 
 from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
-from sat_tf.config import JOIN, weights_files
+from sat_tf.config import JOIN, other_search, weights_files
+from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
 from sat_tf.fields import to_dict
 from sat_tf.files import default_cache_dir, write_atomically
-from sat_tf.run_folder import RunFolder
-from training import digits
+from sat_tf.run_folder import RunFolder, outdated_note
+from training.cli import digit_module
 from training.config import RunConfig, read_run_config
-from training.published_card import comparison_sentence, make_card
+from training.tables import markdown_table, score_rows
 
 if TYPE_CHECKING:
     from sat_tf.runs import TrainedCaptioner
@@ -31,9 +34,93 @@ if TYPE_CHECKING:
 # An encoder can be rounded before its decoder is trained (training.standardize --compact). The
 # rounding of a decoder comes after training and is felt in its captions: it is the finer one.
 _BITS = {"encoder": 8, "decoder": 10}
-
 METRICS = ("bleu_4", "meteor", "cider")
 """Scores that `--check` compares."""
+_PHOTOGRAPHS = "non-commercial research and education only, as its photographs belong to others"
+_SOURCES = {
+    "scenes": ("drawn scenes of this project", None),
+    "flickr8k": ("Flickr8k (Hodosh et al., 2013)", _PHOTOGRAPHS),
+    "flickr30k": ("Flickr30k (Young et al., 2014)", _PHOTOGRAPHS),
+    "coco_captions": ("COCO captions (Chen et al., 2015)", "the terms of cocodataset.org"),
+    "folder": ("the publisher's own images", None),
+}
+_UNSTATED = "not stated; ask the publisher"
+_ORIGINS = {
+    "keras_hub:dinov2_small": " (DINOv2 of Meta AI, Oquab et al., 2024, Apache-2.0)",
+    "mobilenet_v2": " (Sandler et al., 2018, ImageNet weights, Apache-2.0)",
+    "resnet50": " (ImageNet weights of He et al., 2016, converted by Keras, MIT)",
+}
+_SCORES = {
+    **{f"bleu_{n}": f"BLEU-{n}" for n in range(1, 5)},
+    "meteor": "METEOR",
+    "cider": "CIDEr",
+    "pointing_game": "maximum of the map inside the named object's box, % of phrases",
+    "pointing_game_centre": "the same of the image centre in place of the map",
+    "calibration_error": "calibration error of the words' probabilities, percentage points",
+}
+"""Scores on the card, by their names in a report."""
+_TEACHING = {
+    "boxes": "Attention was supervised by people's boxes of what the training captions name: the "
+    "maps show what those boxes taught it.",
+    "locator": "Attention was supervised by a word locator, which learned from the captions of the "
+    "training images where words are; no boxes were used.",
+    "captioners": "Words were learned from what other captioners predict, beside the captions.{}",
+    "reward": "Sampled captions were rewarded for CIDEr-D, alone or with other metrics.",
+}
+"""Sentences on teachers, see `training.lineage`."""
+_INHERITED = {
+    "boxes": "supervised by people's boxes",
+    "locator": "supervised by a word locator",
+    "captioners": "taught by other captioners",
+    "reward": "rewarded for caption metrics",
+}
+"""Training of the captioners that a student learned from."""
+_MAPS = (
+    "A map shows which parts of the image the decoder read for a word, which is no proof that the "
+    "word rests on them.\n"
+)
+_CARD = """---
+library_name: sat_tf
+pipeline_tag: image-to-text
+language: {language}
+license: other
+license_name: {short_licence}
+---
+
+# {recipe}
+
+{purpose}, by sat_tf: *Show, Attend and Tell* (Xu et al., 2015, arXiv:1502.03044) with {attention}
+attention.
+
+```python
+import sat_tf
+
+caption = sat_tf.load("{name}").caption("photo.jpg")
+caption.text  # the sentence{alpha}
+```
+
+The files are JSON and arrays of NumPy; nothing in them is executed. `captioner.json` has their
+SHA-256, which loading checks. Weights are rounded, those of the encoder to 8 bits and of the
+decoder to 10, with a scale per {group} of them.{check}
+
+## Data and licence
+
+- Trained on {source}.{teaching}
+- Encoder: {encoder}
+- Use of these weights: {licence}.
+
+## Scores
+
+{scores}
+
+## For, and not for
+
+For teaching, for research on attention, and for a first look at what such a captioner does.
+
+Not for captions that people rely on who cannot see the image, for decisions about people, for
+surveillance, or for images unlike those it was trained on: it then writes a fluent sentence about
+something else. It repeats the biases of its training captions, such as guesses of gender and age.
+{maps}"""
 
 
 @dataclass(frozen=True)
@@ -67,10 +154,15 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: Arguments) -> None:
     """Publishes the run, compares if asked, writes the card."""
     check_out(arguments.out)
-    is_digits = digits.is_digit_run(arguments.run)
-    publish = digits.command("publish").publish if is_digits else _publish_captioner
-    write_atomically(arguments.out / published.CARD, publish(arguments))
-    _print_notes(arguments.run)
+    if is_digit_run(arguments.run):
+        card = digit_module("publish").publish(arguments)
+    else:
+        card = publish(arguments)
+    write_atomically(arguments.out / published.CARD, card)
+    from training.run_state.checkpoints import unfinished_note
+
+    for note in unfinished_note(published.locate(arguments.run)):
+        print(f"Note: {note}")
     print(f"Published {arguments.run} as {arguments.out}; read its card: {published.CARD}")
 
 
@@ -89,43 +181,31 @@ def check_out(out: Path) -> None:
         raise invalid_value("out", expected, f"{out}, which has {found[0]}")
 
 
-def _print_notes(run_dir: Path) -> None:
-    from training.run_state.checkpoints import unfinished_note
-
-    folder = published.locate(run_dir)
-    for note in unfinished_note(folder):
-        print(f"Note: {note}")
-
-
-def _publish_captioner(arguments: Arguments) -> str:
-    """Writes a captioner's files; returns the card."""
+def publish(arguments: Arguments) -> str:
+    """Writes the files of a run's captioner, compares both if asked, returns the card."""
     config = read_run_config(arguments.run)
     with loading():
         from sat_tf.runs import load_captioner
-        from training.tasks.captioning.teachers import teachers_of
+        from training.data.sources import load_split
+        from training.lineage import teachers_of
+        from training.run_state.ownership import read_data_dir
 
-    captioner = load_captioner(arguments.run)
-    # Before anything is written: the data may be missing.
-    split = _load_split(arguments, config) if arguments.check else None
-    files = packed_files(captioner, config, RunFolder(arguments.run).vocabulary)
-    _write(arguments, files, dataclasses.asdict(teachers_of(arguments.run)))
+    captioner, folder = load_captioner(arguments.run), RunFolder(arguments.run)
+    if arguments.check:  # before anything is written: the data may be missing
+        data_dir = arguments.data_dir or read_data_dir(folder)
+        split = load_split(config.data, arguments.split, data_dir)
+    files = packed_files(captioner, config, folder.vocabulary)
+    teachers = dataclasses.asdict(teachers_of(arguments.run))
+    published.write(arguments.out, files, arguments.share_encoder, teachers)
+    for name, content in files.items():
+        print(f"{len(content) / 1e6:7.2f} MB  {name}")
     check = ""
-    if split is not None:
+    if arguments.check:
         cache_dir = arguments.cache_dir or default_cache_dir()
         check = compare(captioner, load_captioner(arguments.out), config, split, cache_dir)
         print(check)
     name, licence = arguments.out.name, arguments.licence
     return make_card(arguments.run, config, name, licence, check, captioner.weights_sha256)
-
-
-def _write(
-    arguments: Arguments,
-    contents: Mapping[str, bytes],
-    teachers: Mapping[str, Sequence[str]] | None = None,
-) -> None:
-    published.write(arguments.out, contents, arguments.share_encoder, teachers)
-    for name, content in contents.items():
-        print(f"{len(content) / 1e6:7.2f} MB  {name}")
 
 
 def packed_files(
@@ -138,8 +218,7 @@ def packed_files(
         config: The run's configuration; of paths in it, the names are kept.
         vocabulary: The run's vocabulary file.
     """
-    from sat_tf.compact_weights import pack
-    from sat_tf.weights import weight_arrays
+    from sat_tf.weights import pack, weight_arrays
 
     weights = JOIN.join(Path(file).name for file in weights_files(config.encoder.weights)) or None
     origin = config.init_from and published.bare_name(config.init_from)
@@ -156,14 +235,6 @@ def packed_files(
     }
 
 
-def _load_split(arguments: Arguments, config: RunConfig) -> Split:
-    from training.data.sources import load_split
-    from training.run_state.records import read_data_dir
-
-    data_dir = arguments.data_dir or read_data_dir(RunFolder(arguments.run))
-    return load_split(config.data.name, arguments.split, data_dir, **config.data.options())
-
-
 def compare(
     full: TrainedCaptioner,
     compact: TrainedCaptioner,
@@ -174,27 +245,105 @@ def compare(
     """Captions a split with both captioners; returns a sentence on how much they differ."""
     from training.data.input_source import open_input_source
     from training.evaluate.evaluation import caption_split
+    from training.metrics.captions import score_captions
 
-    resize = config.encoder.resize
+    resize, wanted = config.encoder.resize, {"language": config.data.language}
     captions, scores = [], []
     for captioner in (full, compact):
         source = open_input_source(captioner.model.encoder, resize, split, cache_dir)
         found = caption_split(captioner, split, source, config.search)
-        captions.append({image_id: caption.text for image_id, caption in found.items()})
-        scores.append(_scores(captions[-1], split, config))
+        texts = {image_id: caption.text for image_id, caption in found.items()}
+        references = split.references(of=texts)
+        scored = score_captions(texts, references, unit=config.data.tokens, **wanted)
+        captions.append(texts)
+        scores.append(scored.scores)
     before, after = captions
     equal = sum(after[image_id] == text for image_id, text in before.items()) / len(before)
-    differences = {m: scores[1][m] - scores[0][m] for m in METRICS if m in scores[0]}
-    differences = {m: change for m, change in differences.items() if math.isfinite(change)}
-    return comparison_sentence(equal, len(before), differences)
+    changes = {m: scores[1][m] - scores[0][m] for m in METRICS if m in scores[0]}
+    told = (f"{_SCORES[m]} {change:+.2f}" for m, change in changes.items() if math.isfinite(change))
+    return (
+        f"They give the same caption as the run's for {100 * equal:.1f} % of {len(before):,} "
+        f"images; scores change by {', '.join(told)}."
+    )
 
 
-def _scores(texts: Mapping[str, str], split: Split, config: RunConfig) -> Mapping[str, float]:
-    from training.metrics.captions import score_captions
+def make_card(
+    run_dir: Path,
+    config: RunConfig,
+    name: str,
+    licence: str | None = None,
+    check: str = "",
+    weights_sha256: str | None = None,
+) -> str:
+    """Returns the card as Markdown.
 
-    language, unit = config.data.language, config.data.tokens
-    references = split.references(of=texts)
-    return score_captions(texts, references, language=language, unit=unit).scores
+    Args:
+        run_dir: The run, with its evaluations.
+        config: Its configuration.
+        name: What `sat_tf.load` takes.
+        licence: What others may do with the weights; by default what the data set asks for.
+        check: A sentence that compares the rounded weights with the run's, if they were.
+        weights_sha256: SHA-256 of the weights that are published; those in the run by default,
+            which training may have replaced since.
+    """
+    from sat_tf.weights import GROUP
+
+    source, terms = _SOURCES.get(config.data.name, (config.data.name, None))
+    licence = licence or (terms if terms else _UNSTATED)
+    attends = config.attention.kind != "none"
+    encoder = config.encoder
+    named = " and ".join(name + _ORIGINS.get(name, "") for name in encoder.name.split(JOIN))
+    looks = "An image captioner that shows where it looked for each word"
+    return _CARD.format(
+        purpose=looks if attends else "An image captioner that looks nowhere, for comparison",
+        alpha="\ncaption.alpha  # the attention map of each word" if attends else "",
+        maps=_MAPS if attends else "",
+        language=config.data.language,
+        short_licence=config.data.name if licence == terms else "see-below",
+        recipe=config.recipe,
+        attention=config.attention.kind if attends else "no",
+        name=name,
+        group=GROUP,
+        check=f" {check}" if check else "",
+        source=source,
+        teaching=_teaching(run_dir, config),
+        encoder=f"{named}, {'trained with the decoder' if encoder.trainable else 'frozen'}.",
+        licence=licence,
+        scores=_scores(run_dir, config, weights_sha256 or RunFolder(run_dir).weights_sha256()),
+    )
+
+
+def _teaching(run_dir: Path, config: RunConfig) -> str:
+    """Returns sentences on what taught attention and words, beside the captions, until now."""
+    from training.lineage import teachers_of
+
+    found = teachers_of(run_dir, config)
+    facts = "; ".join(f"some had been {_INHERITED[name]}" for name in found.inherited)
+    before = f" Of those captioners, {facts}." if facts else ""
+    return "".join(f" {_TEACHING[name].format(before)}" for name in found.own)
+
+
+def _scores(run_dir: Path, config: RunConfig, weights_sha256: str | None) -> str:
+    """Returns a table of the main scores for each split that the weights were evaluated on."""
+    parts = []
+    folder = RunFolder(run_dir)
+    for path in folder.reports():
+        report = json.loads(path.read_text("utf-8"))
+        if "captions" in report:  # of captions from elsewhere
+            continue
+        if outdated := outdated_note(report, weights_sha256):
+            parts.append(outdated)
+            continue
+        scores, intervals = (
+            {label: found[name] for name, label in _SCORES.items() if name in found}
+            for found in (report.get(key) or {} for key in ("scores", "intervals"))
+        )
+        header = ("score", report["split"], "95 % interval")[: 3 if intervals else 2]
+        table = markdown_table(header, score_rows(scores, intervals))
+        parts.append(f"{report['images']:,} images of the {report['split']} split:\n\n{table}")
+        measured = report.get("search")  # reports of early versions have none
+        parts += filter(None, [measured and other_search(measured, to_dict(config.search))])
+    return "\n\n".join(parts) or "None were measured."
 
 
 if __name__ == "__main__":

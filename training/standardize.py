@@ -105,7 +105,7 @@ def write_weights(arguments: Arguments, out: Path) -> str:
         from training.data.sources import load_split
         from training.model import new_model
 
-        split = load_split(config.data.name, "train", arguments.data_dir, **config.data.options())
+        split = load_split(config.data, "train", arguments.data_dir)
         if arguments.compact:
             round_weights(config.encoder, out)
             config = replace(config, encoder=replace(config.encoder, weights=str(out)))

@@ -14,7 +14,6 @@ is saved, and the same command, started again, ends like a run that was never st
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import sys
 import warnings
@@ -27,7 +26,6 @@ import tyro
 
 from sat_tf.commands import loading
 from sat_tf.errors import invalid_value
-from sat_tf.fields import to_dict
 from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
 from training import digits
@@ -36,11 +34,12 @@ from training.cli import (
     check_data_dir,
     check_init_from,
     check_optimizer,
+    digit_module,
     parse_settings,
     peek_flag,
 )
-from training.config import RunConfig, check_files, read_run_config
-from training.recipes.captioning import RECIPES
+from training.config import RunConfig, check_available, read_run_config, to_text
+from training.recipes import RECIPES
 from training.run_state.signals import Interrupts, exit_status
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ class Arguments:
         if self.predictions is not None:
             fit = dataclasses.replace(fit, predictions=str(self.predictions))
         config = dataclasses.replace(config, attention=attention, fit=fit)
-        check_files(config)
+        check_available(config)
         if self.strategy == "multi_worker" and fit.precision == "auto":
             expected = "float32 or bfloat16 with `--strategy multi_worker`"
             raise invalid_value("--fit.precision", expected, "auto", "key")
@@ -113,7 +112,7 @@ def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
     if peek_flag("--recipe", given) in digits.RECIPES:
-        return digits.command("train").main(given)
+        return digit_module("train").main(given)
     return exit_status(lambda interrupts: run(parse(given), interrupts))
 
 
@@ -183,18 +182,17 @@ def train(
     from training.distributed.workers import check_equal, on_chief, shared
     from training.inputs import load_data, open_inputs
     from training.model import initialize, new_model
-    from training.run_state import records
+    from training.run_state import ownership
     from training.run_state.checkpoints import restore_layers
-    from training.run_state.ownership import check_run_dir, claim
-    from training.teach.rewards import check_programs
 
     folder, say = RunFolder(run_dir), on_chief(say)
     strategy = strategy or tf.distribute.get_strategy()
-    check_run_dir(run_dir, config, read_run_config)
+    ownership.check_run_dir(run_dir, config, read_run_config)
     say(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
     keras.utils.set_random_seed(config.seed)
     data = load_data(config, data_dir)
-    check_equal("configuration or data", lambda: _fingerprint(config, data))
+    same = "configuration or data"
+    check_equal(same, lambda: to_text(config.without_files()) + data.fingerprint())
 
     # A run that is resumed has the weights of its checkpoint: the files and the run that it started
     # from may be gone.
@@ -207,14 +205,12 @@ def train(
     if not model.encoder.trainable:  # its weights are final before its annotations are stored
         restore_layers(folder.checkpoints, model, [model.encoder])
 
-    check_programs(config.reward)
     inputs = open_inputs(config, model.encoder, data, cache_dir or default_cache_dir())
-    check_equal("readable images", lambda: _fingerprint(config, data, inputs))
-    used = records.contents(data, inputs)
-    records.check_data(folder, data.vocabulary, used)
-    claim(run_dir, json.dumps(to_dict(config), indent=2), config.init_from)
-    records.write_data(folder, data.vocabulary, used, data_dir)
-    records.write_skipped(folder, data, inputs)
+    used = ownership.contents(data, inputs)
+    check_equal("readable images", lambda: repr(used))
+    ownership.check_data(folder, data.vocabulary, used)
+    ownership.claim(run_dir, to_text(config), config.init_from)
+    ownership.write_data(folder, data.vocabulary, used, inputs.unusable, data_dir)
 
     fit(model, config, data, inputs, folder, interrupts or Interrupts(), say, callbacks)
     return on_chief(runs.load_captioner)(run_dir)
@@ -232,20 +228,16 @@ def fit(
 ) -> None:
     """Trains the epochs that are left after the last checkpoint, and says which was the best."""
     from sat_tf.runs import TrainedCaptioner
-    from training.distributed.workers import chief_callbacks, distribute
-    from training.inputs import batches_from, describe_inputs
+    from training.distributed.workers import chief_callbacks
+    from training.inputs import batches_of, describe_inputs
     from training.model import compile_model, describe_model
     from training.run_state import logs
     from training.run_state.checkpoints import Checkpoints, Progress
     from training.run_state.resume import CheckpointAndStop, best_epoch, train_epochs
     from training.teach.rewards import reward_objective
-    from training.validation import AttentionCollapseWarning, Validator, dev_figures
+    from training.validation import AttentionCollapseWarning, Validation
 
-    def batches(epoch: int, step: int) -> tf.data.Dataset | tf.distribute.DistributedDataset:
-        place = config, data.table, inputs, epoch, step
-        return distribute(lambda shard: batches_from(*place, shard)[0])
-
-    steps = batches_from(config, data.table, inputs, epoch=0)[1]
+    steps, batches_from = batches_of(config, data.table, inputs)
     with model.distribute_strategy.scope():
         objective = reward_objective(config, data.table, data.vocabulary)
         compile_model(model, config, steps, objective)
@@ -258,42 +250,22 @@ def fit(
     say(progress.outlook(config.fit.epochs, steps))
 
     if not progress.finished(config.fit.epochs):
-        captioner = TrainedCaptioner(model, data.vocabulary)
-        draw = dev_figures(captioner, data.dev, inputs.dev, config.fit.figures)
         logs.remove_from(folder.logs, progress.epoch)
-        train_epochs(
-            model,
-            batches,
-            config.fit.epochs,
-            steps,
-            progress,
-            [
-                # Scores come first, as the others read them.
-                logs.Validate(Validator(captioner, config, data, inputs)),
-                *chief_callbacks(AttentionCollapseWarning()),
-                logs.LearningRate(),
-                *chief_callbacks(
-                    logs.TensorBoardScalars(str(folder.logs), write_graph=False),
-                    logs.TensorBoardFigures(draw, folder.logs),
-                ),
-                CheckpointAndStop(
-                    checkpoints, progress, config.fit, steps, folder.best_weights, interrupts
-                ),
-                *callbacks,
-            ],
-        )
+        dev = Validation(TrainedCaptioner(model, data.vocabulary), config, data, inputs)
+        best_weights = folder.best_weights
+        all_callbacks = [
+            logs.Validate(dev.scores),  # first, as the others read the scores
+            *chief_callbacks(AttentionCollapseWarning()),
+            logs.LearningRate(),
+            *chief_callbacks(
+                logs.TensorBoardScalars(str(folder.logs), write_graph=False),
+                logs.TensorBoardFigures(dev.figures, folder.logs),
+            ),
+            CheckpointAndStop(checkpoints, progress, config.fit, steps, best_weights, interrupts),
+            *callbacks,
+        ]
+        train_epochs(model, batches_from, config.fit.epochs, steps, progress, all_callbacks)
     say(best_epoch(progress, config.fit.monitor))
-
-
-def _fingerprint(config: RunConfig, data: Data, inputs: Inputs | None = None) -> str:
-    """Describes configuration and data; workers that train together have equal ones."""
-    parts = [to_dict(config.without_files()), data.vocabulary.words]
-    parts += [split.fingerprint() for split in (data.train, data.dev)]
-    if inputs is not None:
-        teachers = filter(None, (inputs.targets, inputs.predictions))
-        parts += [teacher.fingerprint() for teacher in teachers]
-        parts += [sorted(source.skipped) for source in (inputs.train, inputs.dev)]
-    return json.dumps(parts)
 
 
 if __name__ == "__main__":

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import keras
 import numpy as np
 
-from sat_tf.config import SearchConfig
 from sat_tf.runs import TrainedCaptioner
 from training.config import RunConfig
 from training.data.batches import scoring_batches
-from training.data.bucketing import caption_table
-from training.data.examples import Split
-from training.data.input_source import InputSource, annotations_of, readable_images
+from training.data.input_source import annotations_of, readable_images
 from training.distributed.workers import distribute, on_chief
 from training.evaluate.evaluation import caption_split
 from training.evaluate.likelihood import Bounds
@@ -30,13 +29,13 @@ CONSTANT_VARIATION = 0.005
 _BOUND_IMAGES, _BOUND_SAMPLES = 16, 5  # Few enough to be measured in seconds.
 
 
-class Validator:
-    """Scores the captioner in training on the dev split.
+class Validation:
+    """The dev split in training: its scores after each epoch, and figures of attention.
 
     Of several workers the chief captions; all of them measure the likelihood of their part.
 
     Args:
-        captioner: The captioner.
+        captioner: The captioner in training.
         config: The run's configuration.
         data: The splits.
         inputs: Their inputs.
@@ -45,72 +44,62 @@ class Validator:
     def __init__(
         self, captioner: TrainedCaptioner, config: RunConfig, data: Data, inputs: Inputs
     ) -> None:
-        self._captioner, self._dev, self._source = captioner, data.dev, inputs.dev
-        self._images = config.fit.validation_images
-        self._search = dataclasses.replace(config.search, beam=config.fit.validation_beam)
-        table = caption_table(data.dev, data.vocabulary, config.data.max_length)
-        size = config.fit.batch_size
-        _, self._steps = scoring_batches(self._source, table, size)
-        self._batches = distribute(
-            lambda shard: scoring_batches(self._source, table, size, shard)[0]
-        )
-        self._bounds: Callable[[], dict[str, float]] = dict
-        if config.attention.kind == "hard":
-            bounds = Bounds(captioner, data.dev, self._source, _BOUND_IMAGES, _BOUND_SAMPLES)
-            self._bounds = bounds.measure
+        self._captioner, self._config = captioner, config
+        self._split, self._table, self._source = data.dev, data.dev_table, inputs.dev
 
-    def __call__(self) -> dict[str, float]:
+    def scores(self) -> dict[str, float]:
         """Returns `bleu_4`, `cider`, `distinct`, `nll` and, of hard attention, the bounds."""
-        captions = on_chief(caption_scores)(
-            self._captioner, self._dev, self._source, self._search, self._images
-        )
+        batches, steps = self._batches
         evaluate = self._captioner.model.evaluate
-        nll = evaluate(self._batches, steps=self._steps, verbose=0, return_dict=True)["nll"]
-        return {**(captions or {}), "nll": nll, **(on_chief(self._bounds)() or {})}
+        captions = on_chief(self.caption_scores)() or {}
+        nll = evaluate(batches, steps=steps, verbose=0, return_dict=True)["nll"]
+        return {**captions, "nll": nll, **(on_chief(self._measure_bounds)() or {})}
 
+    def caption_scores(self) -> dict[str, float]:
+        """Captions images and scores the captions.
 
-def caption_scores(
-    captioner: TrainedCaptioner,
-    split: Split,
-    source: InputSource,
-    search: SearchConfig,
-    images: int | None,
-) -> dict[str, float]:
-    """Captions images and scores the captions.
+        Returns:
+            `bleu_4`, `cider` and `distinct`, the percentage of captions that differ.
+        """
+        fit, unit = self._config.fit, self._captioner.vocabulary.unit
+        search = dataclasses.replace(self._config.search, beam=fit.validation_beam)
+        captions = caption_split(
+            self._captioner, self._split, self._source, search, count=fit.validation_images
+        )
+        texts = {image_id: caption.text for image_id, caption in captions.items()}
+        references = self._split.references(of=texts)
+        return {
+            "bleu_4": quick_bleu(texts, references, unit)["bleu_4"],
+            "cider": quick_cider(texts, references, unit),
+            "distinct": 100.0 * len(set(texts.values())) / len(texts),
+        }
 
-    Returns:
-        `bleu_4`, `cider` and `distinct`, the percentage of captions that differ.
-    """
-    captions = caption_split(captioner, split, source, search, count=images)
-    texts = {image_id: caption.text for image_id, caption in captions.items()}
-    references = split.references(of=texts)
-    unit = captioner.vocabulary.unit
-    return {
-        "bleu_4": quick_bleu(texts, references, unit)["bleu_4"],
-        "cider": quick_cider(texts, references, unit),
-        "distinct": 100.0 * len(set(texts.values())) / len(texts),
-    }
-
-
-def dev_figures(
-    captioner: TrainedCaptioner, split: Split, source: InputSource, count: int
-) -> Callable[[], dict[str, np.ndarray | str]]:
-    """Returns a function that draws the attention under each word of the first images."""
-    indices = readable_images(split, source, count)
-    examples = [split.examples[index] for index in indices]
-
-    def draw() -> dict[str, np.ndarray | str]:
-        if not examples:
+    def figures(self) -> dict[str, np.ndarray | str]:
+        """Draws the attention under each word of the first images, by TensorBoard's tag."""
+        indices = readable_images(self._split, self._source, self._config.fit.figures)
+        if not len(indices):
             return {}
-        found = captioner.describe(annotations_of(captioner, source, indices))
+        annotations = annotations_of(self._captioner, self._source, indices)
         figures: dict[str, np.ndarray | str] = {}
-        for example, caption in zip(examples, found, strict=True):
-            name = example.image_id
-            figures[f"attention/{name}"] = figure_of(captioner, example.image, caption)
-            figures[f"caption/{name}"] = caption.text
+        for index, caption in zip(indices, self._captioner.describe(annotations), strict=True):
+            example = self._split.examples[index]
+            figure = figure_of(self._captioner, example.image, caption)
+            figures[f"attention/{example.image_id}"] = figure
+            figures[f"caption/{example.image_id}"] = caption.text
         return figures
 
-    return draw
+    @functools.cached_property
+    def _batches(self) -> tuple[Any, int]:
+        read = self._source, self._table, self._config.fit.batch_size
+        batches = distribute(lambda shard: scoring_batches(*read, shard)[0])
+        return batches, scoring_batches(*read)[1]
+
+    @functools.cached_property
+    def _measure_bounds(self) -> Callable[[], dict[str, float]]:
+        if self._config.attention.kind != "hard":
+            return dict
+        few = _BOUND_IMAGES, _BOUND_SAMPLES
+        return Bounds(self._captioner, self._split, self._source, *few).measure
 
 
 class AttentionCollapseWarning(keras.callbacks.Callback):

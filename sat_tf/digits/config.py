@@ -36,15 +36,11 @@ def answer_names(target: Target) -> tuple[str, ...]:
     return tuple(map(str, range(19 if target == "sum" else 10)))
 
 
-Comparison = Literal["soft", "hard", "mean", "max", "sum", "gap"]
-"""From a strip of portions to one context: attention over items, or what it is compared with."""
-
-
 @dataclass(frozen=True)
 class PortionsConfig:
     """Attention over the portions of a strip, which hold one digit each."""
 
-    attention: Comparison = "soft"
+    attention: Literal["soft", "hard", "mean", "max", "sum", "gap"] = "soft"
     """soft or hard attention; mean, max or sum of the annotations; gap: global average pooling of
     the feature map of the whole strip."""
     queries: Literal["one", "all"] = "one"
@@ -133,12 +129,6 @@ class STNConfig:
             )
 
 
-Locations = Literal["learned", "random", "oracle"]
-"""Of glimpses: chosen by the policy, anywhere, or where the digits are."""
-Reward = Literal["correct", "log_lik"]
-"""For a sequence of glimpses: 1 for the right answer, or log p of it."""
-
-
 @dataclass(frozen=True)
 class GlimpseConfig:
     """Settings that RAM and DRAM share."""
@@ -149,7 +139,7 @@ class GlimpseConfig:
     """Values along a side of each patch."""
     scales: PositiveInt = 1
     """Patches per glimpse, each twice as wide as the one before."""
-    locations: Locations = "learned"
+    locations: Literal["learned", "random", "oracle"] = "learned"
     """Locations of glimpses: from the policy (learned); or, for comparison, anywhere (random) or
     where the digits are (oracle)."""
     first_location: Literal["learned", "centre", "random"] = "centre"
@@ -162,7 +152,7 @@ class GlimpseConfig:
     """M, sequences of glimpses per image in training."""
     baseline: Literal["learned", "leave_one_out", "none"] = "learned"
     """Value subtracted from the reward; leave_one_out is the mean of the image's other samples."""
-    reward: Reward = "correct"
+    reward: Literal["correct", "log_lik"] = "correct"
     """Reward: 1 for the right answer, or its log p, which gives the gradient of the bound."""
     reward_weight: NonNegative = 1.0
     """Weight of the score-function term."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image, ImageDraw
 
-from sat_tf.errors import invalid_value
 from sat_tf.figures.drawing import GLOW, INK, PAPER, write_text
 
 _TILE = 168  # pixels, side
@@ -40,14 +39,8 @@ def alpha_matrix_figure(
 
     Returns:
         uint8 `[., ., 3]`.
-
-    Raises:
-        ValueError: Shapes that do not fit each other.
     """
     strip, alpha = np.asarray(strip), np.asarray(alpha)
-    if alpha.ndim != 2 or len(alpha) != len(labels) or alpha.shape[1] * strip.shape[0] == 0:
-        expected = f"a row for each of the {len(labels)} labels"
-        raise invalid_value("alpha", expected, f"shape {alpha.shape}")
     cell = strip.shape[0] * _SCALE
     enlarged = Image.fromarray(strip).resize(
         (strip.shape[1] * _SCALE, cell), Image.Resampling.NEAREST
@@ -106,13 +99,7 @@ def glimpse_figure(
 
     Returns:
         uint8 `[., ., 3]`.
-
-    Raises:
-        ValueError: Locations and patches do not fit each other.
     """
-    if locations.shape != (len(patches), 2) or patches.ndim != 4:
-        expected = f"a point (x, y) for each of the patches {patches.shape}"
-        raise invalid_value("locations", expected, f"shape {locations.shape}")
     tiles = [_path(image, locations, patches.shape[1]), *map(_retina, patches)]
     return _sheet(tiles, ["", *(f"{n}" for n in range(1, len(tiles)))], title)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -68,13 +67,11 @@ class LocationNetwork(keras.layers.Layer):
         mean = tf.tanh(activation)
         drawn = mean
         if seed is not None:
-            drawn = at_least_one_row(functools.partial(self._draw, seed), mean)
+            draw = lambda mean: gaussian(mean, self.std).sample(seed=seed)  # noqa: E731
+            drawn = at_least_one_row(draw, mean)
         drawn = tf.stop_gradient(drawn)
         log_prob = gaussian(mean, self.std).log_prob(drawn)
         return Aim(activation, mean, tf.clip_by_value(drawn, -1.0, 1.0), log_prob)
-
-    def _draw(self, seed: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
-        return gaussian(mean, self.std).sample(seed=seed)
 
 
 def gaussian(mean: tf.Tensor, std: float):

@@ -13,6 +13,7 @@ import tensorflow as tf
 from sat_tf.dtype_policy import default_policy
 from sat_tf.fields import from_dict, to_dict
 from sat_tf.models.base import TrainableModel
+from sat_tf.objectives.estimators import by_sample
 from sat_tf.objectives.terms import Batch, Terms, weighted
 from sat_tf.ops.draws import replica_seed
 from sat_tf.ops.replicas import at_least_one_row
@@ -141,6 +142,12 @@ class ClassificationObjective:
         correct = tf.cast(predicted_class(logits) == labels, tf.float32)
         means = {"nll": nll, "accuracy": 100.0 * tf.reduce_mean(correct)}
         return Terms(nll, weighted(means, tf.cast(tf.size(labels), tf.float32)))
+
+
+def at_the_end(values: tf.Tensor, steps: int, samples: int) -> tf.Tensor:
+    """Gives a rollout's last step a value: `[B M] -> [M, B, steps]`, zero before."""
+    padded = tf.pad(values[:, tf.newaxis], [[0, 0], [steps - 1, 0]])
+    return by_sample(padded, samples)
 
 
 def dense(inputs: int, units: int, activation: str | None = None, **kwargs) -> keras.layers.Dense:

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from sat_tf.digits.config import PortionsConfig
 from sat_tf.digits.figures import alpha_matrix_figure
-from sat_tf.digits.model import DigitModel, Score, convolution, dense, sequential
+from sat_tf.digits.model import DigitModel, Score, at_the_end, convolution, dense, sequential
 from sat_tf.layers.attention import (
     BahdanauAttention,
     Selection,
@@ -267,7 +267,8 @@ class PresenceObjective:
     def __call__(self, model, batch: Batch, seed: tf.Tensor, global_size: tf.Tensor) -> Terms:
         """Computes the loss of a batch of `images` and `labels`; see `Objective`."""
         del global_size
-        samples, selection = (self.config.samples, "sample") if self.hard else (1, "expectation")
+        config = self.config
+        samples, selection = (config.samples, "sample") if self.hard else (1, "expectation")
         answers = model(
             batch["images"],
             selection=selection,
@@ -277,41 +278,28 @@ class PresenceObjective:
         )
         present = tf.repeat(tf.reshape(model.presence(batch["labels"]), [-1]), samples)
         log_lik = -tf.nn.sigmoid_cross_entropy_with_logits(present, answers.logits)
-        if not self.config.attends:
-            return Terms(-tf.reduce_mean(log_lik), {})
-        scores = answers.alignment_scores
-        means = {"alpha_entropy": tf.reduce_mean(entropy_share(scores))}
-        loss, mean_return = -tf.reduce_mean(log_lik), None
+        loss, mean_return, means = -tf.reduce_mean(log_lik), None, {}
+        if config.attends:
+            means["alpha_entropy"] = tf.reduce_mean(entropy_share(answers.alignment_scores))
         if self.hard:
             means["reward"] = tf.reduce_mean(log_lik)
-            rollout = self._rollout(log_lik, answers.log_prob, attention_entropy(scores))
-            loss, mean_return = self._stochastic_loss(rollout, model.baseline)
+            log_prob = by_sample(answers.log_prob, samples)
+            entropy = attention_entropy(answers.alignment_scores)[tf.newaxis, :, tf.newaxis]
+            log_lik = at_the_end(log_lik, config.draws, samples)
+            rollout = Rollout(
+                log_prob=log_prob,
+                entropy=tf.broadcast_to(entropy, tf.shape(log_prob)),
+                log_lik=log_lik,
+                reward=tf.stop_gradient(log_lik),
+                mask=tf.ones_like(log_prob),
+            )
+            average = 0.0
+            if model.baseline is not None:
+                mean_return = global_mean(whole_return(rollout.reward))
+                average = model.baseline(mean_return)
+            weights = config.reward_weight, config.entropy_weight
+            estimator = Estimator(*weights, baseline=config.baseline)
+            signal = learning_signal(rollout, estimator, average)
+            loss = stochastic_loss(rollout, signal, estimator)
         size = tf.cast(tf.shape(batch["labels"])[0], tf.float32)
         return Terms(loss, weighted(means, size), mean_return)
-
-    def _rollout(self, log_lik: tf.Tensor, log_prob: tf.Tensor, entropy: tf.Tensor) -> Rollout:
-        """Arranges rows `[B Q M, T]` as the samples of a rollout, `[M, B Q, T]`."""
-        config = self.config
-        log_prob = by_sample(log_prob, config.samples)
-        rewarded = tf.pad(log_lik[:, tf.newaxis], [[0, 0], [config.draws - 1, 0]])
-        log_lik = by_sample(rewarded, config.samples)
-        return Rollout(
-            log_prob=log_prob,
-            entropy=tf.broadcast_to(entropy[tf.newaxis, :, tf.newaxis], tf.shape(log_prob)),
-            log_lik=log_lik,
-            reward=tf.stop_gradient(log_lik),
-            mask=tf.ones_like(log_prob),
-        )
-
-    def _stochastic_loss(
-        self, rollout: Rollout, baseline: MovingAverageBaseline | None
-    ) -> tuple[tf.Tensor, tf.Tensor | None]:
-        """Returns the loss, and the mean return if the baseline averages returns."""
-        config = self.config
-        estimator = Estimator(config.reward_weight, config.entropy_weight, baseline=config.baseline)
-        average, mean_return = 0.0, None
-        if baseline is not None:
-            mean_return = global_mean(whole_return(rollout.reward))
-            average = baseline(mean_return)
-        signal = learning_signal(rollout, estimator, average)
-        return stochastic_loss(rollout, signal, estimator), mean_return

@@ -35,17 +35,9 @@ def affine_grid(theta: tf.Tensor, height: int, width: int) -> tf.Tensor:
     Returns:
         `[B, height, width, 2]`, points (x, y).
 
-    Raises:
-        ValueError: A side of the output is below 2; a single pixel has no normalised place.
-
     References:
         Jaderberg et al. (2015), eq. 1, arXiv:1506.02025.
     """
-    if height < 2 or width < 2:
-        raise ValueError(
-            "Received an invalid value for arguments `height` and `width`: expected 2 or more, "
-            f"got {height} and {width}."
-        )
     first, last = tf.constant(-1.0, theta.dtype), tf.constant(1.0, theta.dtype)
     x, y = tf.meshgrid(tf.linspace(first, last, width), tf.linspace(first, last, height))
     points = tf.stack([x, y, tf.ones_like(x)], axis=-1)

@@ -50,9 +50,6 @@ class SpatialTransformer(keras.layers.Layer):
     Output:
         `[B, output_size, output_size, 1]`, and theta `[B, 2, 3]`.
 
-    Raises:
-        ValueError: There is neither a hidden layer nor a heat map.
-
     References:
         Jaderberg et al. (2015), Sec. 3, arXiv:1506.02025; Levine et al. (2016), Sec. 5.1,
         arXiv:1504.00702, for the heat maps.
@@ -69,11 +66,6 @@ class SpatialTransformer(keras.layers.Layer):
     ) -> None:
         # Images are sampled in their own precision: bfloat16 cannot tell neighbouring places.
         super().__init__(autocast=False, **kwargs)
-        if not hidden_dim and not points:
-            raise ValueError(
-                "Received invalid values for arguments `hidden_dim` and `points`: expected one of "
-                "them above 0, got 0 and 0."
-            )
         self.output_size, self.points = output_size, points
         self.convolutions = pooled_convolutions(
             filters, image_size, self.dtype_policy, "convolutions"
@@ -279,9 +271,6 @@ class STN(DigitModel):
     def figures(self, batch: Batch, seed: tf.Tensor) -> list[np.ndarray]:
         """Draws each image beside V."""
         logits, seen = self(batch["images"])
-        predicted, labels = predicted_class(logits).numpy(), batch["labels"].numpy()
+        titles = map(self.verdict, batch["labels"].numpy(), predicted_class(logits).numpy())
         pairs = zip(batch["images"].numpy()[..., 0], seen.numpy()[..., 0], strict=True)
-        return [
-            side_by_side(pair, title=self.verdict(labels[i], predicted[i]))
-            for i, pair in enumerate(pairs)
-        ]
+        return [side_by_side(pair, title) for pair, title in zip(pairs, titles, strict=True)]

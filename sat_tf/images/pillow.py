@@ -1,4 +1,4 @@
-"""What Pillow does to an image file before `decode`. Imports no TensorFlow.
+"""Files before `decode`, by Pillow alone: turned upright, converted, refused. No TensorFlow.
 
 TensorFlow's decoders ignore the EXIF orientation and read no TIFF: photographs are turned upright
 and encoded again, TIFFs become PNGs, HEIC is refused with advice.

@@ -12,7 +12,8 @@ from typing import Literal, NamedTuple, get_args
 import keras
 import tensorflow as tf
 
-from sat_tf.errors import invalid_value, positive
+from sat_tf.errors import invalid_value
+from sat_tf.fields import PositiveInt, check_argument
 from sat_tf.ops import alignment
 
 Selection = Literal["expectation", "sample", "argmax", "uniform"]
@@ -57,7 +58,7 @@ class BahdanauAttention(keras.layers.Layer):
     def __init__(self, attention_dim: int = 512, **kwargs) -> None:
         # Keys are float32 under every policy; the projections cast their inputs.
         super().__init__(autocast=False, **kwargs)
-        self.attention_dim = positive("attention_dim", attention_dim)
+        self.attention_dim = check_argument("attention_dim", attention_dim, PositiveInt)
         policy = self.dtype_policy
         self.key_projection = keras.layers.Dense(attention_dim, dtype=policy, name="key_projection")
         self.query_projection = keras.layers.Dense(

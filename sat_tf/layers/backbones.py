@@ -19,11 +19,11 @@ from types import ModuleType
 import keras
 import numpy as np
 
-from sat_tf import compact_weights
 from sat_tf.config import JOIN, EncoderConfig
 from sat_tf.dtype_policy import default_policy
 from sat_tf.errors import invalid_value
 from sat_tf.layers import patch_encoders
+from sat_tf.weights import pack, unpack
 
 SCENES_CNN = "scenes_cnn"
 
@@ -422,7 +422,7 @@ def round_weights(config: EncoderConfig, target: str | Path) -> None:
     """
     network = _loaded(config)
     arrays = {weight.path: np.asarray(weight) for weight in network.weights}
-    rounded = compact_weights.unpack(compact_weights.pack(arrays))
+    rounded = unpack(pack(arrays))
     for weight in network.weights:
         weight.assign(rounded[weight.path])
     network.save_weights(target)

@@ -14,8 +14,8 @@ import keras
 import tensorflow as tf
 
 from sat_tf.config import DecoderConfig
-from sat_tf.errors import dropout_rate, invalid_value, positive
-from sat_tf.fields import check_argument
+from sat_tf.errors import invalid_value
+from sat_tf.fields import Fraction, PositiveInt, check_argument
 from sat_tf.layers.attention import BahdanauAttention, Selection, attention_weights, context_vector
 from sat_tf.layers.lstm import AttentionLSTMCell, InitialState, State, batch_first, unroll
 from sat_tf.ops.draws import DefaultSeeds, check_seed, dropout, step_seeds
@@ -115,11 +115,11 @@ class DeepOutput(keras.layers.Layer):
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
-        self.vocabulary_size = positive("vocabulary_size", vocabulary_size)
-        self.embedding_dim = positive("embedding_dim", embedding_dim)
+        self.vocabulary_size = check_argument("vocabulary_size", vocabulary_size, PositiveInt)
+        self.embedding_dim = check_argument("embedding_dim", embedding_dim, PositiveInt)
         self.previous_word, self.context, self.tanh = previous_word, context, tanh
-        self.hidden_dropout = dropout_rate("hidden_dropout", hidden_dropout)
-        self.dropout = dropout_rate("dropout", dropout)
+        self.hidden_dropout = check_argument("hidden_dropout", hidden_dropout, Fraction)
+        self.dropout = check_argument("dropout", dropout, Fraction)
         self.default_seeds = DefaultSeeds()
         policy = self.dtype_policy
         self.hidden_projection = keras.layers.Dense(
@@ -262,7 +262,7 @@ class RNNDecoder(keras.layers.Layer):
             check_argument(name, value, hints[name])
         check_argument("config", config, DecoderConfig | None)
         self.config = config = dataclasses.replace(config or DecoderConfig(), **given)
-        self.vocabulary_size = positive("vocabulary_size", vocabulary_size)
+        self.vocabulary_size = check_argument("vocabulary_size", vocabulary_size, PositiveInt)
         self.attends = attends
         self.default_seeds = DefaultSeeds()
         dense, policy = keras.layers.Dense, self.dtype_policy

@@ -10,7 +10,8 @@ import keras
 import tensorflow as tf
 from keras import ops
 
-from sat_tf.errors import invalid_value, positive
+from sat_tf.errors import invalid_value
+from sat_tf.fields import PositiveInt, check_argument
 from sat_tf.layers import backbones, patch_encoders
 from sat_tf.ops.replicas import at_least_one_row
 
@@ -94,7 +95,7 @@ class Encoder(keras.layers.Layer):
         if later or (weights is not None and str(weights).lower() in ("none", "")):
             weights = None
         self.backbone = backbones.canonical_name(backbone)
-        self.image_size = int(positive("image_size", image_size))
+        self.image_size = int(check_argument("image_size", image_size, PositiveInt))
         self.weights_source = None if weights is None else str(weights)
         self.network, self.tap = backbones.build(
             self.backbone, self.image_size, tap, self.weights_source, self.dtype_policy

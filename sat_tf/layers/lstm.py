@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import keras
 import tensorflow as tf
 
-from sat_tf.errors import dropout_rate, invalid_value, positive
+from sat_tf.errors import invalid_value
+from sat_tf.fields import Fraction, PositiveInt, check_argument
 from sat_tf.ops.draws import DefaultSeeds, dropout
 
 Nest = Any
@@ -63,8 +64,8 @@ class InitialState(keras.layers.Layer):
         super().__init__(**kwargs)
         if layers < 0:
             raise invalid_value("layers", "an integer of at least 0", layers)
-        self.hidden_dim, self.layers = positive("hidden_dim", hidden_dim), layers
-        self.dropout = dropout_rate("dropout", dropout)
+        self.hidden_dim, self.layers = check_argument("hidden_dim", hidden_dim, PositiveInt), layers
+        self.dropout = check_argument("dropout", dropout, Fraction)
         self.default_seeds = DefaultSeeds()
         # "memory" is c: the paths of weights in saved files have this name.
         self.hidden_mlp, self.memory_mlp = self._mlp("hidden"), self._mlp("memory")
@@ -156,8 +157,8 @@ class AttentionLSTMCell(keras.layers.Layer):
     def __init__(self, hidden_dim: int = 512, embedding_dim: int = 512, **kwargs) -> None:
         # A float32 cell stays what it is; the projections cast their inputs.
         super().__init__(autocast=False, **kwargs)
-        self.hidden_dim = positive("hidden_dim", hidden_dim)
-        self.embedding_dim = positive("embedding_dim", embedding_dim)
+        self.hidden_dim = check_argument("hidden_dim", hidden_dim, PositiveInt)
+        self.embedding_dim = check_argument("embedding_dim", embedding_dim, PositiveInt)
         policy = self.dtype_policy
         self.word_projection = keras.layers.Dense(
             4 * hidden_dim, dtype=policy, name="word_projection"

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.errors import invalid_value, positive
+from sat_tf.errors import invalid_value
+from sat_tf.fields import PositiveInt, check_argument
 from sat_tf.ops.top_tokens import top_tokens
 from sat_tf.search.consensus import consensus as agreement
 from sat_tf.vocabulary import END, PAD, START
@@ -185,7 +186,7 @@ def make_rules(
         ValueError: One is out of its range.
     """
     for name, value in (("beam", beam), ("max_length", max_length)):
-        positive(name, value)
+        check_argument(name, value, PositiveInt)
     if not 0.0 <= length_power < math.inf:
         raise invalid_value("length_power", "a finite number of at least 0", length_power)
     ids = tuple(int(token) for token in forbidden)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sat_tf.spark import root_cause
-from serving.bulk.inputs import Inputs, absolute, literal
+from serving.bulk.inputs import Inputs, literal
 from serving.versions import GRAPH_FILE
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Output:
         return f"{self.path}/chunk={number:05d}"
 
     def is_done(self, chunk: Chunk) -> bool:
-        """Says whether a chunk is committed.
+        """Returns whether a chunk is committed.
 
         Raises:
             OSError: The folder cannot be read.
@@ -114,7 +114,11 @@ class Output:
             OSError: It cannot be read.
         """
         if not self._exists(f"{self.path}/{_PLAN}/_SUCCESS"):
-            if others := self._names() - {_PLAN, _LOCK}:
+            with self._errors("read"):
+                place = self._path_of(self.path)
+                found = self._files.listStatus(place) if self._files.exists(place) else ()
+            names = {entry.getPath().getName() for entry in found}
+            if others := names - {_PLAN, _LOCK}:
                 raise ValueError(
                     f"The output {self.path} is not empty and holds no bulk captions (it has "
                     f"{min(others)}). Choose another folder with `--output`."
@@ -179,13 +183,6 @@ class Output:
         with self._errors("read"):
             return self._files.exists(self._path_of(path))
 
-    def _names(self) -> set[str]:
-        if not self._exists(self.path):
-            return set()
-        with self._errors("read"):
-            entries = self._files.listStatus(self._path_of(self.path))
-            return {entry.getPath().getName() for entry in entries}
-
 
 def _to_plan(rows: Sequence[tuple]) -> Plan:
     """Groups rows of `_PLAN_SCHEMA`, which are in order, by their chunk."""
@@ -197,7 +194,7 @@ def _to_plan(rows: Sequence[tuple]) -> Plan:
 
 
 def is_begun(output: str) -> bool:
-    """Says whether an output may hold a job already; only Spark knows of one that is not local."""
+    """Returns whether an output may hold a job; only Spark knows of one that is not local."""
     return "://" in output or (Path(output) / _PLAN).exists()
 
 
@@ -209,8 +206,6 @@ def check_same(begun: Job, job: Job, output: str) -> None:
     """
     for name, value in asdict(job).items():
         before = getattr(begun, name)
-        if name == "inputs":  # earlier code kept relative ones
-            before = tuple(map(absolute, before))
         if before != value:
             shown = "another export" if name == "fingerprint" else f"{before!r}, not {value!r},"
             raise ValueError(

@@ -130,7 +130,10 @@ class Connection:
             return method(request, timeout=self.timeout)
         except grpc.RpcError as error:
             cause = self._explain(error, request)
-            if not (self.retries and self.wait and _is_away(error)):
+            # Waiting may help if nobody listens, or the server closed the connection to restart.
+            refused = "handshake failed" in (error.details() or "").lower()
+            away = error.code() == grpc.StatusCode.UNAVAILABLE and not refused
+            if not (self.retries and self.wait and away):
                 raise cause from error
         _LOG.warning("%s Waiting for it, %g seconds at most.", cause, self.timeout)
         try:
@@ -216,9 +219,3 @@ class ModelClient:
             ServingError: The server gave no answer, or an error for one.
         """
         return self.connection.call(self._predict, request)
-
-
-def _is_away(error: grpc.RpcError) -> bool:
-    """Says if waiting may help: nobody listens, or the server closes the connection to restart."""
-    details = (error.details() or "").lower()
-    return error.code() == grpc.StatusCode.UNAVAILABLE and "handshake failed" not in details

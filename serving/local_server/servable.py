@@ -68,7 +68,14 @@ class Servable:
         try:
             self.signatures = dict(loaded.signature_def)
             inputs = [i for s in self.signatures.values() for i in s.inputs.values()]
-            self._reader = _TensorReader(self._session, {i.dtype for i in inputs})
+            # The runtime's own code reads tensors, and so what the real server accepts is accepted
+            # here. In the session: what eager operations fail to read leaks memory.
+            with self._session.graph.as_default(), tf.device("/CPU:0"):
+                self._content = tf.compat.v1.placeholder(tf.string, [])
+                self._parsed = {
+                    dtype: tf.io.parse_tensor(self._content, dtype)
+                    for dtype in {info.dtype for info in inputs}
+                }
             self._session.graph.finalize()
             self._warm_up(path / WARM_UP_FILE, self.signatures.keys() & warm_up)
         except BaseException:
@@ -168,9 +175,12 @@ class Servable:
         if _claimed_bytes(proto) > self._limits.bytes:
             raise unreadable
         try:
-            value = self._reader.read(proto)
+            feeds = {self._content: proto.SerializeToString()}
+            value = self._session.run(self._parsed[proto.dtype], feeds)
         except tf.errors.InvalidArgumentError:
             raise unreadable from None
+        # A single string comes as bytes, of which NumPy would drop trailing zeros.
+        value = np.asarray(value, object if proto.dtype == types_pb2.DT_STRING else None)
         # Of another rank, the first dimension is no batch: the session names both shapes.
         is_batch = expected.tensor_shape.unknown_rank or rank == len(expected.tensor_shape.dim)
         if rank and is_batch and len(value) > self._limits.rows:
@@ -211,27 +221,6 @@ class Servable:
                 found = frozenset(request.output_filter)
                 self._output_sets.setdefault(name, []).append(found)
             self.predict(request)
-
-
-class _TensorReader:
-    """Reads tensors with the runtime's own code, and so accepts what the real server accepts.
-
-    Inside the session, as every tensor that eager operations fail to read leaks memory.
-    """
-
-    def __init__(self, session: tf.compat.v1.Session, dtypes: Iterable[int]) -> None:
-        self._session, self._parsed = session, {}
-        with session.graph.as_default(), tf.device("/CPU:0"):
-            self._content = tf.compat.v1.placeholder(tf.string, [])
-            for dtype in dtypes:
-                self._parsed[dtype] = tf.io.parse_tensor(self._content, dtype)
-
-    def read(self, proto: tensor_pb2.TensorProto) -> np.ndarray:
-        """Returns the tensor's values; raises TensorFlow's own error if it is none."""
-        feeds = {self._content: proto.SerializeToString()}
-        value = self._session.run(self._parsed[proto.dtype], feeds)
-        # A single string comes as bytes, of which NumPy would drop trailing zeros.
-        return np.asarray(value, dtype=object if proto.dtype == types_pb2.DT_STRING else None)
 
 
 def _claimed_bytes(proto: tensor_pb2.TensorProto) -> int:

@@ -80,15 +80,9 @@ class Versions:
             self._is_loaded(number, found[number])
         newest = (n for n in sorted(found, reverse=True) if self._is_loaded(n, found[n]))
         latest = next(newest, None)
-        with self._lock:
-            available = self._available()
-            kept = wanted | {latest if latest is not None else max(available, default=0)}
-            dropped = [self._versions[number] for number in available if number not in kept]
-            for version in dropped:
-                version.state = State.UNLOADING
-        for version in dropped:
-            _LOG.info("Version %d of %s takes no new calls", version.number, self.model)
-            self._unload_if_idle(version)
+        if latest is None:  # what is served stays, though its folder is gone
+            latest = max(self.available(), default=0)
+        self._drop_all_but(wanted | {latest})
 
     def watch(self, seconds: float) -> None:
         """Keeps looking at the folder, in its own thread, until `close`."""
@@ -112,12 +106,7 @@ class Versions:
         self._stopped.set()
         if self._watcher:
             self._watcher.join()
-        with self._lock:
-            dropped = [self._versions[number] for number in self._available()]
-            for version in dropped:
-                version.state = State.UNLOADING
-        for version in dropped:
-            self._unload_if_idle(version)
+        self._drop_all_but(set())
 
     @contextlib.contextmanager
     def use(self, spec: model_pb2.ModelSpec) -> Iterator[tuple[int, Servable]]:
@@ -197,6 +186,16 @@ class Versions:
             version.servable, version.state = servable, State.AVAILABLE
         _LOG.info("Version %d of %s is served", number, self.model)
         return True
+
+    def _drop_all_but(self, kept: set[int]) -> None:
+        """Lets versions take no new calls, and unloads those that have none."""
+        with self._lock:
+            dropped = [self._versions[number] for number in self._available() if number not in kept]
+            for version in dropped:
+                version.state = State.UNLOADING
+        for version in dropped:
+            _LOG.info("Version %d of %s takes no new calls", version.number, self.model)
+            self._unload_if_idle(version)
 
     def _unload_if_idle(self, version: _Version) -> None:
         with self._lock:

@@ -12,7 +12,7 @@ from PIL import Image
 from sat_tf.images import MAX_PIXELS, MAX_SIDE
 from sat_tf.images.pillow import to_decodable, upright
 from sat_tf.viewer import crop_of, data_url, hypothesis_data
-from serving.client import CaptionClient, ServedCaption, ServingError
+from serving.client import CaptionClient, ServingError
 from serving.client.channel import ModelClient
 
 _STATUSES = {
@@ -68,7 +68,10 @@ def caption_upload(content: bytes, client: CaptionClient, resize: str = "crop") 
         raise UploadError(f"This file cannot be read as an image: {best.reason or 'damaged'}.", 400)
     shown = {} if decodable is content else {"image": data_url(decodable, "image/png")}
     return shown | {
-        "hypotheses": [_hypothesis(caption) for caption in beam.captions],
+        "hypotheses": [
+            hypothesis_data(c.words, c.text, c.score, c.alpha, c.beta, c.log_probs)
+            for c in beam.captions
+        ],
         "grid": None if best.alpha is None else list(best.alpha.shape[1:]),
         "kind": beam.attention_kind or ("none" if best.alpha is None else "soft"),
         "crop": crop_of(height, width, beam.resize or resize),
@@ -94,12 +97,6 @@ def _size(content: bytes) -> tuple[int, int]:
             413,
         )
     return height, width
-
-
-def _hypothesis(caption: ServedCaption) -> dict[str, Any]:
-    return hypothesis_data(
-        caption.words, caption.text, caption.score, caption.alpha, caption.beta, caption.log_probs
-    )
 
 
 def in_words(error: ServingError, client: ModelClient) -> UploadError:

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
 from sat_tf.__main__ import COMMANDS
+from training.config import RunConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "experiments").glob("*.md")]
 LINK = re.compile(r"\]\((?![a-z]+:)([^)#\s]*)#?([^)\s]*)\)")
+
+PATH = re.compile(r"`((?:sat_tf|training|serving|tests|benchmarks|experiments)/[\w./]+)`")
+MODULE = re.compile(r"python -m ((?:training|serving|benchmarks|experiments)[\w.]*)")
+KEY = re.compile(
+    r"(?:`|--)(data|encoder|decoder|attention|search|optimizer|fit|reward)\."
+    r"(?!json|npz|tflite)([a-z][\w-]+)"
+)
 
 
 def headings(page: Path) -> set[str]:
@@ -50,6 +60,19 @@ def test_links_of_the_pages_lead_to_files_and_headings():
             if not path.exists() or (anchor and anchor not in headings(path)):
                 broken.append((page.name, target, anchor))
     assert broken == []
+
+
+def test_files_commands_and_settings_that_the_pages_name_exist():
+    groups = {field.name: field.default_factory for field in dataclasses.fields(RunConfig)}
+    missing = []
+    for page in PAGES:
+        text = page.read_text("utf-8")
+        missing += [path for path in PATH.findall(text) if not (ROOT / path).exists()]
+        missing += [name for name in MODULE.findall(text) if not find_spec(name.rstrip("."))]
+        for group, key in KEY.findall(text) if page.name != "attention.md" else ():  # digits
+            if not hasattr(groups[group](), key.replace("-", "_")):
+                missing.append(f"{group}.{key}")
+    assert missing == []
 
 
 @pytest.mark.slow

@@ -1,20 +1,26 @@
-"""Loading and saving of runs: what was saved comes back, or a clear error."""
+"""From a run's folder to captions: what was saved comes back, or a clear error; forms of images."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+import tensorflow as tf
+from PIL import Image
 
 import sat_tf
 from sat_tf import runs, weights
+from sat_tf.config import SearchConfig
 from sat_tf.run_folder import RunFolder
-from sat_tf.vocabulary import Vocabulary
+from sat_tf.vocabulary import END, START, Vocabulary
 from tests.full_disk import full_disk
-from tests.sat_tf.tiny_runs import CAPTIONS, PIXELS, write_run
+from tests.image_files import exif_of
+from tests.sat_tf.tiny_runs import CAPTIONS, PIXELS, png, write_run
 
 
 @pytest.fixture
@@ -107,3 +113,146 @@ def test_weights_cut_short_are_an_error(copy, size):
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(runs.RunError, match="do not fit"):
         sat_tf.load(copy)
+
+
+def test_a_caption_has_words_a_score_and_an_attention_map_per_word(loaded):
+    found = loaded["hard"].caption(PIXELS)
+    length = len(found.words)
+    assert 1 <= length <= 5 and found.text == " ".join(found.words) and found.score < 0
+    assert found.alpha.shape == (length, 4, 4) and found.beta.shape == (length,)
+    np.testing.assert_allclose(found.alpha.sum((1, 2)), 1.0, atol=1e-5)
+    assert ((found.beta > 0) & (found.beta < 1)).all()
+    without = loaded["none"].caption(PIXELS)
+    assert without.words and without.alpha is None and without.beta is None
+
+
+def test_log_probs_of_the_words_sum_to_that_of_the_caption(loaded):
+    search = SearchConfig(beam=3, max_length=2, length_power=1.0)
+    cut = loaded["soft"].caption(PIXELS, search)
+    assert cut.log_probs.dtype == np.float32 and cut.log_probs.shape == (len(cut.words),)
+    assert len(cut.words) == 2, "longer captions exist, so this one was cut before its end"
+    assert cut.log_probs.sum() == pytest.approx(cut.log_prob, rel=1e-5)
+    assert cut.score == pytest.approx(cut.log_prob / 2, rel=1e-5)
+
+
+def test_log_probs_are_the_models_for_each_word(loaded):
+    captioner = loaded["soft"]
+    caption = captioner.caption(PIXELS)
+    ids = [START, *(captioner.vocabulary.id(word) for word in caption.words), END]
+    annotations = captioner.annotate(captioner.pixels(PIXELS)[None])
+    logits = captioner.model({"annotations": annotations, "tokens": np.array([ids])}).logits
+    log_probs = tf.nn.log_softmax(logits)[0].numpy()
+    count = len(caption.words)
+    expected = log_probs[np.arange(count), ids[1 : count + 1]]
+    np.testing.assert_allclose(caption.log_probs, expected, atol=1e-5)
+
+
+def test_pixels_of_another_size_are_an_error_that_says_which(loaded):
+    captioner = loaded["soft"]
+    side = captioner.config.encoder.image_size
+    for other in (side + 1, side + 2):
+        pixels = np.zeros([1, other, other, 3])
+        with pytest.raises(ValueError, match=rf"`images`: .*got \(1, {other}, {other}, 3\)\.$"):
+            captioner.annotate(pixels)
+    assert captioner.annotate(np.zeros([1, side, side, 3])).shape[0] == 1
+
+
+def test_alternatives_are_the_rest_of_the_beam_best_first(loaded):
+    found = loaded["soft"].caption(PIXELS)
+    scores = [found.score, *(score for _, score in found.alternatives)]
+    texts = [found.text, *(text for text, _ in found.alternatives)]
+    assert scores == sorted(scores, reverse=True) and len(set(texts)) == len(texts) == 3
+
+
+def test_path_bytes_and_pixels_of_an_image_get_the_same_caption(loaded, tmp_path):
+    (tmp_path / "a.png").write_bytes(png())
+    forms = [PIXELS, png(), tmp_path / "a.png", str(tmp_path / "a.png")]
+    found = [loaded["soft"].caption(form) for form in forms]
+    assert len({caption.text for caption in found}) == 1
+    np.testing.assert_allclose([c.score for c in found], found[0].score, atol=1e-4)
+
+
+def test_images_of_a_batch_get_the_captions_they_get_alone(loaded):
+    images = [PIXELS, PIXELS[::-1].copy(), 255 - PIXELS]
+    together = loaded["soft"].captions(images)
+    for image, caption in zip(images, together, strict=True):
+        alone = loaded["soft"].caption(image)
+        assert alone.text == caption.text and alone.score == pytest.approx(caption.score, abs=1e-4)
+
+
+def test_a_photograph_is_turned_upright_by_its_exif(loaded):
+    turned = png(PIXELS[::-1, ::-1].copy(), exif=exif_of(3))
+    np.testing.assert_allclose(loaded["soft"].pixels(turned), loaded["soft"].pixels(png()))
+
+
+def test_the_search_can_be_chosen_for_a_call(loaded):
+    found = loaded["soft"].caption(PIXELS, SearchConfig(beam=1, max_length=2))
+    assert len(found.words) <= 2 and found.alternatives == ()
+
+
+def test_hard_attention_captions_by_the_inference_chosen(run_of):
+    captioner = sat_tf.load(run_of["hard"])
+    before = captioner.caption(PIXELS).score
+    captioner.set_inference("argmax")
+    assert captioner.model.selection == "argmax" and captioner.caption(PIXELS).score != before
+    with pytest.raises(ValueError, match="inference"):
+        captioner.set_inference("guess")
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        ("missing.jpg", "'missing.jpg': No such file"),
+        (b"no image", "Cannot read the image"),
+        (png()[:60], "Cannot read the image"),
+    ],
+)
+def test_an_image_that_cannot_be_read_is_an_error(loaded, image, message):
+    with pytest.raises(ValueError, match=message):
+        loaded["soft"].caption(image)
+
+
+@pytest.mark.parametrize(
+    ("pixels", "got"),
+    [
+        (PIXELS / np.float32(255), r"float32 \[40, 60, 3\]"),
+        (PIXELS[..., 0], r"uint8 \[40, 60\]"),
+        (np.concatenate([PIXELS, PIXELS], -1)[..., :4], r"uint8 \[40, 60, 4\]"),
+        (PIXELS[None], r"uint8 \[1, 40, 60, 3\]"),
+        (PIXELS[:0], r"uint8 \[0, 60, 3\]"),
+    ],
+)
+def test_pixels_of_another_type_or_shape_are_an_error(loaded, pixels, got):
+    with pytest.raises(ValueError, match=f"argument `image`: expected uint8 .*, got {got}"):
+        loaded["soft"].caption(pixels)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda c: c.caption(Image.fromarray(PIXELS)), "`image`: expected .*ndarray, got <PIL"),
+        (lambda c: c.caption(bytearray(png())), "`image`: expected .*ndarray, got bytearray"),
+        (lambda c: c.caption(None), "`image`: expected str or Path or bytes or ndarray, got None"),
+        (lambda c: c.captions(iter([PIXELS])), "`images`: expected Collection, got <list"),
+        (lambda c: c.caption(PIXELS, {"beam": 1}), "`search`: expected SearchConfig or None, got"),
+        (
+            lambda c: c.describe(np.zeros([1, 49, 7])),
+            r"`annotations`: expected shape \[B, \d+, 32\]",
+        ),
+        (lambda _: sat_tf.load(None), "`run_dir`: expected str or Path, got None"),
+    ],
+)
+def test_an_argument_of_another_type_is_an_error_that_names_it(loaded, call, message):
+    with pytest.raises(ValueError, match=f"invalid value for argument {message}"):
+        call(loaded["soft"])
+
+
+def test_images_may_be_any_collection_and_any_path(loaded, tmp_path):
+    (tmp_path / "a.png").write_bytes(png())
+    (entry,) = os.scandir(tmp_path)
+    found = loaded["soft"].captions({"a": PIXELS, "b": entry}.values())
+    assert [one.text for one in found] == [loaded["soft"].caption(PIXELS).text] * 2
+
+
+def test_no_images_get_no_captions(loaded):
+    assert loaded["soft"].captions([]) == []

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import unicodedata
 
 import pytest
@@ -131,20 +130,6 @@ def test_saving_and_loading_gives_the_same_vocabulary(tmp_path, unit):
     assert Vocabulary.from_json(vocabulary.to_json()) == vocabulary
     assert "\u72d7".encode() in path.read_bytes()
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
-
-
-def test_a_failed_save_leaves_the_old_file(tmp_path, monkeypatch):
-    path = tmp_path / "vocabulary.json"
-    vocabulary_of("old").save(path)
-
-    def fail(*_):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(os, "replace", fail)
-    with pytest.raises(OSError, match="disk full"):
-        vocabulary_of("new").save(path)
-    assert Vocabulary.load(path) == vocabulary_of("old")
-    assert len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"words": 3}', json.dumps({"words": ["a"]})])

@@ -13,10 +13,9 @@ import tensorflow as tf
 from sat_tf import runs
 from tests.training.small_runs import exit_of, java_hidden
 from training.config import read_run_config
-from training.distill import main
+from training.distill import main, predict
 from training.inputs import load_data
-from training.tasks.captioning.teachers import Teachers, teachers_of
-from training.teach.distillation import predict
+from training.lineage import Teachers, teachers_of
 from training.teach.word_predictions import WordPredictions
 from training.train import main as train
 
@@ -64,7 +63,8 @@ def test_predictions_are_the_mean_over_runs_and_views(teachers, predictions):
         views = probabilities(teachers[0], image, tokens)
         views = views + probabilities(teachers[1], image, tokens)
         views = views + probabilities(teachers[1], image[:, ::-1], tokens)
-        words, shares = found.read(np.array([row]), len(tokens) + 1)
+        read = found.read(data.table, np.array([row]), len(tokens) + 1, None)
+        words, shares = read.values()
         assert words.shape == (1, len(tokens) + 1, 20) and not shares[0, -2:].any()
         for t, expected in enumerate(views / 3):
             order = np.argsort(-expected)[:20]

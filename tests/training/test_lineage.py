@@ -10,10 +10,9 @@ from sat_tf import published
 from sat_tf.errors import RunError
 from sat_tf.fields import to_dict
 from sat_tf.run_folder import RunFolder
-from training.lineage import lineage
-from training.recipes.captioning import RECIPES
-from training.run_state.records import record_origins
-from training.tasks.captioning.teachers import Teachers, teachers_of
+from training.lineage import Teachers, lineage, teachers_of
+from training.recipes import RECIPES
+from training.run_state.ownership import record_origins
 
 CONFIG = to_dict(RECIPES["scenes_soft"])
 BOXES = {"attention": CONFIG["attention"] | {"supervision_weight": 0.5}}

@@ -21,7 +21,7 @@ from tests.training.small_runs import record_models, train
 from training import model
 from training.cli import check_init_from
 from training.model import product_seconds, resolve_precision, start_from
-from training.recipes.captioning import RECIPES
+from training.recipes import RECIPES
 from training.train import parse
 
 

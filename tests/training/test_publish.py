@@ -20,9 +20,8 @@ from training import average
 from training.compare import evaluation_folder
 from training.config import read_run_config
 from training.evaluate.command import main as evaluate
-from training.publish import check_out, main
-from training.published_card import make_card
-from training.tasks.captioning.teachers import Teachers, teachers_of
+from training.lineage import Teachers, teachers_of
+from training.publish import check_out, main, make_card
 
 
 @pytest.fixture(scope="module")

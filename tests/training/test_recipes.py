@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import json
 from pathlib import Path
 
@@ -12,8 +11,7 @@ import pytest
 from sat_tf.fields import from_dict, to_dict
 from training.cli import check_init_from, find_recipe
 from training.config import DataConfig, FitConfig, OptimizerConfig, RunConfig
-from training.data.sources import load_split
-from training.recipes.captioning import RECIPES
+from training.recipes import RECIPES
 from training.train import parse
 
 THREE = ["scenes", "flickr8k", "flickr8k_vgg19"]
@@ -114,11 +112,6 @@ def test_a_language_is_a_code(language):
     assert DataConfig(language=language).language == language
     with pytest.raises(ValueError, match="`--data.language`: expected a code.*'German'"):
         DataConfig(language="German")
-
-
-def test_the_keys_of_the_data_reach_the_loader():
-    wanted = set(inspect.signature(load_split).parameters) - {"name", "split", "data_dir"}
-    assert set(DataConfig().options()) == wanted
 
 
 def test_an_unknown_recipe_is_an_error_that_names_the_closest_one_or_all():

@@ -28,7 +28,7 @@ from training import train as command
 from training.data.examples import DataError
 from training.distributed.workers import make_strategy
 from training.evaluate import evaluation as run_evaluation
-from training.recipes.captioning import RECIPES
+from training.recipes import RECIPES
 from training.run_state.logs import Validate
 from training.run_state.resume import CheckpointAndStop
 from training.run_state.signals import Interrupted

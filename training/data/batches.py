@@ -11,14 +11,16 @@ import numpy as np
 import tensorflow as tf
 
 from training.data.bucketing import CaptionTable, Shard, pad_tokens, plan_epoch, plan_images
-from training.data.input_source import ImageSource, InputSource, Views
+from training.data.examples import DataError
+from training.data.image_loader import Views
+from training.data.input_source import ImageSource, InputSource
 
 Batch = dict[str, tf.Tensor]
 _WHOLE = Shard()
 
 
 class Teaching(Protocol):
-    """What teaches beside the captions, word by word: maps for attention, or predictions."""
+    """A teacher beside the captions, word by word: maps for attention, or predictions."""
 
     specs: dict[str, tf.TensorSpec]
     """Name in a batch -> shape and dtype."""
@@ -125,8 +127,15 @@ def scoring_plan(source: InputSource, table: CaptionTable, batch_size: int) -> l
 
 
 def readable_rows(table: CaptionTable, source: InputSource) -> np.ndarray:
-    """Returns the rows of the caption table whose image can be read."""
-    return np.flatnonzero(~np.isin(table.image_index, list(source.skipped)))
+    """Returns the rows of the caption table whose image can be read.
+
+    Raises:
+        DataError: There is none.
+    """
+    rows = np.flatnonzero(~np.isin(table.image_index, list(source.skipped)))
+    if not len(rows):
+        raise DataError("No image that has a caption can be read.")
+    return rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,6 @@ from functools import cached_property
 
 import numpy as np
 
-from sat_tf.errors import invalid_value
 from sat_tf.vocabulary import END, PAD, START, Vocabulary
 from training.data.examples import DataError, Split
 
@@ -33,7 +32,7 @@ class Shard:
     total: int = 1
 
     def part(self, size: int, device: int) -> slice:
-        """Rows of a batch of `size` for one of its devices, 0 ... devices - 1.
+        """Returns the rows of a batch of `size` for one of its devices, 0 ... devices - 1.
 
         The sizes of the parts differ by at most one; a part may be empty.
         """
@@ -63,7 +62,7 @@ class CaptionTable:
         return len(self.tokens)
 
     def first_captions(self) -> CaptionTable:
-        """The table of only the first caption of each image."""
+        """Returns the table of only the first caption of each image."""
         _, rows = np.unique(self.image_index, return_index=True)
         tokens = [self.tokens[row] for row in rows]
         return CaptionTable(self.image_index[rows], self.caption_index[rows], tokens)
@@ -85,8 +84,6 @@ def caption_table(split: Split, vocabulary: Vocabulary, max_length: int) -> Capt
     Raises:
         DataError: No caption of the split has a word.
     """
-    if max_length < 1:
-        raise invalid_value("max_length", "at least 1", max_length)
     places, tokens = [], []
     dropped = truncated = 0
     for image_index, example in enumerate(split.examples):
@@ -125,8 +122,6 @@ def plan_epoch(
     Returns:
         One int32 array of caption indices per batch.
     """
-    lengths = np.asarray(lengths)
-    _check_plan(lengths, batch_size, max_padding)
     rng = np.random.default_rng([seed, epoch])
     shuffled = rng.permutation(len(lengths)).astype(np.int32)
     by_length = shuffled[np.argsort(lengths[shuffled], kind="stable")]
@@ -162,18 +157,8 @@ def plan_images(
     return [np.concatenate([rows[index] for index in batch]) for batch in plan]
 
 
-def _check_plan(lengths: np.ndarray, batch_size: int, max_padding: float) -> None:
-    if lengths.ndim != 1 or not lengths.size or lengths.min() < 1:
-        expected = "a vector of lengths of at least 1"
-        raise invalid_value("lengths", expected, f"shape {lengths.shape}")
-    if batch_size < 1:
-        raise invalid_value("batch_size", "at least 1", batch_size)
-    if not 0 <= max_padding <= 1:
-        raise invalid_value("max_padding", "a share in [0, 1]", max_padding)
-
-
 def _cuts(ordered: np.ndarray, batch_size: int, max_padding: float) -> list[int]:
-    """Positions at which captions in the order of their lengths are cut into batches."""
+    """Returns the positions at which captions, sorted by length, are cut into batches."""
     count = len(ordered)
     edges = list(range(0, count, batch_size)) + [count]
     if len(edges) > 2 and count % batch_size:
@@ -188,24 +173,13 @@ def _cuts(ordered: np.ndarray, batch_size: int, max_padding: float) -> list[int]
     while sum(wasted) and sum(wasted) >= max_padding * (sums[-1] + sum(wasted)):
         worst = int(np.argmax(wasted))
         start, stop = edges[worst], edges[worst + 1]
-        middle = _best_cut(ordered, start, stop)
+        # The cut that saves the most padding; it always lies between two lengths.
+        middles = np.arange(start + 1, stop)
+        saved = (middles - start) * (int(ordered[stop - 1]) - ordered[middles - 1].astype(np.int64))
+        middle = int(middles[np.argmax(saved)])
         edges.insert(worst + 1, middle)
         wasted[worst : worst + 1] = [padding(start, middle), padding(middle, stop)]
     return edges[1:-1]
-
-
-def _best_cut(ordered: np.ndarray, start: int, stop: int) -> int:
-    """The cut that saves the most padding of a batch; it always lies between two lengths."""
-    middles = np.arange(start + 1, stop)
-    saved = (middles - start) * (int(ordered[stop - 1]) - ordered[middles - 1].astype(np.int64))
-    return int(middles[np.argmax(saved)])
-
-
-def padding_share(lengths: np.ndarray, plan: Sequence[np.ndarray]) -> float:
-    """Share of padding among all tokens of an epoch's batches, in [0, 1]."""
-    lengths = np.asarray(lengths)
-    padded = sum(len(batch) * int(lengths[batch].max()) for batch in plan)
-    return 1.0 - sum(int(lengths[batch].sum()) for batch in plan) / padded
 
 
 def pad_tokens(tokens: Sequence[np.ndarray]) -> np.ndarray:

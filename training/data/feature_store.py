@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from sat_tf import images
 from sat_tf.errors import invalid_value
@@ -28,7 +29,7 @@ from sat_tf.progress import progress_bar
 from training.data.examples import DataError, Example, StoredImage
 from training.data.extraction import write_missing
 from training.data.feature_shards import Shards
-from training.data.image_loader import READERS
+from training.data.image_loader import READERS, Views
 from training.tables import counted
 
 FORMAT = 3  # part of a store's fingerprint
@@ -36,25 +37,25 @@ _SHOWN = 10**9  # bytes of image files to read from which on progress is shown: 
 
 
 class FeatureStore:
-    """Annotations of a list of examples, read by their position in that list.
+    """Annotations of a list of examples, read by their position in that list: an `InputSource`.
 
     Attributes:
         path: The store's folder.
-        grid: `(h, w)` of an annotation map.
-        annotation_dim: `D`.
         mirrored: Whether the views flipped left to right are stored too.
         skipped: Index -> reason of each image that could not be read; its record is zero. The
             file `skipped.json` in the store names them by their ids.
         rotated: Indices of the files that were turned upright according to their EXIF.
+        spec: Shape and dtype of a batch.
     """
 
-    def __init__(self, shards: Shards, grid: tuple[int, int]) -> None:
+    key = "annotations"
+
+    def __init__(self, shards: Shards) -> None:
         self.path = shards.path
-        self.grid = grid
-        self.annotation_dim = shards.record_shape[1]
         self.mirrored = shards.views == 2
         self.skipped: dict[int, str] = {}
         self.rotated: list[int] = []
+        self.spec = tf.TensorSpec([None, *shards.record_shape], tf.float16)
         self._shards = shards
         self._lost: list[int] = []
         for shard in shards:
@@ -124,7 +125,7 @@ class FeatureStore:
             shards.prepare()
             _write_changed(path / "manifest.json", manifest)
             (write or write_missing)(shards, encoder, examples, resize, batch_size, verbose)
-            store = cls(shards, encoder.grid)
+            store = cls(shards)
             store._check_lost(examples, digests)
             named = {examples[index].image_id: why for index, why in store.skipped.items()}
             _write_changed(path / "skipped.json", named)
@@ -149,29 +150,27 @@ class FeatureStore:
     def __len__(self) -> int:
         return self._shards.count
 
-    def read(self, indices: np.ndarray, mirrored: np.ndarray | None = None) -> np.ndarray:
+    def read(self, indices: np.ndarray, views: Views | None = None) -> np.ndarray:
         """Reads annotations; needs the memory of the result, whatever the store's size.
 
         Args:
             indices: `[n]` positions in the list of examples, in any order, with or without
                 repetitions.
-            mirrored: `[n]` booleans, True for the flipped view; None reads plain views.
+            views: Views of the images; mirroring is the only one that is stored, if it is.
 
         Returns:
             float16 `[n, L, D]`; zeros for a skipped image.
 
         Raises:
             IndexError: An index is out of range.
-            ValueError: Flipped views are asked for but not stored.
             DataError: A file of the store is gone or too short.
         """
         indices = np.asarray(indices, np.int64).reshape(-1)
         if indices.size and not 0 <= indices.min() <= indices.max() < len(self):
             raise IndexError(f"The store holds {len(self)} images, got an index beyond them.")
-        view = np.zeros(len(indices), np.int64) if mirrored is None else np.asarray(mirrored, int)
-        if view.any() and not self.mirrored:
-            expected = "None, as this store was opened without `mirrored=True`"
-            raise invalid_value("mirrored", expected, mirrored)
+        view = np.zeros(len(indices), np.int64)
+        if views is not None and self.mirrored:
+            view += views.mirrored
         return self._shards.read(indices, view)
 
 

@@ -1,4 +1,8 @@
-"""Reads examples' images from wherever they are stored, or says why they cannot be read."""
+"""Reads examples' images from wherever they are stored, or says why they cannot be read.
+
+Images to train on may be seen in random views, mirrored and cropped, drawn from (seed, epoch,
+caption) alone, so that a resumed run sees the same views.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,14 @@ import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from sat_tf import images
-from sat_tf.images.pillow import to_decodable
+from sat_tf.images import decoding, pillow
 from training.data.examples import Example, StoredImage
 
 READERS = 2
@@ -38,22 +42,22 @@ def read_image(
         content = image if isinstance(image, bytes) else image.read_bytes()
         if not content:
             raise ValueError("the file is empty")
-        content = to_decodable(content)
-        upright = images.upright(content)
-        return resize(images.decode(upright)).numpy(), upright is not content
+        content = pillow.to_decodable(content)
+        upright = pillow.upright(content)
+        return resize(decoding.decode(upright)).numpy(), upright is not content
 
 
 def unreadable_reason(error: Exception) -> str:
     """Describes in one line why an image is skipped, from an exception of `read_image`."""
     if isinstance(error, OSError):
         return f"cannot be read: {error.strerror or error}"
-    return images.read_error(error)
+    return decoding.read_error(error)
 
 
 @functools.lru_cache(maxsize=8)
 def _compile_resize(size: int, policy: str) -> Callable[[tf.Tensor], tf.Tensor]:
     return tf.function(
-        lambda image: images.resize(image, size, policy),
+        lambda image: decoding.resize(image, size, policy),
         input_signature=[tf.TensorSpec([None, None, 3], tf.uint8)],
         autograph=False,
     )
@@ -113,3 +117,28 @@ class ImageLoader:
         if rotated:
             self._rotated.add(index)
         return pixels
+
+
+@dataclass(frozen=True, eq=False)
+class Views:
+    """Views of the images of `n` captions.
+
+    Attributes:
+        mirrored: bool `[n]`, True if flipped left to right.
+        corners: float `[n, 2]` in [0, 1): top and left corner of a crop, as a share of the room
+            that it has.
+    """
+
+    mirrored: np.ndarray
+    corners: np.ndarray
+
+    @classmethod
+    def draw(cls, count: int, seed: int, epoch: int) -> Views:
+        """Draws the views of an epoch for `count` captions."""
+        return cls(
+            np.random.default_rng([seed, epoch, 1]).random(count) < 0.5,
+            np.random.default_rng([seed, epoch, 2]).random((count, 2)),
+        )
+
+    def __getitem__(self, rows: np.ndarray | slice) -> Views:
+        return Views(self.mirrored[rows], self.corners[rows])

@@ -1,7 +1,6 @@
 """Model inputs by example index: stored annotations (frozen encoder) or images (trained one).
 
-Images to train on may be seen in random views, mirrored and cropped, drawn from (seed, epoch,
-caption) alone, so that a resumed run sees the same views.
+`FeatureStore` is the source of the first, `ImageSource` of the second.
 """
 
 from __future__ import annotations
@@ -9,44 +8,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from sat_tf import images
+from sat_tf.images import decoding
 from sat_tf.layers.encoder import Encoder
-from sat_tf.trained_captioner import TrainedCaptioner
+from sat_tf.runs import TrainedCaptioner
 from training.data.examples import DataError, Example, Split
 from training.data.feature_store import FeatureStore
-from training.data.image_loader import READERS, UNREADABLE, read_image, unreadable_reason
-
-
-@dataclass(frozen=True, eq=False)
-class Views:
-    """Views of the images of `n` captions.
-
-    Attributes:
-        mirrored: bool `[n]`, True if flipped left to right.
-        corners: float `[n, 2]` in [0, 1): top and left corner of a crop, as a share of the room
-            that it has.
-    """
-
-    mirrored: np.ndarray
-    corners: np.ndarray
-
-    @classmethod
-    def draw(cls, count: int, seed: int, epoch: int) -> Views:
-        """Draws the views of an epoch for `count` captions."""
-        return cls(
-            np.random.default_rng([seed, epoch, 1]).random(count) < 0.5,
-            np.random.default_rng([seed, epoch, 2]).random((count, 2)),
-        )
-
-    def __getitem__(self, rows: np.ndarray | slice) -> Views:
-        return Views(self.mirrored[rows], self.corners[rows])
+from training.data.image_loader import READERS, UNREADABLE, Views, read_image, unreadable_reason
 
 
 class InputSource(Protocol):
@@ -66,24 +39,6 @@ class InputSource(Protocol):
     def read(self, indices: np.ndarray, views: Views | None = None) -> np.ndarray:
         """Reads inputs `[n, ...]` of examples `[n]`; applies the views that the source supports."""
         ...
-
-
-class AnnotationSource:
-    """Annotations of a frozen encoder, read from the feature store."""
-
-    key = "annotations"
-
-    def __init__(self, store: FeatureStore) -> None:
-        self._store = store
-        self.mirrored, self.skipped = store.mirrored, store.skipped
-        self.rotated = store.rotated
-        height, width = store.grid
-        self.spec = tf.TensorSpec([None, height * width, store.annotation_dim], tf.float16)
-
-    def read(self, indices: np.ndarray, views: Views | None = None) -> np.ndarray:
-        """Reads float16 `[n, L, D]`; mirroring is the only view that is stored."""
-        mirrored = views.mirrored if views is not None and self.mirrored else None
-        return self._store.read(indices, mirrored)
 
 
 class ImageSource:
@@ -145,7 +100,7 @@ class ImageSource:
         return pixels[top : top + self._size, left : left + self._size]
 
     def _load(self, index: int, size: int | None = None) -> tuple[np.ndarray, bool]:
-        resize = functools.partial(images.resize, size=size or self._size, policy=self._resize)
+        resize = functools.partial(decoding.resize, size=size or self._size, policy=self._resize)
         pixels, rotated = read_image(self._examples[index].image, resize)
         return np.round(pixels).astype(np.uint8), rotated
 
@@ -176,8 +131,8 @@ def open_input_source(
         size = encoder.image_size
         source: InputSource = ImageSource(split.examples, size, resize, mirrored, random_crop)
     else:
-        source = AnnotationSource(
-            FeatureStore.open(cache_dir, encoder, split.examples, resize=resize, mirrored=mirrored)
+        source = FeatureStore.open(
+            cache_dir, encoder, split.examples, resize=resize, mirrored=mirrored
         )
     check_readable(split, source.skipped)
     return source

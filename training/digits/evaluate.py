@@ -29,6 +29,7 @@ from sat_tf.fields import NonNegativeInt, check_fields, to_dict
 from sat_tf.objectives.terms import Batch
 from sat_tf.run_folder import RunFolder
 from training.cli import check_folder, check_own_images, peek_flag
+from training.compare import LABELS, means_over_seeds, read_report, score_table
 from training.config import read_saved
 from training.data.examples import SPLITS, canonical_split
 from training.digits.config import (
@@ -44,7 +45,6 @@ from training.digits.runs import load, load_scored
 from training.evaluate.reports import REPORT_FILE, format_scores, package_versions, write_report
 from training.run_state.checkpoints import last_progress
 from training.tables import text_table
-from training.tasks.comparison import LABELS, means_over_seeds, read_report, score_table
 
 OWN_SETTINGS = "the run's own settings"
 """`evaluated_with` in the report of a run that was evaluated as it was trained."""

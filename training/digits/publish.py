@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sat_tf import digits, published
-from sat_tf.compact_weights import GROUP, pack
 from sat_tf.digits.config import MODELS, ReaderConfig
 from sat_tf.errors import invalid_value
 from sat_tf.run_folder import RunFolder, outdated_note
-from sat_tf.weights import weight_arrays
+from sat_tf.weights import GROUP, pack, weight_arrays
 from training.digits.config import CanvasData, DigitRunConfig, read_digit_config
 from training.digits.evaluate import OWN_SETTINGS, Scorer, training_command
 from training.digits.recipes import single_dir
@@ -137,7 +136,7 @@ def make_card(
     check: str = "",
     weights_sha256: str | None = None,
 ) -> str:
-    """Returns the card as Markdown; see `training.published_card.make_card`."""
+    """Returns the card as Markdown; see `training.publish.make_card`."""
     # The command itself trains the run on single digits, so its folder is no flag; any other
     # origin is named without its folders.
     origin = config.init_from and Path(config.init_from).name

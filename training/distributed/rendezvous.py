@@ -13,7 +13,7 @@ import socket
 import time
 from dataclasses import dataclass
 
-from sat_tf.runs import RunError
+from sat_tf.errors import RunError
 
 MEETING_SECONDS = 600.0
 """Seconds that the processes wait for each other at the start."""

@@ -16,13 +16,13 @@ import tyro
 from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import Inference, SearchFlags
+from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
 from sat_tf.fields import NonNegativeInt, PositiveInt, check_fields
 from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Unit
-from training import digits
-from training.cli import check_apart, check_folder, peek_flag
+from training.cli import check_apart, check_folder, digit_module, peek_flag
 from training.config import DataConfig, read_run_config
 from training.data.examples import canonical_split
 from training.data.sources import DataName, Splits
@@ -101,7 +101,10 @@ class Arguments:
         if self.captions is not None and not self.captions.is_file():
             raise FileNotFoundError(f"There is no file {self.captions}; check the path.")
         if self.run_dir is not None:
-            published.locate(self.run_dir)
+            kind = read_run_config(published.locate(self.run_dir)).attention.kind
+            if kind != "hard" and self.bound_images is not None:
+                expected = f"none for {kind} attention"
+                raise invalid_value("--bound-images", expected, self.bound_images)
             if self.out is None:
                 check_folder("--run-dir", published.output_dir(self.run_dir))
 
@@ -133,8 +136,9 @@ class Arguments:
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
-    if digits.is_digit_run(peek_flag("--run-dir", given, "")):
-        return digits.command("evaluate").main(given)
+    run_dir = peek_flag("--run-dir", given)
+    if run_dir is not None and is_digit_run(run_dir):
+        return digit_module("evaluate").main(given)
     return exit_status(lambda: run(parse(given)))
 
 
@@ -142,7 +146,7 @@ def parse(argv: list[str]) -> Arguments:
     """Reads and checks the command line."""
     arguments = tyro.cli(Arguments, args=argv, prog=program("training.evaluate"))
     arguments.check()
-    return arguments
+    return dataclasses.replace(arguments, split=canonical_split(arguments.split))
 
 
 def run(arguments: Arguments) -> None:
@@ -158,20 +162,18 @@ def run(arguments: Arguments) -> None:
     with loading():
         import sat_tf.runs
         from training.evaluate.evaluation import BOUND_IMAGES, evaluate_run
-        from training.run_state.records import read_data_dir
+        from training.run_state.ownership import read_data_dir
 
     captioner = sat_tf.runs.load_captioner(arguments.run_dir)
     config = read_run_config(captioner.path)
-    bound_images, kind = arguments.bound_images, config.attention.kind
-    if kind != "hard" and bound_images is not None:
-        raise invalid_value("--bound-images", f"none for {kind} attention", bound_images)
+    bound_images = arguments.bound_images
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
     data_dir = arguments.data_dir or read_data_dir(RunFolder(captioner.path))
     out = arguments.out
     if out is None:
         own = RunFolder(published.output_dir(arguments.run_dir))
-        out = own.evaluation(canonical_split(arguments.split))
+        out = own.evaluation(arguments.split)
     else:
         check_apart("--out", out, data_dir)
     evaluate_run(

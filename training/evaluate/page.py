@@ -11,16 +11,18 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image
 
+from sat_tf.captions import Caption
 from sat_tf.figures.attention import attention_figure
 from sat_tf.files import write_atomically
-from sat_tf.runs import Caption, TrainedCaptioner
 from sat_tf.runs import Image as ImageInput
+from sat_tf.runs import TrainedCaptioner
 from sat_tf.viewer import crop_of, data_url, hypothesis_data, report_page
 from sat_tf.vocabulary import END, START
 from training.data.examples import Split, StoredImage
 from training.data.image_loader import read_image
-from training.evaluate.reports import HEADLINE, score_rows
+from training.evaluate.reports import HEADLINE
 from training.metrics.calibration import Reliability
+from training.tables import score_rows
 
 if TYPE_CHECKING:
     from training.evaluate.evaluation import Evaluation
@@ -170,8 +172,8 @@ def write_report_page(
     ]
     common = common_facts(captioner, report["recipe"])
     common["lang"] = report["configuration"]["data"]["language"]
-    images = page_images(captioner, split, found, count)
     diagram = reliability_diagram(found.calibration.bins)
+    images = page_images(captioner, split, found, count)
     figures = [{"image": data_url(diagram.encode(), "image/svg+xml"), "text": DIAGRAM_TEXT}]
     page = report_page(title, images, rows, report["notes"], common, "CIDEr", figures=figures)
     write_atomically(out / PAGE_FILE, page)

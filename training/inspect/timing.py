@@ -14,15 +14,14 @@ import tensorflow as tf
 from sat_tf.layers.encoder import Encoder
 from sat_tf.models.captioner import Captioner
 from sat_tf.vocabulary import Vocabulary
-from training.config import RunConfig
+from training.config import RunConfig, check_available
 from training.data.bucketing import CaptionTable
 from training.data.examples import Example
 from training.data.extraction import compile_encoder, default_batch_size
-from training.data.image_loader import ImageLoader
-from training.data.input_source import Views
-from training.inputs import Inputs, batches_from
+from training.data.image_loader import ImageLoader, Views
+from training.inputs import Inputs, batches_of
 from training.model import compile_model, new_model
-from training.teach.rewards import check_programs, reward_objective
+from training.teach.rewards import reward_objective
 
 _WARM_UP = 2  # steps; the first one traces the graph
 SECONDS = 8.0  # approximate time of each measurement
@@ -51,18 +50,18 @@ def measure(
     Raises:
         ValueError: The model cannot be built, for example as its weights file or Java is missing.
     """
-    check_programs(config.reward)
     # Boxes and predictions cost next to nothing, and are not at hand here.
     config = config.without_files()
     attention = dataclasses.replace(config.attention, supervision_weight=0.0)
     fit = dataclasses.replace(config.fit, distillation_weight=0.0)
     config = dataclasses.replace(config, attention=attention, fit=fit)
+    check_available(config)
     own = config.init_from is None and config.encoder.weights != "imagenet"
     model = new_model(config, len(vocabulary), load_encoder_weights=own)
     source = _RandomSource(model.encoder, skipped, config.fit.batch_size)
-    batches, steps = batches_from(config, table, Inputs(source, source), epoch=0)
+    steps, batches_from = batches_of(config, table, Inputs(source, source))
     compile_model(model, config, steps, reward_objective(config, table, vocabulary))
-    seconds = _step_seconds(model, batches)
+    seconds = _step_seconds(model, batches_from(0, 0))
     found = {"steps": steps, "step_seconds": seconds, "epoch_seconds": seconds * steps}
     if not model.encoder.trainable:
         views = 2 if config.data.mirror else 1
@@ -77,6 +76,7 @@ def measure(
 class _RandomSource:
     """The same random inputs for every batch: the time does not depend on their values."""
 
+    mirrored = False
     rotated: list[int] = []
 
     def __init__(self, encoder: Encoder, skipped: dict[int, str], batch_size: int) -> None:

@@ -21,7 +21,7 @@ from training.data.sources.scenes import RELATIONS, SIZES, relation
 from training.metrics.calibration import WordConfidence
 
 if TYPE_CHECKING:
-    from sat_tf.runs import Caption
+    from sat_tf.captions import Caption
 
 _RELATION_WORDS = tuple(tuple(name.split()) for name in RELATIONS)
 _ATTRIBUTES = ("size", "colour", "shape")

@@ -1,1 +1,1 @@
-"""What teaches a captioner beside its captions: rewards, other captioners, boxes, locators."""
+"""Teachers of a captioner beside its captions: rewards, other captioners, boxes, locators."""

@@ -10,12 +10,10 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from sat_tf.errors import invalid_value
 from sat_tf.objectives.reward import Reward, RewardObjective
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, Vocabulary
 from training.config import RewardConfig, RunConfig
 from training.data.bucketing import CaptionTable
-from training.metrics.java import find_java
 from training.metrics.meteor import MeteorProgram
 
 ORDERS = 4
@@ -36,17 +34,6 @@ def reward_objective(
     score = reward_of(reward, table, vocabulary)
     search = dataclasses.replace(config.search, max_length=reward.max_length)
     return RewardObjective(score, reward.samples, config.attention, search)
-
-
-def check_programs(config: RewardConfig) -> None:
-    """Checks that Java is there if the reward needs it.
-
-    Raises:
-        ValueError: It is not.
-    """
-    if config.meteor_weight and find_java() is None:
-        expected = "0 without Java (there is no program `java`)"
-        raise invalid_value("--reward.meteor_weight", expected, config.meteor_weight, "key")
 
 
 def reward_of(config: RewardConfig, table: CaptionTable, vocabulary: Vocabulary) -> Reward:

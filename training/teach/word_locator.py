@@ -89,21 +89,27 @@ class WordLocator:
         save_archive(path, about, {"kernel": self.kernel, "prior": self.prior})
 
     @classmethod
-    def load(cls, path: Path) -> WordLocator:
-        """Reads a locator.
+    def load(cls, path: Path, encoder: Encoder) -> WordLocator:
+        """Reads the locator of an encoder's annotations.
 
         Raises:
-            DataError: The file is not one.
+            DataError: The file is not a locator, or that of another encoder.
         """
         otherwise = "is not a word locator, as `python -m training.locate` writes it"
         with open_archive(path, _FORMAT, otherwise) as (about, arrays):
             kernel, prior = arrays["kernel"], arrays["prior"]
-            words, encoder = tuple(about["words"]), str(about["encoder"])
+            words, known = tuple(about["words"]), str(about["encoder"])
             if kernel.ndim != 2 or prior.ndim != 1 or kernel.shape[1] != len(words):
                 raise ValueError("its scores are of other words")
             if not (np.isfinite(kernel).all() and np.isfinite(prior).all()):
                 raise ValueError("its scores are not finite")
-        return cls(words, kernel, prior, encoder)
+        identity = encoder_identity(encoder)
+        if known != identity:
+            raise DataError(
+                f"The word locator is for the annotations of {known}; the encoder is {identity}. "
+                "Run `python -m training.locate` with the settings of the training."
+            )
+        return cls(words, kernel, prior, known)
 
     def fingerprint(self) -> str:
         """Returns the SHA-256 (hexadecimal) of words, kernel and prior."""
@@ -121,20 +127,6 @@ def encoder_identity(encoder: Encoder) -> str:
     for weight in encoder.weights:
         digest.update(np.ascontiguousarray(weight, np.float32).data)
     return f"{encoder.backbone}, {encoder.tap}, {grid}, weights {digest.hexdigest()[:12]}"
-
-
-def check_encoder(locator: WordLocator, encoder: Encoder) -> None:
-    """Checks that a locator is for the annotations of an encoder.
-
-    Raises:
-        DataError: It is for those of another one.
-    """
-    if locator.encoder != encoder_identity(encoder):
-        raise DataError(
-            f"The word locator is for the annotations of {locator.encoder}; the encoder is "
-            f"{encoder_identity(encoder)}. Run `python -m training.locate` with the settings of "
-            "the training."
-        )
 
 
 def _likeness(annotations: np.ndarray) -> np.ndarray:
@@ -156,7 +148,7 @@ def located_targets(
     """Makes the maps that attention is to match at the words that a locator knows.
 
     Args:
-        locator: The locator, of the encoder's annotations (`check_encoder`).
+        locator: The locator, of the encoder's annotations.
         encoder: The encoder of the captioner.
         examples: The training images with their captions.
         source: Their annotations.

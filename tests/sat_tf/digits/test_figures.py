@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from sat_tf.digits.figures import alpha_matrix_figure, glimpse_figure, side_by_side
 from sat_tf.figures.drawing import GLOW, PAPER
@@ -29,15 +28,6 @@ def test_a_cell_is_the_warmer_the_more_of_attention_it_has():
 def test_a_wrong_answer_is_marked():
     alpha = np.full([2, 4], 0.25)
     assert not np.array_equal(draw(alpha), draw(alpha, present=(False, False)))
-
-
-def test_without_a_null_slot_there_is_a_column_less():
-    assert draw(np.full([2, 3], 1 / 3)).shape[1] == draw(np.full([2, 4], 0.25)).shape[1] - 84
-
-
-def test_alpha_of_other_rows_is_an_error():
-    with pytest.raises(ValueError, match="a row for each of the 2 labels"):
-        draw(np.full([3, 4], 0.25))
 
 
 def path(locations, scales=2):
@@ -72,8 +62,3 @@ def test_images_of_any_size_stand_side_by_side():
     assert figure[100, 90].tolist() == [0, 0, 0]
     assert figure[100, 90 + 178].tolist() == [255, 255, 255]
     assert figure[100, 2].tolist() == list(PAPER)
-
-
-def test_a_location_for_every_patch():
-    with pytest.raises(ValueError, match="`locations`.*got shape"):
-        glimpse_figure(IMAGE, np.zeros([3, 2]), np.zeros([2, 4, 4, 1]), "")

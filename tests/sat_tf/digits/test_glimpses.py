@@ -1,4 +1,4 @@
-"""The loss of RAM and DRAM by hand, and the parts of the model that each term teaches."""
+"""Glimpses: the sensor against NumPy slices, the policy, the networks that read, given places."""
 
 from __future__ import annotations
 
@@ -6,128 +6,172 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.digits.glimpses import gaussian
-from sat_tf.objectives.estimators import Estimator, Rollout, learning_signal, stochastic_loss
-from tests.sat_tf.digits.digit_terms import SEED
-from tests.sat_tf.digits.small_ram import B, T, batch, losses, make, named
+from sat_tf.digits.glimpses import (
+    GatedGlimpseNetwork,
+    GlimpseNetwork,
+    GlimpseSensor,
+    LocationNetwork,
+    gaussian,
+    scan_locations,
+)
+from training.distributed.workers import make_strategy
+
+SIZE = 16
 
 
-def test_the_loss_is_the_estimators_by_hand():
-    model = make(samples=2, baseline="leave_one_out", reward_weight=0.3, aim_weight=0.7)
-    loss, logs, _ = losses(model)
-    data = batch()
-    looks = model(data, SEED, samples=2)
-    log_p = tf.nn.log_softmax(looks.logits).numpy().reshape(B, 2, 10)
-    labels = data["labels"].numpy()
-    log_lik = log_p[np.arange(B), :, labels]
-    correct = (log_p.argmax(-1) == labels[:, np.newaxis]).astype(np.float32)
-    advantage = correct - correct[:, ::-1]
-    log_prob = (looks.drawn * looks.log_prob).numpy().reshape(B, 2, T).sum(-1)
-    # Of the means at which it aims; the first glimpse is in the middle, whatever it would be.
-    means = model.locator(tf.reshape(looks.aiming, [-1, 12])).mean.numpy().reshape(B * 2, T, 2)
-    squares = (np.arctanh(means[:, 1:]) ** 2).sum((1, 2)).mean()
-    expected = -log_lik.mean() - 0.3 * (advantage * log_prob).mean() + 0.7 * squares
-    np.testing.assert_allclose(logs["aim_penalty"], squares, rtol=1e-5)
-    np.testing.assert_allclose(loss, expected, rtol=1e-5)
-    np.testing.assert_allclose(logs["nll"], -log_lik.mean(), rtol=1e-5)
-    np.testing.assert_allclose(logs["reward"], correct.mean())
-    assert set(logs) == set(model.objective.log_names)
+def make_images(batch=3, size=SIZE):
+    return np.random.default_rng(0).uniform(size=[batch, size, size, 1]).astype(np.float32)
 
 
-def test_the_reward_may_be_the_log_likelihood():
-    model = make(samples=2, baseline="none", reward="log_lik")
-    _, logs, _ = losses(model)
-    np.testing.assert_allclose(logs["reward"], -logs["nll"], rtol=1e-6)
+def normalised(pixels, size=SIZE):
+    return (2.0 * np.array(pixels) / (size - 1) - 1.0).astype(np.float32)
 
 
-def test_rewards_reach_the_policy_and_nothing_else():
-    told, untold = (
-        make(reward_weight=5.0, baseline="none", reward="log_lik", aim_weight=0.0),
-        make(reward_weight=0.0, baseline="none", aim_weight=0.0),
+def glimpse(images, centre, size, scales):
+    """Patches about one centre in pixels (x, y), `[B, size, size, scales]`."""
+    sensor = GlimpseSensor(size, scales)
+    location = np.tile(normalised(centre, images.shape[1]), [len(images), 1])
+    return sensor(sensor.pyramid(tf.constant(images)), tf.constant(location)).numpy()
+
+
+def block_means(images, block):
+    batch, height, width, _ = images.shape
+    blocks = images.reshape(batch, height // block, block, width // block, block)
+    return blocks.mean(axis=(2, 4))
+
+
+@pytest.mark.parametrize(
+    ("centre", "size", "rows", "columns"),
+    [((5.5, 9.5), 4, slice(8, 12), slice(4, 8)), ((5.0, 9.0), 3, slice(8, 11), slice(4, 7))],
+)
+def test_an_even_patch_between_pixels_or_an_odd_one_on_a_pixel_is_a_slice(
+    centre, size, rows, columns
+):
+    images = make_images()
+    seen = glimpse(images, centre, size=size, scales=1)
+    np.testing.assert_allclose(seen, images[:, rows, columns], atol=1e-5)
+
+
+def test_each_patch_covers_twice_as_much_averaged_over_blocks():
+    images = make_images()
+    # A centre on the corner of a block of four has a slice of blocks at every scale.
+    seen = glimpse(images, (7.5, 7.5), size=2, scales=3)
+    for k, block in enumerate((1, 2, 4)):
+        whole = block_means(images, block) if block > 1 else images[..., 0]
+        middle = 8 // block
+        expected = whole[:, middle - 1 : middle + 1, middle - 1 : middle + 1]
+        np.testing.assert_allclose(seen[..., k], expected, atol=1e-5)
+
+
+def test_a_patch_beyond_the_border_is_zero_there():
+    images = make_images()
+    seen = glimpse(images, (-0.5, 15.5), size=4, scales=2)
+    np.testing.assert_allclose(seen[:, :2, 2:, 0], images[:, 14:, :2, 0], atol=1e-5)
+    assert not seen[:, 2:, :, 0].any() and not seen[:, :, :2, 0].any()
+    assert seen[:, :2, 2:, 1].any() and not seen[:, 2:, :, 1].any()
+
+
+def test_a_side_that_is_no_multiple_of_a_block_is_padded_with_zeros():
+    images = np.ones([1, 7, 7, 1], np.float32)
+    coarse = GlimpseSensor(2, 2).pyramid(tf.constant(images))[1]
+    assert coarse.shape == (1, 4, 4, 1)
+    np.testing.assert_allclose(coarse[0, -1, :, 0], [0.5, 0.5, 0.5, 0.25])
+
+
+def policy(std=0.2, state_dim=4):
+    network = LocationNetwork(state_dim, 8, std)
+    network.mean_layer.kernel.assign(tf.random.stateless_normal([8, 2], [1, 2]))
+    return network
+
+
+def states(batch=1000):
+    return tf.random.stateless_normal([batch, 4], [3, 4])
+
+
+def test_samples_are_clipped_and_their_log_probability_is_not():
+    network, std = policy(std=2.0), 2.0
+    aim = network(states(), tf.constant([0, 1]))
+    assert np.abs(aim.location).max() == 1.0
+    drawn = gaussian(aim.mean, std).sample(seed=tf.constant([0, 1]))
+    np.testing.assert_allclose(aim.log_prob, gaussian(aim.mean, std).log_prob(drawn), rtol=1e-5)
+    clipped = gaussian(aim.mean, std).log_prob(aim.location)
+    assert np.abs(aim.log_prob - clipped).max() > 0.1
+
+
+def test_without_a_seed_the_policy_looks_at_its_mean():
+    aim = policy()(states())
+    np.testing.assert_array_equal(aim.location, aim.mean)
+    np.testing.assert_allclose(np.tanh(aim.activation), aim.mean, rtol=1e-5)
+    assert np.abs(aim.mean).max() < 1.0
+
+
+def test_a_replica_without_states_draws_no_locations():
+    strategy = make_strategy("mirrored")
+    with strategy.scope():
+        network = policy()
+    draw = tf.function(
+        lambda hidden: network(hidden, tf.constant([0, 1])).location,
+        input_signature=[tf.TensorSpec([None, 4])],
     )
-    untold.set_weights(told.get_weights())
-    with_reward, without = losses(told)[2], losses(untold)[2]
-    for (name, gradient), other in zip(with_reward.items(), without.values(), strict=True):
-        if "locator" in name:
-            assert np.any(gradient) and not np.any(other)
-        elif "baseline" not in name:
-            np.testing.assert_allclose(gradient, other, rtol=1e-4, atol=1e-7)
+    drawn = strategy.run(draw, args=(states(0),))
+    assert strategy.experimental_local_results(drawn)[0].shape == (0, 2)
 
 
-def test_the_logged_value_is_that_of_the_locations_drawn():
-    model = make()
-    model.baseline.output_layer.bias.assign([0.25])
-    assert float(losses(model)[1]["value"]) == pytest.approx(0.25)
-    assert losses(make(locations="random"))[1]["value"] == 0.0
+@pytest.mark.parametrize("seed", [None, [0, 1]])
+def test_no_gradient_flows_through_a_location(seed):
+    network, hidden = policy(), states()
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(hidden)
+        aim = network(hidden, None if seed is None else tf.constant(seed))
+    assert tape.gradient(aim.location, [hidden, *network.trainable_variables]) == [None] * 5
 
 
-def test_the_baselines_error_reaches_the_baseline_alone():
-    model = make(reward_weight=0.0, value_weight=1.0, reward="log_lik")
-    without = make(reward_weight=0.0, value_weight=0.0, reward="log_lik")
-    without.set_weights(model.get_weights())
-    ours, theirs = losses(model)[2], losses(without)[2]
-    for (name, gradient), other in zip(ours.items(), theirs.values(), strict=True):
-        if "baseline" in name and "output" in name:
-            assert np.any(gradient) and not np.any(other)
-        elif "baseline" not in name:
-            np.testing.assert_allclose(gradient, other, rtol=1e-4, atol=1e-7)
-
-
-def test_a_policy_at_the_border_is_called_back():
-    pulled, left = (make(reward_weight=0.0, baseline="none", aim_weight=w) for w in (0.5, 0.0))
-    # Where tanh has no slope.
-    pulled.locator.mean_layer.bias.assign([-40.0, 0.0])
-    left.set_weights(pulled.get_weights())
-    assert np.max(left(batch(), SEED).location[:, 1:, 0]) < -0.5
-    for (name, gradient), other in zip(
-        losses(pulled)[2].items(), losses(left)[2].values(), strict=True
-    ):
-        if name == "locator/mean/bias":
-            # Of the two glimpses that are the policy's.
-            assert float(gradient[0]) == pytest.approx(0.5 * 2 * 2 * -40.0, rel=0.1) and not np.any(
-                other
-            )
-        elif "locator" not in name:
-            np.testing.assert_allclose(gradient, other, rtol=1e-4, atol=1e-7)
-
-
-def test_policy_and_baseline_are_clipped_apart_from_the_rest():
-    model = make()
-    own = {id(variable) for variable in model.separately_clipped}
-    parts = {name.split("/")[0] for name, v in named(model).items() if id(v) in own}
-    assert parts == {"locator", "baseline"} and len(own) == 8
-
-
-def test_the_gaussian_policy_gradient_is_the_integral():
-    """One dimension: the mean over many samples against the gradient integrated on a grid."""
-    mean, std = 0.3, 0.4
-
-    def reward(x):
-        return np.sin(3.0 * x) + x**2
-
-    # The place that is looked at is clipped; the density is that of the sample before.
-    grid = np.linspace(mean - 8 * std, mean + 8 * std, 200_001)
-    density = np.exp(-0.5 * ((grid - mean) / std) ** 2) / (std * np.sqrt(2 * np.pi))
-    score = (grid - mean) / std**2
-    exact = np.trapezoid(density * score * reward(np.clip(grid, -1.0, 1.0)), grid)
-
-    samples, images = 2, 200_000
-    variable = tf.Variable([mean], dtype=tf.float64)
-    estimator = Estimator(baseline="leave_one_out")
+def test_the_log_probability_teaches_the_mean_towards_the_sample():
+    network, hidden = policy(std=0.1), states(1)
     with tf.GradientTape() as tape:
-        policy = gaussian(tf.tile(variable[tf.newaxis], [samples * images, 1]), std)
-        drawn = tf.stop_gradient(policy.sample(seed=SEED))
-        rewards = reward(np.clip(drawn.numpy(), -1.0, 1.0))
-        shape = [samples, images, 1]
-        rollout = Rollout(
-            log_prob=tf.reshape(policy.log_prob(drawn), shape),
-            entropy=None,
-            log_lik=tf.zeros(shape, tf.float64),
-            reward=tf.constant(rewards.reshape(shape)),
-            mask=tf.ones(shape, tf.float64),
-        )
-        loss = stochastic_loss(rollout, learning_signal(rollout, estimator), estimator)
-    (found,) = -tape.gradient(loss, variable).numpy()
-    print(f"integrated {exact:.4f}, mean of {samples * images} samples {found:.4f}")
-    np.testing.assert_allclose(found, exact, atol=0.02)
-    assert abs(exact) > 0.5
+        aim = network(hidden, tf.constant([0, 1]))
+    # d log N / d mean = (sample - mean) / std^2
+    (gradient,) = tape.gradient(aim.log_prob, [network.mean_layer.bias])
+    inside = (1.0 - np.square(aim.mean)) * (aim.location - aim.mean) / 0.1**2
+    np.testing.assert_allclose(gradient, inside[0], rtol=1e-4)
+
+
+def test_the_oracle_goes_from_digit_to_digit():
+    centres = tf.constant([[[-0.5, 0.0], [0.5, 0.2]]])
+    places = scan_locations(centres, 4, image_size=60)[:, 0].numpy()
+    np.testing.assert_allclose(places[[0, 2]], centres[0])
+    np.testing.assert_allclose(np.linalg.norm(places[1] - centres[0, 0]) * 59 / 2, 6.0, rtol=1e-5)
+
+
+def test_the_glimpse_network_is_the_papers_equation():
+    network = GlimpseNetwork((2, 2, 1), 3, 5)
+    rng = np.random.default_rng(0)
+    patches, location = rng.uniform(size=[3, 2, 2, 1]), rng.normal(size=[3, 2])
+    network.set_weights([rng.normal(size=w.shape) for w in network.weights])
+    weights = {w.path.split("/")[-2]: [] for w in network.weights}
+    for w in network.weights:
+        weights[w.path.split("/")[-2]].append(w.numpy())
+
+    def linear(name, x):
+        kernel, bias = weights[name]
+        return x @ kernel + bias
+
+    def relu(x):
+        return np.maximum(x, 0.0)
+
+    what = linear("w2", relu(linear("w1", patches.reshape(3, 4))))
+    where = linear("w4", relu(linear("w3", location)))
+    found = network(tf.constant(patches, tf.float32), tf.constant(location, tf.float32))
+    np.testing.assert_allclose(found, relu(what + where), rtol=1e-4, atol=1e-5)
+
+
+def test_the_gated_glimpse_network_multiplies_what_with_where():
+    network = GatedGlimpseNetwork((4, 4, 2), (2, 3, 3), 5)
+    patches = tf.constant(np.random.default_rng(0).uniform(size=[3, 4, 4, 2]), tf.float32)
+    location = tf.constant([[0.1, -0.4], [0.0, 0.0], [1.0, 1.0]])
+    found = network(patches, location)
+    assert found.shape == (3, 5)
+    product = network.image_network(patches) * network.location_network(location)
+    np.testing.assert_allclose(found, product)
+    # At first the location leaves a glimpse in the middle as it is.
+    np.testing.assert_allclose(found[1], network.image_network(patches)[1])

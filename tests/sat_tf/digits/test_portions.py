@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from sat_tf.digits.config import PortionsConfig
 from sat_tf.digits.portions import Portions
-from tests.sat_tf.digits.digit_terms import SEED, terms_of
+from tests.sat_tf.digits.small_models import SEED, terms_of
 from tests.sat_tf.layers.decoder_numpy import softmax
 from tests.sat_tf.objectives.estimator_toys import Prescribed
 
@@ -170,12 +170,6 @@ def test_soft_attention_minimises_the_cross_entropy():
     assert 0.0 < float(logs["alpha_entropy"]) <= 1.0
 
 
-def test_attention_to_a_single_portion_has_no_entropy():
-    model = make_model(1, queries="all", null_slot=False)
-    _, logs = terms_of(model, make_batch(LABELS[:, :1]))
-    assert float(logs["alpha_entropy"]) == 0.0
-
-
 def test_figures_count_labels_and_places(monkeypatch):
     model, batch = make_model(queries="all"), make_batch()
     scores = np.zeros([2, 10, 4], np.float32)
@@ -205,14 +199,6 @@ def test_comparators_have_no_place_to_be_right_about():
     model = make_model(attention="max")
     assert set(model.scores(make_batch(), SEED)) == {"error", "presence_accuracy"}
     assert model.figures(make_batch(), SEED) == [] and model.objective.log_names == ()
-
-
-def test_dropout_is_there_in_training_alone():
-    model, batch = make_model(dropout=0.5), make_batch()
-    plain = model(batch["images"], seed=SEED).logits
-    np.testing.assert_array_equal(plain, make_model()(batch["images"]).logits)
-    masked = model(batch["images"], seed=SEED, training=True).logits
-    assert np.abs(masked - plain).max() > 1e-4
 
 
 @pytest.mark.parametrize("inference", ["expectation", "sample", "argmax"])

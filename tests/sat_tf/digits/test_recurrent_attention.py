@@ -1,4 +1,4 @@
-"""The common part of RAM and DRAM: locations of the glimpses, scores, drawings."""
+"""RAM and DRAM: where they look, what each term of the loss teaches, the loss by hand."""
 
 from __future__ import annotations
 
@@ -6,9 +6,22 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.digits.config import RAMConfig
-from tests.sat_tf.digits.digit_terms import SEED, assert_learns
-from tests.sat_tf.digits.small_ram import B, T, batch, losses, make
+from sat_tf.digits.config import DRAMConfig
+from sat_tf.digits.glimpses import gaussian
+from sat_tf.digits.recurrent_attention import DRAM
+from sat_tf.objectives.estimators import Estimator, Rollout, learning_signal, stochastic_loss
+from tests.sat_tf.digits.small_models import (
+    SEED,
+    B,
+    T,
+    assert_learns,
+    batch,
+    losses,
+    make,
+    named,
+    spread,
+    terms_of,
+)
 
 
 def test_the_first_glimpse_is_in_the_middle_and_the_others_are_the_policys():
@@ -49,17 +62,6 @@ def test_samples_share_an_image_and_differ_in_locations():
     assert np.all(np.any(aiming[1:, 0, 1] != aiming[:-1, 0, 1], axis=-1))
 
 
-def test_what_glimpses_see_is_the_image_about_their_locations():
-    model = make(glimpse_size=2, scales=1)
-    image = np.arange(28 * 28, dtype=np.float32).reshape(1, 28, 28, 1)
-    # Between pixels 13 and 14, and on the border, beyond which all is zero.
-    seen = model.seen(image, tf.constant([[[0.0, 0.0], [1.0, 0.0]]])).numpy()[0, ..., 0]
-    np.testing.assert_allclose(seen[0], image[0, 13:15, 13:15, 0], rtol=1e-5)
-    edge = image[0, 13:15, 26:, 0]
-    wanted = np.stack([edge.mean(axis=1), edge[:, 1] / 2], axis=1)
-    np.testing.assert_allclose(seen[1], wanted, rtol=1e-5)
-
-
 @pytest.mark.parametrize("locations", ["random", "oracle"])
 def test_locations_that_are_given_teach_the_policy_nothing(locations):
     model = make(locations=locations, baseline="none")
@@ -69,12 +71,6 @@ def test_locations_that_are_given_teach_the_policy_nothing(locations):
     policy = [g for name, g in gradients.items() if "locator" in name]
     assert len(policy) == 4 and not any(np.any(g) for g in policy)
     assert any(np.any(g) for name, g in gradients.items() if "glimpse" in name)
-
-
-def test_random_locations_are_spread_over_the_image():
-    looks = make(locations="random")(batch(50), SEED)
-    assert np.abs(np.mean(looks.location)) < 0.1
-    np.testing.assert_allclose(np.std(looks.location), np.sqrt(1 / 3), rtol=0.1)
 
 
 def test_oracle_locations_are_at_the_digit_then_around_it():
@@ -96,11 +92,6 @@ def test_a_warm_up_looks_anywhere_less_and_less_often():
     np.testing.assert_allclose(shares, [1.0, 0.5, 0.0, 0.0], atol=0.08)
 
 
-def test_the_number_of_glimpses_needs_no_weights():
-    few, many = make(glimpses=2), make(glimpses=5)
-    assert [w.shape for w in few.weights] == [w.shape for w in many.weights]
-
-
 def test_scores_give_errors_at_mean_and_at_sampled_locations():
     model = make(std=1.0)
     scores = model.scores(batch(200), SEED)
@@ -115,11 +106,179 @@ def test_figures_show_the_path():
     assert drawn.dtype == np.uint8 and drawn.ndim == 3
 
 
-@pytest.mark.parametrize("core", ["relu", "lstm"])
-def test_a_few_steps_lower_the_loss(core):
-    assert_learns(make(core=core), batch())
+def test_a_few_steps_lower_the_loss():
+    assert_learns(make(), batch())
 
 
-def test_leave_one_out_needs_two_samples():
-    with pytest.raises(ValueError, match="`--model.samples` of at least 2"):
-        RAMConfig(baseline="leave_one_out", samples=1)
+def test_the_loss_is_the_estimators_by_hand():
+    model = make(samples=2, baseline="leave_one_out", reward_weight=0.3, aim_weight=0.7)
+    loss, logs, _ = losses(model)
+    data = batch()
+    looks = model(data, SEED, samples=2)
+    log_p = tf.nn.log_softmax(looks.logits).numpy().reshape(B, 2, 10)
+    labels = data["labels"].numpy()
+    log_lik = log_p[np.arange(B), :, labels]
+    correct = (log_p.argmax(-1) == labels[:, np.newaxis]).astype(np.float32)
+    advantage = correct - correct[:, ::-1]
+    log_prob = (looks.drawn * looks.log_prob).numpy().reshape(B, 2, T).sum(-1)
+    # Of the means at which it aims; the first glimpse is in the middle, whatever it would be.
+    means = model.locator(tf.reshape(looks.aiming, [-1, 12])).mean.numpy().reshape(B * 2, T, 2)
+    squares = (np.arctanh(means[:, 1:]) ** 2).sum((1, 2)).mean()
+    expected = -log_lik.mean() - 0.3 * (advantage * log_prob).mean() + 0.7 * squares
+    np.testing.assert_allclose(logs["aim_penalty"], squares, rtol=1e-5)
+    np.testing.assert_allclose(loss, expected, rtol=1e-5)
+    np.testing.assert_allclose(logs["nll"], -log_lik.mean(), rtol=1e-5)
+    np.testing.assert_allclose(logs["reward"], correct.mean())
+    assert set(logs) == set(model.objective.log_names)
+
+
+def test_rewards_reach_the_policy_and_nothing_else():
+    told, untold = (
+        make(reward_weight=5.0, baseline="none", reward="log_lik", aim_weight=0.0),
+        make(reward_weight=0.0, baseline="none", aim_weight=0.0),
+    )
+    untold.set_weights(told.get_weights())
+    with_reward, without = losses(told)[2], losses(untold)[2]
+    for (name, gradient), other in zip(with_reward.items(), without.values(), strict=True):
+        if "locator" in name:
+            assert np.any(gradient) and not np.any(other)
+        elif "baseline" not in name:
+            np.testing.assert_allclose(gradient, other, rtol=1e-4, atol=1e-7)
+
+
+def test_the_logged_value_is_that_of_the_locations_drawn():
+    model = make()
+    model.baseline.output_layer.bias.assign([0.25])
+    assert float(losses(model)[1]["value"]) == pytest.approx(0.25)
+    assert losses(make(locations="random"))[1]["value"] == 0.0
+
+
+def test_the_baselines_error_reaches_the_baseline_alone():
+    model = make(reward_weight=0.0, value_weight=1.0, reward="log_lik")
+    without = make(reward_weight=0.0, value_weight=0.0, reward="log_lik")
+    without.set_weights(model.get_weights())
+    ours, theirs = losses(model)[2], losses(without)[2]
+    for (name, gradient), other in zip(ours.items(), theirs.values(), strict=True):
+        if "baseline" in name and "output" in name:
+            assert np.any(gradient) and not np.any(other)
+        elif "baseline" not in name:
+            np.testing.assert_allclose(gradient, other, rtol=1e-4, atol=1e-7)
+
+
+def test_a_policy_at_the_border_is_called_back():
+    pulled, left = (make(reward_weight=0.0, baseline="none", aim_weight=w) for w in (0.5, 0.0))
+    # Where tanh has no slope.
+    pulled.locator.mean_layer.bias.assign([-40.0, 0.0])
+    left.set_weights(pulled.get_weights())
+    assert np.max(left(batch(), SEED).location[:, 1:, 0]) < -0.5
+    for (name, gradient), other in zip(
+        losses(pulled)[2].items(), losses(left)[2].values(), strict=True
+    ):
+        if name == "locator/mean/bias":
+            # Of the two glimpses that are the policy's.
+            assert float(gradient[0]) == pytest.approx(0.5 * 2 * 2 * -40.0, rel=0.1) and not np.any(
+                other
+            )
+        elif "locator" not in name:
+            np.testing.assert_allclose(gradient, other, rtol=1e-4, atol=1e-7)
+
+
+def test_policy_and_baseline_are_clipped_apart_from_the_rest():
+    model = make()
+    own = {id(variable) for variable in model.separately_clipped}
+    parts = {name.split("/")[0] for name, v in named(model).items() if id(v) in own}
+    assert parts == {"locator", "baseline"} and len(own) == 8
+
+
+def test_the_gaussian_policy_gradient_is_the_integral():
+    """One dimension: the mean over many samples against the gradient integrated on a grid."""
+    mean, std = 0.3, 0.4
+
+    def reward(x):
+        return np.sin(3.0 * x) + x**2
+
+    # The place that is looked at is clipped; the density is that of the sample before.
+    grid = np.linspace(mean - 8 * std, mean + 8 * std, 200_001)
+    density = np.exp(-0.5 * ((grid - mean) / std) ** 2) / (std * np.sqrt(2 * np.pi))
+    score = (grid - mean) / std**2
+    exact = np.trapezoid(density * score * reward(np.clip(grid, -1.0, 1.0)), grid)
+
+    samples, images = 2, 200_000
+    variable = tf.Variable([mean], dtype=tf.float64)
+    estimator = Estimator(baseline="leave_one_out")
+    with tf.GradientTape() as tape:
+        policy = gaussian(tf.tile(variable[tf.newaxis], [samples * images, 1]), std)
+        drawn = tf.stop_gradient(policy.sample(seed=SEED))
+        rewards = reward(np.clip(drawn.numpy(), -1.0, 1.0))
+        shape = [samples, images, 1]
+        rollout = Rollout(
+            log_prob=tf.reshape(policy.log_prob(drawn), shape),
+            entropy=None,
+            log_lik=tf.zeros(shape, tf.float64),
+            reward=tf.constant(rewards.reshape(shape)),
+            mask=tf.ones(shape, tf.float64),
+        )
+        loss = stochastic_loss(rollout, learning_signal(rollout, estimator), estimator)
+    (found,) = -tape.gradient(loss, variable).numpy()
+    print(f"integrated {exact:.4f}, mean of {samples * images} samples {found:.4f}")
+    np.testing.assert_allclose(found, exact, atol=0.02)
+    assert abs(exact) > 0.5
+
+
+def make_dram(**settings):
+    sizes = {"glimpse_filters": 2, "context_filters": 2, "glimpse_dim": 8, "hidden_dim": 6}
+    sizes |= {"glimpses": T, "glimpse_size": 4, "scales": 2, "location_hidden_dim": 8}
+    return spread(DRAM(DRAMConfig(**sizes | settings), image_size=24, classes=55))
+
+
+def dram_batch():
+    return batch(image_size=24)
+
+
+@pytest.mark.parametrize("context", [True, False])
+def test_each_sample_of_each_image_has_its_looks_and_an_answer(context):
+    looks = make_dram(context=context)(dram_batch(), SEED, samples=2)
+    assert looks.location.shape == (2 * B, T, 2)
+    assert looks.aiming.shape == (2 * B, T, 6)
+    assert looks.logits.shape == (2 * B, 55)
+    np.testing.assert_array_equal(looks.drawn, np.ones([2 * B, T]))
+
+
+def test_the_context_aims_the_first_glimpse():
+    first = make_dram()(dram_batch(), SEED, sample=False).location[:, 0].numpy()
+    assert np.ptp(first, axis=0).min() > 0.0
+    without = make_dram(context=False)(dram_batch(), SEED, sample=False).location[:, 0].numpy()
+    np.testing.assert_array_equal(without, np.tile(without[:1], [B, 1]))
+
+
+def test_the_answer_sees_nothing_of_the_context():
+    model = make_dram(locations="oracle")
+    before = model(dram_batch(), SEED)
+    for weight in model.context_network.weights:
+        weight.assign(weight + 1.0)
+    after = model(dram_batch(), SEED)
+    assert np.any(before.aiming != after.aiming)
+    np.testing.assert_array_equal(before.logits, after.logits)
+
+
+def test_rewards_teach_what_aims_and_likelihood_teaches_what_answers():
+    model = make_dram(baseline="none", reward="log_lik")
+    own = {id(variable) for variable in model.separately_clipped}
+    layers = model.saved_layers()
+    aims = [v for name in ("locator", "upper", "context_network") for v in layers[name].weights]
+    assert own == {id(v) for v in aims}
+
+    def gradients(weight):
+        untold = make_dram(baseline="none", reward="log_lik", reward_weight=weight)
+        untold.set_weights(model.get_weights())
+        with tf.GradientTape() as tape:
+            loss, _ = terms_of(untold, dram_batch())
+        return tape.gradient(loss, untold.trainable_variables)
+
+    for variable, told, untold in zip(
+        model.trainable_variables, gradients(1.0), gradients(0.0), strict=True
+    ):
+        if id(variable) in own:
+            assert np.any(told) and not np.any(untold), variable.path
+        else:
+            np.testing.assert_allclose(told, untold, rtol=1e-4, atol=1e-7)

@@ -1,4 +1,4 @@
-"""The classifier behind a Spatial Transformer, and without it."""
+"""The Spatial Transformer and the mask; the classifier behind either, and without."""
 
 from __future__ import annotations
 
@@ -8,8 +8,68 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.digits.config import STNConfig
-from sat_tf.digits.stn import STN
-from tests.sat_tf.digits.digit_terms import SEED, assert_learns, terms_of
+from sat_tf.digits.sampling import centres_of_mass
+from sat_tf.digits.stn import STN, SpatialMask, SpatialTransformer
+from tests.sat_tf.digits.small_models import SEED, assert_learns, terms_of
+
+IDENTITY = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+
+
+def first_pass(**options):
+    """Images through an untrained transformer, and its gradients."""
+    layer = SpatialTransformer(12, 12, filters=(2, 2), **options)
+    images = tf.random.stateless_uniform([2, 12, 12, 1], [5, 6], 0.1, 1.0)
+    with tf.GradientTape() as tape:
+        rectified, theta = layer(images)
+        loss = tf.reduce_sum(rectified * tf.random.stateless_normal([2, 12, 12, 1], [0, 1]))
+    gradients = tape.gradient(loss, layer.theta.trainable_variables)
+    return layer, images, rectified, theta, gradients
+
+
+def test_a_spatial_transformer_starts_as_the_identity_and_can_learn():
+    _, images, rectified, theta, gradients = first_pass(hidden_dim=3)
+    np.testing.assert_array_equal(theta, np.tile(np.array(IDENTITY, np.float32), [2, 1, 1]))
+    np.testing.assert_allclose(rectified, images, atol=1e-4)
+    assert all(np.any(gradient.numpy()) for gradient in gradients)
+
+
+@pytest.mark.parametrize("hidden_dim", [0, 3])
+def test_with_heat_maps_it_starts_at_the_mean_of_their_centres(hidden_dim):
+    layer, images, _, theta, gradients = first_pass(hidden_dim=hidden_dim, points=2)
+    centres = centres_of_mass(layer.heat_maps(layer.convolutions(images))).numpy().mean(axis=1)
+    assert np.any(centres)
+    expected = np.tile(np.array(IDENTITY, np.float32), [2, 1, 1])
+    expected[..., 2] = centres
+    np.testing.assert_allclose(theta, expected, atol=1e-6)
+    assert all(np.any(gradient.numpy()) for gradient in gradients)
+
+
+def noise(size=12):
+    return np.random.default_rng(0).uniform(size=[2, size, size, 1]).astype(np.float32)
+
+
+def test_it_starts_as_a_constant_that_lets_nearly_all_through():
+    images = noise()
+    masked, mask = SpatialMask(12, filters=(2, 2))(images)
+    np.testing.assert_allclose(mask, np.full([2, 12, 12, 1], 1.0 / (1.0 + np.exp(-2.0))), rtol=1e-6)
+    np.testing.assert_allclose(masked, images * mask.numpy(), rtol=1e-6)
+
+
+def test_what_it_shows_is_the_image_times_a_mask_of_its_own():
+    layer, images = SpatialMask(12, filters=(2, 3)), noise()
+    kernel, bias = layer.localisation.get_layer("logits").weights
+    kernel.assign(np.random.default_rng(1).normal(size=kernel.shape))
+    bias.assign([0.0])
+    masked, mask = layer(images)
+    assert np.ptp(mask[0]) > 0 and np.any(mask[0] != mask[1])
+    assert np.all(mask > 0) and np.all(mask < 1)
+    np.testing.assert_allclose(masked, images * mask.numpy(), rtol=1e-6)
+
+
+def test_a_side_that_is_no_multiple_of_four_keeps_its_size():
+    images = noise(size=15)
+    assert SpatialMask(15, filters=(2, 2))(images)[0].shape == images.shape
+
 
 SMALL = {"localisation_filters": 2, "localisation_dim": 4, "filters": 4, "hidden_dim": 8}
 
@@ -26,22 +86,13 @@ def batch(size=4):
     }
 
 
-def test_the_classifier_sees_the_rectified_image():
-    logits, seen = make()(batch()["images"])
+def test_the_classifier_sees_what_attention_makes_of_the_image():
+    images = batch()["images"]
+    logits, seen = make()(images)
     assert logits.shape == (4, 10) and seen.shape == (4, 12, 12, 1)
-
-
-def test_the_classifier_sees_the_masked_image():
-    images = batch()["images"]
-    model = make(attention="mask")
-    np.testing.assert_allclose(model(images)[1], images * model.attention(images)[1], rtol=1e-6)
-
-
-def test_without_attention_it_sees_the_image():
-    images = batch()["images"]
-    model = make(attention="none")
-    np.testing.assert_array_equal(model(images)[1], images)
-    assert model.attention is None
+    masked = make(attention="mask")
+    np.testing.assert_allclose(masked(images)[1], images * masked.attention(images)[1], rtol=1e-6)
+    np.testing.assert_array_equal(make(attention="none")(images)[1], images)
 
 
 def test_dropout_is_for_training_only():
@@ -97,14 +148,8 @@ def test_in_bfloat16_its_convolutions_are_and_nothing_else(settings, monkeypatch
     np.testing.assert_allclose(seen, seen_exactly, atol=0.03)
 
 
-@pytest.mark.parametrize("settings", KINDS)
-def test_a_few_steps_lower_the_loss(settings):
-    assert_learns(make(**settings, dropout=0.0), batch())
-
-
-def test_an_output_of_one_pixel_is_refused():
-    with pytest.raises(ValueError, match="output_size`: expected a number of at least 2, got 1"):
-        STNConfig(output_size=1)
+def test_a_few_steps_lower_the_loss():
+    assert_learns(make(**HEAT_MAPS, dropout=0.0), batch())
 
 
 def test_a_localisation_net_that_reads_nothing_is_refused():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 
 import numpy as np
@@ -105,6 +106,32 @@ def test_a_jpeg_of_too_many_segments_to_follow_is_refused():
     assert int(headers.count_scans(tf.constant(content))) > headers.MAX_SCANS
     with pytest.raises(ValueError, match="scans"):
         check_scans(content)
+
+
+def segments(rng: np.random.Generator, side: int) -> bytes:
+    """Markers and lengths of a JPEG, no image: comments and the rest hold markers of no scan."""
+
+    def segment(marker: bytes, content: bytes) -> bytes:
+        return marker + (len(content) + 2).to_bytes(2, "big") + content
+
+    frame = segment(b"\xff\xc2", b"\x08" + side.to_bytes(2, "big") * 2 + b"\x01")
+    scan = segment(b"\xff\xda", b"\x01\x01\x00\x00\x3f\x00") + b"\x12\xff\x00\xff\xd0\x34"
+    kinds = [frame, scan, segment(b"\xff\xfe", b"\xff\xda" * 3)]
+    middle = b"".join(kinds[i] for i in rng.choice(3, rng.integers(1, 200), p=[0.02, 0.9, 0.08]))
+    return b"\xff\xd8" + frame + middle + b"\xff\xd9" + b"\xff\xda" * int(rng.integers(0, 100))
+
+
+@pytest.mark.parametrize("side", [100, 6000])
+def test_pillow_and_the_graph_refuse_the_same_scans(side):
+    rng, refused = np.random.default_rng(side), []
+    for _ in range(30):
+        content = segments(rng, side)
+        scans = int(headers.count_scans(tf.constant(content)))
+        many = scans > headers.MAX_SCANS or scans * side * side > headers.MAX_SCANNED_PIXELS
+        refused.append(many)
+        with pytest.raises(ValueError, match="scans") if many else contextlib.nullcontext():
+            check_scans(content)
+    assert any(refused) and not all(refused)
 
 
 def test_a_gif_is_cut_after_its_first_frame():

@@ -87,18 +87,21 @@ def test_widths_have_the_papers_defaults():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: sat_tf.BahdanauAttention(0), "`attention_dim`: expected a positive integer, got"),
+        (
+            lambda: sat_tf.BahdanauAttention(0),
+            "`attention_dim`: expected a number of at least 1, got",
+        ),
         (
             lambda: sat_tf.RNNDecoder("100"),
-            "`vocabulary_size`: expected a positive integer, got '1",
+            "`vocabulary_size`: expected int, got '1",
         ),
         (
             lambda: sat_tf.RNNDecoder(9, output_dropout="0.1"),
             "argument `output_dropout`: expected float, got '0.1'",
         ),
         (lambda: sat_tf.Captioner(None, 9), "`config`: expected CaptionerConfig, got None"),
-        (lambda: sat_tf.AttentionLSTMCell(-1), "`hidden_dim`: expected a positive integer"),
-        (lambda: sat_tf.DeepOutput(0), "`vocabulary_size`: expected a positive integer"),
+        (lambda: sat_tf.AttentionLSTMCell(-1), "`hidden_dim`: expected a number of at least 1"),
+        (lambda: sat_tf.DeepOutput(0), "`vocabulary_size`: expected a number of at least 1"),
         (lambda: sat_tf.InitialState(4, dropout=1.0), r"`dropout`: expected a number in \[0, 1\)"),
         (lambda: sat_tf.RNNDecoder(4, embedding_dropout=-0.5), "`embedding_dropout`: expected a"),
     ],

@@ -6,10 +6,10 @@ import keras
 import numpy as np
 import pytest
 
-from sat_tf import compact_weights
 from sat_tf.config import EncoderConfig
 from sat_tf.layers import backbones, patch_encoders
 from sat_tf.layers.encoder import Encoder
+from sat_tf.weights import pack, unpack
 from tests.sat_tf.layers import dinov2_numpy
 
 keras_hub = pytest.importorskip("keras_hub")
@@ -129,7 +129,7 @@ def test_rounded_weights_are_published_as_they_are(tmp_path, tap):
         array = np.asarray(weight)
         changed += not np.array_equal(array, before)
         if "interpolated" not in weight.path:  # made of the embeddings while loading
-            published = compact_weights.unpack(compact_weights.pack({"weight": array}))["weight"]
+            published = unpack(pack({"weight": array}))["weight"]
             np.testing.assert_array_equal(published, array)
     assert changed
 

@@ -19,7 +19,6 @@ from training.data.batches import training_batches
 from training.data.bucketing import caption_table
 from training.data.examples import Example, Split
 from training.data.feature_store import FeatureStore
-from training.data.input_source import AnnotationSource
 
 WARM = 16
 
@@ -37,7 +36,7 @@ def epoch(encoder: Encoder, examples: list[Example], cache: Path) -> int:
     assert not store.skipped
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "dog"))
     table = caption_table(Split("train", tuple(examples)), vocabulary, 9)
-    batches, steps = training_batches(AnnotationSource(store), table, 8, 0, 0)
+    batches, steps = training_batches(store, table, 8, 0, 0)
     rows = 0
     for batch in batches.take(steps):
         assert np.isfinite(batch["annotations"][:, ::500].numpy().astype("f4")).all()

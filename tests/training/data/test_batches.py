@@ -13,6 +13,7 @@ from tests.training.data.small_captions import SIZE, drawn, epochs, same, slopes
 from training.data import input_source
 from training.data.batches import prefetched, readable_rows, scoring_batches, training_batches
 from training.data.bucketing import Shard
+from training.data.examples import DataError
 from training.data.input_source import ImageSource
 
 
@@ -117,6 +118,9 @@ def test_rows_of_skipped_images_are_left_out():
     assert list(readable_rows(table, source)) == list(range(9))
     source.skipped = {0: "why", 2: "why"}
     assert list(table.image_index[readable_rows(table, source)]) == [1, 1, 1]
+    source.skipped |= {1: "why"}
+    with pytest.raises(DataError, match="No image that has a caption can be read"):
+        training_batches(source, table, 4, 0, 0)
 
 
 @pytest.mark.parametrize("by_image", [False, True])

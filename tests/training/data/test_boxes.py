@@ -2,16 +2,20 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from sat_tf.vocabulary import tokenize
+from tests.image_files import exif_of
 from training.data.box_files import read_boxes
 from training.data.boxes import (
     NO_SENTENCE,
     NO_SPAN,
     SEVERAL_IMAGES,
     align_captions,
+    image_size,
     place_phrases,
     split_words,
+    visible_boxes,
 )
 from training.data.examples import Example
 
@@ -185,3 +189,18 @@ def test_clitics_are_words():
     assert split_words("The man's, a girl 's rock'n'roll") == (
         ["the", "man", "'s", "a", "girl", "'s", "rock", "'n", "'roll"]
     )
+
+
+def test_crop_moves_and_cuts_boxes_and_squash_does_not():
+    wide = np.zeros([10, 20, 3], np.uint8)
+    visible = visible_boxes(wide, "crop")
+    assert visible([(0.0, 0.25, 1.0, 0.5)]) == [(0.0, 0.0, 1.0, 0.5)]
+    assert visible([(0.1, 0.0, 0.6, 0.5)]) == [pytest.approx((0.1, 0.0, 0.6, 0.5))]
+    assert visible([(0.0, 0.8, 1.0, 1.0)]) == []
+    assert visible_boxes(wide, "squash")([(0.1, 0.0, 0.6, 0.5)]) == [(0.1, 0.0, 0.6, 0.5)]
+
+
+@pytest.mark.parametrize(("turn", "expected"), [(1, (4, 6)), (6, (6, 4))])
+def test_the_size_of_a_file_is_that_of_the_image_as_it_is_shown(tmp_path, turn, expected):
+    Image.new("RGB", (6, 4)).save(tmp_path / "a.jpg", exif=exif_of(turn))
+    assert image_size(tmp_path / "a.jpg") == expected

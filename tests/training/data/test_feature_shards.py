@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -21,8 +22,10 @@ from tests.training.data.small_stores import (
     open_store,
     raise_at_fourth,
 )
+from tests.training.run_state.stopped_runs import lock_holder
 from training.data import extraction
 from training.data.examples import DataError
+from training.data.feature_shards import Shards
 from training.data.feature_store import FeatureStore
 
 
@@ -128,3 +131,39 @@ def test_progress_shows_speed_and_time_left(tmp_path, encoder, capsys):
     open_store(tmp_path, encoder, drawn(10), verbose=True)
     shown = capsys.readouterr().err
     assert "10/10 images" in shown and "images/s" in shown and "00:00 left" in shown
+
+
+@pytest.fixture
+def shards(tmp_path) -> Shards:
+    return Shards(tmp_path, 10, 1, (4, 32), 4)
+
+
+def test_a_claimed_shard_is_left_to_its_owner_until_it_dies(shards):
+    with lock_holder(shards.file(1).with_suffix(".lock")) as owner:
+        with shards.claim(1, wait=False) as mine, shards.claim(0, wait=False) as other:
+            assert (mine, other) == (False, True)
+        owner.kill()
+        with shards.claim(1) as mine:
+            assert mine
+    assert not list(shards.path.iterdir())
+
+
+def test_builders_at_once_annotate_each_image_once(tmp_path, monkeypatch):
+    encoder, sizes, stores = Encoder("scenes_cnn", SIZE), [], []
+    before_each_batch(monkeypatch, sizes.append)
+    threads = [
+        threading.Thread(target=lambda: stores.append(open_store(tmp_path, encoder, drawn(24))))
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(stores) == 3
+    assert sum(sizes) == 6 * 2 * 3  # six shards of four images, in batches padded to three
+    alone = open_store(tmp_path / "alone", encoder, drawn(24))
+    for store in stores:
+        np.testing.assert_array_equal(store.read(np.arange(24)), alone.read(np.arange(24)))
+    assert sorted(p.name for p in stores[0].path.iterdir()) == sorted(
+        p.name for p in alone.path.iterdir()
+    )

@@ -1,9 +1,12 @@
-"""The feature store: correct annotations in any order, in bounded memory."""
+"""The feature store: correct annotations in any order, in bounded memory, of the right images."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
+import os
+import shutil
 import tracemalloc
 from pathlib import Path
 
@@ -25,7 +28,10 @@ from tests.training.data.small_stores import (
     files,
     open_store,
 )
+from training.data import feature_store
 from training.data.examples import DataError, Example
+from training.data.feature_store import fingerprint, image_digests
+from training.data.image_loader import Views
 
 
 @pytest.fixture
@@ -33,9 +39,13 @@ def encoder() -> Encoder:
     return Encoder("scenes_cnn", SIZE)
 
 
+def seen_in(mirrored) -> Views:
+    return Views(np.array(mirrored, bool), np.zeros([len(mirrored), 2]))
+
+
 def test_annotations_are_those_of_the_encoder_in_any_order(tmp_path, encoder):
     store = open_store(tmp_path, encoder, drawn(10))
-    assert len(store) == 10 and store.grid == (2, 2) and store.annotation_dim == 32
+    assert len(store) == 10 and store.spec.shape.as_list() == [None, 4, 32]
     order = np.array([9, 0, 4, 3, 4, 7])
     read = store.read(order)
     assert read.dtype == np.float16 and read.shape == (6, 4, 32)
@@ -48,7 +58,7 @@ def test_mirrored_views_are_annotations_of_the_flipped_image(tmp_path, encoder):
     pixels = arrays(6)
     flip = np.array([True, False, True, True, False, False])
     seen = np.where(flip[:, None, None, None], pixels[:, :, ::-1], pixels)
-    close(store.read(np.arange(6), flip), expected(encoder, seen))
+    close(store.read(np.arange(6), seen_in(flip)), expected(encoder, seen))
     close(store.read(np.arange(6)), expected(encoder, pixels))
 
 
@@ -78,7 +88,7 @@ def test_unreadable_images_are_skipped_with_the_reason_and_named_in_a_file(tmp_p
     assert all(reason and "\n" not in reason for reason in store.skipped.values())
     named = json.loads((store.path / "skipped.json").read_text())
     assert list(named) == ["1.png", "4.png", "7.png", "8.png"]
-    assert not store.read(np.array([1, 4, 7, 8]), np.array([0, 1, 0, 1], bool)).any()
+    assert not store.read(np.array([1, 4, 7, 8]), seen_in([0, 1, 0, 1])).any()
     close(store.read(np.array([0, 5])), expected(encoder, arrays(9)[[0, 5]]))
     assert open_store(tmp_path, encoder, examples, mirrored=True).skipped == store.skipped
 
@@ -115,13 +125,6 @@ def test_rotated_photographs_are_turned_upright_and_listed(tmp_path, encoder):
     np.testing.assert_array_equal(store.read([5]), turned.read([0]))
 
 
-def test_other_weights_make_another_store(tmp_path, encoder):
-    other = Encoder("scenes_cnn", SIZE)
-    stores = [open_store(tmp_path, e, drawn(3)) for e in (encoder, other)]
-    assert stores[0].path != stores[1].path
-    close(stores[1].read(np.arange(3)), expected(other, arrays(3)))
-
-
 def test_values_beyond_half_precision_are_clipped_and_nan_becomes_zero(tmp_path, encoder):
     scale, shift = encoder.weights[-2:]
     shift.assign(np.r_[1e6, np.nan, np.zeros(30)])
@@ -142,13 +145,11 @@ def test_reading_allocates_the_answer_and_little_more(tmp_path, encoder):
     assert peak < answer.nbytes + 20_000 < bytes_on_disk(store) / 5
 
 
-def test_reading_beyond_the_store_or_an_absent_view_is_an_error(tmp_path, encoder):
+def test_reading_beyond_the_store_is_an_error(tmp_path, encoder):
     store = open_store(tmp_path, encoder, drawn(3))
     for index in (3, -1):
         with pytest.raises(IndexError, match="holds 3 images"):
             store.read(np.array([0, index]))
-    with pytest.raises(ValueError, match="`mirrored`"):
-        store.read(np.array([0]), np.array([True]))
 
 
 def test_no_examples_or_a_trained_encoder_are_errors(tmp_path, encoder):
@@ -169,3 +170,121 @@ def test_photographs_with_mobilenet_v2(real_data, tmp_path):
     pixels = np.stack([np.asarray(Image.open(x.image).convert("RGB")) for x in examples])
     assert not store.skipped
     np.testing.assert_allclose(store.read(np.arange(5)).astype("f4"), mobilenet(pixels), atol=4e-3)
+
+
+def identify(encoder, examples, cache, resize="crop", mirrored=False, shard=4):
+    digests = image_digests([e.image for e in examples if isinstance(e.image, Path)], cache)
+    return fingerprint(encoder, examples, resize, mirrored, shard, digests)
+
+
+def test_the_fingerprint_follows_all_that_annotations_depend_on(tmp_path):
+    encoder, on_disk = Encoder("scenes_cnn", SIZE), files(tmp_path, 3)
+
+    def identity(encoder=encoder, examples=on_disk, resize="crop", mirrored=False, shard=4):
+        return identify(encoder, examples, tmp_path, resize, mirrored, shard)
+
+    same = Encoder.from_config(encoder.get_config())
+    assert identity(same) != identity()
+    same.set_weights(encoder.get_weights())
+    assert identity(same) == identity() == identity()
+    others = [
+        identity(Encoder("scenes_cnn", SIZE, tap="conv4")),
+        identity(resize="squash"),
+        identity(mirrored=True),
+        identity(shard=8),
+        identity(examples=on_disk[:2]),
+        identity(examples=on_disk[::-1]),
+        identity(examples=drawn(3)),
+        identity(examples=drawn(3, seed=1)),
+        identity(examples=[Example("a", b"x", ())]),
+        identity(examples=[Example("a", b"y", ())]),
+    ]
+    before = identity()
+    on_disk[1].image.write_bytes(on_disk[1].image.read_bytes() + b"\0")
+    assert len({*others, before, identity()}) == len(others) + 2
+
+
+def test_the_fingerprint_follows_the_version_of_the_preprocessing(monkeypatch, tmp_path):
+    encoder = Encoder("scenes_cnn", SIZE)
+    before = identify(encoder, drawn(1), tmp_path)
+    monkeypatch.setattr(images, "VERSION", images.VERSION + 1)
+    assert identify(encoder, drawn(1), tmp_path) != before
+
+
+def test_a_copy_of_the_images_with_other_times_has_the_same_store(tmp_path):
+    encoder, examples = Encoder("scenes_cnn", SIZE), files(tmp_path, 2)
+    before = identify(encoder, examples, tmp_path)
+    for example in examples:
+        os.utime(example.image, (1, 1))
+    assert identify(encoder, examples, tmp_path) == before
+    copies = [
+        Example(example.image_id, example.image.rename(tmp_path / f"copy_{place}.png"), ())
+        for place, example in enumerate(examples)
+    ]
+    assert identify(encoder, copies, tmp_path) == before
+
+
+@pytest.fixture
+def three(tmp_path):
+    """Files in two folders."""
+    paths = [tmp_path / "a" / "0.png", tmp_path / "a" / "1.png", tmp_path / "b" / "0.png"]
+    for place, path in enumerate(paths):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"content" + bytes([place]) * 10_000)
+    return paths
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """The files that are read, in order."""
+    read, digest = [], feature_store.sha256_of
+    monkeypatch.setattr(feature_store, "sha256_of", lambda path: read.append(path) or digest(path))
+    return read
+
+
+def digests_of(paths):
+    return {path: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+
+def test_files_are_read_once(three, tmp_path, read):
+    assert image_digests(three, tmp_path) == digests_of(three)
+    assert sorted(read) == three
+    assert image_digests(three[::-1], tmp_path) == digests_of(three)
+    assert image_digests(three[:1], tmp_path) == digests_of(three[:1])
+    assert len(read) == 3
+
+
+def test_a_file_that_was_written_to_is_read_again_even_with_its_old_time_and_size(
+    three, tmp_path, read
+):
+    before = image_digests(three, tmp_path)[three[1]]
+    status = three[1].stat()
+    content = bytearray(three[1].read_bytes())
+    content[5_000] ^= 1  # in the middle, as of a copy that went wrong
+    three[1].write_bytes(content)
+    os.utime(three[1], ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert image_digests(three, tmp_path) == digests_of(three)
+    assert image_digests(three, tmp_path)[three[1]] != before
+    assert read[3:] == [three[1]]
+
+
+def test_a_file_that_cannot_be_read_has_none_and_is_asked_again(three, tmp_path):
+    missing = three[0].with_name("missing.png")
+    assert image_digests([missing, *three], tmp_path) == {missing: None} | digests_of(three)
+    shutil.copy(three[0], missing)
+    assert image_digests([missing], tmp_path) == digests_of([missing])
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff"])
+def test_a_memory_that_cannot_be_read_is_made_anew(three, tmp_path, content):
+    image_digests(three, tmp_path)
+    for memory in (tmp_path / "digests").iterdir():
+        memory.write_bytes(content)
+    assert image_digests(three, tmp_path) == digests_of(three)
+
+
+def test_without_a_place_for_the_memory_files_are_read_every_time(three, tmp_path, read):
+    (tmp_path / "file").write_bytes(b"")
+    for _ in range(2):
+        assert image_digests(three, tmp_path / "file") == digests_of(three)
+    assert len(read) == 6

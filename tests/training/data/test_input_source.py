@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from sat_tf.layers.encoder import Encoder
-from tests.image_files import exif_of
 from tests.training.data.small_captions import SIZE, drawn, epochs, files, table_of
-from training.data.examples import DataError, Example, Split
-from training.data.input_source import AnnotationSource, ImageSource, Views, open_input_source
+from training.data.examples import DataError, Split
+from training.data.feature_store import FeatureStore
+from training.data.image_loader import Views
+from training.data.input_source import ImageSource, open_input_source
 
 
 def seen(*mirrored: bool) -> Views:
     return Views(np.array(mirrored), np.zeros([len(mirrored), 2]))
-
-
-def test_photographs_are_turned_upright_according_to_their_exif(tmp_path):
-    upright = np.zeros([SIZE, SIZE, 3], np.uint8)
-    upright[:4] = 255
-    path = tmp_path / "turned.png"
-    Image.fromarray(np.rot90(upright)).save(path, exif=exif_of(6))
-    source = ImageSource((Example("turned", path, ("a",)),), SIZE, "crop")
-    assert source.rotated == [0]
-    np.testing.assert_array_equal(source.read(np.array([0]))[0], upright)
 
 
 def test_corrupt_and_missing_files_are_skipped_and_never_in_a_batch(tmp_path):
@@ -47,7 +37,7 @@ def test_drawn_images_of_another_size_are_resized():
 def test_a_frozen_encoder_reads_from_the_store_and_a_trained_one_images(tmp_path):
     split = Split("train", drawn(3))
     frozen = open_input_source(Encoder("scenes_cnn", SIZE), "crop", split, tmp_path, mirrored=True)
-    assert isinstance(frozen, AnnotationSource) and frozen.mirrored
+    assert isinstance(frozen, FeatureStore) and frozen.mirrored
     assert frozen.read(np.array([0, 2]), seen(True, False)).shape == (2, 4, 32)
     plain = open_input_source(Encoder("scenes_cnn", SIZE), "crop", split, tmp_path)
     assert plain.read(np.array([0, 2]), seen(True, False)).shape == (2, 4, 32)

@@ -66,13 +66,6 @@ def test_the_card_leaves_out_earlier_weights_and_says_with_which_settings(ram_ru
     assert "with `--model.locations random`" in card
 
 
-def test_digits_to_check_with_are_loaded_before_anything_is_written(ram_run, tmp_path, capsys):
-    out = tmp_path / "out"
-    missing = str(tmp_path / "nowhere")
-    assert main([str(ram_run), str(out), "--check", "--data-dir", missing]) == 2
-    assert "nowhere" in capsys.readouterr().err and not out.exists()
-
-
 def test_digits_that_the_run_may_have_learned_are_no_check(ram_run, mnist, tmp_path, capsys):
     out, other = tmp_path / "out", tmp_path / "other"
     other.mkdir()

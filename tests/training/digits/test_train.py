@@ -1,22 +1,25 @@
-"""Digit runs: trained, resumed, evaluated, refused."""
+"""Digit runs: trained, resumed, refused; single digits before pairs."""
 
 from __future__ import annotations
+
+import dataclasses
+import shutil
 
 import numpy as np
 import pytest
 from PIL import Image
 
 import sat_tf
-from sat_tf.runs import RunError
+from sat_tf.errors import RunError
+from sat_tf.run_folder import RunFolder
 from tests.training.digits.digit_fixtures import train
 from tests.training.run_state.stopped_runs import Killed, assert_same_runs, die_after, logs_of
 from tests.training.small_runs import exit_of, report_of
 from training.digits import train as digits
-from training.digits.config import changed_flags, read_digit_config
-from training.digits.evaluate import training_command
-from training.digits.recipes import RECIPES
+from training.digits.config import read_digit_config
+from training.digits.recipes import RECIPES, single_dir, single_run
 from training.digits.train import parse
-from training.evaluate import command as evaluate
+from training.run_state.checkpoints import last_progress
 from training.run_state.logs import Validate
 from training.run_state.resume import CheckpointAndStop
 from training.train import main
@@ -28,13 +31,6 @@ HARD = ("--recipe", "digits_queries_hard", "--model.baseline", "moving_average")
 def test_every_recipe_parses_to_itself(name):
     assert parse(["--recipe", name]).config == RECIPES[name]
     assert RECIPES[name].recipe == name
-
-
-def test_any_key_of_a_digit_recipe_is_a_flag():
-    flags = "--recipe digits_hard --model.samples 7 --data.portions 3 --optimizer.learning-rate 0.5"
-    config = parse(flags.split()).config
-    assert (config.model.samples, config.data.portions) == (7, 3)
-    assert config.optimizer.learning_rate == 0.5 and config.model.attention == "hard"
 
 
 @pytest.mark.parametrize(
@@ -77,14 +73,6 @@ def test_a_run_leaves_weights_a_report_and_figures(hard_digits_run):
     assert {"train epoch_loss", "train epoch_reward"} < set(logs)
 
 
-def test_the_command_of_a_report_gives_the_run_again(hard_digits_run):
-    config = read_digit_config(hard_digits_run)
-    command = training_command(config).split()
-    assert command[:3] == ["python", "-m", "training.train"]
-    assert parse(command[3:]).config == config
-    assert changed_flags(config, config) == []
-
-
 def test_a_run_killed_within_its_epochs_ends_like_an_unbroken_one(
     hard_digits_run, tiny_digits, mnist, tmp_path
 ):
@@ -117,46 +105,6 @@ def test_convolutions_train_in_bfloat16_and_load_in_float32(
         np.testing.assert_array_equal(before, after)
 
 
-def test_evaluation_finds_what_training_ended_with(hard_digits_run, mnist, tmp_path, capsys):
-    flags = ["--run-dir", str(hard_digits_run), "--data-dir", str(mnist), "--out", str(tmp_path)]
-    assert evaluate.main(flags) == 0
-    (tmp_path / "figures" / "mine.png").touch()
-    ended = report_of(hard_digits_run / "evaluation" / "dev")
-    assert report_of(tmp_path)["scores"] == ended["scores"]
-    assert "presence_accuracy" in capsys.readouterr().out
-    assert evaluate.main([*flags, "--split", "test", "--figures", "1"]) == 0
-    assert report_of(tmp_path)["examples"] == 30 and report_of(tmp_path)["split"] == "test"
-    names = sorted(path.name for path in (tmp_path / "figures").iterdir())
-    assert names == ["00.png", "mine.png"]
-
-
-def test_a_model_is_evaluated_otherwise_where_its_weights_fit(
-    hard_digits_run, mnist, tmp_path, capsys
-):
-    flags = ["--run-dir", str(hard_digits_run), "--data-dir", str(mnist), "--out", str(tmp_path)]
-    assert evaluate.main([*flags, "--model.inference", "sample"]) == 0
-    assert report_of(tmp_path)["evaluated_with"] == "--model.inference sample"
-    assert evaluate.main([*flags, "--model.hidden_dim", "5"]) == 2
-    assert "do not fit" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (("--split", "all"), "`split`"),
-        (("--data-dir", "nowhere"), "has no mnist.npz"),
-        (("--beam", "3"), "--beam"),
-        (("--figures", "-1"), "`--figures`"),
-    ],
-)
-def test_wrong_arguments_of_an_evaluation_are_errors(
-    hard_digits_run, mnist, capsys, flags, message
-):
-    places = ["--run-dir", hard_digits_run, "--data-dir", mnist]
-    status, said = exit_of(capsys, evaluate.main, *places, *flags)
-    assert status == 2 and message in said
-
-
 def test_another_run_s_folder_is_refused(hard_digits_run, tiny_digits, make_mnist, tmp_path):
     flags = (*HARD, *tiny_digits)
     with pytest.raises(RunError, match="`model.samples` is 5 there and 6 here"):
@@ -181,13 +129,61 @@ def test_a_digit_run_is_no_captioner(hard_digits_run):
         sat_tf.load(hard_digits_run)
 
 
-def test_a_run_without_weights_says_so(hard_digits_run, mnist, tmp_path, capsys):
-    (tmp_path / "config.json").write_text((hard_digits_run / "config.json").read_text())
-    assert evaluate.main(["--run-dir", str(tmp_path), "--data-dir", str(mnist)]) == 2
-    assert "has no best.weights.h5" in capsys.readouterr().err
-
-
 def test_two_devices_train(tiny_digits, tmp_path):
     flags = ("--strategy", "mirrored", "--fit.epochs", "1", "--run-dir", str(tmp_path / "run"))
     assert main(["--recipe", "digits_hard", *tiny_digits, *flags]) == 0
     assert report_of(tmp_path / "run" / "evaluation" / "dev")["training"]["epochs"] == 1
+
+
+NARROW = (
+    *("--model.glimpses", "2", "--model.glimpse-size", "4", "--model.hidden-dim", "4"),
+    *("--model.glimpse-dim", "4", "--model.glimpse-hidden-dim", "4", "--data.size", "48"),
+    *("--data.dev_digits", "20", "--fit.batch_size", "16", "--fit.figures", "0"),
+)
+
+
+@pytest.mark.parametrize("recipe", ["dram_pairs", "dram_pairs_no_context", "ram_pairs"])
+def test_single_digits_have_the_pairs_own_model_canvas_and_seed(recipe):
+    pairs = dataclasses.replace(RECIPES[recipe], seed=3)
+    pairs = dataclasses.replace(pairs, data=dataclasses.replace(pairs.data, size=50, limit=70))
+    single = single_run(pairs)
+    assert single.system in ("ram", "dram") and single.seed == 3
+    assert (single.data.size, single.data.limit) == (50, 70)
+    assert single.fit.epochs == pairs.single_epochs
+    shape = {"random_steps": 0}
+    assert dataclasses.replace(single.model, **shape) == dataclasses.replace(pairs.model, **shape)
+
+
+def test_nothing_comes_first_where_a_run_to_start_from_is_given_or_no_epochs_for_it():
+    pairs = RECIPES["dram_pairs"]
+    assert single_run(dataclasses.replace(pairs, init_from="RUN")) is None
+    assert single_run(dataclasses.replace(pairs, single_epochs=0)) is None
+    assert single_run(RECIPES["convnet_addition"]) is None
+    assert single_run(RECIPES["ram_28"]) is None
+
+
+def test_one_command_trains_both_and_resumes_both(
+    mnist, tmp_path, capsys, monkeypatch, unvalidated
+):
+    monkeypatch.setattr(digits, "evaluate_run", lambda *_: {})
+    run_dir = tmp_path / "run"
+    command = ["--recipe", "ram_pairs", *NARROW, "--single-epochs", "1", "--fit.epochs", "2"]
+    command += ["--data-dir", str(mnist), "--run-dir", str(run_dir)]
+    assert main(command) == 0
+    first = single_dir(run_dir)
+    said = capsys.readouterr().out
+    assert f"Recipe ram_digit, seed 0, in {first}." in said
+    assert f"Initialized with weights of {first}: " in said
+    assert last_progress(first / "checkpoints").epoch == 1
+    assert last_progress(run_dir / "checkpoints").epoch == 2
+    assert read_digit_config(run_dir).init_from == str(first)
+
+    before = [RunFolder(folder).best_weights.read_bytes() for folder in (first, run_dir)]
+    assert main(command) == 0
+    # Without its checkpoint, the first is not trained again; the second resumes as the error says.
+    shutil.rmtree(first / "checkpoints")
+    assert main(command) == 2
+    assert f"`--init-from {first}` starts from its best weights" in capsys.readouterr().err
+    assert main([*command, "--init-from", str(first)]) == 0
+    assert "nothing left to train" in capsys.readouterr().out
+    assert [RunFolder(folder).best_weights.read_bytes() for folder in (first, run_dir)] == before

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sat_tf.runs import RunError
+from sat_tf.errors import RunError
 from serving.process import free_ports
 from tests.waiting import eventually
 from training.distributed import rendezvous

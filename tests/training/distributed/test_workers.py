@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.util import tensor_util
 
-from sat_tf.runs import RunError
+from sat_tf.errors import RunError
 from tests.training.distributed.worker_group import NEVER, ends, run_workers, start, tf_configs
 from tests.training.run_state.stopped_runs import Killed, last_checkpoint, logs_of
 from tests.training.small_runs import train

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import sat_tf
+from sat_tf.captions import Caption
 from sat_tf.layers.encoder import Encoder
-from sat_tf.runs import Caption
 from training.compare import main as compare
+from training.config import DataConfig
 from training.data.bucketing import caption_table
 from training.data.examples import DataError
 from training.data.input_source import annotations_of, open_input_source
@@ -55,7 +56,7 @@ def boxes(tmp_path) -> Path:
 def opened(photographs):
     """The captioner, its dev split and the annotations of that."""
     captioner = sat_tf.load(photographs.run_dir)
-    split = load_split("flickr8k", "dev", photographs.data_dir)
+    split = load_split(DataConfig("flickr8k"), "dev", photographs.data_dir)
     encoder = captioner.model.encoder
     source = open_input_source(encoder, "crop", split, photographs.cache_dir)
     return captioner, split, source

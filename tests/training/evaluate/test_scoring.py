@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import sat_tf
+from sat_tf.captions import Caption
 from sat_tf.config import SearchConfig
-from sat_tf.runs import Caption, TrainedCaptioner
+from sat_tf.runs import TrainedCaptioner
 from sat_tf.vocabulary import Vocabulary, tokenize
 from training.data.examples import Example, Phrase, Split
 from training.data.input_source import ImageSource, annotations_of

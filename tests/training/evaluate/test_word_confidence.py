@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from sat_tf.runs import Caption
+from sat_tf.captions import Caption
 from training.data.examples import Split
 from training.data.sources import scenes
 from training.evaluate.page import reliability_diagram

@@ -11,11 +11,11 @@ from pycocoevalcap.cider.cider_scorer import CiderScorer
 from sat_tf.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNK, Vocabulary
 from tests.training.run_state.stopped_runs import Killed, assert_same_runs, die_after
 from tests.training.small_runs import train
-from training.config import DataConfig, RewardConfig, RunConfig
+from training.config import DataConfig, RewardConfig, RunConfig, check_available
 from training.data.bucketing import CaptionTable, pad_tokens
 from training.distributed.workers import make_strategy
 from training.run_state.resume import CheckpointAndStop
-from training.teach.rewards import BleuReward, CiderReward, MeteorReward, check_programs, reward_of
+from training.teach.rewards import BleuReward, CiderReward, MeteorReward, reward_of
 
 REWARDED = ("--reward.metric", "cider", "--fit.batch_size", "5")
 IMAGES, CAPTIONS, WORDS = 8, 5, 12
@@ -161,11 +161,11 @@ def test_meteor_reads_words_without_ends_and_unknown_ones(monkeypatch):
 
 
 def test_meteor_without_java_or_for_other_languages_is_an_error(monkeypatch):
-    check_programs(RewardConfig(metric="cider"))
-    monkeypatch.setattr("training.teach.rewards.find_java", lambda: None)
-    check_programs(RewardConfig(metric="cider"))
+    monkeypatch.setattr("training.config.find_java", lambda: None)
+    plain, weighted = (RewardConfig(metric="cider", meteor_weight=weight) for weight in (0.0, 2.0))
+    check_available(RunConfig(init_from="RUN", reward=plain))
     with pytest.raises(ValueError, match="--reward.meteor_weight.*expected 0 without Java.*got 2"):
-        check_programs(RewardConfig(metric="cider", meteor_weight=2.0))
+        check_available(RunConfig(init_from="RUN", reward=weighted))
     with pytest.raises(ValueError, match="meteor_weight.*0 for captions that are not English"):
         RunConfig(
             init_from="RUN",

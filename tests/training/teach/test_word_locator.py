@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from training.data.examples import Example
+from sat_tf.objectives.likelihood import ATTENTION_TARGETS
+from tests.training.data.small_captions import table_of
+from training.data.bucketing import CaptionTable
+from training.data.examples import DataError, Example
 from training.teach.word_locator import (
     WordLocator,
     encoder_identity,
     learn,
+    located_targets,
     words_to_locate,
 )
 
@@ -124,7 +129,81 @@ def test_words_of_unreadable_images_alone_are_not_learned():
 def test_a_locator_is_what_was_saved(learned, tmp_path):
     locator = learned[0]
     locator.save(tmp_path / "l.npz")
-    again = WordLocator.load(tmp_path / "l.npz")
+    again = WordLocator.load(tmp_path / "l.npz", ENCODER)
     assert again.words == locator.words and again.encoder == encoder_identity(ENCODER)
     np.testing.assert_array_equal(again.kernel, locator.kernel)
     assert again.fingerprint() == locator.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kernel": np.zeros(3)},
+        {"prior": np.zeros([2, 2])},
+        {"kernel": np.full([DIM, len(ANIMALS)], np.nan)},
+        {"about": np.frombuffer(b'{"format": 3, "words": []}', np.uint8)},
+    ],
+)
+def test_a_locator_whose_arrays_do_not_fit_is_refused(learned, tmp_path, change):
+    learned[0].save(tmp_path / "whole.npz")
+    with np.load(tmp_path / "whole.npz") as arrays:
+        np.savez(tmp_path / "l.npz", **(dict(arrays) | change))
+    with pytest.raises(DataError, match="is not a word locator"):
+        WordLocator.load(tmp_path / "l.npz", ENCODER)
+
+
+def test_another_file_or_one_of_an_earlier_format_is_no_locator(tmp_path):
+    about = json.dumps({"format": 1, "words": ["x"], "encoder": "e"}).encode()
+    np.savez(tmp_path / "old.npz", kernel=np.zeros([3, 1]), about=np.frombuffer(about, np.uint8))
+    with pytest.raises(DataError, match="training.locate.*its format is 1, not 3"):
+        WordLocator.load(tmp_path / "old.npz", ENCODER)
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "old.npz").read_bytes()[:100])
+    (tmp_path / "text.npz").write_bytes(b"half")
+    for name in ("cut.npz", "text.npz", "missing.npz"):
+        with pytest.raises(DataError, match=f"{name} is not a word locator"):
+            WordLocator.load(tmp_path / name, ENCODER)
+
+
+def test_each_known_word_of_a_caption_gets_its_map(learned, planted):
+    targets = located_targets(learned[0], ENCODER, planted.examples, planted)
+    examples = tuple(planted.examples)
+    table: CaptionTable = table_of(examples)[0]
+    row = int(np.flatnonzero((table.image_index == 0) & (table.caption_index == 0))[0])
+    words = examples[0].captions[0].split()
+    plain, mirrored = (
+        targets.read(table, np.array([row]), len(words) + 1, np.array([flip]))[ATTENTION_TARGETS][0]
+        for flip in (False, True)
+    )
+    for place, word in enumerate(words):
+        if word in ANIMALS:
+            assert plain[place].argmax() == planted.places[0][word]
+            flipped = plain[place].reshape(GRID)[:, ::-1].ravel()
+            np.testing.assert_array_equal(mirrored[place], flipped)
+        elif word not in learned[0].words:
+            assert not plain[place].any()
+    assert not plain[len(words)].any()  # <end> is nowhere
+
+
+def test_unreadable_images_have_no_maps(learned):
+    source = Planted()
+    source.skipped = {0: "broken"}
+    targets = located_targets(learned[0], ENCODER, source.examples, source)
+    assert (0, 0) not in targets.phrases and (1, 0) in targets.phrases
+
+
+def test_a_locator_of_another_encoder_is_refused(learned, tmp_path):
+    learned[0].save(tmp_path / "l.npz")
+    other = SimpleNamespace(**{**vars(ENCODER), "grid": (2, 8)})
+    with pytest.raises(DataError, match=r"4 x 4 x 8, .*; the encoder is planted, all, 2 x 8 x 8"):
+        WordLocator.load(tmp_path / "l.npz", other)
+    trained = SimpleNamespace(**{**vars(ENCODER), "weights": [np.arange(3.0) + 1e-3]})
+    with pytest.raises(DataError, match=r"4 x 4 x 8, weights \w{12}; the encoder is"):
+        WordLocator.load(tmp_path / "l.npz", trained)
+
+
+def test_captions_without_a_known_word_are_an_error(learned, planted):
+    unknown = [Example("i", planted.examples[0].image, ("nothing here",))]
+    with pytest.raises(DataError, match="knows no word"):
+        located_targets(learned[0], ENCODER, unknown, planted)
+    with pytest.raises(DataError, match="10 images or more"):
+        learn(ENCODER, unknown, planted)

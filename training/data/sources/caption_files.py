@@ -1,13 +1,17 @@
-"""Caption files in four formats, read into one kind of record.
+"""Caption files in five formats, read into one kind of record.
 
     CSV           a header image,caption[,split], then one caption per row; also *.tsv and *.txt
     JSONL         {"image": ..., "captions": [...], "split": ...}, one image per line
     COCO JSON     {"images": [{"id", "file_name"[, "split"]}],
                    "annotations": [{"image_id", "caption"}]}
     Karpathy JSON {"images": [{"filename", "split", "sentences": [{"raw"}]}]}
+    Flickr tokens NAME.jpg#K<TAB>caption, one caption per line; *.token, or *.token.txt
 
 All are UTF-8, with or without a byte-order mark. A file that does not parse is an error that names
 the file and the line, or the place inside one JSON value.
+
+To add a format, write its reader, a function from the path to `Record`s, and enter it in `_READERS`
+at the end.
 
 References:
     Chen et al. (2015), "Microsoft COCO Captions", arXiv:1504.00325; Karpathy and Li (2015), "Deep
@@ -30,6 +34,7 @@ from sat_tf.images import SUFFIXES as READ_SUFFIXES
 from training.data.examples import DataError, canonical_split
 
 SUFFIXES = (".csv", ".jsonl", ".json")
+"""Names of files that are taken for caption files without being named end in one of these."""
 IMAGE_SUFFIXES = (*READ_SUFFIXES, ".heic")  # refused later, with advice
 CSV_COLUMNS = ("image", "caption", "split")
 # Spreadsheets of many countries write a semicolon for the comma.
@@ -37,6 +42,7 @@ _DELIMITERS = ",;\t"
 _TEXTS = (".tsv", ".txt")  # read as CSV if they are named; folders hold such files for other ends
 _SPREADSHEETS = (".xlsx", ".xls", ".ods", ".numbers")
 _LINE_END = re.compile(r"\r\n?|\n")
+_TOKEN_LINE = re.compile(r"(?P<name>[^\t]*[^\t\s])\s*#(?P<number>[0-9]+) *\t(?P<caption>.*)")
 # Headings that people write instead of `CSV_COLUMNS`.
 _LIKELY = {
     "image": "images file filename file_name name img picture photo path bild datei dateiname",
@@ -79,19 +85,19 @@ def read_captions(path: Path) -> tuple[Record, ...]:
 
 @functools.lru_cache(maxsize=2)
 def _read(path: Path, changed: int, size: int) -> tuple[Record, ...]:
-    readers = {".csv": _read_csv, ".jsonl": _read_jsonl, ".json": _read_json}
-    readers |= dict.fromkeys(_TEXTS, _read_csv)
-    if path.suffix.lower() not in readers:
-        kinds = ", ".join(f"*{suffix}" for suffix in readers)
+    name = path.name.lower()
+    suffix = next((suffix for suffix in _READERS if name.endswith(suffix)), None)
+    if suffix is None:
+        kinds = ", ".join(f"*{suffix}" for suffix in _READERS)
         raise DataError(f"{path}: expected a file named {kinds}.{advice_without_captions([path])}")
-    records = tuple(readers[path.suffix.lower()](path))
+    records = tuple(_READERS[suffix](path))
     if not records:
         raise DataError(f"{path} holds no image.")
     return records
 
 
 def advice_without_captions(paths: Iterable[Path]) -> str:
-    """A sentence on what there is instead of a caption file, if it can become one."""
+    """Returns a sentence on what there is instead of a caption file, if it can become one."""
     for path in paths:
         if path.suffix.lower() in _SPREADSHEETS:
             return f" {path.name} is a spreadsheet: save it as CSV (UTF-8)."
@@ -117,7 +123,7 @@ def read_text(path: Path) -> str:
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file that are not blank, with their numbers from 1.
+    """Yields the lines of a UTF-8 file that are not blank, with their numbers from 1.
 
     Raises:
         DataError: It is not UTF-8.
@@ -129,7 +135,7 @@ def lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def has_half_character(text: str) -> bool:
-    """Tells whether a text has a lone surrogate: JSON's escapes can, but no UTF-8 file."""
+    """Returns whether a text has a lone surrogate: JSON's escapes can, but no UTF-8 file."""
     return any("\ud800" <= char <= "\udfff" for char in text)
 
 
@@ -281,6 +287,24 @@ def _karpathy(path: Path, images: list[Any]) -> Iterator[Record]:
         yield _record(path, place, name, captions, "train" if split == "restval" else split)
 
 
+def _read_tokens(path: Path) -> Iterator[Record]:
+    captions: dict[str, dict[int, str]] = {}
+    first: dict[str, str] = {}
+    for number, line in lines(path):
+        match = _TOKEN_LINE.fullmatch(line)
+        if match is None:
+            _fail(path, f"line {number}", f"expected NAME.jpg#K<TAB>caption, got {line[:80]!r}")
+        name, caption = match["name"].strip(), match["caption"].replace("\t", " ").strip()
+        first.setdefault(name, f"line {number}")
+        of_image = captions.setdefault(name, {})
+        if of_image.setdefault(int(match["number"]), caption) != caption:
+            why = f"a second, different caption {name}#{match['number']}"
+            _fail(path, f"line {number}", why)
+    for name, of_image in captions.items():
+        texts = tuple(text for _, text in sorted(of_image.items()) if text)
+        yield Record(name, texts, None, first[name], len(of_image) - len(texts))
+
+
 def _record(path: Path, place: str, image: Any, captions: list[Any], split: Any) -> Record:
     image = _value(path, place, {"image": image}, "image", str).strip()
     if not image:
@@ -316,3 +340,14 @@ def _value(path: Path, place: str, holder: Any, key: str, kind: type | tuple[typ
 
 def _fail(path: Path, place: str, what: str) -> NoReturn:
     raise DataError(f"{path}, {place}: {what}.")
+
+
+_READERS = {
+    ".csv": _read_csv,
+    ".jsonl": _read_jsonl,
+    ".json": _read_json,
+    ".token": _read_tokens,
+    ".token.txt": _read_tokens,
+    **dict.fromkeys(_TEXTS, _read_csv),
+}
+"""Reader of each kind of file, by the end of its name; of two ends that fit, the first."""

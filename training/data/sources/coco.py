@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sat_tf.files import write_atomically
-from training.data.examples import DataError, Example, Split, StoredImage, canonical_split
+from training.data.examples import DataError, Example, Split, StoredImage
 
 BUILDER = "coco_captions/2014"
 PARTS = {"train": ("train", "restval"), "dev": ("val",), "test": ("test",)}
@@ -30,7 +30,7 @@ def load(split: str, data_dir: Path | None = None, limit: int | None = None) -> 
     """Loads one split; downloads and prepares the data set first if necessary.
 
     Args:
-        split: "train", "dev" (or "val") or "test".
+        split: "train", "dev" or "test".
         data_dir: The folder of TensorFlow Datasets; None for its default (`$TFDS_DATA_DIR` or
             `~/tensorflow_datasets`).
         limit: Load only so many examples.
@@ -44,7 +44,6 @@ def load(split: str, data_dir: Path | None = None, limit: int | None = None) -> 
     """
     import tensorflow_datasets as tfds
 
-    split = canonical_split(split)
     builder = _prepared(data_dir)
     examples: list[Example] = []
     for part in PARTS[split]:

@@ -20,7 +20,6 @@ References:
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -33,12 +32,9 @@ from training.data.examples import (
     DataError,
     Example,
     Split,
-    canonical_split,
     usable_split,
 )
 from training.data.sources.caption_files import lines, read_captions
-
-Captions = dict[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -73,40 +69,46 @@ FLICKR30K = Layout(
     "results_20130124.token",
     "dataset_flickr30k.json",
 )
+LAYOUTS = {"flickr8k": FLICKR8K, "flickr30k": FLICKR30K}
 
 _SHOWN = 10  # names in an error
-_CAPTION_LINE = re.compile(r"(?P<name>[^\t]*[^\t\s])\s*#(?P<number>[0-9]+) *\t(?P<caption>.*)")
 
 
 def load(
     split: str,
     data_dir: Path,
     layout: Layout = FLICKR8K,
-    splits: Literal["official", "karpathy"] = "official",
+    splits: Literal["official", "karpathy"] | None = None,
     limit: int | None = None,
 ) -> Split:
     """Loads one split in the order of its list, each image once.
 
-    Images without a file or without a caption are skipped; no image is opened.
+    Images without a file or without a caption are skipped; no image is opened. The splits are the
+    official ones by default, if there are any.
 
     Raises:
         ValueError: The data set has no such splits.
         DataError: The folder has another layout, the split's list is missing or empty, a line of
             the captions does not parse, or no image of the split can be used.
     """
-    split = canonical_split(split)
-    data_dir = Path(data_dir)
+    splits = splits or ("official" if layout.list_files else "karpathy")
     if splits == "official" and not layout.list_files:
         expected = f"karpathy, as {layout.title} has no official splits"
         raise invalid_value("--data.splits", expected, repr(splits))
     image_dir = _image_folder(data_dir, layout, splits)
+    caption_file, captions = data_dir / layout.caption_file, {}
     if splits == "official":
-        list_file = _list_file(split, data_dir, layout)
-        names, listed = _read_list(list_file), str(list_file)
-        caption_file, captions = layout.caption_file, _read_captions(data_dir / layout.caption_file)
+        names, listed = _read_list(split, data_dir, layout)
     else:
-        names, caption_file, captions = _read_karpathy(split, data_dir, layout)
-        listed = f"the {split} split of {data_dir / layout.karpathy_file}"
+        path = data_dir / layout.karpathy_file
+        captions = {r.image: r.captions for r in read_captions(path) if r.split == split}
+        names, listed = list(captions), f"the {split} split of {path}"
+        if not names:
+            raise DataError(f"{path} names no image of the {split} split.")
+    if splits == "official" or caption_file.is_file():
+        captions = {record.image: record.captions for record in read_captions(caption_file)}
+    else:
+        caption_file = path
     # One listing instead of thousands of look-ups; a name that contains a path is never found.
     present = {entry.name for entry in image_dir.iterdir()}
     examples, skipped = [], []
@@ -115,20 +117,20 @@ def load(
             break
         if name not in present:
             skipped.append((name, f"{NO_FILE} in {image_dir.name}"))
-        elif name not in captions:
-            skipped.append((name, f"{NO_CAPTIONS} in {caption_file}"))
+        elif not captions.get(name):
+            skipped.append((name, f"{NO_CAPTIONS} in {caption_file.name}"))
         else:
             examples.append(Example(name, image_dir / name, captions[name]))
     return usable_split(split, examples, skipped, listed)
 
 
 def _image_folder(data_dir: Path, layout: Layout, splits: str) -> Path:
-    """The folder of images of a data set that has the whole layout."""
+    """Returns the folder of images of a data set that has the whole layout."""
     folders, lists = layout.image_folders, layout.list_files.values()
     wanted = {f"{folders[0]}/": any((data_dir / name).is_dir() for name in folders)}
     if splits == "official":
         wanted[layout.caption_file] = (data_dir / layout.caption_file).is_file()
-        wanted["one of " + ", ".join(lists)] = bool(_present(data_dir, layout))
+        wanted["one of " + ", ".join(lists)] = any((data_dir / name).is_file() for name in lists)
     else:
         wanted[layout.karpathy_file] = (data_dir / layout.karpathy_file).is_file()
     missing = [name for name, found in wanted.items() if not found]
@@ -149,55 +151,16 @@ def _contents(folder: Path) -> str:
     return ", ".join(names[:_SHOWN]) + more if names else "an empty folder"
 
 
-def _present(data_dir: Path, layout: Layout) -> list[str]:
-    return [name for name in layout.list_files.values() if (data_dir / name).is_file()]
-
-
-def _list_file(split: str, data_dir: Path, layout: Layout) -> Path:
+def _read_list(split: str, data_dir: Path, layout: Layout) -> tuple[list[str], str]:
+    """Returns the names of a split's images, each once, and where they are listed."""
     path = data_dir / layout.list_files[split]
     if not path.is_file():
+        present = [name for name in layout.list_files.values() if (data_dir / name).is_file()]
         raise DataError(
             f"{data_dir} has no {split} split: {path.name} is missing. "
-            f"Lists there: {', '.join(_present(data_dir, layout))}."
+            f"Lists there: {', '.join(present)}."
         )
-    return path
-
-
-def _read_list(path: Path) -> list[str]:
-    # A dictionary keeps the order and drops repetitions.
     names = list(dict.fromkeys(line.strip() for _, line in lines(path)))
     if not names:
         raise DataError(f"{path} is empty: expected the name of an image on each line.")
-    return names
-
-
-def _read_karpathy(split: str, data_dir: Path, layout: Layout) -> tuple[list[str], str, Captions]:
-    """Names of the split's images, the name of the caption file, and the captions."""
-    path, published = data_dir / layout.karpathy_file, data_dir / layout.caption_file
-    chosen = {r.image: r.captions for r in read_captions(path) if r.split == split}
-    if not chosen:
-        raise DataError(f"{path} names no image of the {split} split.")
-    if published.is_file():
-        return list(chosen), published.name, _read_captions(published)
-    return list(chosen), path.name, {name: texts for name, texts in chosen.items() if texts}
-
-
-def _read_captions(path: Path) -> Captions:
-    """The captions of every image, in the order of their numbers."""
-    captions: dict[str, dict[int, str]] = {}
-    for number, line in lines(path):
-        match = _CAPTION_LINE.fullmatch(line)
-        if match is None:
-            raise DataError(
-                f"{path}, line {number}: expected NAME.jpg#K<TAB>caption, got {line[:80]!r}."
-            )
-        caption = match["caption"].replace("\t", " ").strip()
-        of_image = captions.setdefault(match["name"].strip(), {})
-        if of_image.setdefault(int(match["number"]), caption) != caption:
-            raise DataError(
-                f"{path}, line {number}: a second, different caption "
-                f"{match['name'].strip()}#{match['number']}."
-            )
-    numbered = ((name, sorted(of_image.items())) for name, of_image in captions.items())
-    kept = ((name, tuple(text for _, text in pairs if text)) for name, pairs in numbered)
-    return {name: texts for name, texts in kept if texts}
+    return names, str(path)

@@ -24,7 +24,6 @@ from training.data.examples import (
     Example,
     Split,
     canonical_name,
-    canonical_split,
     usable_split,
 )
 from training.data.sources.caption_files import (
@@ -58,7 +57,7 @@ def load(
     Images without a file or without a caption are skipped; no image is opened.
 
     Args:
-        split: "train", "dev" (or "val") or "test".
+        split: "train", "dev" or "test".
         data_dir: The folder.
         captions: Path of the caption file within the folder; None if there is only one.
         image_dir: Folder that the names of images start from, relative to `data_dir`; None for
@@ -74,7 +73,6 @@ def load(
         DataError: There is not exactly one caption file; it does not parse; a name leaves the
             folder; or no image of the split can be used.
     """
-    split = canonical_split(split)
     path = _caption_file(Path(data_dir), captions)
     images = ImageFolder(Path(data_dir) / (image_dir or ""))
     entries = _gather(path, read_captions(path))

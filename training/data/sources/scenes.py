@@ -15,8 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sat_tf.errors import invalid_value
-from training.data.examples import SPLITS, Box, Example, Phrase, Split, canonical_split
+from training.data.examples import SPLITS, Box, Example, Phrase, Split
 from training.data.sources.scene_drawing import (
     COLOURS,
     MARK_RADIUS,
@@ -48,18 +47,9 @@ _FRAMES = (("", ""), ("there is", ""), ("the picture shows", ""), ("a picture of
 
 
 def load(split: str, *, seed: int = 0, count: int | None = None, image_size: int = 64) -> Split:
-    """Draws a split of images uint8 `[image_size, image_size, 3]`.
-
-    Raises:
-        ValueError: There is no such split, or a number is out of range.
-    """
-    name = canonical_split(split)
-    count = COUNTS[name] if count is None else count
-    numbers = (("seed", seed, 0), ("count", count, 1), ("image_size", image_size, 32))
-    for argument, value, least in numbers:
-        if value < least:
-            raise invalid_value(argument, f"at least {least}", value)
-    return Split(name, tuple(_example(name, seed, i, image_size) for i in range(count)))
+    """Draws a split of images uint8 `[image_size, image_size, 3]`, of at least 32 pixels a side."""
+    examples = (_example(split, seed, i, image_size) for i in range(count or COUNTS[split]))
+    return Split(split, tuple(examples))
 
 
 def _example(split: str, seed: int, index: int, image_size: int) -> Example:
@@ -105,7 +95,7 @@ def place_objects(
 
 
 def _is_clear(centres: list[tuple[float, float]], sides: list[float]) -> bool:
-    """Tells whether no boxes touch and each relation that captions name is clear."""
+    """Returns whether no boxes touch and each relation that captions name is clear."""
     for i, (x, y) in enumerate(centres):
         for j in range(i):
             reach = (sides[i] + sides[j]) / 2 + _GAP

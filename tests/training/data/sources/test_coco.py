@@ -11,9 +11,11 @@ from PIL import Image
 
 from sat_tf.layers.encoder import Encoder
 from tests.image_files import encode
+from training.config import DataConfig
+from training.data.examples import DataError, StoredImage
 from training.data.feature_store import FeatureStore
 from training.data.input_source import ImageSource
-from training.data.sources import DataError, StoredImage, coco, load_split
+from training.data.sources import coco, load_split
 
 COUNTS = {"train": 5, "val": 2, "test": 2, "restval": 3}
 GREY, CORRUPT = 1, 2  # of train
@@ -82,14 +84,15 @@ def _stand_in(monkeypatch):
 def test_train_includes_restval_and_val_is_dev(data_dir):
     names = {
         split: {
-            example.image_id for example in load_split("coco_captions", split, data_dir).examples
+            example.image_id
+            for example in load_split(DataConfig("coco_captions"), split, data_dir).examples
         }
         for split in ("train", "dev", "test")
     }
     assert names["train"] == {name_of(p, n) for p in ("train", "restval") for n in range(COUNTS[p])}
     assert names["dev"] == {name_of("val", n) for n in range(2)}
     assert names["test"] == {name_of("test", n) for n in range(2)}
-    assert len(load_split("coco_captions", "train", data_dir, limit=1)) == 1
+    assert len(load_split(DataConfig("coco_captions", limit=1), "train", data_dir)) == 1
 
 
 def test_examples_hold_captions_and_read_their_own_image_when_asked(data_dir):

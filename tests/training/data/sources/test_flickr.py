@@ -1,16 +1,25 @@
+"""Flickr8k and Flickr30k as published, and in Karpathy's splits."""
+
 from __future__ import annotations
 
-from dataclasses import replace
+import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from training.data.sources import DataError, Example, Phrase, Split, canonical_split, load_split
+from training.config import DataConfig
+from training.data.examples import DataError
+from training.data.sources import load_split
 from training.data.sources.flickr import load
 
 TOKENS = "Flickr8k.token.txt"
 TRAIN, DEV, TEST = (f"Flickr_8k.{split}Images.txt" for split in ("train", "dev", "test"))
+
+
+PUBLISHED = {"flickr8k": "Flickr8k.token.txt", "flickr30k": "results_20130124.token"}
+JSON = {name: f"dataset_{name}.json" for name in PUBLISHED}
+FOLDERS = {"flickr8k": "Flicker8k_Dataset", "flickr30k": "flickr30k-images"}
+SPLITS = {"train": ("b.jpg", "gone.jpg", "a.jpg"), "val": ("d.jpg",), "test": ("e.jpg",)}
 
 
 @pytest.fixture
@@ -38,12 +47,6 @@ def test_a_split_holds_its_images_in_order_with_numbered_captions(folder):
     assert [example.image_id for example in split.examples] == ["b.jpg", "a.jpg"]
     assert split.examples[1].image == folder / "Flicker8k_Dataset" / "a.jpg"
     assert split.examples[1].captions == ("Caption 0 of a .", "Caption 1 of a .")
-
-
-def test_val_means_dev(folder):
-    assert load("val", folder).name == "dev"
-    with pytest.raises(ValueError, match="`split`.*'both'"):
-        canonical_split("both")
 
 
 def test_the_other_spelling_of_the_image_folder_is_accepted(folder):
@@ -132,11 +135,6 @@ def test_a_folder_of_another_shape_is_an_error_that_says_what_was_found(folder):
         load("train", folder / "captions.txt")
 
 
-def test_an_image_listed_twice_counts_once(folder):
-    (folder / TRAIN).write_text("a.jpg\nb.jpg\na.jpg\n")
-    assert [example.image_id for example in load("train", folder).examples] == ["a.jpg", "b.jpg"]
-
-
 @pytest.mark.parametrize(
     ("written", "read"),
     [("A\tdog\truns .", "A dog runs ."), ("A dog\u2028runs .", "A dog\u2028runs .")],
@@ -156,62 +154,86 @@ def test_a_byte_order_mark_and_carriage_returns_are_tolerated(folder):
 
 
 def test_load_split_finds_the_data_set_by_name_and_keeps_the_first(folder):
-    assert len(load_split("flickr8k", "train", folder)) == 2
-    limited = load_split("flickr8k", "train", folder, limit=1)
+    assert len(load_split(DataConfig("flickr8k"), "train", folder)) == 2
+    limited = load_split(DataConfig("flickr8k", limit=1), "train", folder)
     assert [example.image_id for example in limited.examples] == ["b.jpg"]
     gone = ("gone.jpg", "no image file in Flicker8k_Dataset")
-    (folder / TRAIN).write_text("gone.jpg\nb.jpg\nmissing.jpg\na.jpg\n")
-    assert load_split("flickr8k", "train", folder, limit=1).skipped == (gone,)
-    with pytest.raises(ValueError, match="`limit`"):
-        load_split("flickr8k", "train", folder, limit=0)
+    (folder / TRAIN).write_text("gone.jpg\nb.jpg\nb.jpg\nmissing.jpg\na.jpg\n")
+    assert load_split(DataConfig("flickr8k", limit=1), "train", folder).skipped == (gone,)
 
 
-def test_load_split_draws_no_more_scenes_than_the_limit():
-    assert len(load_split("scenes", "val", None, limit=2)) == 2
+@pytest.fixture(params=PUBLISHED)
+def copy(request, tmp_path) -> tuple[str, Path]:
+    """The data set's name and a copy without published captions; gone.jpg has no file."""
+    name = request.param
+    images = tmp_path / FOLDERS[name]
+    images.mkdir()
+    listed = []
+    for split, files in SPLITS.items():
+        for file in files:
+            if file != "gone.jpg":
+                (images / file).write_bytes(b"never opened")
+            sentences = [{"raw": f"{file} {k} .", "sentid": k} for k in range(2)]
+            listed.append({"filename": file, "split": split, "sentences": sentences})
+    (tmp_path / JSON[name]).write_text(json.dumps({"images": listed, "dataset": name}))
+    return name, tmp_path
 
 
-@pytest.mark.parametrize("data_dir", [None, Path("no/such/folder")])
-def test_a_missing_folder_is_an_error_that_names_the_flag(data_dir):
-    with pytest.raises(DataError, match="--data-dir"):
-        load_split("flickr8k", "train", data_dir)
+def load_karpathy(name: str, folder: Path, split: str = "train"):
+    return load_split(DataConfig(name, splits="karpathy"), split, folder)
 
 
-def test_an_unknown_data_set_is_an_error_that_names_the_known(folder):
-    with pytest.raises(ValueError, match="scenes, .*, coco_captions, folder, got 'flickr9k'"):
-        load_split("flickr9k", "train", folder)
+def test_karpathys_file_alone_suffices(copy):
+    split = load_karpathy(*copy)
+    assert [example.image_id for example in split.examples] == ["b.jpg", "a.jpg"]
+    assert split.examples[0].captions == ("b.jpg 0 .", "b.jpg 1 .")
+    assert split.skipped == (("gone.jpg", f"no image file in {FOLDERS[copy[0]]}"),)
+    assert [example.image_id for example in load_karpathy(*copy, "dev").examples] == ["d.jpg"]
+    assert [example.image_id for example in load_karpathy(*copy, "test").examples] == ["e.jpg"]
 
 
-def test_the_fingerprint_follows_the_content():
-    box = (0.1, 0.2, 0.3, 0.4)
-    image = np.zeros((2, 3, 3), np.uint8)
-    example = Example("0", image, ("a red ball",), (Phrase(0, 2, box, "red ball"),))
-    split = Split("dev", (example,))
-    brighter = image.copy()
-    brighter[1, 2, 0] = 1
-    changed = [
-        replace(split, name="test"),
-        replace(split, examples=(example, example)),
-        *(
-            replace(split, examples=(replace(example, **change),))
-            for change in (
-                {"image_id": "1"},
-                {"image": brighter},
-                {"image": image.reshape(3, 2, 3)},
-                {"captions": ("a red", "ball")},
-                {"phrases": ()},
-                {"phrases": (Phrase(0, 2, (0.1, 0.2, 0.3, 0.5), "red ball"),)},
-            )
-        ),
-    ]
-    prints = [split.fingerprint(), *(other.fingerprint() for other in changed)]
-    assert len(set(prints)) == len(prints)
-    same = replace(split, examples=(replace(example, image=image.copy()),))
-    assert same.fingerprint() == split.fingerprint() and len(prints[0]) == 64
+def test_published_captions_come_first(copy):
+    name, folder = copy
+    text = "b.jpg#1\tTwo\ttabs .\nb.jpg#0\tOne .\n"
+    (folder / PUBLISHED[name]).write_text(text)
+    split = load_karpathy(name, folder)
+    assert [example.captions for example in split.examples] == [("One .", "Two tabs .")]
+    assert split.skipped[1] == ("a.jpg", f"no captions in {PUBLISHED[name]}")
+    (folder / PUBLISHED[name]).write_text(text + "b.jpg no tab\n")
+    with pytest.raises(DataError, match=f"{PUBLISHED[name]}, line 3: expected NAME.jpg#K<TAB>capt"):
+        load_karpathy(name, folder)
+
+
+def test_a_missing_file_or_split_is_an_error(copy):
+    name, folder = copy
+    path = folder / JSON[name]
+    content = json.loads(path.read_text())
+    content["images"] = [image for image in content["images"] if image["split"] != "test"]
+    path.write_text(json.dumps(content))
+    with pytest.raises(DataError, match=f"{path.name} names no image of the test split"):
+        load_karpathy(name, folder, "test")
+    path.unlink()
+    with pytest.raises(
+        DataError, match=f"is not a Flickr.*Missing: {path.name}. Found: {FOLDERS[name]}"
+    ):
+        load_karpathy(name, folder)
+
+
+def test_flickr30k_defaults_to_karpathys_splits_and_has_no_official_ones(copy):
+    name, folder = copy
+    if name == "flickr8k":
+        with pytest.raises(DataError, match=r"Missing: Flickr8k.token.txt; one of Flickr_8k.train"):
+            load_split(DataConfig(name), "train", folder)
+    else:
+        (folder / "flickr30k-images").rename(folder / "flickr30k_images")
+        assert len(load_split(DataConfig(name), "train", folder)) == 2
+        with pytest.raises(ValueError, match="`--data.splits`.*Flickr30k has no official splits"):
+            load_split(DataConfig(name, splits="official"), "train", folder)
 
 
 def test_the_real_flickr8k_loads_whole(real_data):
     folder = real_data / "data" / "flickr8k"
-    train, dev = (load_split("flickr8k", split, folder) for split in ("train", "dev"))
+    train, dev = (load_split(DataConfig("flickr8k"), split, folder) for split in ("train", "dev"))
     assert (len(train), len(dev)) == (5999, 1000)
     assert not train.skipped and not dev.skipped
     assert {len(example.captions) for example in train.examples + dev.examples} == {5}

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from training.data.sources import DataError, load_split
+from training.config import DataConfig
+from training.data.examples import DataError
+from training.data.sources import load_split
 from training.data.sources.folder import hashed_split, load
 
 NAMES = ("a.jpg", "sub folder/b c.png", "Tür.jpg", "gone.jpg", "bare.jpg")
@@ -41,7 +43,7 @@ def test_a_split_holds_its_images_in_order_with_all_their_captions(folder):
     assert [example.image_id for example in split.examples] == list(NAMES[:3])
     assert split.examples[0].captions == ("One of a.jpg", "Two of a")
     assert split.examples[1].image == folder / "sub folder" / "b c.png"
-    assert [example.image_id for example in load("val", folder).examples] == ["dev.jpg"]
+    assert [example.image_id for example in load("dev", folder).examples] == ["dev.jpg"]
 
 
 def test_images_without_file_or_caption_are_skipped_with_the_reason(folder):
@@ -58,9 +60,12 @@ def test_captions_that_hold_nothing_are_counted(folder):
 
 
 def test_of_the_first_examples_what_comes_after_is_not_counted(folder):
-    first = load_split("folder", "train", folder, limit=2)
+    first = load_split(DataConfig("folder", limit=2), "train", folder)
     assert len(first) == 2 and first.skipped == () and first.blank_captions == 0
-    assert load_split("folder", "train", folder, limit=9).skipped == load("train", folder).skipped
+    assert (
+        load_split(DataConfig("folder", limit=9), "train", folder).skipped
+        == load("train", folder).skipped
+    )
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
@@ -95,7 +100,7 @@ def test_a_path_that_leaves_the_folder_is_an_error_with_its_line(tmp_path, name)
 def test_images_may_be_in_another_folder(folder, tmp_path_factory):
     (folder / "images").mkdir()
     (folder / "a.jpg").rename(folder / "images" / "a.jpg")
-    split = load_split("folder", "train", folder, image_dir="images")
+    split = load_split(DataConfig("folder", image_dir="images"), "train", folder)
     assert [example.image for example in split.examples] == [folder / "images" / "a.jpg"]
     assert split.skipped[0] == (NAMES[1], "no image file in images")
     elsewhere = tmp_path_factory.mktemp("elsewhere")
@@ -134,8 +139,8 @@ def test_the_caption_file_is_found_or_named(folder):
     (folder / "other.jsonl").write_text('{"image": "dev.jpg", "captions": ["x"], "split": "dev"}')
     (folder / ".hidden.json").write_text("no JSON")
     with pytest.raises(DataError, match="found captions.csv, other.jsonl.*`--data.captions FILE`"):
-        load_split("folder", "train", folder)
-    split = load_split("folder", "dev", folder, captions="other.jsonl")
+        load_split(DataConfig("folder"), "train", folder)
+    split = load_split(DataConfig("folder", captions="other.jsonl"), "dev", folder)
     assert split.examples[0].captions == ("x",)
     with pytest.raises(ValueError, match="`--data.captions`.*has captions.csv, oth.*got 'x.csv'"):
         load("train", folder, captions="x.csv")
@@ -218,9 +223,9 @@ def test_an_empty_split_is_an_error_that_counts_the_others(folder):
         load("dev", folder)
 
 
-def test_keys_of_other_data_sets_are_errors(folder):
+def test_keys_of_other_data_sets_are_errors():
     with pytest.raises(ValueError, match="`--data.splits`.*flickr8k and flickr30k, got 'karpathy'"):
-        load_split("folder", "train", folder, splits="karpathy")
+        DataConfig("folder", splits="karpathy")
     for key in ("captions", "image_dir"):
         with pytest.raises(ValueError, match=f"`--data.{key}`.*for scenes.* to folder, got 'x'"):
-            load_split("scenes", "train", None, **{key: "x"})
+            DataConfig(**{key: "x"})

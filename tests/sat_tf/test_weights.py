@@ -1,4 +1,4 @@
-"""Weights in 8 and 10 bits: small errors, stable bytes, and no code in the file."""
+"""Weights rounded to 8 and 10 bits: small errors, stable bytes, and no code in the file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from sat_tf.compact_weights import pack, unpack
+from sat_tf.weights import pack, unpack
 
 RNG = np.random.default_rng(0)
 ARRAYS = {

@@ -1,1 +1,0 @@
-"""Tasks that the training loop can run: captioning and the digit systems."""

@@ -1,1 +1,0 @@
-"""Captioning: data, model and evaluation of a run."""
