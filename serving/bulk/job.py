@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sat_tf.spark import root_cause
-from serving.bulk.inputs import Inputs, absolute, literal
+from serving.bulk.inputs import Inputs, literal
 from serving.versions import GRAPH_FILE
 
 if TYPE_CHECKING:
@@ -206,8 +206,6 @@ def check_same(begun: Job, job: Job, output: str) -> None:
     """
     for name, value in asdict(job).items():
         before = getattr(begun, name)
-        if name == "inputs":  # earlier code kept relative ones
-            before = tuple(map(absolute, before))
         if before != value:
             shown = "another export" if name == "fingerprint" else f"{before!r}, not {value!r},"
             raise ValueError(

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from training.metrics import captions, meteor
-from training.metrics import captions as tokenisers
 from training.metrics.captions import (
     bleu_scores,
     ptb_lines,
@@ -139,7 +138,7 @@ def test_a_java_that_cannot_be_started_falls_back(monkeypatch, tmp_path):
 
 def test_a_java_that_hangs_is_an_error_after_its_time(monkeypatch, tmp_path):
     fake_java(monkeypatch, tmp_path, "exec sleep 60")
-    monkeypatch.setattr(tokenisers, "SECONDS", 0.3)
+    monkeypatch.setattr(captions, "SECONDS", 0.3)
     monkeypatch.setattr(meteor, "SECONDS", 0.3)
     monkeypatch.setattr(meteor, "SECONDS_PER_IMAGE", 0.0)
     with pytest.raises(JavaError, match="no answer within"):
