@@ -1,11 +1,13 @@
 """KerasHub's patch transformers as encoders."""
 
 import sys
+from types import SimpleNamespace
 
 import keras
 import numpy as np
 import pytest
 
+from sat_tf import weights
 from sat_tf.config import EncoderConfig
 from sat_tf.layers import backbones, patch_encoders
 from sat_tf.layers.encoder import Encoder
@@ -240,3 +242,21 @@ def test_without_kerashub_the_error_asks_for_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "keras_hub", None)
     with pytest.raises(ValueError, match="needs KerasHub"):
         Encoder(NAME, 12)
+
+
+@pytest.mark.parametrize("image_size", [20, 12])
+@pytest.mark.parametrize("change", [0.1, -0.1])
+def test_trained_position_embeddings_come_back_to_the_bit(tmp_path, image_size, change):
+    trained, again = (Encoder(NAME, image_size, trainable=True) for _ in range(2))
+    rng = np.random.default_rng(0)
+    for weight in trained.weights:
+        weight.assign(weight + change * rng.uniform(0.5, 1.5, weight.shape))
+    before = trained.get_weights()
+    kept = [SimpleNamespace(saved_layers=lambda e=e: {"encoder": e}) for e in (trained, again)]
+    weights.save_weights(kept[0], tmp_path / "best.weights.h5")
+    weights.load_weights(kept[1], tmp_path / "best.weights.h5")
+    for expected, saved, loaded in zip(
+        before, trained.get_weights(), again.get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(saved, expected)
+        np.testing.assert_array_equal(loaded, expected)
