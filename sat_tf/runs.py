@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
-from sat_tf import digits, images, published
+from sat_tf import digits, published
 from sat_tf.captions import Caption
 from sat_tf.config import CaptionerConfig, Inference, SearchConfig
 from sat_tf.errors import RunError, invalid_value, other_version
 from sat_tf.fields import check_argument, from_dict
+from sat_tf.images import decoding
+from sat_tf.images.pillow import read_upright
 from sat_tf.models.captioner import Captioner
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.search.beam_search import Hypotheses
@@ -271,12 +273,12 @@ def read_pixels(image: Image, size: int, resize: str) -> tf.Tensor:
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[-1] != 3 or not image.size:
             got = f"{image.dtype} {list(image.shape)}"
             raise invalid_value("image", "uint8 pixels [H, W, 3]", got)
-        return images.resize(image, size, resize)
+        return decoding.resize(image, size, resize)
     check_argument("image", image, Image)
     name = "the image" if isinstance(image, bytes) else f"the image {str(image)!r}"
     try:
-        return images.load(images.read_upright(image), size, resize)
+        return decoding.load(read_upright(image), size, resize)
     except OSError as error:
         raise ValueError(f"Cannot read {name}: {error.strerror or error}.") from error
     except (tf.errors.OpError, ValueError) as error:
-        raise ValueError(f"Cannot read {name}: {images.read_error(error)}.") from error
+        raise ValueError(f"Cannot read {name}: {decoding.read_error(error)}.") from error

@@ -117,7 +117,7 @@ class ServedDigits:
 
     Attributes:
         client: Asks it; open.
-        config: Tells what its images look like.
+        config: The look of its images.
     """
 
     client: DigitClient

@@ -31,7 +31,7 @@ def find_versions(folder: Path) -> dict[int, Path]:
 
 
 def has_version(folder: Path) -> bool:
-    """Says whether a folder exists and holds a version.
+    """Returns whether a folder exists and holds a version.
 
     Raises:
         OSError: The folder cannot be read.

@@ -75,13 +75,42 @@ def number(score: str, value: float | None, sign: str = "") -> str:
     return f"{value:{sign}.{decimals(score)}f}"
 
 
+def score_rows(scores: Mapping[str, Any], intervals: Mapping[str, Any]) -> list[list[str]]:
+    """Formats name, score and interval; the third cells are left out if there is no interval."""
+    rows = []
+    for name, value in flat(scores).items():
+        numeric = value is None or isinstance(value, (int, float))
+        rows.append([name, number(name, value) if numeric else value])
+        if intervals:
+            rows[-1].append(interval_text(name, intervals[name]) if intervals.get(name) else "")
+    return rows
+
+
+def interval_text(name: str, interval: Any) -> str:
+    """Formats the ends of an interval, the last two of its numbers; a dash if undefined."""
+    ends = interval.values() if isinstance(interval, Mapping) else interval
+    low, high = list(ends)[-2:]
+    undefined = low is None or not math.isfinite(low)
+    return "-" if undefined else f"[{number(name, low)}, {number(name, high)}]"
+
+
+def flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Flattens nested mappings, with dotted names."""
+    found = {}
+    for key, value in mapping.items():
+        nested = isinstance(value, Mapping)
+        found |= flat(value, f"{prefix}{key}.") if nested else {prefix + key: value}
+    return found
+
+
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Formats a Markdown table; floats have six digits, None is a dash, lists have commas."""
     lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(map(_markdown_cell, line))} |" for line in lines)
+    return "\n".join(f"| {' | '.join(map(markdown_cell, line))} |" for line in lines)
 
 
-def _markdown_cell(value: Any) -> str:
+def markdown_cell(value: Any) -> str:
+    """Formats a value in one line that does not end a cell."""
     if isinstance(value, list):
         value = ", ".join(map(str, value))
     if isinstance(value, float):

@@ -114,7 +114,7 @@ def canonical_name(name: str) -> str:
         ValueError: There is no such backbone.
     """
     if is_joined(str(name)):
-        return JOIN.join(map(canonical_name, name.split(JOIN)))
+        return JOIN.join(map(canonical_name, str(name).split(JOIN)))
     known = backbone_names()
     plain = str(name).replace("_", "").lower()
     for one in known:
@@ -131,7 +131,7 @@ def build(
     """Builds the network up to the layers tapped.
 
     Maps of backbones side by side are repeated to the size of the largest, then standardised by a
-    batch normalisation that does nothing unless `set_statistics` was called.
+    batch normalisation that does nothing unless its statistics were set, by `standardize`.
 
     Args:
         name: A canonical name.
@@ -192,7 +192,25 @@ def whole(name: str, image_size: int, pretrained: bool = False) -> keras.Model:
     """Makes a convolutional network to its end, with ImageNet weights or random ones."""
     if name == SCENES_CNN:
         return scenes_cnn(image_size)
-    return _application(name, image_size, pretrained)
+    weights = "imagenet" if pretrained else None
+    # Keras sets no timeout: a network that drops packets would hang for ever.
+    previous = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(_DOWNLOAD_TIMEOUT)
+    try:
+        shape = (image_size, image_size, 3)
+        return _factories()[name][0](include_top=False, weights=weights, input_shape=shape)
+    except Exception as error:  # get_file raises a bare Exception
+        if not pretrained and isinstance(error, ValueError):
+            expected = f"a size that {name} takes (Keras: {error})"
+            raise _invalid("image_size", "image-size", expected, image_size) from error
+        if not pretrained:
+            raise
+        reason = str(error).strip().rstrip(".") or repr(error)
+        why = f"the ImageNet weights of {name} could not be downloaded ({reason}). Give the path "
+        why += "of a weights file instead: --encoder.weights PATH"
+        raise _weights_error("imagenet", why) from error
+    finally:
+        socket.setdefaulttimeout(previous)
 
 
 def freeze_before(network: keras.Model, name: str) -> None:
@@ -265,31 +283,13 @@ def _invalid(argument: str, key: str, expected: str, got: object) -> ValueError:
     return invalid_value(argument, expected, got, flag=f"--encoder.{key}")
 
 
-def _application(name: str, image_size: int, download: bool) -> keras.Model:
-    """Makes a network of `keras.applications`, with its ImageNet weights or random ones."""
-    weights = "imagenet" if download else None
-    # Keras sets no timeout: a network that drops packets would hang for ever.
-    previous = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(_DOWNLOAD_TIMEOUT)
-    try:
-        shape = (image_size, image_size, 3)
-        return _factories()[name][0](include_top=False, weights=weights, input_shape=shape)
-    except Exception as error:  # get_file raises a bare Exception
-        if not download and isinstance(error, ValueError):
-            expected = f"a size that {name} takes (Keras: {error})"
-            raise _invalid("image_size", "image-size", expected, image_size) from error
-        if not download:
-            raise
-        reason = str(error).strip().rstrip(".") or repr(error)
-        why = f"the ImageNet weights of {name} could not be downloaded ({reason}). Give the path "
-        why += "of a weights file instead: --encoder.weights PATH"
-        raise _weights_error("imagenet", why) from error
-    finally:
-        socket.setdefaulttimeout(previous)
-
-
 def _tapped_layer(network: keras.Model, name: str, tap: str | None) -> keras.Layer:
-    candidates = {layer.name: layer for layer in network.layers if _is_spatial(layer)}
+    candidates = {}
+    for layer in network.layers:
+        shape = getattr(layer.output, "shape", ())
+        is_input = isinstance(layer, keras.layers.InputLayer)
+        if len(shape) == 4 and None not in shape[1:] and not is_input:
+            candidates[layer.name] = layer
     if tap is None:
         tap = DEFAULT_TAPS.get(name) or next(reversed(candidates))
     if tap not in candidates:
@@ -307,27 +307,18 @@ def _suggested(name: str, known: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(difflib.get_close_matches(name, names, 4) + names[-12:]))
 
 
-def _is_spatial(layer: keras.Layer) -> bool:
-    if isinstance(layer, keras.layers.InputLayer):
-        return False
-    shape = getattr(layer.output, "shape", ())
-    return len(shape) == 4 and None not in shape[1:]
-
-
 def _factories() -> dict[str, tuple[Callable, ModuleType]]:
+    """Finds the networks of `keras.applications`, and their modules, by snake-case names."""
+    parts = r"(?<=.)(V\d|(?<=[a-z])B\d|(?:XLarge|Large|Base|Small|Tiny|Mobile)$)|(?<=n)(?=ResNet)"
     found = {}
     for keras_name, factory in vars(keras.applications).items():
         if not callable(factory) or isinstance(factory, ModuleType):
             continue
         module = getattr(keras.applications, factory.__module__.rpartition(".")[2], None)
         if hasattr(module, "preprocess_input"):
-            found[_snake_case(keras_name)] = (factory, module)
+            name = re.sub(parts, lambda match: "_" + match.group(0), keras_name).lower()
+            found[name] = (factory, module)
     return found
-
-
-def _snake_case(keras_name: str) -> str:
-    parts = r"(?<=.)(V\d|(?<=[a-z])B\d|(?:XLarge|Large|Base|Small|Tiny|Mobile)$)|(?<=n)(?=ResNet)"
-    return re.sub(parts, lambda match: "_" + match.group(0), keras_name).lower()
 
 
 # --- side by side ---
@@ -342,20 +333,6 @@ def random_parts(name: str, weights: str | None) -> list[str]:
     return [
         part for part, file in zip(names, files, strict=True) if file is None and part != SCENES_CNN
     ]
-
-
-def set_statistics(network: keras.Model, mean, deviation) -> None:
-    """Lets backbones side by side give channels of mean 0 and deviation 1.
-
-    Args:
-        network: From `build`, of several backbones.
-        mean: `[D]`, of its annotations.
-        deviation: `[D]`, above 0.
-    """
-    norm = network.get_layer(_STANDARDIZE)
-    before = keras.ops.convert_to_numpy(norm.moving_variance) ** 0.5
-    norm.moving_mean.assign(norm.moving_mean + mean * before)
-    norm.moving_variance.assign((deviation * before) ** 2)
 
 
 def _files(weights: str | None, names: list[str]) -> list[str | None]:
@@ -418,7 +395,10 @@ def standardize(
     """
     network = _loaded(config)
     if is_joined(config.name):
-        set_statistics(network, mean, deviation)
+        norm = network.get_layer(_STANDARDIZE)
+        before = keras.ops.convert_to_numpy(norm.moving_variance) ** 0.5
+        norm.moving_mean.assign(norm.moving_mean + mean * before)
+        norm.moving_variance.assign((deviation * before) ** 2)
     elif config.name in RECTIFIED:
         layer = network.get_layer(config.layer or DEFAULT_TAPS[config.name])
         for weight in layer.weights:

@@ -18,8 +18,8 @@ from sat_tf.errors import invalid_value
 from sat_tf.fields import Fraction, PositiveInt, check_argument
 from sat_tf.layers.attention import BahdanauAttention, Selection, attention_weights, context_vector
 from sat_tf.layers.lstm import AttentionLSTMCell, InitialState, State, batch_first, unroll
-from sat_tf.ops.deferred_gradients import DeferredKernels
 from sat_tf.ops.draws import DefaultSeeds, check_seed, dropout, step_seeds
+from sat_tf.ops.gradients import DeferredKernels
 
 
 class Attended(NamedTuple):

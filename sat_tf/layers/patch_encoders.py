@@ -44,6 +44,8 @@ _SIZES = {
     "base": {"num_layers": 12, "hidden_dim": 768, "num_heads": 12, "intermediate_dim": 3072},
     "large": {"num_layers": 24, "hidden_dim": 1024, "num_heads": 16, "intermediate_dim": 4096},
 }
+USED_POSITIONS = "used_position_embeddings"
+"""Name, in a file of weights, of the position embeddings for the size of its images."""
 DINOV2_PATCH, DINOV2_PIXELS = 14, 518  # position embeddings are those of 37 x 37 patches
 
 
@@ -154,13 +156,41 @@ def build(name: str, image_size: int, layer: str | None = None) -> keras.Model:
     if preset.family == "dinov2":
         grid = (DINOV2_PIXELS, DINOV2_PIXELS)
         arguments = {**preset.arguments, "num_layers": _depth(preset, layer)}
-        return models.DINOV2Backbone(image_shape=shape, position_embedding_shape=grid, **arguments)
+        backbone = models.DINOV2Backbone(
+            image_shape=shape, position_embedding_shape=grid, **arguments
+        )
+        _save_used_positions(backbone.embeddings)
+        return backbone
     kinds = {
         "vit": models.ViTBackbone,
         "clip": models.CLIPVisionEncoder,
         "siglip": models.SigLIPVisionEncoder,
     }
     return kinds[preset.family](image_shape=shape, **preset.arguments)
+
+
+def _save_used_positions(embeddings: keras.Layer) -> None:
+    """Makes DINOv2's position embeddings come back from a file to the bit.
+
+    KerasHub 0.32 computes the embeddings in use, which are trained, anew from those of the original
+    grid whenever weights are loaded, and writes trained ones back to that grid only if their sum
+    has fallen. Here a file holds both as they are; the ones in use are read if they are of the same
+    grid, and computed if not, as for the weights of another image size.
+    """
+
+    def save(store) -> None:
+        keras.layers.Layer.save_own_variables(embeddings, store)
+        store[USED_POSITIONS] = embeddings.interpolated_position_embeddings
+
+    def load(store) -> None:
+        load_and_interpolate(store)
+        used = embeddings.interpolated_position_embeddings
+        stored = store[USED_POSITIONS] if USED_POSITIONS in store.keys() else None  # noqa: SIM118
+        if stored is not None and stored.shape == used.shape:
+            used.assign(stored)
+
+    load_and_interpolate = embeddings.load_own_variables
+    embeddings.save_own_variables, embeddings.load_own_variables = save, load
 
 
 def _depth(preset: PatchTransformer, layer: str | None) -> int:

@@ -71,7 +71,7 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
             ValueError: A loss or metrics are given, XLA is wanted for an objective without it, or
                 `clip_norm` or `seed` is invalid.
         """
-        given = _given(super().compile, args, kwargs)
+        given = inspect.signature(super().compile).bind(*args, **kwargs).arguments
         for name in ("loss", "loss_weights", "metrics", "weighted_metrics"):
             if given.get(name) is not None:
                 raise invalid_value(name, "none, as the objective has its own", repr(given[name]))
@@ -142,6 +142,8 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         results = means.result()
         self._test_names = tuple(counted)
         return {name: results[name] for name in counted}
+
+    # Keras would drop targets and weights that come with a dictionary.
 
     def fit(self, *args, **kwargs) -> keras.callbacks.History:
         """Trains on batches that are dictionaries; see `keras.Model.fit`.
@@ -308,10 +310,12 @@ def apply_gradients(
     norms = []
     for separate in (False, True):
         group = [i for i, (_, variable) in enumerate(pairs) if (id(variable) in apart) is separate]
-        clipped, norm = _clip([known[i] for i in group], clip_norm)
+        clipped = [known[i] for i in group]
+        norms.append(tf.linalg.global_norm(clipped) if group else tf.zeros([]))
+        if clip_norm and group:
+            clipped, _ = tf.clip_by_global_norm(clipped, clip_norm, use_norm=norms[-1])
         for i, gradient in zip(group, clipped, strict=True):
             known[i] = gradient / replicas if summed_again else gradient
-        norms.append(norm)
     if scaled:
         known = [gradient * scale for gradient in known]
     optimizer.apply_gradients(zip(known, [variable for _, variable in pairs], strict=True))
@@ -322,15 +326,6 @@ def scales_losses(optimizer: keras.optimizers.Optimizer) -> bool:
     """Says whether an optimiser scales losses, as float16 needs it."""
     scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
     return scales or optimizer.loss_scale_factor is not None
-
-
-def _clip(gradients: list[tf.Tensor], clip_norm: float) -> tuple[list[tf.Tensor], tf.Tensor]:
-    """Clips gradients by their global norm, and returns the norm they had."""
-    if not gradients:
-        return [], tf.zeros([])
-    if clip_norm:
-        return tf.clip_by_global_norm(gradients, clip_norm)
-    return gradients, tf.linalg.global_norm(gradients)
 
 
 def spans_workers(strategy: tf.distribute.Strategy) -> bool:
@@ -362,13 +357,8 @@ def worker_function(
     return run
 
 
-def _given(method: Callable, args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Returns the arguments of a call by the names of the method's parameters."""
-    return inspect.signature(method).bind(*args, **kwargs).arguments
-
-
 def _check_inputs_alone(method: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
-    given = _given(method, args, kwargs)
+    given = inspect.signature(method).bind(*args, **kwargs).arguments
     for name in ("y", "sample_weight", "class_weight"):
         if given.get(name) is not None:
             expected = "none, as a batch holds all that the objective reads"

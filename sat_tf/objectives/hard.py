@@ -131,7 +131,7 @@ class HardObjective:
             model.baseline,
             global_size,
             predicted=predictions(batch, self.distillation_weight),
-            maps=batch.get(ATTENTION_TARGETS),
+            maps=batch[ATTENTION_TARGETS] if self.attention.supervision_weight else None,
         )
 
     def draw_expectation(self, seed: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
@@ -194,23 +194,16 @@ class HardObjective:
         rows = tf.repeat(targets, samples, axis=0)
         mask = word_mask(rows)
         log_lik = log_likelihoods(outputs.logits, rows, mask, labels)
-        words = tf.reduce_sum(mask, axis=-1, keepdims=True)
-        reward, value = tf.stop_gradient(log_lik.exact), None
-        if preset.reward_per_word:
-            reward = tf.math.divide_no_nan(reward, words)  # a caption of padding has no word
-        _check_baseline(baseline, preset.baseline)
-        if isinstance(baseline, LearnedBaseline):
-            # The range of a caption's log p depends mostly on how many words it sums over.
-            left = reward_to_go(mask) if preset.reward_to_go else words
-            scale = tf.math.divide_no_nan(left, words) if preset.reward_per_word else left
-            value = by_sample(baseline(outputs.hidden, scale), samples)
+        reward = tf.stop_gradient(log_lik.exact)
+        if preset.reward_per_word:  # a caption of padding has no word
+            reward = tf.math.divide_no_nan(reward, tf.reduce_sum(mask, axis=-1, keepdims=True))
         rollout = Rollout(
             log_prob=by_sample(outputs.log_prob, samples),
             entropy=by_sample(mask * attention_entropy(outputs.alignment_scores), samples),
             log_lik=by_sample(log_lik.soft, samples),
             reward=by_sample(reward, samples),
             mask=by_sample(mask, samples) * tf.cast(~expectation, tf.float32)[:, tf.newaxis],
-            value=value,
+            value=self._value(baseline, outputs.hidden, mask),
         )
         returns = _caption_returns(action_returns(rollout.reward, estimator), word_mask(targets))
         average, mean_return = 0.0, None
@@ -220,33 +213,40 @@ class HardObjective:
         signal = learning_signal(rollout, estimator, average)
         loss = stochastic_loss(rollout, signal, estimator)
 
-        captions, drawn = (
-            tf.cast(size, tf.float32),
-            tf.reduce_sum(tf.cast(~expectation, tf.float32)),
-        )
-        all_words = tf.reduce_sum(word_mask(targets))
-        means = word_means(outputs, log_lik.exact, mask, all_words)
-        means |= attention_means(outputs, mask, all_words, captions)
+        captions, words = tf.cast(size, tf.float32), tf.reduce_sum(word_mask(targets))
+        means = word_means(outputs, log_lik.exact, mask, words)
+        means |= attention_means(outputs, mask, words, captions)
         used = tf.convert_to_tensor(signal.baseline)
         used = used if used.shape.rank == 0 else weighted_mean(used, rollout.mask)
         means |= weighted({"reward": tf.reduce_mean(returns), "baseline": used}, captions)
         alpha = tf.nn.softmax(outputs.alignment_scores)
         peakedness = by_sample(tf.reduce_sum(tf.square(alpha), axis=-1), samples)
         exact = by_sample(log_lik.exact, samples)
-        means |= weighted(rollout_logs(rollout, signal, estimator, exact, peakedness), drawn)
+        logs = rollout_logs(rollout, signal, estimator, exact, peakedness)
+        means |= weighted(logs, tf.reduce_sum(tf.cast(~expectation, tf.float32)))
         if weight := self.attention.supervision_weight:
-            by_maps, logged = supervision(
-                outputs.alignment_scores, tf.repeat(maps, samples, axis=0)
-            )
+            maps = tf.repeat(maps, samples, axis=0)
+            by_maps, logged = supervision(outputs.alignment_scores, maps)
             loss, means = loss + weight * by_maps, means | logged
         return Terms(loss, means, mean_return)
 
-
-def _check_baseline(baseline: keras.layers.Layer | None, name: str) -> None:
-    kind = {"moving_average": MovingAverageBaseline, "learned": LearnedBaseline}.get(name)
-    if kind is not None and not isinstance(baseline, kind):
-        expected = f"the {kind.__name__} of a model whose configuration has this preset"
-        raise invalid_value("baseline", expected, type(baseline).__name__)
+    def _value(
+        self, baseline: keras.layers.Layer | None, hidden: tf.Tensor, mask: tf.Tensor
+    ) -> tf.Tensor | None:
+        """Predicts the returns of a rollout `[M, B, T]`, if the baseline is learned."""
+        preset = self.preset
+        kinds = {"moving_average": MovingAverageBaseline, "learned": LearnedBaseline}
+        kind = kinds.get(preset.baseline, object)
+        if not isinstance(baseline, kind):
+            expected = f"the {kind.__name__} of a model whose configuration has this preset"
+            raise invalid_value("baseline", expected, type(baseline).__name__)
+        if not isinstance(baseline, LearnedBaseline):
+            return None
+        # The range of a caption's log p depends mostly on how many words it sums over.
+        words = tf.reduce_sum(mask, axis=-1, keepdims=True)
+        left = reward_to_go(mask) if preset.reward_to_go else words
+        scale = tf.math.divide_no_nan(left, words) if preset.reward_per_word else left
+        return by_sample(baseline(hidden, scale), self.samples)
 
 
 def _caption_returns(returns: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from sat_tf.objectives.terms import Batch, Means
-from sat_tf.ops.likelihood_gradient import fast_log_likelihoods
+from sat_tf.ops.gradients import fast_log_likelihoods
 from sat_tf.vocabulary import PAD
 
 ATTENTION_TARGETS = "attention_targets"

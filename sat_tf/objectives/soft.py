@@ -10,6 +10,7 @@ from sat_tf.layers.decoder import DecoderOutput
 from sat_tf.objectives.likelihood import (
     ATTENTION_TARGETS,
     SoftLabels,
+    doubly_stochastic_penalty,
     log_likelihoods,
     predictions,
     soft_labels,
@@ -82,7 +83,7 @@ class SoftObjective:
             outputs,
             batch["tokens"][:, 1:],
             predicted=predictions(batch, self.distillation_weight),
-            maps=batch.get(ATTENTION_TARGETS),
+            maps=batch[ATTENTION_TARGETS] if self.attention.supervision_weight else None,
         )
 
     def terms(
@@ -104,12 +105,13 @@ class SoftObjective:
         labels = soft_labels(targets, self.label_smoothing, predicted, self.distillation_weight)
         log_lik = log_likelihoods(outputs.logits, targets, mask, labels)
         loss = -tf.reduce_mean(tf.reduce_sum(log_lik.soft, axis=-1))
+        if self.penalty_weight:
+            alpha = tf.nn.softmax(outputs.alignment_scores)
+            loss += self.penalty_weight * tf.reduce_mean(doubly_stochastic_penalty(alpha, mask))
         words, captions = tf.reduce_sum(mask), tf.cast(tf.shape(targets)[0], tf.float32)
         means = word_means(outputs, log_lik.exact, mask, words)
         if attention.kind != "none":
             means |= attention_means(outputs, mask, words, captions)
-            if self.penalty_weight:
-                loss += self.penalty_weight * means["penalty"][0]
         if attention.supervision_weight:
             by_maps, logged = supervision(outputs.alignment_scores, maps)
             loss, means = loss + attention.supervision_weight * by_maps, means | logged

@@ -377,15 +377,25 @@ def read_hypotheses(trace: Trace, batch_size: int | tf.Tensor, rules: Rules) -> 
     log_probs = tf.gather(by_image(trace.log_probs), chosen, batch_dims=1)
     last_step = chosen // beam
     slots = _ancestry(trace, last_step, chosen % beam)
-    words, auxiliary = _read_words(trace, slots, lengths, exists, rules)
-    written = (tf.range(rules.max_length + 1) <= last_step[:, :, None]) & exists[:, :, None]
+    position = tf.range(rules.max_length + 1)
+    is_word = position < lengths[:, :, None]
+    is_end = (position == lengths[:, :, None]) & exists[:, :, None]
+    rows = _written_at(slots, trace, rules)
+    words = tf.gather(tf.reshape(trace.tokens, [-1]), rows)
+    # The log-probability of a token is the difference of two running totals.
+    totals = tf.gather(tf.reshape(trace.log_probs, [-1]), rows)
+    before = tf.pad(totals[:, :, :-1], [[0, 0], [0, 0], [1, 0]])
+    written = (position <= last_step[:, :, None]) & exists[:, :, None]
+    # A step's auxiliary outputs lie at the prefix that it extended, one slot earlier.
+    parents = tf.pad(slots[:, :, :-1], [[0, 0], [0, 0], [1, 0]])
+    rows = _written_at(parents, trace, rules)
     return Hypotheses(
-        words,
+        tf.where(is_word, words, tf.where(is_end, END, PAD)),
         lengths,
         tf.where(exists, log_probs, FLOOR),
         tf.where(exists, scores, FLOOR),
-        _word_log_probs(trace, slots, written, rules),
-        auxiliary,
+        tf.where(written, totals - before, 0.0),
+        tf.nest.map_structure(lambda x: _along(x, rows, is_word), trace.auxiliary),
     )
 
 
@@ -405,27 +415,6 @@ def _ancestry(trace: Trace, last_step: tf.Tensor, last_slot: tf.Tensor) -> tf.Te
     start = (steps - 1, tf.zeros_like(last_slot), slots)
     slots = tf.while_loop(lambda index, *_: index >= 0, body, start)[2]
     return tf.transpose(slots.stack(), [1, 2, 0])
-
-
-def _read_words(trace: Trace, slots: tf.Tensor, lengths: tf.Tensor, exists: tf.Tensor, rules):
-    """Returns token ids `[B, K, T]`, and the step's auxiliary outputs beside each word."""
-    position = tf.range(rules.max_length + 1)
-    is_word = position < lengths[:, :, None]
-    is_end = (position == lengths[:, :, None]) & exists[:, :, None]
-    words = tf.gather(tf.reshape(trace.tokens, [-1]), _written_at(slots, trace, rules))
-    words = tf.where(is_word, words, tf.where(is_end, END, PAD))
-    # A step's auxiliary outputs lie at the prefix that it extended, one slot earlier.
-    parents = tf.pad(slots[:, :, :-1], [[0, 0], [0, 0], [1, 0]])
-    rows = _written_at(parents, trace, rules)
-    return words, tf.nest.map_structure(lambda x: _along(x, rows, is_word), trace.auxiliary)
-
-
-def _word_log_probs(trace: Trace, slots: tf.Tensor, written: tf.Tensor, rules) -> tf.Tensor:
-    """Returns the log-probability `[B, K, T]` of each token, as differences of running totals."""
-    rows = _written_at(slots, trace, rules)
-    totals = tf.gather(tf.reshape(trace.log_probs, [-1]), rows)
-    before = tf.pad(totals[:, :, :-1], [[0, 0], [0, 0], [1, 0]])
-    return tf.where(written, totals - before, 0.0)
 
 
 def _written_at(slots: tf.Tensor, trace: Trace, rules: Rules) -> tf.Tensor:

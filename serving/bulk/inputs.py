@@ -129,7 +129,7 @@ def _raise(error: OSError) -> None:
 
 
 def is_image(name: str) -> bool:
-    """Says whether a file below a folder is one to caption, by its name."""
+    """Returns whether a file below a folder is one to caption, by its name."""
     name = name.rpartition("/")[2]
     return name.lower().endswith(SUFFIXES) and not name.startswith(".")
 
@@ -192,7 +192,7 @@ def _split(pattern: str) -> tuple[str, str]:
 
 
 def _is_chosen(path: str, wanted: str) -> bool:
-    """Says whether a file matches a glob, or is an image below a folder that does.
+    """Returns whether a file matches a glob, or is an image below a folder that does.
 
     Both are relative to the same folder, which the empty glob matches.
     """
@@ -202,7 +202,7 @@ def _is_chosen(path: str, wanted: str) -> bool:
 
 
 def _is_below(path: str, wanted: str) -> bool:
-    """Says whether a path is below a folder that a glob matches.
+    """Returns whether a path is below a folder that a glob matches.
 
     A glob that ends in a slash matches folders only; one with `**` that does not, files only.
     """
@@ -213,7 +213,7 @@ def _is_below(path: str, wanted: str) -> bool:
 
 
 def _leads_on(folder: str, wanted: str) -> bool:
-    """Says whether a folder matches a glob, or one of the folders on the way to its matches."""
+    """Returns whether a folder matches a glob, or is on the way to its matches."""
     names, patterns = folder.split("/"), wanted.split("/")
     return any(_matches(names, patterns[:count]) for count in range(1, len(patterns) + 1))
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sat_tf.spark import root_cause
-from serving.bulk.inputs import Inputs, absolute, literal
+from serving.bulk.inputs import Inputs, literal
 from serving.versions import GRAPH_FILE
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Output:
         return f"{self.path}/chunk={number:05d}"
 
     def is_done(self, chunk: Chunk) -> bool:
-        """Says whether a chunk is committed.
+        """Returns whether a chunk is committed.
 
         Raises:
             OSError: The folder cannot be read.
@@ -194,7 +194,7 @@ def _to_plan(rows: Sequence[tuple]) -> Plan:
 
 
 def is_begun(output: str) -> bool:
-    """Says whether an output may hold a job already; only Spark knows of one that is not local."""
+    """Returns whether an output may hold a job; only Spark knows of one that is not local."""
     return "://" in output or (Path(output) / _PLAN).exists()
 
 
@@ -206,8 +206,6 @@ def check_same(begun: Job, job: Job, output: str) -> None:
     """
     for name, value in asdict(job).items():
         before = getattr(begun, name)
-        if name == "inputs":  # earlier code kept relative ones
-            before = tuple(map(absolute, before))
         if before != value:
             shown = "another export" if name == "fingerprint" else f"{before!r}, not {value!r},"
             raise ValueError(

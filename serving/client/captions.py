@@ -31,7 +31,7 @@ class ServedCaption:
     """The server's answer for one image.
 
     Attributes:
-        valid: Says if the server could read the image; if not, the caption is empty.
+        valid: Whether the server could read the image; if not, the caption is empty.
         text: The caption.
         score: log p divided by length^p, nats.
         alternatives: The other hypotheses of the beam, best first: (text, score).

@@ -93,7 +93,7 @@ class Page:
             request whose `Origin` is one of them is answered even if the proxy replaces `Host`.
         throttle: Limits the uploads of photographs.
         drawings: Limits the drawings, which come as quickly as a pen is moved.
-        state: Says why a model does not answer.
+        state: Returns why a model does not answer.
     """
 
     models: Mapping[str, CaptionClient]

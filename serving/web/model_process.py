@@ -68,7 +68,7 @@ class ModelProcess:
         self._start()
 
     def state(self) -> str:
-        """Says why a model does not answer; starts the process again if a signal ended it."""
+        """Returns why a model does not answer; starts the process again if a signal ended it."""
         with self._lock:
             status = self._process.poll()
             if status is None and any(not has_version(Path(m["export"])) for m in self._models):

@@ -140,11 +140,6 @@ def test_every_format_is_read(exports, answers, images):
     assert_same(answers("soft")["calls"]["formats"], expected)
 
 
-def test_outputs_can_be_asked_for_alone(answers):
-    calls = answers("soft")["calls"]
-    assert calls["captions_only"] == {"captions": calls["serving_default_2"]["captions"]}
-
-
 @pytest.mark.parametrize(
     ("call", "says"),
     [

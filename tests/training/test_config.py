@@ -11,8 +11,9 @@ import pytest
 from sat_tf import published
 from sat_tf.errors import RunError
 from sat_tf.fields import to_dict
+from sat_tf.runs import read_config
 from tests.training.small_runs import check_run_dir
-from training.config import read_run_config
+from training.config import AttentionConfig, read_run_config, to_text
 from training.train import parse
 
 CAPTIONER = ("--recipe", "scenes_soft", "--fit.figures", "3", "--fit.batch_by", "image")
@@ -48,3 +49,23 @@ def test_a_damaged_configuration_is_an_error_that_names_the_file(tmp_path, text)
     (tmp_path / "config.json").write_text(text, "latin-1")
     with pytest.raises(RunError, match=r"Cannot read .*config\.json: "):
         read_run_config(tmp_path)
+
+
+def test_a_teacher_is_recorded_and_may_be_moved_but_is_no_part_of_the_captioner(tmp_path):
+    flags = ("--attention.supervision_weight", "1", "--boxes")
+    old, new = (tmp_path / name for name in ("old.jsonl", "new.jsonl"))
+    old.touch(), new.touch()
+    config = parse([*flags, str(old)]).config
+    (tmp_path / "config.json").write_text(to_text(config))
+    assert read_run_config(tmp_path).attention.teacher == str(old)
+    check_run_dir(tmp_path, *flags, str(new))
+    assert read_config(tmp_path) == config.captioner == parse([*flags, str(new)]).config.captioner
+    with pytest.raises(RunError, match="`attention.supervision_weight` is 1.0 there and 0.0 here"):
+        check_run_dir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("teacher", "located"), [("b.jsonl", False), ("entities", False), ("l.npz", True)]
+)
+def test_a_word_locator_is_told_from_boxes(teacher, located):
+    assert AttentionConfig(supervision_weight=1.0, teacher=teacher).located is located

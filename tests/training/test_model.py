@@ -20,7 +20,7 @@ from tests.training.run_state.stopped_runs import weights_of
 from tests.training.small_runs import record_models, train
 from training import model
 from training.cli import check_init_from
-from training.model import product_seconds, resolve_precision, start_from
+from training.model import resolve_precision, start_from
 from training.recipes import RECIPES
 from training.train import parse
 
@@ -160,11 +160,6 @@ def test_the_faster_precision_is_chosen(monkeypatch, capsys, tmp_path, seconds, 
 def test_what_is_asked_for_is_not_timed(monkeypatch, tmp_path):
     monkeypatch.delattr(model, "product_seconds")
     assert resolve_precision(asking_for("bfloat16"), tmp_path) == asking_for("bfloat16")
-
-
-def test_products_are_timed_in_both():
-    found = product_seconds(side=64)
-    assert set(found) == {"float32", "bfloat16"} and min(found.values()) > 0
 
 
 @pytest.mark.parametrize("kept", ["float32", "bfloat16"])

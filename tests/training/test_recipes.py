@@ -34,14 +34,10 @@ def test_a_recipe_is_what_its_name_says(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_command_line_gives_the_recipe_unchanged(name):
-    assert parse(["--recipe", name]).config == RECIPES[name]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_recipe_survives_json(name):
+def test_a_recipe_survives_json_and_the_command_line(name):
     text = json.dumps(to_dict(RECIPES[name]))
     assert from_dict(RunConfig, json.loads(text)) == RECIPES[name]
+    assert parse(["--recipe", name]).config == RECIPES[name]
 
 
 @pytest.mark.parametrize("data", [*THREE, *TWO])
@@ -125,34 +121,19 @@ def test_an_unknown_recipe_is_an_error_that_names_the_closest_one_or_all():
     ("group", "cls", "values"),
     [
         ("data", DataConfig, {"min_count": 0}),
-        ("data", DataConfig, {"vocabulary_size": 0}),
+        ("data", DataConfig, {"random_crop": 0.6}),
         ("data", DataConfig, {"max_length": 0}),
-        ("data", DataConfig, {"seed": -1}),
-        ("data", DataConfig, {"limit": 0}),
         ("optimizer", OptimizerConfig, {"learning_rate": 0.0}),
-        ("optimizer", OptimizerConfig, {"warmup_epochs": -1.0}),
-        ("optimizer", OptimizerConfig, {"weight_decay": -0.1}),
         ("optimizer", OptimizerConfig, {"clip_norm": -5.0}),
-        ("fit", FitConfig, {"epochs": 0}),
         ("fit", FitConfig, {"batch_size": 0}),
         ("fit", FitConfig, {"label_smoothing": 1.0}),
-        ("fit", FitConfig, {"patience": 0}),
-        ("fit", FitConfig, {"validation_beam": 0}),
-        ("fit", FitConfig, {"validation_images": 0}),
         ("fit", FitConfig, {"figures": -1}),
-        ("fit", FitConfig, {"checkpoint_steps": 0}),
     ],
 )
 def test_a_run_that_cannot_be_is_never_described(group, cls, values):
     (name,) = values
     with pytest.raises(ValueError, match=f"`--{group}.{name}`"):
         cls(**values)
-
-
-@pytest.mark.parametrize("value", [-0.1, 0.6])
-def test_a_crop_leaves_out_half_at_most(value):
-    with pytest.raises(ValueError, match=r"`--data.random_crop`: expected a number in \[0, 0.5\]"):
-        DataConfig(random_crop=value)
 
 
 @pytest.mark.parametrize(
@@ -176,8 +157,3 @@ def test_what_only_a_trained_encoder_heeds_is_an_error_with_a_frozen_one(key, va
 def test_whole_images_are_not_for_xla():
     with pytest.raises(ValueError, match=r"`--fit.jit_compile`: expected False with"):
         FitConfig(jit_compile=True, batch_by="image")
-
-
-def test_a_seed_below_zero_is_an_error():
-    with pytest.raises(ValueError, match="`--seed`"):
-        RunConfig(seed=-1)

@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from sat_tf import images
-from sat_tf.images.pillow import to_decodable
+from sat_tf.images import decoding, pillow
 from training.data.examples import Example, StoredImage
 
 READERS = 2
@@ -43,22 +42,22 @@ def read_image(
         content = image if isinstance(image, bytes) else image.read_bytes()
         if not content:
             raise ValueError("the file is empty")
-        content = to_decodable(content)
-        upright = images.upright(content)
-        return resize(images.decode(upright)).numpy(), upright is not content
+        content = pillow.to_decodable(content)
+        upright = pillow.upright(content)
+        return resize(decoding.decode(upright)).numpy(), upright is not content
 
 
 def unreadable_reason(error: Exception) -> str:
     """Describes in one line why an image is skipped, from an exception of `read_image`."""
     if isinstance(error, OSError):
         return f"cannot be read: {error.strerror or error}"
-    return images.read_error(error)
+    return decoding.read_error(error)
 
 
 @functools.lru_cache(maxsize=8)
 def _compile_resize(size: int, policy: str) -> Callable[[tf.Tensor], tf.Tensor]:
     return tf.function(
-        lambda image: images.resize(image, size, policy),
+        lambda image: decoding.resize(image, size, policy),
         input_signature=[tf.TensorSpec([None, None, 3], tf.uint8)],
         autograph=False,
     )

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 import tensorflow as tf
 
-from sat_tf import images
+from sat_tf.images import decoding
 from sat_tf.layers.encoder import Encoder
 from sat_tf.runs import TrainedCaptioner
 from training.data.examples import DataError, Example, Split
@@ -100,7 +100,7 @@ class ImageSource:
         return pixels[top : top + self._size, left : left + self._size]
 
     def _load(self, index: int, size: int | None = None) -> tuple[np.ndarray, bool]:
-        resize = functools.partial(images.resize, size=size or self._size, policy=self._resize)
+        resize = functools.partial(decoding.resize, size=size or self._size, policy=self._resize)
         pixels, rotated = read_image(self._examples[index].image, resize)
         return np.round(pixels).astype(np.uint8), rotated
 

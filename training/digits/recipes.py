@@ -220,24 +220,17 @@ _PORTIONS = PortionsRun(
 _HARD = {"attention": "hard", "entropy_weight": 0.05}
 
 
-def _portions(name: str, epochs: int, **model: str | float) -> PortionsRun:
-    return dataclasses.replace(
-        _PORTIONS,
-        recipe=name,
-        model=dataclasses.replace(_PORTIONS.model, **model),
-        fit=dataclasses.replace(_PORTIONS.fit, epochs=epochs),
-    )
-
-
 RECIPES: dict[str, DigitRunConfig] = {
     config.recipe: config
     for config in (
         # With 16 filters and six epochs, one question stayed below 99 % presence on test digits.
-        _portions("digits_soft", 8, filters=24),
-        _portions("digits_hard", 8, filters=24, **_HARD),
+        _changed(_PORTIONS, "digits_soft", model={"filters": 24}, fit={"epochs": 8}),
+        _changed(_PORTIONS, "digits_hard", model={"filters": 24, **_HARD}, fit={"epochs": 8}),
         # Ten questions per strip teach faster than one.
-        _portions("digits_queries", 4, queries="all"),
-        _portions("digits_queries_hard", 4, queries="all", **_HARD),
+        _changed(_PORTIONS, "digits_queries", model={"queries": "all"}, fit={"epochs": 4}),
+        _changed(
+            _PORTIONS, "digits_queries_hard", model={"queries": "all", **_HARD}, fit={"epochs": 4}
+        ),
         *(*_STN, *_STN_PAPER, *_RAM, *_RAM_PAPER, *_PAIRED, *_PAIRED_PAPER),
     )
 }

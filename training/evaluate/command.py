@@ -101,7 +101,10 @@ class Arguments:
         if self.captions is not None and not self.captions.is_file():
             raise FileNotFoundError(f"There is no file {self.captions}; check the path.")
         if self.run_dir is not None:
-            published.locate(self.run_dir)
+            kind = read_run_config(published.locate(self.run_dir)).attention.kind
+            if kind != "hard" and self.bound_images is not None:
+                expected = f"none for {kind} attention"
+                raise invalid_value("--bound-images", expected, self.bound_images)
             if self.out is None:
                 check_folder("--run-dir", published.output_dir(self.run_dir))
 
@@ -143,7 +146,7 @@ def parse(argv: list[str]) -> Arguments:
     """Reads and checks the command line."""
     arguments = tyro.cli(Arguments, args=argv, prog=program("training.evaluate"))
     arguments.check()
-    return arguments
+    return dataclasses.replace(arguments, split=canonical_split(arguments.split))
 
 
 def run(arguments: Arguments) -> None:
@@ -163,16 +166,14 @@ def run(arguments: Arguments) -> None:
 
     captioner = sat_tf.runs.load_captioner(arguments.run_dir)
     config = read_run_config(captioner.path)
-    bound_images, kind = arguments.bound_images, config.attention.kind
-    if kind != "hard" and bound_images is not None:
-        raise invalid_value("--bound-images", f"none for {kind} attention", bound_images)
+    bound_images = arguments.bound_images
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
     data_dir = arguments.data_dir or read_data_dir(RunFolder(captioner.path))
     out = arguments.out
     if out is None:
         own = RunFolder(published.output_dir(arguments.run_dir))
-        out = own.evaluation(canonical_split(arguments.split))
+        out = own.evaluation(arguments.split)
     else:
         check_apart("--out", out, data_dir)
     evaluate_run(

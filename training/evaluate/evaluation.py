@@ -22,7 +22,7 @@ from training.data.input_source import (
     readable_images,
 )
 from training.data.sources import load_split
-from training.evaluate.given_captions import GROUNDING_KEY, caption_fields, write_captions
+from training.evaluate.given_captions import write_captions
 from training.evaluate.grounding import (
     BoxGrounding,
     PlacedBoxes,
@@ -59,6 +59,7 @@ class Evaluation:
         grounding: Image id -> what `training.metrics.grounding.image_means` gives; empty without
             boxes.
         boxes: Grounding in the boxes of `--boxes`, if any; its scores are among `scores`.
+        seconds: Seconds of each stage.
     """
 
     captions: dict[str, Caption]
@@ -68,6 +69,7 @@ class Evaluation:
     notes: tuple[str, ...] = ()
     grounding: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     boxes: BoxGrounding | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def texts(self) -> dict[str, str]:
@@ -108,19 +110,20 @@ def evaluate_run(
     # Before annotations and captions are computed, which take minutes: the file may be wrong.
     placed = None if boxes is None else place_boxes(boxes, split, resize)
     source = open_input_source(captioner.model.encoder, resize, split, cache_dir)
-    seconds, bounds = {}, {}
-    with timed(seconds, "evaluation"):
-        options = {"language": config.data.language, "seconds": seconds, "boxes": placed}
-        found = evaluate(captioner, split, source, config.search, **options)
-        if config.attention.kind == "hard" and bound_images:
+    start, language = time.monotonic(), config.data.language
+    found = evaluate(captioner, split, source, config.search, language=language, boxes=placed)
+    bounds = {}
+    if config.attention.kind == "hard" and bound_images:
+        with timed(found.seconds, "bounds"):
             measured = Bounds(captioner, split, source, bound_images)
-            with timed(seconds, "bounds", f"Measuring the bounds of {len(measured):,} captions"):
-                bounds = {"images": len(measured), "samples": SAMPLES} | measured.measure()
-    report = make_report(captioner, config, split, source, found) | {"seconds": seconds}
+            print(f"Measuring the bounds of {len(measured):,} captions ...", flush=True)
+            bounds = {"images": len(measured), "samples": SAMPLES} | measured.measure()
+    report = make_report(captioner, config, split, source, found)
+    report["seconds"] = found.seconds | {"evaluation": time.monotonic() - start}
     report |= {"bounds": bounds} if bounds else {}
     title = f"{config.recipe}: {config.data.name} {split.name}"
     write_report(out, report)
-    write_captions(out, caption_rows(found))
+    write_captions(out, found.captions, found.grounding)
     page = write_report_page(out, title, report, captioner, split, found, figures)
     heading = f"{title}, {len(found.captions):,} images, beam {config.search.beam}"
     print(console_summary(heading, report, found.texts, out))
@@ -135,7 +138,6 @@ def evaluate(
     search: SearchConfig,
     batch_size: int = 50,
     language: str = "en",
-    seconds: dict[str, float] | None = None,
     boxes: PlacedBoxes | None = None,
 ) -> Evaluation:
     """Captions every image of a split and scores the captions against the raw references.
@@ -147,39 +149,43 @@ def evaluate(
         search: Beam and length normalisation.
         batch_size: Images per search.
         language: Language code of the captions, such as "de".
-        seconds: Takes the seconds of each stage.
         boxes: Phrases of the split with their boxes, if any.
     """
-    seconds, unit = {} if seconds is None else seconds, captioner.vocabulary.unit
-    attends = captioner.config.attention.kind != "none"
-    readable = len(split) - len(source.skipped)
-    with timed(seconds, "search", f"Captioning {readable:,} images, beam {search.beam}"):
+    seconds: dict[str, float] = {}
+    unit, attends = captioner.vocabulary.unit, captioner.config.attention.kind != "none"
+    with timed(seconds, "search"):
+        readable = len(split) - len(source.skipped)
+        print(f"Captioning {readable:,} images, beam {search.beam} ...", flush=True)
         captions = caption_split(captioner, split, source, search, batch_size)
-    with timed(seconds, "caption metrics", f"Scoring {len(captions):,} captions"):
-        texts = {image_id: caption.text for image_id, caption in captions.items()}
-        references = split.references(of=texts)
+    texts = {image_id: caption.text for image_id, caption in captions.items()}
+    references = split.references(of=texts)
+    with timed(seconds, "caption metrics"):
+        print(f"Scoring {len(captions):,} captions ...", flush=True)
         caption_scores = score_captions(texts, references, language=language, unit=unit)
-    count = sum(map(len, references.values()))
-    with timed(seconds, "teacher forcing", f"Reading {count:,} reference captions"):
+    drawn = any(example.phrases for example in split.examples)
+    with timed(seconds, "teacher forcing"):
+        print(f"Reading {sum(map(len, references.values())):,} reference captions ...", flush=True)
         forced = TeacherForcing(captioner)
         likelihood, words = read_references(forced, split, source)
-        drawn = any(example.phrases for example in split.examples)
         judged = scene_word_confidence(captions, split) if drawn and unit == "words" else None
+        about_scenes = word_scores(texts, split) if drawn else {}
         calibration = calibrate(words, judged)
-        scores = caption_scores.scores | likelihood | calibration.scores
+        scores = caption_scores.scores | likelihood | about_scenes | calibration.scores
         grounded, by_image = None, {}
-        if drawn:
-            scores |= word_scores(texts, split)
         if drawn and attends and unit == "words":
-            found, by_image = reference_grounding(list(phrase_maps(forced, split, source)))
+            maps = list(phrase_maps(forced, split, source))
+            found, by_image = reference_grounding(maps)
             scores |= found | generated_grounding(captions, split)
     if boxes is not None and unit == "words":
-        with timed(seconds, "grounding", f"Comparing maps with the boxes of {boxes.path}"):
+        with timed(seconds, "grounding"):
+            print(f"Comparing maps with the boxes of {boxes.path} ...", flush=True)
             grounded = ground(forced, split, source, boxes, captions)
         scores, by_image = scores | grounded.scores, grounded.by_image
     located = boxes is not None or (drawn and attends)
     notes = (_NO_WORDS,) if located and unit != "words" else ()
-    return Evaluation(captions, caption_scores, scores, calibration, notes, by_image, grounded)
+    return Evaluation(
+        captions, caption_scores, scores, calibration, notes, by_image, grounded, seconds
+    )
 
 
 def caption_split(
@@ -237,20 +243,9 @@ def make_report(
     }
 
 
-def caption_rows(found: Evaluation) -> Iterator[dict[str, Any]]:
-    """Yields the rows of `captions.json`."""
-    for image_id, caption in found.captions.items():
-        row = {"image_id": image_id} | caption_fields(caption)
-        if image_id in found.grounding:
-            row[GROUNDING_KEY] = found.grounding[image_id]
-        yield row
-
-
 @contextlib.contextmanager
-def timed(seconds: dict[str, float], name: str, announcement: str = "") -> Iterator[None]:
-    """Announces a stage of an evaluation, and enters its seconds by name when it ends."""
-    if announcement:
-        print(f"{announcement} ...", flush=True)
+def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    """Enters the seconds of a stage by its name when it ends."""
     start = time.monotonic()
     yield
     seconds[name] = time.monotonic() - start

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +91,8 @@ def evaluate_captions(
     }
     out = out or folder.evaluation(split.name)
     write_report(out, report)
-    write_captions(out, [{"image_id": i, "caption": text} for i, text in captions.items()])
+    rows = [{"image_id": image_id, "caption": text} for image_id, text in captions.items()]
+    write_json(out / CAPTIONS_FILE, rows)
     heading = f"{path.name}: {data.name} {split.name}, {len(captions):,} images"
     print(console_summary(heading, report, captions, out))
     return report
@@ -103,9 +104,17 @@ def caption_fields(caption: Caption) -> dict[str, Any]:
     return {"caption": caption.text, "score": caption.score, "alternatives": others}
 
 
-def write_captions(folder: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Writes `captions.json`: rows with `image_id`, `caption` and any other keys."""
-    write_json(folder / CAPTIONS_FILE, list(rows))
+def write_captions(
+    folder: Path,
+    captions: Mapping[str, Caption],
+    grounding: Mapping[str, Mapping[str, float]],
+) -> None:
+    """Writes `captions.json`: the captions of images by id, and the grounding of those with it."""
+    rows = []
+    for image_id, caption in captions.items():
+        row = {"image_id": image_id} | caption_fields(caption)
+        rows.append(row | ({GROUNDING_KEY: grounding[image_id]} if image_id in grounding else {}))
+    write_json(folder / CAPTIONS_FILE, rows)
 
 
 def parse_captions(content: bytes, path: Path) -> dict[str, str]:

@@ -14,13 +14,12 @@ import numpy as np
 from sat_tf.captions import Caption
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.vocabulary import tokenize
-from training.data.batches import readable_rows
 from training.data.box_files import read_boxes
 from training.data.boxes import PlacedPhrase, place_phrases, skipped_note, visible_phrases
-from training.data.bucketing import CaptionTable, caption_table
+from training.data.bucketing import CaptionTable
 from training.data.examples import Box, DataError, Phrase, Split
 from training.data.input_source import InputSource, annotations_of
-from training.evaluate.likelihood import TeacherForcing
+from training.evaluate.likelihood import TeacherForcing, readable_captions
 from training.metrics.bootstrap import Interval
 from training.metrics.grounding import (
     METRICS,
@@ -300,8 +299,8 @@ def _captions_with(
 ) -> tuple[CaptionTable, list[int]]:
     """Returns the whole captions of a split, and the readable ones of them that have phrases."""
     longest = max(len(tokenize(c)) for e in split.examples for c in e.captions)
-    table = caption_table(split, captioner.vocabulary, longest)
-    return table, [row for row in readable_rows(table, source) if _place(table, row) in phrases]
+    table, rows = readable_captions(captioner, split, source, longest)
+    return table, [row for row in rows if _place(table, row) in phrases]
 
 
 def _place(table: CaptionTable, row: int) -> tuple[int, int]:

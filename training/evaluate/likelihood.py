@@ -13,7 +13,7 @@ from sat_tf.objectives.estimators import importance_weighted_bound
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from sat_tf.runs import TrainedCaptioner
 from training.data.batches import readable_rows, scoring_batches, scoring_plan
-from training.data.bucketing import caption_table, pad_tokens
+from training.data.bucketing import CaptionTable, caption_table, pad_tokens
 from training.data.examples import Split
 from training.data.input_source import InputSource, annotations_of
 from training.metrics.calibration import WordConfidence
@@ -106,6 +106,14 @@ class TeacherForcing:
         return tf.nn.softmax(self.captioner.model(batch, selection=self.selection).logits)
 
 
+def readable_captions(
+    captioner: TrainedCaptioner, split: Split, source: InputSource, longest: int
+) -> tuple[CaptionTable, np.ndarray]:
+    """Returns the captions of a split, cut to the longest, and the rows of readable images."""
+    table = caption_table(split, captioner.vocabulary, longest)
+    return table, readable_rows(table, source)
+
+
 def read_references(
     forced: TeacherForcing, split: Split, source: InputSource
 ) -> tuple[dict[str, float], WordConfidence]:
@@ -152,8 +160,7 @@ class Bounds:
     ) -> None:
         self._captioner, self._source, self._samples = captioner, source, samples
         longest = captioner.config.search.max_length
-        table = caption_table(split, captioner.vocabulary, longest)
-        rows = readable_rows(table, source)
+        table, rows = readable_captions(captioner, split, source, longest)
         _, first = np.unique(table.image_index[rows], return_index=True)
         rows = rows[first[:images]]
         self._images = table.image_index[rows]

@@ -20,8 +20,9 @@ from sat_tf.viewer import crop_of, data_url, hypothesis_data, report_page
 from sat_tf.vocabulary import END, START
 from training.data.examples import Split, StoredImage
 from training.data.image_loader import read_image
-from training.evaluate.reports import HEADLINE, score_rows
+from training.evaluate.reports import HEADLINE
 from training.metrics.calibration import Reliability
+from training.tables import score_rows
 
 if TYPE_CHECKING:
     from training.evaluate.evaluation import Evaluation
@@ -171,8 +172,8 @@ def write_report_page(
     ]
     common = common_facts(captioner, report["recipe"])
     common["lang"] = report["configuration"]["data"]["language"]
-    images = page_images(captioner, split, found, count)
     diagram = reliability_diagram(found.calibration.bins)
+    images = page_images(captioner, split, found, count)
     figures = [{"image": data_url(diagram.encode(), "image/svg+xml"), "text": DIAGRAM_TEXT}]
     page = report_page(title, images, rows, report["notes"], common, "CIDEr", figures=figures)
     write_atomically(out / PAGE_FILE, page)

@@ -15,7 +15,7 @@ import numpy as np
 
 from sat_tf.files import write_atomically
 from sat_tf.vocabulary import Unit, tokenize
-from training.tables import markdown_table, number, text_table
+from training.tables import flat, markdown_cell, markdown_table, score_rows, text_table
 
 if TYPE_CHECKING:
     from training.data.examples import Split
@@ -212,32 +212,6 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def score_rows(scores: Mapping[str, Any], intervals: Mapping[str, Any]) -> list[list[str]]:
-    """Formats name, score and interval; the third cells are left out if there is no interval."""
-    rows = []
-    for name, value in _flat(scores).items():
-        numeric = value is None or isinstance(value, (int, float))
-        rows.append([name, number(name, value) if numeric else value])
-        if intervals:
-            rows[-1].append(_range(name, intervals[name]) if intervals.get(name) else "")
-    return rows
-
-
-def _range(name: str, interval: Any) -> str:
-    ends = interval.values() if isinstance(interval, Mapping) else interval
-    low, high = list(ends)[-2:]
-    undefined = low is None or not math.isfinite(low)
-    return "-" if undefined else f"[{number(name, low)}, {number(name, high)}]"
-
-
-def _flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat = {}
-    for key, value in mapping.items():
-        nested = isinstance(value, Mapping)
-        flat |= _flat(value, f"{prefix}{key}.") if nested else {prefix + key: value}
-    return flat
-
-
 def _markdown(report: Mapping[str, Any]) -> str:
     """Formats scores and nested mappings as tables, all single values as one table in between."""
     title = " ".join(str(report[key]) for key in ("recipe", "split") if key in report)
@@ -248,7 +222,7 @@ def _markdown(report: Mapping[str, Any]) -> str:
         rows = score_rows(report["scores"], intervals)
         parts += ["## Scores", markdown_table(header, rows)]
     if report.get("notes"):
-        parts.append("\n".join(f"- {_one_line(note)}" for note in report["notes"]))
+        parts.append("\n".join(f"- {markdown_cell(note)}" for note in report["notes"]))
     rest = {k: v for k, v in report.items() if k not in ("scores", "intervals", "notes")}
     single = {k: v for k, v in rest.items() if not isinstance(v, Mapping)}
     if single:
@@ -256,9 +230,5 @@ def _markdown(report: Mapping[str, Any]) -> str:
     for name, section in rest.items():
         if isinstance(section, Mapping) and section:
             heading = name.replace("_", " ").capitalize()
-            parts += [f"## {heading}", markdown_table(("key", "value"), _flat(section).items())]
+            parts += [f"## {heading}", markdown_table(("key", "value"), flat(section).items())]
     return "\n\n".join(parts) + "\n"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(str(text).split()).replace("|", "\\|")

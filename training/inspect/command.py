@@ -63,7 +63,7 @@ def run(arguments: Arguments) -> int:
     check_data_dir(config, data_dir)
     check_folder("--out", out)
     # TensorFlow takes seconds to load: wrong flags are reported first.
-    from training.inspect.summary import show, write
+    from training.inspect.page import show, write
     from training.inspect.survey import survey
 
     found = survey(config, data_dir)

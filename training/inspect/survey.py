@@ -3,38 +3,51 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import re
+import unicodedata
+import urllib.error
+import urllib.request
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
+from sat_tf.config import JOIN, EncoderConfig, weights_files
 from sat_tf.fields import to_dict
 from sat_tf.files import printable
-from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
+from sat_tf.layers.backbones import canonical_name
+from sat_tf.progress import progress_bar
+from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Unit, Vocabulary, tokenize
 from training.cli import check_init_from
-from training.config import RunConfig
+from training.config import DataConfig, RunConfig
 from training.data.bucketing import caption_table
 from training.data.examples import NO_CAPTIONS, NO_FILE, SPLITS, Split
+from training.data.image_loader import ImageLoader
 from training.data.input_source import check_readable
 from training.data.sources import load_split
 from training.inputs import check_vocabulary, training_vocabulary
-from training.inspect.advice import warnings_of
-from training.inspect.caption_statistics import (
-    caption_figures,
-    captions_of,
-    scripts,
-    spoken_captions,
-)
-from training.inspect.duplicates import find_twins
-from training.inspect.image_scan import ImageScan, scan_images
+from training.inspect.duplicates import Prints, find_twins
 from training.inspect.timing import measure
-from training.inspect.weights import check_imagenet_weights
+from training.metrics.captions import BLEU_ORDERS, note_on_language
+from training.metrics.java import find_java
+from training.tables import counted
 
 TRAINED_WITH = ("train", "dev")  # splits that training cannot do without
+_FEW_IMAGES = 50  # in dev: with fewer, one image moves a score by whole points
+_MANY_CUT = 0.05
+_MANY_UNKNOWN = 0.1
+# Scripts without spaces between words.
+_UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
+_LETTERS = 100_000  # enough to recognise the script
+_BATCH = 8
+_SERVER = "https://storage.googleapis.com/tensorflow/keras-applications/"
+_PATIENCE = 5.0  # seconds
 
 
 @dataclass(eq=False)
@@ -173,3 +186,204 @@ def _time(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> dict[str,
         timed["store_seconds"] = wanted / timed["images_per_second"]
         timed["store_bytes"] = wanted * timed["bytes_per_image"]
     return timed
+
+
+@dataclass(frozen=True, eq=False)
+class ImageScan:
+    """Results of a pass over the images of a split.
+
+    Attributes:
+        skipped: Index -> reason of each image that cannot be decoded.
+        rotated: Indices of the images that were turned upright according to their EXIF.
+        prints: Fingerprints by which duplicates are found.
+    """
+
+    skipped: dict[int, str]
+    rotated: list[int]
+    prints: Prints
+
+
+def scan_images(split: Split, config: EncoderConfig) -> ImageScan:
+    """Decodes every image of a split, with a few batches in memory at a time."""
+    loader = ImageLoader(split.examples, config.image_size, config.resize)
+    everything, prints, index = range(len(split)), Prints.empty(len(split)), 0
+    with progress_bar(len(split), f"Images of {split.name}", "images") as bar:
+        for pixels, valid in loader.batches(everything, _BATCH):
+            for row in np.flatnonzero(valid):
+                prints.take(index + int(row), pixels[row])
+            index += len(valid)
+            bar.update(len(valid))
+    notes = loader.notes(everything)
+    skipped = {int(index): reason for index, reason in notes["skipped"].items()}
+    return ImageScan(skipped, notes["rotated"], prints)
+
+
+def caption_figures(split: Split, vocabulary: Vocabulary, max_length: int) -> dict[str, Any]:
+    """Counts captions and measures them in words (or characters), as training sees them.
+
+    Returns:
+        `captions`, their number; `captions_per_image` and `length`, distributions; `blank`, the
+        number of empty captions in the file (None if the data set does not count them);
+        `without_words`, the number of captions of punctuation alone; `cut_share` and
+        `unknown_share`, the shares in [0, 1] of captions that are cut and of unknown words.
+    """
+    lengths, unknown = [], 0
+    for caption in captions_of(split):
+        ids = vocabulary.encode(caption)
+        lengths.append(len(ids))
+        unknown += ids.count(UNK)
+    counts = np.array([len(example.captions) for example in split.examples])
+    spoken = np.array([length for length in lengths if length])
+    return {
+        "captions": len(lengths),
+        "captions_per_image": _distribution(counts),
+        "blank": split.blank_captions,
+        "without_words": len(lengths) - len(spoken),
+        "length": _distribution(spoken),
+        "cut_share": float(np.mean(spoken > max_length)) if spoken.size else 0.0,
+        "unknown_share": unknown / max(int(spoken.sum()), 1),
+    }
+
+
+def captions_of(split: Split) -> Iterator[str]:
+    """All captions of a split, as written."""
+    return (caption for example in split.examples for caption in example.captions)
+
+
+def spoken_captions(split: Split, unit: Unit) -> list[str]:
+    """The captions in a form that is equal for captions that training cannot tell apart."""
+    spoken = ("\0".join(tokenize(caption, unit)) for caption in captions_of(split))
+    return [caption for caption in spoken if caption]
+
+
+def scripts(captions: Iterable[str]) -> dict[str, float]:
+    """Shares of the scripts among the letters, by the first word of their Unicode names.
+
+    Args:
+        captions: Any texts; the first hundred thousand letters count.
+
+    Returns:
+        For example `{"LATIN": 0.98, "CYRILLIC": 0.02}`, the most frequent first.
+    """
+    letters = (char for caption in captions for char in caption if char.isalpha())
+    counts = Counter(unicodedata.name(c, "?").split()[0] for c in islice(letters, _LETTERS))
+    return {name: count / counts.total() for name, count in counts.most_common()}
+
+
+def _distribution(values: np.ndarray) -> dict[str, float]:
+    """Minimum, median, 95th percentile and maximum; zeros if there are no values."""
+    values = values if values.size else np.zeros(1)
+    names, shares = ("min", "median", "p95", "max"), (0, 50, 95, 100)
+    return dict(zip(names, np.percentile(values, shares).tolist(), strict=True))
+
+
+def warnings_of(report: dict[str, Any], config: DataConfig) -> list[str]:
+    """Derives warnings from the figures of a report."""
+    found = [*_about_images(report)]
+    if "vocabulary" in report:
+        found += [*_about_captions(report, config), *_about_language(report, config)]
+    return found
+
+
+def _about_images(report: dict[str, Any]) -> Iterator[str]:
+    splits = report["splits"].items()
+    for name, split in splits:
+        if lost := split["listed"] - split["used"]:
+            total = counted(split["listed"], "image")
+            yield f"{lost} of {total} of {name} skipped; see `skipped` in inspect.json."
+    if unlisted := report.get("uncaptioned"):
+        yield (
+            f"{counted(len(unlisted), 'image')} of the folder not in the caption file, such as "
+            f"{unlisted[0]}; see `uncaptioned` in inspect.json."
+        )
+    for name, split in splits:
+        if copies := split.get("images_of_earlier_splits"):
+            yield (
+                f"{counted(copies, 'image')} of {name} also in an earlier split, so its scores "
+                "will be too good; see `duplicates` in inspect.json."
+            )
+    dev = report["splits"].get("dev")
+    if dev and dev["used"] < _FEW_IMAGES:
+        yield f"dev has {counted(dev['used'], 'image')}: too few to compare epochs by their scores."
+
+
+def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]:
+    train, splits = report["splits"]["train"], report["splits"]
+    unit = config.tokens
+    if train["captions_per_image"]["max"] == 1:
+        yield "Every image has a single caption: scores against one reference are low and noisy."
+    if train["length"]["p95"] < BLEU_ORDERS:
+        yield (
+            f"Nearly all captions have fewer than {BLEU_ORDERS} {unit}: BLEU-{BLEU_ORDERS} is "
+            "undefined without a match of so many; use `--fit.monitor cider`."
+        )
+    if empty := sum((s["blank"] or 0) + s["without_words"] for s in splits.values()):
+        yield f"{counted(empty, 'caption')} without a word, left out of training."
+    if train["cut_share"] > _MANY_CUT:
+        yield (
+            f"{train['cut_share']:.0%} of the training captions are cut to {config.max_length} "
+            f"{unit}: raise `--data.max_length` and `--search.max_length`."
+        )
+    for name, split in splits.items():
+        if split["unknown_share"] > _MANY_UNKNOWN:
+            yield (
+                f"{split['unknown_share']:.0%} of the {unit} of {name} are unknown: lower "
+                "`--data.min_count`, or add captions."
+            )
+
+
+def _about_language(report: dict[str, Any], config: DataConfig) -> Iterator[str]:
+    script = next(iter(report["scripts"]), "LATIN")
+    if config.tokens == "words" and script in _UNSPACED:
+        yield (
+            f"The captions are written in {script} letters, mostly without spaces between words: "
+            "use `--data.tokens characters`."
+        )
+    english = config.language.lower().split("-")[0] == "en"
+    if english and script != "LATIN":
+        yield f"The captions are written in {script} letters: is `--data.language` really en?"
+    if left_out := note_on_language(config.language, config.tokens):
+        yield left_out
+    elif find_java() is None:
+        yield "METEOR and the PTB tokeniser are left out of the scores: they need Java."
+
+
+def check_imagenet_weights(config: EncoderConfig) -> None:
+    """Checks that ImageNet weights are in Keras' cache, or that their server can be reached.
+
+    Raises:
+        ValueError: Neither; training would wait for the network and then fail. Or there is no such
+            backbone.
+    """
+    names = canonical_name(config.name).split(JOIN)
+    files = weights_files(config.weights)
+    if files == ["imagenet"]:  # of each
+        files *= len(names)
+    wanted = [name for name, file in zip(names, files, strict=False) if file == "imagenet"]
+    cache = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "models"
+    # Files such as vgg19_weights_[...]_notop.h5.
+    there = [re.sub("[^a-z0-9]", "", path.stem.lower()) for path in cache.glob("*.h5")]
+    missing = []
+    for name in wanted:
+        plain = re.sub("[^a-z0-9]", "", name.lower())
+        file = re.compile(rf"(weights)?{plain}(?!v\d).*notop(v2)?")
+        if not any(map(file.fullmatch, there)):
+            missing.append(name)
+    if not missing or _server_answers():
+        return
+    raise ValueError(
+        f"The ImageNet weights of {' and '.join(missing)} are not in {cache}, and {_SERVER} "
+        "cannot be reached. Download the file (*_notop.h5) elsewhere and give it with "
+        "`--encoder.weights FILE`."
+    )
+
+
+def _server_answers() -> bool:
+    request = urllib.request.Request(_SERVER, method="HEAD")
+    try:
+        urllib.request.urlopen(request, timeout=_PATIENCE).close()
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+    return True

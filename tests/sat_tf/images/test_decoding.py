@@ -89,14 +89,6 @@ def test_a_bmp_with_the_usual_masks_is_read():
     np.testing.assert_array_equal(expected, np.asarray(smooth()))
 
 
-def test_an_animation_gives_its_first_frame():
-    frames = [Image.new("RGB", (9, 7), colour) for colour in (ORANGE, (0, 0, 255))]
-    content = encode(frames[0], "GIF", save_all=True, append_images=frames[1:])
-    decoded = images.decode(content).numpy()
-    assert decoded.shape == (7, 9, 3)
-    np.testing.assert_allclose(decoded[3, 3].astype(int), ORANGE, atol=6)
-
-
 @pytest.mark.parametrize("animated", [False, True])
 def test_the_alpha_of_a_webp_is_dropped(animated):
     first = Image.new("RGBA", (9, 7), (*ORANGE, 90))

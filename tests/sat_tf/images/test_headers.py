@@ -1,4 +1,4 @@
-"""What a header asks for is checked before anything is decoded: ordinary files, lowered limits."""
+"""Headers are checked before anything is decoded: ordinary files, lowered limits."""
 
 from __future__ import annotations
 

@@ -144,10 +144,26 @@ def test_a_file_is_read_upright_from_its_path_or_its_content(tmp_path):
         images.read_upright(tmp_path / "none.jpg")
 
 
-def test_a_tiff_becomes_a_png_within_the_limits(monkeypatch):
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_a_tiff_becomes_an_upright_png(orientation):
+    content = encode(photograph(), "TIFF", exif=exif(orientation), compression="tiff_lzw")
+    read = images.read_upright(content)
+    assert Image.open(io.BytesIO(read)).format == "PNG"
+    upright = np.rot90(np.asarray(photograph()), -1 if orientation == 6 else 0)
+    np.testing.assert_array_equal(decoded(read), upright)
+
+
+def test_of_a_tiff_of_16_bits_the_high_byte_is_read_and_one_of_32_is_refused():
+    grey = np.asarray(photograph("L"))
+    read = images.read_upright(encode(Image.fromarray(grey.astype(np.uint16) * 256 + 7), "TIFF"))
+    np.testing.assert_array_equal(decoded(read)[..., 0], grey)
+    for kind in (np.float32, np.int32):
+        with pytest.raises(ValueError, match="convert it to 8 or 16 bits per sample"):
+            images.read_upright(encode(Image.fromarray(grey.astype(kind)), "TIFF"))
+
+
+def test_a_tiff_of_too_many_pixels_is_refused(monkeypatch):
     content = encode(photograph(), "TIFF")
-    read = Image.open(io.BytesIO(images.read_upright(content)))
-    assert (read.format, read.size) == ("PNG", (40, 20))
     monkeypatch.setattr(pillow, "MAX_SIDE", 39)
     with pytest.raises(ValueError, match="40 x 20 pixels are too many"):
         images.read_upright(content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import keras
@@ -9,9 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from sat_tf.config import DecoderConfig
 from sat_tf.layers import DeepOutput
-from sat_tf.layers.decoder import Attended, RNNDecoder
-from sat_tf.layers.lstm import State
+from sat_tf.layers.decoder import RNNDecoder
 from tests.sat_tf.layers.decoder_numpy import (
     KINDS,
     SAMPLED,
@@ -64,15 +65,6 @@ def test_teacher_forcing_equals_numpy_with_every_switch(switches):
     assert np.all(beta == 1.0) != switches[0]
 
 
-def test_a_uniform_map_reads_what_the_mean_annotation_at_every_location_gives():
-    annotations, words = make_batch()
-    decoder = make_decoder()
-    mean = np.broadcast_to(annotations.mean(axis=1, keepdims=True), annotations.shape)
-    output = decoder(annotations, words, selection="uniform")
-    np.testing.assert_allclose(output.logits, decoder(mean, words).logits, rtol=1e-3, atol=1e-4)
-    assert np.ptp(output.alignment_scores, axis=-1).min() > 1e-3
-
-
 def test_a_bottleneck_leaves_the_decoder_narrow():
     wide = RNNDecoder(K, **SIZES)
     narrow = RNNDecoder(K, **SIZES, bottleneck_dim=5)
@@ -82,6 +74,15 @@ def test_a_bottleneck_leaves_the_decoder_narrow():
     assert RNNDecoder.from_config(narrow.get_config()).config.bottleneck_dim == 5
     with pytest.raises(ValueError, match="bottleneck_dim.*got 0"):
         RNNDecoder(K, **SIZES, bottleneck_dim=0)
+
+
+def test_a_configuration_or_its_fields_by_name_make_the_same_decoder():
+    config = DecoderConfig(**SIZES, gate=False, output_dropout=0.5)
+    decoder = RNNDecoder(K, config, output_tanh=False)
+    assert decoder.config == dataclasses.replace(config, output_tanh=False)
+    by_name = RNNDecoder(K, **SIZES, gate=False, output_dropout=0.5, output_tanh=False)
+    again = RNNDecoder.from_config(decoder.get_config())
+    assert by_name.config == again.config == decoder.config
 
 
 def test_alpha_changes_with_the_words_read():
@@ -134,20 +135,6 @@ def test_samples_are_fixed_by_the_seed_and_differ_between_steps():
     np.testing.assert_array_equal(once, log_prob(SEED))
     assert np.any(once != log_prob(SEED + 1))
     assert np.any(once[:, 0] != once[0, 0])
-
-
-def test_rows_switched_to_the_expectation_are_soft_attention():
-    annotations, words = make_batch()
-    decoder = make_decoder()
-    switch = tf.constant([True, False])
-    output = decoder(annotations, words, selection="sample", seed=SEED, use_expectation=switch)
-    soft = decoder(annotations, words)
-    hard = decoder(annotations, words, selection="sample", seed=SEED)
-    np.testing.assert_allclose(output.logits[0], soft.logits[0], rtol=1e-5)
-    np.testing.assert_allclose(output.logits[1], hard.logits[1], rtol=1e-5)
-    assert np.abs(soft.logits[1] - hard.logits[1]).max() > 1e-3
-    np.testing.assert_array_equal(output.log_prob[0], np.zeros(T))
-    np.testing.assert_array_equal(output.log_prob[1], hard.log_prob[1])
 
 
 def test_the_state_each_location_was_chosen_from_is_reported():
@@ -295,26 +282,6 @@ def test_steps_from_projected_annotations_equal_plain_ones(kind, switches):
         np.testing.assert_allclose(found, logits, rtol=1e-4, atol=1e-5)
         for one, two in zip(other + seen[1:], state + attention[1:], strict=True):
             np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
-
-
-def test_a_step_projects_each_of_its_words_once(monkeypatch):
-    decoder = make_decoder()
-    annotations, _ = make_batch()
-    attended, state = decoder.begin(annotations)
-    state = State(*(tf.repeat(part, G, axis=0) for part in state))
-    words = np.resize(np.array([3, 1, 3, 4], np.int32), B * G)
-    seen, project = [], decoder.cell.project_words
-    monkeypatch.setattr(
-        decoder.cell, "project_words", lambda x: (seen.append(len(x)), project(x))[1]
-    )
-    logits, after, _ = decoder.step(attended, words, state, "expectation")
-    assert seen == [3]
-    for row in range(B * G):
-        first = tf.nest.map_structure(lambda x, row=row: x[row : row + 1], state)
-        alone = Attended(*(x[row // G : row // G + 1] for x in attended[:2]))
-        expected, one, _ = decoder.step(alone, words[row : row + 1], first, "expectation")
-        np.testing.assert_allclose(logits[row], expected[0], rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(after.hidden[row], one.hidden[0], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("options", [{}, {"attention_previous_word": True}, {"bottleneck_dim": 9}])

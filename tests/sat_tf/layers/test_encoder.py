@@ -37,23 +37,9 @@ def test_a_scenes_annotation_sees_22_pixels_around_its_own_cell():
     assert rows.max() - rows.min() + 1 == columns.max() - columns.min() + 1 == 22
 
 
-def test_integer_pixels_are_annotated_like_floats():
-    encoder = Encoder("scenes_cnn", 64)
-    pixels = make_images().astype("uint8")
-    np.testing.assert_array_equal(encoder(pixels), encoder(pixels.astype("float32")))
-
-
 def test_images_of_another_size_are_an_error():
     with pytest.raises(ValueError, match=r"`images`: expected shape \[B, 64, 64, 3\]"):
         Encoder("scenes_cnn", 64)(make_images(size=32))
-
-
-@pytest.mark.parametrize("shape", [(32, 32, 3), (64, 64), (64, 64, 4)])
-def test_symbolic_images_of_another_shape_are_an_error(shape):
-    with pytest.raises(
-        ValueError, match=r"`images`: expected shape \[B, 64, 64, 3\], got \(None, "
-    ):
-        Encoder("scenes_cnn", 64)(keras.Input(shape))
 
 
 @pytest.mark.parametrize("shape", [[None, None, None, 3], None])
@@ -63,13 +49,6 @@ def test_images_of_a_shape_that_is_not_known_yet_are_checked_when_they_come(shap
     np.testing.assert_allclose(annotate(images), encoder(images), rtol=1e-4, atol=1e-5)
     with pytest.raises(tf.errors.InvalidArgumentError, match="64"):
         annotate(make_images(size=32))
-
-
-def test_a_list_of_images_is_a_batch():
-    encoder, images = Encoder("scenes_cnn", 64), make_images()
-    np.testing.assert_array_equal(encoder(list(images)), encoder(images))
-    with pytest.raises(ValueError, match=r"`images`: expected .*got \(1, 2, 64, 64, 3\)"):
-        encoder([images])
 
 
 def test_a_frozen_encoder_passes_no_gradient_and_a_trained_one_does():

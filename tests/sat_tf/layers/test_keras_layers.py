@@ -140,18 +140,6 @@ def test_keras_rnn_takes_the_cell():
     np.testing.assert_allclose(state_cell, expected[1], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
-def test_a_functional_model_with_the_cell_trains(policy):
-    inputs = keras.Input((None, M + D))
-    cell = sat_tf.AttentionLSTMCell(N, M, dtype=policy)
-    model = keras.Model(inputs, keras.layers.RNN(cell, dtype=policy)(inputs))
-    assert model.output_shape == (None, N)
-    model.compile("sgd", "mse", jit_compile=False)
-    before = [weight.numpy() for weight in model.weights]
-    model.fit(random(B, T, M + D), random(B, N), verbose=0)
-    assert all(np.any(a != b) for a, b in zip(before, model.get_weights(), strict=True))
-
-
 def test_an_input_without_a_context_is_an_error():
     with pytest.raises(ValueError, match="`inputs`: expected more columns than embedding_dim=3"):
         sat_tf.AttentionLSTMCell(N, M).build((None, M))

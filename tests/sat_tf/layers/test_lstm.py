@@ -28,24 +28,14 @@ from tests.sat_tf.layers.decoder_numpy import (
 def test_the_cell_is_equations_1_to_3():
     cell = build(AttentionLSTMCell(N, M), (None, M + D))
     embeddings, context = random(B, M, seed=30), random(B, D, seed=31)
-    hidden, memory = random(B, N, seed=32), random(B, N, seed=33)
+    hidden, cell_state = random(B, N, seed=32), random(B, N, seed=33)
     got = run_both_ways(
         lambda e, z, h, c: cell.step(cell.project_words(e), cell.project_context(z), State(h, c)),
-        *(tf.constant(x) for x in (embeddings, context, hidden, memory)),
+        *(tf.constant(x) for x in (embeddings, context, hidden, cell_state)),
     )
-    expected = lstm(cell, embeddings, context, hidden, memory)
+    expected = lstm(cell, embeddings, context, hidden, cell_state)
     np.testing.assert_allclose(got.hidden, expected[0], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(got.cell, expected[1], rtol=1e-4, atol=1e-6)
-
-
-def test_words_may_be_projected_before_the_cell_is_called():
-    cell = AttentionLSTMCell(N, M)
-    embeddings, context = random(B, M, seed=30), random(B, D, seed=31)
-    cell.project_words(embeddings)
-    hidden, memory = random(B, N, seed=32), random(B, N, seed=33)
-    got, _ = cell(np.concatenate([embeddings, context], axis=-1), [hidden, memory])
-    expected, _ = lstm(cell, embeddings, context, hidden, memory)
-    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
 
 
 def test_each_recurrent_gate_starts_orthogonal_and_different():
@@ -160,8 +150,3 @@ def test_one_graph_serves_every_length():
     for steps in (1, T, 9):
         np.testing.assert_allclose(graph(inputs(steps)), by_hand(inputs(steps))[0], rtol=1e-5)
     assert len(traces) == 1
-
-
-def test_outputs_of_another_structure_are_refused():
-    with pytest.raises((ValueError, TypeError)):
-        unroll(step, (tf.zeros([B, N]), tf.zeros([B, 1])), inputs(), (SPEC,))

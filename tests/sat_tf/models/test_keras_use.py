@@ -151,22 +151,6 @@ def test_an_objective_whose_baseline_the_model_lacks_is_an_error(baseline, neede
         model.fit(as_dataset(make_batch(), 4), verbose=0)
 
 
-def test_a_reward_may_be_of_any_floating_type():
-    model = make_model()
-    attention, search = model.config.attention, SearchConfig(max_length=4)
-    with pytest.raises(ValueError, match="argument `samples`: expected at least 2"):
-        RewardObjective(lambda *_: 0, 1, attention, search)
-    double = lambda _, tokens: (tokens > 3).sum(-1) / 5.0  # noqa: E731
-    model.compile(
-        "adam", jit_compile=False, objective=RewardObjective(double, 2, attention, search)
-    )
-    batch = {
-        "annotations": make_batch()["annotations"],
-        "image_index": np.arange(4, dtype=np.int32),
-    }
-    assert np.isfinite(model.fit(as_dataset(batch, 4), verbose=0).history["reward"]).all()
-
-
 def test_a_reward_is_not_compiled_by_xla(monkeypatch):
     model = make_model()
     reward = RewardObjective(lambda *_: 0, 2, model.config.attention, SearchConfig(max_length=4))

@@ -28,10 +28,6 @@ def test_a_rate_is_met_to_a_hundredth_or_to_one_draw_in_65536(rate, share):
     np.testing.assert_allclose(outputs.max(), 1.0 / (1.0 - share), rtol=2e-4)
 
 
-def test_a_rate_of_nearly_one_drops_nearly_all():
-    assert np.isfinite(dropout(tf.ones([100]), 1.0 - 1e-9, SEED, 0)).all()
-
-
 @pytest.mark.parametrize("rate", [0.5, 0.1])
 @pytest.mark.parametrize("shape", [[], [1], [3, 5], [2, 0]])
 def test_dropout_takes_any_shape(shape, rate):

@@ -64,19 +64,6 @@ def test_auxiliary_follows_the_ancestry_and_is_zero_past_the_length(beam):
             assert hypotheses.auxiliary["pair"][image, k, :, 1].tolist() == [-n for n in nodes]
 
 
-def test_hypotheses_are_distinct_sorted_and_closed_by_end_and_padding():
-    model = TreeModel(seed=7, images=5)
-    hypotheses = model.search(6, length_power=1.0)
-    assert hypotheses.token_ids.shape == (5, 6, MAX_LENGTH + 1)
-    assert (np.diff(hypotheses.scores, axis=1) <= 0).all()
-    for image in range(model.images):
-        assert len(set(captions(hypotheses, image))) == 6
-        for row, length in zip(hypotheses.token_ids[image], hypotheses.lengths[image], strict=True):
-            assert row[length] == END
-            assert (row[length + 1 :] == PAD).all()
-            assert set(row[:length]) <= set(WORDS)
-
-
 @pytest.mark.parametrize("beam", [1, 3])
 def test_answers_do_not_depend_on_the_neighbours(beam):
     model = TreeModel(seed=8, images=12)
@@ -98,19 +85,6 @@ def test_never_empty_even_when_end_dominates(beam):
     assert (hypotheses.lengths[:, 0] == 1).all()
     assert (hypotheses.lengths >= 1).all()
     assert model.search(1, never_empty=False).lengths.tolist() == [[0]] * 3
-
-
-def test_a_model_that_never_ends_is_cut_at_the_maximum_length():
-    model = TreeModel(seed=10)
-    logits = model.log_probs.copy()
-    logits[:, :, END] = -np.inf
-    model.set_logits(logits)
-    for beam in (1, 4):
-        hypotheses = model.search(beam)
-        assert (hypotheses.lengths == MAX_LENGTH).all()
-        assert (hypotheses.token_ids[..., MAX_LENGTH] == END).all()
-        expected = [model.log_prob(i, captions(hypotheses, i)[0]) for i in range(3)]
-        np.testing.assert_allclose(hypotheses.log_probs[:, 0], expected, rtol=1e-5)
 
 
 def test_forbidden_tokens_are_never_generated():
@@ -147,24 +121,6 @@ def test_places_without_a_caption_are_finite_and_empty():
     assert (hypotheses.auxiliary["node"][:, LEAVES:] == 0).all()
 
 
-def test_an_image_of_nan_log_probs_is_finite_and_leaves_the_others_alone():
-    model = TreeModel(seed=13)
-    clean = model.search(3)
-    model.log_probs[1] = np.nan
-    step = model.step
-
-    def step_of_nan(tokens, state):
-        log_probs, state, _ = step(tokens, state)
-        return log_probs, state, log_probs
-
-    model.step = step_of_nan
-    hypotheses = model.search(3)
-    assert all(np.isfinite(x).all() for x in hypotheses)
-    assert (hypotheses.scores[1] == FLOOR).all()
-    for image in (0, 2):
-        assert captions(hypotheses, image) == captions(clean, image)
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 def test_a_token_without_a_finite_log_prob_is_never_taken(value):
     model = TreeModel(seed=24)
@@ -184,12 +140,6 @@ def test_ties_go_to_the_lower_token():
     model.set_logits(logits)
     first = WORDS[0]
     assert captions(model.search(3), 0) == [(first, first, first, word) for word in WORDS]
-
-
-def test_one_step_is_enough_for_captions_of_one_word():
-    hypotheses = TreeModel(seed=16).search(2, max_length=1)
-    assert (hypotheses.lengths == 1).all()
-    assert (hypotheses.token_ids[..., 1] == END).all()
 
 
 def test_a_beam_over_a_large_vocabulary_is_that_of_a_whole_sort():

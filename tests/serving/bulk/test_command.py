@@ -82,16 +82,6 @@ def test_an_output_of_another_job_is_refused(name, value, said):
         check_same(JOB, other, "out")
 
 
-def test_a_job_that_earlier_code_began_resumes_from_the_folder_of_its_inputs(tmp_path, monkeypatch):
-    begun = Job(**vars(JOB) | {"inputs": ("photos", "s3://b/*.jpg")})
-    job = Job(**vars(JOB) | {"inputs": (str(tmp_path / "photos"), "s3://b/*.jpg")})
-    monkeypatch.chdir(tmp_path)
-    check_same(begun, job, "out")
-    monkeypatch.chdir(tmp_path.parent)
-    with pytest.raises(ValueError, match="as its inputs"):
-        check_same(begun, job, "out")
-
-
 def test_an_export_may_have_files_without_a_date(tmp_path):
     version, sent = toys.export(tmp_path, 1), []
     os.utime(version / "saved_model.pb", (0, 0))

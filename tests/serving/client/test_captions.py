@@ -115,12 +115,6 @@ def test_an_unknown_model_is_a_clear_error(client_of, spec, message):
         client_of(**spec).caption(jpeg())
 
 
-@pytest.mark.parametrize("options", [{"batch_size": 0}, {"batch_bytes": 0}])
-def test_a_senseless_size_is_an_error(options):
-    with pytest.raises(ValueError, match=f"argument `{next(iter(options))}`"):
-        CaptionClient(**options)
-
-
 def test_an_answer_may_exceed_grpcs_default(client_of, tmp_path):
     toys.export(tmp_path, 1, grid=400)
     captions = client_of(tmp_path).captions([b"ok"] * 4, attention=True)

@@ -78,14 +78,6 @@ def test_an_unavailable_server_is_tried_again_within_one_deadline(failing_server
     assert len(calls) == 3 and all(0 < left < 31 for left in calls)
 
 
-def test_without_retries_the_first_refusal_is_told(failing_server):
-    said = "The batch scheduling queue to which this task was submitted is full"
-    port, calls = failing_server(UNAVAILABLE, failures=1, details=said)
-    with pytest.raises(ServingError, match=f"^127.0.0.1:{port} is unavailable: {said}$"):
-        predict(Connection(port=port, retries=0))
-    assert len(calls) == 1
-
-
 @pytest.mark.parametrize(("wait", "tries"), [(False, 2), (True, 4)])
 def test_tries_are_bounded(failing_server, wait, tries):
     port, calls = failing_server(UNAVAILABLE, failures=99)

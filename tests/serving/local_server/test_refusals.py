@@ -210,11 +210,6 @@ def test_a_long_message_is_cut(caller):
     assert len(message) == 1024 + len("...TRUNCATED") and message.endswith("...TRUNCATED")
 
 
-def test_an_error_in_the_graph_fails_that_call_alone(caller):
-    refused(caller.prediction.Predict, predict_request(b"explode"))
-    assert caller.caption() == "a cat 3"
-
-
 class LateContext:
     """A call that waited in the queue until its deadline had passed."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 from concurrent.futures import ThreadPoolExecutor
 
@@ -156,38 +155,6 @@ def test_a_call_that_finds_no_turn_in_time_meets_its_deadline():
         assert code_of(admission, 0.01) == grpc.StatusCode.DEADLINE_EXCEEDED
     with admission.turn(5.0) as left:
         assert 0 < left <= 5
-
-
-def test_calls_beyond_the_queue_are_refused_and_places_come_back():
-    admission = Admission(running=1, waiting=1)
-
-    def wait_in_line() -> None:
-        while True:  # ends when the turn below does, at the latest
-            with contextlib.suppress(StatusError), admission.turn(None):  # refused: tries again
-                return
-
-    def is_full() -> bool:
-        return code_of(admission, 0.01) == grpc.StatusCode.RESOURCE_EXHAUSTED
-
-    with ThreadPoolExecutor(1) as pool:
-        with admission.turn(None):
-            waiter = pool.submit(wait_in_line)
-            eventually(is_full)  # the waiter has the one place behind
-        waiter.result(timeout=120)
-    with admission.turn(120.0):
-        pass
-
-
-def test_a_closed_one_refuses_new_calls_and_waits_for_those_admitted():
-    admission = Admission(running=1, waiting=1)
-    with ThreadPoolExecutor(1) as pool:
-        with admission.turn(None):
-            closing = pool.submit(admission.close, 120.0)
-            eventually(lambda: code_of(admission, 0.01) == grpc.StatusCode.UNAVAILABLE)
-            admission.close(0.2)  # waits no longer than it is told
-            assert not closing.done()
-        closing.result(timeout=120)
-    assert code_of(admission, None) == grpc.StatusCode.UNAVAILABLE
 
 
 def test_a_taken_port_is_an_error(toy_exports, caller):

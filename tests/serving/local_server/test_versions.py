@@ -76,6 +76,7 @@ def test_a_version_that_fails_leaves_the_old_one(versions_of, place, caplog):
     assert states(versions) == {2: State.END, 1: State.AVAILABLE}
     failed = versions.states(SPEC)[0].status
     assert failed.error_code != 0 and failed.error_message
+    assert str(folder) not in failed.error_message  # none of the caller's business
     assert "Version 2 of captioner does not load" in caplog.text
 
 
@@ -122,13 +123,6 @@ def test_a_version_in_use_goes_after_its_last_call(versions_of, place):
         ):
             pass
     assert states(versions) == {2: State.AVAILABLE, 1: State.END}
-
-
-def test_the_state_of_a_version_that_fails_shows_no_folder_of_the_server(versions_of, place):
-    folder = place(1, 2)
-    shutil.rmtree(folder / "2" / "variables")
-    failed = versions_of(folder).states(SPEC)[0].status
-    assert failed.error_message and str(folder) not in failed.error_message
 
 
 def test_a_folder_that_is_gone_is_logged_once(versions_of, place, tmp_path, caplog):

@@ -149,6 +149,8 @@ def test_nothing_to_read_is_an_error(tmp_path):
         read_boxes(tmp_path / "none")
     with pytest.raises(DataError, match="Sentences"):
         read_boxes(tmp_path)
+    with pytest.raises(DataError, match=r"JSON lines must not end in \.json"):
+        read_boxes(write(tmp_path / "b.json", {}, {}))
     (tmp_path / "empty").write_text("")
     with pytest.raises(DataError, match="no phrase"):
         read_boxes(tmp_path / "empty")
@@ -189,19 +191,6 @@ def test_boxes_that_are_all_outside_are_counted_in_the_error(tmp_path):
         DataError, match=rf"no phrase with a box in the image; skipped: {OUTSIDE} .2.*shares of"
     ):
         read_boxes(path)
-
-
-def test_json_lines_called_json_are_explained(tmp_path):
-    with pytest.raises(DataError, match=r"JSON lines must not end in \.json"):
-        read_boxes(write(tmp_path / "b.json", {}, {}))
-
-
-def test_sentences_in_another_encoding_are_named(tmp_path):
-    for name, file, text in (("Annotations", "a.xml", XML), ("Sentences", "a.txt", "caf\xe9\n")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / file).write_text(text, encoding="latin-1")
-    with pytest.raises(DataError, match=r"a\.txt: expected sentences in UTF-8"):
-        read_boxes(tmp_path)
 
 
 @pytest.mark.parametrize("image", ["./a.jpg", "x/../a.jpg", "x\\..\\a.jpg"])

@@ -125,13 +125,6 @@ def test_rotated_photographs_are_turned_upright_and_listed(tmp_path, encoder):
     np.testing.assert_array_equal(store.read([5]), turned.read([0]))
 
 
-def test_other_weights_make_another_store(tmp_path, encoder):
-    other = Encoder("scenes_cnn", SIZE)
-    stores = [open_store(tmp_path, e, drawn(3)) for e in (encoder, other)]
-    assert stores[0].path != stores[1].path
-    close(stores[1].read(np.arange(3)), expected(other, arrays(3)))
-
-
 def test_values_beyond_half_precision_are_clipped_and_nan_becomes_zero(tmp_path, encoder):
     scale, shift = encoder.weights[-2:]
     shift.assign(np.r_[1e6, np.nan, np.zeros(30)])

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from sat_tf.layers.encoder import Encoder
-from tests.image_files import exif_of
 from tests.training.data.small_captions import SIZE, drawn, epochs, files, table_of
-from training.data.examples import DataError, Example, Split
+from training.data.examples import DataError, Split
 from training.data.feature_store import FeatureStore
 from training.data.image_loader import Views
 from training.data.input_source import ImageSource, open_input_source
@@ -17,16 +15,6 @@ from training.data.input_source import ImageSource, open_input_source
 
 def seen(*mirrored: bool) -> Views:
     return Views(np.array(mirrored), np.zeros([len(mirrored), 2]))
-
-
-def test_photographs_are_turned_upright_according_to_their_exif(tmp_path):
-    upright = np.zeros([SIZE, SIZE, 3], np.uint8)
-    upright[:4] = 255
-    path = tmp_path / "turned.png"
-    Image.fromarray(np.rot90(upright)).save(path, exif=exif_of(6))
-    source = ImageSource((Example("turned", path, ("a",)),), SIZE, "crop")
-    assert source.rotated == [0]
-    np.testing.assert_array_equal(source.read(np.array([0]))[0], upright)
 
 
 def test_corrupt_and_missing_files_are_skipped_and_never_in_a_batch(tmp_path):

@@ -227,10 +227,6 @@ def pretend_gpus(monkeypatch, count: int) -> list[str]:
     return taken
 
 
-def test_none_is_one_device():
-    assert make_strategy("none") is None
-
-
 @pytest.mark.parametrize("gpus", [0, 1])
 def test_auto_is_one_device_where_there_are_not_two_gpus(monkeypatch, gpus):
     pretend_gpus(monkeypatch, gpus)

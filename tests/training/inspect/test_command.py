@@ -150,11 +150,6 @@ def test_captions_are_counted_and_measured(inspected):
     assert inspected.report["vocabulary"] == {"unit": "words", "size": 11, "min_count": 1}
 
 
-def test_captions_cut_are_a_share(inspected):
-    assert inspected.report["splits"]["train"]["cut_share"] == 0.5
-    assert "50% of the training captions are cut to 5 words" in inspected.said
-
-
 def test_captions_of_two_splits_are_counted_as_training_reads_them(inspected):
     splits = inspected.report["splits"]
     counts = [splits[name]["captions_of_earlier_splits"] for name in ("train", "dev", "test")]
@@ -180,11 +175,6 @@ def test_the_time_is_measured(inspected):
     assert time["epoch_seconds"] == pytest.approx(time["steps"] * time["step_seconds"])
     assert time["bytes_per_image"] == 8 * 8 * 32 * 2
     assert "per epoch" in inspected.said and "images/s" in inspected.said
-
-
-def test_what_a_language_leaves_out_is_said_with_the_reason(inspected):
-    (note,) = [w for w in inspected.report["warnings"] if w.startswith("METEOR")]
-    assert "'de'" in note
 
 
 def test_the_page_shows_images_as_training_reads_them(inspected):
@@ -297,3 +287,31 @@ def test_a_wrong_flag_is_answered_without_loading_tensorflow():
     code = "import sys, training.inspect.command as t; s = t.main(['--recipe', 'x'])\n"
     code += "sys.exit(9 if 'tensorflow' in sys.modules else s)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 2
+
+
+ELSEWHERE = ("--data.image_dir", "../photos/images")
+
+
+def test_the_report_does_not_go_among_the_captions(tmp_path, capsys):
+    (tmp_path / "dev").mkdir()
+    places = ("--data-dir", str(tmp_path), "--out", f"{tmp_path}/dev/..")
+    assert main(["--recipe", "folder_soft", *places]) == 2
+    assert "`--out`" in capsys.readouterr().err and not (tmp_path / "inspect.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("data_dir", "out", "flags"), [("images", ".", ()), ("texts", "photos", ELSEWHERE)]
+)
+def test_the_page_s_images_do_not_go_among_the_data_s(tmp_path, capsys, data_dir, out, flags):
+    (tmp_path / data_dir).mkdir()
+    places = ("--data-dir", str(tmp_path / data_dir), "--out", str(tmp_path / out))
+    assert main(["--recipe", "folder_soft", *places, *flags]) == 2
+    assert "`--out`: expected a folder whose `images` is not" in capsys.readouterr().err
+
+
+def test_images_that_are_no_page_s_stay(tmp_path, capsys):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "0100.png").write_bytes(b"mine")
+    assert main(["--recipe", "scenes_soft", "--data.limit", "6", "--out", str(tmp_path)]) == 2
+    assert "`images` is not in use" in capsys.readouterr().err
+    assert (tmp_path / "images" / "0100.png").read_bytes() == b"mine"

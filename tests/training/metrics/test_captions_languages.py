@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from training.metrics import captions as metrics
-from training.metrics import captions as tokenisers
 from training.metrics.captions import quick_bleu, quick_cider, score_captions
 
 CHINESE = {"a": "一只狗在跑。", "b": "两个 孩子"}
@@ -19,7 +18,7 @@ GERMAN = {"a": "Ein Hund läuft."}
 def _java_fails(monkeypatch):
     """Java is there and must not be started."""
     monkeypatch.setattr(metrics, "find_java", lambda: "java")
-    monkeypatch.setattr(tokenisers, "ask_java", lambda *_: pytest.fail("Java was started"))
+    monkeypatch.setattr(metrics, "ask_java", lambda *_: pytest.fail("Java was started"))
     monkeypatch.setattr(metrics, "meteor_statistics", lambda *_: pytest.fail("METEOR was started"))
 
 
@@ -57,6 +56,6 @@ def test_meteor_cannot_be_required_of_another_language():
 @pytest.mark.parametrize("language", ["en", "en-GB"])
 def test_english_takes_its_own_programs(language, monkeypatch):
     asked = []
-    monkeypatch.setattr(tokenisers, "ask_java", lambda _, lines, *__: asked.append(lines) or lines)
+    monkeypatch.setattr(metrics, "ask_java", lambda _, lines, *__: asked.append(lines) or lines)
     found = score_captions({"a": "a dog"}, {"a": ["a dog runs"]}, language=language, meteor=False)
     assert found.tokeniser == "ptb" and asked == [["a dog", "a dog runs"]]

@@ -73,11 +73,6 @@ def test_a_second_ctrl_c_does_not_wait():
     assert not isinstance(stop.value, Interrupted)
 
 
-def test_nothing_that_catches_exceptions_holds_it_up():
-    assert issubclass(Interrupted, KeyboardInterrupt)
-    assert not issubclass(Interrupted, Exception)
-
-
 def test_the_handlers_of_before_come_back():
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     with Interrupts(), pytest.raises(Interrupted):

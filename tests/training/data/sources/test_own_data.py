@@ -20,19 +20,10 @@ from tests.training.data.own_images import (
     write_files,
     write_jsonl,
 )
-from training.caption import main as caption_command
-from training.evaluate.command import main as evaluate_command
-from training.inspect import timing
-from training.inspect.command import main as inspect_command
 from training.train import main
 
 BROKEN, MISSING = "Bilder 1/kaputt.jpg", "Bilder 1/fehlt.jpg"
 SPLITS = ["train"] * 7 + ["dev"] * 3
-FIVE_HUNDRED = ("--encoder.name", "scenes_cnn", "--encoder.image_size", "64")
-FIVE_HUNDRED += ("--encoder.weights", "None", "--decoder.embedding_dim", "8")
-FIVE_HUNDRED += ("--decoder.attention_dim", "8", "--decoder.hidden_dim", "16", "--search.beam", "2")
-FIVE_HUNDRED += ("--search.max_length", "8", "--fit.epochs", "1", "--fit.validation_images", "10")
-FIVE_HUNDRED += ("--fit.figures", "0")
 
 
 def names(count: int) -> list[str]:
@@ -110,46 +101,3 @@ def test_a_folder_trains_evaluates_and_captions(
     caption = captioner.caption(folder / unicodedata.normalize("NFD", names(len(SPLITS))[-1]))
     joined = ("" if tokeniser == "characters" else " ").join(caption.words)
     assert caption.text == joined
-
-
-def nothing_is_lost(reports: list[dict], skipped: list[dict[str, str]]) -> None:
-    """Of five hundred images, the two bad ones are named and the others are used."""
-    assert sum(report["images"] for report in reports) == 498
-    named = [name for reasons in skipped for name in reasons]
-    assert sorted(named) == sorted([BROKEN, MISSING])
-
-
-@pytest.mark.slow
-def test_of_five_hundred_images_two_bad_ones_are_named_and_no_other_is_lost(
-    tmp_path, capsys, monkeypatch
-):
-    monkeypatch.setattr(timing, "SECONDS", 0.5)
-    folder, run, out = tmp_path / "Meine Bilder", tmp_path / "run", tmp_path / "out"
-    write_german(folder, 500)
-    settings = ["--recipe", "folder_soft", "--data.language", "de", *FIVE_HUNDRED]
-    settings += ["--data-dir", str(folder)]
-    assert inspect_command([*settings, "--out", str(out)]) == 0
-    report = json.loads((out / "inspect.json").read_text("utf-8"))
-    splits = report["splits"].values()
-    nothing_is_lost(
-        [{"images": split["used"]} for split in splits], list(report["skipped"].values())
-    )
-    assert sum(split["unreadable"] for split in splits) == 1
-    assert sum(split["no_file"] for split in splits) == 1
-    said = capsys.readouterr().out
-    assert f": {BROKEN}: " in said and f": {MISSING}: no image file" in said
-
-    cache = ("--cache-dir", str(tmp_path / "cache"))
-    assert main([*settings, *cache, "--run-dir", str(run)]) == 0
-    for split in ("train", "test"):
-        places = ("--run-dir", str(run), "--data-dir", str(folder), *cache)
-        assert evaluate_command([*places, "--split", split, "--figures", "1"]) == 0
-    reports = [
-        json.loads((run / "evaluation" / split / "report.json").read_text("utf-8"))
-        for split in ("train", "dev", "test")
-    ]
-    nothing_is_lost(reports, [report["skipped"] for report in reports])
-    capsys.readouterr()
-    photo = folder / unicodedata.normalize("NFD", names(500)[-1])
-    assert caption_command(["--run-dir", str(run), "--out", str(out), str(photo)]) == 0
-    assert capsys.readouterr().out.startswith(f"{photo}: ")

@@ -47,14 +47,6 @@ def test_seeds_and_splits_draw_different_images():
     assert len(set(images)) == len(images)
 
 
-def test_names_shapes_and_types(dev):
-    example = dev.examples[12]
-    assert example.image_id == "scenes-dev-000012"
-    assert example.image.shape == (64, 64, 3)
-    assert example.image.dtype == np.uint8
-    assert len(set(e.image_id for e in dev.examples)) == len(dev.examples)
-
-
 def test_captions_do_not_depend_on_the_image_size(dev):
     large = scenes.load("dev", count=4, image_size=96)
     for a, b in zip(large.examples, dev.examples, strict=False):
@@ -62,7 +54,7 @@ def test_captions_do_not_depend_on_the_image_size(dev):
         assert (a.captions, a.phrases) == (b.captions, b.phrases)
 
 
-@pytest.mark.parametrize("shape", scenes.SHAPES)
+@pytest.mark.parametrize("shape", scene_drawing.SHAPES)
 @pytest.mark.parametrize("side", [12.3, 20.7])
 def test_boxes_are_tight_around_the_drawn_pixels(shape, side):
     item = scene_drawing.SceneObject("small", "white", shape, 27.4, 35.8, side)
@@ -80,7 +72,7 @@ def test_boxes_are_tight_around_the_drawn_pixels(shape, side):
 
 def test_every_shape_looks_different():
     masks = []
-    for shape in scenes.SHAPES:
+    for shape in scene_drawing.SHAPES:
         item = scene_drawing.SceneObject("small", "white", shape, 32.0, 32.0, 13.0)
         image = scene_drawing.draw((item,), (), np.random.default_rng(0), 64)
         masks.append(image[25:39, 25:39].mean(axis=-1) > 150)
@@ -88,30 +80,23 @@ def test_every_shape_looks_different():
         assert np.sum(a != b) >= 20
 
 
-def test_marks_stay_off_the_objects_and_within_their_radius():
+def test_marks_stay_off_the_objects_whose_colours_they_share_and_within_their_radius():
+    shared = 0
     for index in range(100):
         rng = np.random.default_rng(index)
         objects = scenes.place_objects(rng, scenes.PAIRS)
         marks = scenes.place_marks(rng, objects)
         assert marks
+        shared += bool({m.colour for m in marks} & {item.colour for item in objects})
         for mark, item in itertools.product(marks, objects):
             apart = max(abs(mark.x - item.x), abs(mark.y - item.y))
             assert apart >= item.side / 2 + scene_drawing.MARK_RADIUS
+    assert shared > 40  # the colours in an image do not tell what its objects are
     for kind in scene_drawing.MARKS:
         y, x = np.mgrid[-9.0:9.1:0.2, -9.0:9.1:0.2]
         mark = scene_drawing.Mark(kind, "red", 0.0, 0.0, 0.7)
         inside = scene_drawing.mark_distances((mark,), x[None], y[None])[0] < 0
         assert 0 < np.hypot(x, y)[inside].max() <= scene_drawing.MARK_RADIUS
-
-
-def test_marks_share_the_objects_colours():
-    shared = 0
-    for index in range(100):
-        rng = np.random.default_rng(index)
-        objects = scenes.place_objects(rng, scenes.PAIRS)
-        colours = {mark.colour for mark in scenes.place_marks(rng, objects)}
-        shared += bool(colours & {item.colour for item in objects})
-    assert shared > 40
 
 
 def test_boxes_lie_in_the_image_and_do_not_overlap(train, dev):
@@ -123,13 +108,13 @@ def test_boxes_lie_in_the_image_and_do_not_overlap(train, dev):
             assert a[2] < b[0] or b[2] < a[0] or a[3] < b[1] or b[3] < a[1]
 
 
-def test_median_box_covers_at_most_a_tenth(train):
+def test_training_scenes_hold_every_number_of_objects_colour_and_shape(train):
+    assert {len(boxes(e)) for e in train.examples} == {1, 2, 3}
+    assert {colour for colour, _ in pairs(train)} == set(scene_drawing.COLOURS)
+    assert {shape for _, shape in pairs(train)} == set(scene_drawing.SHAPES)
     shares = [(b[2] - b[0]) * (b[3] - b[1]) for e in train.examples for b in boxes(e)]
     assert 0.03 < np.median(shares) <= 0.1
-
-
-def test_one_two_and_three_objects_all_occur(train):
-    assert {len(boxes(e)) for e in train.examples} == {1, 2, 3}
+    assert train.examples[12].image_id == "scenes-train-000012"
 
 
 def test_colours_within_an_image_differ(dev):
@@ -145,16 +130,11 @@ def test_held_out_pairs_never_occur_in_training(train):
 
 def test_held_out_pairs_occur_at_their_rate_in_dev(dev):
     found = [pair in scenes.HELD_OUT for pair in pairs(dev)]
-    natural = len(scenes.HELD_OUT) / (len(scenes.COLOURS) * len(scenes.SHAPES))
+    natural = len(scenes.HELD_OUT) / (len(scene_drawing.COLOURS) * len(scene_drawing.SHAPES))
     assert 0.08 < natural < 0.12
     assert abs(np.mean(found) - natural) < 0.05
     for phrase in (p for e in dev.examples for p in e.phrases):
         assert phrase.seen == (tuple(phrase.text.split()[1:]) not in scenes.HELD_OUT)
-
-
-def test_every_colour_and_shape_occurs_in_training(train):
-    assert {colour for colour, _ in pairs(train)} == set(scenes.COLOURS)
-    assert {shape for _, shape in pairs(train)} == set(scenes.SHAPES)
 
 
 def test_five_different_captions_of_four_to_twenty_words(train):
@@ -171,7 +151,7 @@ def test_head_noun_is_the_shape_and_every_object_is_named_in_every_caption(dev):
             found = [p for p in example.phrases if p.caption == index]
             assert sorted(p.box for p in found) == boxes(example)
             for phrase in found:
-                assert words[phrase.word] in scenes.SHAPES
+                assert words[phrase.word] in scene_drawing.SHAPES
                 assert " ".join(words[phrase.word - 2 : phrase.word + 1]) == phrase.text
 
 

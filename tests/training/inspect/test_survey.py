@@ -1,0 +1,231 @@
+"""What is counted of captions, warned of, and looked for before training."""
+
+from __future__ import annotations
+
+import copy
+import urllib.error
+import urllib.request
+
+import numpy as np
+import pytest
+
+from sat_tf.config import EncoderConfig
+from sat_tf.vocabulary import Vocabulary
+from training.config import DataConfig
+from training.data.examples import Example, Split
+from training.inspect import survey as advice
+from training.inspect.command import parse
+from training.inspect.survey import (
+    caption_figures,
+    check_imagenet_weights,
+    scripts,
+    spoken_captions,
+    survey,
+    warnings_of,
+)
+
+
+def split_of(*captions: tuple[str, ...], **options) -> Split:
+    image = np.zeros([4, 4, 3], np.uint8)
+    examples = (Example(f"{n}", image, texts) for n, texts in enumerate(captions))
+    return Split("train", tuple(examples), **options)
+
+
+def test_figures_are_those_counted_by_hand():
+    split = split_of(("A dog runs.", "!!!"), ("a big dog barks at a cat",), blank_captions=2)
+    vocabulary = Vocabulary.from_captions(["a dog runs", "a cat"], min_count=1)
+    assert caption_figures(split, vocabulary, max_length=3) == {
+        "captions": 3,
+        "captions_per_image": {"min": 1, "median": 1.5, "p95": pytest.approx(1.95), "max": 2},
+        "blank": 2,
+        "without_words": 1,
+        "length": {"min": 3, "median": 5, "p95": pytest.approx(6.8), "max": 7},
+        "cut_share": 0.5,
+        "unknown_share": 3 / 10,  # big, barks, at
+    }
+
+
+def test_characters_are_counted_as_characters():
+    vocabulary = Vocabulary.from_captions(["红色的门"], min_count=1, unit="characters")
+    figures = caption_figures(split_of(("红色的门。", "狗")), vocabulary, max_length=4)
+    assert figures["length"]["max"] == 4 and figures["cut_share"] == 0
+    assert figures["unknown_share"] == 1 / 5
+
+
+def test_captions_without_any_word_give_zeros_and_no_error():
+    vocabulary = Vocabulary.from_captions([], min_count=1)
+    figures = caption_figures(split_of(("...", "-")), vocabulary, max_length=5)
+    assert figures["without_words"] == 2 and figures["length"]["max"] == 0
+    assert figures["cut_share"] == figures["unknown_share"] == 0
+
+
+def test_captions_are_equal_whatever_their_capitals_and_punctuation():
+    one, other, third = spoken_captions(
+        split_of(("A dog, runs!", "a dog runs", "adog runs")), "words"
+    )
+    assert one == other != third
+    assert spoken_captions(split_of(("...",)), "words") == []
+
+
+def test_scripts_are_shares_of_letters():
+    assert scripts(["Tür 12!"]) == {"LATIN": 1.0}
+    assert scripts(["собака a"]) == pytest.approx({"CYRILLIC": 6 / 7, "LATIN": 1 / 7})
+    assert list(scripts(["一只狗 ok?"])) == ["CJK", "LATIN"]
+    assert scripts(["123 ..."]) == {}
+
+
+SPLIT = {
+    "listed": 100,
+    "used": 100,
+    "rotated": 0,
+    "images_of_earlier_splits": 0,
+    "captions_per_image": {"max": 5},
+    "length": {"p95": 12},
+    "blank": 0,
+    "without_words": 0,
+    "cut_share": 0.0,
+    "unknown_share": 0.01,
+}
+
+
+@pytest.fixture(autouse=True)
+def _java(monkeypatch):
+    monkeypatch.setattr(advice, "find_java", lambda: "java")
+
+
+def warnings(changes: dict, config: DataConfig | None = None, **report) -> list[str]:
+    """Warnings of good data with some of dev's figures changed."""
+    splits = {"train": copy.deepcopy(SPLIT), "dev": copy.deepcopy(SPLIT) | changes}
+    if {"captions_per_image", "cut_share", "length"} & set(changes):
+        splits["train"] |= changes
+    whole = {"splits": splits, "vocabulary": {"size": 50}, "scripts": {"LATIN": 1.0}} | report
+    return warnings_of(whole, config or DataConfig())
+
+
+def test_good_data_has_no_warnings():
+    assert warnings({}) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"used": 98}, "2 of 100 images of dev skipped"),
+        ({"images_of_earlier_splits": 4}, "4 images of dev also in an earlier split"),
+        ({"used": 9, "listed": 9}, "dev has 9 images: too few"),
+        ({"captions_per_image": {"max": 1}}, "a single caption"),
+        ({"length": {"p95": 3.0}}, "fewer than 4 words: BLEU-4 is undefined"),
+        ({"blank": 2, "without_words": 1}, "3 captions without a word"),
+        ({"blank": None, "without_words": 1}, "1 caption without a word"),
+        ({"cut_share": 0.06}, "6% of the training captions are cut to 30 words"),
+        ({"unknown_share": 0.2}, "20% of the words of dev are unknown"),
+    ],
+)
+def test_each_defect_has_its_warning(changes, said):
+    (warning,) = warnings(changes)
+    assert said in warning
+
+
+@pytest.mark.parametrize(
+    ("script", "config", "said"),
+    [
+        ("CJK", {"language": "zh"}, ["`--data.tokens characters`", "METEOR"]),
+        ("CJK", {"language": "zh", "tokens": "characters"}, ["METEOR"]),
+        ("CYRILLIC", {}, ["really en?"]),
+        ("CYRILLIC", {"language": "ru"}, ["METEOR"]),
+        ("LATIN", {"language": "de"}, ["METEOR"]),
+        ("LATIN", {"language": "en-GB"}, []),
+    ],
+)
+def test_a_script_that_tokens_or_language_do_not_suit_has_a_warning(script, config, said):
+    found = warnings({}, DataConfig(**config), scripts={script: 1.0})
+    assert len(found) == len(said)
+    assert all(text in warning for text, warning in zip(said, found, strict=True))
+
+
+def test_images_without_a_row_have_a_warning():
+    (warning,) = warnings({}, uncaptioned=["b.jpg", "c.jpg"])
+    assert warning.startswith("2 images of the folder not in the caption file, such as b.jpg;")
+
+
+def test_without_java_meteor_is_left_out(monkeypatch):
+    monkeypatch.setattr(advice, "find_java", lambda: None)
+    (warning,) = warnings({})
+    assert "need Java" in warning
+
+
+FILES = {
+    "vgg19": "vgg19_weights_tf_dim_ordering_tf_kernels_notop.h5",
+    "mobilenet_v2": "mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.0_224_no_top.h5",
+    "efficientnet_v2b0": "efficientnetv2-b0_notop.h5",
+    "resnet50v2": "resnet50v2_weights_tf_dim_ordering_tf_kernels_notop.h5",
+}
+
+
+def config(name: str, weights: str | None = "imagenet") -> EncoderConfig:
+    return EncoderConfig(name=name, weights=weights)
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch) -> list[str]:
+    """The addresses that were asked for; nothing answers."""
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    (tmp_path / "models").mkdir()
+    urls: list[str] = []
+
+    def fail(request, timeout):
+        urls.append(request.full_url)
+        raise urllib.error.URLError("no network")
+
+    monkeypatch.setattr(urllib.request, "urlopen", fail)
+    return urls
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_cached_weights_need_no_network(tmp_path, asked, name):
+    (tmp_path / "models" / FILES[name]).touch()
+    check_imagenet_weights(config(name))
+    assert asked == []
+
+
+def test_missing_weights_without_a_network_are_an_error(tmp_path, asked):
+    (tmp_path / "models" / FILES["resnet50v2"]).touch()
+    with pytest.raises(
+        ValueError, match="of resnet50 are not in .*cannot be.*`--encoder.weights FILE`"
+    ):
+        check_imagenet_weights(config("resnet50"))
+    assert len(asked) == 1
+
+
+def test_weights_that_can_be_downloaded_or_are_not_wanted_are_no_error(asked, monkeypatch):
+    check_imagenet_weights(config("vgg19", None))
+    assert asked == []
+
+    def refuse(request, timeout):
+        raise urllib.error.HTTPError(request.full_url, 404, "Not Found", {}, None)
+
+    monkeypatch.setattr(urllib.request, "urlopen", refuse)
+    check_imagenet_weights(config("vgg19"))
+
+
+def test_weights_of_backbones_side_by_side_are_looked_for(tmp_path, asked):
+    (tmp_path / "models" / FILES["vgg19"]).touch()
+    check_imagenet_weights(config("vgg19+resnet50", "imagenet+resnet.h5"))
+    check_imagenet_weights(config("vgg19+resnet50", "both.h5"))
+    assert asked == []
+    for weights in ("imagenet", "vgg.h5+imagenet"):
+        with pytest.raises(ValueError, match="weights of resnet50 are not in"):
+            check_imagenet_weights(config("vgg19+resnet50", weights))
+
+
+def test_a_wrong_name_is_said_to_be_one(asked):
+    with pytest.raises(ValueError, match=r"`--encoder.name`.*did you mean resnet50\?"):
+        check_imagenet_weights(config("resnet51"))
+    assert asked == []
+
+
+def test_weights_are_not_looked_for_if_the_encoder_is_that_of_a_run(soft_run, asked):
+    flags = ["--recipe", "scenes_soft", "--data.limit", "8", "--encoder.name", "mobilenet_v2"]
+    flags += ["--encoder.image-size", "32", "--encoder.weights", "imagenet"]
+    found = survey(parse([*flags, "--init-from", str(soft_run)]).config, None)
+    assert not found.errors and not asked
+    assert survey(parse(flags).config, None).errors and asked
