@@ -100,7 +100,7 @@ class AttentionConfig(configs.AttentionConfig):
     """Kind of attention, its estimator, the terms it adds to the loss, and its teacher."""
 
     teacher: str | None = None
-    """What supervises attention, for supervision_weight: boxes of the training captions' phrases
+    """Teacher of attention, for supervision_weight: boxes of the training captions' phrases
     (Flickr30k Entities: a folder, for Flickr8k and Flickr30k; COCO's instances: .json; or JSON
     lines), or a word locator of training.locate (.npz). None takes the boxes of drawn scenes."""
 
