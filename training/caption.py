@@ -7,19 +7,21 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
 from sat_tf import published
 from sat_tf.commands import exit_status, json_line, loading, program
-from sat_tf.config import Inference, SearchFlags
+from sat_tf.config import Inference, SearchConfig, SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_fields
 from sat_tf.figures.attention import figure_paths
 from sat_tf.files import write_atomically
 from sat_tf.images import SUFFIXES
+from sat_tf.vocabulary import SPECIAL_TOKENS
 from training.cli import check_file, check_folder
+from training.config import read_run_config
 from training.evaluate.given_captions import caption_fields
 
 if TYPE_CHECKING:
@@ -65,13 +67,18 @@ def run(arguments: Arguments) -> int:
     out = None if arguments.figure == "none" else arguments.out
     figures = figure_paths(out, images, arguments.figure)
     with loading():
-        from training.evaluate.page import chosen_locations, image_entry
+        import tensorflow as tf
 
-    captioner = _load(arguments.run_dir)
+        import sat_tf.runs
+        from sat_tf.viewer import report_page
+        from training.data.image_loader import read_image
+        from training.evaluate.page import caption_data, chosen_locations, common_facts, image_entry
+
+    captioner = sat_tf.runs.load_captioner(arguments.run_dir)
+    _note_on_words(arguments.run_dir, captioner)
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
-    beam = _beam(arguments.search.beam, captioner.model.selection)
-    search = dataclasses.replace(arguments.search, beam=beam).over(captioner.config.search)
+    search = _search(arguments.search, captioner)
     failed, entries = 0, []
     for path, figure in zip(images, figures, strict=True):
         try:
@@ -85,28 +92,33 @@ def run(arguments: Arguments) -> int:
         (caption,) = captioner.describe(annotations, search)
         if figure is not None:
             chosen = chosen_locations(captioner, annotations, caption)
-            _draw(captioner, content, caption, figure, chosen)
+            _draw(pixels.numpy(), caption, figure, chosen)
+        if arguments.html is not None or arguments.json:
+            whole, _ = read_image(content, tf.identity)
         if arguments.html is not None:
-            entries.append(image_entry(captioner, _whole(content), caption, path.name))
-        told = caption, path, figure
-        print(_json(captioner, content, *told) if arguments.json else _line(*told))
+            entries.append(image_entry(captioner, whole, caption, path.name))
+        if arguments.json:
+            words = {"words": caption.words, "log_probs": caption.log_probs.tolist()}
+            row = {"image": str(path), **caption_fields(caption), **words}
+            row |= {"figure": figure and str(figure)}
+            row |= common_facts(captioner, captioner.path.name)
+            print(json_line(row | caption_data(captioner, whole.shape[:2], caption)))
+        else:
+            drawn = f", {figure}" if figure else ""
+            print(f"{path}: {caption.text}  ({caption.score:.2f}{drawn})")
     if arguments.html is not None:
-        _write_page(arguments, captioner, entries)
+        common = common_facts(captioner, arguments.run_dir.name)
+        write_atomically(arguments.html, report_page("Captions", entries, common=common))
+        print(f"Page: {arguments.html}", file=sys.stderr)
     return 1 if failed else 0
 
 
-def _load(run_dir: Path) -> TrainedCaptioner:
-    """Loads a captioner; says which words it knows if that is nothing but drawn scenes'."""
-    import sat_tf.runs
-    from sat_tf.vocabulary import SPECIAL_TOKENS
-    from training.config import read_run_config
-
-    captioner = sat_tf.runs.load_captioner(run_dir)
+def _note_on_words(run_dir: Path, captioner: TrainedCaptioner) -> None:
+    """Prints which words a captioner knows if those are nothing but drawn scenes'."""
     if read_run_config(captioner.path).data.name == "scenes":
         words = ", ".join(sorted(captioner.vocabulary.words[len(SPECIAL_TOKENS) :]))
         note = f"Note: {run_dir} learned from drawn scenes alone, and knows these words: {words}."
         print(note, file=sys.stderr)
-    return captioner
 
 
 def _check(arguments: Arguments) -> list[Path]:
@@ -149,73 +161,29 @@ def image_files(paths: Iterable[Path]) -> list[Path]:
     return files
 
 
-def _beam(given: int | None, selection: Inference) -> int | None:
-    """Returns the beam width: 1 if locations are drawn, None for the run's own."""
-    if selection != "sample":
-        return given
-    if given not in (None, 1):
-        expected = "1 with `--inference sample`, given or the run's own, as each hypothesis would "
-        raise invalid_value("beam", f"{expected}draw its own locations", given, flag="--beam")
-    return 1
+def _search(given: SearchFlags, captioner: TrainedCaptioner) -> SearchConfig:
+    """Returns the settings of the search; the beam is 1 if locations are drawn."""
+    if captioner.model.selection == "sample":
+        if given.beam not in (None, 1):
+            expected = "1 with `--inference sample`, given or the run's own, as each hypothesis "
+            expected += "would draw its own locations"
+            raise invalid_value("beam", expected, given.beam, flag="--beam")
+        given = dataclasses.replace(given, beam=1)
+    return given.over(captioner.config.search)
 
 
-def _draw(
-    captioner: TrainedCaptioner,
-    content: bytes,
-    caption: Caption,
-    path: Path,
-    chosen: np.ndarray | None,
-) -> None:
-    import numpy as np
+def _draw(pixels: np.ndarray, caption: Caption, path: Path, chosen: np.ndarray | None) -> None:
+    """Draws attention under each word over the encoder's input."""
+    from sat_tf.figures.attention import attention_figure, attention_svg, save_figure
 
-    from sat_tf.figures.attention import attention_svg, save_figure
-    from training.evaluate.page import figure_of
-
-    if path.suffix == ".svg":
-        pixels = np.round(captioner.pixels(content).numpy()).astype(np.uint8)
-        maps = caption.alpha, caption.beta
-        svg = attention_svg(pixels, caption.words, *maps, caption.text, chosen=chosen)
-        write_atomically(path, svg)
+    draw = attention_svg if path.suffix == ".svg" else attention_figure
+    shown = pixels.round().astype("uint8")
+    maps = caption.alpha, caption.beta
+    drawn = draw(shown, caption.words, *maps, caption.text, chosen=chosen)
+    if isinstance(drawn, str):
+        write_atomically(path, drawn)
     else:
-        save_figure(figure_of(captioner, content, caption, chosen), path)
-
-
-def _whole(content: bytes) -> np.ndarray:
-    """The whole image, upright."""
-    import tensorflow as tf
-
-    from training.data.image_loader import read_image
-
-    return read_image(content, tf.identity)[0]
-
-
-def _write_page(
-    arguments: Arguments, captioner: TrainedCaptioner, entries: list[dict[str, Any]]
-) -> None:
-    from sat_tf.viewer import report_page
-    from training.evaluate.page import common_facts
-
-    common = common_facts(captioner, arguments.run_dir.name)
-    write_atomically(arguments.html, report_page("Captions", entries, common=common))
-    print(f"Page: {arguments.html}", file=sys.stderr)
-
-
-def _line(caption: Caption, path: Path, figure: Path | None) -> str:
-    drawn = f", {figure}" if figure else ""
-    return f"{path}: {caption.text}  ({caption.score:.2f}{drawn})"
-
-
-def _json(
-    captioner: TrainedCaptioner, content: bytes, caption: Caption, path: Path, figure: Path | None
-) -> str:
-    """The caption's fields, and the data that `sat_tf.viewer.report_page` makes a page of."""
-    from training.evaluate.page import caption_data, common_facts
-
-    words = {"words": caption.words, "log_probs": caption.log_probs.tolist()}
-    row = {"image": str(path), **caption_fields(caption), **words}
-    row |= {"figure": figure and str(figure), **common_facts(captioner, captioner.path.name)}
-    row |= caption_data(captioner, _whole(content).shape[:2], caption)
-    return json_line(row)
+        save_figure(drawn, path)
 
 
 if __name__ == "__main__":

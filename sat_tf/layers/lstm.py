@@ -67,7 +67,7 @@ class InitialState(keras.layers.Layer):
         self.hidden_dim, self.layers = check_argument("hidden_dim", hidden_dim, PositiveInt), layers
         self.dropout = check_argument("dropout", dropout, Fraction)
         self.default_seeds = DefaultSeeds()
-        # "memory" is c: the paths of weights in saved files have this name.
+        # "memory" is the cell c: paths of weights in saved files have this name.
         self.hidden_mlp, self.memory_mlp = self._mlp("hidden"), self._mlp("memory")
 
     def _mlp(self, name: str) -> list[keras.layers.Layer]:

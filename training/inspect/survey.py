@@ -34,7 +34,7 @@ from training.data.sources import load_split
 from training.inputs import check_vocabulary, training_vocabulary
 from training.inspect.duplicates import Prints, find_twins
 from training.inspect.timing import measure
-from training.metrics.captions import note_on_language
+from training.metrics.captions import BLEU_ORDERS, note_on_language
 from training.metrics.java import find_java
 from training.tables import counted
 
@@ -312,6 +312,11 @@ def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]
     unit = config.tokens
     if train["captions_per_image"]["max"] == 1:
         yield "Every image has a single caption: scores against one reference are low and noisy."
+    if train["length"]["p95"] < BLEU_ORDERS:
+        yield (
+            f"Nearly all captions have fewer than {BLEU_ORDERS} {unit}: BLEU-{BLEU_ORDERS} is "
+            "undefined without a match of so many; use `--fit.monitor cider`."
+        )
     if empty := sum((s["blank"] or 0) + s["without_words"] for s in splits.values()):
         yield f"{counted(empty, 'caption')} without a word, left out of training."
     if train["cut_share"] > _MANY_CUT:

@@ -80,6 +80,7 @@ SPLIT = {
     "rotated": 0,
     "images_of_earlier_splits": 0,
     "captions_per_image": {"max": 5},
+    "length": {"p95": 12},
     "blank": 0,
     "without_words": 0,
     "cut_share": 0.0,
@@ -95,7 +96,7 @@ def _java(monkeypatch):
 def warnings(changes: dict, config: DataConfig | None = None, **report) -> list[str]:
     """Warnings of good data with some of dev's figures changed."""
     splits = {"train": copy.deepcopy(SPLIT), "dev": copy.deepcopy(SPLIT) | changes}
-    if "captions_per_image" in changes or "cut_share" in changes:
+    if {"captions_per_image", "cut_share", "length"} & set(changes):
         splits["train"] |= changes
     whole = {"splits": splits, "vocabulary": {"size": 50}, "scripts": {"LATIN": 1.0}} | report
     return warnings_of(whole, config or DataConfig())
@@ -112,6 +113,7 @@ def test_good_data_has_no_warnings():
         ({"images_of_earlier_splits": 4}, "4 images of dev also in an earlier split"),
         ({"used": 9, "listed": 9}, "dev has 9 images: too few"),
         ({"captions_per_image": {"max": 1}}, "a single caption"),
+        ({"length": {"p95": 3.0}}, "fewer than 4 words: BLEU-4 is undefined"),
         ({"blank": 2, "without_words": 1}, "3 captions without a word"),
         ({"blank": None, "without_words": 1}, "1 caption without a word"),
         ({"cut_share": 0.06}, "6% of the training captions are cut to 30 words"),

@@ -7,6 +7,7 @@ import pytest
 
 from training.metrics.calibration import (
     WordConfidence,
+    calibrate,
     calibration_error,
     confidence_auroc,
     reliability,
@@ -73,3 +74,15 @@ def test_draws_without_a_pair_to_compare_do_not_widen_the_interval_of_auroc():
     # One image of three has a wrong word: no interval reaches down to chance.
     found = confidence_auroc(words([0.1, 0.7, 0.8, 0.9], [0, 1, 1, 1], [0, 0, 1, 2]))
     assert found == (100.0, 100.0, 100.0)
+
+
+def test_scores_and_intervals_are_of_the_words():
+    words = WordConfidence(np.array([0.5, 0.9]), np.array([False, True]), np.array([0, 1]))
+    found = calibrate(words)
+    assert found.scores == {
+        "calibration_error": pytest.approx(30.0),
+        "next_word_accuracy": pytest.approx(50.0),
+        "next_word_confidence": pytest.approx(70.0),
+    }
+    assert set(found.intervals) == {"calibration_error"}
+    assert calibrate(words, words).scores["words_auroc"] == pytest.approx(100.0)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import base64
 import io
 import json
+import xml.etree.ElementTree as ElementTree
 
+import numpy as np
 import pytest
 from PIL import Image
 
 import sat_tf
 from tests.page_data import decode_map, embedded
+from training.evaluate.page import reliability_diagram
+from training.metrics.calibration import WordConfidence, reliability
 
 
 @pytest.fixture(params=["soft_run", "none_run"])
@@ -47,3 +51,13 @@ def test_the_page_has_each_caption_with_its_image_and_maps(run_dir):
             if attends:
                 shown = decode_map(word, best["peak"], (height, width))
                 assert shown.sum() == pytest.approx(1, abs=0.2)
+
+
+def test_the_diagram_has_a_bar_for_each_bin_with_words():
+    words = WordConfidence(np.array([0.05, 0.55, 0.56]), np.array([0, 1, 0]), np.arange(3))
+    drawn = ElementTree.fromstring(reliability_diagram(reliability(words, bins=10)))
+    titles = [node.text for node in drawn.iter() if node.tag.endswith("title")]
+    assert titles == [
+        "1 words, confidence 5 %, right 0 %",
+        "2 words, confidence 56 %, right 50 %",
+    ]
