@@ -84,12 +84,6 @@ def test_the_local_server_takes_as_many_images_as_the_real_one(batching):
     assert defaults["max_batch_size"] == batching.max_batch_size.value
 
 
-def test_metrics_are_on():
-    parsed = parse("monitoring.config", CLASSES["MonitoringConfig"]())
-    assert parsed.prometheus_config.enable
-    assert parsed.prometheus_config.path.startswith("/monitoring/")
-
-
 def test_the_encryption_template_holds_pem_text_not_paths():
     parsed = parse("ssl.config.template", CLASSES["SSLConfig"]())
     for text in (parsed.server_key, parsed.server_cert):
@@ -112,16 +106,6 @@ def test_compose_mounts_what_it_names(services):
             [flags["rest_api_port"]] * 2,
         ]
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
-
-
-def test_compose_sets_the_flags_that_matter(services):
-    for service in services.values():
-        assert {
-            "--enable_batching=true",
-            "--enable_grpc_healthcheck_service=true",
-            "--enable_profiler=false",
-            "--allow_version_labels_for_unavailable_models=true",
-        } <= set(service["command"])
 
 
 def status_page(state: str, error_code: str) -> str:
@@ -166,14 +150,6 @@ def test_healthy_is_when_a_version_is_available(services, rest_port, state, erro
     command = [word.replace("127.0.0.1/8501", f"127.0.0.1/{port}") for word in command]
     assert kind == "CMD" and str(port) in command[-1]
     assert (subprocess.run(command, timeout=300).returncode == 0) is healthy
-
-
-def test_the_graphics_card_is_for_the_gpu_service_alone(services):
-    assert "deploy" not in services["cpu"]
-    assert services["gpu"]["image"] == services["cpu"]["image"] + "-gpu"
-    (device,) = services["gpu"]["deploy"]["resources"]["reservations"]["devices"]
-    assert device["driver"] == "nvidia" and device["capabilities"] == ["gpu"]
-    assert services["gpu"]["command"] == services["cpu"]["command"]
 
 
 def test_the_image_can_be_chosen_and_reads_the_exports_of_the_oldest_tensorflow(services):

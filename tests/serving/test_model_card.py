@@ -30,13 +30,6 @@ def test_the_card_lists_signatures_with_their_shapes(exports):
     assert "IgnoreErrorsDataset" in card and '"b64"' in card
 
 
-@pytest.mark.slow
-def test_a_card_without_attention_speaks_of_none(exports):
-    card = (exports["none"].version / CARD_FILE).read_text()
-    assert "| attention | none |" in card and "| `attention` |" not in card
-    assert "has no evaluation" in card
-
-
 @pytest.fixture
 def evaluated(exports, tmp_path, monkeypatch):
     """A captioner whose run has an evaluation, measured with its own search."""

@@ -83,26 +83,6 @@ def test_steps_and_decay_are_those_of_keras(name):
         np.testing.assert_allclose([variable.numpy() for variable in theirs], wanted, rtol=1e-6)
 
 
-def test_tracing_a_step_asks_for_the_rate_once(monkeypatch):
-    asked, of_keras = [], keras.optimizers.schedules.CosineDecay.__call__
-    monkeypatch.setattr(
-        keras.optimizers.schedules.CosineDecay,
-        "__call__",
-        lambda self, step: asked.append(step) or of_keras(self, step),
-    )
-    variables = two()
-    optimizer = make_optimizer(OptimizerConfig(**options("adamw", 0.1)), STEPS, 1)
-    optimizer.build(variables)
-    asked.clear()
-
-    @tf.function(input_signature=[tf.TensorSpec([3])])
-    def step(gradient):
-        optimizer.apply_gradients([(gradient, variable) for variable in variables])
-
-    step.get_concrete_function()
-    assert len(asked) == 1
-
-
 @pytest.mark.parametrize("name", ["adam", "adamw", "rmsprop"])
 def test_the_encoder_learns_at_its_own_rate_on_the_same_schedule(name):
     config = OptimizerConfig(**options(name, 0.1), encoder_learning_rate=0.004)

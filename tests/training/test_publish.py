@@ -149,18 +149,6 @@ def test_the_card_says_what_taught_the_runs_that_a_run_started_from(soft_run, tm
     assert "boxes" not in make_card(second, read_run_config(second), "mine")
 
 
-def test_the_card_says_whether_captions_taught_the_maps(soft_run, tmp_path):
-    run = tmp_path / "run"
-    shutil.copytree(soft_run, run)
-    contents = json.loads((run / "data.json").read_text())
-    contents["locator"] = contents["train"]
-    (run / "data.json").write_text(json.dumps(contents))
-    config = read_run_config(run)
-    attention = dataclasses.replace(config.attention, supervision_weight=0.5)
-    card = make_card(run, dataclasses.replace(config, attention=attention), "mine")
-    assert "no boxes were used" in " ".join(card.split()) and "those boxes" not in card
-
-
 @pytest.mark.parametrize("name", published.names())
 def test_cards_of_captioners_that_ship_are_those_that_would_be_written_today(name):
     folder = published.locate(name)
@@ -169,12 +157,6 @@ def test_cards_of_captioners_that_ship_are_those_that_would_be_written_today(nam
     (check,) = re.findall("They give the same caption.*", shipped)
     card = make_card(folder, read_run_config(folder), name, licence, check, "no evaluation")
     assert card.partition("## Scores")[0] == shipped
-
-
-def test_it_is_evaluated_like_a_run(mine):
-    assert evaluate(["--run-dir", str(mine), "--figures", "1"]) == 0
-    report = evaluation_folder(mine, "dev") / "report.json"
-    assert json.loads(report.read_text())["images"] == 12
 
 
 def test_a_run_starts_from_one_by_its_name_is_averaged_with_it_and_resumes(
@@ -205,11 +187,6 @@ def assert_averaged(one, other, mean):
         np.testing.assert_allclose(value, 0.25 * first[name] + 0.75 * second[name], atol=1e-6)
 
 
-def test_a_published_configuration_keeps_the_hubs_name_and_no_path():
-    assert published.bare_name("hf://OWNER/NAME@main") == "hf://OWNER/NAME@main"
-    assert published.bare_name("../runs/soft") == "soft"
-
-
 def test_results_of_one_that_ships_stay_out_of_the_package(mine, tmp_path, monkeypatch):
     monkeypatch.setattr(published, "SHIPPED", mine.parent)
     monkeypatch.chdir(tmp_path)
@@ -237,18 +214,6 @@ def test_a_folder_with_other_files_is_left_as_it_is(tmp_path, capsys):
     assert (out / published.CARD).read_text() == "my project"
     (out / published.MANIFEST).touch()
     check_out(out)
-
-
-def test_the_card_leaves_out_captions_from_elsewhere(soft_run, tmp_path):
-    run = shutil.copytree(soft_run, tmp_path / "run")
-    folder = run / "evaluation"
-    report = json.loads((folder / "dev" / "report.json").read_text("utf-8"))
-    before = make_card(run, read_run_config(run), "mine")
-    other = folder / "people"
-    other.mkdir()
-    report |= {"captions": {"file": "people.json"}, "weights_sha256": None}
-    (other / "report.json").write_text(json.dumps(report))
-    assert make_card(run, read_run_config(run), "mine") == before
 
 
 def test_the_card_says_if_scores_are_of_another_search(soft_run, tmp_path):

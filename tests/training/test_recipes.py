@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sat_tf.fields import from_dict, to_dict
-from training.cli import check_init_from, find_recipe
+from training.cli import check_init_from
 from training.config import DataConfig, FitConfig, OptimizerConfig, RunConfig
 from training.recipes import RECIPES
 from training.train import parse
@@ -22,15 +22,6 @@ NAMES += [f"{data}_{kind}" for data in TWO for kind in ("soft", "hard")]
 
 def test_the_recipes_are_those_promised():
     assert list(RECIPES) == NAMES
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_recipe_is_what_its_name_says(name):
-    data, *encoder, kind = name.split("_")
-    data = "coco_captions" if data == "coco" else data
-    config = RECIPES[name]
-    assert not encoder or encoder == [config.encoder.name]
-    assert (config.recipe, config.data.name, config.attention.kind) == (name, data, kind)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -110,13 +101,6 @@ def test_a_language_is_a_code(language):
         DataConfig(language="German")
 
 
-def test_an_unknown_recipe_is_an_error_that_names_the_closest_one_or_all():
-    with pytest.raises(ValueError, match=r"`--recipe`: expected a recipe such as folder_soft, got"):
-        find_recipe(RECIPES, "folder_sof")
-    with pytest.raises(ValueError, match=r"`--recipe`: expected one of scenes_soft.*'nothing'"):
-        find_recipe(RECIPES, "nothing")
-
-
 @pytest.mark.parametrize(
     ("group", "cls", "values"),
     [
@@ -152,8 +136,3 @@ def test_what_only_a_trained_encoder_heeds_is_an_error_with_a_frozen_one(key, va
     said = str(error.value) + capsys.readouterr().err
     said = " ".join(said.replace("│", " ").split())
     assert f"`--{key}`: expected" in said and "for a frozen encoder" in said and value in said
-
-
-def test_whole_images_are_not_for_xla():
-    with pytest.raises(ValueError, match=r"`--fit.jit_compile`: expected False with"):
-        FitConfig(jit_compile=True, batch_by="image")

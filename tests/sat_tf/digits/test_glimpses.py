@@ -71,13 +71,6 @@ def test_a_patch_beyond_the_border_is_zero_there():
     assert seen[:, :2, 2:, 1].any() and not seen[:, 2:, :, 1].any()
 
 
-def test_a_side_that_is_no_multiple_of_a_block_is_padded_with_zeros():
-    images = np.ones([1, 7, 7, 1], np.float32)
-    coarse = GlimpseSensor(2, 2).pyramid(tf.constant(images))[1]
-    assert coarse.shape == (1, 4, 4, 1)
-    np.testing.assert_allclose(coarse[0, -1, :, 0], [0.5, 0.5, 0.5, 0.25])
-
-
 def policy(std=0.2, state_dim=4):
     network = LocationNetwork(state_dim, 8, std)
     network.mean_layer.kernel.assign(tf.random.stateless_normal([8, 2], [1, 2]))
@@ -96,13 +89,6 @@ def test_samples_are_clipped_and_their_log_probability_is_not():
     np.testing.assert_allclose(aim.log_prob, gaussian(aim.mean, std).log_prob(drawn), rtol=1e-5)
     clipped = gaussian(aim.mean, std).log_prob(aim.location)
     assert np.abs(aim.log_prob - clipped).max() > 0.1
-
-
-def test_without_a_seed_the_policy_looks_at_its_mean():
-    aim = policy()(states())
-    np.testing.assert_array_equal(aim.location, aim.mean)
-    np.testing.assert_allclose(np.tanh(aim.activation), aim.mean, rtol=1e-5)
-    assert np.abs(aim.mean).max() < 1.0
 
 
 def test_a_replica_without_states_draws_no_locations():

@@ -14,11 +14,9 @@ from tests.sat_tf.digits.small_models import (
     SEED,
     B,
     T,
-    assert_learns,
     batch,
     losses,
     make,
-    named,
     spread,
     terms_of,
 )
@@ -92,24 +90,6 @@ def test_a_warm_up_looks_anywhere_less_and_less_often():
     np.testing.assert_allclose(shares, [1.0, 0.5, 0.0, 0.0], atol=0.08)
 
 
-def test_scores_give_errors_at_mean_and_at_sampled_locations():
-    model = make(std=1.0)
-    scores = model.scores(batch(200), SEED)
-    assert set(scores) == {"error", "error_sampled", "nll"}
-    for name in ("error", "error_sampled"):
-        assert set(np.unique(scores[name].values)) <= {0.0, 100.0}
-    assert np.any(scores["error"].values != scores["error_sampled"].values)
-
-
-def test_figures_show_the_path():
-    (drawn, _) = make().figures(batch(2), SEED)
-    assert drawn.dtype == np.uint8 and drawn.ndim == 3
-
-
-def test_a_few_steps_lower_the_loss():
-    assert_learns(make(), batch())
-
-
 def test_the_loss_is_the_estimators_by_hand():
     model = make(samples=2, baseline="leave_one_out", reward_weight=0.3, aim_weight=0.7)
     loss, logs, _ = losses(model)
@@ -146,13 +126,6 @@ def test_rewards_reach_the_policy_and_nothing_else():
             np.testing.assert_allclose(gradient, other, rtol=1e-4, atol=1e-7)
 
 
-def test_the_logged_value_is_that_of_the_locations_drawn():
-    model = make()
-    model.baseline.output_layer.bias.assign([0.25])
-    assert float(losses(model)[1]["value"]) == pytest.approx(0.25)
-    assert losses(make(locations="random"))[1]["value"] == 0.0
-
-
 def test_the_baselines_error_reaches_the_baseline_alone():
     model = make(reward_weight=0.0, value_weight=1.0, reward="log_lik")
     without = make(reward_weight=0.0, value_weight=0.0, reward="log_lik")
@@ -181,13 +154,6 @@ def test_a_policy_at_the_border_is_called_back():
             )
         elif "locator" not in name:
             np.testing.assert_allclose(gradient, other, rtol=1e-4, atol=1e-7)
-
-
-def test_policy_and_baseline_are_clipped_apart_from_the_rest():
-    model = make()
-    own = {id(variable) for variable in model.separately_clipped}
-    parts = {name.split("/")[0] for name, v in named(model).items() if id(v) in own}
-    assert parts == {"locator", "baseline"} and len(own) == 8
 
 
 def test_the_gaussian_policy_gradient_is_the_integral():
@@ -233,15 +199,6 @@ def make_dram(**settings):
 
 def dram_batch():
     return batch(image_size=24)
-
-
-@pytest.mark.parametrize("context", [True, False])
-def test_each_sample_of_each_image_has_its_looks_and_an_answer(context):
-    looks = make_dram(context=context)(dram_batch(), SEED, samples=2)
-    assert looks.location.shape == (2 * B, T, 2)
-    assert looks.aiming.shape == (2 * B, T, 6)
-    assert looks.logits.shape == (2 * B, 55)
-    np.testing.assert_array_equal(looks.drawn, np.ones([2 * B, T]))
 
 
 def test_the_context_aims_the_first_glimpse():

@@ -10,7 +10,7 @@ import tensorflow as tf
 from sat_tf.digits.config import STNConfig
 from sat_tf.digits.sampling import centres_of_mass
 from sat_tf.digits.stn import STN, SpatialMask, SpatialTransformer
-from tests.sat_tf.digits.small_models import SEED, assert_learns, terms_of
+from tests.sat_tf.digits.small_models import terms_of
 
 IDENTITY = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
 
@@ -48,13 +48,6 @@ def noise(size=12):
     return np.random.default_rng(0).uniform(size=[2, size, size, 1]).astype(np.float32)
 
 
-def test_it_starts_as_a_constant_that_lets_nearly_all_through():
-    images = noise()
-    masked, mask = SpatialMask(12, filters=(2, 2))(images)
-    np.testing.assert_allclose(mask, np.full([2, 12, 12, 1], 1.0 / (1.0 + np.exp(-2.0))), rtol=1e-6)
-    np.testing.assert_allclose(masked, images * mask.numpy(), rtol=1e-6)
-
-
 def test_what_it_shows_is_the_image_times_a_mask_of_its_own():
     layer, images = SpatialMask(12, filters=(2, 3)), noise()
     kernel, bias = layer.localisation.get_layer("logits").weights
@@ -64,11 +57,6 @@ def test_what_it_shows_is_the_image_times_a_mask_of_its_own():
     assert np.ptp(mask[0]) > 0 and np.any(mask[0] != mask[1])
     assert np.all(mask > 0) and np.all(mask < 1)
     np.testing.assert_allclose(masked, images * mask.numpy(), rtol=1e-6)
-
-
-def test_a_side_that_is_no_multiple_of_four_keeps_its_size():
-    images = noise(size=15)
-    assert SpatialMask(15, filters=(2, 2))(images)[0].shape == images.shape
 
 
 SMALL = {"localisation_filters": 2, "localisation_dim": 4, "filters": 4, "hidden_dim": 8}
@@ -93,12 +81,6 @@ def test_the_classifier_sees_what_attention_makes_of_the_image():
     masked = make(attention="mask")
     np.testing.assert_allclose(masked(images)[1], images * masked.attention(images)[1], rtol=1e-6)
     np.testing.assert_array_equal(make(attention="none")(images)[1], images)
-
-
-def test_dropout_is_for_training_only():
-    model, images = make(dropout=0.5), batch()["images"]
-    np.testing.assert_array_equal(model(images)[0], model(images)[0])
-    assert np.any(model(images, SEED)[0] != model(images)[0])
 
 
 @pytest.mark.parametrize("attention", ["transformer", "mask"])
@@ -138,13 +120,3 @@ def test_in_bfloat16_its_convolutions_are_and_nothing_else(settings, monkeypatch
     wanted, seen_exactly = exact(images)
     np.testing.assert_allclose(logits, wanted, atol=0.03)
     np.testing.assert_allclose(seen, seen_exactly, atol=0.03)
-
-
-def test_a_few_steps_lower_the_loss():
-    assert_learns(make(**HEAT_MAPS, dropout=0.0), batch())
-
-
-def test_a_localisation_net_that_reads_nothing_is_refused():
-    keys = "`--model.localisation_dim` and `--model.localisation_points`"
-    with pytest.raises(ValueError, match=f"{keys}: .* got 0 and 0"):
-        STNConfig(localisation_dim=0)

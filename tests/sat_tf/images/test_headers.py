@@ -45,13 +45,6 @@ def test_format_and_size_are_those_of_the_file(kind, options, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"B", b"RIFF", b"some text", b"GIF", b"\x89PNG\r\n\x1a\n"]
-)
-def test_anything_else_is_unknown(content):
-    assert int(headers.read_format(content)) == headers.UNKNOWN
-
-
-@pytest.mark.parametrize(
     ("size", "fits"),
     [
         ([8192, 8192], True),

@@ -1,6 +1,5 @@
 """KerasHub's patch transformers as encoders."""
 
-import sys
 from types import SimpleNamespace
 
 import keras
@@ -117,10 +116,6 @@ def test_standardized_weights_give_standardized_annotations(tmp_path):
     np.testing.assert_allclose(found, (raw - mean) / deviation, atol=1e-3)
 
 
-def test_blocks_after_the_tap_are_left_out():
-    assert len(Encoder(NAME, 12, tap="stage1").weights) < len(Encoder(NAME, 12).weights)
-
-
 @pytest.mark.parametrize("tap", [None, "stage1"])
 def test_rounded_weights_are_published_as_they_are(tmp_path, tap):
     source, target = converted(tmp_path, arrays()), str(tmp_path / "rounded.weights.h5")
@@ -134,12 +129,6 @@ def test_rounded_weights_are_published_as_they_are(tmp_path, tap):
             published = unpack(pack({"weight": array}))["weight"]
             np.testing.assert_array_equal(published, array)
     assert changed
-
-
-def test_registers_are_no_places():
-    encoder = Encoder("keras_hub:tiny_registers", 12)
-    assert encoder.grid == (3, 3)
-    assert encoder(np.zeros([1, 12, 12, 3], np.float32)).shape == (1, 9, 8)
 
 
 def test_places_are_in_order():
@@ -199,15 +188,6 @@ def test_other_families_load_and_standardise_their_files(other_family, tmp_path)
     np.testing.assert_allclose(found, (raw - mean) / deviation, atol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("preset", "grid"),
-    [("vit_base_patch16_224_imagenet", 14), ("clip_vit_large_patch14_336", 24)],
-)
-def test_a_preset_s_own_size_gives_its_grid(preset, grid):
-    made = patch_encoders.PRESETS[preset]
-    assert made.pixels // made.patch == grid
-
-
 def test_pixels_are_normalised_as_the_family_was_trained():
     white = np.full([1, 1, 1, 3], 255.0, np.float32)
     dino = np.asarray(patch_encoders.normalise(NAME, white)).ravel()
@@ -238,19 +218,12 @@ def test_arrays_that_are_missing_or_of_another_size_are_named(tmp_path):
         converted(tmp_path, arrays(positions=9))
 
 
-def test_without_kerashub_the_error_asks_for_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "keras_hub", None)
-    with pytest.raises(ValueError, match="needs KerasHub"):
-        Encoder(NAME, 12)
-
-
 @pytest.mark.parametrize("image_size", [20, 12])
-@pytest.mark.parametrize("change", [0.1, -0.1])
-def test_trained_position_embeddings_come_back_to_the_bit(tmp_path, image_size, change):
+def test_trained_position_embeddings_come_back_to_the_bit(tmp_path, image_size):
     trained, again = (Encoder(NAME, image_size, trainable=True) for _ in range(2))
     rng = np.random.default_rng(0)
     for weight in trained.weights:
-        weight.assign(weight + change * rng.uniform(0.5, 1.5, weight.shape))
+        weight.assign(weight + 0.1 * rng.uniform(0.5, 1.5, weight.shape))
     before = trained.get_weights()
     kept = [SimpleNamespace(saved_layers=lambda e=e: {"encoder": e}) for e in (trained, again)]
     weights.save_weights(kept[0], tmp_path / "best.weights.h5")

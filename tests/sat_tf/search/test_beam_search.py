@@ -296,14 +296,6 @@ def test_a_step_whose_vocabulary_is_unknown_is_an_error():
         search(tf.zeros([2, 5]))
 
 
-def test_a_step_that_drops_state_is_an_error():
-    def step(tokens, state):
-        return tf.zeros([len(tokens), VOCABULARY]), state[:1], ()
-
-    with pytest.raises(ValueError, match="invalid value for argument `step`"):
-        beam_search(step, (tf.zeros([2]), tf.zeros([2])), beam=1, batch_size=2, max_length=3)
-
-
 def search_module(model: TreeModel) -> tf.Module:
     module = tf.Module()
     module.calls = 0

@@ -79,11 +79,6 @@ def folder(tmp_path):
     return made
 
 
-def test_settings_are_read_as_written(folder):
-    found = read_settings(folder)
-    assert found.image_size == 32 and found.sizes == SIZES and list(found.forbidden) == [0, 1, 3]
-
-
 def test_a_folder_from_before_consensus_ranks_by_score(folder):
     values = json.loads(SETTING.to_json())
     del values["consensus"]

@@ -10,7 +10,6 @@ from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     get_model_status_pb2,
     inference_pb2,
-    model_management_pb2,
     predict_pb2,
     regression_pb2,
 )
@@ -196,18 +195,6 @@ def test_status_is_refused_as_the_real_server_does(caller, request_, code, messa
 def test_other_predictions_are_unimplemented(caller, method, request_):
     code, _ = refused(getattr(caller.prediction, method), request_)
     assert code == grpc.StatusCode.UNIMPLEMENTED
-
-
-def test_reloading_the_configuration_is_unimplemented(caller):
-    request = model_management_pb2.ReloadConfigRequest()
-    code, _ = refused(caller.model.HandleReloadConfigRequest, request)
-    assert code == grpc.StatusCode.UNIMPLEMENTED
-
-
-def test_a_long_message_is_cut(caller):
-    code, message = refused(caller.prediction.Predict, predict_request(b"explode " + 5000 * b"x"))
-    assert code == INVALID and message.startswith("assertion failed")
-    assert len(message) == 1024 + len("...TRUNCATED") and message.endswith("...TRUNCATED")
 
 
 class LateContext:

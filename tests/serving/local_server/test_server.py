@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -12,6 +13,7 @@ import tensorflow as tf
 from grpc_health.v1 import health_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
 
+from serving.local_server.servable import Servable
 from serving.local_server.server import Admission, LocalServer
 from serving.local_server.statuses import StatusError
 from tests.serving.local_server.odd_requests import mutate, odd_request
@@ -100,12 +102,24 @@ def test_a_deadline_ends_the_call(caller):
     assert caller.caption() == "a cat 3"
 
 
-def test_calls_run_at_the_same_time(caller, held):
+def test_calls_run_at_the_same_time(caller, monkeypatch):
+    # Held before TensorFlow, whose threads, of which there may be one, are not in question.
+    predict, came, go = Servable.predict, threading.Event(), threading.Event()
+
+    def hold(servable, request, *seconds):
+        if b"ok, later" in request.SerializeToString():
+            came.set()
+            assert go.wait(120.0)
+        return predict(servable, request, *seconds)
+
+    monkeypatch.setattr(Servable, "predict", hold)
     with ThreadPoolExecutor(1) as pool:
-        slow = pool.submit(caller.caption, held.image)
-        held.wait_until_in_flight()
-        assert caller.caption() == "a cat 3" and not slow.done()
-        held.release()
+        slow = pool.submit(caller.caption, b"ok, later")
+        try:
+            assert came.wait(120.0)
+            assert caller.caption() == "a cat 3" and not slow.done()
+        finally:
+            go.set()
         assert slow.result() == "a cat 3"
 
 
@@ -208,17 +222,12 @@ def test_nonsense_is_answered_with_a_status(caller):
 
 
 @pytest.mark.slow
-def test_ten_thousand_bad_requests_leave_memory_flat(caller):
+def test_thousands_of_bad_requests_leave_memory_flat(caller):
     send_nonsense(caller, 1000, seed=2)
     before = resident_megabytes("self")
-    send_nonsense(caller, 10_000, seed=3)
-    assert resident_megabytes("self") - before < 30
+    send_nonsense(caller, 4_000, seed=3)
+    assert resident_megabytes("self") - before < 15
     assert caption_of(caller.predict(predict_request(b"ok"))) == "a cat 3"
-
-
-def test_the_session_needs_no_default_graph(caller):
-    with tf.Graph().as_default():
-        assert caller.caption() == "a cat 3"
 
 
 def test_health_and_state_are_answered_while_the_queue_is_full(toy_exports, serving):

@@ -39,12 +39,6 @@ def states(versions) -> dict[int, int]:
     return {status.version: status.state for status in versions.states(SPEC)}
 
 
-def test_the_newest_is_served(versions_of, place):
-    versions = versions_of(place(1, 2))
-    assert versions.available() == [2]
-    assert states(versions) == {2: State.AVAILABLE}
-
-
 def test_a_new_version_takes_over(versions_of, place):
     versions = versions_of(place(1))
     place(2)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 from tests.training.small_runs import exit_of, report_of
 from training.digits.config import changed_flags, read_digit_config
-from training.digits.evaluate import training_command, training_so_far
+from training.digits.evaluate import training_command
 from training.digits.train import parse
 from training.evaluate import command as evaluate
 
@@ -59,19 +57,3 @@ def test_wrong_arguments_of_an_evaluation_are_errors(
     places = ["--run-dir", hard_digits_run, "--data-dir", mnist]
     status, said = exit_of(capsys, evaluate.main, *places, *flags)
     assert status == 2 and message in said
-
-
-def test_a_run_without_weights_says_so(hard_digits_run, mnist, tmp_path, capsys):
-    (tmp_path / "config.json").write_text((hard_digits_run / "config.json").read_text())
-    assert evaluate.main(["--run-dir", str(tmp_path), "--data-dir", str(mnist)]) == 2
-    assert "has no best.weights.h5" in capsys.readouterr().err
-
-
-def test_a_damaged_last_state_costs_no_figures(hard_digits_run, mnist, tmp_path, capsys):
-    run = shutil.copytree(hard_digits_run, tmp_path / "run")
-    assert training_so_far(run)["training"]["epochs"] == 2
-    (state,) = run.glob("checkpoints/*/state.json")
-    state.write_text("{")
-    assert evaluate.main(["--run-dir", str(run), "--data-dir", str(mnist)]) == 0
-    assert "is damaged" in capsys.readouterr().err
-    assert training_so_far(run) == {} == training_so_far(tmp_path)

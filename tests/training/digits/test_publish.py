@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 
@@ -15,8 +14,7 @@ from sat_tf.digits.reader import DigitReader
 from sat_tf.run_folder import RunFolder
 from sat_tf.runs import TrainedCaptioner
 from training.digits.config import read_digit_config
-from training.digits.publish import make_card, reader_config
-from training.digits.recipes import RECIPES
+from training.digits.publish import make_card
 from training.evaluate.command import main as evaluate
 from training.publish import main
 from training.train import main as train
@@ -84,25 +82,6 @@ def test_one_kind_of_model_replaces_the_other(ram_run, soft_run, tmp_path):
             digits.MANIFEST if kind is DigitReader else published.MANIFEST,
             *published.checked_files(out),
         }
-
-
-def test_what_the_images_look_like_comes_from_the_data():
-    found = {name: reader_config(RECIPES[name]) for name in ("ram_28", "dram_pairs", "stn_rts")}
-    assert [(c.system, c.target, c.image_size) for c in found.values()] == [
-        ("ram", "digit", 28),
-        ("dram", "pair", 60),
-        ("stn", "digit", 42),
-    ]
-    inks = [(c.ink_from, c.ink_to) for c in found.values()]
-    assert inks == [(20.0, 20.0), (20.0, 20.0), pytest.approx((14.0, 24.0))]
-    assert len(reader_config(RECIPES["dram_addition"]).answers) == 19
-
-
-def test_the_command_of_pairs_names_no_path(tmp_path):
-    pairs = dataclasses.replace(RECIPES["dram_pairs"], init_from=str(tmp_path / "mine_single"))
-    assert "--init_from" not in make_card(tmp_path / "mine", pairs, "mine", None, "")
-    card = make_card(tmp_path / "other", pairs, "other", None, "")
-    assert "--init_from mine_single" in card and str(tmp_path) not in card
 
 
 def test_what_reads_no_drawing_is_refused(hard_digits_run, tmp_path, capsys):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import sat_tf
 from sat_tf.errors import RunError
 from sat_tf.run_folder import RunFolder
 from tests.training.digits.digit_fixtures import train
@@ -49,13 +48,6 @@ def test_every_recipe_parses_to_itself(name):
 def test_a_wrong_flag_is_an_error_that_names_it(capsys, argv, named):
     status, said = exit_of(capsys, main, *argv)
     assert status == 2 and named in said
-
-
-def test_bad_digits_are_an_error_without_a_traceback(capsys, tmp_path):
-    places = ["--data-dir", str(tmp_path), "--run-dir", str(tmp_path / "r")]
-    assert main(["--recipe", "digits_soft", *places]) == 2
-    assert "has no mnist.npz" in capsys.readouterr().err
-    assert not (tmp_path / "r").exists()
 
 
 def test_a_run_leaves_weights_a_report_and_figures(hard_digits_run):
@@ -124,11 +116,6 @@ def test_captioners_and_digit_systems_leave_each_other_s_runs_alone(
     assert "no run of a digit system" in capsys.readouterr().err
 
 
-def test_a_digit_run_is_no_captioner(hard_digits_run):
-    with pytest.raises(RunError, match="digit system 'portions', which writes no captions"):
-        sat_tf.load(hard_digits_run)
-
-
 def test_two_devices_train(tiny_digits, tmp_path):
     flags = ("--strategy", "mirrored", "--fit.epochs", "1", "--run-dir", str(tmp_path / "run"))
     assert main(["--recipe", "digits_hard", *tiny_digits, *flags]) == 0
@@ -152,14 +139,6 @@ def test_single_digits_have_the_pairs_own_model_canvas_and_seed(recipe):
     assert single.fit.epochs == pairs.single_epochs
     shape = {"random_steps": 0}
     assert dataclasses.replace(single.model, **shape) == dataclasses.replace(pairs.model, **shape)
-
-
-def test_nothing_comes_first_where_a_run_to_start_from_is_given_or_no_epochs_for_it():
-    pairs = RECIPES["dram_pairs"]
-    assert single_run(dataclasses.replace(pairs, init_from="RUN")) is None
-    assert single_run(dataclasses.replace(pairs, single_epochs=0)) is None
-    assert single_run(RECIPES["convnet_addition"]) is None
-    assert single_run(RECIPES["ram_28"]) is None
 
 
 def test_one_command_trains_both_and_resumes_both(

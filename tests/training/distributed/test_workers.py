@@ -239,10 +239,6 @@ def test_auto_takes_all_of_several_gpus(monkeypatch):
     assert len(taken) == 2
 
 
-def test_mirrored_takes_the_cpus_where_there_is_no_gpu():
-    assert make_strategy("mirrored").num_replicas_in_sync == 2
-
-
 def reduced(size: int) -> list[float]:
     """Sums a vector of so many ones over the replicas."""
     strategy = make_strategy("mirrored")

@@ -76,14 +76,6 @@ def test_images_that_cannot_be_read_have_no_twins():
     assert twins(blank, black) == [] and twins(black, blank) == []
 
 
-def test_drawn_images_are_compared_too():
-    pixels = np.asarray(photograph(1))
-    split = Split("train", (Example("train0", pixels, ("a",)),))
-    pair = split, prints_of([photograph(1)], 1, 64)
-    copy = Split("dev", (Example("dev0", pixels.copy(), ("a",)),)), pair[1]
-    assert twins(copy, pair) == [("dev0", "train0", True)]
-
-
 @pytest.mark.slow
 def test_photographs_are_found_again_and_not_mixed_up(real_data: Path):
     folder = next((real_data / "data" / "flickr8k").glob("Flick*_Dataset"))

@@ -52,13 +52,6 @@ def test_characters_are_counted_as_characters():
     assert figures["unknown_share"] == 1 / 5
 
 
-def test_captions_without_any_word_give_zeros_and_no_error():
-    vocabulary = Vocabulary.from_captions([], min_count=1)
-    figures = caption_figures(split_of(("...", "-")), vocabulary, max_length=5)
-    assert figures["without_words"] == 2 and figures["length"]["max"] == 0
-    assert figures["cut_share"] == figures["unknown_share"] == 0
-
-
 def test_captions_are_equal_whatever_their_capitals_and_punctuation():
     one, other, third = spoken_captions(
         split_of(("A dog, runs!", "a dog runs", "adog runs")), "words"
@@ -142,17 +135,6 @@ def test_a_script_that_tokens_or_language_do_not_suit_has_a_warning(script, conf
     assert all(text in warning for text, warning in zip(said, found, strict=True))
 
 
-def test_images_without_a_row_have_a_warning():
-    (warning,) = warnings({}, uncaptioned=["b.jpg", "c.jpg"])
-    assert warning.startswith("2 images of the folder not in the caption file, such as b.jpg;")
-
-
-def test_without_java_meteor_is_left_out(monkeypatch):
-    monkeypatch.setattr(advice, "find_java", lambda: None)
-    (warning,) = warnings({})
-    assert "need Java" in warning
-
-
 FILES = {
     "vgg19": "vgg19_weights_tf_dim_ordering_tf_kernels_notop.h5",
     "mobilenet_v2": "mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.0_224_no_top.h5",
@@ -194,17 +176,6 @@ def test_missing_weights_without_a_network_are_an_error(tmp_path, asked):
     ):
         check_imagenet_weights(config("resnet50"))
     assert len(asked) == 1
-
-
-def test_weights_that_can_be_downloaded_or_are_not_wanted_are_no_error(asked, monkeypatch):
-    check_imagenet_weights(config("vgg19", None))
-    assert asked == []
-
-    def refuse(request, timeout):
-        raise urllib.error.HTTPError(request.full_url, 404, "Not Found", {}, None)
-
-    monkeypatch.setattr(urllib.request, "urlopen", refuse)
-    check_imagenet_weights(config("vgg19"))
 
 
 def test_weights_of_backbones_side_by_side_are_looked_for(tmp_path, asked):

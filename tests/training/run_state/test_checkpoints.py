@@ -38,10 +38,6 @@ def step(model: Captioner) -> None:
     model.fit({"images": images, "tokens": tokens}, epochs=1, verbose=0)
 
 
-def test_a_new_run_has_nothing_to_restore(tmp_path):
-    assert Checkpoints(tmp_path / "checkpoints", make_model()).restore() is None
-
-
 def test_progress_is_read_without_a_model(tmp_path):
     assert last_progress(tmp_path / "checkpoints") is None
     progress = Progress(3, 2, 41.5, 1, False, 12.0)

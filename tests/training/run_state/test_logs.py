@@ -101,15 +101,6 @@ def test_epochs_that_come_again_are_forgotten_wherever_they_are(tmp_path):
     assert not list(tmp_path.rglob(".*"))
 
 
-def test_a_file_with_nothing_to_forget_is_left_alone(tmp_path):
-    log(tmp_path / "logs", 0, 1)
-    (path,) = (tmp_path / "logs").iterdir()
-    before = path.stat()
-    remove_from(tmp_path / "logs", 2)
-    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
-    remove_from(tmp_path / "nowhere", 0)
-
-
 def test_a_half_written_record_is_removed_and_those_before_it_stay(tmp_path):
     log(tmp_path / "logs" / "train", 0, 1)
     (path,) = (tmp_path / "logs" / "train").iterdir()
