@@ -84,13 +84,6 @@ def test_the_local_server_takes_as_many_images_as_the_real_one(batching):
     assert defaults["max_batch_size"] == batching.max_batch_size.value
 
 
-def test_the_encryption_template_holds_pem_text_not_paths():
-    parsed = parse("ssl.config.template", CLASSES["SSLConfig"]())
-    for text in (parsed.server_key, parsed.server_cert):
-        lines = text.splitlines()
-        assert lines[0].startswith("-----BEGIN ") and lines[-1].startswith("-----END ")
-
-
 def test_compose_mounts_what_it_names(services):
     assert set(services) == {"cpu", "gpu"}
     for service in services.values():
@@ -158,10 +151,3 @@ def test_the_image_can_be_chosen_and_reads_the_exports_of_the_oldest_tensorflow(
     requirements = (ROOT / "requirements.txt").read_text("utf-8")
     (oldest,) = re.findall(r"^tensorflow>=([\d.]+),", requirements, flags=re.M)
     assert default == oldest
-
-
-def test_the_documented_command_is_that_of_compose(services):
-    text = (ROOT / "docs" / "serving.md").read_text("utf-8")
-    (block,) = re.findall(r"tensorflow_model_server \\\n(.*?)```", text, flags=re.S)
-    flags = [re.sub(r"=.*", "", flag) for flag in re.findall(r"--\S+", block)]
-    assert flags == [re.sub(r"=.*", "", flag) for flag in services["cpu"]["command"]]

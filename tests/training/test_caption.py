@@ -83,21 +83,6 @@ def test_a_folder_stands_for_the_images_in_it(soft_run, photo, tmp_path, capsys)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.png", "bird.png"]
 
 
-def test_a_name_that_is_no_utf8_is_printed_with_escapes(soft_run, photo, tmp_path, capsys):
-    odd = tmp_path / "na\udcefve.jpg"  # as Python has the byte EF of a name in Latin-1
-    try:
-        photo.rename(odd)
-    except OSError:
-        pytest.skip("the file system knows no such names")
-    flags = [str(odd), "--run-dir", str(soft_run), "--out", str(tmp_path / "out")]
-    page = tmp_path / "page.html"
-    assert main([*flags, "--html", str(page)]) == 0
-    assert "/na\\udcefve.jpg: " in capsys.readouterr().out
-    assert '"name":"na\\udcefve.jpg"' in page.read_text("utf-8")
-    assert main([*flags, "--as-json"]) == 0
-    assert json.loads(capsys.readouterr().out)["image"] == str(odd)
-
-
 def test_lines_of_json_parse(soft_run, photo, tmp_path, capsys):
     twin = tmp_path / "twin" / photo.name
     twin.parent.mkdir()

@@ -7,7 +7,7 @@ from PIL import Image
 
 from tests.training.small_runs import exit_of
 from training import caption, distill, locate, standardize, train
-from training.cli import check_apart, check_file, check_folder, check_own_images
+from training.cli import check_apart, check_file, check_folder
 from training.evaluate import command as evaluate
 from training.inspect import command as inspect
 
@@ -82,16 +82,6 @@ def test_results_do_not_go_among_the_data(tmp_path):
     check_apart("--out", tmp_path, None)
     with pytest.raises(ValueError, match="`--out`: expected a folder other than the data's"):
         check_apart("--out", tmp_path / "x" / "..", tmp_path)
-
-
-def test_images_of_the_user_s_own_are_not_replaced(tmp_path):
-    (tmp_path / "figures").mkdir()
-    check_own_images("--out", tmp_path, "figures", "report.json")
-    (tmp_path / "figures" / "1.png").touch()
-    with pytest.raises(ValueError, match="`--out`: expected a folder whose `figures` is not"):
-        check_own_images("--out", tmp_path, "figures", "report.json")
-    (tmp_path / "report.json").touch()
-    check_own_images("--out", tmp_path, "figures", "report.json")
 
 
 @pytest.mark.parametrize("source", [RUN, ("--captions", "captions.json", "--data.name", "folder")])

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from training.compare import main
-from training.metrics import bootstrap
 
 FAST = ("--samples", "20")
 
@@ -67,20 +66,6 @@ def test_three_runs_stand_side_by_side_each_against_the_first(capsys, soft_run, 
             assert difference == pytest.approx(score - scores[0], abs=0.02)
             assert low <= difference <= high or metric == "bleu_4"
     assert not numbers(said, "meteor")  # there is no Java here
-
-
-def test_the_interval_is_that_of_the_paired_bootstrap(capsys, soft_run, none_run, monkeypatch):
-    asked = []
-
-    def paired(a, b, metric, samples):
-        asked.append((a[0].scores[metric], b[0].scores[metric], samples))
-        return bootstrap.Interval(1.0, -2.0, 3.0)
-
-    monkeypatch.setattr(bootstrap, "paired_over_seeds", paired)
-    said = compared(capsys, soft_run, none_run)
-    assert numbers(said, "cider")[1] == [1.0, -2.0, 3.0]
-    expected = [score_of(run, "cider") for run in (none_run, soft_run)]
-    assert asked[1] == (*map(pytest.approx, expected), 20)
 
 
 def test_seeds_of_a_system_are_averaged(capsys, soft_run, hard_run, none_run):
@@ -157,14 +142,6 @@ def test_evaluations_on_other_data_are_not_compared(capsys, soft_run, copy):
     assert str(copy) in said and "other images or captions" in said
 
 
-def test_a_report_of_another_split_is_an_error(capsys, soft_run, copy):
-    moved = copy / "evaluation" / "dev"
-    said = refused(capsys, soft_run, moved, "--split", "test")
-    assert f"{soft_run}" in said and "is missing" in said
-    said = refused(capsys, moved, moved, "--split", "test")
-    assert "is an evaluation on dev: expected one on test" in said
-
-
 @pytest.mark.parametrize("content", ["no JSON", "[]", "{}"])
 def test_a_file_that_is_no_report_is_an_error(capsys, soft_run, copy, content):
     (copy / "evaluation" / "dev" / "report.json").write_text(content)
@@ -205,11 +182,6 @@ def test_digit_systems_scored_on_other_examples_are_not_compared(
         report["configuration"]["data"]["portions"] = 3
     (tmp_path / "report.json").write_text(json.dumps(report))
     assert "was scored on other examples" in refused(capsys, hard_digits_run, tmp_path)
-
-
-def test_captioners_and_digit_systems_are_not_compared(capsys, soft_run, hard_digits_run):
-    said = refused(capsys, soft_run, hard_digits_run)
-    assert f"{hard_digits_run} cannot be compared with {soft_run}: captioners and digit s" in said
 
 
 def test_scores_by_other_boxes_are_left_out(capsys, copy):

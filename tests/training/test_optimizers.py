@@ -30,12 +30,6 @@ def test_cosine_rises_over_the_warmup_and_ends_at_zero():
     assert all(a > b for a, b in zip(found[5:], found[6:], strict=False))
 
 
-def test_constant_stays_after_its_warmup():
-    found = rates(OptimizerConfig(learning_rate=0.5, warmup_epochs=1.0), 4, 3)
-    assert found[0] == 0.0 and found[2] == pytest.approx(0.25)
-    assert found[4:] == pytest.approx([0.5] * 9)
-
-
 @pytest.mark.parametrize("name", ["adam", "adamw", "rmsprop"])
 def test_the_optimiser_is_the_one_asked_for(name):
     optimizer = make_optimizer(OptimizerConfig(name=name, weight_decay=0.1), 1, 1)

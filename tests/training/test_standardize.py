@@ -93,8 +93,6 @@ def test_imagenet_weights_are_standardised_as_those_of_a_file(
         (["--encoder.name", "resnet50"], "--encoder.name"),
         (["--encoder.name", "vgg19", "--encoder.weights", "None"], "--encoder.weights"),
         (["--encoder.name", "keras_hub:dinov2_small", "--encoder.weights", "x"], "weights file"),
-        (["--encoder.name", "vgg19+resnet50", "--encoder.weights", "x+y"], "weights file"),
-        (["--encoder.name", "keras_hub:dinov2_small"], "weights file"),
         (["--encoder.name", "vgg19+keras_hub:dinov2_small"], "weights file"),
     ],
 )

@@ -176,15 +176,6 @@ def test_figures_count_labels_and_places(monkeypatch):
     )
 
 
-@pytest.mark.parametrize("inference", ["expectation", "sample", "argmax"])
-def test_hard_attention_answers_as_it_is_told_to(inference):
-    model, batch = make_model(attention="hard", inference=inference), make_batch()
-    answers = model.infer(batch, SEED)
-    assert (answers.log_prob is None) == (inference != "sample")
-    wanted = model(batch["images"], selection=inference, seed=SEED)
-    np.testing.assert_array_equal(answers.logits, wanted.logits)
-
-
 @pytest.mark.parametrize(
     ("options", "named"),
     [

@@ -11,7 +11,6 @@ from PIL import Image
 
 import sat_tf
 from sat_tf import digits, published, runs
-from sat_tf.digits.sampling import bilinear_sample_grid
 from sat_tf.errors import RunError
 from tests.image_files import encode
 from tests.sat_tf.digits.small_readers import CONFIGS, drawing, write_reader
@@ -39,18 +38,6 @@ def test_glimpses_are_those_of_the_model(readers, system, looks, scales):
         glimpses = reader.model(batch, tf.zeros([2], tf.int32), sample=False)
         expected = tf.nn.softmax(glimpses.logits[0])
         np.testing.assert_allclose(reading.probabilities[-1], expected, atol=1e-5)
-
-
-def test_corners_frame_what_the_finest_patch_shows(readers):
-    reading = readers["ram"].read(drawing())
-    for corners, patch in zip(reading.corners, reading.patches, strict=True):
-        # Pixel i covers i to i + 1; the patch's pixels have their centres inside the frame.
-        low, high = corners[0] * 28, corners[2] * 28
-        np.testing.assert_allclose(high - low, 8.0, atol=1e-4)
-        x, y = (tf.constant(edge + np.arange(8)[None], tf.float32) for edge in low)
-        image = tf.constant(reading.image[None, ..., None])
-        seen = bilinear_sample_grid(image, x, y)
-        np.testing.assert_allclose(patch, seen[0], atol=1e-4)
 
 
 def test_a_transformer_that_has_learned_nothing_looks_at_everything(readers):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -92,31 +91,3 @@ def test_the_classifiers_loss_teaches_where_to_look(attention):
     layer = of.theta if attention == "transformer" else of.localisation.get_layer("logits")
     assert all(np.any(g) for g in tape.gradient(loss, layer.trainable_variables))
     assert set(logs) == set(model.objective.log_names)
-
-
-HEAT_MAPS = {"localisation_dim": 0, "localisation_points": 2}
-KINDS = [{"attention": "transformer"}, HEAT_MAPS, {"attention": "mask"}, {"attention": "none"}]
-
-
-@pytest.mark.parametrize("settings", KINDS)
-def test_in_bfloat16_its_convolutions_are_and_nothing_else(settings, monkeypatch):
-    images, used = batch()["images"], []
-    exact, model = make(**settings), make("mixed_bfloat16", **settings)
-    for weight, value in zip(model.weights, exact.weights, strict=True):
-        weight.assign(value)
-    original = keras.layers.Layer.__call__
-
-    def watched(layer, *args, **kwargs):
-        found = original(layer, *args, **kwargs)
-        if isinstance(layer, keras.layers.Conv2D | keras.layers.Dense):
-            used.append((layer.kernel.shape[0] == 5 and len(layer.kernel.shape) == 4, found.dtype))
-        return found
-
-    monkeypatch.setattr(keras.layers.Layer, "__call__", watched)
-    logits, seen = model(images)
-    assert {(True, "bfloat16"), (False, "float32")} == {(c, d.name) for c, d in used}
-    assert logits.dtype == seen.dtype == tf.float32
-    assert all(weight.dtype == "float32" for weight in model.weights)
-    wanted, seen_exactly = exact(images)
-    np.testing.assert_allclose(logits, wanted, atol=0.03)
-    np.testing.assert_allclose(seen, seen_exactly, atol=0.03)

@@ -68,12 +68,6 @@ def test_a_webp_animation_is_marked_as_having_alpha_and_nothing_else_changes(fla
         assert headers.check_webp(tf.constant(header[:length]))[0].numpy() == header[:length]
 
 
-@pytest.mark.parametrize("options", [{}, {"lossless": True}, {"exif": b"Exif\0\0abcd"}])
-def test_a_still_webp_stays_as_it_is(options):
-    content = encode(noise(), "WEBP", **options)
-    assert headers.check_webp(tf.constant(content))[0].numpy() == content
-
-
 @pytest.mark.parametrize(
     ("content", "scans"),
     [

@@ -40,14 +40,6 @@ def zeros(self, shape, dtype=None):
     return tf.zeros(shape, dtype or "float32")
 
 
-def test_names_are_snake_case_and_keras_own_spelling_is_understood():
-    names = backbones.backbone_names()
-    expected = {"scenes_cnn", "vgg19", "resnet50", "resnet101_v2", "efficientnet_v2b0"}
-    expected |= {"mobilenet_v2", "mobilenet_v3_small", "convnext_tiny", "inception_resnet_v2"}
-    assert expected <= set(names)
-    assert backbones.canonical_name("MobileNetV2") == "mobilenet_v2"
-
-
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [

@@ -71,17 +71,6 @@ def test_teacher_forcing_equals_numpy_with_every_switch(switches):
     assert np.all(beta == 1.0) != switches[0]
 
 
-def test_a_bottleneck_leaves_the_decoder_narrow():
-    wide = RNNDecoder(K, **SIZES)
-    narrow = RNNDecoder(K, **SIZES, bottleneck_dim=5)
-    for decoder in (wide, narrow):
-        decoder.build((None, None, 500))
-    assert narrow.count_params() < wide.count_params() / 5
-    assert RNNDecoder.from_config(narrow.get_config()).config.bottleneck_dim == 5
-    with pytest.raises(ValueError, match="bottleneck_dim.*got 0"):
-        RNNDecoder(K, **SIZES, bottleneck_dim=0)
-
-
 def test_a_configuration_or_its_fields_by_name_make_the_same_decoder():
     config = DecoderConfig(**SIZES, gate=False, output_dropout=0.5)
     decoder = RNNDecoder(K, config, output_tanh=False)

@@ -77,13 +77,6 @@ def test_layers_follow_the_conventions_of_keras(name, tmp_path):
     run_layer_test(*LAYERS[name], tmp_path)
 
 
-def test_widths_have_the_papers_defaults():
-    attention, cell = sat_tf.BahdanauAttention(), sat_tf.AttentionLSTMCell()
-    state, decoder = sat_tf.InitialState(), sat_tf.RNNDecoder(10).config
-    assert attention.attention_dim == cell.hidden_dim == state.hidden_dim == 512
-    assert decoder.embedding_dim == decoder.attention_dim == decoder.hidden_dim == 512
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -99,11 +92,7 @@ def test_widths_have_the_papers_defaults():
             lambda: sat_tf.RNNDecoder(9, output_dropout="0.1"),
             "argument `output_dropout`: expected float, got '0.1'",
         ),
-        (lambda: sat_tf.Captioner(None, 9), "`config`: expected CaptionerConfig, got None"),
-        (lambda: sat_tf.AttentionLSTMCell(-1), "`hidden_dim`: expected a number of at least 1"),
-        (lambda: sat_tf.DeepOutput(0), "`vocabulary_size`: expected a number of at least 1"),
         (lambda: sat_tf.InitialState(4, dropout=1.0), r"`dropout`: expected a number in \[0, 1\)"),
-        (lambda: sat_tf.RNNDecoder(4, embedding_dropout=-0.5), "`embedding_dropout`: expected a"),
     ],
 )
 def test_an_argument_out_of_range_is_an_error(make, message):

@@ -101,12 +101,6 @@ def test_two_replicas_with_unequal_shares_step_as_one_device():
     np.testing.assert_allclose(two.baseline.value, one.baseline.value, rtol=1e-6)
 
 
-def test_the_baseline_learns_from_the_mean_return_of_the_global_batch():
-    model = compiled()
-    fitted(model, size=3)
-    np.testing.assert_allclose(model.baseline.value, 0.9 * 1.0 + 0.1 * 4.0, rtol=1e-6)
-
-
 def test_steps_that_accumulate_gradients_have_seeds_of_their_own():
     model = Line()
     sgd = keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)

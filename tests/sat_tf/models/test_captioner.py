@@ -139,17 +139,6 @@ def test_mixed_precision_trains_with_float32_losses(kind):
         assert alpha.dtype == tf.float32
 
 
-def test_stored_annotations_reach_the_decoder_as_they_are(monkeypatch):
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    model, batch = make_model(), make_batch()
-    batch["annotations"] = batch["annotations"].astype(np.float16)
-    seen, begin = [], model.decoder.begin
-    monkeypatch.setattr(model.decoder, "begin", lambda x, *a: (seen.append(x), begin(x, *a))[1])
-    assert model(batch).logits.dtype == tf.float32
-    # Keras would cast float16 to bfloat16 at once, which is TensorFlow's slowest way there.
-    assert [x.dtype for x in seen] == [tf.float16]
-
-
 # --- configuration ---
 
 

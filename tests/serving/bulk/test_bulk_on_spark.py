@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -145,38 +144,6 @@ def test_a_finished_job_that_is_started_again_computes_nothing(places, undisturb
     assert again.returncode == 1 and f"{IMAGES} of {IMAGES} images are done" in said
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*.json")} == before
     assert rows(out) == undisturbed
-
-
-# On a small file system of its own, which Linux lets any user have while a process lives.
-FULL_DISK = """
-mount -t tmpfs -o size=100k none small && cd "$ROOT" || exit 10
-"$@"; [ $? = 2 ] || exit 11
-mount -o remount,size=64m "$PLACES/small" || exit 12
-"$@"; [ $? = 1 ] && cp -r "$PLACES/small" "$PLACES/copy"
-"""
-
-
-def test_after_a_full_disk_the_output_is_that_of_an_undisturbed_run(places, undisturbed):
-    (places / "small").mkdir()
-    namespace = ["unshare", "--user", "--map-root-user", "--mount"]
-    trial = [*namespace, "mount", "-t", "tmpfs", "none", str(places / "small")]
-    if not shutil.which("unshare") or subprocess.run(trial, capture_output=True).returncode:
-        pytest.skip("this machine lets nobody have a file system of his own")
-    listed = (places / "list.txt").read_text().splitlines()[:-1]  # no image that waits
-    (places / "short.txt").write_text("\n".join(listed))
-    command = command_of(places, "small/out", "--input", str(places / "short.txt"))
-    done = subprocess.run(
-        [*namespace, "sh", "-c", FULL_DISK, "sh", *command],
-        cwd=places,
-        env={**os.environ, "ROOT": str(ROOT), "PLACES": str(places)},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Error: Spark gave up on chunk" in done.stderr and "No space left" in done.stderr
-    assert f"{IMAGES - 4} images captioned" in done.stdout
-    assert rows(places / "copy" / "out") == undisturbed[:-1]
 
 
 def test_a_table_of_contents_is_captioned_into_parquet(places):

@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from serving.bulk import worker
 from serving.bulk.worker import Settings
-from tests.image_files import encode, exif_of, smooth
 from tests.serving import toys
 
 SETTINGS = Settings("7", batch_size=2, maps=True, cores=1)
@@ -83,15 +82,6 @@ def test_rows_are_the_answers_of_the_export(ship, exports, images):
         np.testing.assert_allclose(row["log_probs"], log_probs, atol=1e-4)
         maps = np.frombuffer(row["attention"], "<f2").reshape(row["attention_shape"])
         np.testing.assert_allclose(maps, direct["attention"][n, :length], atol=1e-3)
-
-
-def test_a_rotated_photograph_is_turned_and_a_tiff_converted():
-    image = smooth()
-    upright, turned = (encode(image, "JPEG", exif=exif_of(turn)) for turn in (1, 6))
-    assert worker.prepare(upright) == upright
-    assert worker.prepare(turned) != turned
-    assert worker.prepare(encode(image, "TIFF")).startswith(b"\x89PNG")
-    assert "HEIC" in worker.prepare(b"\0\0\0\x18ftypheic")
 
 
 def test_an_export_is_checked_without_loading_it(toy, tmp_path):

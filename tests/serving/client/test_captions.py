@@ -113,14 +113,6 @@ def test_a_beam_holds_the_attention_of_every_hypothesis(client_of, exports):
         np.testing.assert_allclose(caption.alpha.sum(axis=(1, 2)), 1.0, atol=1e-5)
 
 
-def test_a_model_without_every_beam_gives_the_best_alone(client_of):
-    beam = client_of().beam(jpeg())
-    assert beam.attention_kind == beam.resize == ""
-    (best,) = beam.captions
-    assert best.words == ("a", "cat", "3") and best.alpha is not None
-    assert not client_of().beam(b"nonsense").captions[0].valid
-
-
 def test_a_beam_is_asked_for_by_the_very_bytes_given(client_of, monkeypatch):
     sent = []
     client = client_of()

@@ -131,12 +131,6 @@ def test_a_server_that_restarts_is_waited_for(toy_exports, monkeypatch):
     assert len(started) == 1
 
 
-def test_a_slow_server_meets_the_deadline(caller):
-    connection = Connection(port=caller.server.port, timeout=0.3)
-    with pytest.raises(ServingError, match=r"no answer within 0\.3 seconds"):
-        predict(connection, b"stuck")
-
-
 @pytest.mark.parametrize(
     ("values", "name"),
     [

@@ -88,7 +88,6 @@ def test_what_is_missing_is_told_without_a_server(tmp_path, capsys):
     [
         (["--port", "1", "--retries", "0"], "Error: No server answers on 127.0.0.1:1"),
         (["--version", "1", "--label", "x"], "Error: Received both `version` and `label`"),
-        (["--timeout", "0"], "Error: Received an invalid value for argument `timeout`"),
         (["--ca-file", "missing.pem"], "Error: [Errno 2] No such file or directory: 'missing.pem'"),
     ],
 )

@@ -101,19 +101,6 @@ def test_a_missing_file_is_named(folder, name):
         read_settings(folder)
 
 
-def test_a_cut_graph_is_named(folder):
-    (folder / GRAPHS[0]).write_bytes(b"ab")
-    with pytest.raises(ValueError, match=f"{GRAPHS[0]} has 2 bytes, not 3"):
-        read_settings(folder)
-
-
-@pytest.mark.parametrize("text", ["", "[1]", "{}", f'{{"format": {FORMAT}, "beam": 3}}'])
-def test_damaged_settings_are_named(folder, text):
-    (folder / SETTINGS).write_text(text)
-    with pytest.raises(ValueError, match=f"{SETTINGS} is damaged|of format None"):
-        read_settings(folder)
-
-
 def test_other_folders_are_told_apart(folder, tmp_path):
     with pytest.raises(ValueError, match="there is no such folder"):
         read_settings(tmp_path / "nowhere")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -82,29 +80,6 @@ def shaped(dtype: int, *sizes: int) -> tensor_pb2.TensorProto:
 def test_strings_of_another_rank_are_refused(servable, dimensions, said):
     with pytest.raises(StatusError, match=said):
         predict_tensor(servable, shaped(types_pb2.DT_STRING, *[1] * dimensions))
-
-
-def test_only_sets_of_outputs_that_were_warmed_up_are_compiled(place, monkeypatch):
-    folder = place(1)
-    write_warm_up(
-        folder / "1", predict_request(b"ok"), predict_request(outputs=("valid", "scores"))
-    )
-    servable, fetched = Servable(folder / "1", Limits()), set()
-    real = tf.compat.v1.Session.run
-    monkeypatch.setattr(
-        tf.compat.v1.Session,
-        "run",
-        lambda self, fetches, *a, **k: fetched.add(str(fetches)) or real(self, fetches, *a, **k),
-    )
-    outputs = ["attention", "beta", "captions", "scores", "valid"]
-    for size in (1, 2):
-        for wanted in itertools.permutations(outputs, size):
-            assert set(servable.predict(predict_request(b"ok", outputs=wanted)).outputs) == set(
-                wanted
-            )
-    servable.close()
-    # All outputs, the warmed ones, and the reading of tensors.
-    assert len(fetched) == 3
 
 
 @pytest.mark.parametrize(

@@ -130,19 +130,6 @@ def test_the_parts_that_workers_read_make_the_batch(by_image):
         assert same([batch], [joined])
 
 
-def test_the_workers_together_score_every_caption_once():
-    examples = drawn(5)
-    table, _ = table_of(examples)
-    source = ImageSource(examples, SIZE, "crop")
-    rows = []
-    for shard in (Shard(0, 1, 3), Shard(1, 2, 3)):
-        dataset, steps = scoring_batches(source, table, 4, shard)
-        parts = list(dataset.as_numpy_iterator())
-        assert len(parts) == steps * shard.devices
-        rows += [tuple(row[row > 0]) for part in parts for row in part["tokens"]]
-    assert sorted(rows) == sorted(map(tuple, table.tokens))
-
-
 def read(index: tf.Tensor) -> dict[str, tf.Tensor]:
     number = tf.numpy_function(lambda n: n, [index], tf.int64)
     return {"number": tf.ensure_shape(number, [])}

@@ -165,14 +165,6 @@ def test_a_damaged_file_is_named(tmp_path, name):
         read_boxes(path)
 
 
-def test_boxes_that_are_all_outside_are_counted_in_the_error(tmp_path):
-    path = write(tmp_path / "b.jsonl", {"boxes": [[10, 20, 50, 60]]}, {"boxes": [[5, 5, 9, 9]]})
-    with pytest.raises(
-        DataError, match=rf"no phrase with a box in the image; skipped: {OUTSIDE} .2.*shares of"
-    ):
-        read_boxes(path)
-
-
 @pytest.mark.parametrize("image", ["./a.jpg", "x/../a.jpg", "x\\..\\a.jpg"])
 def test_an_image_s_name_may_have_another_form(tmp_path, image):
     phrases, _ = read_boxes(write(tmp_path / "b", {"image": image}))

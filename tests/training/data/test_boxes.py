@@ -144,22 +144,12 @@ def captions_of(of_sentences, *captions):
     return {number: caption for (number, _), (caption, _) in found.items()}
 
 
-def test_no_two_sentences_are_one_caption():
-    twice = sentences("a dog runs", "a dog runs", "a dog runs")
-    assert captions_of(twice, "A dog runs .", "a cat", "A dog , runs") == {0: 0, 1: 2}
-
-
 def test_the_closest_sentence_and_caption_come_first():
     of_one = sentences("a b c d e f g x", "a b c d e f g h")
     assert captions_of(of_one, "a b c d e f g h i") == {1: 0}
     assert captions_of(of_one[:1], "a b c d e f y z", "a b c d e f g z") == {0: 1}
     # The caption with the same words is not given to the sentence that is merely close.
     assert captions_of(of_one, "a b c d e f g h") == {1: 0}
-
-
-def test_one_word_in_four_may_differ():
-    assert captions_of(sentences("a b c d"), "a b c x") == {0: 0}
-    assert captions_of(sentences("a b c"), "a b x") == {}
 
 
 def test_crop_moves_and_cuts_boxes_and_squash_does_not():

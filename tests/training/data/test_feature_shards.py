@@ -80,16 +80,6 @@ def test_a_damaged_shard_is_computed_again_and_no_other(tmp_path, encoder, monke
     assert sum(sizes) == 6
 
 
-def test_a_shard_that_vanishes_or_shrinks_under_a_reader_is_a_clear_error(tmp_path, encoder):
-    store = open_store(tmp_path, encoder, drawn(3))
-    os.truncate(store.path / "00000.f16", 500)
-    with pytest.raises(DataError, match="too short.*00000.f16"):
-        store.read(np.arange(3))
-    (store.path / "00000.f16").unlink()
-    with pytest.raises(DataError, match="lost a file.*00000.f16"):
-        store.read(np.arange(3))
-
-
 def test_a_full_disk_is_a_clear_error_and_keeps_finished_shards(tmp_path, encoder, monkeypatch):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     before_each_batch(monkeypatch, raise_at_fourth(full))

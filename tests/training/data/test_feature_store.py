@@ -189,19 +189,6 @@ def test_the_fingerprint_follows_the_version_of_the_preprocessing(monkeypatch, t
     assert identify(encoder, drawn(1), tmp_path) != before
 
 
-def test_a_copy_of_the_images_with_other_times_has_the_same_store(tmp_path):
-    encoder, examples = Encoder("scenes_cnn", SIZE), files(tmp_path, 2)
-    before = identify(encoder, examples, tmp_path)
-    for example in examples:
-        os.utime(example.image, (1, 1))
-    assert identify(encoder, examples, tmp_path) == before
-    copies = [
-        Example(example.image_id, example.image.rename(tmp_path / f"copy_{place}.png"), ())
-        for place, example in enumerate(examples)
-    ]
-    assert identify(encoder, copies, tmp_path) == before
-
-
 @pytest.fixture
 def three(tmp_path):
     """Files in two folders."""
@@ -244,11 +231,3 @@ def test_a_file_that_was_written_to_is_read_again_even_with_its_old_time_and_siz
     assert image_digests(three, tmp_path) == digests_of(three)
     assert image_digests(three, tmp_path)[three[1]] != before
     assert read[3:] == [three[1]]
-
-
-@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff"])
-def test_a_memory_that_cannot_be_read_is_made_anew(three, tmp_path, content):
-    image_digests(three, tmp_path)
-    for memory in (tmp_path / "digests").iterdir():
-        memory.write_bytes(content)
-    assert image_digests(three, tmp_path) == digests_of(three)

@@ -19,7 +19,6 @@ from training.digits.data import (
     plan,
     scoring_batches,
     training_batches,
-    warped,
 )
 
 
@@ -147,12 +146,6 @@ def test_each_digit_is_moved_by_itself_and_no_further_than_asked(mnist_digits):
     assert len(found) > 3
 
 
-def test_a_quarter_turn_takes_right_to_down(mnist_digits):
-    quarter = np.full(len(mnist_digits.images), np.pi / 2)
-    clockwise = np.rot90(mnist_digits.images, -1, axes=(1, 2))
-    np.testing.assert_array_equal(warped(mnist_digits.images, quarter), clockwise)
-
-
 B = 50
 
 
@@ -201,14 +194,6 @@ def test_centres_are_where_the_digits_are(digits, settings):
     assert batch["centres"].dtype == np.float32 and batch["images"].dtype == np.uint8
 
 
-def test_clutter_adds_scraps_and_hides_no_stroke(digits):
-    plain = canvases(digits, size=60)["images"]
-    cluttered = canvases(digits, size=60, clutter=4, clutter_size=8)["images"]
-    assert (cluttered >= plain).all()
-    added = ((cluttered > 0) & (plain == 0)).sum((1, 2))
-    assert added.max() <= 4 * 64 and (added > 0).mean() > 0.5
-
-
 # --- pairs ---
 
 
@@ -228,15 +213,6 @@ def test_the_digits_of_a_pair_do_not_touch(digits, size):
     )
 
 
-def test_centres_of_a_pair_are_those_of_its_digits_left_first(digits):
-    _, batch = pairs(digits)
-    centres = in_pixels(batch["centres"], 60)
-    assert (centres[:, 0, 0] <= centres[:, 1, 0]).all()
-    for image, places in zip(batch["images"], centres, strict=True):
-        for x, y in np.rint(places - 0.5).astype(int):
-            assert (image[y : y + 2, x : x + 2] > 0).all()
-
-
 def test_pairs_ask_for_both_digits_or_for_their_sum(digits):
     rows, batch = pairs(digits)
     first, second = digits.labels[rows].T
@@ -244,13 +220,3 @@ def test_pairs_ask_for_both_digits_or_for_their_sum(digits):
     _, sums = pairs(digits, target="sum")
     np.testing.assert_array_equal(sums["labels"], first + second)
     assert PairData(target="sum").answers == tuple(map(str, range(19)))
-
-
-@pytest.mark.parametrize("settings", [{"shift": 3}, {"turn": 30.0}])
-def test_a_digit_is_moved_and_turned_within_its_image_in_training(digits, settings):
-    rows, config = np.arange(12)[:, np.newaxis], CanvasData(**settings)
-    changed = draw_canvases(digits, rows, np.random.default_rng(0), config)
-    still = draw_canvases(digits, rows, np.random.default_rng(0), config.scored())
-    np.testing.assert_array_equal(still["images"], digits.images[rows[:, 0]])
-    assert (changed["images"] != still["images"]).any(axis=(1, 2)).sum() > 6
-    np.testing.assert_array_equal(changed["centres"], still["centres"])

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from tests.training.small_runs import exit_of, report_of
+from tests.training.small_runs import report_of
 from training.digits.config import changed_flags, read_digit_config
 from training.digits.evaluate import training_command
 from training.digits.train import parse
@@ -40,20 +38,3 @@ def test_a_model_is_evaluated_otherwise_where_its_weights_fit(
     assert report_of(tmp_path)["evaluated_with"] == "--model.inference sample"
     assert evaluate.main([*flags, "--model.hidden_dim", "5"]) == 2
     assert "do not fit" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (("--split", "all"), "`split`"),
-        (("--data-dir", "nowhere"), "has no mnist.npz"),
-        (("--beam", "3"), "--beam"),
-        (("--figures", "-1"), "`--figures`"),
-    ],
-)
-def test_wrong_arguments_of_an_evaluation_are_errors(
-    hard_digits_run, mnist, capsys, flags, message
-):
-    places = ["--run-dir", hard_digits_run, "--data-dir", mnist]
-    status, said = exit_of(capsys, evaluate.main, *places, *flags)
-    assert status == 2 and message in said

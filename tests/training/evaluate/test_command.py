@@ -75,10 +75,7 @@ def test_a_folder_with_a_test_list_only_can_be_evaluated_on_without_weights_file
     ("flags", "message"),
     [
         (("--split", "middle", "--data-dir", "DIR"), "`split`"),
-        (("--split", "dev", "--data-dir", "DIR", "--beam", "0"), "`--beam`"),
         (("--split", "dev", "--data-dir", "DIR", "--bound-images", "-1"), "`--bound-images`"),
-        (("--split", "dev", "--data-dir", "DIR", "--inference", "guess"), "argument '--inference'"),
-        (("--figures", "-1"), "`--figures`"),
         (("--inference", "argmax"), "(`--inference`): expected none for soft attention"),
         (("--bound-images", "5"), "`--bound-images`: expected none for soft attention"),
     ],

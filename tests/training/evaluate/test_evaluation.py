@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
 import sat_tf
 from sat_tf.captions import Caption
-from sat_tf.config import SearchConfig
-from sat_tf.runs import TrainedCaptioner
-from sat_tf.vocabulary import Vocabulary, tokenize
+from sat_tf.vocabulary import tokenize
 from training.data.examples import Example, Phrase, Split
 from training.data.input_source import ImageSource
 from training.data.sources.scenes import load as load_scenes
-from training.evaluate.evaluation import caption_split, evaluate
+from training.evaluate.evaluation import caption_split
 from training.evaluate.grounding import generated_grounding, phrase_maps, reference_grounding
 from training.evaluate.likelihood import TeacherForcing, read_references
 
@@ -121,19 +117,6 @@ def test_long_captions_are_grounded_to_their_end(captioner, source, split):
     for name in ("pointing_game", "attention_correctness"):
         values, sizes = zip(*((p[name], p["phrases"]) for p in by_image.values()), strict=True)
         assert np.average(values, weights=sizes) == pytest.approx(scores[name])
-
-
-def test_characters_are_not_looked_up_as_if_they_were_words(captioner, source, split, soft_run):
-    spelt = TrainedCaptioner(
-        captioner.model, Vocabulary(captioner.vocabulary.words, unit="characters")
-    )
-    search = SearchConfig(beam=1, max_length=4)
-    found = evaluate(spelt, split, source, search)
-    assert not [name for name in found.scores if "pointing" in name or "match_rate" in name]
-    assert "tokens are characters" in found.notes[0]
-    known = json.loads((soft_run / "evaluation/dev/report.json").read_text())
-    assert {"pointing_game", "generated_match_rate"} <= set(known["scores"])
-    assert "tokens are characters" not in "".join(known["notes"])
 
 
 def caption_of(words: str, maps) -> Caption:

@@ -51,12 +51,9 @@ def test_results_of_coco_with_numbers_as_ids_are_read():
     ("content", "message"),
     [
         (b"a cat\n", "theirs.json is not JSON"),
-        (b"\xff\xfe\xff", "theirs.json is not JSON"),
         (b'{"annotations": []}', "expected a list of captions, got a JSON dict"),
         (b'["a cat"]', "caption 1: expected an object with `image_id` and `caption`"),
-        (b'[{"image_id": 3}]', "caption 1: expected an object with `image_id` and `caption`"),
         (b'[{"image_id": true, "caption": ""}]', "as `image_id`: True"),
-        (b'[{"image_id": 1.5, "caption": ""}]', "as `image_id`: 1.5"),
         (b'[{"image_id": 1, "caption": ["a"]}]', "expected a text as `caption`"),
         (
             b'[{"image_id": 1, "caption": "a \\udc00"}]',
@@ -171,12 +168,9 @@ def test_they_stand_beside_a_run(theirs, soft_run, none_run, capsys):
         (("--captions", "FILE", "--run-dir", "RUN"), "got both"),
         (("--captions", "FILE"), "`--data.name`"),
         (("--captions", "FILE", *DRAWN, "--beam", "3"), "`--beam`"),
-        (("--captions", "FILE", *DRAWN, "--length-power", "1"), "`--length-power`"),
         (("--captions", "FILE", *DRAWN, "--figures", "3"), "`--figures`"),
         (("--run-dir", "RUN", "--data.seed", "0"), "`--data.seed`"),
-        (("--captions", "nowhere.json", *DRAWN), "nowhere.json"),
         (("--captions", "FILE", "--data.name", "flickr8k"), "--data-dir"),
-        (("--captions", "FILE", *DRAWN, "--split", "middle"), "`split`"),
     ],
 )
 def test_flags_that_do_not_go_together_are_errors_that_name_them(theirs, capsys, argv, message):

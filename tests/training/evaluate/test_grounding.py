@@ -94,6 +94,7 @@ def test_the_command_reports_grounding(photographs, boxes, tmp_path):
     assert "pointing_game_small" not in rows["dev1.jpg"]["grounding"]
 
 
+@pytest.mark.slow
 def test_a_captioner_without_attention_has_nats_and_no_maps(photographs, boxes, tmp_path):
     weights = tmp_path / "encoder.weights.h5"
     Encoder("scenes_cnn", 64).network.save_weights(weights)

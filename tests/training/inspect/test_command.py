@@ -229,35 +229,12 @@ def test_what_keeps_training_from_starting_is_the_same_error(tmp_path, capsys, d
     assert f"Error: {report['errors'][0]}" in said
 
 
-@pytest.mark.parametrize(
-    ("flags", "named"),
-    [
-        (("--encoder.weights", "nowhere.h5"), "there is no such file"),
-        (("--data.captions", "nowhere.csv"), "`--data.captions`"),
-        (("--data.image_dir", "nowhere"), "there is no folder"),
-        (("--init-from", "nowhere"), "`--init-from`"),
-    ],
-)
-def test_files_that_flags_name_have_to_be_there(tmp_path, capsys, flags, named):
-    status, said = inspect(capsys, write_german(tmp_path / "data"), *flags)
-    assert status == 1 and named in said
-
-
 def test_drawn_scenes_are_inspected_too(tmp_path):
     flags = ["--data.limit", "20", "--fit.batch_size", "16"]
     status = main([*flags, "--out", str(tmp_path / "out")])
     report = json.loads((tmp_path / "out" / "inspect.json").read_text("utf-8"))
     assert status == 0 and report["splits"]["train"]["used"] == 20
     assert report["duplicates"] == [] and "images_per_second" not in report["time"]
-
-
-def test_a_copy_of_flickr8k_is_inspected_too(tmp_path, make_photographs):
-    folder = make_photographs(tmp_path / "flickr8k")
-    places = ("--data-dir", str(folder), "--out", str(tmp_path / "out"))
-    assert main(["--recipe", "flickr8k_soft", *TINY, *places]) == 0
-    report = json.loads((tmp_path / "out" / "inspect.json").read_text("utf-8"))
-    assert report["splits"]["train"]["blank"] is None
-    assert report["time"]["bytes_per_image"] == 2 * 8 * 8 * 32 * 2  # mirrored views too
 
 
 ELSEWHERE = ("--data.image_dir", "../photos/images")
@@ -278,11 +255,3 @@ def test_the_page_s_images_do_not_go_among_the_data_s(tmp_path, capsys, data_dir
     places = ("--data-dir", str(tmp_path / data_dir), "--out", str(tmp_path / out))
     assert main(["--recipe", "folder_soft", *places, *flags]) == 2
     assert "`--out`: expected a folder whose `images` is not" in capsys.readouterr().err
-
-
-def test_images_that_are_no_page_s_stay(tmp_path, capsys):
-    (tmp_path / "images").mkdir()
-    (tmp_path / "images" / "0100.png").write_bytes(b"mine")
-    assert main(["--recipe", "scenes_soft", "--data.limit", "6", "--out", str(tmp_path)]) == 2
-    assert "`images` is not in use" in capsys.readouterr().err
-    assert (tmp_path / "images" / "0100.png").read_bytes() == b"mine"

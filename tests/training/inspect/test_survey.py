@@ -14,13 +14,11 @@ from sat_tf.vocabulary import Vocabulary
 from training.config import DataConfig
 from training.data.examples import Example, Split
 from training.inspect import survey as advice
-from training.inspect.command import parse
 from training.inspect.survey import (
     caption_figures,
     check_imagenet_weights,
     scripts,
     spoken_captions,
-    survey,
     warnings_of,
 )
 
@@ -43,13 +41,6 @@ def test_figures_are_those_counted_by_hand():
         "cut_share": 0.5,
         "unknown_share": 3 / 10,  # big, barks, at
     }
-
-
-def test_characters_are_counted_as_characters():
-    vocabulary = Vocabulary.from_captions(["红色的门"], min_count=1, unit="characters")
-    figures = caption_figures(split_of(("红色的门。", "狗")), vocabulary, max_length=4)
-    assert figures["length"]["max"] == 4 and figures["cut_share"] == 0
-    assert figures["unknown_share"] == 1 / 5
 
 
 def test_captions_are_equal_whatever_their_capitals_and_punctuation():
@@ -178,25 +169,7 @@ def test_missing_weights_without_a_network_are_an_error(tmp_path, asked):
     assert len(asked) == 1
 
 
-def test_weights_of_backbones_side_by_side_are_looked_for(tmp_path, asked):
-    (tmp_path / "models" / FILES["vgg19"]).touch()
-    check_imagenet_weights(config("vgg19+resnet50", "imagenet+resnet.h5"))
-    check_imagenet_weights(config("vgg19+resnet50", "both.h5"))
-    assert asked == []
-    for weights in ("imagenet", "vgg.h5+imagenet"):
-        with pytest.raises(ValueError, match="weights of resnet50 are not in"):
-            check_imagenet_weights(config("vgg19+resnet50", weights))
-
-
 def test_a_wrong_name_is_said_to_be_one(asked):
     with pytest.raises(ValueError, match=r"`--encoder.name`.*did you mean resnet50\?"):
         check_imagenet_weights(config("resnet51"))
     assert asked == []
-
-
-def test_weights_are_not_looked_for_if_the_encoder_is_that_of_a_run(soft_run, asked):
-    flags = ["--recipe", "scenes_soft", "--data.limit", "8", "--encoder.name", "mobilenet_v2"]
-    flags += ["--encoder.image-size", "32", "--encoder.weights", "imagenet"]
-    found = survey(parse([*flags, "--init-from", str(soft_run)]).config, None)
-    assert not found.errors and not asked
-    assert survey(parse(flags).config, None).errors and asked

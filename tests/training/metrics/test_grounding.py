@@ -135,15 +135,6 @@ def test_union_counts_an_overlap_once():
     assert union_coverage([LEFT, RIGHT], 3, 3).min() == pytest.approx(1.0)
 
 
-def test_small_phrases_have_scores_of_their_own():
-    maps = np.zeros([2, 10, 10])
-    maps[0, 2, 2] = maps[1, 9, 9] = 1.0
-    means = score_phrases(maps, [[SMALL], [LEFT]], ["a", "b"]).means()
-    assert means["pointing_game"] == 50.0 and means["pointing_game_small"] == 100.0
-    assert means["attention_correctness_small_uniform"] == pytest.approx(7.5)
-    assert means["pointing_game_small_centre"] == 0.0
-
-
 def test_intervals_hold_their_means():
     maps, boxes, images = random_case(60)
     scores = score_phrases(maps, [[box] for box in boxes], images)

@@ -162,11 +162,6 @@ def test_each_line_has_its_answer_as_often_as_asked():
     assert echo.ask(["d"]) == ["D"]
 
 
-def test_more_lines_than_pipes_hold_are_answered():
-    lines = [f"{number} {'x' * 600}" for number in range(1000)]
-    assert program(ECHO).ask(lines) == [line.upper() for line in lines]
-
-
 def test_threads_get_the_answers_to_their_own_lines():
     echo = program(ECHO)
     asked = [[f"{thread} {number}" for number in range(250)] for thread in range(4)]

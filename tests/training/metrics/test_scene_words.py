@@ -45,17 +45,6 @@ def test_reference_captions_are_all_right(which):
     }  # fmt: skip
 
 
-def test_captions_of_other_images_are_mostly_wrong():
-    split = scenes.load("dev", count=200)
-    captions = [e.captions[0] for e in split.examples]
-    shifted = dict(
-        zip((e.image_id for e in split.examples), captions[1:] + captions[:1], strict=True)
-    )
-    scores = word_accuracy(shifted, split)
-    assert scores["pair_seen"] < 15
-    assert scores["relation"] < 10
-
-
 def test_parse_reads_phrases_and_relations():
     phrases, relations = parse("There is a small red circle left of the blue square, and a star")
     assert phrases == [

@@ -158,15 +158,6 @@ def test_the_lock_goes_with_a_killed_process(tmp_path):
         pass
 
 
-def test_a_run_that_did_not_start_leaves_no_folder(tmp_path):
-    with pytest.raises(ValueError, match="no data"), exclusive_lock(tmp_path / "run"):
-        raise ValueError("no data")
-    assert not (tmp_path / "run").exists()
-    with exclusive_lock(tmp_path / "run"):
-        (tmp_path / "run" / "config.json").touch()
-    assert (tmp_path / "run" / "config.json").exists()
-
-
 def refuse(monkeypatch, number: int) -> None:
     """Lets every lock fail with this error of the operating system."""
 
@@ -230,13 +221,6 @@ def test_other_words_are_refused(folder):
     other = Vocabulary.from_captions(["a zebra"], min_count=1)
     with pytest.raises(runs.RunError, match="words of the training captions differ"):
         check_data(folder, other, USED)
-
-
-@pytest.mark.parametrize("text", ["{", "[]", '{"train": 1}'])
-def test_a_damaged_record_of_the_data_is_an_error(folder, text):
-    folder.data.write_text(text)
-    with pytest.raises(runs.RunError, match="data.json is damaged"):
-        check_data(folder, WORDS, USED)
 
 
 def test_an_evaluation_finds_the_data_where_training_did(photographs, tmp_path, capsys):

@@ -88,14 +88,6 @@ def test_places_that_tell_nothing_are_discounted():
     assert with_prior[13:].sum() < plain[13:].sum()
 
 
-def test_places_that_look_alike_share_a_map():
-    kernel, prior = np.eye(2, dtype=np.float32)[:, :1], np.zeros(3, np.float32)
-    locator = WordLocator(("x",), kernel, prior, "e")
-    alike = np.array([[3.0, 0.0], [2.0, 0.0], [0.0, 3.0]], np.float32)
-    one, same, other = locator.maps(alike, ["x"])[0]
-    assert one == pytest.approx(same, rel=1e-3) and other < 0.1 * one
-
-
 def test_only_words_that_an_image_tells_are_located(learned):
     locator, areas = learned
     assert set(locator.words) == set(ANIMALS)
