@@ -84,12 +84,6 @@ def test_an_average_searches_as_asked_or_as_its_last_run(soft_run, tuned, tmp_pa
     assert runs.read_config(out) == dataclasses.replace(last, search=search)
 
 
-def test_a_search_out_of_range_is_refused(soft_run, tuned, tmp_path, capsys):
-    assert averaged(tmp_path / "out", soft_run, tuned, "--beam", "0") == 2
-    assert "--beam" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_run_that_was_interrupted_is_pointed_out(soft_run, tuned, tmp_path, tiny, capsys):
     path = tuned / "config.json"
     text = path.read_text("utf-8")

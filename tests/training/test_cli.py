@@ -1,10 +1,16 @@
-"""Recipes and folders of a command line, checked before TensorFlow is loaded."""
+"""Command lines: recipes and folders are checked before the work."""
 
 from __future__ import annotations
 
-import pytest
+import os
 
-from training import train
+import pytest
+from PIL import Image
+
+from tests.training.small_runs import exit_of
+from training import caption, distill, locate, standardize, train
+from training.cli import check_apart, check_file, check_folder, check_own_images
+from training.evaluate import command as evaluate
 from training.inspect import command as inspect
 
 
@@ -29,3 +35,83 @@ def test_a_run_to_start_from_that_does_not_exist_is_an_error(capsys, tmp_path, m
     assert "did you mean flickr8k_soft?" in capsys.readouterr().err
     assert train.main(["--recipe", "ram_28", "--init-from", "flickr8k_soft"]) == 2
     assert "`--init-from`: expected the folder of a finished run, got" in capsys.readouterr().err
+
+
+WEIGHTS = ("--encoder.name", "vgg19", "--encoder.weights", "photo.png")
+DRAWN = ("--captions", "mine.json", "--data.name", "scenes")
+RUN = ("--run-dir", "flickr8k_soft")
+FROZEN = ("--recipe", "scenes_soft", "--encoder.trainable", "False")
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder(tmp_path, monkeypatch):
+    """A folder with a file that is no folder, and with a photograph."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    Image.new("RGB", [8, 8]).save("photo.png")
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "argv"),
+    [
+        (standardize, "--out", (*WEIGHTS, "--out", "file/x.weights.h5")),
+        (distill, "--out", ("flickr8k_soft", "--out", "file/x.npz")),
+        (locate, "--out", (*FROZEN, "--out", "file/x.npz")),
+        (inspect, "--out", ("--recipe", "scenes_soft", "--out", "file")),
+        (evaluate, "--out", (*RUN, "--out", "file")),
+        (evaluate, "--out", (*DRAWN, "--out", "file/folder")),
+        (caption, "--out", ("photo.png", *RUN, "--out", "file")),
+        (caption, "--html", ("photo.png", *RUN, "--html", "file/page.html")),
+    ],
+)
+def test_it_is_an_error_before_the_work(monkeypatch, capsys, command, flag, argv):
+    monkeypatch.setattr(command, "loading", None, raising=False)
+    status, said = exit_of(capsys, command.main, *argv)
+    assert status == 2 and f"`{flag}`: expected a f" in said and "can be written" in said
+
+
+def test_missing_folders_are_made_and_nothing_else(tmp_path):
+    check_file("--out", tmp_path / "a" / "b.npz")
+    check_folder("--out", tmp_path / "c" / "d")
+    assert {path.name for path in tmp_path.rglob("*")} == {"a", "c", "d", "file", "photo.png"}
+    (tmp_path / "file").write_text("mine")
+    check_file("--out", tmp_path / "file")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(ValueError, match="`--html`.*Is a directory"):
+        check_file("--html", tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_of_others_is_an_error(tmp_path):
+    (tmp_path / "theirs").mkdir(mode=0o555)
+    with pytest.raises(ValueError, match="`--out`.*Permission denied"):
+        check_folder("--out", tmp_path / "theirs")
+
+
+def test_results_do_not_go_among_the_data(tmp_path):
+    check_apart("--out", tmp_path / "out", tmp_path)
+    check_apart("--out", tmp_path, None)
+    with pytest.raises(ValueError, match="`--out`: expected a folder other than the data's"):
+        check_apart("--out", tmp_path / "x" / "..", tmp_path)
+
+
+def test_images_of_the_user_s_own_are_not_replaced(tmp_path):
+    (tmp_path / "figures").mkdir()
+    check_own_images("--out", tmp_path, "figures", "report.json")
+    (tmp_path / "figures" / "1.png").touch()
+    with pytest.raises(ValueError, match="`--out`: expected a folder whose `figures` is not"):
+        check_own_images("--out", tmp_path, "figures", "report.json")
+    (tmp_path / "report.json").touch()
+    check_own_images("--out", tmp_path, "figures", "report.json")
+
+
+@pytest.mark.parametrize("source", [RUN, ("--captions", "captions.json", "--data.name", "folder")])
+def test_an_evaluation_does_not_replace_the_captions_of_the_data(tmp_path, capsys, source):
+    (tmp_path / "captions.json").write_text("[]")
+    flags = ("--data-dir", tmp_path, "--out", tmp_path)
+    status, said = exit_of(capsys, evaluate.main, *source, *flags)
+    assert status == 2 and "`--out`: expected a folder other than the data's" in said
+    assert (tmp_path / "captions.json").read_text() == "[]"

@@ -119,10 +119,3 @@ def test_a_photograph_of_a_drawing_is_turned_upright():
 def test_what_is_no_drawing_is_told(content, says):
     with pytest.raises(ValueError, match=says):
         decode_drawing(content)
-
-
-def test_paper_without_ink_is_told():
-    with pytest.raises(ValueError, match="there is no ink in it"):
-        fit_drawing(paper(), 28, (20, 20))
-    with pytest.raises(ValueError, match=r"expected uint8 pixels \[H, W\], got uint8 \[2, 2, 3\]"):
-        fit_drawing(np.zeros([2, 2, 3], np.uint8), 28, (20, 20))

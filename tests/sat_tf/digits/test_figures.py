@@ -35,12 +35,6 @@ def path(locations, scales=2):
     return glimpse_figure(IMAGE, np.array(locations, np.float32), patches, "3, read as 8")
 
 
-def test_there_is_a_tile_a_glimpse():
-    two, three = path([[0, 0], [0.5, 0]]), path([[0, 0], [0.5, 0], [0, 0.5]])
-    assert two.dtype == np.uint8 and two.shape[0] == three.shape[0]
-    assert three.shape[1] - two.shape[1] == 178
-
-
 def test_the_path_goes_where_the_locations_are():
     figure = path([[0, 0], [1, -1]])[:, :178]  # to the upper right corner
     rows, columns = np.nonzero(np.all(figure == GLOW, axis=-1))

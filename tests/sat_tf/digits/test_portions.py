@@ -1,4 +1,4 @@
-"""Digit portions: the equations in NumPy, hard attention's gradient by enumeration, figures."""
+"""Digit portions: the equations in NumPy, hard attention's gradient by enumeration, scores."""
 
 from __future__ import annotations
 
@@ -208,12 +208,6 @@ def test_hard_attention_answers_as_it_is_told_to(inference):
     assert (answers.log_prob is None) == (inference != "sample")
     wanted = model(batch["images"], selection=inference, seed=SEED)
     np.testing.assert_array_equal(answers.logits, wanted.logits)
-
-
-def test_a_figure_an_example():
-    figures = make_model(queries="all").figures(make_batch(), SEED)
-    assert len(figures) == 2 and figures[0].dtype == np.uint8
-    assert not np.array_equal(*figures)
 
 
 @pytest.mark.parametrize(

@@ -76,12 +76,10 @@ def test_a_drawing_is_read_from_a_file_and_from_its_bytes(readers, tmp_path):
     ("content", "says"),
     [
         (None, "No such file or directory"),
-        (b"a text", "it cannot be read as an image"),
         (b"\0\0\0\x18ftypheic", "HEIC and AVIF are not read: export it as JPEG"),
-        (encode(Image.new("L", (8, 40)), "PNG"), "it has 8 x 40 pixels, expected sides of 16"),
         (encode(Image.new("L", (40, 40)), "PNG"), "there is no ink in it"),
     ],
-    ids=["missing", "text", "HEIC", "small", "no ink"],
+    ids=["missing", "HEIC", "no ink"],
 )
 def test_what_is_wrong_with_a_drawing_is_said_with_its_name(readers, tmp_path, content, says):
     path = tmp_path / "seven.png"
@@ -119,11 +117,8 @@ def test_a_digit_model_that_ships_is_found_by_its_name(tmp_path, monkeypatch):
         ({"system": "cnn"}, "cnn"),
         ({"surplus": 1}, "expected the keys"),
         ({"model": 1}, "config"),
-        ({"image_size": "28"}, "`image_size`: expected int, got '28'"),
         ({"image_size": 0}, "expected a number of at least 1, got 0"),
         ({"target": "foo"}, "`target`: expected one of digit, pair, sum, got 'foo'"),
-        ({"ink_from": "x"}, "`ink_from`: expected float, got 'x'"),
-        ({"ink_to": 10**400}, "`ink_to`: expected float"),
     ],
 )
 def test_a_configuration_of_another_version_is_an_error(tmp_path, change, says):

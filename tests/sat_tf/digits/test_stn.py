@@ -112,14 +112,6 @@ def test_the_classifiers_loss_teaches_where_to_look(attention):
     assert set(logs) == set(model.objective.log_names)
 
 
-def test_scores_and_figures():
-    model = make()
-    scores = model.scores(batch(), SEED)
-    assert set(np.unique(scores["error"].values)) <= {0.0, 100.0}
-    drawn = model.figures(batch(2), SEED)
-    assert len(drawn) == 2 and drawn[0].dtype == np.uint8
-
-
 HEAT_MAPS = {"localisation_dim": 0, "localisation_points": 2}
 KINDS = [{"attention": "transformer"}, HEAT_MAPS, {"attention": "mask"}, {"attention": "none"}]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import keras
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from sat_tf.config import DecoderConfig
 from sat_tf.layers import DeepOutput
 from sat_tf.layers.decoder import RNNDecoder
 from tests.sat_tf.layers.decoder_numpy import (
@@ -72,6 +74,15 @@ def test_a_bottleneck_leaves_the_decoder_narrow():
     assert RNNDecoder.from_config(narrow.get_config()).config.bottleneck_dim == 5
     with pytest.raises(ValueError, match="bottleneck_dim.*got 0"):
         RNNDecoder(K, **SIZES, bottleneck_dim=0)
+
+
+def test_a_configuration_or_its_fields_by_name_make_the_same_decoder():
+    config = DecoderConfig(**SIZES, gate=False, output_dropout=0.5)
+    decoder = RNNDecoder(K, config, output_tanh=False)
+    assert decoder.config == dataclasses.replace(config, output_tanh=False)
+    by_name = RNNDecoder(K, **SIZES, gate=False, output_dropout=0.5, output_tanh=False)
+    again = RNNDecoder.from_config(decoder.get_config())
+    assert by_name.config == again.config == decoder.config
 
 
 def test_alpha_changes_with_the_words_read():

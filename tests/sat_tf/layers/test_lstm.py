@@ -28,12 +28,12 @@ from tests.sat_tf.layers.decoder_numpy import (
 def test_the_cell_is_equations_1_to_3():
     cell = build(AttentionLSTMCell(N, M), (None, M + D))
     embeddings, context = random(B, M, seed=30), random(B, D, seed=31)
-    hidden, memory = random(B, N, seed=32), random(B, N, seed=33)
+    hidden, cell_state = random(B, N, seed=32), random(B, N, seed=33)
     got = run_both_ways(
         lambda e, z, h, c: cell.step(cell.project_words(e), cell.project_context(z), State(h, c)),
-        *(tf.constant(x) for x in (embeddings, context, hidden, memory)),
+        *(tf.constant(x) for x in (embeddings, context, hidden, cell_state)),
     )
-    expected = lstm(cell, embeddings, context, hidden, memory)
+    expected = lstm(cell, embeddings, context, hidden, cell_state)
     np.testing.assert_allclose(got.hidden, expected[0], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(got.cell, expected[1], rtol=1e-4, atol=1e-6)
 

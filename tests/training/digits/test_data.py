@@ -37,13 +37,6 @@ def test_the_last_training_digits_are_dev_and_x_test_is_test(mnist):
     assert dev.fingerprint() == load_digits("dev", mnist, 20).fingerprint() != train.fingerprint()
 
 
-def test_a_file_without_test_digits_trains(make_mnist, tmp_path):
-    folder = make_mnist(tmp_path, x_test=None, y_test=None)
-    assert len(load_digits("train", folder, 20)) == 48
-    with pytest.raises(DataError, match="has no x_test and no y_test"):
-        load_digits("test", folder, 20)
-
-
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
@@ -263,13 +256,6 @@ def test_centres_are_where_the_digits_are(digits, settings):
     assert batch["centres"].dtype == np.float32 and batch["images"].dtype == np.uint8
 
 
-def test_translated_digits_are_everywhere_and_whole(digits):
-    batch = canvases(digits, size=60)
-    spread = np.ptp(in_pixels(batch["centres"][:, 0], 60), axis=0)
-    assert spread.min() > 25.0
-    np.testing.assert_array_equal(batch["images"].sum((1, 2)), digits.images.sum((1, 2)))
-
-
 def test_digits_are_turned_both_ways(digits):
     marked = Digits(digits.images.copy(), digits.labels)
     marked.images[:, 9:11, 11:17] = 255  # the top of each
@@ -321,13 +307,6 @@ def test_centres_of_a_pair_are_those_of_its_digits_left_first(digits):
     for image, places in zip(batch["images"], centres, strict=True):
         for x, y in np.rint(places - 0.5).astype(int):
             assert (image[y : y + 2, x : x + 2] > 0).all()
-
-
-def test_pairs_are_numbered_without_order():
-    numbers = [pair_number(np.array(i), np.array(j)) for i in range(10) for j in range(i, 10)]
-    assert sorted(int(n) for n in numbers) == list(range(55))
-    assert numbers == sorted(numbers)
-    assert pair_number(np.array(7), np.array(2)) == pair_number(np.array(2), np.array(7))
 
 
 def test_pairs_ask_for_both_digits_or_for_their_sum(digits):

@@ -155,13 +155,6 @@ def test_a_run_that_does_not_say_what_it_learned_from_is_scored(learned, reorder
     training_digits.check_init_from(learned, DATA, DATA, reordered)
 
 
-def test_the_evaluation_refuses_them(hard_digits_run, reordered, tmp_path, capsys):
-    run = ["--run-dir", str(hard_digits_run), "--out", str(tmp_path / "out")]
-    assert evaluate.main([*run, "--data-dir", str(reordered)]) == 2
-    assert "Error: " in (said := capsys.readouterr().err) and "learned from other digits" in said
-    assert not list((tmp_path / "out").iterdir())
-
-
 def test_weights_that_learned_what_is_dev_now_are_not_started_from(learned, mnist, reordered):
     training_digits.check_init_from(learned, DATA, DATA, mnist)
     with pytest.raises(ValueError, match=r"`--init-from`.*learned from others than those of"):
@@ -169,14 +162,6 @@ def test_weights_that_learned_what_is_dev_now_are_not_started_from(learned, mnis
     with pytest.raises(ValueError, match=r"`--init-from`.*were 20, those of this run are 21"):
         training_digits.check_init_from(learned, DATA, DigitData(dev_digits=21), mnist)
     training_digits.check_init_from(learned, DATA, DigitData(dev_digits=19), mnist)
-
-
-def test_fewer_digits_of_the_same_are_started_from(mnist, tmp_path):
-    few = DigitData(dev_digits=20, limit=9)
-    training_digits.write_fingerprint(tmp_path, load_digits("train", mnist, 20, 9))
-    training_digits.check_init_from(tmp_path, few, DigitData(dev_digits=30), mnist)
-    with pytest.raises(ValueError, match="were 20, those of this run are 60"):
-        training_digits.check_init_from(tmp_path, few, DigitData(dev_digits=60), mnist)
 
 
 def test_the_training_refuses_to_start_from_them(

@@ -84,29 +84,12 @@ def test_corpus_bleu_from_statistics_equals_pycocoevalcap(no_java):
             assert np.array_equal(defined, (scores.bleu[:, : n + 1] > 0).all(axis=1))
 
 
-def test_bleu_of_a_subset_comes_from_the_same_statistics(no_java):
-    candidates, references = random_captions(20)
-    scores = score_captions(candidates, references)
-    chosen = [3, 3, 7, 11, *range(10, 20)]
-    expected, _ = reference_bleu(
-        [candidates[str(i)] for i in chosen], [references[str(i)] for i in chosen]
-    )
-    recomputed = bleu_scores(scores.bleu[chosen].sum(0))
-    assert recomputed["bleu_4"] == pytest.approx(100 * expected[3], abs=1e-6)
-
-
 def test_brevity_penalty_is_all_that_the_two_bleus_differ_in(no_java):
     scores = score_captions({"a": "a dog runs"}, {"a": ["a dog runs on grass", "x y z u v w q"]})
     ratio = 3 / 5  # the closest reference has five words
     assert scores.scores["brevity_ratio"] == pytest.approx(ratio)
     assert scores.scores["bleu_1_no_bp"] == pytest.approx(100)
     assert scores.scores["bleu_1"] == pytest.approx(100 * np.exp(1 - 1 / ratio))
-
-
-def test_long_captions_are_not_penalised_for_brevity(no_java):
-    scores = score_captions({"a": "a dog runs on the grass"}, {"a": ["a dog runs"]}).scores
-    assert scores["brevity_ratio"] == pytest.approx(2.0)
-    assert scores["bleu_2"] == scores["bleu_2_no_bp"]
 
 
 def test_without_java_meteor_is_left_out_and_said_so(no_java):
@@ -129,11 +112,6 @@ def test_a_java_that_fails_falls_back_and_says_why(monkeypatch, tmp_path):
     assert scores.tokeniser == "simple"
     assert "meteor" not in scores.scores
     assert "no memory" in " ".join(scores.notes)
-
-
-def test_a_java_that_cannot_be_started_falls_back(monkeypatch, tmp_path):
-    monkeypatch.setattr(captions, "find_java", lambda: str(tmp_path / "missing"))
-    assert score_captions(CANDIDATES, REFERENCES).tokeniser == "simple"
 
 
 def test_a_java_that_hangs_is_an_error_after_its_time(monkeypatch, tmp_path):
