@@ -69,7 +69,9 @@ def test_a_run_of_other_words_is_an_error_that_names_one(soft_run):
         start_from(soft_run, model_like(soft_run, len(more)), more)
 
 
-def test_a_run_is_resumed_although_the_one_it_started_from_is_gone(soft_run, tmp_path, tiny):
+def test_a_run_is_resumed_although_the_one_it_started_from_is_gone(
+    soft_run, tmp_path, tiny, unvalidated
+):
     first = shutil.copytree(soft_run, tmp_path / "first")
     flags = (*tiny, "--recipe", "scenes_soft", "--init-from", str(first), "--fit.epochs")
     run_dir = tmp_path / "run"
@@ -81,7 +83,7 @@ def test_a_run_is_resumed_although_the_one_it_started_from_is_gone(soft_run, tmp
     assert any(line.startswith("Resuming at epoch 2") for line in said)
 
 
-def test_a_run_is_resumed_although_the_file_of_its_encoder_is_gone(tmp_path, tiny):
+def test_a_run_is_resumed_although_the_file_of_its_encoder_is_gone(tmp_path, tiny, unvalidated):
     run_dir = tmp_path / "runs[1]" / "a*"  # no pattern
     file = tmp_path / "encoder.weights.h5"
     backbones.scenes_cnn(64).save_weights(file)
