@@ -301,6 +301,12 @@ def _about_images(report: dict[str, Any]) -> Iterator[str]:
         if lost := split["listed"] - split["used"]:
             total = counted(split["listed"], "image")
             yield f"{lost} of {total} of {name} skipped; see `skipped` in inspect.json."
+        if split["no_file"] >= max(split["listed"] / 2, 1):
+            yield (
+                f"{split['no_file']} of {total} of {name} have no file: name the folder that their "
+                "names start from with `--data.image-dir`, copy the images there, or remove them "
+                "from the caption file."
+            )
     if unlisted := report.get("uncaptioned"):
         yield (
             f"{counted(len(unlisted), 'image')} of the folder not in the caption file, such as "
