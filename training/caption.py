@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import numpy as np
 import tyro
 
-from sat_tf import published
+from sat_tf import published, runs
 from sat_tf.commands import exit_status, json_line, loading, program
 from sat_tf.config import Inference, SearchConfig, SearchFlags
 from sat_tf.errors import invalid_value
@@ -19,14 +20,14 @@ from sat_tf.fields import check_fields
 from sat_tf.figures.attention import figure_paths
 from sat_tf.files import write_atomically
 from sat_tf.images import SUFFIXES
+from sat_tf.images.reader import decode, read_content
+from sat_tf.viewer import report_page
 from sat_tf.vocabulary import SPECIAL_TOKENS
 from training.cli import check_file, check_folder
 from training.config import read_run_config
 from training.evaluate.given_captions import caption_fields
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from sat_tf.captions import Caption
     from sat_tf.runs import TrainedCaptioner
 
@@ -67,14 +68,9 @@ def run(arguments: Arguments) -> int:
     out = None if arguments.figure == "none" else arguments.out
     figures = figure_paths(out, images, arguments.figure)
     with loading():
-        import tensorflow as tf
-
-        import sat_tf.runs
-        from sat_tf.viewer import report_page
-        from training.data.image_loader import read_image
         from training.evaluate.page import caption_data, chosen_locations, common_facts, image_entry
 
-    captioner = sat_tf.runs.load_captioner(arguments.run_dir)
+        captioner = runs.load_captioner(arguments.run_dir, light=True)
     _note_on_words(arguments.run_dir, captioner)
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
@@ -82,19 +78,18 @@ def run(arguments: Arguments) -> int:
     failed, entries = 0, []
     for path, figure in zip(images, figures, strict=True):
         try:
-            content = path.read_bytes()
+            content = read_content(path)
             pixels = captioner.pixels(content)
         except (OSError, ValueError) as error:
             print(f"{path}: {error}", file=sys.stderr)
             failed += 1
             continue
-        annotations = captioner.annotate(pixels[None])
-        (caption,) = captioner.describe(annotations, search)
+        caption = captioner.caption(content, search)
         if figure is not None:
-            chosen = chosen_locations(captioner, annotations, caption)
-            _draw(pixels.numpy(), caption, figure, chosen)
+            chosen = chosen_locations(captioner, pixels, caption)
+            _draw(pixels, caption, figure, chosen)
         if arguments.html is not None or arguments.json:
-            whole, _ = read_image(content, tf.identity)
+            whole = np.asarray(decode(content))
         if arguments.html is not None:
             entries.append(image_entry(captioner, whole, caption, path.name))
         if arguments.json:
@@ -163,7 +158,7 @@ def image_files(paths: Iterable[Path]) -> list[Path]:
 
 def _search(given: SearchFlags, captioner: TrainedCaptioner) -> SearchConfig:
     """Returns the settings of the search; the beam is 1 if locations are drawn."""
-    if captioner.model.selection == "sample":
+    if captioner.config.attention.selection == "sample":
         if given.beam not in (None, 1):
             expected = "1 with `--inference sample`, given or the run's own, as each hypothesis "
             expected += "would draw its own locations"

@@ -7,8 +7,8 @@ import pytest
 from PIL import Image
 
 from sat_tf.images import MAX_SIDE
+from sat_tf.images.reader import read_pixels
 from sat_tf.runs import read_pixels as read_in_tensorflow
-from serving.litert.image_reader import read_pixels
 from tests.image_files import encode, exif_of, smooth
 
 TOLERANCE = 1e-3  # grey levels of 255
