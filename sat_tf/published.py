@@ -120,6 +120,16 @@ def checked_files(folder: Path) -> dict[str, Path]:
     return paths
 
 
+def weight_hashes(folder: Path) -> list[str]:
+    """Returns the SHA-256 of a captioner's files of weights, as its manifest has them.
+
+    Raises:
+        RunError: The manifest cannot be read.
+    """
+    files = _read_manifest(folder / MANIFEST)["files"]
+    return [files[name] for name in WEIGHTS.values()]
+
+
 def taught_by(folder: Path) -> dict[str, list[str]] | None:
     """Returns the teachers that a captioner's manifest names, see `write`; None if it names none.
 

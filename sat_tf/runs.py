@@ -116,8 +116,9 @@ class _Source:
 
     def fingerprint(self, digest: str | None = None) -> str:
         """Returns the name of the graphs in the cache, of weights with this SHA-256."""
-        hashes = [digest or self.digest()] if self.is_run else map(sha256_of, self.weights)
-        return cache.fingerprint(self.config, self.vocabulary, list(hashes))
+        run = self.is_run
+        hashes = [digest or self.digest()] if run else published.weight_hashes(self.path)
+        return cache.fingerprint(self.config, self.vocabulary, hashes)
 
     def load_model(self) -> tuple[Captioner, str | None]:
         """Loads the model with TensorFlow; returns it with the SHA-256 of a run's weights."""

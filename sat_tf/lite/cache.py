@@ -1,6 +1,6 @@
 """Graphs of captioners in the cache: found by a fingerprint, checked, made by another process.
 
-    CACHE/graphs/FINGERPRINT/           an export, and graphs.json with the SHA-256 of its files
+    CACHE/graphs/FINGERPRINT/           an export, and graphs.json with a checksum of each file
     CACHE/graphs/FINGERPRINT.failed     why LiteRT cannot hold this captioner
 
 A folder appears whole, by a rename. It may be deleted at any time.
@@ -17,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from sat_tf.config import CaptionerConfig
 from sat_tf.fields import to_dict
-from sat_tf.files import default_cache_dir, sha256_of, write_json
+from sat_tf.files import default_cache_dir, write_json
 from sat_tf.lite.captioner import FORMAT, GRAPHS, SETTINGS, VOCABULARY, LiteRTCaptioner
 from sat_tf.vocabulary import Vocabulary
 
@@ -88,7 +89,7 @@ def find(name: str) -> Graphs | None:
         height, width = manifest["grid"]
         files = manifest["files"]
         for file in (*GRAPHS, SETTINGS, VOCABULARY):
-            if sha256_of(folder / file) != files[file]:
+            if _checksum(folder / file) != files[file]:
                 return None
         threads = min(4, os.cpu_count() or 1)
         found = Graphs(LiteRTCaptioner(folder, threads), (height, width))
@@ -167,7 +168,7 @@ def make(captioner: TrainedCaptioner, name: str) -> Path | None:
                 except ValueError as error:
                     (home / f"{name}.failed").write_text(f"{error}\n", "utf-8")
                     return None
-                files = {path.name: sha256_of(path) for path in made.iterdir()}
+                files = {path.name: _checksum(path) for path in made.iterdir()}
                 write_json(made / _MANIFEST, {"grid": captioner.grid, "files": files})
                 shutil.rmtree(folder, ignore_errors=True)  # damaged
                 made.rename(folder)
@@ -182,6 +183,15 @@ def _forget_old(home: Path) -> None:
     folders = [path.parent for path in home.glob(f"*/{_MANIFEST}")]
     for folder in sorted(folders, key=lambda path: -path.stat().st_mtime)[KEPT:]:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _checksum(path: Path) -> int:
+    """Computes the CRC-32 of a file: a start has to read every graph, and SHA-256 takes longer."""
+    value = 0
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            value = zlib.crc32(block, value)
+    return value
 
 
 def _home() -> Path:
