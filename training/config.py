@@ -100,7 +100,7 @@ class AttentionConfig(configs.AttentionConfig):
     """Kind of attention, its estimator, the terms it adds to the loss, and its teacher."""
 
     teacher: str | None = None
-    """What supervises attention, for supervision_weight: boxes of the training captions' phrases
+    """Teacher of attention, for supervision_weight: boxes of the training captions' phrases
     (Flickr30k Entities: a folder, for Flickr8k and Flickr30k; COCO's instances: .json; or JSON
     lines), or a word locator of training.locate (.npz). None takes the boxes of drawn scenes."""
 
@@ -214,7 +214,8 @@ class FitConfig(BaseFitConfig):
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
     """Precision of the matrix products; softmax and loss are always float32."""
     monitor: Literal["bleu_4", "cider", "nll"] = "bleu_4"
-    """Free-running dev score (or teacher-forced nll) for early stopping and the best weights."""
+    """Free-running dev score (or teacher-forced nll) for early stopping and the best weights; while
+    it is 0 or undefined in every epoch, cider decides, and while that is 0 too, nll."""
     patience: PositiveInt = 5
     """Epochs without a better score before training stops."""
     validation_beam: PositiveInt = 1

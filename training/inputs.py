@@ -1,4 +1,4 @@
-"""What a run learns from: captions as ids, images or stored annotations, and what teaches beside.
+"""Inputs of a run: captions as ids, images or stored annotations, and what teaches beside them.
 
 In the order of a run: `load_data`; with the encoder at hand `open_inputs`; then `batches_of`.
 """

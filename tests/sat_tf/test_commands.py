@@ -13,7 +13,7 @@ import pytest
 
 from sat_tf.commands import exit_status, json_line, loading
 
-RUN, FILE = ["--run-dir", "RUN"], ["x.jpg"]
+RUN, FILE = ["--run-dir", "flickr8k_soft"], ["x.jpg"]
 COMMANDS = {
     "training.caption": [*FILE, *RUN],
     "training.compare": ["RUN", "RUN"],

@@ -1,4 +1,4 @@
-"""What a run learns from: words of training captions, images that can be read, what teaches."""
+"""Inputs of a run: words of training captions, images that can be read, files that teach."""
 
 from __future__ import annotations
 

@@ -123,10 +123,10 @@ def evaluate_run(
     report |= {"bounds": bounds} if bounds else {}
     title = f"{config.recipe}: {config.data.name} {split.name}"
     write_report(out, report)
-    write_captions(out, found.captions, found.grounding)
-    page = write_report_page(out, title, report, captioner, split, found, figures)
     heading = f"{title}, {len(found.captions):,} images, beam {config.search.beam}"
     print(console_summary(heading, report, found.texts, out))
+    write_captions(out, found.captions, found.grounding)
+    page = write_report_page(out, title, report, captioner, split, found, figures)
     print(f"Page: {page}")
     return report
 

@@ -157,18 +157,19 @@ def located_targets(
         DataError: The locator knows no word of the captions.
     """
     known, maps, places = set(locator.words), [], {}
+    tokens = [[tokenize(text) for text in example.captions] for example in examples]
     for start in range(0, len(examples), _BATCH):
         numbers = np.arange(start, min(start + _BATCH, len(examples)))
         for number, of_image in zip(numbers.tolist(), source.read(numbers), strict=True):
-            words = sorted(words_of(examples[number]) & known)
+            words = sorted({word for found in tokens[number] for word in found} & known)
             if number in source.skipped or not words:
                 continue
             of_word = {word: len(maps) + n for n, word in enumerate(words)}
             maps.extend(locator.maps(of_image, words).astype(np.float16))
-            for caption, text in enumerate(examples[number].captions):
+            for caption, found in enumerate(tokens[number]):
                 places[number, caption] = [
                     (place, place, of_word[word])
-                    for place, word in enumerate(tokenize(text))
+                    for place, word in enumerate(found)
                     if word in known
                 ]
     if not maps:
