@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import json
+import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+from sat_tf.errors import invalid_value
 from sat_tf.files import finite
 
 _BAD_INPUT = 2
@@ -73,7 +78,67 @@ def loading() -> Iterator[None]:
         return
     gc.disable()
     try:
-        yield
+        with quiet_tensorflow():
+            yield
     finally:
         gc.freeze()
         gc.enable()
+
+
+@contextlib.contextmanager
+def quiet_tensorflow() -> Iterator[None]:
+    """Discards what TensorFlow writes while it is imported, before it reads its log's level.
+
+    Does nothing if `TF_CPP_MIN_LOG_LEVEL` asks for its log.
+    """
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") != "3":
+        yield
+        return
+    with without_stderr():
+        yield
+
+
+@contextlib.contextmanager
+def without_stderr() -> Iterator[None]:
+    """Discards what libraries in C++ write to standard error."""
+    try:
+        kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    except OSError:  # there is no standard error
+        yield
+        return
+    try:
+        os.dup2(null, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(null)
+
+
+def check_folder(flag: str, folder: Path) -> None:
+    """Makes a folder of results and tries to write in it.
+
+    Raises:
+        ValueError: It cannot be made or written in; the message names the flag.
+    """
+    _try("a folder that can be written in", flag, folder, folder)
+
+
+def check_file(flag: str, path: Path) -> None:
+    """Makes the folder of a file of results and tries to write in it; the file is not touched.
+
+    Raises:
+        ValueError: It cannot be written; the message names the flag.
+    """
+    _try("a file that can be written", flag, path, path.parent)
+
+
+def _try(expected: str, flag: str, path: Path, folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        if path != folder and path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    except OSError as error:
+        raise invalid_value(flag, expected, f"{path} ({error.strerror})") from error

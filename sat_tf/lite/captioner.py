@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import json
 import mmap
-import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
 
 from sat_tf.captions import Caption
+from sat_tf.commands import without_stderr
 from sat_tf.config import SearchConfig
 from sat_tf.errors import invalid_value
 from sat_tf.images.reader import read_pixels
@@ -234,29 +233,12 @@ def _open_graph(path: Path, threads: int) -> Graph:
         raise ImportError("LiteRT is not installed: `pip install ai-edge-litert`.") from error
     try:
         interpreter = Interpreter(str(path), num_threads=threads)
-        with _without_stderr():
+        with without_stderr():  # it names its delegate
             interpreter.allocate_tensors()
         _give_back_pages(path)
         return interpreter.get_signature_runner()
     except (ValueError, RuntimeError) as error:
         raise ValueError(f"{path} cannot be read by LiteRT: {error}. Export it again.") from error
-
-
-@contextlib.contextmanager
-def _without_stderr() -> Iterator[None]:
-    """Discards standard error, where LiteRT names its delegate and has no setting against it."""
-    try:
-        kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    except OSError:  # there is no standard error
-        yield
-        return
-    try:
-        os.dup2(null, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(null)
 
 
 def _give_back_pages(path: Path) -> None:

@@ -7,9 +7,10 @@ import os
 import pytest
 from PIL import Image
 
+from sat_tf.commands import check_file, check_folder
 from tests.training.small_runs import exit_of
 from training import caption, distill, locate, standardize, train
-from training.cli import check_apart, check_file, check_folder, check_own_images
+from training.cli import check_apart, check_own_images
 from training.evaluate import command as evaluate
 from training.inspect import command as inspect
 
