@@ -64,9 +64,11 @@ def load_captioner(run_dir: str | Path, light: bool = False) -> TrainedCaptioner
     """
     source = _Source.read(published.locate(run_dir))
     light = light and cache.usable(source.config)
-    graphs = cache.find(source.fingerprint()) if light else None
-    if graphs is not None:
-        return TrainedCaptioner(source, source.vocabulary, source.path, source.digest(), graphs)
+    if light:
+        digest = source.digest()
+        graphs = cache.find(source.fingerprint(digest))
+        if graphs is not None:
+            return TrainedCaptioner(source, source.vocabulary, source.path, digest, graphs)
     model, digest = source.load_model()
     captioner = TrainedCaptioner(model, source.vocabulary, source.path, digest)
     if light:
@@ -85,40 +87,34 @@ def make_graphs(run_dir: str | Path) -> Path | None:
 
 @dataclass(frozen=True)
 class _Source:
-    """Files that a captioner is loaded from, checked; `weights` has the paths of its weights."""
+    """A folder with a captioner: its configuration and words; the weights are read when needed."""
 
     path: Path
     config: CaptionerConfig
     vocabulary: Vocabulary
-    weights: tuple[Path, ...]
+    is_run: bool
 
     @classmethod
     def read(cls, path: Path) -> _Source:
-        folder = RunFolder(path)
-        is_published = published.is_published(path)
-        files = published.checked_files(path) if is_published else {}
+        """Reads and checks all but the weights."""
+        folder, is_run = RunFolder(path), not published.is_published(path)
+        if not is_run:
+            published.checked_files(path, (published.CONFIG, published.VOCABULARY))
         config, vocabulary = read_config(folder), read_vocabulary(folder)
-        if not is_published and not folder.best_weights.is_file():
+        if is_run and not folder.best_weights.is_file():
             raise RunError(
                 f"{folder} has no {folder.best_weights.name}: the run has not finished an epoch "
                 "yet."
             )
-        weights = [files[name] for name in published.WEIGHTS.values()] if files else []
-        return cls(path, config, vocabulary, tuple(weights) or (folder.best_weights,))
+        return cls(path, config, vocabulary, is_run)
 
-    @property
-    def is_run(self) -> bool:
-        return len(self.weights) == 1
-
-    @functools.cache  # noqa: B019 (of a source that lives as long as its captioner)
     def digest(self) -> str | None:
-        """SHA-256 of a run's weights."""
-        return sha256_of(self.weights[0]) if self.is_run else None
+        """Returns the SHA-256 of a run's weights."""
+        return sha256_of(RunFolder(self.path).best_weights) if self.is_run else None
 
-    def fingerprint(self, digest: str | None = None) -> str:
-        """Returns the name of the graphs in the cache, of weights with this SHA-256."""
-        run = self.is_run
-        hashes = [digest or self.digest()] if run else published.weight_hashes(self.path)
+    def fingerprint(self, digest: str | None) -> str:
+        """Returns the name of the graphs in the cache, of a run's weights with this SHA-256."""
+        hashes = [digest] if self.is_run else published.weight_hashes(self.path)
         return cache.fingerprint(self.config, self.vocabulary, hashes)
 
     def load_model(self) -> tuple[Captioner, str | None]:
@@ -138,8 +134,9 @@ class _Source:
             self.config, len(self.vocabulary), load_encoder_weights=False, dtype="float32"
         )
         if self.is_run:
-            return model, load_weights(model, self.weights[0])
-        load_compact(model, self.weights)
+            return model, load_weights(model, RunFolder(self.path).best_weights)
+        files = published.checked_files(self.path)
+        load_compact(model, [files[name] for name in published.WEIGHTS.values()])
         return model, None
 
 

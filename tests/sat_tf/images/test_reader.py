@@ -6,12 +6,19 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sat_tf.images import MAX_SIDE
+from sat_tf.images import MAX_SIDE, decoding
+from sat_tf.images.pillow import read_upright
 from sat_tf.images.reader import read_pixels
-from sat_tf.runs import read_pixels as read_in_tensorflow
 from tests.image_files import encode, exif_of, smooth
 
 TOLERANCE = 1e-3  # grey levels of 255
+
+
+def read_in_tensorflow(image, size, policy):
+    """The preprocessing of training."""
+    if isinstance(image, bytes):
+        return decoding.load(read_upright(image), size, policy)
+    return decoding.resize(image, size, policy)
 
 
 @pytest.mark.parametrize("policy", ["crop", "squash"])
@@ -44,7 +51,7 @@ def test_what_is_no_image_is_a_clear_error(images, name):
 
 
 def test_other_images_that_cannot_be_read_are_clear_errors(tmp_path):
-    with pytest.raises(ValueError, match=r"Cannot read .*none.jpg: No such file"):
+    with pytest.raises(ValueError, match=r"Cannot read .*none.jpg': No such file"):
         read_pixels(tmp_path / "none.jpg", 24, "crop")
     with pytest.raises(ValueError, match="export it as JPEG"):
         read_pixels(b"\0\0\0\x18ftypheic", 24, "crop")
