@@ -174,11 +174,11 @@ def make(captioner: TrainedCaptioner, name: str) -> Path | None:
                 made.rename(folder)
     except filelock.Timeout:
         return None
-    _forget_old(home)
+    forget_old(home)
     return folder
 
 
-def _forget_old(home: Path) -> None:
+def forget_old(home: Path) -> None:
     """Removes graphs that were not used for longest, beyond `KEPT`."""
     folders = [path.parent for path in home.glob(f"*/{_MANIFEST}")]
     for folder in sorted(folders, key=lambda path: -path.stat().st_mtime)[KEPT:]:

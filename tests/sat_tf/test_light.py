@@ -47,7 +47,6 @@ def _light(monkeypatch, tmp_path):
     """Graphs are used, from a cache that is empty unless a test fills it."""
     monkeypatch.delenv(cache.SWITCH)
     monkeypatch.setenv("SAT_TF_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(cache, "_said", set())
 
 
 @pytest.fixture
@@ -110,7 +109,7 @@ def test_the_first_caption_has_the_graphs_made_once(run_of, loaded, started):
 
 
 def test_new_weights_and_damaged_graphs_are_made_again(filled, run_of, loaded, started, tmp_path):
-    (folder,) = [cache.make(loaded["soft"], path.name) for path in _of(filled, run_of["soft"])]
+    folder = runs.make_graphs(run_of["soft"])
     step = folder / "step.tflite"
     content = bytearray(step.read_bytes())
     content[len(content) // 2] ^= 1
@@ -122,11 +121,6 @@ def test_new_weights_and_damaged_graphs_are_made_again(filled, run_of, loaded, s
     shutil.copy(RunFolder(run_of["hard"]).best_weights, changed.best_weights)
     sat_tf.load(changed.path).caption(PIXELS)
     assert started[1:] == [changed.path]
-
-
-def _of(home: Path, run: Path) -> list[Path]:
-    source = runs._Source.read(run)
-    return [home / source.fingerprint(source.digest())]
 
 
 def test_one_of_two_processes_makes_the_graphs(filled, loaded):
@@ -168,5 +162,5 @@ def test_without_litert_tensorflow_captions_and_one_line_says_so(run_of, monkeyp
 
 def test_graphs_of_the_captioners_used_last_are_kept(filled, monkeypatch):
     monkeypatch.setattr(cache, "KEPT", 1)
-    cache._forget_old(filled)
+    cache.forget_old(filled)
     assert len(list(filled.glob("*/graphs.json"))) == 1
