@@ -130,6 +130,7 @@ def sentences(report: dict[str, Any]) -> list[str]:
         times = "once or more" if words["min_count"] == 1 else f"{words['min_count']} times or more"
         found.append(f"Vocabulary: {words['size']} {words['unit']} seen {times} in train.")
     found += _time(report.get("time"))
+    found += [f"Read: {note}" for note in report["notes"]]
     found += [f"Warning: {warning}" for warning in report["warnings"]]
     found += [f"Error: {error}" for error in report["errors"]]
     if report["trainable"]:

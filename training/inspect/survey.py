@@ -87,6 +87,7 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
     found = Survey(report | {"data_dir": data_dir and printable(str(data_dir))})
     report, splits, scans = found.report, found.splits, found.scans
     notes = _load(found, config, data_dir)
+    read = dict.fromkeys(note for split in splits.values() for note in split.notes)
     for name, split in splits.items():
         scans[name] = scan_images(split, config.encoder)
         if name in TRAINED_WITH:
@@ -108,6 +109,7 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
     }
     report["errors"] = list(dict.fromkeys(map(printable, found.errors)))
     report["trainable"] = not found.errors
+    report["notes"] = list(map(printable, read))
     report["warnings"] = [*map(printable, notes), *warnings_of(report, config.data)]
     report["configuration"] = to_dict(config)
     return found

@@ -1,4 +1,4 @@
-"""What is counted of captions, warned of, and looked for before training."""
+"""The counts, warnings and duplicates that `training.inspect` finds before training."""
 
 from __future__ import annotations
 

@@ -1,17 +1,20 @@
 """Your own data set: a folder of images and a caption file, in any language.
 
-The caption file is a CSV, a JSONL, a COCO JSON or a Karpathy JSON (see `caption_files`). It names
-the images relative to the folder, or to `--data.image_dir`. If it names no splits, a hash of each
-image's name decides, so that adding images moves none.
+The caption file has any of the forms of `caption_files`, and there may be one per split. It names
+the images relative to the folder, to `--data.image_dir`, or to its own folder. If neither it nor
+its name tells the splits, a hash of each image's name decides, so that adding images moves none.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import os
+import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
@@ -23,16 +26,25 @@ from training.data.examples import (
     DataError,
     Example,
     Split,
+    StoredImage,
     canonical_name,
+    canonical_split,
     usable_split,
 )
 from training.data.sources.caption_files import (
     IMAGE_SUFFIXES,
+    PAIRED,
     SUFFIXES,
+    TEXTS,
+    CaptionFile,
     Record,
     advice_without_captions,
-    read_captions,
+    read_caption_file,
 )
+
+# Beside data sets of Hugging Face.
+_NO_CAPTION_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
+_SPLIT_WORDS = {"training": "train", "testing": "test", "trn": "train", "tst": "test"}
 
 
 @dataclass
@@ -42,6 +54,9 @@ class _Entry:
     split: str | None
     captions: list[str] = field(default_factory=list)
     blank: int = 0
+    identifier: str | None = None
+    stored: StoredImage | None = None
+    file: str = ""  # name of its caption file
 
 
 def load(
@@ -50,6 +65,7 @@ def load(
     *,
     captions: str | None = None,
     image_dir: str | None = None,
+    columns: str | None = None,
     limit: int | None = None,
 ) -> Split:
     """Loads one split of a folder.
@@ -59,9 +75,12 @@ def load(
     Args:
         split: "train", "dev" or "test".
         data_dir: The folder.
-        captions: Path of the caption file within the folder; None if there is only one.
+        captions: Path of the caption file within the folder, or several with commas or `*`; None
+            if there is only one, or one per split.
         image_dir: Folder that the names of images start from, relative to `data_dir`; None for
             `data_dir` itself.
+        columns: Roles of the caption file's columns, `image=NAME,caption=NAME,split=NAME`; None
+            if their names or contents tell.
         limit: Load only so many examples.
 
     Returns:
@@ -73,32 +92,53 @@ def load(
         DataError: There is not exactly one caption file; it does not parse; a name leaves the
             folder; or no image of the split can be used.
     """
-    path = _caption_file(Path(data_dir), captions)
-    images = ImageFolder(Path(data_dir) / (image_dir or ""))
-    entries = _gather(path, read_captions(path))
+    data_dir = Path(data_dir)
+    images = ImageFolder(data_dir / (image_dir or ""))
+    files, entries = [], {}
+    for path, of_file in _caption_files(data_dir, captions, images):
+        files.append(read_caption_file(path, columns, images.root))
+        _gather(files[-1], of_file, images, entries)
+    listed, notes = _listed(files), [note for file in files for note in file.notes]
     chosen = {name: e for name, e in entries.items() if (e.split or hashed_split(name)) == split}
     if not chosen:
         raise DataError(
-            f"{path} names no image of the {split} split: {_sizes(entries)}. Add images, or a "
-            "split to each image."
+            f"{listed} names no image of the {split} split: {_sizes(entries)}. Add images, or a "
+            f"split to each image.{_advice_on_files(files)}"
         )
+    nearly = images.find_nearly(name for name, entry in entries.items() if entry.stored is None)
+    place = image_dir or "the data folder"
     examples, skipped, blank = [], [], 0
     for name, entry in chosen.items():
         if len(examples) == limit:
             break
         blank += entry.blank
-        file = images.find(name)
-        if file is None:
+        image = entry.stored or images.find(nearly.get(name, name))
+        if image is None:
             near = images.near_match(name)
-            advice = f"; there is {near}" if near else ""
-            skipped.append((name, f"{NO_FILE} in {image_dir or 'the data folder'}{advice}"))
+            skipped.append((name, f"{NO_FILE} in {place}{f'; there is {near}' if near else ''}"))
         elif not entry.captions:
-            skipped.append((name, f"{NO_CAPTIONS} in {path.name}"))
+            skipped.append((name, f"{NO_CAPTIONS} in {entry.file}"))
         else:
-            examples.append(Example(name, file, tuple(entry.captions)))
-    uncaptioned = tuple(name for name in images.names() if name not in entries)
-    details = {"blank_captions": blank, "uncaptioned": uncaptioned}
-    return usable_split(split, examples, skipped, f"the {split} split of {path}", **details)
+            examples.append(Example(name, image, tuple(entry.captions)))
+    if nearly:
+        name, near = next(iter(nearly.items()))
+        notes.append(
+            f"{len(nearly)} images were found by the only file of nearly their name, such as "
+            f"{name} by {near}."
+        )
+    used = set(nearly.values())
+    details = {
+        "blank_captions": blank,
+        "uncaptioned": tuple(n for n in images.all_names if n not in entries and n not in used),
+        "notes": tuple(dict.fromkeys(notes)),
+        "identifiers": {e.identifier: name for name, e in chosen.items() if e.identifier},
+    }
+    try:
+        return usable_split(split, examples, skipped, f"the {split} split of {listed}", **details)
+    except DataError as error:
+        packed = advice_without_captions(sorted(data_dir.iterdir()))
+        advice = packed if "packed" in packed else ""
+        raise DataError(" ".join([f"{error}{advice}", *notes])) from error
 
 
 def hashed_split(name: str) -> str:
@@ -129,13 +169,45 @@ class ImageFolder:
 
     def find(self, name: str) -> Path | None:
         """The file of this name (NFC, forward slashes), if any."""
-        path = self.root
-        for part in name.split("/"):
-            entry = self._listing(path).get(part)
-            if entry is None:
+        folder = self.root
+        *inner, last = name.split("/")
+        for part in inner:
+            if (entry := self._listing(folder).get(part)) is None:
                 return None
-            path = path / entry
-        return path if path.is_file() else None
+            folder = folder / entry
+        entry = self._listing(folder).get(last)
+        path = None if entry is None else folder / entry
+        return path if path is not None and path.is_file() else None
+
+    def find_nearly(self, names: Iterable[str]) -> dict[str, str]:
+        """Of many names, those without a file, each with the only image that it can mean.
+
+        That is an image of the name one or more folders deeper, or in another folder than one that
+        does not exist; with a suffix; without the prefix of Label Studio's uploads. An image that
+        two names could mean is neither's.
+        """
+        names, there = tuple(names), set(self.all_names)
+        missing = [n for n in names if n not in there and self.find(n) is None]
+        nearly = {name: near for name in missing if (near := self._only(name)) is not None}
+        claims = Counter((*names, *nearly.values()))
+        return {name: near for name, near in nearly.items() if claims[near] == 1}
+
+    def _only(self, name: str) -> str | None:
+        """The only image that a name without a file can mean, if any."""
+        folder, last = PurePosixPath(name).parent, PurePosixPath(name).name
+        elsewhere = folder == PurePosixPath(".") or not (self.root / folder).is_dir()
+        for written in (last, re.sub(r"^[0-9a-f]{8}-", "", last)):
+            several = self._by_last_part.get(written, ())
+            inside = [n for n in several if n.endswith(f"/{name}")]
+            if several:
+                only = inside if inside or not elsewhere else several
+                return only[0] if len(only) == 1 else None
+            several = self._by_stem.get(written, ())
+            inside = [n for n in several if PurePosixPath(n).parent == folder]
+            only = inside if inside or not elsewhere else several
+            if len(only) == 1:
+                return only[0]
+        return None
 
     def near_match(self, name: str) -> str | None:
         """A file that may be meant, if any.
@@ -163,9 +235,25 @@ class ImageFolder:
                 yield printable(unicodedata.normalize("NFC", (inner / file).as_posix()))
 
     @functools.cached_property
+    def all_names(self) -> tuple[str, ...]:
+        """All of `names`."""
+        return tuple(self.names())
+
+    def all_names_on_disk(self) -> Iterator[Path]:
+        """The first hundred image files, as they are on the disk."""
+        return itertools.islice(filter(None, map(self.find, self.all_names)), 100)
+
+    @functools.cached_property
+    def _by_stem(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name in self.all_names:
+            found.setdefault(PurePosixPath(name).stem, []).append(name)
+        return found
+
+    @functools.cached_property
     def _by_last_part(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for name in self.names():
+        for name in self.all_names:
             found.setdefault(PurePosixPath(name).name, []).append(name)
         return found
 
@@ -189,45 +277,171 @@ def _is_image(name: str) -> bool:
     return name.lower().endswith(IMAGE_SUFFIXES) and not name.startswith(".")
 
 
-def _caption_file(data_dir: Path, name: str | None) -> Path:
-    files = sorted(e for e in data_dir.iterdir() if e.is_file() and not e.name.startswith("."))
-    found = [file.name for file in files if file.suffix.lower() in SUFFIXES]
-    kinds, there = ", ".join(f"*{suffix}" for suffix in SUFFIXES), ", ".join(found) or "none"
-    if name is not None:
-        if not (data_dir / name).is_file():
+Files = list[tuple[Path, str | None]]
+"""Caption files, each with the split that its name gives all of its images."""
+
+
+def _caption_files(data_dir: Path, named: str | None, images: ImageFolder) -> Files:
+    """The caption file or files: those named, else the only one, or one per split."""
+    kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
+    here = _files(data_dir)
+    if named is not None:
+        chosen = _named(data_dir, named)
+        if not chosen:
+            there = ", ".join(f.name for f in here if _is_caption_file(f)) or "none"
             expected = f"a file ({kinds}) in {data_dir}, which has {there}"
-            raise invalid_value("--data.captions", expected, repr(name))
-        return data_dir / name
-    if len(found) != 1:
-        advice = " Name the one to use with `--data.captions FILE`."
-        raise DataError(
-            f"{data_dir}: expected one caption file ({kinds}), found {there}."
-            f"{advice if found else advice_without_captions(files)}"
-        )
-    return data_dir / found[0]
+            raise invalid_value("--data.captions", expected, repr(named))
+        return [(path, _split_of(path, data_dir) if len(chosen) > 1 else None) for path in chosen]
+    found = [file for file in here if _is_caption_file(file)]
+    if not found:
+        inner = sorted(e for e in data_dir.iterdir() if e.is_dir() and not e.name.startswith("."))
+        found = [file for folder in inner for file in _files(folder) if _is_caption_file(file)]
+    if not found and any(map(_is_paired, images.all_names_on_disk())):
+        return [(images.root, None)]
+    if not found:
+        found = [f for f in here if f.suffix.lower() in TEXTS and _looks_like_captions(f, images)]
+    if len(found) == 1:
+        return [(found[0], None)]
+    if several := _one_per_split(found, data_dir):
+        return several
+    there = ", ".join(f.relative_to(data_dir).as_posix() for f in found[:20]) or "none"
+    advice = (
+        " Name the one to use with `--data.captions FILE`, or one per split with "
+        "`--data.captions train.FILE,val.FILE`."
+    )
+    raise DataError(
+        f"{data_dir}: expected one caption file ({kinds}), found {there}."
+        f"{advice if found else advice_without_captions(here)}"
+    )
 
 
-def _gather(path: Path, records: Iterable[Record]) -> dict[str, _Entry]:
-    """The entry of every image, in the order of the file."""
-    records = tuple(records)
+def _files(folder: Path) -> list[Path]:
+    """The files of a folder that may hold captions, sorted."""
+    with os.scandir(folder) as entries:
+        names = [
+            entry.name
+            for entry in entries
+            if not entry.name.startswith(".") and not _is_image(entry.name) and entry.is_file()
+        ]
+    return [folder / name for name in sorted(names)]
+
+
+def _is_caption_file(file: Path) -> bool:
+    """Whether a file is one by its name, and not one beside each image."""
+    if not file.name.lower().endswith(SUFFIXES) or file.name in _NO_CAPTION_FILES:
+        return False
+    images = (file.with_suffix(suffix) for suffix in (".jpg", ".png", ".jpeg"))
+    return file.suffix.lower() != ".json" or not any(image.exists() for image in images)
+
+
+def _is_paired(image: Path) -> bool:
+    return any(image.with_suffix(suffix).exists() for suffix in PAIRED)
+
+
+def _looks_like_captions(file: Path, images: ImageFolder) -> bool:
+    try:
+        return bool(read_caption_file(file, root=images.root).records)
+    except DataError:
+        return False
+
+
+def _named(data_dir: Path, named: str) -> list[Path]:
+    """The files that the user names, with commas between or `*` in them."""
+    if (data_dir / named).exists():
+        return [data_dir / named]
+    found = []
+    for part in filter(None, map(str.strip, named.split(","))):
+        files = sorted(data_dir.glob(part)) if "*" in part else [data_dir / part]
+        if not files or not all(file.is_file() for file in files):
+            return []
+        found += files
+    return found
+
+
+def _one_per_split(found: Sequence[Path], data_dir: Path) -> Files:
+    """The files that together are one data set, of splits or shards; none if it is unclear."""
+    captions = [file for file in found if "caption" in file.stem.lower()]
+    for files in (found, captions):
+        splits = [_split_of(file, data_dir) for file in files]
+        if len(files) < 2 or len({file.suffix for file in files}) > 1:
+            continue
+        shards = files[0].suffix in (".tar", ".parquet")
+        alone = len(set(splits)) == len(splits)  # else two files are of one split
+        if all(splits) and (alone or shards):
+            return list(zip(files, splits, strict=True))
+        if shards and not any(splits):
+            return [(file, None) for file in files]
+    return []
+
+
+def _split_of(file: Path, data_dir: Path) -> str | None:
+    """The split that the words of a file's name give, else those of its folder's."""
+    for text in (file.name, file.parent.name if file.parent != data_dir else ""):
+        words = set(re.split(r"[^a-z]+", text.lower()))
+        splits = set()
+        for word in words:
+            try:
+                splits.add(canonical_split(_SPLIT_WORDS.get(word, word)))
+            except ValueError:
+                continue
+        if splits:
+            return splits.pop() if len(splits) == 1 else None
+    return None
+
+
+def _listed(files: Sequence[CaptionFile]) -> str:
+    return str(files[0].path) + (f" (and {len(files) - 1} more)" if len(files) > 1 else "")
+
+
+def _advice_on_files(files: Sequence[CaptionFile]) -> str:
+    if len(files) == 1:
+        return ""
+    return (
+        f" Or name a single file, `--data.captions {files[0].path.name}`, whose images are then "
+        "split by their names."
+    )
+
+
+def _gather(
+    file: CaptionFile, of_file: str | None, images: ImageFolder, entries: dict[str, _Entry]
+) -> None:
+    """Adds the entry of every image, in the order of the file."""
+    path, records = file.path, file.records
     named = any(record.split for record in records)
-    entries: dict[str, _Entry] = {}
+    beside, names = _folder_of(path, images), {}
     for record in records:
         if named and record.split is None:
             raise DataError(
                 f"{path}, {record.place}: {record.image!r} has no split, but other images have "
                 "one; give every image its split, or none."
             )
-        name = _inside(path, record)
-        entry = entries.setdefault(name, _Entry(record.split))
-        if entry.split != record.split:
+        split = record.split or of_file
+        name = names.get(record.image)
+        if name is None:
+            name = _inside(path, record)
+            if beside and record.stored is None and images.find(f"{beside}/{name}"):
+                name = f"{beside}/{name}"
+            names[record.image] = name
+        entry = entries.setdefault(name, _Entry(split, file=path.name))
+        if entry.split != split:
             raise DataError(
-                f"{path}, {record.place}: {record.image!r} is in the {record.split} split here "
+                f"{path}, {record.place}: {record.image!r} is in the {split} split here "
                 f"and in {entry.split} before."
             )
         entry.captions += record.captions
         entry.blank += record.blank
-    return entries
+        entry.identifier = entry.identifier or record.identifier
+        entry.stored = entry.stored or record.stored
+
+
+def _folder_of(path: Path, images: ImageFolder) -> str:
+    """The folder of a caption file, below that of the images; empty if it is that or elsewhere."""
+    folder = path if path.is_dir() else path.parent
+    try:
+        inner = folder.resolve().relative_to(images.root.resolve()).as_posix()
+    except ValueError:
+        return ""
+    return "" if inner == "." else unicodedata.normalize("NFC", inner)
 
 
 def _inside(path: Path, record: Record) -> str:
