@@ -44,7 +44,13 @@ KEPT = 12
 
 _MANIFEST = "graphs.json"
 _FREE = 2**29  # bytes that the cache's disk must have left; graphs of a large captioner fit
-_MAKE = "import sys; from sat_tf.runs import make_graphs; make_graphs(sys.argv[1])"
+_MAKE = """
+import os, sys
+if hasattr(os, "nice"):
+    os.nice(10)
+from sat_tf.runs import make_graphs
+make_graphs(sys.argv[1])
+"""
 _LOG = logging.getLogger(__name__)
 
 
