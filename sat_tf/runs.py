@@ -14,7 +14,7 @@ import numpy as np
 
 from sat_tf import digits, published
 from sat_tf.captions import Caption
-from sat_tf.commands import quiet_tensorflow
+from sat_tf.commands import native_log_kept
 from sat_tf.config import CaptionerConfig, Inference, SearchConfig
 from sat_tf.errors import RunError, invalid_value, other_version
 from sat_tf.fields import check_argument, from_dict
@@ -120,7 +120,7 @@ class _Source:
     def load_model(self) -> tuple[Captioner, str | None]:
         """Loads the model with TensorFlow; returns it with the SHA-256 of a run's weights."""
         try:
-            with quiet_tensorflow():
+            with native_log_kept():
                 from sat_tf.models.captioner import Captioner
                 from sat_tf.weights import load_compact, load_weights
         except ModuleNotFoundError as error:

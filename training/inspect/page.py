@@ -104,6 +104,8 @@ def table_of(report: dict[str, Any]) -> list[list[str]]:
             f"captions cut to {cut} {unit}": "cut_share",
             "blank captions": "blank",
             "captions without a word": "without_words",
+            "captions that their image has already": "repeated",
+            "images with a caption twice or more": "images_with_repeats",
             f"unknown {unit}": "unknown_share",
             "captions also in an earlier split": "captions_of_earlier_splits",
         }

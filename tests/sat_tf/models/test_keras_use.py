@@ -259,7 +259,7 @@ def test_a_score_of_minus_infinity_takes_a_location_out():
 
 
 def test_fewer_layers_than_none_are_an_error():
-    with pytest.raises(ValueError, match="`layers`: expected an integer of at least 0"):
+    with pytest.raises(ValueError, match="`layers`: expected a number of at least 0"):
         sat_tf.InitialState(4, layers=-2)
 
 

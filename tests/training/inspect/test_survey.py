@@ -39,10 +39,19 @@ def test_figures_are_those_counted_by_hand():
         "captions_per_image": {"min": 1, "median": 1.5, "p95": pytest.approx(1.95), "max": 2},
         "blank": 2,
         "without_words": 1,
+        "repeated": 0,
+        "images_with_repeats": 0,
         "length": {"min": 3, "median": 5, "p95": pytest.approx(6.8), "max": 7},
         "cut_share": 0.5,
         "unknown_share": 3 / 10,  # big, barks, at
     }
+
+
+def test_captions_that_an_image_has_twice_are_counted_as_training_reads_them():
+    split = split_of(("A dog.", "a dog", "a cat", "a dog !"), ("a dog", "!!!", "..."))
+    vocabulary = Vocabulary.from_captions(["a dog"], min_count=1)
+    figures = caption_figures(split, vocabulary, max_length=3)
+    assert (figures["repeated"], figures["images_with_repeats"]) == (2, 1)
 
 
 def test_characters_are_counted_as_characters():
@@ -83,6 +92,7 @@ SPLIT = {
     "length": {"p95": 12},
     "blank": 0,
     "without_words": 0,
+    "images_with_repeats": 0,
     "cut_share": 0.0,
     "unknown_share": 0.01,
 }
@@ -116,6 +126,7 @@ def test_good_data_has_no_warnings():
         ({"length": {"p95": 3.0}}, "fewer than 4 words: BLEU-4 is undefined"),
         ({"blank": 2, "without_words": 1}, "3 captions without a word"),
         ({"blank": None, "without_words": 1}, "1 caption without a word"),
+        ({"images_with_repeats": 20}, "20 images of dev with a caption twice or more"),
         ({"cut_share": 0.06}, "6% of the training captions are cut to 30 words"),
         ({"unknown_share": 0.2}, "20% of the words of dev are unknown"),
     ],

@@ -10,6 +10,7 @@ import pytest
 from training.metrics import captions, meteor
 from training.metrics.captions import (
     bleu_scores,
+    caption_frequencies,
     ptb_lines,
     quick_bleu,
     quick_cider,
@@ -283,3 +284,19 @@ def test_every_score_equals_that_of_the_reference_code():
         expected[name] = scorer.compute_score(truth, found)[0]
     scores = score_captions(candidates, references).scores
     assert {name: scores[name] / 100 for name in expected} == pytest.approx(expected, abs=1e-8)
+
+
+def test_cider_by_frequencies_of_its_own_references_is_pycocoevalcap_s():
+    frequencies = caption_frequencies([*REFERENCES.values()])
+    found = quick_cider(CANDIDATES, REFERENCES, frequencies=frequencies)
+    assert found == pytest.approx(quick_cider(CANDIDATES, REFERENCES))
+
+
+def test_by_fixed_frequencies_cider_of_an_image_does_not_depend_on_the_others():
+    frequencies = caption_frequencies([*REFERENCES.values(), ["a dog on a hill"], ["a red car"]])
+    alone = [
+        quick_cider({image: text}, {image: REFERENCES[image]}, frequencies=frequencies)
+        for image, text in CANDIDATES.items()
+    ]
+    whole = quick_cider(CANDIDATES, REFERENCES, frequencies=frequencies)
+    assert whole == pytest.approx(np.mean(alone)) and whole > 0

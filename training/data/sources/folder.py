@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
 import os
 import re
 import unicodedata
@@ -28,23 +27,25 @@ from training.data.examples import (
     Split,
     StoredImage,
     canonical_name,
-    canonical_split,
     usable_split,
 )
 from training.data.sources.caption_files import (
     IMAGE_SUFFIXES,
-    PAIRED,
     SUFFIXES,
     TEXTS,
     CaptionFile,
     Record,
     advice_without_captions,
+    known_split,
+    lines,
+    pairs,
     read_caption_file,
 )
 
 # Beside data sets of Hugging Face.
 _NO_CAPTION_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
-_SPLIT_WORDS = {"training": "train", "testing": "test", "trn": "train", "tst": "test"}
+_HOW = " Write one, such as captions.csv with the header image,caption and a row per caption."
+_TRIED = 20  # text files that may hold captions
 
 
 @dataclass
@@ -99,6 +100,7 @@ def load(
         files.append(read_caption_file(path, columns, images.root))
         _gather(files[-1], of_file, images, entries)
     listed, notes = _listed(files), [note for file in files for note in file.notes]
+    _take_lists(data_dir, entries, notes)
     chosen = {name: e for name, e in entries.items() if (e.split or hashed_split(name)) == split}
     if not chosen:
         raise DataError(
@@ -207,7 +209,8 @@ class ImageFolder:
             only = inside if inside or not elsewhere else several
             if len(only) == 1:
                 return only[0]
-        return None
+        numbered = self._by_number.get(int(last), ()) if last.isdecimal() else ()
+        return numbered[0] if len(numbered) == 1 else None
 
     def near_match(self, name: str) -> str | None:
         """A file that may be meant, if any.
@@ -239,15 +242,20 @@ class ImageFolder:
         """All of `names`."""
         return tuple(self.names())
 
-    def all_names_on_disk(self) -> Iterator[Path]:
-        """The first hundred image files, as they are on the disk."""
-        return itertools.islice(filter(None, map(self.find, self.all_names)), 100)
-
     @functools.cached_property
     def _by_stem(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
         for name in self.all_names:
             found.setdefault(PurePosixPath(name).stem, []).append(name)
+        return found
+
+    @functools.cached_property
+    def _by_number(self) -> dict[int, list[str]]:
+        """The images that are called by a number, as COCO's with leading zeros."""
+        found: dict[int, list[str]] = {}
+        for name in self.all_names:
+            if number := re.fullmatch(r"(?:COCO_\w+_)?(\d+)", PurePosixPath(name).stem):
+                found.setdefault(int(number[1]), []).append(name)
         return found
 
     @functools.cached_property
@@ -292,14 +300,19 @@ def _caption_files(data_dir: Path, named: str | None, images: ImageFolder) -> Fi
             expected = f"a file ({kinds}) in {data_dir}, which has {there}"
             raise invalid_value("--data.captions", expected, repr(named))
         return [(path, _split_of(path, data_dir) if len(chosen) > 1 else None) for path in chosen]
-    found = [file for file in here if _is_caption_file(file)]
+    found = _without_by_products([file for file in here if _is_caption_file(file)])
+    within: list[Path] = []
     if not found:
         inner = sorted(e for e in data_dir.iterdir() if e.is_dir() and not e.name.startswith("."))
-        found = [file for folder in inner for file in _files(folder) if _is_caption_file(file)]
-    if not found and any(map(_is_paired, images.all_names_on_disk())):
+        within = [file for folder in inner for file in _files(folder)]
+        found = _without_by_products([file for file in within if _is_caption_file(file)])
+    if not found and next(pairs(images.root), None):
         return [(images.root, None)]
     if not found:
-        found = [f for f in here if f.suffix.lower() in TEXTS and _looks_like_captions(f, images)]
+        texts = [f for f in here if f.suffix.lower() in TEXTS and f.name.lower() != "readme.txt"]
+        found = [f for f in texts[:_TRIED] if _looks_like_captions(f, images)]
+        captions = [file for file in found if "caption" in file.stem.lower()]
+        found = captions if len(captions) == 1 else found
     if len(found) == 1:
         return [(found[0], None)]
     if several := _one_per_split(found, data_dir):
@@ -311,7 +324,7 @@ def _caption_files(data_dir: Path, named: str | None, images: ImageFolder) -> Fi
     )
     raise DataError(
         f"{data_dir}: expected one caption file ({kinds}), found {there}."
-        f"{advice if found else advice_without_captions(here)}"
+        f"{advice if found else advice_without_captions([*here, *within]) or _HOW}"
     )
 
 
@@ -334,8 +347,19 @@ def _is_caption_file(file: Path) -> bool:
     return file.suffix.lower() != ".json" or not any(image.exists() for image in images)
 
 
-def _is_paired(image: Path) -> bool:
-    return any(image.with_suffix(suffix).exists() for suffix in PAIRED)
+def _without_by_products(files: list[Path]) -> list[Path]:
+    """Leaves out what img2dataset writes beside tars and folders, and Flickr8k's lemmas."""
+    tars = {file.stem for file in files if file.suffix == ".tar"}
+
+    def is_by_product(file: Path) -> bool:
+        downloaded = file.stem in tars or (file.parent / file.stem).is_dir()
+        return (
+            file.name.endswith("_stats.json")
+            or ".lemma." in file.name
+            or (file.suffix == ".parquet" and downloaded)
+        )
+
+    return [file for file in files if not is_by_product(file)]
 
 
 def _looks_like_captions(file: Path, images: ImageFolder) -> bool:
@@ -376,17 +400,48 @@ def _one_per_split(found: Sequence[Path], data_dir: Path) -> Files:
 
 def _split_of(file: Path, data_dir: Path) -> str | None:
     """The split that the words of a file's name give, else those of its folder's."""
-    for text in (file.name, file.parent.name if file.parent != data_dir else ""):
-        words = set(re.split(r"[^a-z]+", text.lower()))
-        splits = set()
-        for word in words:
-            try:
-                splits.add(canonical_split(_SPLIT_WORDS.get(word, word)))
-            except ValueError:
-                continue
-        if splits:
+    inside = file.relative_to(data_dir) if file.is_relative_to(data_dir) else Path(file.name)
+    for text in reversed(inside.parts):
+        # trainImages, train2017, train-00000
+        words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", text)
+        if splits := set(map(known_split, map(str.lower, words))) - {None}:
             return splits.pop() if len(splits) == 1 else None
     return None
+
+
+def _take_lists(data_dir: Path, entries: dict[str, _Entry], notes: list[str]) -> None:
+    """Gives images the splits of text files that list them, if the caption file gives none.
+
+    Such as Flickr_8k.trainImages.txt: a name on each line, with or without suffix. Images in none
+    of the lists are removed.
+    """
+    if any(entry.split for entry in entries.values()):
+        return
+    known = {PurePosixPath(name).name: name for name in entries}
+    known |= {PurePosixPath(name).stem: name for name in entries} | {n: n for n in entries}
+    lists: dict[str, list[str]] = {}
+    named = []
+    for file in _files(data_dir):
+        split = _split_of(file, data_dir) if file.suffix.lower() in (".txt", ".lst") else None
+        if split is None or split in lists:
+            continue
+        try:
+            names = [line.strip() for _, line in lines(file)]
+        except DataError:
+            continue
+        if names and sum(name in known for name in names) >= len(names) / 2:
+            lists[split] = [known[name] for name in names if name in known]
+            named.append(file.name)
+    if len(lists) < 2:
+        return
+    splits = {name: split for split, names in lists.items() for name in names}
+    rest = [name for name in entries if name not in splits]
+    for name in rest:
+        del entries[name]
+    for name, entry in entries.items():
+        entry.split = splits[name]
+    left = f"; {len(rest)} images in none of them are left out" if rest else ""
+    notes.append(f"The splits are those of {', '.join(named)}{left}.")
 
 
 def _listed(files: Sequence[CaptionFile]) -> str:
@@ -452,7 +507,8 @@ def _inside(path: Path, record: Record) -> str:
     if anchored or name in (".", "..") or name.startswith("../"):
         raise DataError(
             f"{path}, {record.place}: expected the path of an image relative to its folder and "
-            f"inside it, got {record.image!r}."
+            f"inside it, got {record.image!r}; {PureWindowsPath(name).name!r} alone is enough if "
+            "it is the only image of that name."
         )
     return name
 

@@ -146,7 +146,9 @@ def test_the_caption_file_is_found_or_named(folder):
         load("train", folder, captions="x.csv")
     for name in ("captions.csv", "other.jsonl"):
         (folder / name).unlink()
-    with pytest.raises(DataError, match=r"expected one caption file \(\*.csv.*found none.$"):
+    with pytest.raises(
+        DataError, match=r"expected one caption file \(\*.csv.*found none. Write one"
+    ):
         load("train", folder)
     (folder / "captions.xlsx").write_bytes(b"PK")
     advice = "captions.xlsx is a spreadsheet: save it as CSV"

@@ -433,3 +433,53 @@ def test_what_is_unclear_is_refused_with_advice(tmp_path, case):
             except DataError as error:
                 if "names no image of" not in str(error):
                     raise
+
+
+def test_lists_of_a_split_beside_the_captions_are_honoured(tmp_path):
+    lists = {"Flickr_8k.trainImages.txt": "a.jpg\n", "Flickr_8k.devImages.txt": "b.jpg\n"}
+    tokens = {"Flickr8k.token.txt": f"a.jpg#0\t{A}\nb.jpg#0\t{B}\nc.jpg#0\tin no list\n"}
+    found, splits, notes = everything(write(tmp_path, IMAGES | lists | tokens))
+    assert found == BOTH and splits == {"a.jpg": "train", "b.jpg": "dev"}
+    assert "1 images in none of them are left out" in notes[0]
+
+
+ODD = {
+    "captions beside images in another folder": (
+        {"images/1/a.jpg": b"", "text/1/a.txt": f"{A}\n[/EN#5/people Two dogs] run home"},
+        {"images/1/a.jpg": (A, "Two dogs run home")},
+    ),
+    "a conversation": (
+        {
+            "c.json": [
+                {
+                    "image": "a.jpg",
+                    "conversations": [
+                        {"from": "human", "value": "<image>What is it?"},
+                        {"from": "gpt", "value": A},
+                    ],
+                }
+            ]
+        },
+        {"a.jpg": (A,)},
+    ),
+    "commas without quotes": (
+        {"c.csv": table("image,caption", "a.jpg,one, two, three")},
+        {"a.jpg": ("one, two, three",)},
+    ),
+    "quotation marks between tabs": (
+        {"c.tsv": table("image\tcaption", 'a.jpg\t"Stop" sign')},
+        {"a.jpg": ('"Stop" sign',)},
+    ),
+    "UTF-16": ({"c.txt": table("image\tcaption", f"a.jpg\t{A}").encode("utf-16")}, {"a.jpg": (A,)}),
+    "numbers for names": (
+        {"c.json": [{"image_id": 42, "caption": A}], "COCO_val2014_000000000042.jpg": b""},
+        {"42": (A,)},
+    ),
+}
+
+
+@pytest.mark.parametrize("form", ODD)
+def test_an_odd_form_is_read(tmp_path, form):
+    files, wanted = ODD[form]
+    images = {} if any(name.endswith("jpg") for name in files) else {"a.jpg": b""}
+    assert everything(write(tmp_path, files | images))[0] == wanted

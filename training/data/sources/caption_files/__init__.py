@@ -39,11 +39,12 @@ from training.data.sources.caption_files.records import (
     Record,
     Source,
     has_half_character,
+    known_split,
     lines,
     read_text,
 )
 from training.data.sources.caption_files.stored import (
-    PAIRED,
+    pairs,
     read_pairs,
     read_parquet,
     read_tar,
@@ -52,14 +53,15 @@ from training.data.sources.caption_files.tables import read_table, read_tokens
 
 __all__ = [
     "IMAGE_SUFFIXES",
-    "PAIRED",
     "SUFFIXES",
     "TEXTS",
     "CaptionFile",
     "Record",
     "advice_without_captions",
     "has_half_character",
+    "known_split",
     "lines",
+    "pairs",
     "read_caption_file",
     "read_captions",
     "read_text",
@@ -67,9 +69,15 @@ __all__ = [
 
 SUFFIXES = (".csv", ".jsonl", ".json", ".token", ".token.txt", ".parquet", ".tar")
 """Names of files that are taken for caption files without being named end in one of these."""
-TEXTS = (".tsv", ".txt")
-"""Read as tables, but folders hold such files for other ends: taken if there is nothing else."""
+TEXTS = (".tsv", ".txt", ".xml")
+"""Folders hold such files for other ends too: taken if there is nothing else and they parse."""
 _SPREADSHEETS = (".xlsx", ".xls", ".ods", ".numbers")
+_TO_CSV = "write its captions to a CSV image,caption, and its images to files"
+_BINARY = {
+    ".arrow": 'save the data set of Hugging Face with `.to_parquet("train.parquet")`',
+    **dict.fromkeys((".tfrecord", ".tfrecords", ".pkl", ".h5", ".hdf5", ".mat", ".npz"), _TO_CSV),
+    **dict.fromkeys((".mdb", ".lmdb", ".db", ".sqlite"), _TO_CSV),
+}
 _PACKED = (".zip", ".gz", ".tgz", ".7z", ".rar")
 
 
@@ -123,7 +131,9 @@ def advice_without_captions(paths: Iterable[Path]) -> str:
             return f" {path.name} is a spreadsheet: save it as CSV (UTF-8)."
         if suffix in _PACKED:
             return f" {path.name} is packed: unpack it in the folder."
-        if suffix in (*TEXTS, ".xml"):
+        if suffix in _BINARY:
+            return f" {path.name} is not read: {_BINARY[suffix]}."
+        if suffix in TEXTS:
             return f" If {path.name} is a table of captions, give `--data.captions {path.name}`."
     return ""
 
@@ -138,6 +148,7 @@ _READERS = {
     ".parquet": read_parquet,
     ".tar": read_tar,
     ".xml": read_cvat,
-    **dict.fromkeys(TEXTS, read_table),
+    ".tsv": read_table,
+    ".txt": read_table,
 }
 """Reader of each kind of file, by the end of its name; of two ends that fit, the first."""

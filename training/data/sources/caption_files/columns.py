@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from sat_tf.errors import invalid_value
-from training.data.examples import canonical_split
-from training.data.sources.caption_files.records import IMAGE_SUFFIXES, Source
+from training.data.sources.caption_files.records import IMAGE_SUFFIXES, Source, known_split
 
 ROLES = ("image", "caption", "split")
 # Words that people and tools write, in order of preference.
@@ -21,7 +20,7 @@ _WORDS = {
     "image": "image file_name filename image_name img_name image_file file image_path img_path "
     "filepath file_path path images img picture photo bild datei dateiname foto imagen",
     # If nothing else names the image.
-    "id": "image_id img_id imgid id key name uid",
+    "id": "image_id img_id imgid image_key id key name uid",
     "caption": "caption captions text texts description descriptions comment comments sentence "
     "sentences title alt prompt report findings impression raw beschreibung bildunterschrift "
     "legende legenda descripcion",
@@ -145,8 +144,13 @@ class _Columns:
             self._ask("image", files)
         ids = [i for name in _IDS for i in self._called(name)]
         if not files and not ids:  # names without suffix, of images that are there
-            is_stem = self.source.stems.__contains__
-            files = [i for i, values in enumerate(self.values) if _mostly(is_stem, values)]
+            stems = self.source.stems
+            files = [
+                i
+                for i, values in enumerate(self.values)
+                if _mostly(lambda value: isinstance(value, str) and value in stems, values)
+            ]
+            files = files or [i for i, v in enumerate(self.values) if _mostly(_is_address, v)]
         if not files and not ids:
             why = "no column names the image; write the image's name into each row, or name its "
             self._fail(f"{why}column with `--data.columns image=COLUMN`")
@@ -212,9 +216,11 @@ class _Columns:
     def _ask(self, role: str, several: Sequence[int]) -> NoReturn:
         names = [self.names[i] for i in several]
         listed = ", ".join(map(repr, names[:-1])) + f" and {names[-1]!r}"
+        both = f", or take several with `caption={names[0]},caption={names[1]}`"
+        both = both if role == "caption" else ""
         self._fail(
             f"the columns {listed} could each be the {role}; choose with "
-            f"`--data.columns {role}={names[0]}`"
+            f"`--data.columns {role}={names[0]}`{both}"
         )
 
     def _fail(self, what: str) -> NoReturn:
@@ -239,11 +245,12 @@ def _is_phrase(value: Any) -> bool:
     return len(value.split()) >= _PHRASE or (not value.isascii() and len(value) >= 2 * _PHRASE)
 
 
+def _is_address(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith(("http://", "https://"))
+
+
 def _is_split(value: str) -> bool:
-    try:
-        return value.strip().lower() == "restval" or bool(canonical_split(value.strip().lower()))
-    except ValueError:
-        return False
+    return known_split(value.strip().lower()) is not None
 
 
 def _mostly(test: Any, values: Sequence[Any]) -> bool:

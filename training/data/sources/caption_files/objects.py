@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from training.data.examples import canonical_split
 from training.data.sources.caption_files.columns import choose, is_image_name
 from training.data.sources.caption_files.records import (
     Record,
     Source,
     as_captions,
+    known_split,
     lines,
     read_text,
 )
@@ -64,7 +64,7 @@ def read_json(source: Source) -> Iterator[Record]:
         return _list(source, images, "images")
     if isinstance(content.get("items"), list) and "categories" in content:
         return _datumaro(source, content["items"])
-    splits = {key: value for key, value in content.items() if _split_of(key) and value}
+    splits = {key: value for key, value in content.items() if known_split(key.lower()) and value}
     if splits and all(isinstance(value, (list, dict)) for value in splits.values()):
         return _parts(source, content, splits)
     lists = [key for key, v in content.items() if isinstance(v, list) and v and _objects(v)]
@@ -72,13 +72,6 @@ def read_json(source: Source) -> Iterator[Record]:
         if isinstance(content.get(key), list) and key in lists:
             return _list(source, content[key], key)
     return _mapping(source, content, None)
-
-
-def _split_of(key: str) -> str | None:
-    try:
-        return "train" if key.lower() == "restval" else canonical_split(key.lower())
-    except ValueError:
-        return None
 
 
 def _objects(values: list[Any]) -> bool:
@@ -267,7 +260,9 @@ def _datumaro(source: Source, items: list[Any]) -> Iterator[Record]:
             texts = [text for name, text in _attributes(annotations) if name == field]
         image = item.get("image") or item.get("media") or {}
         name = image.get("path") or item.get("id")
-        yield source.record(f"items[{index}]", name, texts, _split_of(item.get("subset") or ""))
+        yield source.record(
+            f"items[{index}]", name, texts, known_split((item.get("subset") or "").lower())
+        )
 
 
 def _attributes(annotations: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
@@ -296,7 +291,6 @@ def read_cvat(source: Source) -> Iterator[Record]:
     field = _one_field(source, names, "attribute of the images' tags")
     for number, (image, pairs) in enumerate(zip(images, texts, strict=True)):
         captions = [text for name, text in pairs if name == field]
-        split = _split_of(image.get("subset") or "")
+        split = known_split((image.get("subset") or "").lower())
         place = f"image {image.get('id', number)}"
-        record = source.record(place, image.get("name"), captions, split)
-        yield record
+        yield source.record(place, image.get("name"), captions, split)

@@ -24,6 +24,8 @@ out."""
 
 # Keys that hold a caption's text in a list of objects.
 _TEXT_KEYS = ("raw", "caption", "text", "sentence", "value")
+# By custom, the rest of COCO's validation images belongs to training.
+_SPLIT_WORDS = {"restval": "train", "training": "train", "testing": "test"}
 _KINDS = {str: "a text", int: "a number", list: "a list"}
 # Label Studio's names: /data/upload/7/0a1b2c3d-photo.jpg, /data/local-files/?d=folder/photo.jpg
 _UPLOAD = re.compile(r"/?data/(?:upload|local-files)/(?:.*/)?(?P<name>[^/]+)")
@@ -78,6 +80,7 @@ class Source:
         root: Folder of the images, for a form that only their names can settle.
         notes: See `CaptionFile`.
         left_out: Mark -> number of captions that it left out.
+        joined: Number of captions with commas that no quotation marks enclose.
     """
 
     path: Path
@@ -85,6 +88,7 @@ class Source:
     root: Path | None = None
     notes: list[str] = field(default_factory=list)
     left_out: Counter = field(default_factory=Counter)
+    joined: int = 0
     _web: int = 0
 
     def fail(self, place: str, what: str) -> NoReturn:
@@ -137,16 +141,17 @@ class Source:
     def split(self, place: str, name: str) -> str | None:
         """The split of that name, None if it is blank."""
         name = name.strip().lower()
-        try:
-            # By custom, the rest of COCO's validation images belongs to training.
-            return "train" if name == "restval" else canonical_split(name) if name else None
-        except ValueError:
+        split = known_split(name)
+        if name and split is None:
             self.fail(place, f"expected the split train, dev (or val) or test, got {name!r}")
+        return split
 
     def finished(self) -> tuple[str, ...]:
         """The notes, with those on what was counted."""
         for mark, count in self.left_out.items():
             self.note(f"{count} captions marked {mark} are left out")
+        if self.joined:
+            self.note(f"{self.joined} captions have commas without quotation marks around the text")
         if self._web:
             self.note(
                 f"{self._web} images are named by web addresses: files named like their last part "
@@ -186,15 +191,30 @@ class Source:
         return frozenset(f.stem for f in files if f.name.lower().endswith(IMAGE_SUFFIXES))
 
 
+def known_split(name: str) -> str | None:
+    """The split that a word in small letters means, None if it means none."""
+    try:
+        return canonical_split(_SPLIT_WORDS.get(name, name))
+    except ValueError:
+        return None
+
+
 def as_captions(value: Any) -> list[Any]:
     """The captions in a cell: a list, a list written as text, or one caption; None is none."""
     if value is None:
         return []
     if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
         value = written_list(value) or value
-    if isinstance(value, dict):  # Label Studio writes {"text": [...]} if there are several
-        value = value.get("text", value)
-    return list(value) if isinstance(value, (list, tuple)) else [value]
+    if isinstance(value, dict):  # such as Label Studio's {"text": [...]} if there are several
+        value = next((value[key] for key in _TEXT_KEYS if key in value), value)
+    if not isinstance(value, (list, tuple)):
+        return [value]
+    speakers = [v.get("from", v.get("role")) for v in value if isinstance(v, dict)]
+    if any(speakers):  # a conversation (LLaVA): its first answer
+        answers = [i for i, who in enumerate(speakers) if who in ("gpt", "assistant")]
+        answer = value[answers[0]] if answers else {}
+        return [answer.get("value", answer.get("content"))]
+    return list(value)
 
 
 def written_list(text: str) -> list[Any] | dict[str, Any] | None:
@@ -211,12 +231,14 @@ def written_list(text: str) -> list[Any] | dict[str, Any] | None:
 
 
 def read_text(path: Path) -> str:
-    """Reads a UTF-8 file without its byte-order mark; line ends stay as they are.
+    """Reads a UTF-8 file (or marked UTF-16) without its mark; line ends stay as they are.
 
     Raises:
         DataError: It is not UTF-8; the message names the line.
     """
     content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):  # Excel's "Unicode text"
+        return content.decode("utf-16", errors="replace")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from training.data.examples import DataError, StoredImage
@@ -23,26 +24,50 @@ from training.data.sources.caption_files.records import (
 PAIRED = (".txt", ".caption")
 """Suffixes of a file with an image's captions, named like the image."""
 _SAMPLE = 100
+_PHRASE = re.compile(r"\[/EN#\d+(?:/\w+)+ ([^\]]*)\]")
+
+
+def pairs(root: Path) -> Iterator[tuple[Path, Path]]:
+    """Yields the images of a folder that have a text file of their name, and that file.
+
+    It lies beside the image, or is the only one of that name: `images/a.jpg`, `captions/a.txt`.
+    """
+    images, texts = [], {}
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for file in map(Path(folder).joinpath, sorted(files)):
+            if file.name.lower().endswith(IMAGE_SUFFIXES) and not file.name.startswith("."):
+                images.append(file)
+            elif file.suffix.lower() in PAIRED:
+                texts.setdefault(file.stem, []).append(file)
+    for image in images:
+        several = texts.get(image.stem, ())
+        several = [text for text in several if text.parent == image.parent] or several
+        if len(several) == 1:
+            yield image, several[0]
 
 
 def read_pairs(source: Source) -> Iterator[Record]:
-    """Reads the captions of each image from the text file beside it, one per line."""
-    root = source.path
-    for folder, folders, files in os.walk(root):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        texts = {PurePosixPath(f).stem: f for f in sorted(files) if f.lower().endswith(PAIRED)}
-        for file in sorted(files):
-            text = texts.get(PurePosixPath(file).stem)
-            if text is None or not file.lower().endswith(IMAGE_SUFFIXES):
-                continue
-            path = Path(folder) / text
-            try:
-                captions = path.read_bytes().decode("utf-8-sig").splitlines()
-            except UnicodeDecodeError as error:
-                raise DataError(f"{path}: not UTF-8 ({error.reason}); save it as UTF-8.") from error
-            name = (Path(folder) / file).relative_to(root).as_posix()
-            captions = [caption for caption in captions if caption.strip()] or [""]
-            yield source.record(text, name, captions)
+    """Reads the captions of each image from the text file of its name, one per line."""
+    longer, number = 0, 0
+    for image, text in pairs(source.path):
+        try:
+            captions = text.read_bytes().decode("utf-8-sig").splitlines()
+        except UnicodeDecodeError as error:
+            raise DataError(f"{text}: not UTF-8 ({error.reason}); save it as UTF-8.") from error
+        # Flickr30k Entities: [/EN#5/people A man] sits.
+        captions = [_PHRASE.sub(r"\1", caption) for caption in captions if caption.strip()]
+        if not any(char.isalpha() for caption in captions for char in caption) and captions:
+            source.fail(
+                str(text),
+                "no letters, so no captions; name the caption file with "
+                "`--data.captions`, or write the caption of the image there",
+            )
+        number, longer = number + 1, longer + (len(captions) > 1)
+        name = image.relative_to(source.path).as_posix()
+        yield source.record(text.name, name, captions or [""])
+    several = f"; {longer} of them have several lines, each a caption" if longer else ""
+    source.note(f"captions are those of {number} text files named like their images{several}")
 
 
 @dataclass(frozen=True)

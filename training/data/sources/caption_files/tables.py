@@ -56,7 +56,8 @@ def read_table(source: Source) -> Iterator[Record]:
         # The line keeps its end, so that lines are counted as in the file.
         delimiter, offset = separator[1], text.index(start[0]) + len(start[0])
     first = text.count("\n", 0, offset) + 1
-    rows = list(_csv_rows(source, text[offset:], delimiter, first))
+    rows = _unquoted(source, text[offset:], first) if delimiter == "\t" else None
+    rows = rows or list(_csv_rows(source, text[offset:], delimiter, first))
     spaced = delimiter == "|"
     if spaced:
         rows = [(line, [cell.strip() for cell in row]) for line, row in rows]
@@ -98,7 +99,7 @@ def _header(source: Source, rows: Rows) -> tuple[str, Rows, list[str]]:
         not any(map(is_known, header)) and any(len(cell.split()) > 3 for cell in header)
     )
     if without:
-        names = [f"column {number}" for number in range(1, len(header) + 1)]
+        names = [str(number) for number in range(1, len(header) + 1)]
         return "without a header", rows, names
     while header and not header[-1].strip():  # of separators at the ends of lines
         header = header[:-1]
@@ -127,6 +128,10 @@ def _mended(
     if lost and chosen.captions == (width - 1,):
         source.note(f"{place}, {row[0]!r}: a separator before the caption is missing, and added")
         return [*row[:-1], lost["number"], lost["caption"]]
+    if chosen.captions == (1,) and width == 2 and all(cell[:1] == " " for cell in row[2:]):
+        source.joined += len(row) > 2
+        if len(row) > 2:  # commas of a text
+            return [row[0], ",".join(row[1:])]
     why = f"expected {width} fields, got {len(row)}"
     advice = "a caption that contains the separator needs quotes around it"
     source.fail(place, f"{why} ({advice}): {str(row)[:80]}")
@@ -172,7 +177,8 @@ def _csv_rows(
 ) -> Iterator[tuple[int, list[str]]]:
     """Rows that are not blank, with the line at which each begins."""
     # newline="": line ends inside quotes belong to the caption. Between pipes, a mark is a mark.
-    quoting = csv.QUOTE_NONE if delimiter == "|" else csv.QUOTE_MINIMAL
+    bare = delimiter == "|" and '|"' not in text
+    quoting = csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL
     stream = io.StringIO(text, newline="")
     reader = csv.reader(stream, delimiter=delimiter, strict=True, quoting=quoting)
     first = start - 1
@@ -183,6 +189,20 @@ def _csv_rows(
             start = first + reader.line_num + 1
     except csv.Error as error:
         source.fail(f"line {start}", f"not CSV ({error}); look for a quote that is not closed")
+
+
+def _unquoted(source: Source, text: str, start: int) -> Rows | None:
+    """Rows of a table with tabs in which quotation marks are only text; None if they may quote."""
+    rows = [
+        (n, row.split("\t")) for n, row in enumerate(_LINE_END.split(text), start) if row.strip()
+    ]
+    cells = [cell for _, row in rows for cell in row if cell.startswith('"')]
+    if not cells or all(cell.count('"') % 2 == 0 and cell.endswith('"') for cell in cells):
+        return None
+    if len({len(row) for _, row in rows}) > 1 or any(cell.count('"') % 2 for cell in cells):
+        return None
+    source.note("quotation marks are read as text, as not all of them enclose a whole cell")
+    return rows
 
 
 def _delimiter(header: str) -> str:
@@ -227,6 +247,12 @@ def _read_lines(source: Source, start: str) -> Iterator[Record]:
     """Reads NAME caption, with a space between, where the names are those of images."""
     for number, line in lines(source.path):
         name, _, caption = line.strip().partition(" ")
+        if is_image_name(line):
+            why = (
+                "an image's name without a caption; if another file has the captions in the same "
+                f"order, join them with `paste {source.path.name} FILE > captions.tsv`"
+            )
+            source.fail(f"line {number}", why)
         if not is_image_name(name) and name not in source.stems:
             if number == 1 and (is_known(start) or len(start.split()) == 1):
                 expected = "expected the header image,caption or image,caption,split"
