@@ -421,8 +421,9 @@ def _take_lists(data_dir: Path, entries: dict[str, _Entry], notes: list[str]) ->
     known |= {PurePosixPath(name).stem: name for name in entries} | {n: n for n in entries}
     lists: dict[str, list[str]] = {}
     named = []
-    for file in _files(data_dir):
-        split = _split_of(file, data_dir) if file.suffix.lower() in (".txt", ".lst") else None
+    texts = [file for file in _files(data_dir) if file.suffix.lower() in (".txt", ".lst")]
+    for file in texts if len(texts) <= _TRIED else ():
+        split = _split_of(file, data_dir)
         if split is None or split in lists:
             continue
         try:
@@ -434,7 +435,14 @@ def _take_lists(data_dir: Path, entries: dict[str, _Entry], notes: list[str]) ->
             named.append(file.name)
     if len(lists) < 2:
         return
-    splits = {name: split for split, names in lists.items() for name in names}
+    splits: dict[str, str] = {}
+    for split, names in lists.items():
+        for name in names:
+            if splits.setdefault(name, split) != split:
+                raise DataError(
+                    f"{data_dir}: {name!r} is in the lists of two splits, {splits[name]} and "
+                    f"{split} ({', '.join(named)}); take it out of one."
+                )
     rest = [name for name in entries if name not in splits]
     for name in rest:
         del entries[name]

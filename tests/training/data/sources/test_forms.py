@@ -443,6 +443,23 @@ def test_lists_of_a_split_beside_the_captions_are_honoured(tmp_path):
     assert "1 images in none of them are left out" in notes[0]
 
 
+def test_images_may_be_named_by_another_table_with_the_same_key(tmp_path):
+    tables = {
+        "reports.csv": table("uid,image,findings", f"1,Chest PA,{A}", f"2,Chest,{B}"),
+        "projections.csv": table("uid,filename", "1,a.jpg", "2,b.jpg"),
+        "empty.csv": "",
+    }
+    folder = write(tmp_path, INNER | tables)
+    found, _, notes = everything(folder, captions="reports.csv")
+    assert found == BOTH and "those of projections.csv with the same 'uid'" in notes[0]
+
+
+def test_an_image_in_the_lists_of_two_splits_is_an_error(tmp_path):
+    files = {"c.token": f"a.jpg#0\t{A}\n", "train.txt": "a.jpg\n", "test.txt": "a.jpg\n"}
+    with pytest.raises(DataError, match="'a.jpg' is in the lists of two splits, t.*take it out"):
+        load("train", write(tmp_path, IMAGES | files))
+
+
 ODD = {
     "captions beside images in another folder": (
         {"images/1/a.jpg": b"", "text/1/a.txt": f"{A}\n[/EN#5/people Two dogs] run home"},

@@ -101,7 +101,10 @@ def read_caption_file(
     """
     try:
         status = path.stat()
-        return _read(path, columns, root, status.st_mtime_ns, status.st_size)
+        changed = status.st_mtime_ns
+        if path.is_dir():  # which does not change with its files
+            changed = hash(tuple((text, text.stat().st_mtime_ns) for _, text in pairs(path)))
+        return _read(path, columns, root, changed, status.st_size)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from error
 

@@ -120,7 +120,7 @@ def read_tar(source: Source) -> Iterator[Record]:
     if {"txt", "json"} <= kinds:
         source.note("captions are those of the .txt files; the .json files are not read")
     images = TarImages(path, tuple(place for _, place in places.values()))
-    stamp = f"{path.name}/{path.stat().st_size}"
+    stamp = _stamp(path)
     entries = {
         key: json.loads(of_key["json"])
         for key, of_key in texts.items()
@@ -138,6 +138,12 @@ def read_tar(source: Source) -> Iterator[Record]:
             captions = as_captions(entry.get(fields)) if fields else []
         stored = StoredImage(images, index, f"{stamp}/{name}")
         yield source.record(f"member {name}", name, captions, stored=stored)
+
+
+def _stamp(path: Path) -> str:
+    """A file's content for fingerprints of its images: reading all of it would take minutes."""
+    status = path.stat()
+    return f"{path.name}/{status.st_size}/{status.st_mtime_ns}"
 
 
 def _check_texts(source: Source, images: int, texts: Mapping[str, Any]) -> None:
@@ -216,7 +222,7 @@ def read_parquet(source: Source) -> Iterator[Record]:
     for group in range(file.metadata.num_row_groups):
         ends.append(ends[-1] + file.metadata.row_group(group).num_rows)
     images = ParquetImages(source.path, column, tuple(ends))
-    stamp = f"{source.path.name}/{source.path.stat().st_size}"
+    stamp = _stamp(source.path)
     struct = inside and isinstance(rows[0][chosen.image], dict)
     wanted = {names[i] for i in chosen.captions} | (
         {names[chosen.split]} if chosen.split else set()

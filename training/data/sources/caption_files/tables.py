@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import re
 from collections.abc import Iterator
@@ -65,9 +66,48 @@ def read_table(source: Source) -> Iterator[Record]:
     if not rows:
         return
     sample = [_padded(row, len(names)) for _, row in islice(rows, _SAMPLE)]
+    joined = _images_of_another_table(source, names, sample)
+    if joined is not None:
+        source.columns = {**source.columns, "image": (joined[0],)}
     chosen = choose(source, header, names, sample)
     _refuse_swallowed_rows(source, rows, chosen.image, len(names), delimiter)
-    yield from _records(source, rows, names, chosen, spaced)
+    for record in _records(source, rows, names, chosen, spaced):
+        if joined is None:
+            yield record
+            continue
+        for image in joined[1].get(record.image, ()):
+            yield dataclasses.replace(record, image=image)
+
+
+def _images_of_another_table(
+    source: Source, names: list[str], sample: list[list[str]]
+) -> tuple[str, dict[str, list[str]]] | None:
+    """The key that this table shares with one beside it that names its images, and those.
+
+    None if this one names images itself: IU X-ray's reports and projections share `uid`.
+    """
+    if "image" in source.columns or any(is_image_name(cell) for row in sample for cell in row):
+        return None
+    if source.stems & {cell.strip() for row in sample for cell in row}:
+        return None
+    for other in sorted(source.path.parent.glob(f"*{source.path.suffix}")):
+        if other == source.path:
+            continue
+        try:
+            text = read_text(other)
+            mark = _delimiter(_LINE_END.split(text, maxsplit=1)[0])
+            header, *rows = csv.reader(io.StringIO(text, newline=""), delimiter=mark)
+        except (ValueError, csv.Error):  # empty, not UTF-8, or no table
+            continue
+        shared = [name for name in header if name in names and plain(name)]
+        columns = [i for i in range(len(header)) if rows and is_image_name(rows[0][i])]
+        if len(shared) == len(columns) == 1:
+            found: dict[str, list[str]] = {}
+            for row in filter(None, rows):
+                found.setdefault(row[header.index(shared[0])].strip(), []).append(row[columns[0]])
+            source.note(f"images are those of {other.name} with the same {shared[0]!r}")
+            return shared[0], found
+    return None
 
 
 def _records(
