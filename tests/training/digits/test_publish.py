@@ -31,6 +31,7 @@ def ram_run(tmp_path_factory, mnist):
     return run_dir
 
 
+@pytest.mark.slow
 def test_a_run_is_published_with_its_error_and_its_command(ram_run, mnist, tmp_path, capsys):
     out = tmp_path / "ram_mine"
     assert main([str(ram_run), str(out), "--check", "--data-dir", str(mnist)]) == 0
@@ -47,6 +48,7 @@ def test_a_run_is_published_with_its_error_and_its_command(ram_run, mnist, tmp_p
     assert reader.config.recipe == "ram_28" and reader.model.config.glimpses == 2
 
 
+@pytest.mark.slow
 def test_the_card_leaves_out_earlier_weights_and_says_with_which_settings(ram_run, mnist, tmp_path):
     run, random = tmp_path / "run", tmp_path / "run" / "evaluation" / "test"
     shutil.copytree(ram_run, run)

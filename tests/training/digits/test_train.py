@@ -107,6 +107,7 @@ NARROW = (
 )
 
 
+@pytest.mark.slow
 def test_one_command_trains_both_and_resumes_both(
     mnist, tmp_path, capsys, monkeypatch, unvalidated
 ):
