@@ -16,7 +16,8 @@ from sat_tf.commands import exit_status, json_line, loading, program
 from sat_tf.config import Inference, SearchConfig, SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_fields
-from sat_tf.figures.attention import figure_paths
+from sat_tf.figures.attention import figure_paths, save_attention_figure
+from sat_tf.figures.drawing import check_font
 from sat_tf.files import write_atomically
 from sat_tf.images import SUFFIXES
 from sat_tf.vocabulary import SPECIAL_TOKENS
@@ -25,9 +26,6 @@ from training.config import read_run_config
 from training.evaluate.given_captions import caption_fields
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from sat_tf.captions import Caption
     from sat_tf.runs import TrainedCaptioner
 
 
@@ -43,6 +41,8 @@ class Arguments:
     """Folder of the attention figures."""
     figure: Literal["png", "svg", "none"] = "png"
     """Form of the attention figures; none are drawn with `none`."""
+    figure_font: Path | None = None
+    """Font file for the words of figures; the system's fonts are searched for what it lacks."""
     html: Path | None = None
     """File of a page with a viewer of all images; none is written by default."""
     search: Annotated[SearchFlags, tyro.conf.arg(name="")] = SearchFlags()
@@ -79,6 +79,8 @@ def run(arguments: Arguments) -> int:
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
     search = _search(arguments.search, captioner)
+    language = read_run_config(captioner.path).data.language
+    lettering = {"language": language, "font": arguments.figure_font}
     failed, entries = 0, []
     for path, figure in zip(images, figures, strict=True):
         try:
@@ -92,7 +94,11 @@ def run(arguments: Arguments) -> int:
         (caption,) = captioner.describe(annotations, search)
         if figure is not None:
             chosen = chosen_locations(captioner, annotations, caption)
-            _draw(pixels.numpy(), caption, figure, chosen)
+            shown = pixels.numpy().round().astype("uint8")
+            maps = caption.alpha, caption.beta
+            drawn = {"title": caption.text, "chosen": chosen, **lettering}
+            if not save_attention_figure(figure, shown, caption.words, *maps, **drawn):
+                figure = None
         if arguments.html is not None or arguments.json:
             whole, _ = read_image(content, tf.identity)
         if arguments.html is not None:
@@ -132,6 +138,8 @@ def _check(arguments: Arguments) -> list[Path]:
         raise FileNotFoundError(f"There is no file {', '.join(map(str, images))}; check the path.")
     if arguments.figure != "none":
         check_folder("--out", arguments.out)
+    if arguments.figure_font is not None:
+        check_font(arguments.figure_font)
     if arguments.html is not None:
         if arguments.html.suffix.lower() not in (".html", ".htm"):
             raise invalid_value("--html", "a file named *.html", str(arguments.html))
@@ -170,20 +178,6 @@ def _search(given: SearchFlags, captioner: TrainedCaptioner) -> SearchConfig:
             raise invalid_value("beam", expected, given.beam, flag="--beam")
         given = dataclasses.replace(given, beam=1)
     return given.over(captioner.config.search)
-
-
-def _draw(pixels: np.ndarray, caption: Caption, path: Path, chosen: np.ndarray | None) -> None:
-    """Draws attention under each word over the encoder's input."""
-    from sat_tf.figures.attention import attention_figure, attention_svg, save_figure
-
-    draw = attention_svg if path.suffix == ".svg" else attention_figure
-    shown = pixels.round().astype("uint8")
-    maps = caption.alpha, caption.beta
-    drawn = draw(shown, caption.words, *maps, caption.text, chosen=chosen)
-    if isinstance(drawn, str):
-        write_atomically(path, drawn)
-    else:
-        save_figure(drawn, path)
 
 
 if __name__ == "__main__":
