@@ -87,8 +87,8 @@ def attention_figure(
     height, width = tiles[0].shape[:2]
     text = max(10, cell // 10)
     label = text * (3 if beta is not None else 2)
-    rows, columns = _tile_grid(len(tiles))
-    total = columns * (width + _GAP) + _GAP
+    rows, columns = _tile_grid(len(tiles), style)
+    total = len(columns) * (width + _GAP) + _GAP
     lines = wrap(title, text, total - 2 * _GAP, style) if title else []
     head = len(lines) * round(text * 1.5) + (_GAP // 2 if lines else 0)
     sheet = Image.new("RGB", (total, head + rows * (height + label) + 2 * _GAP), PAPER)
@@ -97,8 +97,8 @@ def attention_figure(
         left = total - _GAP - text_width(line, text, style) if style.right_to_left else _GAP
         write_text(draw, (left, _GAP + n * round(text * 1.5)), line, text, style)
     for n, tile in enumerate(tiles):
-        left = _GAP + _column(n, columns, style) * (width + _GAP)
-        top = _GAP + head + n // columns * (height + label)
+        left = _GAP + columns[n % len(columns)] * (width + _GAP)
+        top = _GAP + head + n // len(columns) * (height + label)
         sheet.paste(Image.fromarray(tile), (left, top))
         below = (left, top + height + text // 3, width)
         if n > 0:
@@ -128,8 +128,8 @@ def attention_svg(
     height, width = (side * scale for side in tiles[0].shape[:2])
     size = max(10, cell // 10)
     pitch = height + (3 if beta is not None else 2) * size
-    rows, columns = _tile_grid(len(tiles))
-    wide = columns * (width + _GAP) + _GAP
+    rows, columns = _tile_grid(len(tiles), style)
+    wide = len(columns) * (width + _GAP) + _GAP
     lines = wrap(title, size, int(wide) - 2 * _GAP, style) if title else []
     head = 1.5 * size * len(lines) + (_GAP // 2 if lines else 0)
     total = (wide, head + rows * pitch + 2 * _GAP)
@@ -138,8 +138,8 @@ def attention_svg(
     for n, line in enumerate(lines):
         parts.append(_svg_text(line, start, _GAP + size * (1 + 1.5 * n), size, "start"))
     for n, (tile, label, gate) in enumerate(zip(tiles, labels, gates, strict=False)):
-        left = _GAP + _column(n, columns, style) * (width + _GAP)
-        top = _GAP + head + n // columns * pitch
+        left = _GAP + columns[n % len(columns)] * (width + _GAP)
+        top = _GAP + head + n // len(columns) * pitch
         parts.append(_svg_tile(tile, left, top, width, height))
         parts.append(_svg_text(label, left + width / 2, top + height + 1.2 * size, size, "middle"))
         if gate is not None:
@@ -175,16 +175,11 @@ def _svg_gate(beta: float, left: float, middle: float, width: float, size: int) 
     return "".join([*drawn, number.replace("<text ", '<text direction="ltr" ', 1)])
 
 
-def _column(number: int, columns: int, style: Lettering) -> int:
-    """Returns the column of a tile, from the left."""
-    column = number % columns
-    return columns - 1 - column if style.right_to_left else column
-
-
-def _tile_grid(count: int) -> tuple[int, int]:
-    """Returns rows and columns of so many tiles: at most six columns, rows of about one length."""
+def _tile_grid(count: int, style: Lettering) -> tuple[int, list[int]]:
+    """Returns the rows of so many tiles, of about one length, and a row's columns in order."""
     rows = -(-count // _COLUMNS)
-    return rows, -(-count // rows)
+    columns = list(range(-(-count // rows)))
+    return rows, columns[::-1] if style.right_to_left else columns
 
 
 def _attention_tiles(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import subprocess
 import unicodedata
@@ -17,13 +18,7 @@ from PIL import ImageDraw, ImageFont, features
 PAPER, INK, FAINT, GLOW = (255, 255, 255), (34, 34, 34), (222, 222, 222), (255, 166, 43)
 
 _RIGHT_TO_LEFT = ("ar", "ckb", "dv", "fa", "he", "ps", "sd", "ug", "ur", "yi")
-_CJK_SCRIPTS = {
-    "HIRAGANA": "ja",
-    "KATAKANA": "ja",
-    "HANGUL": "ko",
-    "BOPOMOFO": "zh-tw",
-    "CJK": "zh",
-}
+_CJK_SCRIPTS = {"HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "CJK": "zh"}
 """Languages that letters suggest, by the first word of their Unicode names; the first one found."""
 _CJK_FAMILIES = {
     "zh-cn": ("SC", "CN", "YaHei", "SimSun", "WenQuanYi"),
@@ -38,6 +33,8 @@ _FOLDERS = (
     *("/Library/Fonts", "/System/Library/Fonts", "~/Library/Fonts"),
     *("$WINDIR/Fonts", "$LOCALAPPDATA/Microsoft/Windows/Fonts"),
 )
+_SHAPED = re.compile("[\u0590-\u109f\u1780-\u18af\ufb1d-\ufdff\ufe70-\ufefc\U0001e800-\U0001eeff]")
+"""Letters of scripts from right to left, or whose letters are joined and moved by rules."""
 _SUFFIXES = (".ttf", ".otf", ".ttc", ".otc")
 _PROBE = 32  # pixels, size at which glyphs are compared
 
@@ -62,12 +59,9 @@ _OWN = Face("", "", "")
 class Lettering:
     """What decides the fonts and the order of a text, besides its letters."""
 
-    language: str = ""
-    """Code of the language, which chooses among forms of Chinese characters."""
-    font: Path | None = None
-    """Font file to try first."""
+    language: str = ""  # chooses among forms of Chinese characters
+    font: Path | None = None  # to try first
     right_to_left: bool = False
-    """Direction of lines."""
 
 
 PLAIN = Lettering()
@@ -99,7 +93,7 @@ def require_fonts(text: str, style: Lettering = PLAIN) -> None:
             package = "fonts-symbola"
         reason = f"No font of this machine has {_listed(lost)} ({scripts[0].title()})"
         raise MissingFontError(f"{reason}: install one (on Debian the package {package}).")
-    joined = [part for part in clusters(text) if _needs_shaping(part[0])]
+    joined = [part for part in clusters(text) if _SHAPED.match(part)]
     if joined and not features.check("raqm"):
         raise MissingFontError(
             f"Pillow cannot order and join {_listed(joined)} here, as it has no Raqm: install "
@@ -108,17 +102,9 @@ def require_fonts(text: str, style: Lettering = PLAIN) -> None:
 
 
 def write_text(
-    draw: ImageDraw.ImageDraw,
-    position: tuple[float, float],
-    text: str,
-    size: int,
-    style: Lettering = PLAIN,
+    draw: ImageDraw.ImageDraw, position: tuple, text: str, size: int, style: Lettering = PLAIN
 ) -> None:
-    """Writes a text of `size` pixels from its upper left corner `(x, y)`.
-
-    Raises:
-        MissingFontError: No font has its letters.
-    """
+    """Writes a text of `size` pixels from its upper left corner `(x, y)`; see `require_fonts`."""
     require_fonts(text, style)
     # Words of all fonts share the base line of Pillow's own.
     x, line = position[0], round(position[1]) + _loaded(_OWN, size).getmetrics()[0]
@@ -136,9 +122,9 @@ def text_width(text: str, size: int, style: Lettering = PLAIN) -> float:
         if face:
             font, direction = _font(face, size, style)
             width += font.getlength(piece, direction=direction)
-            continue
-        wide = [unicodedata.east_asian_width(part[0]) in "WF" for part in clusters(piece)]
-        width += size * sum(1.0 if one else 0.6 for one in wide)
+        else:
+            wide = [unicodedata.east_asian_width(part[0]) in "WF" for part in clusters(piece)]
+            width += size * sum(1.0 if one else 0.6 for one in wide)
     return width
 
 
@@ -164,13 +150,10 @@ def clusters(text: str) -> list[str]:
     """Splits a text into letters with their marks, which neither a line nor a font divides."""
     found: list[str] = []
     for char in unicodedata.normalize("NFC", text):
-        marks = unicodedata.category(char) in ("Mn", "Mc", "Me", "Cf")
-        marks = marks or char in "\u0e33\u0eb3"  # am of Thai and Lao
+        last = found[-1][-1] if found else " "
+        marks = unicodedata.category(char) in ("Mn", "Mc", "Me", "Cf") or char in "\u0e33\u0eb3"
         # A virama (combining class 9) or a joiner binds the next letter.
-        last = found[-1][-1] if found else ""
-        binds = (
-            last and not char.isspace() and (unicodedata.combining(last) == 9 or last == "\u200d")
-        )
+        binds = not char.isspace() and (unicodedata.combining(last) == 9 or last == "\u200d")
         if found and (marks or binds):
             found[-1] += char
         else:
@@ -179,11 +162,7 @@ def clusters(text: str) -> list[str]:
 
 
 def check_font(path: Path) -> None:
-    """Checks that Pillow can read a font file.
-
-    Raises:
-        ValueError: It cannot.
-    """
+    """Raises ValueError if Pillow cannot read a font file."""
     if not any(_faces_of(path)):
         raise ValueError(f"`--figure-font`: {path} is no font file that can be read (TTF or OTF).")
 
@@ -200,12 +179,10 @@ def _runs(text: str, style: Lettering) -> tuple[tuple[Face | None, str], ...]:
         return ((whole, text),)
     found: list[tuple[Face | None, str]] = []
     for letter in clusters(text):
-        tried = [found[-1][0]] if found and found[-1][0] else []
-        for form in (letter, unicodedata.normalize("NFKC", letter)):
-            face = next((face for face in (*tried, *known) if _has(face, form)), None)
-            if face:
-                break
-        form = form if face else letter
+        tried = (*(face for face, _ in found[-1:] if face), *known)
+        forms = letter, unicodedata.normalize("NFKC", letter)
+        having = ((face, form) for form in forms for face in tried if _has(face, form))
+        face, form = next(having, (None, letter))
         if found and found[-1][0] == face:
             form = found.pop()[1] + form
         found.append((face, form))
@@ -285,12 +262,6 @@ def has_glyph(face: Face, char: str) -> bool:
     except OSError:  # fonts of coloured bitmaps
         return False
     return (drawn.size, bytes(drawn)) != (box.size, bytes(box))
-
-
-def _needs_shaping(char: str) -> bool:
-    """Returns True for letters written from right to left, or joined and moved by rules."""
-    indic = "\u0900" <= char <= "\u109f" or "\u1780" <= char <= "\u18af"
-    return indic or unicodedata.bidirectional(char) in ("R", "AL")
 
 
 def _font(face: Face, size: int, style: Lettering) -> tuple[ImageFont.FreeTypeFont, str | None]:
