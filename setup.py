@@ -41,7 +41,7 @@ setup(
         "sat_tf.viewer": ["*.css", "*.js"],
         "serving": ["compose.yaml", "config/*"],
         "serving.web": ["*.html", "*.css", "*.js", "samples/*"],
-        "sat_tf": ["log4j2.properties", "captioners/*.npz", "captioners/*/*"],
+        "sat_tf": ["log4j2.properties", "captioners/*.npz", "captioners/*.json", "captioners/*/*"],
     },
     entry_points={"console_scripts": ["sat-tf = sat_tf.__main__:main"]},
     install_requires=read_requirements("requirements.txt"),

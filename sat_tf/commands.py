@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -63,17 +65,42 @@ def json_line(value: Any) -> str:
 
 @contextlib.contextmanager
 def loading() -> Iterator[None]:
-    """Suspends the garbage collector while TensorFlow and Keras are imported.
+    """Imports TensorFlow and Keras quickly and quietly; does nothing if TensorFlow is loaded.
 
-    They make a million objects that live as long as the process; collecting among them costs a
-    tenth of the start-up time. Does nothing if TensorFlow is already loaded.
+    They make a million objects that live as long as the process: collecting garbage among them
+    costs a tenth of the start-up time.
     """
     if "tensorflow" in sys.modules or not gc.isenabled():
         yield
         return
     gc.disable()
     try:
-        yield
+        with _native_log_kept():
+            yield
     finally:
         gc.freeze()
         gc.enable()
+
+
+@contextlib.contextmanager
+def _native_log_kept() -> Iterator[None]:
+    """Keeps standard error from the terminal, and shows it after all if an import fails.
+
+    TensorFlow's libraries log their first lines before they read `TF_CPP_MIN_LOG_LEVEL`.
+    """
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") != "3":
+        yield
+        return
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with tempfile.TemporaryFile() as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            log.seek(0)
+            os.write(terminal, log.read())
+            raise
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)

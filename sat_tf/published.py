@@ -18,6 +18,8 @@ SHIPPED = Path(__file__).parent / "captioners"
 
 MANIFEST, CARD = "captioner.json", "README.md"
 CONFIG, VOCABULARY = "config.json", "vocabulary.json"
+TRAINING_IMAGES = "training_images.json"
+"""Record of the images that a captioner learned from; those of earlier versions have none."""
 WEIGHTS = {"encoder": "encoder.npz", "decoder": "decoder.npz"}
 """Files of the weights, by part of the captioner."""
 
@@ -28,7 +30,7 @@ _FILES = {
 """Files of each kind of model, by the name of its manifest."""
 
 _FORMAT = 1
-_TAUGHT_BY = "taught_by"
+_TAUGHT_BY, _TRAINING_IMAGES = "taught_by", "training_images"
 # `Path` turns the two slashes of hf:// into one.
 _HUB = re.compile(r"hf:/{1,2}(?P<repo>[^/@]+/[^/@]+)(?:@(?P<revision>.+))?")
 
@@ -129,33 +131,54 @@ def taught_by(folder: Path) -> dict[str, list[str]] | None:
     return _read_manifest(folder / MANIFEST).get(_TAUGHT_BY)
 
 
+def training_images(folder: Path) -> bytes | None:
+    """Returns the record of a captioner's training images; None if it has none, or another's.
+
+    Raises:
+        RunError: The manifest cannot be read.
+    """
+    expected = _read_manifest(manifest_of(folder) or folder / MANIFEST).get(_TRAINING_IMAGES)
+    if not isinstance(expected, str):
+        return None
+    for path in (folder / TRAINING_IMAGES, _shared(folder, TRAINING_IMAGES, expected)):
+        if path.is_file() and _sha256(content := path.read_bytes()) == expected:
+            return content
+    return None
+
+
 def write(
     folder: Path,
     contents: Mapping[str, bytes],
     share_encoder: bool = False,
     teachers: Mapping[str, Sequence[str]] | None = None,
+    training_images: bytes | None = None,
 ) -> None:
     """Writes the files of a model, the manifest last.
 
     Args:
         folder: A new folder, or one to be replaced.
         contents: The bytes of each file.
-        share_encoder: Write the encoder beside the folder, for its neighbours to share.
+        share_encoder: Write encoder and training images beside the folder, for its neighbours.
         teachers: What taught a captioner beside captions, for those who learn from it: `own` and
             `inherited` teachers.
+        training_images: The record of the images that a captioner learned from.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (manifest,) = (name for name, files in _FILES.items() if files == contents.keys())
     _remove_other_kinds(folder, manifest)
     hashes = {name: _sha256(content) for name, content in contents.items()}
-    for name, content in contents.items():
-        path, shared = folder / name, _shared(folder, name, hashes[name])
-        if share_encoder and name == WEIGHTS["encoder"]:
-            path.unlink(missing_ok=True)
-            path = shared
-        write_atomically(path, content)
+    (folder / TRAINING_IMAGES).unlink(missing_ok=True)
     values = {"format": _FORMAT, "files": hashes}
     values |= {} if teachers is None else {_TAUGHT_BY: teachers}
+    # Not among the files without which nothing can be loaded, as earlier versions do not know it.
+    others = {} if training_images is None else {TRAINING_IMAGES: training_images}
+    for name, content in (dict(contents) | others).items():
+        path, digest = folder / name, _sha256(content)
+        if share_encoder and name in (WEIGHTS["encoder"], TRAINING_IMAGES):
+            path.unlink(missing_ok=True)
+            path = _shared(folder, name, digest)
+        write_atomically(path, content)
+        values |= {_TRAINING_IMAGES: digest} if name == TRAINING_IMAGES else {}
     write_json(folder / manifest, values)
 
 
@@ -163,7 +186,7 @@ def _remove_other_kinds(folder: Path, manifest: str) -> None:
     """Removes a model of another kind and its card, its manifest first: half of it is no model."""
     for other, files in _FILES.items():
         if other != manifest and (folder / other).is_file():
-            for name in (other, CARD, *sorted(files - _FILES[manifest])):
+            for name in (other, CARD, TRAINING_IMAGES, *sorted(files - _FILES[manifest])):
                 (folder / name).unlink(missing_ok=True)
 
 
@@ -208,7 +231,7 @@ def _download(repo: str, revision: str | None) -> Path:
             'pip install -e ".[hub]"'
         ) from error
     try:
-        wanted = [CARD, *_FILES, *set().union(*_FILES.values())]
+        wanted = [CARD, TRAINING_IMAGES, *_FILES, *set().union(*_FILES.values())]
         folder = Path(snapshot_download(repo, revision=revision, allow_patterns=wanted))
     except (OSError, ValueError) as error:  # its own errors are among them
         reason = " ".join(str(error).split())

@@ -66,13 +66,17 @@ def run(arguments: Arguments) -> int:
     """Reads the training captions with every run and writes the mean of the predictions."""
     configs = check(arguments)
     with loading():
+        from training.data.seen_images import SeenImages, read_seen_of
         from training.inputs import load_data
         from training.run_state.ownership import read_data_dir
 
     folder = RunFolder(next(iter(configs)))
     data = load_data(configs[folder.path], arguments.data_dir or read_data_dir(folder))
     found = predict(configs, data, arguments.cache_dir or default_cache_dir(), arguments.words)
-    found.save(arguments.out)
+    seen = SeenImages()
+    for path in arguments.runs:
+        seen = seen.after(published.bare_name(str(path)), read_seen_of(path))
+    found.save(arguments.out, seen)
     covered = float(found.shares.sum(axis=1, dtype="float64").mean())
     print(
         f"Wrote {arguments.out}: predictions of {len(configs)} captioners for {len(found.words):,} "

@@ -80,6 +80,7 @@ def run(arguments: Arguments) -> int:
         import keras
 
         from training.data.input_source import open_input_source
+        from training.data.seen_images import SeenImages
         from training.inputs import load_data
         from training.model import initialize, new_model
         from training.teach.word_locator import learn
@@ -100,7 +101,7 @@ def run(arguments: Arguments) -> int:
         epochs=arguments.epochs,
         seed=config.seed,
     )
-    locator.save(out)
+    locator.save(out, SeenImages.of(data.train.examples, config.data.name))
     best = sorted(locator.words, key=lambda word: -areas[word])
     print(
         f"Wrote {out}: {len(best)} of {len(areas)} words can be located, best "

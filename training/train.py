@@ -211,6 +211,7 @@ def train(
     ownership.check_data(folder, data.vocabulary, used)
     ownership.claim(run_dir, to_text(config), config.init_from)
     ownership.write_data(folder, data.vocabulary, used, inputs.unusable, data_dir)
+    ownership.write_training_images(folder, config, data, inputs)
 
     fit(model, config, data, inputs, folder, interrupts or Interrupts(), say, callbacks)
     return on_chief(runs.load_captioner)(run_dir)

@@ -42,14 +42,6 @@ def test_an_unknown_command_is_an_error_with_the_list(capsys):
     assert "no command 'trian'" in said and all(name in said for name in COMMANDS)
 
 
-def test_a_command_that_is_run_ends_with_its_own_status(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["sat-tf"])
-    with pytest.raises(SystemExit) as stop:
-        main(["caption", "--help"])
-    said = capsys.readouterr().out
-    assert stop.value.code == 0 and "usage: sat-tf caption" in said and "--run-dir" in said
-
-
 @pytest.fixture(scope="module")
 def completion(tmp_path_factory):
     """The script that completes commands in bash, as `sat-tf train` prints it."""
@@ -89,8 +81,3 @@ def test_no_command_loads_tensorflow_before_it_has_read_its_flags():
     code += "    if 'tensorflow' in sys.modules: sys.exit(f'{module} loads TensorFlow')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-
-
-def test_an_unknown_shell_is_an_error():
-    with pytest.raises(SystemExit, match="expected one of bash, zsh"):
-        main([COMPLETION, "sh"])

@@ -42,6 +42,8 @@ class GivenData:
     """Splits of flickr8k and flickr30k: official or karpathy."""
     captions: str | None = None
     """Caption file of a folder; the only one there by default."""
+    columns: str | None = None
+    """Columns of a folder's caption file, image=NAME,caption=NAME; told by their names if None."""
     image_dir: str | None = None
     """Folder of the images; the data folder by default."""
     tokens: Unit | None = None

@@ -36,6 +36,7 @@ from sat_tf.progress import progress_bar
 from sat_tf.vocabulary import tokenize
 from training.data.examples import DataError, Example
 from training.data.input_source import InputSource
+from training.data.seen_images import SeenImages
 from training.teach.archives import open_archive, save_archive
 from training.teach.attention_targets import AttentionTargets
 
@@ -83,10 +84,10 @@ class WordLocator:
         maps = (maps / maps.max(axis=1, keepdims=True)) ** _SHARPNESS
         return maps / maps.sum(axis=1, keepdims=True)
 
-    def save(self, path: Path) -> None:
-        """Writes the locator as an `.npz`, whole or not at all."""
+    def save(self, path: Path, seen: SeenImages | None = None) -> None:
+        """Writes the locator as an `.npz`, with the images that it was learned from."""
         about = {"format": _FORMAT, "words": self.words, "encoder": self.encoder}
-        save_archive(path, about, {"kernel": self.kernel, "prior": self.prior})
+        save_archive(path, about, {"kernel": self.kernel, "prior": self.prior}, seen)
 
     @classmethod
     def load(cls, path: Path, encoder: Encoder) -> WordLocator:

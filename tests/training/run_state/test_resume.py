@@ -23,11 +23,9 @@ from tests.training.run_state.stopped_runs import (
     assert_same_runs,
     die_after,
     evaluation_of,
-    last_checkpoint,
 )
 from tests.training.small_runs import train
 from training.config import FitConfig
-from training.run_state import resume
 from training.run_state.checkpoints import Checkpoints, Progress
 from training.run_state.logs import Validate
 from training.run_state.resume import CheckpointAndStop, best_epoch, train_epochs
@@ -64,21 +62,16 @@ def test_a_run_killed_within_its_epochs_ends_like_an_unbroken_one(
 @pytest.mark.slow
 def test_a_run_killed_at_every_turn_ends_like_an_unbroken_one(soft_run, tmp_path, tiny):
     moments = [
-        (CheckpointAndStop, "on_epoch_begin", 1),
         (CheckpointAndStop, "on_train_batch_end", 5),
         (Validate, "on_epoch_end", 1),
         (tf.train.Checkpoint, "write", 1),
         (Checkpoints, "save", 1),
-        (CheckpointAndStop, "on_train_batch_end", 3),
-        (Validate, "on_epoch_end", 1),
     ]
     said = train_through(tmp_path, (*tiny, *EVERY_OTHER), *moments)
     assert said == [
         "Resuming at epoch 1, step 4.",
         *["Resuming at epoch 1, step 6."] * 2,
         "Resuming at epoch 2, step 0.",
-        "Resuming at epoch 2, step 2.",
-        "Resuming at epoch 2, step 6.",
     ]
     assert_same_runs(tmp_path / "run", soft_run)
 
@@ -102,17 +95,6 @@ def test_a_frozen_encoder_is_the_checkpoint_s_whatever_its_file_holds_now(
     write_encoder(weights, 2)
     assert train_through(tmp_path, flags) == ["Resuming at epoch 1, step 2."]
     assert sorted((tmp_path / "cache" / "features").iterdir()) == stores
-
-
-@pytest.mark.slow
-def test_early_stopping_counts_on_where_it_was(tmp_path, tiny):
-    # With a learning rate this low no later epoch is better.
-    flags = (*tiny, "--recipe", "scenes_none", "--optimizer.learning_rate", "1e-30")
-    flags += ("--fit.epochs", "9", "--fit.patience", "2", "--fit.checkpoint_steps", "2")
-    said = train_through(tmp_path, flags, (CheckpointAndStop, "on_train_batch_end", 15))
-    assert said == ["Resuming at epoch 3, step 2."]
-    state = last_checkpoint(tmp_path / "run")[1]
-    assert (state["epoch"], state["best_epoch"], state["waited"]) == (3, 1, 2) and state["stopped"]
 
 
 # Early stopping, the best epoch and the steps that are left.
@@ -212,18 +194,6 @@ def test_patience_resumes_where_a_checkpoint_left_it(monkeypatch):
     assert best == [] and model.stop_training and states[-1].epoch == 4
 
 
-def test_a_score_that_is_no_number_never_becomes_the_best(monkeypatch):
-    best, states, _ = keep(monkeypatch, [float("nan"), 1.0], monitor="nll", patience=5)
-    assert best == [2] and states[-1].best_score == -1.0
-
-
-def test_the_time_of_all_epochs_adds_up(monkeypatch):
-
-    times = iter([0.0, 2.0, 10.0, 13.0])
-    monkeypatch.setattr(resume.time, "monotonic", lambda: next(times))
-    assert keep(monkeypatch, [1.0, 2.0])[1][-1].seconds == 5.0
-
-
 def test_a_loss_that_is_not_finite_ends_training_before_its_weights_count_as_best(monkeypatch):
 
     best = []
@@ -242,12 +212,6 @@ def test_an_epoch_with_fewer_steps_than_were_done_of_it_is_an_error():
         train_epochs(None, None, 3, 6, progress, [])
 
 
-def test_the_best_epoch_is_told_with_its_score():
-    progress = Progress(epoch=3, best_epoch=2, best_score=-1.5, seconds=90.0)
-    said = "Best epoch 2 of 3: nll 1.50; 1.5 minutes of training."
-    assert best_epoch(progress, "nll") == said
-
-
 def test_another_score_that_decided_is_told_with_the_reason():
     progress = Progress(epoch=4, best_epoch=3, best_score=13.9, best_rank=1, seconds=90.0)
     assert best_epoch(progress, "bleu_4") == (
@@ -263,7 +227,7 @@ def test_a_run_without_a_best_epoch_says_why():
 
 # Real processes. SAT_TF_KILLS=20 is the long version; see docs/training.md.
 
-KILLS = int(os.environ.get("SAT_TF_KILLS", "4"))
+KILLS = int(os.environ.get("SAT_TF_KILLS", "3"))
 FROZEN = ("--encoder.trainable", "False", "--fit.checkpoint_steps", "2", "--deterministic")
 MOMENTS = {  # moment of `killed_command.py` -> the longest wait after it, seconds
     "store": 0.1,
@@ -332,10 +296,8 @@ def test_killed_processes_end_like_an_unbroken_one(tmp_path, tiny):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")]
-)
-def test_a_signal_saves_the_state_and_says_how_to_resume(tmp_path, tiny, number, name):
+def test_a_signal_saves_the_state_and_says_how_to_resume(tmp_path, tiny):
+    number, name = signal.SIGTERM, "SIGTERM"
     flags = (*tiny, "--fit.epochs", "50", "--fit.patience", "50")
     process = start("signal", 9, int(number), *command(tmp_path, *flags))
     said = process.communicate()[0]
