@@ -354,7 +354,7 @@ def _write_word(
 ) -> None:
     """Centres a word in the width given, smaller or cut if it is too long."""
     left, top, width = below
-    word = " ".join(word.split()) or "\u2423"  # the token may be a space itself
+    word = " ".join(word.split()) or "_"  # the token may be a space itself
     smallest = max(8, round(size * 0.7))
     fitted = size
     while fitted > smallest and text_width(word, fitted, style) > width:

@@ -162,7 +162,7 @@ def clusters(text: str) -> list[str]:
 
 
 def check_font(path: Path) -> None:
-    """Raises ValueError if Pillow cannot read a font file."""
+    """Checks that Pillow can read a font file, by a ValueError if it cannot."""
     if not any(_faces_of(path)):
         raise ValueError(f"`--figure-font`: {path} is no font file that can be read (TTF or OTF).")
 

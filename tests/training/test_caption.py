@@ -152,7 +152,7 @@ def test_without_a_font_captions_are_printed_and_no_figure(
     drawing._runs.cache_clear()
     out, said = capsys.readouterr()
     row = json.loads(out)
-    assert row["caption"] and row["figure"] is None and not list(tmp_path.iterdir())
+    assert row["caption"] and row["figure"] is None and not list(tmp_path.glob("*.png"))
     assert said.count("bird.png: not drawn. No font") == 1 and "`--figure svg`" in said
 
 
