@@ -57,7 +57,7 @@ _OWN = Face("", "", "")
 
 @dataclass(frozen=True)
 class Lettering:
-    """What decides the fonts and the order of a text, besides its letters."""
+    """The choice of fonts and the direction of a text."""
 
     language: str = ""  # chooses among forms of Chinese characters
     font: Path | None = None  # to try first
