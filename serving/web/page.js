@@ -109,7 +109,7 @@
     const smaller = await shrink(image);
     if (mine !== asked) return;
     if (smaller.size > page.max_mb * 2 ** 20) return end(mine, `This file is larger than ${page.max_mb} MB: make it smaller.`);
-    mine.url = URL.createObjectURL(smaller);
+    Object.assign(mine, { image: smaller, url: URL.createObjectURL(smaller) });
     try {
       await SatAsk.lines("api/captions", { image: smaller }, mine.stop.signal, (line) => {
         if (line.waiting) return wait(line.waiting);
@@ -169,13 +169,13 @@
   // The captions on the page as one file that needs no network.
   async function asPage() {
     const [css, js] = await Promise.all(["css", "js"].map(async (kind) => (await fetch(`assets/viewer.${kind}`)).text()));
-    const { image } = comparison.viewer();
-    const url = await new Promise(async (done) => {
+    const url = await new Promise((done) => {
       const reader = new FileReader();
       reader.onload = () => done(reader.result);
-      reader.readAsDataURL(await (await fetch(image.src)).blob());
+      reader.readAsDataURL(shown.image);
     });
-    const answers = comparison.answers.filter(Boolean).map((answer) => ({ ...answer, image: url }));
+    const embed = (image) => (image === shown.url ? url : image);
+    const answers = comparison.answers.filter(Boolean).map((answer) => ({ ...answer, image: embed(answer.image) }));
     const data = JSON.stringify(answers).replaceAll("<", "\\u003c");
     const script = `const answers = JSON.parse(document.querySelector("#data").textContent);
 const comparison = new SatViewer.Comparison(document.querySelector("main"), answers.map((answer) => answer.kind));
