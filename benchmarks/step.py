@@ -15,7 +15,7 @@ from benchmarks.models import Shape
 from training.data.bucketing import pad_tokens, plan_epoch
 
 _EPOCH = 30_000  # captions that batches are chosen from, as many as Flickr8k trains on
-_ROTATION = 3  # batches used in turn, so that none stays in a cache
+ROTATION = 3  # batches used in turn, so that none stays in a cache
 
 Row = dict[str, Any]
 
@@ -73,18 +73,18 @@ class Batches:
         """Makes batches whose lengths represent those of an epoch."""
         lengths = models.caption_lengths(_EPOCH)
         if side == "baseline":
-            dtype, chosen = "float32", lengths[: _ROTATION * size].reshape(_ROTATION, size)
+            dtype, chosen = "float32", lengths[: ROTATION * size].reshape(ROTATION, size)
         else:  # at the 1/6, 1/2 and 5/6 quantiles of an epoch's batches, by length
             plan = [batch for batch in plan_epoch(lengths, size, 0, 0) if len(batch) == size]
             plan.sort(key=lambda batch: lengths[batch].mean())
-            places = [len(plan) * (2 * n + 1) // (2 * _ROTATION) for n in range(_ROTATION)]
+            places = [len(plan) * (2 * n + 1) // (2 * ROTATION) for n in range(ROTATION)]
             dtype, chosen = "float16", [lengths[plan[place]] for place in places]
         made = []
         for seed, words in enumerate(chosen):
             tokens = pad_tokens(models.caption_tokens(words, shape.vocabulary_size))
             drawn = models.annotations(shape, size, dtype, seed)
             made.append({"annotations": drawn, "tokens": tf.constant(tokens)})
-        return cls(tuple(made), _ROTATION * size, int(sum((n + 1).sum() for n in chosen)))
+        return cls(tuple(made), ROTATION * size, int(sum((n + 1).sum() for n in chosen)))
 
     @property
     def padding(self) -> float:
@@ -143,10 +143,10 @@ def _seconds(
     Sides take turns at every batch: the load of a shared machine may change within seconds.
     """
     calls: dict[Any, Callable[[], object]] = dict(others or {})
-    for index in range(_ROTATION):
+    for index in range(ROTATION):
         for v, step in steps.items():
             batch = batches[v].batches[index]
             calls[v, index] = lambda step=step, batch=batch: step(batch)
     took = medians(calls, repeats)
-    passes = {v: sum(took[v, index] for index in range(_ROTATION)) for v in steps}
+    passes = {v: sum(took[v, index] for index in range(ROTATION)) for v in steps}
     return passes | {name: took[name] for name in others or {}}

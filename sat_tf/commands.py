@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import json
+import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+from sat_tf.errors import invalid_value
 from sat_tf.files import finite
 
 _BAD_INPUT = 2
@@ -63,17 +68,88 @@ def json_line(value: Any) -> str:
 
 @contextlib.contextmanager
 def loading() -> Iterator[None]:
-    """Suspends the garbage collector while TensorFlow and Keras are imported.
+    """Imports TensorFlow and Keras quickly and quietly; does nothing if TensorFlow is loaded.
 
-    They make a million objects that live as long as the process; collecting among them costs a
-    tenth of the start-up time. Does nothing if TensorFlow is already loaded.
+    They make a million objects that live as long as the process: collecting garbage among them
+    costs a tenth of the start-up time.
     """
     if "tensorflow" in sys.modules or not gc.isenabled():
         yield
         return
     gc.disable()
     try:
-        yield
+        with native_log_kept():
+            yield
     finally:
         gc.freeze()
         gc.enable()
+
+
+@contextlib.contextmanager
+def native_log_kept() -> Iterator[None]:
+    """Keeps standard error from the terminal, and shows it after all if an import fails.
+
+    TensorFlow's libraries log their first lines before they read `TF_CPP_MIN_LOG_LEVEL`.
+    """
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") != "3":
+        yield
+        return
+    sys.stderr.flush()
+    terminal = os.dup(2)
+    with tempfile.TemporaryFile() as log:
+        os.dup2(log.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            log.seek(0)
+            os.write(terminal, log.read())
+            raise
+        finally:
+            os.dup2(terminal, 2)
+            os.close(terminal)
+
+
+@contextlib.contextmanager
+def without_stderr() -> Iterator[None]:
+    """Discards what libraries in C++ write to standard error."""
+    try:
+        kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    except OSError:  # there is no standard error
+        yield
+        return
+    try:
+        os.dup2(null, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(null)
+
+
+def check_folder(flag: str, folder: Path) -> None:
+    """Makes a folder of results and tries to write in it.
+
+    Raises:
+        ValueError: It cannot be made or written in; the message names the flag.
+    """
+    _try("a folder that can be written in", flag, folder, folder)
+
+
+def check_file(flag: str, path: Path) -> None:
+    """Makes the folder of a file of results and tries to write in it; the file is not touched.
+
+    Raises:
+        ValueError: It cannot be written; the message names the flag.
+    """
+    _try("a file that can be written", flag, path, path.parent)
+
+
+def _try(expected: str, flag: str, path: Path, folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        if path != folder and path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    except OSError as error:
+        raise invalid_value(flag, expected, f"{path} ({error.strerror})") from error

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import inspect
 import math
 import numbers
 import os
 import sys
 import types
 import typing
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -18,6 +20,7 @@ import numpy as np
 from sat_tf.errors import invalid_value
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
 
 _LONGEST = 120  # characters of a value in a message
 _TAKEN = {bool: (bool, np.bool_), str: (str, os.PathLike), Any: object}
@@ -99,6 +102,26 @@ def check_argument(name: str, value: T, hint: Any, kind: str = "argument") -> T:
         if isinstance(part, Range) and value is not None and value not in part:
             raise invalid_value(name, str(part), value, kind)
     return value
+
+
+def checked(function: F) -> F:
+    """Checks the arguments of a method against its annotations before it runs.
+
+    Only annotations with a range, such as `PositiveInt`, are looked at; errors are those of
+    `check_argument`.
+    """
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def with_checks(*args: Any, **kwargs: Any) -> Any:
+        hints = typing.get_type_hints(function, include_extras=True)
+        for name, value in signature.bind(*args, **kwargs).arguments.items():
+            if any(metadata for _, metadata in _options(hints.get(name, Any))):
+                check_argument(name, value, hints[name])
+        return function(*args, **kwargs)
+
+    with_checks.__signature__ = signature  # Keras reads it to record a layer's arguments
+    return with_checks
 
 
 def _options(hint: Any) -> list[tuple[Any, tuple[Any, ...]]]:

@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ SHIPPED = Path(__file__).parent / "captioners"
 
 MANIFEST, CARD = "captioner.json", "README.md"
 CONFIG, VOCABULARY = "config.json", "vocabulary.json"
+TRAINING_IMAGES = "training_images.json"
+"""Record of the images that a captioner learned from; those of earlier versions have none."""
 WEIGHTS = {"encoder": "encoder.npz", "decoder": "decoder.npz"}
 """Files of the weights, by part of the captioner."""
 
@@ -28,7 +30,7 @@ _FILES = {
 """Files of each kind of model, by the name of its manifest."""
 
 _FORMAT = 1
-_TAUGHT_BY = "taught_by"
+_TAUGHT_BY, _TRAINING_IMAGES = "taught_by", "training_images"
 # `Path` turns the two slashes of hf:// into one.
 _HUB = re.compile(r"hf:/{1,2}(?P<repo>[^/@]+/[^/@]+)(?:@(?P<revision>.+))?")
 
@@ -99,8 +101,8 @@ def is_published(folder: Path) -> bool:
     return manifest_of(folder) is not None
 
 
-def checked_files(folder: Path) -> dict[str, Path]:
-    """Returns the files of a published model by name, each equal to its SHA-256.
+def checked_files(folder: Path, names: Collection[str] | None = None) -> dict[str, Path]:
+    """Returns files of a published model by name, all by default, each equal to its SHA-256.
 
     Captioners side by side may share an encoder: the file `encoder-HASH.npz` beside their folders.
 
@@ -110,6 +112,8 @@ def checked_files(folder: Path) -> dict[str, Path]:
     manifest = _read_manifest(manifest_of(folder) or folder / MANIFEST)
     paths = {}
     for name, expected in manifest["files"].items():
+        if names is not None and name not in names:
+            continue
         path = folder / name
         if not path.is_file():
             path = _shared(folder, name, expected)
@@ -126,6 +130,16 @@ def checked_files(folder: Path) -> dict[str, Path]:
     return paths
 
 
+def weight_hashes(folder: Path) -> list[str]:
+    """Returns the SHA-256 of a captioner's files of weights, as its manifest has them.
+
+    Raises:
+        RunError: The manifest cannot be read.
+    """
+    files = _read_manifest(folder / MANIFEST)["files"]
+    return [files[name] for name in WEIGHTS.values()]
+
+
 def taught_by(folder: Path) -> dict[str, list[str]] | None:
     """Returns the teachers that a captioner's manifest names, see `write`; None if it names none.
 
@@ -135,33 +149,54 @@ def taught_by(folder: Path) -> dict[str, list[str]] | None:
     return _read_manifest(folder / MANIFEST).get(_TAUGHT_BY)
 
 
+def training_images(folder: Path) -> bytes | None:
+    """Returns the record of a captioner's training images; None if it has none, or another's.
+
+    Raises:
+        RunError: The manifest cannot be read.
+    """
+    expected = _read_manifest(manifest_of(folder) or folder / MANIFEST).get(_TRAINING_IMAGES)
+    if not isinstance(expected, str):
+        return None
+    for path in (folder / TRAINING_IMAGES, _shared(folder, TRAINING_IMAGES, expected)):
+        if path.is_file() and _sha256(content := path.read_bytes()) == expected:
+            return content
+    return None
+
+
 def write(
     folder: Path,
     contents: Mapping[str, bytes],
     share_encoder: bool = False,
     teachers: Mapping[str, Sequence[str]] | None = None,
+    training_images: bytes | None = None,
 ) -> None:
     """Writes the files of a model, the manifest last.
 
     Args:
         folder: A new folder, or one to be replaced.
         contents: The bytes of each file.
-        share_encoder: Write the encoder beside the folder, for its neighbours to share.
+        share_encoder: Write encoder and training images beside the folder, for its neighbours.
         teachers: What taught a captioner beside captions, for those who learn from it: `own` and
             `inherited` teachers.
+        training_images: The record of the images that a captioner learned from.
     """
     folder.mkdir(parents=True, exist_ok=True)
     (manifest,) = (name for name, files in _FILES.items() if files == contents.keys())
     _remove_other_kinds(folder, manifest)
     hashes = {name: _sha256(content) for name, content in contents.items()}
-    for name, content in contents.items():
-        path, shared = folder / name, _shared(folder, name, hashes[name])
-        if share_encoder and name == WEIGHTS["encoder"]:
-            path.unlink(missing_ok=True)
-            path = shared
-        write_atomically(path, content)
+    (folder / TRAINING_IMAGES).unlink(missing_ok=True)
     values = {"format": _FORMAT, "files": hashes}
     values |= {} if teachers is None else {_TAUGHT_BY: teachers}
+    # Not among the files without which nothing can be loaded, as earlier versions do not know it.
+    others = {} if training_images is None else {TRAINING_IMAGES: training_images}
+    for name, content in (dict(contents) | others).items():
+        path, digest = folder / name, _sha256(content)
+        if share_encoder and name in (WEIGHTS["encoder"], TRAINING_IMAGES):
+            path.unlink(missing_ok=True)
+            path = _shared(folder, name, digest)
+        write_atomically(path, content)
+        values |= {_TRAINING_IMAGES: digest} if name == TRAINING_IMAGES else {}
     write_json(folder / manifest, values)
 
 
@@ -169,7 +204,7 @@ def _remove_other_kinds(folder: Path, manifest: str) -> None:
     """Removes a model of another kind and its card, its manifest first: half of it is no model."""
     for other, files in _FILES.items():
         if other != manifest and (folder / other).is_file():
-            for name in (other, CARD, *sorted(files - _FILES[manifest])):
+            for name in (other, CARD, TRAINING_IMAGES, *sorted(files - _FILES[manifest])):
                 (folder / name).unlink(missing_ok=True)
 
 
@@ -214,7 +249,7 @@ def _download(repo: str, revision: str | None) -> Path:
             'pip install -e ".[hub]"'
         ) from error
     try:
-        wanted = [CARD, *_FILES, *set().union(*_FILES.values())]
+        wanted = [CARD, TRAINING_IMAGES, *_FILES, *set().union(*_FILES.values())]
         folder = Path(snapshot_download(repo, revision=revision, allow_patterns=wanted))
     except (OSError, ValueError) as error:  # its own errors are among them
         reason = " ".join(str(error).split())

@@ -84,6 +84,10 @@ class RunFolder:
         "data_dir.txt",
         "Path of the data folder at training time, text; no part of what the run is.",
     )
+    training_images = _file(
+        "training_images.json",
+        "Photo ids and digests of the images that it and what it started from learned from, JSON.",
+    )
     origins = _file(
         "origins.json",
         "Folders of the runs that it started from, by the names given, JSON; no part of what the "

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from sat_tf.errors import invalid_value
+from sat_tf.fields import PositiveInt, checked
 from sat_tf.files import write_atomically
 
 PAD, START, END, UNK = 0, 1, 2, 3
@@ -130,11 +131,12 @@ class Vocabulary:
         object.__setattr__(self, "_ids", ids)
 
     @classmethod
+    @checked
     def from_captions(
         cls,
         captions: Iterable[str],
-        min_count: int = 5,
-        max_size: int | None = None,
+        min_count: PositiveInt = 5,
+        max_size: PositiveInt | None = None,
         unit: Unit = "words",
     ) -> Vocabulary:
         """Collects the words of captions, the most frequent first, ties by code point.
@@ -147,10 +149,6 @@ class Vocabulary:
         """
         if isinstance(captions, str):
             raise invalid_value("captions", "a list of captions, not one", repr(captions))
-        if min_count < 1:
-            raise invalid_value("min_count", "at least 1", min_count)
-        if max_size is not None and max_size < 1:
-            raise invalid_value("max_size", "None or at least 1", max_size)
         counts: Counter[str] = Counter()
         for caption in captions:
             counts.update(tokenize(caption, unit))

@@ -28,6 +28,7 @@ from sat_tf.run_folder import RunFolder
 from training.cli import digit_module
 from training.config import DataConfig
 from training.data.examples import Split, canonical_split
+from training.data.seen_images import UNCHECKED
 from training.data.sources import load_split
 from training.evaluate.given_captions import CAPTIONS_FILE, parse_captions, read_grounding
 from training.evaluate.reports import REPORT_FILE
@@ -125,6 +126,13 @@ class Evaluated:
         return from_dict(DataConfig, self.report["configuration"]["data"])
 
     @property
+    def seen_notes(self) -> list[str]:
+        """Sentences on its images among those that the captioner learned from."""
+        if "captions" in self.report:  # from elsewhere
+            return []
+        return (self.report.get("seen_in_training") or {"notes": [UNCHECKED]})["notes"]
+
+    @property
     def boxes(self) -> str | None:
         """SHA-256 of the boxes it was measured with, if any."""
         return (self.report.get("grounding") or {}).get("boxes")
@@ -167,6 +175,8 @@ def compare(
         )
         for one in found
     ]
+    for one, scored in zip(found, scores, strict=True):
+        scored.notes[:0] = one.seen_notes
     metrics = [name for name in _METRICS if all(name in one.scores for one in scores)]
     table = {
         name: means_over_seeds([one.scores[name] for one in scores], seeds) for name in metrics

@@ -28,6 +28,7 @@ from sat_tf.fields import (
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.vocabulary import Unit
 from training.data.sources import DataName, Splits
+from training.data.sources.caption_files.columns import parse_columns
 from training.metrics.captions import english_only
 from training.metrics.java import find_java
 
@@ -59,7 +60,11 @@ class DataConfig:
     splits: Splits | None = None
     """Splits of flickr8k and flickr30k; None for official (flickr8k) or karpathy (flickr30k)."""
     captions: str | None = None
-    """Caption file of the data set `folder`, relative to it; None if there is only one."""
+    """Caption file of the data set `folder`, relative to it, or one per split with commas between
+    or `*`; None if there is only one, or one per split."""
+    columns: str | None = None
+    """Columns or keys of the caption file of `folder`: image=NAME,caption=NAME,split=NAME, in part
+    or all, by name or number; None if names and contents tell."""
     image_dir: str | None = None
     """Folder of the images of the data set `folder`, relative to it; None for the folder itself."""
     tokens: Unit = "words"
@@ -86,7 +91,8 @@ class DataConfig:
         if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]+)*", self.language):
             expected = "a code such as en, de or zh-Hans"
             raise invalid_value("--data.language", expected, repr(self.language), "key")
-        owners = {"captions": ("folder",), "image_dir": ("folder",)}
+        parse_columns(self.columns)
+        owners = dict.fromkeys(("captions", "columns", "image_dir"), ("folder",))
         owners["splits"] = ("flickr8k", "flickr30k")
         for key, names in owners.items():
             value = getattr(self, key)
@@ -100,7 +106,7 @@ class AttentionConfig(configs.AttentionConfig):
     """Kind of attention, its estimator, the terms it adds to the loss, and its teacher."""
 
     teacher: str | None = None
-    """What supervises attention, for supervision_weight: boxes of the training captions' phrases
+    """Teacher of attention, for supervision_weight: boxes of the training captions' phrases
     (Flickr30k Entities: a folder, for Flickr8k and Flickr30k; COCO's instances: .json; or JSON
     lines), or a word locator of training.locate (.npz). None takes the boxes of drawn scenes."""
 
@@ -214,7 +220,8 @@ class FitConfig(BaseFitConfig):
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
     """Precision of the matrix products; softmax and loss are always float32."""
     monitor: Literal["bleu_4", "cider", "nll"] = "bleu_4"
-    """Free-running dev score (or teacher-forced nll) for early stopping and the best weights."""
+    """Free-running dev score (or teacher-forced nll) for early stopping and the best weights; while
+    it is 0 or undefined in every epoch, cider decides, and while that is 0 too, nll."""
     patience: PositiveInt = 5
     """Epochs without a better score before training stops."""
     validation_beam: PositiveInt = 1

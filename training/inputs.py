@@ -1,4 +1,4 @@
-"""What a run learns from: captions as ids, images or stored annotations, and what teaches beside.
+"""Inputs of a run: captions as ids, images or stored annotations, and what teaches beside them.
 
 In the order of a run: `load_data`; with the encoder at hand `open_inputs`; then `batches_of`.
 """
@@ -166,6 +166,7 @@ def describe_inputs(
         f"Data: {names.name}, {train} images with {len(table)} captions to train on, {dev} dev "
         f"images, {len(data.vocabulary) - len(SPECIAL_TOKENS)} {names.tokens}."
     )
+    yield from (f"Read: {note}" for note in data.train.notes)
     if table.dropped:
         yield f"Warning: {counted(table.dropped, 'caption')} without a word dropped."
     if table.truncated:

@@ -1,4 +1,4 @@
-"""What a run learned from: the runs that it started from, and teachers beside the captions."""
+"""Origins of a run: the runs that it started from, and teachers beside the captions."""
 
 from __future__ import annotations
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from sat_tf.commands import exit_status, loading
+from sat_tf.commands import check_file, exit_status, loading
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, Range, check_fields
 from sat_tf.files import default_cache_dir
-from training.cli import Settings, check_data_dir, check_file, check_init_from, parse_settings
+from training.cli import Settings, check_data_dir, check_init_from, parse_settings
 
 _SHOWN = 8
 
@@ -80,6 +80,7 @@ def run(arguments: Arguments) -> int:
         import keras
 
         from training.data.input_source import open_input_source
+        from training.data.seen_images import SeenImages
         from training.inputs import load_data
         from training.model import initialize, new_model
         from training.teach.word_locator import learn
@@ -100,7 +101,7 @@ def run(arguments: Arguments) -> int:
         epochs=arguments.epochs,
         seed=config.seed,
     )
-    locator.save(out)
+    locator.save(out, SeenImages.of(data.train.examples, config.data.name))
     best = sorted(locator.words, key=lambda word: -areas[word])
     print(
         f"Wrote {out}: {len(best)} of {len(areas)} words can be located, best "

@@ -188,6 +188,7 @@ def publish(arguments: Arguments) -> str:
     config = read_run_config(arguments.run)
     with loading():
         from sat_tf.runs import load_captioner
+        from training.data.seen_images import read_seen
         from training.data.sources import load_split
         from training.lineage import teachers_of
         from training.run_state.ownership import read_data_dir
@@ -198,7 +199,9 @@ def publish(arguments: Arguments) -> str:
         split = load_split(config.data, arguments.split, data_dir)
     files = packed_files(captioner, config, folder.vocabulary)
     teachers = dataclasses.asdict(teachers_of(arguments.run))
-    published.write(arguments.out, files, arguments.share_encoder, teachers)
+    seen = read_seen(folder)
+    record = None if seen is None else seen.content()
+    published.write(arguments.out, files, arguments.share_encoder, teachers, record)
     for name, content in files.items():
         print(f"{len(content) / 1e6:7.2f} MB  {name}")
     check = ""

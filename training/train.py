@@ -143,6 +143,7 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
             captioner = train(config, run_dir, cache_dir, data_dir, strategy, interrupts)
         out = RunFolder(run_dir).evaluation("dev")
         on_chief(evaluate_run)(captioner, config, out, cache_dir, data_dir)
+        on_chief(print)(f"Caption with it: python -m training.caption --run-dir {run_dir} PHOTO")
         barrier()  # the others would take a worker that ends early for a lost one
 
 
@@ -211,6 +212,7 @@ def train(
     ownership.check_data(folder, data.vocabulary, used)
     ownership.claim(run_dir, to_text(config), config.init_from)
     ownership.write_data(folder, data.vocabulary, used, inputs.unusable, data_dir)
+    ownership.write_training_images(folder, config, data, inputs)
 
     fit(model, config, data, inputs, folder, interrupts or Interrupts(), say, callbacks)
     return on_chief(runs.load_captioner)(run_dir)

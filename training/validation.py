@@ -20,7 +20,8 @@ from training.evaluate.evaluation import caption_split
 from training.evaluate.likelihood import Bounds
 from training.evaluate.page import figure_of
 from training.inputs import Data, Inputs
-from training.metrics.captions import quick_bleu, quick_cider
+from training.metrics.captions import caption_frequencies, quick_bleu, quick_cider
+from training.metrics.cider import CiderD
 
 UNIFORM_ENTROPY = 0.98
 """Attention counts as uniform if its entropy exceeds this share of log L."""
@@ -46,6 +47,7 @@ class Validation:
     ) -> None:
         self._captioner, self._config = captioner, config
         self._split, self._table, self._source = data.dev, data.dev_table, inputs.dev
+        self._train = data.train
 
     def scores(self) -> dict[str, float]:
         """Returns `bleu_4`, `cider`, `distinct`, `nll` and, of hard attention, the bounds."""
@@ -59,7 +61,9 @@ class Validation:
         """Captions images and scores the captions.
 
         Returns:
-            `bleu_4`, `cider` and `distinct`, the percentage of captions that differ.
+            `bleu_4`, `cider` and `distinct`, the percentage of captions that differ. The document
+            frequencies of `cider` are those of the training captions, so that it does not depend
+            on how many images are captioned; that of a report has those of its own images.
         """
         fit, unit = self._config.fit, self._captioner.vocabulary.unit
         search = dataclasses.replace(self._config.search, beam=fit.validation_beam)
@@ -70,7 +74,7 @@ class Validation:
         references = self._split.references(of=texts)
         return {
             "bleu_4": quick_bleu(texts, references, unit)["bleu_4"],
-            "cider": quick_cider(texts, references, unit),
+            "cider": quick_cider(texts, references, unit, self._frequencies),
             "distinct": 100.0 * len(set(texts.values())) / len(texts),
         }
 
@@ -87,6 +91,11 @@ class Validation:
             figures[f"attention/{example.image_id}"] = figure
             figures[f"caption/{example.image_id}"] = caption.text
         return figures
+
+    @functools.cached_property
+    def _frequencies(self) -> CiderD:
+        captions = [example.captions for example in self._train.examples]
+        return caption_frequencies(captions, self._captioner.vocabulary.unit)
 
     @functools.cached_property
     def _batches(self) -> tuple[Any, int]:

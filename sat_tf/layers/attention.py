@@ -13,7 +13,7 @@ import keras
 import tensorflow as tf
 
 from sat_tf.errors import invalid_value
-from sat_tf.fields import PositiveInt, check_argument
+from sat_tf.fields import PositiveInt, checked
 from sat_tf.ops import alignment
 
 Selection = Literal["expectation", "sample", "argmax", "uniform"]
@@ -55,10 +55,11 @@ class BahdanauAttention(keras.layers.Layer):
     # the dtype of the policy. The other layers of the decoder do the same.
     compute_output_spec = keras.Operation.compute_output_spec
 
-    def __init__(self, attention_dim: int = 512, **kwargs) -> None:
+    @checked
+    def __init__(self, attention_dim: PositiveInt = 512, **kwargs) -> None:
         # Keys are float32 under every policy; the projections cast their inputs.
         super().__init__(autocast=False, **kwargs)
-        self.attention_dim = check_argument("attention_dim", attention_dim, PositiveInt)
+        self.attention_dim = attention_dim
         policy = self.dtype_policy
         self.key_projection = keras.layers.Dense(attention_dim, dtype=policy, name="key_projection")
         self.query_projection = keras.layers.Dense(

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from sat_tf.config import DecoderConfig
 from sat_tf.errors import invalid_value
-from sat_tf.fields import Fraction, PositiveInt, check_argument
+from sat_tf.fields import Fraction, PositiveInt, check_argument, checked
 from sat_tf.layers.attention import BahdanauAttention, Selection, attention_weights, context_vector
 from sat_tf.layers.lstm import AttentionLSTMCell, InitialState, State, batch_first, unroll
 from sat_tf.ops.draws import DefaultSeeds, check_seed, dropout, step_seeds
@@ -103,23 +103,22 @@ class DeepOutput(keras.layers.Layer):
 
     compute_output_spec = keras.Operation.compute_output_spec  # as in `BahdanauAttention`
 
+    @checked
     def __init__(
         self,
-        vocabulary_size: int,
-        embedding_dim: int = 512,
+        vocabulary_size: PositiveInt,
+        embedding_dim: PositiveInt = 512,
         previous_word: bool = True,
         context: bool = True,
         tanh: bool = True,
-        hidden_dropout: float = 0.0,
-        dropout: float = 0.0,
+        hidden_dropout: Fraction = 0.0,
+        dropout: Fraction = 0.0,
         **kwargs,
     ) -> None:
         super().__init__(**kwargs)
-        self.vocabulary_size = check_argument("vocabulary_size", vocabulary_size, PositiveInt)
-        self.embedding_dim = check_argument("embedding_dim", embedding_dim, PositiveInt)
+        self.vocabulary_size, self.embedding_dim = vocabulary_size, embedding_dim
         self.previous_word, self.context, self.tanh = previous_word, context, tanh
-        self.hidden_dropout = check_argument("hidden_dropout", hidden_dropout, Fraction)
-        self.dropout = check_argument("dropout", dropout, Fraction)
+        self.hidden_dropout, self.dropout = hidden_dropout, dropout
         self.default_seeds = DefaultSeeds()
         policy = self.dtype_policy
         self.hidden_projection = keras.layers.Dense(
@@ -248,9 +247,10 @@ class RNNDecoder(keras.layers.Layer):
 
     compute_output_spec = keras.Operation.compute_output_spec  # as in `BahdanauAttention`
 
+    @checked
     def __init__(
         self,
-        vocabulary_size: int,
+        vocabulary_size: PositiveInt,
         config: DecoderConfig | None = None,
         attends: bool = True,
         **kwargs,
@@ -262,8 +262,7 @@ class RNNDecoder(keras.layers.Layer):
             check_argument(name, value, hints[name])
         check_argument("config", config, DecoderConfig | None)
         self.config = config = dataclasses.replace(config or DecoderConfig(), **given)
-        self.vocabulary_size = check_argument("vocabulary_size", vocabulary_size, PositiveInt)
-        self.attends = attends
+        self.vocabulary_size, self.attends = vocabulary_size, attends
         self.default_seeds = DefaultSeeds()
         dense, policy = keras.layers.Dense, self.dtype_policy
         self.embedding = keras.layers.Embedding(

@@ -12,7 +12,7 @@ import keras
 import tensorflow as tf
 
 from sat_tf.errors import invalid_value
-from sat_tf.fields import Fraction, PositiveInt, check_argument
+from sat_tf.fields import Fraction, NonNegativeInt, PositiveInt, checked
 from sat_tf.ops.draws import DefaultSeeds, dropout
 
 Nest = Any
@@ -58,16 +58,18 @@ class InitialState(keras.layers.Layer):
 
     compute_output_spec = keras.Operation.compute_output_spec  # as in `BahdanauAttention`
 
+    @checked
     def __init__(
-        self, hidden_dim: int = 512, layers: int = 1, dropout: float = 0.0, **kwargs
+        self,
+        hidden_dim: PositiveInt = 512,
+        layers: NonNegativeInt = 1,
+        dropout: Fraction = 0.0,
+        **kwargs,
     ) -> None:
         super().__init__(**kwargs)
-        if layers < 0:
-            raise invalid_value("layers", "an integer of at least 0", layers)
-        self.hidden_dim, self.layers = check_argument("hidden_dim", hidden_dim, PositiveInt), layers
-        self.dropout = check_argument("dropout", dropout, Fraction)
+        self.hidden_dim, self.layers, self.dropout = hidden_dim, layers, dropout
         self.default_seeds = DefaultSeeds()
-        # "memory" is c: the paths of weights in saved files have this name.
+        # "memory" is the cell c: paths of weights in saved files have this name.
         self.hidden_mlp, self.memory_mlp = self._mlp("hidden"), self._mlp("memory")
 
     def _mlp(self, name: str) -> list[keras.layers.Layer]:
@@ -154,11 +156,13 @@ class AttentionLSTMCell(keras.layers.Layer):
 
     compute_output_spec = keras.Operation.compute_output_spec  # as in `BahdanauAttention`
 
-    def __init__(self, hidden_dim: int = 512, embedding_dim: int = 512, **kwargs) -> None:
+    @checked
+    def __init__(
+        self, hidden_dim: PositiveInt = 512, embedding_dim: PositiveInt = 512, **kwargs
+    ) -> None:
         # A float32 cell stays what it is; the projections cast their inputs.
         super().__init__(autocast=False, **kwargs)
-        self.hidden_dim = check_argument("hidden_dim", hidden_dim, PositiveInt)
-        self.embedding_dim = check_argument("embedding_dim", embedding_dim, PositiveInt)
+        self.hidden_dim, self.embedding_dim = hidden_dim, embedding_dim
         policy = self.dtype_policy
         self.word_projection = keras.layers.Dense(
             4 * hidden_dim, dtype=policy, name="word_projection"

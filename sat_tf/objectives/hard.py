@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from sat_tf.config import AttentionConfig
 from sat_tf.errors import invalid_value
-from sat_tf.fields import Fraction, Probability, check_argument
+from sat_tf.fields import Fraction, Probability, checked
 from sat_tf.layers.attention import attention_entropy
 from sat_tf.layers.decoder import DecoderOutput
 from sat_tf.objectives.baselines import LearnedBaseline, MovingAverageBaseline
@@ -61,18 +61,16 @@ class HardObjective:
         Xu et al. (2015), Sec. 4.1, arXiv:1502.03044.
     """
 
+    @checked
     def __init__(
         self,
         attention: AttentionConfig,
-        label_smoothing: float = 0.0,
-        distillation_weight: float = 0.0,
+        label_smoothing: Fraction = 0.0,
+        distillation_weight: Probability = 0.0,
     ) -> None:
         self.attention, self.preset = attention, attention.estimator
         self.samples = self.preset.samples
-        self.label_smoothing = check_argument("label_smoothing", label_smoothing, Fraction)
-        self.distillation_weight = check_argument(
-            "distillation_weight", distillation_weight, Probability
-        )
+        self.label_smoothing, self.distillation_weight = label_smoothing, distillation_weight
 
     @property
     def log_names(self) -> tuple[str, ...]:

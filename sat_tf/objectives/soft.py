@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from sat_tf.config import AttentionConfig
-from sat_tf.fields import Fraction, Probability, check_argument
+from sat_tf.fields import Fraction, Probability, checked
 from sat_tf.layers.decoder import DecoderOutput
 from sat_tf.objectives.likelihood import (
     ATTENTION_TARGETS,
@@ -39,17 +39,15 @@ class SoftObjective:
         Xu et al. (2015), Sec. 4.2.1, arXiv:1502.03044.
     """
 
+    @checked
     def __init__(
         self,
         attention: AttentionConfig,
-        label_smoothing: float = 0.0,
-        distillation_weight: float = 0.0,
+        label_smoothing: Fraction = 0.0,
+        distillation_weight: Probability = 0.0,
     ) -> None:
         self.attention = attention
-        self.label_smoothing = check_argument("label_smoothing", label_smoothing, Fraction)
-        self.distillation_weight = check_argument(
-            "distillation_weight", distillation_weight, Probability
-        )
+        self.label_smoothing, self.distillation_weight = label_smoothing, distillation_weight
         self.penalty_weight = attention.penalty_weight if attention.kind == "soft" else 0.0
 
     @property

@@ -58,7 +58,7 @@ def test_it_measures_and_prints(name, places, monkeypatch, capfd):
 def test_a_training_step_is_measured_beside_the_baseline(monkeypatch):
     from benchmarks.models import SHAPES
 
-    monkeypatch.setattr(step, "_ROTATION", 1)
+    monkeypatch.setattr(step, "ROTATION", 1)
     variants = step.Variant("baseline"), step.Variant()
     tables = step.measure(SHAPES["toy"], [2], 1, variants)
     assert [row["side"] for row in tables["step"]] == ["baseline", "sat_tf"]

@@ -6,6 +6,7 @@ import gc
 import importlib
 import io
 import json
+import os
 import signal
 import sys
 
@@ -13,7 +14,7 @@ import pytest
 
 from sat_tf.commands import exit_status, json_line, loading
 
-RUN, FILE = ["--run-dir", "RUN"], ["x.jpg"]
+RUN, FILE = ["--run-dir", "flickr8k_soft"], ["x.jpg"]
 COMMANDS = {
     "training.caption": [*FILE, *RUN],
     "training.compare": ["RUN", "RUN"],
@@ -65,12 +66,6 @@ def test_unexpected_errors_are_raised():
     assert exit_status(raiser(ZeroDivisionError()), (ArithmeticError,)) == 2
 
 
-@pytest.mark.parametrize(("returned", "status"), [(None, 0), (0, 0), (1, 1)])
-def test_a_command_ends_with_its_status(returned, status, capsys):
-    assert exit_status(lambda: returned) == status
-    assert capsys.readouterr() == ("", "")
-
-
 @pytest.mark.parametrize(
     ("encoding", "printed"), [("utf-8", b"\\udcff-\xc3\xbc\n"), ("ascii", b"\\udcff-\\xfc\n")]
 )
@@ -94,12 +89,6 @@ def test_a_line_of_json_parses_in_any_encoding(encoding, monkeypatch):
     assert json_line("\u732b") == '"\u732b"'
 
 
-def test_a_number_that_is_not_finite_is_null_in_json():
-    assert json_line({"score": float("-inf"), "log_probs": [-0.5, float("nan")]}) == (
-        '{"score": null, "log_probs": [-0.5, null]}'
-    )
-
-
 def test_an_interruption_may_have_its_own_status(capsys):
     stop = KeyboardInterrupt("Stopped by SIGTERM.")
     stop.status = 128 + signal.SIGTERM
@@ -121,3 +110,17 @@ def test_the_collector_is_suspended_for_the_first_import_of_tensorflow(loaded, m
         assert (gc.get_freeze_count() == frozen) is loaded
     finally:
         gc.unfreeze()
+
+
+def test_native_log_lines_show_only_if_an_import_fails(monkeypatch, capfd):
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+    with loading():
+        os.write(2, b"an early line\n")
+    os.write(2, b"a later line\n")
+    assert capfd.readouterr().err == "a later line\n"
+    with pytest.raises(ImportError), loading():
+        os.write(2, b"the reason\n")
+        raise ImportError
+    assert capfd.readouterr().err == "the reason\n"
+    gc.unfreeze()

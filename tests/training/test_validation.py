@@ -1,16 +1,61 @@
-"""Alarms about attention that has collapsed."""
+"""The score of captions after an epoch, and alarms about attention that has collapsed."""
 
 from __future__ import annotations
 
 import warnings
+from types import SimpleNamespace
 
 import keras
 import numpy as np
 import pytest
 
+from sat_tf.config import SearchConfig
 from sat_tf.fields import from_dict
 from sat_tf.models.captioner import Captioner, configs
-from training.validation import CONSTANT_VARIATION, UNIFORM_ENTROPY, AttentionCollapseWarning
+from training import validation
+from training.config import DataConfig, FitConfig
+from training.data.examples import Example, Split
+from training.metrics.captions import caption_frequencies, quick_cider
+from training.validation import (
+    CONSTANT_VARIATION,
+    UNIFORM_ENTROPY,
+    AttentionCollapseWarning,
+    Validation,
+)
+
+
+def test_cider_after_an_epoch_is_that_of_each_image_by_the_training_captions(monkeypatch):
+    def split(**captions: str) -> Split:
+        examples = (Example(name, b"", (text,)) for name, text in captions.items())
+        return Split("dev", tuple(examples))
+
+    train = split(a="a dog runs", b="a cat sleeps", c="a dog and a cat", d="two red cars")
+    dev = split(x="a dog runs fast", y="two red cars on a road", z="a cat")
+    texts = {"x": "a dog runs", "y": "two red cars", "z": "a dog"}
+
+    def caption_split(*_, count):
+        found = [*texts.items()][:count]
+        return {name: SimpleNamespace(text=text) for name, text in found}
+
+    monkeypatch.setattr(validation, "caption_split", caption_split)
+
+    def scored(count: int) -> float:
+        config = SimpleNamespace(
+            fit=FitConfig(validation_images=count), search=SearchConfig(), data=DataConfig()
+        )
+        captioner = SimpleNamespace(vocabulary=SimpleNamespace(unit="words"))
+        data = SimpleNamespace(train=train, dev=dev, dev_table=None)
+        inputs = SimpleNamespace(dev=None)
+        return Validation(captioner, config, data, inputs).caption_scores()["cider"]
+
+    frequencies = caption_frequencies([example.captions for example in train.examples])
+    alone = [
+        quick_cider({name: text}, {name: dev.references()[name]}, frequencies=frequencies)
+        for name, text in texts.items()
+    ]
+    assert [scored(count) for count in (1, 2, 3)] == pytest.approx(
+        [np.mean(alone[:count]) for count in (1, 2, 3)]
+    )
 
 
 def make_model(kind: str = "soft") -> Captioner:
@@ -78,10 +123,6 @@ def test_the_alarm_fires_on_attention_that_is_uniform_or_never_moves(kind, atten
     attend(model)
     (message,) = alarms(model)
     assert all(part in message for part in ("Epoch 1", *said))
-
-
-def test_the_alarm_has_nothing_to_say_without_attention():
-    assert alarms(make_model("none")) == []
 
 
 @pytest.mark.parametrize(

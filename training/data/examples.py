@@ -113,6 +113,9 @@ class Split:
         blank_captions: Number of empty captions that were dropped; None if the data set does not
             count them.
         uncaptioned: Names of image files that the caption file does not mention, in any split.
+        notes: Sentences on how the caption file was read, where that is not plain.
+        identifiers: Other ids that the caption file gives images, such as COCO's numbers ->
+            `image_id`.
     """
 
     name: str
@@ -120,6 +123,8 @@ class Split:
     skipped: tuple[tuple[str, str], ...] = ()
     blank_captions: int | None = None
     uncaptioned: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    identifiers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.examples)

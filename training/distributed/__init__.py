@@ -1,1 +1,1 @@
-"""Several devices and processes: strategies, collectives, rendezvous."""
+"""Several devices and processes, which code for one does not see."""

@@ -14,7 +14,7 @@ from typing import Annotated
 import tyro
 
 from sat_tf import published
-from sat_tf.commands import exit_status, loading, program
+from sat_tf.commands import check_folder, exit_status, loading, program
 from sat_tf.config import Inference, SearchFlags
 from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
@@ -22,7 +22,7 @@ from sat_tf.fields import NonNegativeInt, PositiveInt, check_fields
 from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Unit
-from training.cli import check_apart, check_folder, digit_module, peek_flag
+from training.cli import check_apart, digit_module, peek_flag
 from training.config import DataConfig, read_run_config
 from training.data.examples import canonical_split
 from training.data.sources import DataName, Splits
@@ -42,6 +42,8 @@ class GivenData:
     """Splits of flickr8k and flickr30k: official or karpathy."""
     captions: str | None = None
     """Caption file of a folder; the only one there by default."""
+    columns: str | None = None
+    """Columns of a folder's caption file, image=NAME,caption=NAME; told by their names if None."""
     image_dir: str | None = None
     """Folder of the images; the data folder by default."""
     tokens: Unit | None = None

@@ -21,6 +21,7 @@ from training.data.input_source import (
     open_input_source,
     readable_images,
 )
+from training.data.seen_images import find_overlap, read_seen, seen_notes
 from training.data.sources import load_split
 from training.evaluate.given_captions import write_captions
 from training.evaluate.grounding import (
@@ -109,6 +110,13 @@ def evaluate_run(
     resize = config.encoder.resize
     # Before annotations and captions are computed, which take minutes: the file may be wrong.
     placed = None if boxes is None else place_boxes(boxes, split, resize)
+    overlap = captioner.path and find_overlap(
+        read_seen(captioner.path), split.examples, config.data.name
+    )
+    boxed = placed and {split.examples[image].image_id for image, _ in placed.phrases}
+    seen = seen_notes(overlap, boxed) if captioner.path else []
+    for note in seen:
+        print(f"Warning: {note}", flush=True)
     source = open_input_source(captioner.model.encoder, resize, split, cache_dir)
     start, language = time.monotonic(), config.data.language
     found = evaluate(captioner, split, source, config.search, language=language, boxes=placed)
@@ -121,12 +129,14 @@ def evaluate_run(
     report = make_report(captioner, config, split, source, found)
     report["seconds"] = found.seconds | {"evaluation": time.monotonic() - start}
     report |= {"bounds": bounds} if bounds else {}
+    report["notes"] = (*seen, *report["notes"])
+    report |= {"seen_in_training": overlap.details()} if overlap else {}
     title = f"{config.recipe}: {config.data.name} {split.name}"
     write_report(out, report)
-    write_captions(out, found.captions, found.grounding)
-    page = write_report_page(out, title, report, captioner, split, found, figures)
     heading = f"{title}, {len(found.captions):,} images, beam {config.search.beam}"
     print(console_summary(heading, report, found.texts, out))
+    write_captions(out, found.captions, found.grounding)
+    page = write_report_page(out, title, report, captioner, split, found, figures)
     print(f"Page: {page}")
     return report
 

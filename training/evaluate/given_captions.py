@@ -163,14 +163,18 @@ def _fields(row: Any, where: str) -> tuple[str, str]:
 def captions_of(split: Split, captions: Mapping[str, str], path: Path) -> dict[str, str]:
     """Selects the caption of each example of a split, in its order.
 
-    Captions of images that the data set skips are left out.
+    Captions of images that the data set skips are left out. Ids may be those of the caption file,
+    as in COCO's results, if none is the name of an image.
 
     Raises:
         DataError: Images without a caption, or captions of images the split does not have.
     """
     skipped = {image_id for image_id, _ in split.skipped}
     known = [example.image_id for example in split.examples]
-    unknown = [image_id for image_id in captions if image_id not in skipped | set(known)]
+    named = skipped | set(known)
+    if named.isdisjoint(captions):
+        captions = {split.identifiers.get(name, name): text for name, text in captions.items()}
+    unknown = [image_id for image_id in captions if image_id not in named]
     if unknown:
         raise DataError(
             f"{path}: {len(unknown)} of {len(captions)} captions are of no image of the "

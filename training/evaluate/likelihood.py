@@ -126,7 +126,7 @@ def read_references(
         is the caption's.
     """
     captioner = forced.captioner
-    table = caption_table(split, captioner.vocabulary, captioner.config.search.max_length)
+    table, _ = readable_captions(captioner, split, source, captioner.config.search.max_length)
     total, parts = 0.0, []
     plan = scoring_plan(source, table, _BATCH)
     for rows, batch in zip(plan, scoring_batches(source, table, _BATCH)[0], strict=True):

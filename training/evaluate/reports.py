@@ -99,8 +99,8 @@ def write_report(directory: Path | str, report: Mapping[str, Any]) -> tuple[Path
             plain[section] = _ordered(plain[section], _SCORES)
     paths = directory / REPORT_FILE, directory / MARKDOWN_FILE
     text = json.dumps(plain, indent=2, ensure_ascii=False, allow_nan=False)
-    write_atomically(paths[0], text + "\n")
-    write_atomically(paths[1], _markdown(plain))
+    for path, content in zip(paths, (text + "\n", _markdown(plain)), strict=True):
+        write_atomically(path, content)
     return paths
 
 

@@ -104,6 +104,8 @@ def table_of(report: dict[str, Any]) -> list[list[str]]:
             f"captions cut to {cut} {unit}": "cut_share",
             "blank captions": "blank",
             "captions without a word": "without_words",
+            "captions that their image has already": "repeated",
+            "images with a caption twice or more": "images_with_repeats",
             f"unknown {unit}": "unknown_share",
             "captions also in an earlier split": "captions_of_earlier_splits",
         }
@@ -130,6 +132,7 @@ def sentences(report: dict[str, Any]) -> list[str]:
         times = "once or more" if words["min_count"] == 1 else f"{words['min_count']} times or more"
         found.append(f"Vocabulary: {words['size']} {words['unit']} seen {times} in train.")
     found += _time(report.get("time"))
+    found += [f"Read: {note}" for note in report["notes"]]
     found += [f"Warning: {warning}" for warning in report["warnings"]]
     found += [f"Error: {error}" for error in report["errors"]]
     if report["trainable"]:

@@ -42,6 +42,7 @@ TRAINED_WITH = ("train", "dev")  # splits that training cannot do without
 _FEW_IMAGES = 50  # in dev: with fewer, one image moves a score by whole points
 _MANY_CUT = 0.05
 _MANY_UNKNOWN = 0.1
+_MANY_REPEATED = 0.05
 # Scripts without spaces between words.
 _UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
 _LETTERS = 100_000  # enough to recognise the script
@@ -87,6 +88,7 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
     found = Survey(report | {"data_dir": data_dir and printable(str(data_dir))})
     report, splits, scans = found.report, found.splits, found.scans
     notes = _load(found, config, data_dir)
+    read = dict.fromkeys(note for split in splits.values() for note in split.notes)
     for name, split in splits.items():
         scans[name] = scan_images(split, config.encoder)
         if name in TRAINED_WITH:
@@ -108,6 +110,7 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
     }
     report["errors"] = list(dict.fromkeys(map(printable, found.errors)))
     report["trainable"] = not found.errors
+    report["notes"] = list(map(printable, read))
     report["warnings"] = [*map(printable, notes), *warnings_of(report, config.data)]
     report["configuration"] = to_dict(config)
     return found
@@ -224,7 +227,8 @@ def caption_figures(split: Split, vocabulary: Vocabulary, max_length: int) -> di
     Returns:
         `captions`, their number; `captions_per_image` and `length`, distributions; `blank`, the
         number of empty captions in the file (None if the data set does not count them);
-        `without_words`, the number of captions of punctuation alone; `cut_share` and
+        `without_words`, the number of captions of punctuation alone; `repeated`, the number of
+        captions that their image has already; `images_with_repeats`; `cut_share` and
         `unknown_share`, the shares in [0, 1] of captions that are cut and of unknown words.
     """
     lengths, unknown = [], 0
@@ -233,12 +237,18 @@ def caption_figures(split: Split, vocabulary: Vocabulary, max_length: int) -> di
         lengths.append(len(ids))
         unknown += ids.count(UNK)
     counts = np.array([len(example.captions) for example in split.examples])
+    repeats = []
+    for example in split.examples:
+        words = [tuple(tokenize(caption, vocabulary.unit)) for caption in example.captions]
+        repeats.append(sum(map(bool, words)) - len({*words} - {()}))
     spoken = np.array([length for length in lengths if length])
     return {
         "captions": len(lengths),
         "captions_per_image": _distribution(counts),
         "blank": split.blank_captions,
         "without_words": len(lengths) - len(spoken),
+        "repeated": sum(repeats),
+        "images_with_repeats": sum(map(bool, repeats)),
         "length": _distribution(spoken),
         "cut_share": float(np.mean(spoken > max_length)) if spoken.size else 0.0,
         "unknown_share": unknown / max(int(spoken.sum()), 1),
@@ -291,6 +301,12 @@ def _about_images(report: dict[str, Any]) -> Iterator[str]:
         if lost := split["listed"] - split["used"]:
             total = counted(split["listed"], "image")
             yield f"{lost} of {total} of {name} skipped; see `skipped` in inspect.json."
+        if split["no_file"] >= max(split["listed"] / 2, 1):
+            yield (
+                f"{split['no_file']} of {total} of {name} have no file: name the folder that their "
+                "names start from with `--data.image-dir`, copy the images there, or remove them "
+                "from the caption file."
+            )
     if unlisted := report.get("uncaptioned"):
         yield (
             f"{counted(len(unlisted), 'image')} of the folder not in the caption file, such as "
@@ -325,6 +341,12 @@ def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]
             f"{unit}: raise `--data.max_length` and `--search.max_length`."
         )
     for name, split in splits.items():
+        if split["images_with_repeats"] > _MANY_REPEATED * split["used"]:
+            images = counted(split["images_with_repeats"], "image")
+            yield (
+                f"{images} of {name} with a caption twice or more: such references count double, "
+                "which raises CIDEr and BLEU."
+            )
         if split["unknown_share"] > _MANY_UNKNOWN:
             yield (
                 f"{split['unknown_share']:.0%} of the {unit} of {name} are unknown: lower "

@@ -20,12 +20,15 @@ import numpy as np
 
 from sat_tf.errors import invalid_value
 from sat_tf.vocabulary import Unit, tokenize
+from training.metrics.cider import CiderD, count_grams
 from training.metrics.java import JavaError, ask_java, find_java
 from training.metrics.meteor import meteor_scores, meteor_statistics
 
 BLEU_ORDERS = 4
 # pycocoevalcap's guards against division by zero, so that scores agree to the last digit.
 _TINY, _SMALL = 1e-15, 1e-9
+MOST_DOCUMENTS = 30_000
+"""Images whose captions give document frequencies: more would take a gigabyte for the same."""
 SECONDS = 300.0
 """Time limit of the PTB tokeniser."""
 
@@ -161,11 +164,47 @@ def quick_bleu(
 
 
 def quick_cider(
-    candidates: Mapping[str, str], references: Mapping[str, Sequence[str]], unit: Unit = "words"
+    candidates: Mapping[str, str],
+    references: Mapping[str, Sequence[str]],
+    unit: Unit = "words",
+    frequencies: CiderD | None = None,
 ) -> float:
-    """Computes CIDEr (0-100) without Java, for every epoch."""
+    """Computes CIDEr (0-100) without Java, for every epoch.
+
+    Args:
+        candidates: Image id -> caption.
+        references: Image id -> raw reference captions.
+        unit: Unit of n-grams.
+        frequencies: Document frequencies, of `caption_frequencies`; those of `references` by
+            default, as in reports. Scores of other images, or of fewer, are on another scale then.
+    """
     _check(candidates, references)
-    return float(np.mean(_cider(tokenise(candidates, references, unit))))
+    if frequencies is None:
+        return float(np.mean(_cider(tokenise(candidates, references, unit))))
+    scores = []
+    for image, caption in candidates.items():
+        own, *others = (
+            frequencies.vectors(count_grams(_split(text, unit)))
+            for text in (caption, *references[image])
+        )
+        scores.append(frequencies.score(own, others))
+    return 100.0 * float(np.mean(scores))
+
+
+def caption_frequencies(captions: Sequence[Sequence[str]], unit: Unit = "words") -> CiderD:
+    """Returns the document frequencies of the captions of images, evenly chosen if they are many.
+
+    Args:
+        captions: Raw captions of each image.
+        unit: Unit of n-grams.
+    """
+    every = max(1, len(captions) // MOST_DOCUMENTS)
+    return CiderD([count_grams(_split(text, unit)) for text in own] for own in captions[::every])
+
+
+def _split(text: str, unit: Unit) -> list[str]:
+    # A blank inside a caption of characters would vanish from BLEU's n-grams anyway.
+    return [token for token in tokenize(text, unit) if token != " "]
 
 
 class Tokens(NamedTuple):
@@ -199,8 +238,7 @@ def tokenise(
             notes.append(f"The simple tokeniser was used instead of PTB's: {error}")
             name = "simple"
     if tokens is None:
-        # A blank inside a caption of characters would vanish from BLEU's n-grams anyway.
-        tokens = [" ".join(t for t in tokenize(line, unit) if t != " ") for line in lines]
+        tokens = [" ".join(_split(line, unit)) for line in lines]
     rest = iter(tokens)
     words = [next(rest) for _ in candidates]
     return Tokens(name, words, [[next(rest) for _ in references[image]] for image in candidates])

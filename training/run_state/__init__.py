@@ -1,1 +1,1 @@
-"""State of a run on disk: ownership, checkpoints, preemption, event files."""
+"""State of a run: whose its folder is, checkpoints and exact resume, signals, logs."""

@@ -25,9 +25,12 @@ from sat_tf.fields import to_dict
 from sat_tf.files import NO_LOCKS, write_atomically, write_json
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.vocabulary import Vocabulary
+from training.config import RunConfig
+from training.data.seen_images import SeenImages, read_seen_of, write_seen
 from training.distributed.workers import is_chief, on_chief
 from training.inputs import Data, Inputs
 from training.run_state.checkpoints import start_again
+from training.teach.archives import read_seen_archive
 
 BOXES, LOCATOR, PREDICTIONS = "boxes", "locator", "predictions"
 """Names of what teaches beside the captions, among the contents of the splits."""
@@ -170,6 +173,11 @@ def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, f
         source: Path = getattr(template, name)
         if source.exists():
             write_atomically(getattr(folder, name), source.read_bytes())
+    if template.vocabulary.exists():
+        seen = SeenImages()
+        for run in shares:
+            seen = seen.after(published.bare_name(run), read_seen_of(run))
+        write_seen(folder, seen)
 
 
 def _is_foreign(folder: RunFolder) -> bool:
@@ -275,6 +283,30 @@ def write_data(
             write_json(folder.skipped(split), dict(reasons))
     if data_dir is not None:
         write_atomically(folder.data_dir, f"{data_dir.absolute()}\n")
+
+
+@on_chief
+def write_training_images(folder: RunFolder, config: RunConfig, data: Data, inputs: Inputs) -> None:
+    """Records which images a run learns from, and what it starts or learns from did.
+
+    A later evaluation tells by the record which of its images are not new. A run that is resumed
+    has it, unless an earlier version started it.
+    """
+    if folder.training_images.exists():
+        return
+    examples = data.train.examples
+    seen = SeenImages.of(
+        (one for index, one in enumerate(examples) if index not in inputs.train.skipped),
+        config.data.name,
+    )
+    if (origin := config.init_from) is not None:
+        found = read_seen_of(recorded_origins(folder).get(origin, origin))
+        seen = seen.after(published.bare_name(origin), found)
+    files = [config.attention.teacher] if config.attention.located else []
+    files += [config.fit.predictions] if inputs.predictions is not None else []
+    for file in map(Path, files):
+        seen = seen.after(file.name, read_seen_archive(file))
+    write_seen(folder, seen)
 
 
 def supervised_by_locator(folder: RunFolder) -> bool:

@@ -14,13 +14,23 @@ import numpy as np
 
 from sat_tf.files import write_atomically
 from training.data.examples import DataError
+from training.data.seen_images import SeenImages
 
-_ABOUT = "about"
+_ABOUT, _TRAINING_IMAGES = "about", "training_images"
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, EOFError, AttributeError, zipfile.BadZipFile)
 
 
-def save_archive(path: Path, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes arrays, and `about` as JSON with a key `format`, compressed."""
+def save_archive(
+    path: Path,
+    about: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    seen: SeenImages | None = None,
+) -> None:
+    """Writes arrays, and `about` as JSON with a key `format`, compressed.
+
+    With the images that they were learned from, if known, for the record of who learns from them.
+    """
+    about = about if seen is None else {**about, _TRAINING_IMAGES: seen.to_json()}
     text = np.frombuffer(json.dumps(about, ensure_ascii=False).encode(), np.uint8)
     archive = io.BytesIO()
     np.savez_compressed(archive, **arrays, **{_ABOUT: text})
@@ -49,3 +59,12 @@ def open_archive(
             yield about, arrays
     except _DAMAGED as error:
         raise DataError(f"{path} {otherwise}: {error}.") from error
+
+
+def read_seen_archive(path: Path) -> SeenImages | None:
+    """Reads which images a file of `save_archive` was learned from; None if it does not say."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return SeenImages.from_json(json.loads(arrays[_ABOUT].tobytes()).get(_TRAINING_IMAGES))
+    except _DAMAGED:
+        return None

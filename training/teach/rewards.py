@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import Self
 
 import numpy as np
 
@@ -14,14 +14,10 @@ from sat_tf.objectives.reward import Reward, RewardObjective
 from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, Vocabulary
 from training.config import RewardConfig, RunConfig
 from training.data.bucketing import CaptionTable
+from training.metrics.cider import ORDERS, CiderD, Gram, count_grams
 from training.metrics.meteor import MeteorProgram
 
-ORDERS = 4
-
 _SCALE = 10.0  # that of the published CIDEr-D
-_SIGMA = 6.0  # width of CIDEr-D's Gaussian length penalty, words
-
-Gram = tuple[int, ...]
 
 
 def reward_objective(
@@ -99,13 +95,6 @@ def words_of(caption: np.ndarray) -> list[int]:
     return words
 
 
-def count_grams(words: Sequence[int]) -> Counter[Gram]:
-    """Counts the n-grams of orders 1 to 4."""
-    return Counter(
-        tuple(words[i : i + n]) for n in range(1, ORDERS + 1) for i in range(len(words) - n + 1)
-    )
-
-
 class BleuReward(CaptionReward):
     """Mean n-gram precision of a caption under its image's training captions, 0 to 10.
 
@@ -143,21 +132,11 @@ class BleuReward(CaptionReward):
         return _SCALE * penalty * sum(precisions) / ORDERS
 
 
-class _Vectors(NamedTuple):
-    """tf-idf vectors of a caption's n-grams, by order."""
-
-    weights: list[dict[Gram, float]]
-    norms: list[float]
-    pairs: int
-
-
 class CiderReward(CaptionReward):
-    """CIDEr-D of captions of training images, 0 to 10.
+    """CIDEr-D of captions of training images, 0 to 10; see `training.metrics.cider`.
 
-    mean_n 10 mean_j exp(-(l - l_j)^2 / 2 sigma^2) <min(g, g_j), g_j> / |g| |g_j|
-
-    over orders n = 1..4 and references j; g are tf-idf vectors of n-grams. `<end>` counts as a
-    word: otherwise a caption that breaks off ("a man on a") would score like one that ends.
+    `<end>` counts as a word: otherwise a caption that breaks off ("a man on a") would score like
+    one that ends.
 
     References:
         Vedantam et al. (2015), arXiv:1411.5726; Rennie et al. (2017), arXiv:1612.00563, as reward.
@@ -165,42 +144,13 @@ class CiderReward(CaptionReward):
 
     def __init__(self, references: Sequence[Sequence[np.ndarray]]) -> None:
         counts = [[count_grams(words_of(caption)) for caption in group] for group in references]
-        documents: Counter[Gram] = Counter()
-        for captions in counts:
-            documents.update({gram for grams in captions for gram in grams})
-        images = sum(map(bool, counts))
-        self._known = {gram: math.log(images / n) for gram, n in documents.items()}
-        self._unknown = math.log(max(images, 1))
-        self._references = [[self._vectors(grams) for grams in captions] for captions in counts]
+        self._cider = CiderD(counts)
+        self._references = [[*map(self._cider.vectors, captions)] for captions in counts]
 
     def score(self, words: Sequence[int], image: int) -> float:
         """Computes CIDEr-D, 0 to 10."""
-        caption, references = self._vectors(count_grams(words)), self._references[image]
-        total = sum(_similarity(caption, reference) for reference in references)
-        return _SCALE * total / (ORDERS * len(references))
-
-    def _vectors(self, grams: Counter[Gram]) -> _Vectors:
-        weights: list[dict[Gram, float]] = [{} for _ in range(ORDERS)]
-        for gram, count in grams.items():
-            weights[len(gram) - 1][gram] = count * self._known.get(gram, self._unknown)
-        norms = [math.sqrt(sum(w * w for w in order.values())) for order in weights]
-        # The published code takes the number of bigrams for the length.
-        return _Vectors(weights, norms, sum(n for gram, n in grams.items() if len(gram) == 2))
-
-
-def _similarity(caption: _Vectors, reference: _Vectors) -> float:
-    """Sums the similarity over the orders."""
-    total = 0.0
-    for order in range(ORDERS):
-        theirs = reference.weights[order]
-        shared = sum(
-            min(weight, theirs[gram]) * theirs[gram]
-            for gram, weight in caption.weights[order].items()
-            if gram in theirs
-        )
-        if shared:
-            total += shared / (caption.norms[order] * reference.norms[order])
-    return total * math.exp(-((caption.pairs - reference.pairs) ** 2) / (2.0 * _SIGMA**2))
+        caption = self._cider.vectors(count_grams(words))
+        return self._cider.score(caption, self._references[image])
 
 
 class MeteorReward:

@@ -36,6 +36,7 @@ from sat_tf.progress import progress_bar
 from sat_tf.vocabulary import tokenize
 from training.data.examples import DataError, Example
 from training.data.input_source import InputSource
+from training.data.seen_images import SeenImages
 from training.teach.archives import open_archive, save_archive
 from training.teach.attention_targets import AttentionTargets
 
@@ -83,10 +84,10 @@ class WordLocator:
         maps = (maps / maps.max(axis=1, keepdims=True)) ** _SHARPNESS
         return maps / maps.sum(axis=1, keepdims=True)
 
-    def save(self, path: Path) -> None:
-        """Writes the locator as an `.npz`, whole or not at all."""
+    def save(self, path: Path, seen: SeenImages | None = None) -> None:
+        """Writes the locator as an `.npz`, with the images that it was learned from."""
         about = {"format": _FORMAT, "words": self.words, "encoder": self.encoder}
-        save_archive(path, about, {"kernel": self.kernel, "prior": self.prior})
+        save_archive(path, about, {"kernel": self.kernel, "prior": self.prior}, seen)
 
     @classmethod
     def load(cls, path: Path, encoder: Encoder) -> WordLocator:
@@ -157,18 +158,19 @@ def located_targets(
         DataError: The locator knows no word of the captions.
     """
     known, maps, places = set(locator.words), [], {}
+    tokens = [[tokenize(text) for text in example.captions] for example in examples]
     for start in range(0, len(examples), _BATCH):
         numbers = np.arange(start, min(start + _BATCH, len(examples)))
         for number, of_image in zip(numbers.tolist(), source.read(numbers), strict=True):
-            words = sorted(words_of(examples[number]) & known)
+            words = sorted({word for found in tokens[number] for word in found} & known)
             if number in source.skipped or not words:
                 continue
             of_word = {word: len(maps) + n for n, word in enumerate(words)}
             maps.extend(locator.maps(of_image, words).astype(np.float16))
-            for caption, text in enumerate(examples[number].captions):
+            for caption, found in enumerate(tokens[number]):
                 places[number, caption] = [
                     (place, place, of_word[word])
-                    for place, word in enumerate(tokenize(text))
+                    for place, word in enumerate(found)
                     if word in known
                 ]
     if not maps:

@@ -22,6 +22,7 @@ from sat_tf.objectives.likelihood import PREDICTED_SHARES, PREDICTED_WORDS
 from sat_tf.vocabulary import Vocabulary
 from training.data.bucketing import CaptionTable
 from training.data.examples import DataError
+from training.data.seen_images import SeenImages
 from training.teach.archives import open_archive, save_archive
 
 _FORMAT = 1
@@ -77,11 +78,11 @@ class WordPredictions:
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
-    def save(self, path: Path) -> None:
-        """Writes the predictions as an `.npz`, whole or not at all."""
+    def save(self, path: Path, seen: SeenImages | None = None) -> None:
+        """Writes the predictions as an `.npz`, with the images that their makers learned from."""
         arrays = {"words": self.words, "shares": self.shares, "offsets": self.offsets}
         about = {"format": _FORMAT, "captions": self.captions, "teachers": self.teachers}
-        save_archive(path, about, arrays)
+        save_archive(path, about, arrays, seen)
 
     @classmethod
     def load(cls, path: Path, table: CaptionTable, vocabulary: Vocabulary) -> WordPredictions:

@@ -160,28 +160,6 @@ def test_a_phone_shows_all_of_it(page):
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
-HOVERS = """async () => {
-  const times = [];
-  for (const word of document.querySelectorAll(".word")) {
-    // Browsers, too, hand over a hover at the start of a frame; the message follows its paint.
-    await new Promise(requestAnimationFrame);
-    const start = performance.now();
-    word.dispatchEvent(new PointerEvent("pointerenter", { pointerType: "mouse" }));
-    const { port1, port2 } = new MessageChannel();
-    port2.postMessage(0);
-    await new Promise((done) => (port1.onmessage = done));
-    times.push(performance.now() - start);
-  }
-  return times;
-}"""
-
-
-def test_a_hover_is_painted_within_a_frame(page):
-    # Each word's fastest of ten rounds: others may take the processor meanwhile.
-    rounds = [page.evaluate(HOVERS) for _ in range(10)]
-    assert np.median(np.min(rounds, axis=0)) < 16  # ms
-
-
 @SCHEMES
 def test_accessibility_has_no_violation(page):
     page.locator(".word").nth(1).click()

@@ -44,6 +44,11 @@ def load_split(data: DataConfig, split: str, data_dir: Path | None) -> Split:
         raise DataError(f"`--data-dir {data_dir}`: there is no such folder.")
     if data.name == "folder":
         return folder.load(
-            split, data_dir, captions=data.captions, image_dir=data.image_dir, limit=data.limit
+            split,
+            data_dir,
+            captions=data.captions,
+            image_dir=data.image_dir,
+            columns=data.columns,
+            limit=data.limit,
         )
     return flickr.load(split, data_dir, flickr.LAYOUTS[data.name], data.splits, data.limit)

@@ -1,8 +1,8 @@
 """Your own data set: a folder of images and a caption file, in any language.
 
-The caption file is a CSV, a JSONL, a COCO JSON or a Karpathy JSON (see `caption_files`). It names
-the images relative to the folder, or to `--data.image_dir`. If it names no splits, a hash of each
-image's name decides, so that adding images moves none.
+The caption file has any of the forms of `caption_files`, and there may be one per split. It names
+the images relative to the folder, to `--data.image_dir`, or to its own folder. If neither it nor
+its name tells the splits, a hash of each image's name decides, so that adding images moves none.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
@@ -23,16 +25,27 @@ from training.data.examples import (
     DataError,
     Example,
     Split,
+    StoredImage,
     canonical_name,
     usable_split,
 )
 from training.data.sources.caption_files import (
     IMAGE_SUFFIXES,
     SUFFIXES,
+    TEXTS,
+    CaptionFile,
     Record,
     advice_without_captions,
-    read_captions,
+    known_split,
+    lines,
+    pairs,
+    read_caption_file,
 )
+
+# Beside data sets of Hugging Face.
+_NO_CAPTION_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
+_HOW = " Write one, such as captions.csv with the header image,caption and a row per caption."
+_TRIED = 20  # text files that may hold captions
 
 
 @dataclass
@@ -42,6 +55,9 @@ class _Entry:
     split: str | None
     captions: list[str] = field(default_factory=list)
     blank: int = 0
+    identifier: str | None = None
+    stored: StoredImage | None = None
+    file: str = ""  # name of its caption file
 
 
 def load(
@@ -50,6 +66,7 @@ def load(
     *,
     captions: str | None = None,
     image_dir: str | None = None,
+    columns: str | None = None,
     limit: int | None = None,
 ) -> Split:
     """Loads one split of a folder.
@@ -59,9 +76,12 @@ def load(
     Args:
         split: "train", "dev" or "test".
         data_dir: The folder.
-        captions: Path of the caption file within the folder; None if there is only one.
+        captions: Path of the caption file within the folder, or several with commas or `*`; None
+            if there is only one, or one per split.
         image_dir: Folder that the names of images start from, relative to `data_dir`; None for
             `data_dir` itself.
+        columns: Roles of the caption file's columns, `image=NAME,caption=NAME,split=NAME`; None
+            if their names or contents tell.
         limit: Load only so many examples.
 
     Returns:
@@ -73,32 +93,54 @@ def load(
         DataError: There is not exactly one caption file; it does not parse; a name leaves the
             folder; or no image of the split can be used.
     """
-    path = _caption_file(Path(data_dir), captions)
-    images = ImageFolder(Path(data_dir) / (image_dir or ""))
-    entries = _gather(path, read_captions(path))
+    data_dir = Path(data_dir)
+    images = ImageFolder(data_dir / (image_dir or ""))
+    files, entries = [], {}
+    for path, of_file in _caption_files(data_dir, captions, images):
+        files.append(read_caption_file(path, columns, images.root))
+        _gather(files[-1], of_file, images, entries)
+    listed, notes = _listed(files), [note for file in files for note in file.notes]
+    _take_lists(data_dir, entries, notes)
     chosen = {name: e for name, e in entries.items() if (e.split or hashed_split(name)) == split}
     if not chosen:
         raise DataError(
-            f"{path} names no image of the {split} split: {_sizes(entries)}. Add images, or a "
-            "split to each image."
+            f"{listed} names no image of the {split} split: {_sizes(entries)}. Add images, or a "
+            f"split to each image.{_advice_on_files(files)}"
         )
+    nearly = images.find_nearly(name for name, entry in entries.items() if entry.stored is None)
+    place = image_dir or "the data folder"
     examples, skipped, blank = [], [], 0
     for name, entry in chosen.items():
         if len(examples) == limit:
             break
         blank += entry.blank
-        file = images.find(name)
-        if file is None:
+        image = entry.stored or images.find(nearly.get(name, name))
+        if image is None:
             near = images.near_match(name)
-            advice = f"; there is {near}" if near else ""
-            skipped.append((name, f"{NO_FILE} in {image_dir or 'the data folder'}{advice}"))
+            skipped.append((name, f"{NO_FILE} in {place}{f'; there is {near}' if near else ''}"))
         elif not entry.captions:
-            skipped.append((name, f"{NO_CAPTIONS} in {path.name}"))
+            skipped.append((name, f"{NO_CAPTIONS} in {entry.file}"))
         else:
-            examples.append(Example(name, file, tuple(entry.captions)))
-    uncaptioned = tuple(name for name in images.names() if name not in entries)
-    details = {"blank_captions": blank, "uncaptioned": uncaptioned}
-    return usable_split(split, examples, skipped, f"the {split} split of {path}", **details)
+            examples.append(Example(name, image, tuple(entry.captions)))
+    if nearly:
+        name, near = next(iter(nearly.items()))
+        notes.append(
+            f"{len(nearly)} images were found by the only file of nearly their name, such as "
+            f"{name} by {near}."
+        )
+    used = set(nearly.values())
+    details = {
+        "blank_captions": blank,
+        "uncaptioned": tuple(n for n in images.all_names if n not in entries and n not in used),
+        "notes": tuple(dict.fromkeys(notes)),
+        "identifiers": {e.identifier: name for name, e in chosen.items() if e.identifier},
+    }
+    try:
+        return usable_split(split, examples, skipped, f"the {split} split of {listed}", **details)
+    except DataError as error:
+        packed = advice_without_captions(sorted(data_dir.iterdir()))
+        advice = packed if "packed" in packed else ""
+        raise DataError(" ".join([f"{error}{advice}", *notes])) from error
 
 
 def hashed_split(name: str) -> str:
@@ -129,13 +171,46 @@ class ImageFolder:
 
     def find(self, name: str) -> Path | None:
         """The file of this name (NFC, forward slashes), if any."""
-        path = self.root
-        for part in name.split("/"):
-            entry = self._listing(path).get(part)
-            if entry is None:
+        folder = self.root
+        *inner, last = name.split("/")
+        for part in inner:
+            if (entry := self._listing(folder).get(part)) is None:
                 return None
-            path = path / entry
-        return path if path.is_file() else None
+            folder = folder / entry
+        entry = self._listing(folder).get(last)
+        path = None if entry is None else folder / entry
+        return path if path is not None and path.is_file() else None
+
+    def find_nearly(self, names: Iterable[str]) -> dict[str, str]:
+        """Of many names, those without a file, each with the only image that it can mean.
+
+        That is an image of the name one or more folders deeper, or in another folder than one that
+        does not exist; with a suffix; without the prefix of Label Studio's uploads. An image that
+        two names could mean is neither's.
+        """
+        names, there = tuple(names), set(self.all_names)
+        missing = [n for n in names if n not in there and self.find(n) is None]
+        nearly = {name: near for name in missing if (near := self._only(name)) is not None}
+        claims = Counter((*names, *nearly.values()))
+        return {name: near for name, near in nearly.items() if claims[near] == 1}
+
+    def _only(self, name: str) -> str | None:
+        """The only image that a name without a file can mean, if any."""
+        folder, last = PurePosixPath(name).parent, PurePosixPath(name).name
+        elsewhere = folder == PurePosixPath(".") or not (self.root / folder).is_dir()
+        for written in (last, re.sub(r"^[0-9a-f]{8}-", "", last)):
+            several = self._by_last_part.get(written, ())
+            inside = [n for n in several if n.endswith(f"/{name}")]
+            if several:
+                only = inside if inside or not elsewhere else several
+                return only[0] if len(only) == 1 else None
+            several = self._by_stem.get(written, ())
+            inside = [n for n in several if PurePosixPath(n).parent == folder]
+            only = inside if inside or not elsewhere else several
+            if len(only) == 1:
+                return only[0]
+        numbered = self._by_number.get(int(last), ()) if last.isdecimal() else ()
+        return numbered[0] if len(numbered) == 1 else None
 
     def near_match(self, name: str) -> str | None:
         """A file that may be meant, if any.
@@ -163,9 +238,30 @@ class ImageFolder:
                 yield printable(unicodedata.normalize("NFC", (inner / file).as_posix()))
 
     @functools.cached_property
+    def all_names(self) -> tuple[str, ...]:
+        """All of `names`."""
+        return tuple(self.names())
+
+    @functools.cached_property
+    def _by_stem(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name in self.all_names:
+            found.setdefault(PurePosixPath(name).stem, []).append(name)
+        return found
+
+    @functools.cached_property
+    def _by_number(self) -> dict[int, list[str]]:
+        """The images that are called by a number, as COCO's with leading zeros."""
+        found: dict[int, list[str]] = {}
+        for name in self.all_names:
+            if number := re.fullmatch(r"(?:COCO_\w+_)?(\d+)", PurePosixPath(name).stem):
+                found.setdefault(int(number[1]), []).append(name)
+        return found
+
+    @functools.cached_property
     def _by_last_part(self) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for name in self.names():
+        for name in self.all_names:
             found.setdefault(PurePosixPath(name).name, []).append(name)
         return found
 
@@ -189,45 +285,226 @@ def _is_image(name: str) -> bool:
     return name.lower().endswith(IMAGE_SUFFIXES) and not name.startswith(".")
 
 
-def _caption_file(data_dir: Path, name: str | None) -> Path:
-    files = sorted(e for e in data_dir.iterdir() if e.is_file() and not e.name.startswith("."))
-    found = [file.name for file in files if file.suffix.lower() in SUFFIXES]
-    kinds, there = ", ".join(f"*{suffix}" for suffix in SUFFIXES), ", ".join(found) or "none"
-    if name is not None:
-        if not (data_dir / name).is_file():
+Files = list[tuple[Path, str | None]]
+"""Caption files, each with the split that its name gives all of its images."""
+
+
+def _caption_files(data_dir: Path, named: str | None, images: ImageFolder) -> Files:
+    """The caption file or files: those named, else the only one, or one per split."""
+    kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
+    here = _files(data_dir)
+    if named is not None:
+        chosen = _named(data_dir, named)
+        if not chosen:
+            there = ", ".join(f.name for f in here if _is_caption_file(f)) or "none"
             expected = f"a file ({kinds}) in {data_dir}, which has {there}"
-            raise invalid_value("--data.captions", expected, repr(name))
-        return data_dir / name
-    if len(found) != 1:
-        advice = " Name the one to use with `--data.captions FILE`."
-        raise DataError(
-            f"{data_dir}: expected one caption file ({kinds}), found {there}."
-            f"{advice if found else advice_without_captions(files)}"
+            raise invalid_value("--data.captions", expected, repr(named))
+        return [(path, _split_of(path, data_dir) if len(chosen) > 1 else None) for path in chosen]
+    found = _without_by_products([file for file in here if _is_caption_file(file)])
+    within: list[Path] = []
+    if not found:
+        inner = sorted(e for e in data_dir.iterdir() if e.is_dir() and not e.name.startswith("."))
+        within = [file for folder in inner for file in _files(folder)]
+        found = _without_by_products([file for file in within if _is_caption_file(file)])
+    if not found and next(pairs(images.root), None):
+        return [(images.root, None)]
+    if not found:
+        texts = [f for f in here if f.suffix.lower() in TEXTS and f.name.lower() != "readme.txt"]
+        found = [f for f in texts[:_TRIED] if _looks_like_captions(f, images)]
+        captions = [file for file in found if "caption" in file.stem.lower()]
+        found = captions if len(captions) == 1 else found
+    if len(found) == 1:
+        return [(found[0], None)]
+    if several := _one_per_split(found, data_dir):
+        return several
+    there = ", ".join(f.relative_to(data_dir).as_posix() for f in found[:20]) or "none"
+    advice = (
+        " Name the one to use with `--data.captions FILE`, or one per split with "
+        "`--data.captions train.FILE,val.FILE`."
+    )
+    raise DataError(
+        f"{data_dir}: expected one caption file ({kinds}), found {there}."
+        f"{advice if found else advice_without_captions([*here, *within]) or _HOW}"
+    )
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files of a folder that may hold captions, sorted."""
+    with os.scandir(folder) as entries:
+        names = [
+            entry.name
+            for entry in entries
+            if not entry.name.startswith(".") and not _is_image(entry.name) and entry.is_file()
+        ]
+    return [folder / name for name in sorted(names)]
+
+
+def _is_caption_file(file: Path) -> bool:
+    """Tests if a file is one by its name, and not one beside each image."""
+    if not file.name.lower().endswith(SUFFIXES) or file.name in _NO_CAPTION_FILES:
+        return False
+    images = (file.with_suffix(suffix) for suffix in (".jpg", ".png", ".jpeg"))
+    return file.suffix.lower() != ".json" or not any(image.exists() for image in images)
+
+
+def _without_by_products(files: list[Path]) -> list[Path]:
+    """Leaves out what img2dataset writes beside tars and folders, and Flickr8k's lemmas."""
+    tars = {file.stem for file in files if file.suffix == ".tar"}
+
+    def is_by_product(file: Path) -> bool:
+        downloaded = file.stem in tars or (file.parent / file.stem).is_dir()
+        return (
+            file.name.endswith("_stats.json")
+            or ".lemma." in file.name
+            or (file.suffix == ".parquet" and downloaded)
         )
-    return data_dir / found[0]
+
+    return [file for file in files if not is_by_product(file)]
 
 
-def _gather(path: Path, records: Iterable[Record]) -> dict[str, _Entry]:
-    """The entry of every image, in the order of the file."""
-    records = tuple(records)
+def _looks_like_captions(file: Path, images: ImageFolder) -> bool:
+    try:
+        return bool(read_caption_file(file, root=images.root).records)
+    except DataError:
+        return False
+
+
+def _named(data_dir: Path, named: str) -> list[Path]:
+    """The files that the user names, with commas between or `*` in them."""
+    if (data_dir / named).exists():
+        return [data_dir / named]
+    found = []
+    for part in filter(None, map(str.strip, named.split(","))):
+        files = sorted(data_dir.glob(part)) if "*" in part else [data_dir / part]
+        if not files or not all(file.is_file() for file in files):
+            return []
+        found += files
+    return found
+
+
+def _one_per_split(found: Sequence[Path], data_dir: Path) -> Files:
+    """The files that together are one data set, of splits or shards; none if it is unclear."""
+    captions = [file for file in found if "caption" in file.stem.lower()]
+    for files in (found, captions):
+        splits = [_split_of(file, data_dir) for file in files]
+        if len(files) < 2 or len({file.suffix for file in files}) > 1:
+            continue
+        shards = files[0].suffix in (".tar", ".parquet")
+        alone = len(set(splits)) == len(splits)  # else two files are of one split
+        if all(splits) and (alone or shards):
+            return list(zip(files, splits, strict=True))
+        if shards and not any(splits):
+            return [(file, None) for file in files]
+    return []
+
+
+def _split_of(file: Path, data_dir: Path) -> str | None:
+    """The split that the words of a file's name give, else those of its folder's."""
+    inside = file.relative_to(data_dir) if file.is_relative_to(data_dir) else Path(file.name)
+    for text in reversed(inside.parts):
+        # trainImages, train2017, train-00000
+        words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", text)
+        if splits := set(map(known_split, map(str.lower, words))) - {None}:
+            return splits.pop() if len(splits) == 1 else None
+    return None
+
+
+def _take_lists(data_dir: Path, entries: dict[str, _Entry], notes: list[str]) -> None:
+    """Gives images the splits of text files that list them, if the caption file gives none.
+
+    Such as Flickr_8k.trainImages.txt: a name on each line, with or without suffix. Images in none
+    of the lists are removed.
+    """
+    if any(entry.split for entry in entries.values()):
+        return
+    known = {PurePosixPath(name).name: name for name in entries}
+    known |= {PurePosixPath(name).stem: name for name in entries} | {n: n for n in entries}
+    lists: dict[str, list[str]] = {}
+    named = []
+    texts = [file for file in _files(data_dir) if file.suffix.lower() in (".txt", ".lst")]
+    for file in texts if len(texts) <= _TRIED else ():
+        split = _split_of(file, data_dir)
+        if split is None or split in lists:
+            continue
+        try:
+            names = [line.strip() for _, line in lines(file)]
+        except DataError:
+            continue
+        if names and sum(name in known for name in names) >= len(names) / 2:
+            lists[split] = [known[name] for name in names if name in known]
+            named.append(file.name)
+    if len(lists) < 2:
+        return
+    splits: dict[str, str] = {}
+    for split, names in lists.items():
+        for name in names:
+            if splits.setdefault(name, split) != split:
+                raise DataError(
+                    f"{data_dir}: {name!r} is in the lists of two splits, {splits[name]} and "
+                    f"{split} ({', '.join(named)}); take it out of one."
+                )
+    rest = [name for name in entries if name not in splits]
+    for name in rest:
+        del entries[name]
+    for name, entry in entries.items():
+        entry.split = splits[name]
+    left = f"; {len(rest)} images in none of them are left out" if rest else ""
+    notes.append(f"The splits are those of {', '.join(named)}{left}.")
+
+
+def _listed(files: Sequence[CaptionFile]) -> str:
+    return str(files[0].path) + (f" (and {len(files) - 1} more)" if len(files) > 1 else "")
+
+
+def _advice_on_files(files: Sequence[CaptionFile]) -> str:
+    if len(files) == 1:
+        return ""
+    return (
+        f" Or name a single file, `--data.captions {files[0].path.name}`, whose images are then "
+        "split by their names."
+    )
+
+
+def _gather(
+    file: CaptionFile, of_file: str | None, images: ImageFolder, entries: dict[str, _Entry]
+) -> None:
+    """Adds the entry of every image, in the order of the file."""
+    path, records = file.path, file.records
     named = any(record.split for record in records)
-    entries: dict[str, _Entry] = {}
+    beside, names = _folder_of(path, images), {}
     for record in records:
         if named and record.split is None:
             raise DataError(
                 f"{path}, {record.place}: {record.image!r} has no split, but other images have "
                 "one; give every image its split, or none."
             )
-        name = _inside(path, record)
-        entry = entries.setdefault(name, _Entry(record.split))
-        if entry.split != record.split:
+        split = record.split or of_file
+        name = names.get(record.image)
+        if name is None:
+            name = _inside(path, record)
+            if beside and record.stored is None and images.find(f"{beside}/{name}"):
+                name = f"{beside}/{name}"
+            names[record.image] = name
+        entry = entries.setdefault(name, _Entry(split, file=path.name))
+        if entry.split != split:
             raise DataError(
-                f"{path}, {record.place}: {record.image!r} is in the {record.split} split here "
+                f"{path}, {record.place}: {record.image!r} is in the {split} split here "
                 f"and in {entry.split} before."
             )
         entry.captions += record.captions
         entry.blank += record.blank
-    return entries
+        entry.identifier = entry.identifier or record.identifier
+        entry.stored = entry.stored or record.stored
+
+
+def _folder_of(path: Path, images: ImageFolder) -> str:
+    """The folder of a caption file, below that of the images; empty if it is that or elsewhere."""
+    folder = path if path.is_dir() else path.parent
+    try:
+        inner = folder.resolve().relative_to(images.root.resolve()).as_posix()
+    except ValueError:
+        return ""
+    return "" if inner == "." else unicodedata.normalize("NFC", inner)
 
 
 def _inside(path: Path, record: Record) -> str:
@@ -238,7 +515,8 @@ def _inside(path: Path, record: Record) -> str:
     if anchored or name in (".", "..") or name.startswith("../"):
         raise DataError(
             f"{path}, {record.place}: expected the path of an image relative to its folder and "
-            f"inside it, got {record.image!r}."
+            f"inside it, got {record.image!r}; {PureWindowsPath(name).name!r} alone is enough if "
+            "it is the only image of that name."
         )
     return name
 

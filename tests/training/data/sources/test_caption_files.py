@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from training.data.examples import DataError
-from training.data.sources import caption_files
-from training.data.sources.caption_files import Record, read_captions
+from training.data.sources.caption_files import Record, read_captions, tables
 
 WANTED = [
     ("tiere/Hündin 1.jpg", ("Ein Hund, müde", 'Sie sagt "nein" 🐕'), "train"),
@@ -109,14 +108,11 @@ def test_a_spreadsheet_may_write_other_separators(tmp_path, delimiter):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("c.csv", "picture,caption\na,b\n", r"line 1: expected the header image,caption.*picture"),
         (
             "c.csv",
-            "Filename;Beschreibung\na;b\n",
-            "line 1: expected the header.*; rename filename to image and beschreibung to caption",
+            "image,caption,image\na,b,c\n",
+            "line 1: two columns of the header have the same",
         ),
-        ("c.csv", "image,caption,spilt\na,b,c\n", r"line 1: expected the header.*'spilt'"),
-        ("c.csv", "image,caption,image\na,b,c\n", "line 1: expected the header"),
         ("c.csv", "", r"line 1: expected the header.*got \[\]"),
         ("c.csv", "image,caption\n", "holds no image"),
         ("c.csv", 'image,caption\na,"b\nc"\nd,e,f\n', r"line 4: expected 2 fields, got 3 .*quotes"),
@@ -126,21 +122,15 @@ def test_a_spreadsheet_may_write_other_separators(tmp_path, delimiter):
         ("c.csv", "image,caption,split\na,b,both\n", "line 2: expected the split train.*'both'"),
         ("c.csv", b"image,caption\na,b\nc,M\xfcnchen\n", "line 3: not UTF-8.*save the file as"),
         ("c.jsonl", '{"image": "a", "captions": []}\n\n{"image"\n', "line 3: not JSON .*column 9"),
-        ("c.jsonl", '{"image": "a", "caption": "b"}', 'line 1: expected {"image"'),
         ("c.jsonl", '["a"]', 'line 1: expected {"image"'),
-        ("c.jsonl", '{"image": 3, "captions": []}', "line 1: expected 'image', a text, got 3"),
+        ("c.jsonl", '{"image": true, "captions": []}', "line 1: expected 'image', a text, got Tr"),
         ("c.jsonl", '{"image": "a", "captions": [1]}', "line 1: expected 'caption', a text, got 1"),
         ("c.jsonl", r'{"image": "a", "captions": ["\ud83d"]}', "line 1: half a character"),
         ("c.jsonl", r'{"image": "a\udc00", "captions": []}', "line 1: half a character .* name"),
         ("c.json", '{"images": [\n1,\n}', "line 3: not JSON"),
-        (
-            "c.jsonl",
-            '{"image": "a", "captions": "A"}',
-            "line 1: 'captions' has to be a list, got 'A'",
-        ),
-        ("c.json", "[]", 'the whole file: expected {"images": .*COCO.*, got .]'),
+        ("c.json", "[1]", "the whole file: expected a list of .*COCO.*, got .1"),
         ("c.json", '{"images": 3}', "the whole file: expected 'images', a list, got 3"),
-        ("c.json", {"images": [{"filename": "a"}]}, r"images\[0\]: expected 'sentences', a list"),
+        ("c.json", {"images": [{"filename": "a"}]}, r"images\[0\].*: no column holds captions"),
         (
             "c.json",
             {"images": [{"filename": "a", "sentences": [{"raw": "b"}, {}]}]},
@@ -161,7 +151,7 @@ def test_a_spreadsheet_may_write_other_separators(tmp_path, delimiter):
             {"images": [{"id": 1, "file_name": "a"}], "annotations": [{"image_id": 1}]},
             r"annotations\[0\]: expected 'caption', a text, got None",
         ),
-        ("c.xml", "", r"expected a file named \*.csv, .* \*.token, .* \*.txt.$"),
+        ("c.doc", "", r"expected a file named \*.csv, .* \*.token, .* \*.txt.$"),
         ("c.xlsx", b"PK", "expected a file named .* c.xlsx is a spreadsheet: save it as CSV"),
     ],
 )
@@ -214,7 +204,7 @@ def test_a_file_is_parsed_once_until_it_changes(tmp_path, monkeypatch):
     path = write(tmp_path, "c.csv", "image,caption\na.jpg,one\n")
     first = read_captions(path)
     with monkeypatch.context() as patch:
-        patch.setattr(caption_files, "csv", None)
+        patch.setattr(tables, "csv", None)
         assert read_captions(path) is first
     write(tmp_path, "c.csv", "image,caption\na.jpg,another\n")
     assert read_captions(path)[0].captions == ("another",)

@@ -70,7 +70,10 @@ def test_a_folder_with_only_a_test_list_can_be_evaluated_on(folder):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        *((x, "expected NAME.jpg#K<TAB>caption") for x in (b"a.jpg#2 no tab", b"a.jpg\tno number")),
+        *(
+            (x, "expected NAME.jpg#K<TAB>caption")
+            for x in (b"a.jpg no number", b"a.jpg\tno number")
+        ),
         *((x, "expected NAME.jpg#K<TAB>caption") for x in (b"a.jpg#\tx", b"#1\tx")),
         (b"a.jpg#2\tcaf\xe9", "not UTF-8"),
     ],

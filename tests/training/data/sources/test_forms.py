@@ -1,0 +1,502 @@
+"""Caption files as people have them: each form is read, or refused with what to do about it."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from training.data.examples import DataError
+from training.data.sources.folder import load
+
+A, B = "a red ball lies here", "two dogs run home"
+BOTH = {"a.jpg": (A,), "b.jpg": (B,)}
+IMAGES = {"a.jpg": b"", "b.jpg": b""}
+INNER = {"images/a.jpg": b"", "images/b.jpg": b""}
+
+
+def write(folder: Path, files: dict) -> Path:
+    """Writes bytes and text unchanged, lists in *.jsonl as lines, and else JSON."""
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if name.endswith(".jsonl") and isinstance(content, list):
+            content = "".join(json.dumps(line) + "\n" for line in content)
+        if not isinstance(content, (bytes, str)):
+            content = json.dumps(content)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return folder
+
+
+def everything(folder: Path, **options) -> tuple[dict, dict, list[str]]:
+    """Image -> captions, image -> split, and the notes, over all splits."""
+    captions, splits, notes = {}, {}, {}
+    for name in ("train", "dev", "test"):
+        try:
+            split = load(name, folder, **options)
+        except DataError as error:
+            if "names no image of" not in str(error):
+                raise
+            continue
+        captions |= {e.image_id: e.captions for e in split.examples}
+        splits |= {e.image_id: name for e in split.examples}
+        notes |= dict.fromkeys(split.notes)
+        assert not split.skipped and not split.uncaptioned
+    return captions, splits, list(notes)
+
+
+def tar_of(files: dict[str, bytes | str]) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as tar:
+        for name, content in files.items():
+            content = content if isinstance(content, bytes) else content.encode()
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return stream.getvalue()
+
+
+def table(header: str, *rows: str, end: str = "\n") -> str:
+    return end.join(([header] if header else []) + list(rows)) + end
+
+
+PIPES = "image_name| comment_number| comment"
+COCO = {
+    "images": [{"id": 7, "file_name": "a.jpg"}, {"id": 8, "file_name": "b.jpg"}],
+    "annotations": [{"image_id": 7, "caption": A}, {"image_id": 8, "caption": B}],
+}
+RECORDS = [{"image": "a.jpg", "caption": A}, {"image": "b.jpg", "caption": B}]
+TASK = {"type": "textarea", "from_name": "caption", "value": {"text": [A]}}
+XML = '<image name="a.jpg" subset="Train"><tag label="x"><attribute name="caption">{}'
+XML += '</attribute></tag></image><image name="b.jpg" subset="Validation"><tag label="x">'
+XML = f"<annotations>{XML}<attribute name='caption'>{{}}</attribute></tag></image></annotations>"
+
+AT_ONCE = {
+    "tokens with tabs": {"results.token": f"a.jpg#0\t{A}\nb.jpg#0\t{B}\n"},
+    "tokens in a text file": {"captions.txt": f"a.jpg#0\t{A}\nb.jpg#0\t{B}\n"},
+    "tokens with a mark": {"zh.caption.txt": f"a.jpg#zhc#0 {A}\nb.jpg#zhc#0 {B}\n"},
+    "tokens without suffixes": {"c.txt": f"a#enc#0\t{A}\nb#enc#0\t{B}\n"},
+    "a name, a space, a caption": {"hi.txt": f"a {A}\nb {B}\n"},
+    "pipes": {"r.csv": table(PIPES, f"a.jpg| 0| {A}", f"b.jpg| 0| {B}")},
+    "an index column": {"c.csv": table(",image,caption", f"0,a.jpg,{A}", f"1,b.jpg,{B}")},
+    "further columns": {"c.csv": table("id,image,w,caption", f"7,a.jpg,3,{A}", f"9,b.jpg,3,{B}")},
+    "separators at the ends": {"c.csv": table("image,caption,,", f"a.jpg,{A},,", f"b.jpg,{B},,")},
+    "other headings": {"c.csv": table("Filename;Beschreibung", f"a.jpg;{A}", f"b.jpg;{B}")},
+    "unknown headings": {"c.csv": table("what,words", f"a.jpg,{A}", f"b.jpg,{B}")},
+    "no header": {"c.csv": table("", f"a.jpg,{A}", f"b.jpg,{B}")},
+    "no header or suffixes": {"captions.txt": table("", f"a\t{A}", f"b\t{B}")},
+    "CR line ends": {"c.csv": table("image,caption", f"a.jpg,{A}", f"b.jpg,{B}", end="\r")},
+    "CR line ends of tokens": {"c.token": f"a.jpg#0\t{A}\rb.jpg#0\t{B}\r"},
+    "sep=;": {"c.csv": table("sep=;", "image;caption", f"a.jpg;{A}", f"b.jpg;{B}")},
+    "names without suffix": {"c.csv": table("id,caption", f"a,{A}", f"b,{B}")},
+    "a kaggle text file": {"captions.txt": table("image,caption", f"a.jpg,{A}", f"b.jpg,{B}")},
+    "lists in cells": {"c.csv": table("raw,filename", f'"[""{A}""]",a.jpg', f"\"['{B}']\",b.jpg")},
+    "web addresses": {
+        "c.csv": table(
+            "url,image,caption", f"x,https://x.y/i/a.jpg?w=3,{A}", f"x,https://x.y/b.jpg,{B}"
+        )
+    },
+    "label studio's table": {
+        "c.csv": table(
+            "image,id,caption,lead_time",
+            f"/data/upload/1/0a1b2c3d-a.jpg,1,{A},2.5",
+            f"/data/upload/1/0a1b2c3e-b.jpg,2,{B},1.5",
+        )
+    },
+    "JSON lines with one caption": {"c.jsonl": RECORDS},
+    "hugging face's JSON lines": {
+        "metadata.jsonl": [{"file_name": "a.jpg", "text": A}, {"file_name": "b.jpg", "text": B}]
+    },
+    "hugging face's table": {"metadata.csv": table("file_name,text", f"a.jpg,{A}", f"b.jpg,{B}")},
+    "a list": {"c.json": RECORDS},
+    "name to caption": {"c.json": {"a.jpg": A, "b.jpg": B}},
+    "name to captions": {"c.json": {"a.jpg": [A], "b": [B]}},
+    "name to record": {"c.json": {"a.jpg": {"captions": [A]}, "b.jpg": {"captions": [B]}}},
+    "AI Challenger": {
+        "c.json": [
+            {"url": "http://x", "image_id": "a.jpg", "caption": [A]},
+            {"url": "http://y", "image_id": "b.jpg", "caption": [B]},
+        ]
+    },
+    "COCO with filename": {
+        "c.json": COCO
+        | {"images": [{"id": 7, "filename": "a.jpg"}, {"id": 8, "filename": "b.jpg"}]}
+    },
+    "Karpathy": {
+        "c.json": {
+            "images": [
+                {"filename": f"{n}.jpg", "imgid": i, "split": "train", "sentences": [{"raw": c}]}
+                for i, (n, c) in enumerate((("a", A), ("b", B)))
+            ]
+        }
+    },
+    "TextCaps": {
+        "c.json": {
+            "dataset_name": "textcaps",
+            "data": [
+                {
+                    "image_id": n,
+                    "caption_str": c,
+                    "reference_strs": [c, c],
+                    "set_name": "train",
+                    "image_path": f"train/{n}.jpg",
+                }
+                for n, c in (("a", A), ("b", B))
+            ],
+        }
+    },
+    "IU X-ray": {
+        "annotation.json": {
+            "train": [{"id": "x", "report": A, "image_path": ["a.jpg"], "split": "train"}],
+            "val": [{"id": "y", "report": B, "image_path": ["b.jpg"], "split": "val"}],
+            "test": [],
+        }
+    },
+    "Label Studio": {
+        "export.json": [
+            {
+                "id": 1,
+                "data": {"image": "/data/upload/1/0a1b2c3d-a.jpg"},
+                "annotations": [{"result": [TASK]}],
+            },
+            {
+                "id": 2,
+                "data": {"image": "s3://bucket/b.jpg"},
+                "annotations": [
+                    {"was_cancelled": True, "result": [TASK]},
+                    {"result": [TASK | {"value": {"text": B}}]},
+                ],
+            },
+        ]
+    },
+    "CVAT": {"annotations.xml": XML.format(A, B)},
+    "CVAT as Datumaro": {
+        "default.json": {
+            "categories": {},
+            "items": [
+                {
+                    "id": n,
+                    "annotations": [{"type": "label", "attributes": {"text": c}}],
+                    "image": {"path": f"{n}.jpg"},
+                }
+                for n, c in (("a", A), ("b", B))
+            ],
+        }
+    },
+    "VIA": {
+        "via.json": {
+            f"{n}.jpg123": {
+                "filename": f"{n}.jpg",
+                "size": 123,
+                "regions": [],
+                "file_attributes": {"caption": c},
+            }
+            for n, c in (("a", A), ("b", B))
+        }
+    },
+    "pairs of files": {"a.txt": A, "b.txt": B + "\n"},
+}
+
+
+@pytest.mark.parametrize("images", [IMAGES, INNER], ids=["beside", "deeper"])
+@pytest.mark.parametrize("form", AT_ONCE)
+def test_a_form_is_read_at_once(tmp_path, form, images):
+    files = AT_ONCE[form]
+    if form == "pairs of files" and images is INNER:
+        files = {f"images/{name}": text for name, text in files.items()}
+        wanted = {f"images/{name}": captions for name, captions in BOTH.items()}
+    else:
+        wanted = BOTH
+    options = {"captions": "annotations.xml"} if form == "CVAT" else {}
+    found, _, _ = everything(write(tmp_path, files | images), **options)
+    assert {n if n.endswith(".jpg") else f"{n}.jpg": c for n, c in found.items()} == {
+        (f"0a1b2c3{'d' if n == 'a.jpg' else 'e'}-{n}" if is_upload(form, n) else n): c
+        for n, c in wanted.items()
+    }
+
+
+def is_upload(form: str, name: str) -> bool:
+    return form == "label studio's table" or (form == "Label Studio" and name == "a.jpg")
+
+
+def test_captions_in_several_columns_are_all_read(tmp_path):
+    text = table("image,caption_1,caption_2", f"a.jpg,{A},{B}", f"b.jpg,{B},")
+    found, _, _ = everything(write(tmp_path, IMAGES | {"c.csv": text}))
+    assert found == {"a.jpg": (A, B), "b.jpg": (B,)}
+
+
+def test_columns_may_be_named(tmp_path):
+    text = table("image,title,alt,part", f"a.jpg,{A},{B},train", f"b.jpg,{B},{A},dev")
+    folder = write(tmp_path, IMAGES | {"c.csv": text})
+    with pytest.raises(DataError, match=r"'title' and 'alt' could each be the caption; .*=title`"):
+        load("train", folder)
+    found, splits, notes = everything(folder, columns="image=image,caption=title,split=part")
+    assert found == BOTH and splits == {"a.jpg": "train", "b.jpg": "dev"}
+    assert notes == [
+        "c.csv: image is 'image', caption is 'title', split is 'part'; not read: 'alt'."
+    ]
+    found, _, _ = everything(folder, columns="caption=title,caption=3")
+    assert found["a.jpg"] == (A, B)
+    with pytest.raises(DataError, match="`--data.columns caption=words`: there is no such col"):
+        load("train", folder, columns="caption=words")
+    with pytest.raises(ValueError, match="`--data.columns`.*ROLE=COLUMN.*got 'words'"):
+        load("train", folder, columns="words")
+
+
+def test_the_known_malformed_row_is_mended_and_named(tmp_path):
+    text = table(PIPES, f"a.jpg| 0| {A}", f"b.jpg| 4   {B}")
+    found, _, notes = everything(write(tmp_path, IMAGES | {"results.csv": text}))
+    assert found == BOTH
+    assert "results.csv: line 3, 'b.jpg': a separator before the caption is missing" in notes[1]
+
+
+def test_captions_marked_as_invalid_are_left_out_and_counted(tmp_path):
+    marks = ("is_rejected", "is_precanned")
+    marked = [{"image_id": 7, "caption": "x", mark: True} for mark in marks]
+    content = COCO | {"annotations": [*COCO["annotations"], *marked]}
+    found, _, notes = everything(write(tmp_path, IMAGES | {"c.json": content}))
+    assert found == BOTH
+    assert notes == [
+        "c.json: 1 captions marked is_rejected are left out.",
+        "c.json: 1 captions marked is_precanned are left out.",
+    ]
+
+
+def test_an_image_keeps_the_number_of_its_file(tmp_path):
+    content = COCO | {"images": [image | {"split": "dev"} for image in COCO["images"]]}
+    split = load("dev", write(tmp_path, IMAGES | {"c.json": content}))
+    assert split.identifiers == {"7": "a.jpg", "8": "b.jpg"}
+
+
+def part(number: int) -> dict:
+    return {key: [values[number]] for key, values in COCO.items()}
+
+
+SPLITS = {
+    "COCO": {
+        "annotations/captions_train2017.json": part(0),
+        "annotations/captions_val2017.json": part(1),
+        "annotations/instances_val2017.json": {"images": [], "annotations": []},
+        "train2017/a.jpg": b"",
+        "val2017/b.jpg": b"",
+    },
+    "beside each other": {
+        "train.csv": table("image,caption", f"a.jpg,{A}"),
+        "val.csv": table("image,caption", f"b.jpg,{B}"),
+        **IMAGES,
+    },
+    "hugging face": {
+        "train/metadata.jsonl": [{"file_name": "0.jpg", "text": A}],
+        "validation/metadata.jsonl": [{"file_name": "0.jpg", "text": B}],
+        "train/0.jpg": b"",
+        "validation/0.jpg": b"",
+    },
+    "tars": {
+        "train-000.tar": tar_of({"0.jpg": b"A", "0.txt": A}),
+        "val-000.tar": tar_of({"1.jpg": b"B", "1.json": json.dumps({"caption": B})}),
+    },
+}
+
+
+@pytest.mark.parametrize("form", SPLITS)
+def test_a_file_per_split_is_read(tmp_path, form):
+    found, splits, _ = everything(write(tmp_path, SPLITS[form]))
+    assert list(found.values()) == [(A,), (B,)]
+    assert list(splits.values()) == ["train", "dev"]
+
+
+def test_files_of_splits_may_be_named(tmp_path):
+    folder = write(tmp_path, SPLITS["beside each other"] | {"more.csv": "image,caption\n"})
+    with pytest.raises(DataError, match=r"found more.csv, train.csv, val.csv. Name .* per split"):
+        load("train", folder)
+    for named in ("train.csv,val.csv", "[tv]*a*.csv"):
+        assert everything(folder, captions=named)[1] == {"a.jpg": "train", "b.jpg": "dev"}
+    with pytest.raises(DataError, match=r"no image of the test .*`--data.captions train.csv`"):
+        load("test", folder, captions="train.csv,val.csv")
+
+
+def test_images_in_a_tar_are_read_from_it(tmp_path):
+    texts = {"x/1.txt": A, "x/2.txt": f"{B}\n{A}"}
+    content = tar_of({"x/1.jpg": b"first", "x/2.jpg": b"second"} | texts)
+    folder = write(tmp_path, {"shard-0.tar": content})
+    images = {}
+    for name in ("train", "dev", "test"):
+        try:
+            examples = load(name, folder).examples
+        except DataError:
+            continue
+        images |= {e.image_id: (e.image.read_bytes(), e.captions) for e in examples}
+    assert images == {"x/1.jpg": (b"first", (A,)), "x/2.jpg": (b"second", (B, A))}
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_parquet_is_read_with_images_or_names(tmp_path, inside):
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    def image(name):
+        return {"bytes": name.encode(), "path": name} if inside else name
+
+    rows = [
+        {"image": image("a.jpg"), "caption": [A], "id": 1},
+        {"image": image("b.jpg"), "caption": [B], "id": 2},
+    ]
+    for name, row in zip(("train", "validation"), rows, strict=True):
+        path = tmp_path / "data" / f"{name}-00000-of-00001.parquet"
+        path.parent.mkdir(exist_ok=True)
+        parquet.write_table(pyarrow.Table.from_pylist([row]), path)
+    if not inside:
+        write(tmp_path, INNER)
+    found, splits, _ = everything(tmp_path)
+    assert found == BOTH and splits == {"a.jpg": "train", "b.jpg": "dev"}
+    if inside:
+        assert load("dev", tmp_path).examples[0].image.read_bytes() == b"b.jpg"
+
+
+def test_parquet_without_the_extra_is_refused_with_the_command(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    with pytest.raises(DataError, match=r'Parquet needs pyarrow.*pip install -e ".\[bulk\]"'):
+        load("train", write(tmp_path, {"c.parquet": b"PAR1"}))
+
+
+def test_a_file_that_two_names_could_mean_is_neithers(tmp_path):
+    text = table("image,caption", f"a,{A}", f"a.jpg,{B}", f"x/b,{A}", f"y/b,{A}", f"c.jpg,{A}")
+    folder = write(tmp_path, {"c.csv": text, "1/a.jpg": b"", "1/b.jpg": b"", "c.jpg": b""})
+    used = []
+    for name in ("train", "dev", "test"):
+        try:
+            used += [example.image_id for example in load(name, folder).examples]
+        except DataError:
+            continue
+    assert used == ["c.jpg"]
+
+
+REFUSED = {
+    "two captions": (
+        {"c.csv": table("image,caption,description", f"a.jpg,{A},{B}")},
+        r"line 1: the columns 'caption' and 'description' could each be .*columns caption=caption`",
+    ),
+    "two texts of JSON": (
+        {"c.jsonl": [{"file": "a.jpg", "text": A, "title": B}]},
+        r"line 1 .*'text' and 'title' could each be the caption; choose with `--data.columns",
+    ),
+    "a tar without text": (
+        {"c.tar": tar_of({"0.jpg": b"A", "1.jpg": b"B"})},
+        "2 images and no text; pack KEY.txt with the caption of KEY.jpg beside it, or unpack",
+    ),
+    "a record without image": (
+        {"c.jsonl": [RECORDS[0], {"caption": B}]},
+        r"line 2: no 'image' \(write the image's name into it, or leave it out\); it has 'caption'",
+    ),
+    "no image column": (
+        {"c.csv": table("caption,length", f"{A},5")},
+        r"no column names the image; .*`--data.columns image=COLUMN`",
+    ),
+    "a split misspelt": (
+        {"c.csv": table("image,caption,spilt", f"a.jpg,{A},train")},
+        "is 'spilt' the split.*`--data.columns split=spilt`",
+    ),
+    "a caption broken in two": (
+        {"ar.token.txt": f"a.jpg#0\t{A}\nand more of it\n"},
+        "line 2: expected NAME.jpg#K.*; is it the end of line 1. Then join the two",
+    ),
+    "captions without names": (
+        {"c.txt": f"{A}\n{B}\n"},
+        "found none. If c.txt is a table of captions",
+    ),
+    "boxes": (
+        {"c.json": COCO | {"annotations": [{"image_id": 7, "bbox": [0, 0, 1, 1]}]}},
+        "boxes without captions; COCO's captions are in captions_.*`--data.captions`",
+    ),
+    "images in a zip": (
+        {"c.csv": table("image,caption", f"n.jpg,{A}"), "images.zip": b"PK"},
+        "1 with no image file.*images.zip is packed: unpack it",
+    ),
+    "web addresses": (
+        {"c.csv": table("image,caption", f"https://x.y/n.jpg,{A}")},
+        "named by web addresses.*download the images into the folder",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_is_unclear_is_refused_with_advice(tmp_path, case):
+    files, message = REFUSED[case]
+    folder = write(tmp_path, {"a.jpg": b"", **files})
+    with pytest.raises(DataError, match=message):
+        for name in ("train", "dev", "test"):
+            try:
+                load(name, folder)
+            except DataError as error:
+                if "names no image of" not in str(error):
+                    raise
+
+
+def test_lists_of_a_split_beside_the_captions_are_honoured(tmp_path):
+    lists = {"Flickr_8k.trainImages.txt": "a.jpg\n", "Flickr_8k.devImages.txt": "b.jpg\n"}
+    tokens = {"Flickr8k.token.txt": f"a.jpg#0\t{A}\nb.jpg#0\t{B}\nc.jpg#0\tin no list\n"}
+    found, splits, notes = everything(write(tmp_path, IMAGES | lists | tokens))
+    assert found == BOTH and splits == {"a.jpg": "train", "b.jpg": "dev"}
+    assert "1 images in none of them are left out" in notes[0]
+
+
+def test_images_may_be_named_by_another_table_with_the_same_key(tmp_path):
+    tables = {
+        "reports.csv": table("uid,image,findings", f"1,Chest PA,{A}", f"2,Chest,{B}"),
+        "projections.csv": table("uid,filename", "1,a.jpg", "2,b.jpg"),
+        "empty.csv": "",
+    }
+    folder = write(tmp_path, INNER | tables)
+    found, _, notes = everything(folder, captions="reports.csv")
+    assert found == BOTH and "those of projections.csv with the same 'uid'" in notes[0]
+
+
+def test_an_image_in_the_lists_of_two_splits_is_an_error(tmp_path):
+    files = {"c.token": f"a.jpg#0\t{A}\n", "train.txt": "a.jpg\n", "test.txt": "a.jpg\n"}
+    with pytest.raises(DataError, match="'a.jpg' is in the lists of two splits, t.*take it out"):
+        load("train", write(tmp_path, IMAGES | files))
+
+
+ODD = {
+    "captions beside images in another folder": (
+        {"images/1/a.jpg": b"", "text/1/a.txt": f"{A}\n[/EN#5/people Two dogs] run home"},
+        {"images/1/a.jpg": (A, "Two dogs run home")},
+    ),
+    "a conversation": (
+        {
+            "c.json": [
+                {
+                    "image": "a.jpg",
+                    "conversations": [
+                        {"from": "human", "value": "<image>What is it?"},
+                        {"from": "gpt", "value": A},
+                    ],
+                }
+            ]
+        },
+        {"a.jpg": (A,)},
+    ),
+    "commas without quotes": (
+        {"c.csv": table("image,caption", "a.jpg,one, two, three")},
+        {"a.jpg": ("one, two, three",)},
+    ),
+    "quotation marks between tabs": (
+        {"c.tsv": table("image\tcaption", 'a.jpg\t"Stop" sign')},
+        {"a.jpg": ('"Stop" sign',)},
+    ),
+    "UTF-16": ({"c.txt": table("image\tcaption", f"a.jpg\t{A}").encode("utf-16")}, {"a.jpg": (A,)}),
+    "numbers for names": (
+        {"c.json": [{"image_id": 42, "caption": A}], "COCO_val2014_000000000042.jpg": b""},
+        {"42": (A,)},
+    ),
+}
+
+
+@pytest.mark.parametrize("form", ODD)
+def test_an_odd_form_is_read(tmp_path, form):
+    files, wanted = ODD[form]
+    images = {} if any(name.endswith("jpg") for name in files) else {"a.jpg": b""}
+    assert everything(write(tmp_path, files | images))[0] == wanted

@@ -1,0 +1,374 @@
+"""Images that a captioner learned from, and which of them an evaluation uses again.
+
+A run records its training images, and those of what it started from, as sorted numbers: some 20 KB
+for Flickr8k's photo ids, 6 bytes for each further digest. An image counts as seen by
+
+    photo id    Flickr's number, in `1000268201_693b08cb0e.jpg` (Flickr8k) as in `1000268201.jpg`
+                (Flickr30k); COCO's number, in `COCO_val2014_000000391895.jpg` as in
+                `000000391895.jpg`
+    content     48 bits of the SHA-256 of the file's length and of three pieces of it, or of pixels
+
+A number or a name alone, as in a folder of one's own, is counted but proves nothing: two data sets
+may both have a `12.jpg`.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from sat_tf import published
+from sat_tf.files import write_atomically
+from sat_tf.run_folder import RunFolder
+from training.data.examples import Example, StoredImage
+
+FLICKR, COCO, NUMBER, NAME, CONTENT = "flickr", "coco", "number", "name", "content"
+"""Kinds of keys."""
+RULES = {FLICKR: "Flickr's photo id", COCO: "COCO's image id", CONTENT: "content"}
+"""Kinds that show that two images are the same, by their names in a report."""
+
+_FORMAT = 1
+_FLICKR8K = re.compile(r"(\d+)_[0-9a-f]{10}(?:_[a-z])?")  # the second part is Flickr's secret
+_COCO = re.compile(r"(?:COCO_\w+?20\d\d_)?(\d{12})")
+_BARE = re.compile(r"\d{1,18}")
+_OF_FLICKR = ("flickr8k", "flickr30k")
+_PIECE = 4096  # bytes
+_BITS = 48
+_SHOWN = 3
+
+
+def name_key(image_id: str, data: str) -> tuple[str, int]:
+    """Returns kind and value of the key that an image's name gives in a data set."""
+    stem, _ = os.path.splitext(image_id.rpartition("/")[2])
+    if found := _FLICKR8K.fullmatch(stem):
+        return FLICKR, int(found[1])
+    if data not in _OF_FLICKR and (found := _COCO.fullmatch(stem)):
+        return COCO, int(found[1])
+    if _BARE.fullmatch(stem):
+        known = FLICKR if data in _OF_FLICKR else COCO if data == "coco_captions" else NUMBER
+        return known, int(stem)
+    return NAME, _short(f"{data}/{image_id}".encode("utf-8", "surrogateescape"))
+
+
+def content_key(image: Path | StoredImage | bytes | np.ndarray) -> int | None:
+    """Returns a digest of an image; None for a record of a data source, or if it cannot be read."""
+    if isinstance(image, StoredImage):
+        return None  # it is known by its name; reading all records would take minutes
+    if isinstance(image, np.ndarray):
+        return _short(repr(image.shape).encode() + np.ascontiguousarray(image).tobytes())
+    if isinstance(image, bytes):
+        return _short(_pieces(len(image), lambda size, start: image[start : start + size]))
+    with contextlib.suppress(OSError):
+        file = os.open(image, os.O_RDONLY)
+        try:
+            size = os.fstat(file).st_size
+            return _short(_pieces(size, lambda count, start: os.pread(file, count, start)))
+        finally:
+            os.close(file)
+    return None
+
+
+def _pieces(size: int, read: Callable[[int, int], bytes]) -> bytes:
+    """Returns the length, and the first, middle and last bytes, or all of few."""
+    if size <= 3 * _PIECE:
+        return b"%d " % size + read(size, 0)
+    starts = (0, size // 2, size - _PIECE)
+    return b"%d " % size + b"".join(read(_PIECE, start) for start in starts)
+
+
+def _short(content: bytes) -> int:
+    return int.from_bytes(hashlib.sha256(content).digest()[: _BITS // 8], "big")
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Training images of one captioner or teacher.
+
+    Attributes:
+        name: What it is called; empty for the captioner itself.
+        images: Number of images.
+        keys: Kind -> sorted int64 values.
+    """
+
+    name: str
+    images: int
+    keys: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class SeenImages:
+    """Images that a captioner learned from.
+
+    Attributes:
+        sources: Its own training images first, then those of what it started from or learned from,
+            without those that an earlier source has.
+        unknown: Names of what it started or learned from without a record of images.
+    """
+
+    sources: tuple[Source, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, examples: Iterable[Example], data: str) -> Self:
+        """Takes the keys of training images of a data set."""
+        keys: dict[str, list[int]] = {}
+        count = 0
+        for count, example in enumerate(examples, start=1):  # noqa: B007
+            kind, value = name_key(example.image_id, data)
+            keys.setdefault(kind, []).append(value)
+            if (digest := content_key(example.image)) is not None:
+                keys.setdefault(CONTENT, []).append(digest)
+        arrays = {kind: np.unique(np.array(values, np.int64)) for kind, values in keys.items()}
+        return cls((Source("", count, arrays),))
+
+    def after(self, name: str, earlier: SeenImages | None) -> SeenImages:
+        """Adds the images of what this one started or learned from; None if it has no record."""
+        if earlier is None:
+            return replace(self, unknown=tuple(dict.fromkeys((*self.unknown, name))))
+        sources = list(self.sources)
+        for source in earlier.sources:
+            keys = {}
+            for kind, values in source.keys.items():
+                known = [one.keys[kind] for one in sources if kind in one.keys]
+                left = np.setdiff1d(values, np.concatenate(known)) if known else values
+                keys |= {kind: left} if len(left) else {}
+            if keys:
+                sources.append(Source(source.name or name, source.images, keys))
+        unknown = dict.fromkeys((*self.unknown, *earlier.unknown))
+        return SeenImages(tuple(sources), tuple(unknown))
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the record as plain JSON, each array as compressed differences."""
+        sources = [
+            {
+                "name": source.name,
+                "images": source.images,
+                "keys": {kind: _packed(values) for kind, values in source.keys.items()},
+            }
+            for source in self.sources
+        ]
+        return {"format": _FORMAT, "sources": sources, "unknown": list(self.unknown)}
+
+    @classmethod
+    def from_json(cls, values: Any) -> Self | None:
+        """Reads a record; None if it is missing, damaged or of a later version."""
+        try:
+            if values["format"] != _FORMAT:
+                return None
+            sources = tuple(
+                Source(
+                    str(one["name"]),
+                    int(one["images"]),
+                    {str(kind): _unpacked(text) for kind, text in one["keys"].items()},
+                )
+                for one in values["sources"]
+            )
+            return cls(sources, tuple(map(str, values["unknown"])))
+        except (ValueError, KeyError, TypeError, AttributeError, zlib.error):
+            return None
+
+    def content(self) -> bytes:
+        """Returns the content of the record's file."""
+        return (json.dumps(self.to_json()) + "\n").encode()
+
+
+def _packed(values: np.ndarray) -> str:
+    steps = np.diff(values, prepend=0).astype("<i8")
+    planes = steps.view(np.uint8).reshape(-1, 8).T  # the high bytes, nearly all 0, side by side
+    return base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()
+
+
+def _unpacked(text: str) -> np.ndarray:
+    planes = np.frombuffer(zlib.decompress(base64.b64decode(text)), np.uint8).reshape(8, -1)
+    return np.cumsum(np.ascontiguousarray(planes.T).view("<i8").ravel().astype(np.int64))
+
+
+def read_seen(folder: Path | RunFolder) -> SeenImages | None:
+    """Reads the record of a run or published captioner; None if it has none that can be read."""
+    folder = RunFolder(folder)
+    if published.is_published(folder.path):
+        content = published.training_images(folder.path)
+    else:
+        with contextlib.suppress(OSError):
+            content = folder.training_images.read_bytes()
+            return _parsed(content)
+        return None
+    return None if content is None else _parsed(content)
+
+
+def _parsed(content: bytes) -> SeenImages | None:
+    try:
+        return SeenImages.from_json(json.loads(content))
+    except ValueError:
+        return None
+
+
+def read_seen_of(name: str | Path) -> SeenImages | None:
+    """Reads the record of a run or captioner by its name; None also if it is no longer there."""
+    try:
+        return read_seen(published.locate(name))
+    except ValueError:
+        return None
+
+
+def write_seen(folder: RunFolder, seen: SeenImages) -> None:
+    """Writes a run's record."""
+    write_atomically(folder.training_images, seen.content())
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Images of a split that a captioner learned from.
+
+    Attributes:
+        images: Number of images of the split.
+        found: Image id -> name of the source that has it; empty for the captioner itself.
+        rules: Kind of `RULES` -> images that it found.
+        possible: Ids of images that have only the name or the bare number of a training image.
+        differ: Number of `possible` whose content is that of no training image.
+        unknown: What the captioner started or learned from without a record of its images.
+    """
+
+    images: int
+    found: Mapping[str, str] = field(default_factory=dict)
+    rules: Mapping[str, int] = field(default_factory=dict)
+    possible: tuple[str, ...] = ()
+    differ: int = 0
+    unknown: tuple[str, ...] = ()
+
+    def details(self) -> dict[str, Any]:
+        """Returns the figures for a report."""
+        rules = {RULES[kind]: count for kind, count in self.rules.items()}
+        return {
+            "seen": len(self.found),
+            "by": rules,
+            "images": list(self.found),
+            "possible": len(self.possible),
+            "notes": self.notes(),
+        }
+
+    def notes(self, with_boxes: Collection[str] | None = None) -> list[str]:
+        """Returns sentences on what was found, or could not be checked; none on clean splits.
+
+        Args:
+            with_boxes: The images of the split that have boxes, if they are compared with maps.
+        """
+        notes = []
+        if self.found:
+            rules = ", ".join(f"{count:,} by {RULES[k]}" for k, count in self.rules.items())
+            owners = Counter(self.found.values())
+            parts = [f"{count:,} of {name or 'its own'}" for name, count in owners.items()]
+            whose = "" if list(owners) == [""] else f" ({'; '.join(parts)})"
+            boxes = ""
+            if with_boxes is not None:
+                common = sum(image in self.found for image in with_boxes)
+                boxes = f" Of the {len(with_boxes):,} images with boxes, {common:,} are among them."
+            notes.append(
+                f"{len(self.found):,} of {self.images:,} images are among those that the captioner "
+                f"learned from{whose}, {rules}, such as {_names(list(self.found))}: their scores "
+                f"are not those of new images.{boxes}"
+            )
+        if self.possible:
+            reason = (
+                "their contents differ, so they are not counted as seen in training"
+                if self.differ == len(self.possible)
+                else "that alone does not show that they are the same, so they are not counted as "
+                "seen in training"
+            )
+            notes.append(
+                f"{len(self.possible):,} of {self.images:,} images have the number or name of a "
+                f"training image, such as {_names(self.possible)}: {reason}."
+            )
+        if self.unknown:
+            notes.append(
+                "Whether images were seen in training cannot be checked for "
+                f"{', '.join(self.unknown)}, without a record of training images."
+            )
+        return notes
+
+
+UNCHECKED = (
+    "Whether images were seen in training cannot be checked: the captioner is of a version that "
+    "did not record its training images."
+)
+
+
+def seen_notes(overlap: Overlap | None, with_boxes: Collection[str] | None = None) -> list[str]:
+    """Returns the sentences on an overlap; None if there is no record to check against."""
+    return [UNCHECKED] if overlap is None else overlap.notes(with_boxes)
+
+
+def find_overlap(seen: SeenImages | None, examples: Sequence[Example], data: str) -> Overlap | None:
+    """Finds the examples of a data set that a captioner learned from; None without a record."""
+    if seen is None:
+        return None
+    names = [name_key(example.image_id, data) for example in examples]
+    owner: dict[int, tuple[str, str]] = {}  # index -> source, kind
+    for source in seen.sources:
+        for kind in (FLICKR, COCO):
+            _match(names, source.name, kind, source.keys, owner)
+    if any(CONTENT in source.keys for source in seen.sources):
+        # A match by its id needs no file; what is left is opened.
+        contents = [
+            (CONTENT, None if index in owner else content_key(example.image))
+            for index, example in enumerate(examples)
+        ]
+        for source in seen.sources:
+            _match(contents, source.name, CONTENT, source.keys, owner)
+    else:
+        contents = [(CONTENT, None)] * len(examples)
+    everything = Counter(kind for source in seen.sources for kind in source.keys)
+    digested = everything[CONTENT] == len(seen.sources)
+    pairs = [(NAME, NAME), (NUMBER, NUMBER)]
+    # One of them a bare number: the same number, perhaps of another photograph.
+    pairs += [pair for kind in (FLICKR, COCO) for pair in ((NUMBER, kind), (kind, NUMBER))]
+    alike = {index for pair in pairs for index in _alike(names, *pair, seen.sources)} - set(owner)
+    possible = tuple(examples[index].image_id for index in sorted(alike))
+    differ = digested * sum(contents[index][1] is not None for index in alike)
+    found = {examples[index].image_id: owner[index][0] for index in sorted(owner)}
+    rules = Counter(kind for _, kind in owner.values())
+    return Overlap(len(examples), found, dict(rules), possible, differ, seen.unknown)
+
+
+def _match(
+    keys: Sequence[tuple[str, int | None]],
+    name: str,
+    kind: str,
+    known: Mapping[str, np.ndarray],
+    owner: dict[int, tuple[str, str]],
+) -> None:
+    """Enters the images whose key of a kind a source has, unless they have an owner."""
+    places = [i for i, (own, value) in enumerate(keys) if own == kind and value is not None]
+    if kind not in known or not places:
+        return
+    values = np.array([keys[index][1] for index in places], np.int64)
+    for row in np.flatnonzero(np.isin(values, known[kind])):
+        owner.setdefault(places[row], (name, kind))
+
+
+def _alike(
+    names: Sequence[tuple[str, int]], own: str, other: str, sources: Sequence[Source]
+) -> list[int]:
+    places = [index for index, (kind, _) in enumerate(names) if kind == own]
+    known = [source.keys[other] for source in sources if other in source.keys]
+    if not places or not known:
+        return []
+    values = np.array([names[index][1] for index in places], np.int64)
+    return [places[row] for row in np.flatnonzero(np.isin(values, np.concatenate(known)))]
+
+
+def _names(images: Sequence[str]) -> str:
+    more = ", ..." if len(images) > _SHOWN else ""
+    return ", ".join(map(repr, images[:_SHOWN])) + more

@@ -1,0 +1,157 @@
+"""Caption files as people have them, read into one kind of record.
+
+    CSV           a row per caption or image, any separator, with or without a header; *.tsv, *.txt
+    token lines   NAME.jpg#K<TAB>caption and NAME.jpg#xx#K caption; *.token, *.token.txt, *.txt
+    JSONL, JSON   records with an image and its captions, as a list, by name, or by split
+    COCO JSON     {"images": [{"id", "file_name"[, "split"]}],
+                   "annotations": [{"image_id", "caption"}]}
+    Karpathy JSON {"images": [{"filename", "split", "sentences": [{"raw"}]}]}
+    tools         Label Studio (JSON), CVAT (XML for images, Datumaro's JSON), VIA (JSON)
+    with images   webdataset's tars, Parquet with or without images, NAME.txt beside NAME.jpg
+
+All text is UTF-8, with or without a byte-order mark. A file that does not parse is an error that
+names the file and the line, or the place inside one JSON value.
+
+    records.py    the record, and the door for values that every reader shares
+    columns.py    which column or key has which role
+    tables.py, objects.py, stored.py    the readers
+
+To add a format, write its reader, a function from a `Source` to `Record`s, and enter it in
+`_READERS`.
+
+References:
+    Chen et al. (2015), "Microsoft COCO Captions", arXiv:1504.00325; Karpathy and Li (2015), "Deep
+    Visual-Semantic Alignments for Generating Image Descriptions", arXiv:1412.2306.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from pathlib import Path
+
+from training.data.examples import DataError
+from training.data.sources.caption_files.columns import parse_columns
+from training.data.sources.caption_files.objects import read_cvat, read_json, read_jsonl
+from training.data.sources.caption_files.records import (
+    IMAGE_SUFFIXES,
+    CaptionFile,
+    Record,
+    Source,
+    has_half_character,
+    known_split,
+    lines,
+    read_text,
+)
+from training.data.sources.caption_files.stored import (
+    pairs,
+    read_pairs,
+    read_parquet,
+    read_tar,
+)
+from training.data.sources.caption_files.tables import read_table, read_tokens
+
+__all__ = [
+    "IMAGE_SUFFIXES",
+    "SUFFIXES",
+    "TEXTS",
+    "CaptionFile",
+    "Record",
+    "advice_without_captions",
+    "has_half_character",
+    "known_split",
+    "lines",
+    "pairs",
+    "read_caption_file",
+    "read_captions",
+    "read_text",
+]
+
+SUFFIXES = (".csv", ".jsonl", ".json", ".token", ".token.txt", ".parquet", ".tar")
+"""Names of files that are taken for caption files without being named end in one of these."""
+TEXTS = (".tsv", ".txt", ".xml")
+"""Folders hold such files for other ends too: taken if there is nothing else and they parse."""
+_SPREADSHEETS = (".xlsx", ".xls", ".ods", ".numbers")
+_TO_CSV = "write its captions to a CSV image,caption, and its images to files"
+_BINARY = {
+    ".arrow": 'save the data set of Hugging Face with `.to_parquet("train.parquet")`',
+    **dict.fromkeys((".tfrecord", ".tfrecords", ".pkl", ".h5", ".hdf5", ".mat", ".npz"), _TO_CSV),
+    **dict.fromkeys((".mdb", ".lmdb", ".db", ".sqlite"), _TO_CSV),
+}
+_PACKED = (".zip", ".gz", ".tgz", ".7z", ".rar")
+
+
+def read_captions(path: Path) -> tuple[Record, ...]:
+    """Reads the records of a caption file, in order; see `read_caption_file`."""
+    return read_caption_file(path).records
+
+
+def read_caption_file(
+    path: Path, columns: str | None = None, root: Path | None = None
+) -> CaptionFile:
+    """Reads a caption file; again only if it has changed.
+
+    Args:
+        path: The file; a folder for pairs of image and text.
+        columns: Roles of columns by the user, `image=NAME,caption=NAME`.
+        root: Folder of the images, for a form that only their names can settle.
+
+    Raises:
+        DataError: The file cannot be read, does not parse, or names no image.
+    """
+    try:
+        status = path.stat()
+        changed = status.st_mtime_ns
+        if path.is_dir():  # which does not change with its files
+            changed = hash(tuple((text, text.stat().st_mtime_ns) for _, text in pairs(path)))
+        return _read(path, columns, root, changed, status.st_size)
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+@functools.lru_cache(maxsize=16)
+def _read(
+    path: Path, columns: str | None, root: Path | None, changed: int, size: int
+) -> CaptionFile:
+    name = path.name.lower()
+    suffix = next((suffix for suffix in _READERS if name.endswith(suffix)), None)
+    reader = read_pairs if path.is_dir() else _READERS.get(suffix)
+    if reader is None:
+        kinds = ", ".join(f"*{suffix}" for suffix in _READERS)
+        raise DataError(f"{path}: expected a file named {kinds}.{advice_without_captions([path])}")
+    source = Source(path, parse_columns(columns), root)
+    records = tuple(reader(source))
+    if not records:
+        raise DataError(f"{path} holds no image.")
+    return CaptionFile(path, records, source.finished())
+
+
+def advice_without_captions(paths: Iterable[Path]) -> str:
+    """Returns a sentence on what there is instead of a caption file, if it can become one."""
+    for path in paths:
+        suffix = path.suffix.lower()
+        if suffix in _SPREADSHEETS:
+            return f" {path.name} is a spreadsheet: save it as CSV (UTF-8)."
+        if suffix in _PACKED:
+            return f" {path.name} is packed: unpack it in the folder."
+        if suffix in _BINARY:
+            return f" {path.name} is not read: {_BINARY[suffix]}."
+        if suffix in TEXTS:
+            return f" If {path.name} is a table of captions, give `--data.captions {path.name}`."
+    return ""
+
+
+_READERS = {
+    ".csv": read_table,
+    ".jsonl": read_jsonl,
+    ".ndjson": read_jsonl,
+    ".json": read_json,
+    ".token": read_tokens,
+    ".token.txt": read_tokens,
+    ".parquet": read_parquet,
+    ".tar": read_tar,
+    ".xml": read_cvat,
+    ".tsv": read_table,
+    ".txt": read_table,
+}
+"""Reader of each kind of file, by the end of its name; of two ends that fit, the first."""

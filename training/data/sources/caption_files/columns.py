@@ -1,0 +1,257 @@
+"""Which column (or key) names the image, which its captions, which its split.
+
+A column has its role by its name, else by its content; where two could have it, the user is asked.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from sat_tf.errors import invalid_value
+from training.data.sources.caption_files.records import IMAGE_SUFFIXES, Source, known_split
+
+ROLES = ("image", "caption", "split")
+# Words that people and tools write, in order of preference.
+_WORDS = {
+    "image": "image file_name filename image_name img_name image_file file image_path img_path "
+    "filepath file_path path images img picture photo bild datei dateiname foto imagen",
+    # If nothing else names the image.
+    "id": "image_id img_id imgid image_key id key name uid",
+    "caption": "caption captions text texts description descriptions comment comments sentence "
+    "sentences title alt prompt report findings impression raw beschreibung bildunterschrift "
+    "legende legenda descripcion",
+    # In the name of a column that tells something about captions.
+    "about": "number num no id ids index count length len language lang score url tokens tokenized "
+    "path file author time date type image detected source model",
+    "split": "split set subset partition set_name",
+}
+_IMAGES, _IDS, _CAPTIONS, _ABOUT, _SPLITS = (words.split() for words in _WORDS.values())
+_PHRASE = 3  # words; a text of so many is no name and no heading
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Indices of the columns.
+
+    Attributes:
+        image: The image's name.
+        captions: Its captions; several for one caption per column.
+        split: Its split; None without.
+    """
+
+    image: int
+    captions: tuple[int, ...]
+    split: int | None
+
+
+def parse_columns(text: str | None) -> dict[str, tuple[str, ...]]:
+    """Parses `image=NAME,caption=NAME`; a role that is given twice has several columns.
+
+    Raises:
+        ValueError: It has another form.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    for part in (text or "").split(",") if text is not None else ():
+        role, equals, name = part.partition("=")
+        if role.strip() not in ROLES or not equals or not name.strip():
+            expected = "ROLE=COLUMN,... with the roles image, caption and split"
+            raise invalid_value("--data.columns", expected, repr(text), "key")
+        found[role.strip()] = (*found.get(role.strip(), ()), name.strip())
+    return found
+
+
+def plain(name: str) -> str:
+    """A heading in small letters, its words joined by underscores."""
+    return re.sub(r"[^\w]+", "_", str(name).strip().lower()).strip("_")
+
+
+def is_known(name: str) -> bool:
+    """Returns whether a heading names a role."""
+    name = plain(name)
+    return name in _IMAGES or name in _IDS or name in _SPLITS or _is_caption(name)
+
+
+def is_image_name(value: Any) -> bool:
+    """Returns whether a value is the name of an image file, or an encoded image."""
+    if isinstance(value, str):
+        return value.strip().strip('"').lower().endswith(IMAGE_SUFFIXES)
+    return isinstance(value, bytes) or (isinstance(value, dict) and "bytes" in value)
+
+
+def choose(
+    source: Source, place: str, names: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> Chosen:
+    """Chooses the columns, and notes those that are not plain `image`, `caption` and `split`.
+
+    Args:
+        source: The file.
+        place: Where the names stand in it.
+        names: The columns' names as written.
+        rows: The first rows, for a look at the content.
+
+    Raises:
+        DataError: No column, or more than one, could have a role.
+    """
+    return _Columns(source, place, names, rows).choose()
+
+
+class _Columns:
+    """The columns of a table, by name and content."""
+
+    def __init__(
+        self, source: Source, place: str, names: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> None:
+        self.source, self.place, self.names = source, place, list(names)
+        self.plain = [plain(name) for name in names]
+        columns = zip(*rows, strict=False) if rows else ([],) * len(names)
+        self.values = [[v for v in column if v not in (None, "", [])] for column in columns]
+
+    def choose(self) -> Chosen:
+        given = {role: self._given(role) for role in self.source.columns}
+        image = given["image"][0] if "image" in given else self._image()
+        captions = given.get("caption") or self._captions(image)
+        split = given["split"][0] if "split" in given else self._split({image, *captions})
+        chosen = Chosen(image, tuple(captions), split)
+        self._note(chosen)
+        return chosen
+
+    def _given(self, role: str) -> list[int]:
+        found = []
+        for name in self.source.columns[role]:
+            if name in self.names:
+                found.append(self.names.index(name))
+            elif plain(name) in self.plain:
+                found.append(self.plain.index(plain(name)))
+            elif name.isdecimal() and 0 < int(name) <= len(self.names):
+                found.append(int(name) - 1)
+            else:
+                self._fail(f"`--data.columns {role}={name}`: there is no such column")
+        return found
+
+    def _image(self) -> int:
+        files = [i for i, values in enumerate(self.values) if _mostly(is_image_name, values)]
+        named = [i for name in _IMAGES for i in self._called(name)]
+        for several in ([i for i in named if i in files], named):
+            if several:
+                if self.plain.count(self.plain[several[0]]) > 1:
+                    self._fail(f"two columns are called {self.names[several[0]]!r}")
+                return several[0]
+        if len(files) > 1:
+            self._ask("image", files)
+        ids = [i for name in _IDS for i in self._called(name)]
+        if not files and not ids:  # names without suffix, of images that are there
+            stems = self.source.stems
+            files = [
+                i
+                for i, values in enumerate(self.values)
+                if _mostly(lambda value: isinstance(value, str) and value in stems, values)
+            ]
+            files = files or [i for i, v in enumerate(self.values) if _mostly(_is_address, v)]
+        if not files and not ids:
+            why = "no column names the image; write the image's name into each row, or name its "
+            self._fail(f"{why}column with `--data.columns image=COLUMN`")
+        return (files or ids)[0]
+
+    def _captions(self, image: int) -> list[int]:
+        rest = [i for i in range(len(self.names)) if i != image and self.values[i]]
+        found = [i for i in range(len(self.names)) if i != image and _is_caption(self.plain[i])]
+        filled = [i for i in found if i in rest and all(map(_is_text, self.values[i][:5]))]
+        stems = {re.sub(r"_?\d+$", "", self.plain[i]) for i in found}
+        numbered = all(re.search(r"\d$", self.plain[i]) for i in found)
+        if found and (len(found) == 1 or (numbered and len(stems) == 1)):
+            return found
+        if len(filled) == 1:
+            return filled
+        if found:
+            if all(self.values[i] == self.values[found[0]] for i in found):
+                return found[:1]
+            self._ask("caption", filled or found)
+        texts = [i for i in rest if _mostly(_is_phrase, self.values[i])]
+        if len(rest) == 1 and all(map(_is_text, self.values[rest[0]][:5])):
+            return rest
+        if len(texts) > 1:
+            self._ask("caption", texts)
+        if not texts:
+            self._fail("no column holds captions; name it with `--data.columns caption=COLUMN`")
+        return texts
+
+    def _split(self, taken: set[int]) -> int | None:
+        if named := [i for i in self._called("split") if i not in taken]:
+            return named[0]
+        rest = [i for i in range(len(self.names)) if i not in taken and self.values[i]]
+        for index in rest:
+            values = set(map(str, self.values[index]))
+            by_name = self.plain[index] in _SPLITS
+            if all(map(_is_split, values)) and (by_name or len(values) > 1):
+                return index
+            if difflib.get_close_matches(self.plain[index], ["split"], cutoff=0.75):
+                name = self.names[index]
+                self._fail(
+                    f"is {name!r} the split? Write split, or give `--data.columns split={name}`"
+                )
+        return None
+
+    def _called(self, name: str) -> list[int]:
+        return [i for i, plain in enumerate(self.plain) if plain == name]
+
+    def _note(self, chosen: Chosen) -> None:
+        roles = {chosen.image: "image"} | dict.fromkeys(chosen.captions, "caption")
+        roles |= {} if chosen.split is None else {chosen.split: "split"}
+        index = re.compile(r"(unnamed_+\d+|index|)")
+        ignored = [
+            repr(name)
+            for i, name in enumerate(self.names)
+            if i not in roles and not index.fullmatch(self.plain[i])
+        ]
+        usual = {"image", "caption", "captions", "split"}
+        if ignored or any(self.plain[i] not in usual for i in roles):
+            said = [f"{role} is {self.names[i]!r}" for i, role in roles.items()]
+            rest = f"; not read: {', '.join(ignored)}" if ignored else ""
+            self.source.note(f"{', '.join(said)}{rest}")
+
+    def _ask(self, role: str, several: Sequence[int]) -> NoReturn:
+        names = [self.names[i] for i in several]
+        listed = ", ".join(map(repr, names[:-1])) + f" and {names[-1]!r}"
+        both = f", or take several with `caption={names[0]},caption={names[1]}`"
+        both = both if role == "caption" else ""
+        self._fail(
+            f"the columns {listed} could each be the {role}; choose with "
+            f"`--data.columns {role}={names[0]}`{both}"
+        )
+
+    def _fail(self, what: str) -> NoReturn:
+        self.source.fail(self.place, f"{what} (the columns are {', '.join(self.names)[:200]})")
+
+
+def _is_caption(name: str) -> bool:
+    words = set(re.sub(r"_?\d+$", "", name).split("_"))
+    return not words.isdisjoint(_CAPTIONS) and words.isdisjoint(_ABOUT)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, (str, list, tuple, dict))
+
+
+def _is_phrase(value: Any) -> bool:
+    """A text of several words, or of letters that are written without spaces."""
+    if isinstance(value, (list, tuple)):
+        return bool(value) and all(isinstance(item, (str, dict)) for item in value)
+    if not isinstance(value, str) or is_image_name(value):
+        return False
+    return len(value.split()) >= _PHRASE or (not value.isascii() and len(value) >= 2 * _PHRASE)
+
+
+def _is_address(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith(("http://", "https://"))
+
+
+def _is_split(value: str) -> bool:
+    return known_split(value.strip().lower()) is not None
+
+
+def _mostly(test: Any, values: Sequence[Any]) -> bool:
+    return bool(values) and sum(map(test, values)) >= 0.9 * len(values)

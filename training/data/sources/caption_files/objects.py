@@ -1,0 +1,296 @@
+"""Captions in JSON and XML: records, mappings, COCO's, Karpathy's and annotation tools'."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+from training.data.sources.caption_files.columns import choose, is_image_name
+from training.data.sources.caption_files.records import (
+    Record,
+    Source,
+    as_captions,
+    known_split,
+    lines,
+    read_text,
+)
+
+_WHOLE = "the whole file"
+_SAMPLE = 1000
+_FORMS = (
+    "expected a list of records with an image and its captions, a mapping of names to captions, "
+    '{"images": [...], "annotations": [...]} (COCO), or the form of Karpathy'
+)
+Entries = list[tuple[str, Mapping[str, Any], str | None]]
+"""Places, records and the split that a part of the file gives them."""
+
+
+def read_jsonl(source: Source) -> Iterator[Record]:
+    """Reads JSON lines, each a record with an image and its captions."""
+    entries: Entries = []
+    for number, line in lines(source.path):
+        place = f"line {number}"
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError as error:
+            source.fail(place, f"not JSON ({error.msg}, column {error.colno})")
+        if not isinstance(value, dict):
+            source.fail(place, f'expected {{"image": ..., "captions": [...]}}, got {line[:80]}')
+        entries.append((place, value, None))
+    return _table(source, entries)
+
+
+def read_json(source: Source) -> Iterator[Record]:
+    """Reads one JSON value, whatever known form it has."""
+    try:
+        content = json.loads(read_text(source.path))
+    except json.JSONDecodeError as error:
+        source.fail(f"line {error.lineno}", f"not JSON ({error.msg}, column {error.colno})")
+    if isinstance(content, list):
+        return _list(source, content, "")
+    if not isinstance(content, dict) or not content:
+        source.fail(_WHOLE, f"{_FORMS}, got {json.dumps(content)[:80]}")
+    if "images" in content:
+        images = source.value(_WHOLE, content, "images", list)
+        if "annotations" in content:
+            return _coco(source, images, source.value(_WHOLE, content, "annotations", list))
+        if not images or any("sentences" in image for image in images if isinstance(image, dict)):
+            return _karpathy(source, images)
+        return _list(source, images, "images")
+    if isinstance(content.get("items"), list) and "categories" in content:
+        return _datumaro(source, content["items"])
+    splits = {key: value for key, value in content.items() if known_split(key.lower()) and value}
+    if splits and all(isinstance(value, (list, dict)) for value in splits.values()):
+        return _parts(source, content, splits)
+    lists = [key for key, v in content.items() if isinstance(v, list) and v and _objects(v)]
+    for key in ("data", "annotations", *lists):
+        if isinstance(content.get(key), list) and key in lists:
+            return _list(source, content[key], key)
+    return _mapping(source, content, None)
+
+
+def _objects(values: list[Any]) -> bool:
+    return all(isinstance(value, dict) for value in values)
+
+
+def _parts(source: Source, content: Mapping, splits: Mapping[str, Any]) -> Iterator[Record]:
+    """Reads {"train": [...], "val": [...]}: lists or mappings, named by their splits."""
+    if rest := [key for key in content if key not in splits and content[key]]:
+        source.note(f"not read: {', '.join(map(repr, rest))}")
+    entries: Entries = []
+    for key, part in splits.items():
+        if isinstance(part, dict):
+            entries += _mapped(source, part, key)
+            continue
+        for index, entry in enumerate(part):
+            place = f"{key}[{index}]"
+            if not isinstance(entry, dict):
+                source.fail(place, f"expected a record with an image and its captions, got {entry}")
+            entries.append((place, entry, key))
+    return _table(source, entries)
+
+
+def _mapping(source: Source, content: Mapping[str, Any], split: str | None) -> Iterator[Record]:
+    return _table(source, _mapped(source, content, split))
+
+
+def _mapped(source: Source, content: Mapping[str, Any], split: str | None) -> Entries:
+    """Records of a mapping from names to a caption, captions, or a record."""
+    entries: Entries = []
+    for name, value in content.items():
+        place = f"the image {name!r}"
+        if isinstance(value, dict):
+            named = any(is_image_name(v) for v in value.values())
+            flat: dict[str, Any] = {} if named else {"image": name}
+            for key, inner in value.items():  # VIA has them in file_attributes
+                flat |= inner if isinstance(inner, dict) else {key: inner}
+            entries.append((place, flat, split))
+        elif isinstance(value, (str, list)):
+            entries.append((place, {"image": name, "captions": value}, split))
+        else:
+            source.fail(_WHOLE, f"{_FORMS}, got {json.dumps(content)[:80]}")
+    return entries
+
+
+def _list(source: Source, values: list[Any], key: str) -> Iterator[Record]:
+    if not _objects(values):
+        source.fail(_WHOLE, f"{_FORMS}, got {json.dumps(values)[:80]}")
+    if values and isinstance(values[0].get("data"), dict) and "annotations" in values[0]:
+        return _label_studio(source, values)
+    if any("sentences" in value and "filename" in value for value in values):
+        return _karpathy(source, values)
+    if values and "caption_str" in values[0] and "reference_strs" in values[0]:
+        # TextCaps: an entry per caption, each with all captions of its image beside it.
+        kept = ("image_id", "caption_str", "set_name")
+        values = [{k: value[k] for k in kept if k in value} for value in values]
+    return _table(source, [(f"{key}[{i}]", value, None) for i, value in enumerate(values)])
+
+
+def _table(source: Source, entries: Entries) -> Iterator[Record]:
+    """Reads records whose keys are like the columns of a table."""
+    if not entries:
+        return
+    counted = Counter(key for _, entry, _ in islice(entries, _SAMPLE) for key in entry)
+    names = list(counted)
+    rows = [[entry.get(name) for name in names] for _, entry, _ in islice(entries, _SAMPLE)]
+    chosen = choose(source, f"{entries[0][0]} and others", names, rows)
+    image, split = names[chosen.image], None if chosen.split is None else names[chosen.split]
+    captions = [names[index] for index in chosen.captions]
+    for place, entry, part in entries:
+        texts = [text for key in captions for text in as_captions(entry.get(key))]
+        if source.marked(entry):
+            texts = []
+        found = entry.get(image)
+        if found is None:
+            keys = ", ".join(map(repr, entry))[:120]
+            advice = "write the image's name into it, or leave it out"
+            source.fail(place, f"no {image!r} ({advice}); it has {keys}")
+        for name in found if isinstance(found, list) else [found]:  # views of one study
+            yield source.record(place, name, texts, entry.get(split, part) if split else part)
+
+
+def _coco(source: Source, images: list[Any], annotations: list[Any]) -> Iterator[Record]:
+    captions: dict[Any, list[Any]] = {}
+    for index, image in enumerate(images):
+        identifier = source.value(f"images[{index}]", image, "id", (int, str))
+        if identifier in captions:
+            source.fail(f"images[{index}]", f"a second image with the id {identifier!r}")
+        captions[identifier] = []
+    first = annotations[0] if annotations and isinstance(annotations[0], dict) else {}
+    if "bbox" in first and "caption" not in first:
+        why = "these are boxes without captions; COCO's captions are in captions_*.json"
+        source.fail("annotations[0]", f"{why}: name it with `--data.captions`")
+    for index, annotation in enumerate(annotations):
+        place = f"annotations[{index}]"
+        identifier = source.value(place, annotation, "image_id", (int, str))
+        if identifier not in captions:
+            source.fail(place, f"no image has the id {identifier!r}")
+        if not source.marked(annotation):
+            captions[identifier].append(source.value(place, annotation, "caption", str))
+    if images:
+        names = ("file_name", "filename", "image", "path")
+        key = next((name for name in names if name in images[0]), "file_name")
+    for index, image in enumerate(images):
+        place = f"images[{index}]"
+        name, split = source.value(place, image, key, str), image.get("split")
+        texts = captions[image["id"]]
+        yield source.record(place, name, texts, split, identifier=str(image["id"]))
+
+
+def _karpathy(source: Source, images: list[Any]) -> Iterator[Record]:
+    for index, image in enumerate(images):
+        place = f"images[{index}]"
+        name = source.value(place, image, "filename", str)
+        if image.get("filepath"):
+            name = f"{source.value(place, image, 'filepath', str)}/{name}"
+        captions = [
+            source.value(f"{place}.sentences[{number}]", sentence, "raw", str)
+            for number, sentence in enumerate(source.value(place, image, "sentences", list))
+        ]
+        number = image.get("cocoid", image.get("imgid"))
+        identifier = None if number is None else str(number)
+        yield source.record(place, name, captions, image.get("split"), identifier=identifier)
+
+
+def _label_studio(source: Source, tasks: list[Any]) -> Iterator[Record]:
+    """Reads the tasks of Label Studio's JSON export: the texts of their annotations."""
+    fields = {
+        result.get("from_name")
+        for task in tasks
+        for annotation in task.get("annotations") or []
+        for result in annotation.get("result") or []
+        if result.get("type") == "textarea"
+    }
+    field = _one_field(source, sorted(map(str, fields)), "text area")
+    rows = [list(tasks[0]["data"].values())]
+    given = source.columns.pop("caption", None) if isinstance(source.columns, dict) else None
+    names = list(tasks[0]["data"])
+    named = [n for n, v in zip(names, rows[0], strict=True) if is_image_name(v)] or names
+    image = source.columns.get("image", (named[0],))[0]
+    if given:
+        source.columns["caption"] = given
+    for index, task in enumerate(tasks):
+        place, texts = f"[{index}].annotations", []
+        for annotation in task.get("annotations") or []:
+            if annotation.get("was_cancelled"):
+                source.left_out["was_cancelled"] += 1
+                continue
+            for result in annotation.get("result") or []:
+                if result.get("type") == "textarea" and result.get("from_name") == field:
+                    texts += as_captions((result.get("value") or {}).get("text"))
+        data = source.value(f"[{index}]", task, "data", dict)
+        split = data.get("split")
+        identifier = None if task.get("id") is None else str(task["id"])
+        yield source.record(place, data.get(image), texts, split, identifier=identifier)
+
+
+def _one_field(source: Source, fields: list[str], kind: str) -> str:
+    """The field that holds captions, of an annotation tool's text fields."""
+    if "caption" in source.columns:
+        return source.columns["caption"][0]
+    if not fields:
+        source.fail(_WHOLE, f"no {kind} holds a text; write captions in one, then export again")
+    named = [field for field in fields if re.search("caption|description|text", field.lower())]
+    if len(fields) > 1 and len(named) != 1:
+        source.fail(
+            _WHOLE,
+            f"the {kind}s {', '.join(map(repr, fields))} could each be the caption; choose with "
+            f"`--data.columns caption={fields[0]}`",
+        )
+    if len(fields) > 1:
+        source.note(f"caption is {named[0]!r}; not read: {', '.join(set(fields) - set(named))}")
+    return named[0] if len(named) == 1 else fields[0]
+
+
+def _datumaro(source: Source, items: list[Any]) -> Iterator[Record]:
+    """Reads CVAT's export in the form of Datumaro: captions, or text attributes of labels."""
+    names = sorted({n for item in items for n, _ in _attributes(item.get("annotations") or [])})
+    has_captions = any("caption" in a for item in items for a in item.get("annotations") or [])
+    field = None if has_captions else _one_field(source, names, "attribute")
+    for index, item in enumerate(items):
+        annotations = item.get("annotations") or []
+        if has_captions:
+            texts = [a["caption"] for a in annotations if a.get("caption")]
+        else:
+            texts = [text for name, text in _attributes(annotations) if name == field]
+        image = item.get("image") or item.get("media") or {}
+        name = image.get("path") or item.get("id")
+        yield source.record(
+            f"items[{index}]", name, texts, known_split((item.get("subset") or "").lower())
+        )
+
+
+def _attributes(annotations: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
+    for annotation in annotations:
+        for name, text in (annotation.get("attributes") or {}).items():
+            if isinstance(text, str) and text.strip():
+                yield name, text
+
+
+def read_cvat(source: Source) -> Iterator[Record]:
+    """Reads "CVAT for images" (XML): the text attributes of an image's tags."""
+    try:
+        root = ElementTree.fromstring(read_text(source.path))
+    except ElementTree.ParseError as error:
+        source.fail(f"line {error.position[0]}", f"not XML ({error})")
+    images = [image for image in root.iter("image") if image.get("name")]
+    if not images:
+        source.fail(_WHOLE, 'expected <image name="..."> elements, as "CVAT for images" writes')
+    texts = [
+        [(a.get("name") or "", a.text or "") for tag in image.iter("tag") for a in tag]
+        for image in images
+    ]
+    names = sorted({name for pairs in texts for name, text in pairs if text.strip()})
+    if boxes := sum(len(image) for image in images) - sum(len(list(i.iter("tag"))) for i in images):
+        source.note(f"{boxes} shapes are not read, only tags of whole images")
+    field = _one_field(source, names, "attribute of the images' tags")
+    for number, (image, pairs) in enumerate(zip(images, texts, strict=True)):
+        captions = [text for name, text in pairs if name == field]
+        split = known_split((image.get("subset") or "").lower())
+        place = f"image {image.get('id', number)}"
+        yield source.record(place, image.get("name"), captions, split)

@@ -1,0 +1,267 @@
+"""Records that caption files are read into, and what every reader shares."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any, NoReturn
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from sat_tf.images import SUFFIXES as READ_SUFFIXES
+from training.data.examples import DataError, StoredImage, canonical_split
+
+IMAGE_SUFFIXES = (*READ_SUFFIXES, ".heic")  # refused later, with advice
+
+MARKS = ("is_rejected", "is_precanned")
+"""Keys by which a data set (VizWiz) marks a caption as invalid: those with a true one are left
+out."""
+
+# Keys that hold a caption's text in a list of objects.
+_TEXT_KEYS = ("raw", "caption", "text", "sentence", "value")
+# By custom, the rest of COCO's validation images belongs to training.
+_SPLIT_WORDS = {"restval": "train", "training": "train", "testing": "test"}
+_KINDS = {str: "a text", int: "a number", list: "a list"}
+# Label Studio's names: /data/upload/7/0a1b2c3d-photo.jpg, /data/local-files/?d=folder/photo.jpg
+_UPLOAD = re.compile(r"/?data/(?:upload|local-files)/(?:.*/)?(?P<name>[^/]+)")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One entry of a caption file; an image may have several, which add up.
+
+    Attributes:
+        image: The image's name as written.
+        captions: Its captions, none empty; white space and line breaks are single spaces.
+        split: `train`, `dev` or `test`; None if the file names no split.
+        place: Place in the file for messages, such as "line 7" or "images[3]".
+        blank: Number of blank captions that were dropped.
+        identifier: The image's number or other id in the file, if it has one beside its name.
+        stored: The image itself, if it is inside the file.
+    """
+
+    image: str
+    captions: tuple[str, ...]
+    split: str | None
+    place: str
+    blank: int = 0
+    identifier: str | None = None
+    stored: StoredImage | None = None
+
+
+@dataclass(frozen=True)
+class CaptionFile:
+    """A caption file, read.
+
+    Attributes:
+        path: The file.
+        records: Its records, in order.
+        notes: Sentences on what was not taken as it stands: columns that were chosen by their
+            content or not read, captions left out.
+    """
+
+    path: Path
+    records: tuple[Record, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class Source:
+    """A caption file that is being read: the door for its values, and notes on it.
+
+    Attributes:
+        path: The file.
+        columns: Role (`image`, `caption`, `split`) -> columns or keys that the user gave for it.
+        root: Folder of the images, for a form that only their names can settle.
+        notes: See `CaptionFile`.
+        left_out: Mark -> number of captions that it left out.
+        joined: Number of captions with commas that no quotation marks enclose.
+    """
+
+    path: Path
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    root: Path | None = None
+    notes: list[str] = field(default_factory=list)
+    left_out: Counter = field(default_factory=Counter)
+    joined: int = 0
+    _web: int = 0
+
+    def fail(self, place: str, what: str) -> NoReturn:
+        """Raises the error of the user's file that names the file and the place."""
+        raise DataError(f"{self.path}, {place}: {what}.")
+
+    def note(self, what: str) -> None:
+        """Adds a note on the file."""
+        self.notes.append(f"{self.path.name}: {what}.")
+
+    def value(self, place: str, holder: Any, key: str, kind: type | tuple[type, ...]) -> Any:
+        """Reads `holder[key]`, which has to be a mapping and a value of that kind."""
+        found = holder.get(key) if isinstance(holder, dict) else None
+        if not isinstance(found, kind):
+            kinds = kind if isinstance(kind, tuple) else (kind,)
+            got = repr(found if isinstance(holder, dict) else holder)[:80]
+            expected = f"{key!r}, {' or '.join(_KINDS[kind] for kind in kinds)}"
+            has = f"; it has {', '.join(map(repr, holder))[:120]}" if found is None else ""
+            self.fail(place, f"expected {expected}, got {got}{has if type(holder) is dict else ''}")
+        return found
+
+    def marked(self, holder: Mapping[str, Any]) -> bool:
+        """Returns whether a caption is marked as invalid, and counts it."""
+        mark = next((mark for mark in MARKS if holder.get(mark) is True), None)
+        if mark is not None:
+            self.left_out[mark] += 1
+        return mark is not None
+
+    def record(
+        self, place: str, image: Any, captions: list[Any], split: Any = None, **details: Any
+    ) -> Record:
+        """Makes a record of values as they stand in the file."""
+        image = self._name(place, image)
+        texts = []
+        for caption in captions:
+            if not isinstance(caption, str):
+                caption = self._text(place, caption)
+            text = " ".join(caption.split())
+            if has_half_character(text):
+                self.fail(place, f"half a character (a lone surrogate) in the caption {text!r}")
+            if text:
+                texts.append(text)
+        if split is not None:
+            if not isinstance(split, str):
+                self.value(place, {"split": split}, "split", str)
+            split = self.split(place, split)
+        blank = len(captions) - len(texts)
+        return Record(image, tuple(texts), split, place, blank, **details)
+
+    def split(self, place: str, name: str) -> str | None:
+        """The split of that name, None if it is blank."""
+        name = name.strip().lower()
+        split = known_split(name)
+        if name and split is None:
+            self.fail(place, f"expected the split train, dev (or val) or test, got {name!r}")
+        return split
+
+    def finished(self) -> tuple[str, ...]:
+        """The notes, with those on what was counted."""
+        for mark, count in self.left_out.items():
+            self.note(f"{count} captions marked {mark} are left out")
+        if self.joined:
+            self.note(f"{self.joined} captions have commas without quotation marks around the text")
+        if self._web:
+            self.note(
+                f"{self._web} images are named by web addresses: files named like their last part "
+                "are used, so download the images into the folder first"
+            )
+        return tuple(dict.fromkeys(self.notes))
+
+    def _text(self, place: str, caption: Any) -> str:
+        if isinstance(caption, dict):
+            texts = [caption[key] for key in _TEXT_KEYS if isinstance(caption.get(key), str)]
+            if texts:
+                return texts[0]
+        return self.value(place, {"caption": caption}, "caption", str)
+
+    def _name(self, place: str, image: Any) -> str:
+        if not isinstance(image, str):
+            number = isinstance(image, int) and not isinstance(image, bool)
+            image = str(image) if number else self.value(place, {"image": image}, "image", str)
+        image = image.strip()
+        if not image:
+            self.fail(place, "the name of the image is empty; remove the entry, or name its image")
+        if has_half_character(image):
+            self.fail(place, f"half a character (a lone surrogate) in the image's name {image!r}")
+        if "://" in image:
+            self._web += 1
+            address = urlsplit(image)
+            inner = parse_qs(address.query).get("d", [address.path])[0]
+            image = unquote(PurePosixPath(inner).name) or image
+        elif "data/" in image and (upload := _UPLOAD.fullmatch(image)):
+            image = unquote(upload["name"].removeprefix("?d="))
+        return image
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        """Names of the folder's images without suffix."""
+        files = self.root.rglob("*") if self.root is not None else ()
+        return frozenset(f.stem for f in files if f.name.lower().endswith(IMAGE_SUFFIXES))
+
+
+def known_split(name: str) -> str | None:
+    """The split that a word in small letters means, None if it means none."""
+    try:
+        return canonical_split(_SPLIT_WORDS.get(name, name))
+    except ValueError:
+        return None
+
+
+def as_captions(value: Any) -> list[Any]:
+    """The captions in a cell: a list, a list written as text, or one caption; None is none."""
+    if value is None:
+        return []
+    if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
+        value = written_list(value) or value
+    if isinstance(value, dict):  # such as Label Studio's {"text": [...]} if there are several
+        value = next((value[key] for key in _TEXT_KEYS if key in value), value)
+    if not isinstance(value, (list, tuple)):
+        return [value]
+    speakers = [v.get("from", v.get("role")) for v in value if isinstance(v, dict)]
+    if any(speakers):  # a conversation (LLaVA): its first answer
+        answers = [i for i, who in enumerate(speakers) if who in ("gpt", "assistant")]
+        answer = value[answers[0]] if answers else {}
+        return [answer.get("value", answer.get("content"))]
+    return list(value)
+
+
+def written_list(text: str) -> list[Any] | dict[str, Any] | None:
+    """The list or object that a cell holds as JSON or as Python writes it; None if it is text."""
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            found = parse(text)
+        except (ValueError, SyntaxError):
+            continue
+        items = found if isinstance(found, list) else [found]
+        if items and all(isinstance(item, (str, dict)) for item in items):
+            return found
+    return None
+
+
+def read_text(path: Path) -> str:
+    """Reads a UTF-8 file (or marked UTF-16) without its mark; line ends stay as they are.
+
+    Raises:
+        DataError: It is not UTF-8; the message names the line.
+    """
+    content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):  # Excel's "Unicode text"
+        return content.decode("utf-16", errors="replace")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"{path}, line {line}: not UTF-8 ({error.reason}); save the file as UTF-8."
+        ) from error
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yields the lines of a UTF-8 file that are not blank, with their numbers from 1.
+
+    Raises:
+        DataError: It is not UTF-8.
+    """
+    text = read_text(path)
+    # Not `str.splitlines`, which also cuts at characters that captions may contain.
+    for number, line in enumerate(text.split("\n" if "\n" in text else "\r"), start=1):
+        if line.strip():
+            yield number, line.rstrip("\r")
+
+
+def has_half_character(text: str) -> bool:
+    """Returns whether a text has a lone surrogate: JSON's escapes can, but no UTF-8 file."""
+    # Texts of one byte per character are the most, and cannot.
+    return not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text)

@@ -1,0 +1,244 @@
+"""Captions that lie beside or with their images: pairs of files, webdataset's tars, Parquet."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from training.data.examples import DataError, StoredImage
+from training.data.sources.caption_files.columns import choose, is_image_name
+from training.data.sources.caption_files.records import (
+    IMAGE_SUFFIXES,
+    Record,
+    Source,
+    as_captions,
+)
+
+PAIRED = (".txt", ".caption")
+"""Suffixes of a file with an image's captions, named like the image."""
+_SAMPLE = 100
+_PHRASE = re.compile(r"\[/EN#\d+(?:/\w+)+ ([^\]]*)\]")
+
+
+def pairs(root: Path) -> Iterator[tuple[Path, Path]]:
+    """Yields the images of a folder that have a text file of their name, and that file.
+
+    It lies beside the image, or is the only one of that name: `images/a.jpg`, `captions/a.txt`.
+    """
+    images, texts = [], {}
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for file in map(Path(folder).joinpath, sorted(files)):
+            if file.name.lower().endswith(IMAGE_SUFFIXES) and not file.name.startswith("."):
+                images.append(file)
+            elif file.suffix.lower() in PAIRED:
+                texts.setdefault(file.stem, []).append(file)
+    for image in images:
+        several = texts.get(image.stem, ())
+        several = [text for text in several if text.parent == image.parent] or several
+        if len(several) == 1:
+            yield image, several[0]
+
+
+def read_pairs(source: Source) -> Iterator[Record]:
+    """Reads the captions of each image from the text file of its name, one per line."""
+    longer, number = 0, 0
+    for image, text in pairs(source.path):
+        try:
+            captions = text.read_bytes().decode("utf-8-sig").splitlines()
+        except UnicodeDecodeError as error:
+            raise DataError(f"{text}: not UTF-8 ({error.reason}); save it as UTF-8.") from error
+        # Flickr30k Entities: [/EN#5/people A man] sits.
+        captions = [_PHRASE.sub(r"\1", caption) for caption in captions if caption.strip()]
+        if not any(char.isalpha() for caption in captions for char in caption) and captions:
+            source.fail(
+                str(text),
+                "no letters, so no captions; name the caption file with "
+                "`--data.captions`, or write the caption of the image there",
+            )
+        number, longer = number + 1, longer + (len(captions) > 1)
+        name = image.relative_to(source.path).as_posix()
+        yield source.record(text.name, name, captions or [""])
+    several = f"; {longer} of them have several lines, each a caption" if longer else ""
+    source.note(f"captions are those of {number} text files named like their images{several}")
+
+
+@dataclass(frozen=True)
+class TarImages(Sequence):
+    """The images of a tar, by number, read from their places.
+
+    Attributes:
+        path: The tar.
+        places: Offset and size of each.
+    """
+
+    path: Path
+    places: tuple[tuple[int, int], ...]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def __getitem__(self, index: int) -> Mapping[str, Any]:
+        offset, size = self.places[index]
+        with self.path.open("rb") as file:
+            file.seek(offset)
+            return {"image": file.read(size)}
+
+
+def read_tar(source: Source) -> Iterator[Record]:
+    """Reads a webdataset shard: KEY.jpg with KEY.txt, or KEY.json that holds the caption."""
+    path, places = source.path, {}
+    texts: dict[str, dict[str, bytes]] = {}
+    try:
+        with tarfile.open(path, "r:") as tar:
+            for member in tar:
+                folder, slash, file = member.name.rpartition("/")
+                if not member.isfile() or file.startswith("."):
+                    continue
+                key, _, kind = file.partition(".")
+                key, kind = f"{folder}{slash}{key}", kind.lower()
+                if f".{kind}".endswith(IMAGE_SUFFIXES):
+                    places[member.name] = (key, (member.offset_data, member.size))
+                elif kind in ("txt", "caption", "json"):
+                    content = tar.extractfile(member)
+                    texts.setdefault(key, {})[kind] = content.read() if content else b""
+    except tarfile.TarError as error:
+        source.fail(
+            "the whole file", f"not a plain tar ({error}); unpack it, or pack it without gz"
+        )
+    if not places:
+        source.fail("the whole file", "no image in it; webdataset's KEY.jpg lies beside KEY.txt")
+    _check_texts(source, len(places), texts)
+    kinds = {kind for of_key in texts.values() for kind in of_key}
+    if {"txt", "json"} <= kinds:
+        source.note("captions are those of the .txt files; the .json files are not read")
+    images = TarImages(path, tuple(place for _, place in places.values()))
+    stamp = _stamp(path)
+    entries = {
+        key: json.loads(of_key["json"])
+        for key, of_key in texts.items()
+        if "json" in of_key and not {"txt", "caption"} & set(of_key)
+    }
+    keys = list(dict.fromkeys(k for entry in entries.values() for k in entry))
+    fields = _json_fields(source, keys, entries) if entries else None
+    for index, (name, (key, _)) in enumerate(places.items()):
+        of_key = texts.get(key, {})
+        text = of_key.get("txt", of_key.get("caption"))
+        if text is not None:
+            captions: list[Any] = text.decode("utf-8", "strict").splitlines() or [""]
+        else:
+            entry = entries.get(key, {})
+            captions = as_captions(entry.get(fields)) if fields else []
+        stored = StoredImage(images, index, f"{stamp}/{name}")
+        yield source.record(f"member {name}", name, captions, stored=stored)
+
+
+def _stamp(path: Path) -> str:
+    """A file's content for fingerprints of its images: reading all of it would take minutes."""
+    status = path.stat()
+    return f"{path.name}/{status.st_size}/{status.st_mtime_ns}"
+
+
+def _check_texts(source: Source, images: int, texts: Mapping[str, Any]) -> None:
+    if not texts:
+        source.fail(
+            "the whole file",
+            f"{images} images and no text; pack KEY.txt with the caption of KEY.jpg beside it, or "
+            "unpack the images and name their caption file with `--data.captions`",
+        )
+
+
+def _json_fields(source: Source, keys: list[str], entries: Mapping[str, Any]) -> str:
+    """The key of the caption in the tar's JSON files."""
+    some = list(entries.items())[:_SAMPLE]
+    names = [" key", *keys]
+    rows = [[f"{key}.jpg", *(entry.get(k) for k in keys)] for key, entry in some]
+    columns = {"image": ("1",)} | {k: v for k, v in source.columns.items() if k == "caption"}
+    inner = Source(source.path, columns)
+    chosen = choose(inner, "its .json files", names, rows)
+    return names[chosen.captions[0]]
+
+
+@dataclass(frozen=True)
+class ParquetImages(Sequence):
+    """The images in a column of a Parquet file, by row.
+
+    Attributes:
+        path: The file.
+        column: The column's name.
+        starts: First row of each row group, then the number of rows.
+    """
+
+    path: Path
+    column: str
+    starts: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return self.starts[-1]
+
+    def __getitem__(self, index: int) -> Mapping[str, Any]:
+        group = next(i for i, end in enumerate(self.starts[1:]) if index < end)
+        image = _row_group(self.path, self.column, group)[index - self.starts[group]].as_py()
+        return {"image": image["bytes"] if isinstance(image, dict) else image}
+
+
+@functools.lru_cache(maxsize=4)
+def _row_group(path: Path, column: str, group: int) -> Any:
+    import pyarrow.parquet as parquet
+
+    return parquet.ParquetFile(path).read_row_group(group, columns=[column]).column(column)
+
+
+def read_parquet(source: Source) -> Iterator[Record]:
+    """Reads a Parquet file, of Hugging Face or others: images in it, or their names."""
+    try:
+        import pyarrow
+        import pyarrow.parquet as parquet
+    except ImportError as error:
+        raise DataError(
+            f"{source.path}: Parquet needs pyarrow, which is not installed ({error}): "
+            'pip install -e ".[bulk]"; or save the table as CSV or JSON lines.'
+        ) from error
+    try:
+        file = parquet.ParquetFile(source.path)
+    except pyarrow.ArrowException as error:
+        source.fail("the whole file", f"not Parquet ({error})")
+    names = file.schema_arrow.names
+    first = next(file.iter_batches(_SAMPLE), None)
+    rows = [list(row.values()) for row in first.to_pylist()] if first is not None else []
+    if not rows:
+        return
+    chosen = choose(source, "its columns", names, rows)
+    column = names[chosen.image]
+    inside = any(not isinstance(row[chosen.image], (str, int, type(None))) for row in rows)
+    ends = [0]
+    for group in range(file.metadata.num_row_groups):
+        ends.append(ends[-1] + file.metadata.row_group(group).num_rows)
+    images = ParquetImages(source.path, column, tuple(ends))
+    stamp = _stamp(source.path)
+    struct = inside and isinstance(rows[0][chosen.image], dict)
+    wanted = {names[i] for i in chosen.captions} | (
+        {names[chosen.split]} if chosen.split else set()
+    )
+    wanted |= {f"{column}.path"} if struct else set() if inside else {column}
+    index = 0
+    for batch in file.iter_batches(1000, columns=sorted(wanted)):
+        for row in batch.to_pylist():
+            captions = [t for i in chosen.captions for t in as_captions(row[names[i]])]
+            split = None if chosen.split is None else row[names[chosen.split]]
+            name = (row[column] or {}).get("path") if struct else row.get(column)
+            stored = None
+            if inside:
+                name = (
+                    name if name and is_image_name(name) else f"{source.path.stem}/{index:06}.jpg"
+                )
+                stored = StoredImage(images, index, f"{stamp}/{index}")
+            yield source.record(f"row {index}", name, captions, split, stored=stored)
+            index += 1
