@@ -266,7 +266,7 @@ def save_figure(figure: np.ndarray, path: Path) -> None:
     mark = PngInfo()
     mark.add_text("Comment", _MARK)
     content = io.BytesIO()
-    Image.fromarray(figure).save(content, "PNG", pnginfo=mark)
+    Image.fromarray(figure).save(content, "PNG", pnginfo=mark, compress_level=3)
     write_atomically(path, content.getvalue())
 
 

@@ -28,7 +28,7 @@ _CJK_FAMILIES = {
     "ko": ("KR", "Malgun", "Gothic Neo", "Nanum"),
 }
 """Parts of the names of font families that draw Chinese characters as a language writes them."""
-_FOLDERS = (
+FOLDERS = (
     *("/usr/share/fonts", "/usr/local/share/fonts", "~/.local/share/fonts", "~/.fonts"),
     *("/Library/Fonts", "/System/Library/Fonts", "~/Library/Fonts"),
     *("$WINDIR/Fonts", "$LOCALAPPDATA/Microsoft/Windows/Fonts"),
@@ -52,7 +52,7 @@ class Face(NamedTuple):
     index: int = 0
 
 
-_OWN = Face("", "", "")
+OWN = Face("", "", "")
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def require_fonts(text: str, style: Lettering = PLAIN) -> None:
     Raises:
         MissingFontError: They cannot; the message names the letters and a remedy.
     """
-    lost = [part for face, piece in _runs(text, style) if not face for part in clusters(piece)]
+    lost = [part for face, piece in font_runs(text, style) if not face for part in clusters(piece)]
     if lost:
         scripts = [_script(part[0]) for part in lost]
         package = "fonts-noto-cjk" if {*scripts} & {*_CJK_SCRIPTS} else "fonts-noto-core"
@@ -107,8 +107,8 @@ def write_text(
     """Writes a text of `size` pixels from its upper left corner `(x, y)`; see `require_fonts`."""
     require_fonts(text, style)
     # Words of all fonts share the base line of Pillow's own.
-    x, line = position[0], round(position[1]) + _loaded(_OWN, size).getmetrics()[0]
-    pieces = _runs(text, style)
+    x, line = position[0], round(position[1]) + _loaded(OWN, size).getmetrics()[0]
+    pieces = font_runs(text, style)
     for face, piece in reversed(pieces) if style.right_to_left else pieces:
         font, direction = _font(face, size, style)
         draw.text((round(x), line), piece, INK, font, anchor="ls", direction=direction)
@@ -118,7 +118,7 @@ def write_text(
 def text_width(text: str, size: int, style: Lettering = PLAIN) -> float:
     """Returns the width of a text of `size` pixels, pixels; an estimate where no font has it."""
     width = 0.0
-    for face, piece in _runs(text, style):
+    for face, piece in font_runs(text, style):
         if face:
             font, direction = _font(face, size, style)
             width += font.getlength(piece, direction=direction)
@@ -168,12 +168,12 @@ def check_font(path: Path) -> None:
 
 
 @functools.lru_cache(maxsize=4096)
-def _runs(text: str, style: Lettering) -> tuple[tuple[Face | None, str], ...]:
+def font_runs(text: str, style: Lettering) -> tuple[tuple[Face | None, str], ...]:
     """Splits a text where its font changes; letters that no font has come with None.
 
     Of letters without a font, compatible forms (a for a full-width a) are taken if they have one.
     """
-    text, known = unicodedata.normalize("NFC", text), _ordered(style.language, style.font)
+    text, known = unicodedata.normalize("NFC", text), ordered_faces(style.language, style.font)
     whole = next((face for face in known if _has(face, text)), None)
     if whole:
         return ((whole, text),)
@@ -190,7 +190,7 @@ def _runs(text: str, style: Lettering) -> tuple[tuple[Face | None, str], ...]:
 
 
 @functools.lru_cache(maxsize=16)
-def _ordered(language: str, font: Path | None) -> tuple[Face, ...]:
+def ordered_faces(language: str, font: Path | None) -> tuple[Face, ...]:
     """Orders the fonts: the one by choice, Pillow's own, then the system's for the language."""
     code, *rest = language.lower().split("-")
     if code in ("zh", "yue"):
@@ -207,7 +207,7 @@ def _ordered(language: str, font: Path | None) -> tuple[Face, ...]:
         )
 
     chosen = sorted(_faces_of(font), key=order) if font else []
-    return (*chosen, _OWN, *sorted(system_faces(), key=order))
+    return (*chosen, OWN, *sorted(system_faces(), key=order))
 
 
 @functools.cache
@@ -220,7 +220,7 @@ def system_faces() -> tuple[Face, ...]:
         # Higher numbers are instances of variable fonts.
         found = [Face(*row[:3], int(row[3])) for row in rows if int(row[3]) < 2**16]
         return tuple(face for face in found if face.path.lower().endswith(_SUFFIXES))
-    folders = [Path(os.path.expandvars(folder)).expanduser() for folder in _FOLDERS]
+    folders = [Path(os.path.expandvars(folder)).expanduser() for folder in FOLDERS]
     files = [path for folder in folders for path in folder.rglob("*")]
     faces = [face for path in files if path.suffix.lower() in _SUFFIXES for face in _faces_of(path)]
     return tuple(face for face in faces if "LastResort" not in face.family)  # boxes alone

@@ -28,9 +28,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Captions each image; one that cannot be read is reported and skipped."""
     from sat_tf.figures.attention import figure_paths
     from sat_tf.figures.drawing import check_font
+    from sat_tf.images.reader import read_content
     from serving.attention_figure import save_attention
     from serving.litert import load
-    from serving.litert.image_reader import read_content
 
     captioner = load(arguments.folder, arguments.threads)
     figures = figure_paths(arguments.out, arguments.images, arguments.figure)

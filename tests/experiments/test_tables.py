@@ -57,7 +57,7 @@ def test_experiments_name_no_folder_but_the_users():
         assert not re.search(r"(?<![\w.\"])/(?!bin/sh)\w+/", text)
 
 
-@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::RuntimeWarning:runpy")  # of modules that are imported
 def test_experiments_use_flags_that_the_commands_have(commands, monkeypatch, capsys):
     used = defaultdict(set)
     for name, lines in commands.items():

@@ -36,10 +36,17 @@ def test_without_a_command_the_list_is_printed(argv, status, capsys):
     assert all(f"\n  {name} " in said for name in COMMANDS)
 
 
+def test_the_version_is_that_of_the_library(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"sat-tf {sat_tf.__version__}\n"
+
+
 def test_an_unknown_command_is_an_error_with_the_list(capsys):
     assert main(["trian"]) == 2
     said = capsys.readouterr().err
-    assert "no command 'trian'" in said and all(name in said for name in COMMANDS)
+    assert "no command 'trian'. Did you mean train?" in said and all(
+        name in said for name in COMMANDS
+    )
 
 
 @pytest.fixture(scope="module")

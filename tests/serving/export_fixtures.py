@@ -38,7 +38,7 @@ KINDS = {
     "hard": {"kind": "hard", "inference": "argmax"},
     "none": {"kind": "none"},
 }
-BATCHES = (1, 2, 7)
+BATCHES = (1, 7)
 
 
 @dataclass(frozen=True)

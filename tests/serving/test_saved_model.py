@@ -24,11 +24,6 @@ def test_a_version_is_loaded_from_a_folder_whose_name_looks_like_a_pattern(
         assert session.run(fetch, {feed: [b"ok"]})[0, 0] == b"a cat 1"
 
 
-def test_a_folder_without_a_model_is_an_error(tmp_path):
-    with pytest.raises(OSError, match="does not exist"):
-        load_session(tmp_path)
-
-
 def a_signature() -> Signature:
     """A signature with a megabyte of weights."""
     weights = tf.Variable(tf.zeros([2**18]))

@@ -11,10 +11,9 @@ from sat_tf.search.beam_search import FLOOR
 from sat_tf.vocabulary import END, PAD, UNK, Vocabulary
 from serving import signatures
 from serving.model_card import operations
-from tests.serving.export_fixtures import warm_up_calls
+from tests.serving.export_fixtures import BATCHES, warm_up_calls
 
 KINDS = ("soft", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("hard", "none")))
-BATCHES = (1, 2, 7)
 TEXTS = ("captions", "words", "reasons")
 FORBIDDEN = ("PyFunc", "XlaLaunch", "XlaCallModule", "Iterator", "Random", ">")
 

@@ -150,12 +150,6 @@ def test_runs_that_were_drawn_apart_are_refused(soft_run, hard_run, tmp_path, ca
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("shares", [(0.5,), (0.5, 0.6), (1.5, -0.5), (float("nan"), 0.5)], ids=repr)
-def test_shares_that_are_no_mean_are_refused(shares):
-    with pytest.raises(ValueError, match="`--shares`: expected 2 numbers from 0 to 1 that sum"):
-        resolve_shares([Path("a"), Path("b")], shares)
-
-
 @pytest.mark.parametrize("names", [(), ("a",), ("a", "a"), ("a", "b/../a")])
 def test_two_different_runs_are_needed(names):
     with pytest.raises(ValueError, match="`runs`: expected two or more, all different"):

@@ -146,10 +146,10 @@ def test_without_a_font_captions_are_printed_and_no_figure(
     soft_run, photo, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setattr(drawing, "has_glyph", lambda *_: False)
-    drawing._runs.cache_clear()
+    drawing.font_runs.cache_clear()
     argv = [str(photo), "--run-dir", str(soft_run), "--as-json", "--out", str(tmp_path)]
     assert main(argv) == 0
-    drawing._runs.cache_clear()
+    drawing.font_runs.cache_clear()
     out, said = capsys.readouterr()
     row = json.loads(out)
     assert row["caption"] and row["figure"] is None and not list(tmp_path.glob("*.png"))
@@ -184,9 +184,8 @@ def test_a_drawn_location_is_the_one_that_was_read(hard_run):
     captioner = sat_tf.load(hard_run)
     captioner.set_inference("sample")
     pixels = np.random.default_rng(1).integers(0, 256, [64, 64, 3], np.uint8)
-    annotations = captioner.annotate(captioner.pixels(pixels)[None])
-    (caption,) = captioner.describe(annotations, SearchConfig(beam=1, max_length=8))
-    places = chosen_locations(captioner, annotations, caption)
+    caption = captioner.caption(pixels, SearchConfig(beam=1, max_length=8))
+    places = chosen_locations(captioner, captioner.pixels(pixels), caption)
     assert len(places) == len(caption.words) and len(set(places)) > 1
     height, width = captioner.grid
     assert ((places >= 0) & (places < height * width)).all()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from PIL import Image
 
+from sat_tf.commands import check_file, check_folder
 from tests.training.small_runs import exit_of
 from training import caption, distill, locate, standardize, train
-from training.cli import check_apart, check_file, check_folder
+from training.cli import check_apart
 from training.evaluate import command as evaluate
 from training.inspect import command as inspect
 

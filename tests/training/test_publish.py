@@ -98,37 +98,6 @@ def test_a_published_captioner_says_what_taught_it_and_its_teachers(soft_run, tm
     assert teachers_of(out) == Teachers(("boxes", "captioners"), ())
 
 
-def test_the_card_says_what_taught_the_runs_that_a_run_started_from(soft_run, tmp_path):
-    first, second = tmp_path / "supervised", tmp_path / "rewarded"
-    for run, changes in (
-        (
-            first,
-            {
-                "attention": {"kind": "soft", "supervision_weight": 0.5},
-                "fit": {"distillation_weight": 0.5},
-            },
-        ),
-        (second, {"init_from": str(first), "reward": {"metric": "cider"}}),
-    ):
-        shutil.copytree(soft_run, run)
-        values = json.loads((run / "config.json").read_text()) | changes
-        (run / "config.json").write_text(json.dumps(values))
-    card = make_card(second, read_run_config(second), "mine")
-    assert "the maps show what those boxes taught it." in " ".join(card.split())
-    contents = json.loads((first / "data.json").read_text())
-    contents["predictions"] = contents["train"] | {"teachers": ["locator", "reward"]}
-    (first / "data.json").write_text(json.dumps(contents))
-    card = make_card(second, read_run_config(second), "mine")
-    located, rewarded = "supervised by a word locator", "rewarded for caption metrics"
-    teachers = f"Of those captioners, some had been {located}; some had been {rewarded}."
-    assert f"the captions. {teachers}" in " ".join(card.split())
-    order = ("those boxes", "what other captioners predict", "captions were rewarded for CIDEr-D, ")
-    found = [card.index(words) for words in order]
-    assert found == sorted(found)
-    shutil.rmtree(first)
-    assert "boxes" not in make_card(second, read_run_config(second), "mine")
-
-
 @pytest.mark.parametrize("name", published.names())
 def test_cards_of_captioners_that_ship_are_those_that_would_be_written_today(name):
     folder = published.locate(name)

@@ -26,9 +26,9 @@ GREY = np.full((64, 64, 3), 120, np.uint8)
 @pytest.fixture(autouse=True)
 def fresh_runs():
     """No choice of fonts is kept between tests, which change what fonts have."""
-    drawing._runs.cache_clear()
+    drawing.font_runs.cache_clear()
     yield
-    drawing._runs.cache_clear()
+    drawing.font_runs.cache_clear()
 
 
 def tile(sheet, number, columns, cell, label):

@@ -46,7 +46,7 @@ def use_fonts(monkeypatch):
 
     def use(*faces: drawing.Face) -> None:
         monkeypatch.setattr(drawing, "system_faces", lambda: faces)
-        for cached in (drawing._ordered, drawing._runs):
+        for cached in (drawing.ordered_faces, drawing.font_runs):
             cached.cache_clear()
 
     yield use
@@ -61,7 +61,7 @@ def test_captions_are_drawn_shaped_or_a_sentence_names_their_letters(language, t
         require_fonts(text, style)
     except MissingFontError:
         pytest.skip("needs fonts-noto-core, fonts-noto-cjk and Raqm")
-    runs = drawing._runs(text, style)
+    runs = drawing.font_runs(text, style)
     assert "".join(piece for _, piece in runs) == unicodedata.normalize("NFC", text)
     for face, piece in runs:  # one font for a piece: its own glyphs of each letter
         assert all(drawing.has_glyph(face, char) for char in piece)
@@ -89,13 +89,13 @@ def test_emoji_name_a_package_too(use_fonts):
 def test_without_raqm_letters_that_it_joins_are_a_sentence(monkeypatch):
     monkeypatch.setattr(features, "check", lambda _: False)
     monkeypatch.setattr(drawing, "has_glyph", lambda *_: True)
-    drawing._runs.cache_clear()
+    drawing.font_runs.cache_clear()
     for language in ("ar", "fa", "he", "hi", "bn", "ta", "th", "km", "my"):
         with pytest.raises(MissingFontError, match="no Raqm: install FriBidi .*libfribidi0"):
             require_fonts(CAPTIONS[language], lettering_of(CAPTIONS[language], language))
     for language in ("zh", "ja", "ko", "ru", "vi", "am"):
         require_fonts(CAPTIONS[language])
-    drawing._runs.cache_clear()
+    drawing.font_runs.cache_clear()
 
 
 def test_compatible_forms_stand_in_and_marks_are_never_dropped(use_fonts):
@@ -108,12 +108,12 @@ def test_compatible_forms_stand_in_and_marks_are_never_dropped(use_fonts):
 def test_the_font_of_a_piece_changes_with_its_letters_and_spans_keep_marks(use_fonts, monkeypatch):
     korean, hindi = (drawing.Face(name, "Regular", name) for name in ("Sans K", "Sans H"))
     use_fonts(hindi, korean)
-    scripts = {korean: ("\uac00", "\ud7a3"), hindi: ("\u0900", "\u097f"), drawing._OWN: ("!", "~")}
+    scripts = {korean: ("\uac00", "\ud7a3"), hindi: ("\u0900", "\u097f"), drawing.OWN: ("!", "~")}
     has = lambda face, char: char == " " or scripts[face][0] <= char <= scripts[face][1]  # noqa: E731
     monkeypatch.setattr(drawing, "has_glyph", has)
     text = unicodedata.normalize("NFD", "\ud55c\uad6d") + " \u0938\u0940 NBA"
-    runs = drawing._runs(text, drawing.PLAIN)
-    assert runs == ((korean, "\ud55c\uad6d "), (hindi, "\u0938\u0940 "), (drawing._OWN, "NBA"))
+    runs = drawing.font_runs(text, drawing.PLAIN)
+    assert runs == ((korean, "\ud55c\uad6d "), (hindi, "\u0938\u0940 "), (drawing.OWN, "NBA"))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_chinese_characters_take_the_forms_of_the_language(use_fonts, language, 
     ]
     use_fonts(drawing.Face("Serif", "Bold", "b"), *faces)
     style = lettering_of("一只狗", language)  # en: the letters themselves say zh
-    assert drawing._ordered(style.language, None)[1].path == family
+    assert drawing.ordered_faces(style.language, None)[1].path == family
 
 
 def test_a_chosen_font_comes_first_and_must_be_one(use_fonts, tmp_path):
@@ -136,7 +136,7 @@ def test_a_chosen_font_comes_first_and_must_be_one(use_fonts, tmp_path):
     path.write_bytes(ImageFont.load_default(16).font_bytes)
     drawing.check_font(path)
     use_fonts()
-    ((face, _),) = drawing._runs("dog", lettering_of("dog", "en", path))
+    ((face, _),) = drawing.font_runs("dog", lettering_of("dog", "en", path))
     assert face.path == str(path)
 
 
@@ -144,7 +144,7 @@ def test_fonts_are_found_without_fontconfig_too(monkeypatch, tmp_path):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "own.ttf").write_bytes(ImageFont.load_default(16).font_bytes)
     (tmp_path / "broken.ttf").write_text("no font")
-    monkeypatch.setattr(drawing, "_FOLDERS", (str(tmp_path), "$NOWHERE/Fonts"))
+    monkeypatch.setattr(drawing, "FOLDERS", (str(tmp_path), "$NOWHERE/Fonts"))
     monkeypatch.setattr(drawing.shutil, "which", lambda _: None)
     (face,) = drawing.system_faces.__wrapped__()
     assert Path(face.path).name == "own.ttf" and face.style == "Regular"

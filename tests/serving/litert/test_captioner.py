@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from sat_tf.lite.captioner import FORMAT, GRAPHS, SETTINGS, VOCABULARY, Settings, read_settings
 from serving.litert import load
-from serving.litert.captioner import FORMAT, GRAPHS, SETTINGS, VOCABULARY, Settings, read_settings
 
 IMAGES = 4
 SIZES = dict.fromkeys(GRAPHS, 3)

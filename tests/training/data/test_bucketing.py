@@ -53,12 +53,6 @@ def test_padding_stays_below_the_bound_with_few_captions(count, max_padding):
         assert len(plan) == -(-count // 64)
 
 
-def test_leftovers_join_the_neighbouring_length():
-    lengths = np.array([5] * 6 + [6] * 3 + [7] * 3)
-    plan = plan_epoch(lengths, 4, seed=0, epoch=0, max_padding=0.2)
-    assert sizes_and_lengths(lengths, plan) == [(4, 5), (4, 6), (4, 7)]
-
-
 def test_every_epoch_has_the_same_batch_shapes():
     lengths = LENGTHS[:3_001]
     shapes = [sizes_and_lengths(lengths, plan_epoch(lengths, 64, 0, epoch)) for epoch in range(4)]

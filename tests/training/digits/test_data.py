@@ -49,14 +49,6 @@ def test_what_is_no_mnist_is_an_error_that_says_why(make_mnist, tmp_path, change
         load_digits("train", make_mnist(tmp_path, **changed), 20)
 
 
-def test_a_missing_or_damaged_file_is_an_error(tmp_path):
-    with pytest.raises(DataError, match="has no mnist.npz"):
-        load_digits("train", tmp_path)
-    (tmp_path / "mnist.npz").write_bytes(b"PK\x03\x04 cut short")
-    with pytest.raises(DataError, match="cannot be read as NumPy arrays"):
-        load_digits("train", tmp_path)
-
-
 STRIPS = StripsData()
 
 

@@ -53,12 +53,6 @@ def test_all_that_fits_is_taken_and_the_classes_are_not(single):
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_run_of_which_nothing_fits_is_refused(single):
-    config = dataclasses.replace(RECIPES["digits_soft"])
-    with pytest.raises(ValueError, match="`--init-from`.*none of its layers fits"):
-        start_from(single[0], new_model(config))
-
-
 def test_the_command_starts_from_another_run(
     hard_digits_run, tiny_digits, tmp_path, capsys, unvalidated
 ):

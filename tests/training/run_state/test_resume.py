@@ -118,7 +118,10 @@ class Kept:
 
 
 def keep(monkeypatch, scores, monitor="bleu_4", patience=2, progress=None):
-    """Epochs with these scores: those that were the best, the states kept, the model."""
+    """Returns the epochs that were the best, the states kept and the model.
+
+    Scores are of the monitor, or by name.
+    """
     best, model, kept = [], Model(), Kept()
     monkeypatch.setattr(weights, "save_weights", lambda model, path: best.append(model.epoch))
     progress = progress or Progress()
@@ -126,9 +129,10 @@ def keep(monkeypatch, scores, monitor="bleu_4", patience=2, progress=None):
     callback = CheckpointAndStop(kept, progress, config, 1, Path("best"), Interrupts())
     callback.set_model(model)
     for epoch, score in enumerate(scores, start=progress.epoch):
+        score = score if isinstance(score, dict) else {monitor: score}
         model.epoch = epoch + 1
         callback.on_epoch_begin(epoch)
-        callback.on_epoch_end(epoch, {f"val_{monitor}": score})
+        callback.on_epoch_end(epoch, {f"val_{name}": value for name, value in score.items()})
         if model.stop_training:
             break
     return best, kept.states, model
@@ -150,19 +154,6 @@ def test_a_lower_nll_is_better(monkeypatch):
     assert best == [1, 2] and model.stop_training and abs(states[-1].best_score) == 2.0
 
 
-def decide(monkeypatch, epochs, monitor="bleu_4", patience=9):
-
-    monkeypatch.setattr(weights, "save_weights", lambda model, path: None)
-    progress, model = Progress(), Model()
-    config = FitConfig(monitor=monitor, patience=patience)
-    callback = CheckpointAndStop(Kept(), progress, config, 1, Path("best"), Interrupts())
-    callback.set_model(model)
-    for epoch, scores in enumerate(epochs):
-        callback.on_epoch_begin(epoch)
-        callback.on_epoch_end(epoch, {f"val_{name}": value for name, value in scores.items()})
-    return progress
-
-
 @pytest.mark.parametrize(
     ("epochs", "best", "rank"),
     [
@@ -176,16 +167,16 @@ def decide(monkeypatch, epochs, monitor="bleu_4", patience=9):
 )
 def test_an_undefined_bleu_decides_nothing(monkeypatch, epochs, best, rank):
     scores = [dict(zip(("bleu_4", "cider", "nll"), one, strict=True)) for one in epochs]
-    progress = decide(monkeypatch, scores)
+    progress = keep(monkeypatch, scores, patience=9)[1][-1]
     assert (progress.best_epoch, progress.best_rank) == (best, rank)
     assert progress.waited == len(epochs) - best
 
 
 def test_epochs_without_bleu_are_waited_for_only_if_they_get_no_better(monkeypatch):
     better = [{"bleu_4": np.nan, "cider": 0.0, "nll": 5.0 - epoch} for epoch in range(3)]
-    assert not decide(monkeypatch, better, patience=1).stopped
+    assert not keep(monkeypatch, better, patience=1)[1][-1].stopped
     worse = [{"bleu_4": np.nan, "cider": 0.0, "nll": 5.0 + epoch} for epoch in range(3)]
-    assert decide(monkeypatch, worse, patience=2).stopped
+    assert keep(monkeypatch, worse, patience=2)[1][-1].stopped
 
 
 def test_patience_resumes_where_a_checkpoint_left_it(monkeypatch):
