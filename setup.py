@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -25,7 +26,7 @@ def read_text(name: str) -> str:
 
 setup(
     name="sat-tf",
-    version="0.1.0",
+    version=re.search(r'^__version__ = "(.+)"', read_text("sat_tf/__init__.py"), re.M)[1],
     description="Show, Attend and Tell in TensorFlow 2 and Keras 3: captions that show where they "
     "looked, with soft and hard attention",
     long_description=read_text("README.md"),

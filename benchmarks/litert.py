@@ -25,9 +25,9 @@ import tyro
 import sat_tf
 from benchmarks.serving_latency import load as load_export
 from sat_tf.commands import exit_status
+from sat_tf.images.reader import read_content
 from serving.export import Precision, export
 from serving.litert import load as load_litert
-from serving.litert.image_reader import read_content
 from serving.signatures import SERVING_DEFAULT
 from training.config import read_run_config
 from training.data.examples import Example

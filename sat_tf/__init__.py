@@ -1,6 +1,7 @@
 """Show, Attend and Tell (Xu et al., 2015, arXiv:1502.03044) in TensorFlow 2 and Keras 3.
 
-`sat_tf.load(RUN).caption(IMAGE)` captions an image with a trained run. The layers are Keras
+`sat_tf.load(RUN).caption(IMAGE)` captions an image with a trained run, without TensorFlow from its
+second use on. The layers are Keras
 layers: `sat_tf.RNNDecoder(vocabulary_size=1000)(annotations, words)`.
 
 Models and layers load TensorFlow when they are first used; its log is off from the import of this
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from sat_tf.vocabulary import Vocabulary
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # read by TensorFlow when it is imported
+
+__version__ = "0.1.0"
 
 __all__ = [
     "AttentionLSTMCell",

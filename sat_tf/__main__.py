@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Annotated, Union
+
+import sat_tf
 
 COMMANDS = {
     "train": ("training.train", "Train a captioner or a digit system."),
@@ -37,7 +40,9 @@ _SHELLS = ("bash", "zsh", "fish", "tcsh")
 def help_text() -> str:
     """Returns the list of commands."""
     lines = [f"  {name:<13}{summary}" for name, (_, summary) in COMMANDS.items()]
-    usage = "usage: sat-tf COMMAND [OPTIONS]   (sat-tf COMMAND --help lists the options)"
+    usage = (
+        "usage: sat-tf COMMAND [OPTIONS] | --version   (sat-tf COMMAND --help lists the options)"
+    )
     last = f"sat-tf {COMPLETION} bash   prints shell completion; also for {', '.join(_SHELLS[1:])}"
     return "\n".join([usage, "", *lines, "", last])
 
@@ -79,8 +84,13 @@ def main(argv: list[str] | None = None) -> int:
     if name in ("", "-h", "--help"):
         print(help_text())
         return 0 if name else 2
+    if name == "--version":
+        print(f"sat-tf {sat_tf.__version__}")
+        return 0
     if name not in COMMANDS:
-        print(f"Error: there is no command {name!r}.\n\n{help_text()}", file=sys.stderr)
+        close = difflib.get_close_matches(name, COMMANDS, n=1)
+        meant = f" Did you mean {close[0]}?" if close else ""
+        print(f"Error: there is no command {name!r}.{meant}\n\n{help_text()}", file=sys.stderr)
         return 2
     module, _ = COMMANDS[name]
     sys.argv = [f"sat-tf {name}", *rest]

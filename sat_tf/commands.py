@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import json
 import os
@@ -10,8 +11,10 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+from sat_tf.errors import invalid_value
 from sat_tf.files import finite
 
 _BAD_INPUT = 2
@@ -75,7 +78,7 @@ def loading() -> Iterator[None]:
         return
     gc.disable()
     try:
-        with _native_log_kept():
+        with native_log_kept():
             yield
     finally:
         gc.freeze()
@@ -83,7 +86,7 @@ def loading() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _native_log_kept() -> Iterator[None]:
+def native_log_kept() -> Iterator[None]:
     """Keeps standard error from the terminal, and shows it after all if an import fails.
 
     TensorFlow's libraries log their first lines before they read `TF_CPP_MIN_LOG_LEVEL`.
@@ -104,3 +107,49 @@ def _native_log_kept() -> Iterator[None]:
         finally:
             os.dup2(terminal, 2)
             os.close(terminal)
+
+
+@contextlib.contextmanager
+def without_stderr() -> Iterator[None]:
+    """Discards what libraries in C++ write to standard error."""
+    try:
+        kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    except OSError:  # there is no standard error
+        yield
+        return
+    try:
+        os.dup2(null, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(null)
+
+
+def check_folder(flag: str, folder: Path) -> None:
+    """Makes a folder of results and tries to write in it.
+
+    Raises:
+        ValueError: It cannot be made or written in; the message names the flag.
+    """
+    _try("a folder that can be written in", flag, folder, folder)
+
+
+def check_file(flag: str, path: Path) -> None:
+    """Makes the folder of a file of results and tries to write in it; the file is not touched.
+
+    Raises:
+        ValueError: It cannot be written; the message names the flag.
+    """
+    _try("a file that can be written", flag, path, path.parent)
+
+
+def _try(expected: str, flag: str, path: Path, folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        if path != folder and path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+    except OSError as error:
+        raise invalid_value(flag, expected, f"{path} ({error.strerror})") from error

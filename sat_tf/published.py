@@ -6,7 +6,7 @@ import difflib
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,12 @@ def read_card(folder: Path) -> str:
     """Reads the card of a published model; empty if it has none, as a card is not checked."""
     path = folder / CARD
     return path.read_text("utf-8") if path.is_file() else ""
+
+
+def knows(folder: Path) -> str:
+    """Returns a published captioner's sentence on what it knows; empty if its card has none."""
+    found = re.search(r"^## What it knows\n+(.+)", read_card(folder), re.MULTILINE)
+    return found[1].strip() if found else ""
 
 
 def locate(name: str | Path) -> Path:
@@ -95,8 +101,8 @@ def is_published(folder: Path) -> bool:
     return manifest_of(folder) is not None
 
 
-def checked_files(folder: Path) -> dict[str, Path]:
-    """Returns the files of a published model by name, each equal to its SHA-256.
+def checked_files(folder: Path, names: Collection[str] | None = None) -> dict[str, Path]:
+    """Returns files of a published model by name, all by default, each equal to its SHA-256.
 
     Captioners side by side may share an encoder: the file `encoder-HASH.npz` beside their folders.
 
@@ -106,6 +112,8 @@ def checked_files(folder: Path) -> dict[str, Path]:
     manifest = _read_manifest(manifest_of(folder) or folder / MANIFEST)
     paths = {}
     for name, expected in manifest["files"].items():
+        if names is not None and name not in names:
+            continue
         path = folder / name
         if not path.is_file():
             path = _shared(folder, name, expected)
@@ -120,6 +128,16 @@ def checked_files(folder: Path) -> dict[str, Path]:
             )
         paths[name] = path
     return paths
+
+
+def weight_hashes(folder: Path) -> list[str]:
+    """Returns the SHA-256 of a captioner's files of weights, as its manifest has them.
+
+    Raises:
+        RunError: The manifest cannot be read.
+    """
+    files = _read_manifest(folder / MANIFEST)["files"]
+    return [files[name] for name in WEIGHTS.values()]
 
 
 def taught_by(folder: Path) -> dict[str, list[str]] | None:

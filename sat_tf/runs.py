@@ -4,33 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorflow as tf
 
 from sat_tf import digits, published
 from sat_tf.captions import Caption
+from sat_tf.commands import native_log_kept
 from sat_tf.config import CaptionerConfig, Inference, SearchConfig
 from sat_tf.errors import RunError, invalid_value, other_version
 from sat_tf.fields import check_argument, from_dict
-from sat_tf.images import decoding
-from sat_tf.images.pillow import read_upright
-from sat_tf.models.captioner import Captioner
+from sat_tf.files import sha256_of
+from sat_tf.images.reader import ImageInput, read_pixels
+from sat_tf.lite import cache
 from sat_tf.run_folder import RunFolder, read_object
-from sat_tf.search.beam_search import Hypotheses
 from sat_tf.vocabulary import Vocabulary
-from sat_tf.weights import load_compact, load_weights
 
 if TYPE_CHECKING:
-    from sat_tf.digits.reader import DigitReader
+    import tensorflow as tf
 
-Image = str | Path | bytes | np.ndarray
-"""Path of an image file, its bytes, or uint8 pixels `[H, W, 3]`."""
+    from sat_tf.digits.reader import DigitReader
+    from sat_tf.models.captioner import Captioner
+    from sat_tf.search.beam_search import Hypotheses
 
 
 def load(run_dir: str | Path) -> TrainedCaptioner | DigitReader:
@@ -49,26 +50,96 @@ def load(run_dir: str | Path) -> TrainedCaptioner | DigitReader:
         RunError: The folder is not a run, or its files do not fit each other.
     """
     folder = published.locate(check_argument("run_dir", run_dir, str | Path))
-    return load_captioner(folder) if digits.system_of(folder) is None else digits.load(folder)
+    if digits.system_of(folder) is not None:
+        return digits.load(folder)
+    return load_captioner(folder, light=True)
 
 
-def load_captioner(run_dir: str | Path) -> TrainedCaptioner:
-    """Loads a captioner; see `load`. A digit model is an error."""
-    folder = RunFolder(published.locate(run_dir))
-    is_published = published.is_published(folder.path)
-    files = published.checked_files(folder.path) if is_published else {}
-    config, vocabulary = read_config(folder), read_vocabulary(folder)
-    if not is_published and not folder.best_weights.is_file():
-        raise RunError(
-            f"{folder} has no {folder.best_weights.name}: the run has not finished an epoch yet."
+def load_captioner(run_dir: str | Path, light: bool = False) -> TrainedCaptioner:
+    """Loads a captioner; see `load`. A digit model is an error.
+
+    Args:
+        run_dir: See `load`.
+        light: Caption over LiteRT graphs from the cache, without TensorFlow, as long as nothing
+            is asked for that needs the model. Where there are none yet, TensorFlow captions, and
+            the first caption has them made by another process.
+    """
+    source = _Source.read(published.locate(run_dir))
+    light = light and cache.usable(source.config)
+    if light:
+        digest = source.digest()
+        graphs = cache.find(source.fingerprint(digest))
+        if graphs is not None:
+            return TrainedCaptioner(source, source.vocabulary, source.path, digest, graphs)
+    model, digest = source.load_model()
+    captioner = TrainedCaptioner(model, source.vocabulary, source.path, digest)
+    if light:
+        behind = functools.partial(cache.make_behind, source.path, source.fingerprint(digest))
+        captioner.after_first_caption = behind
+    return captioner
+
+
+def make_graphs(run_dir: str | Path) -> Path | None:
+    """Makes the graphs that `load` captions with; see `sat_tf.lite.cache.make`."""
+    source = _Source.read(published.locate(run_dir))
+    model, digest = source.load_model()
+    captioner = TrainedCaptioner(model, source.vocabulary, source.path, digest)
+    return cache.make(captioner, source.fingerprint(digest))
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A folder with a captioner: its configuration and words; the weights are read when needed."""
+
+    path: Path
+    config: CaptionerConfig
+    vocabulary: Vocabulary
+    is_run: bool
+
+    @classmethod
+    def read(cls, path: Path) -> _Source:
+        """Reads and checks all but the weights."""
+        folder, is_run = RunFolder(path), not published.is_published(path)
+        if not is_run:
+            published.checked_files(path, (published.CONFIG, published.VOCABULARY))
+        config, vocabulary = read_config(folder), read_vocabulary(folder)
+        if is_run and not folder.best_weights.is_file():
+            raise RunError(
+                f"{folder} has no {folder.best_weights.name}: the run has not finished an epoch "
+                "yet."
+            )
+        return cls(path, config, vocabulary, is_run)
+
+    def digest(self) -> str | None:
+        """Returns the SHA-256 of a run's weights."""
+        return sha256_of(RunFolder(self.path).best_weights) if self.is_run else None
+
+    def fingerprint(self, digest: str | None) -> str:
+        """Returns the name of the graphs in the cache, of a run's weights with this SHA-256."""
+        hashes = [digest] if self.is_run else published.weight_hashes(self.path)
+        return cache.fingerprint(self.config, self.vocabulary, hashes)
+
+    def load_model(self) -> tuple[Captioner, str | None]:
+        """Loads the model with TensorFlow; returns it with the SHA-256 of a run's weights."""
+        try:
+            with native_log_kept():
+                from sat_tf.models.captioner import Captioner
+                from sat_tf.weights import load_compact, load_weights
+        except ModuleNotFoundError as error:
+            if error.name not in ("tensorflow", "keras"):
+                raise
+            raise RunError(
+                f"{self.path} has no graphs in the cache yet, and {error.name}, which makes them, "
+                "is not installed: `pip install tensorflow keras`."
+            ) from error
+        model = Captioner(
+            self.config, len(self.vocabulary), load_encoder_weights=False, dtype="float32"
         )
-    model = Captioner(config, len(vocabulary), load_encoder_weights=False, dtype="float32")
-    digest = None
-    if is_published:
+        if self.is_run:
+            return model, load_weights(model, RunFolder(self.path).best_weights)
+        files = published.checked_files(self.path)
         load_compact(model, [files[name] for name in published.WEIGHTS.values()])
-    else:
-        digest = load_weights(model, folder.best_weights)
-    return TrainedCaptioner(model, vocabulary, folder.path, digest)
+        return model, None
 
 
 def read_config(run_dir: Path | RunFolder) -> CaptionerConfig:
@@ -125,28 +196,57 @@ def read_average(run_dir: Path | RunFolder) -> dict[str, float]:
 class TrainedCaptioner:
     """A captioner with its vocabulary.
 
+    Captions come from the model, or from graphs that equal it as long as nobody asked for the
+    model: `model`, `annotate`, `describe` and `search` load it, and TensorFlow, first.
+
     Args:
-        model: The captioner.
+        model: The captioner, or the files to load it from.
         vocabulary: Its words.
         path: Folder of the run it was loaded from, if any.
         weights_sha256: SHA-256 (hexadecimal) of the file of its weights, if it was loaded from one.
+        graphs: LiteRT graphs of the same captioner.
     """
 
     def __init__(
         self,
-        model: Captioner,
+        model: Captioner | _Source,
         vocabulary: Vocabulary,
         path: Path | None = None,
         weights_sha256: str | None = None,
+        graphs: cache.Graphs | None = None,
     ) -> None:
-        if len(vocabulary) != model.vocabulary_size:
+        self._source = model if isinstance(model, _Source) else None
+        self._model = None if self._source else model
+        if self._model and len(vocabulary) != model.vocabulary_size:
             expected = f"the model's {model.vocabulary_size} words"
             raise invalid_value("vocabulary", expected, f"{len(vocabulary)}")
-        self.model, self.vocabulary = model, vocabulary
+        self.vocabulary = vocabulary
         self.path, self.weights_sha256 = path, weights_sha256
+        self._config, self._graphs = model.config, graphs
+        self.after_first_caption: Callable[[], object] | None = None
         self._searches: dict[SearchConfig, tf.types.experimental.PolymorphicFunction] = {}
-        self._encode = tf.function(
-            lambda pixels: model.encoder(pixels, training=False),
+
+    @property
+    def model(self) -> Captioner:
+        """The Keras model; loads TensorFlow if it is the first to need it.
+
+        Raises:
+            RunError: Training has replaced the weights since the captioner was loaded.
+        """
+        if self._model is None:
+            model, digest = self._source.load_model()
+            if digest != self.weights_sha256:
+                raise RunError(f"{self.path} has other weights by now: load it again.")
+            model.config = self._config
+            self._model = model
+        return self._model
+
+    @functools.cached_property
+    def _encode(self) -> tf.types.experimental.PolymorphicFunction:
+        import tensorflow as tf
+
+        return tf.function(
+            lambda pixels: self.model.encoder(pixels, training=False),
             autograph=False,
             reduce_retracing=True,
         )
@@ -154,12 +254,12 @@ class TrainedCaptioner:
     @property
     def config(self) -> CaptionerConfig:
         """Configuration of the model."""
-        return self.model.config
+        return self._config if self._model is None else self._model.config
 
     @property
     def grid(self) -> tuple[int, int]:
         """`(h, w)` of the attention maps."""
-        return self.model.encoder.grid
+        return self.model.encoder.grid if self._graphs is None else self._graphs.grid
 
     def set_inference(self, inference: Inference) -> None:
         """Lets hard attention select a location by `expectation`, `sample` or `argmax`.
@@ -172,10 +272,12 @@ class TrainedCaptioner:
             expected = f"none for {kind} attention"
             raise invalid_value("inference", expected, inference, flag="--inference")
         attention = dataclasses.replace(self.config.attention, inference=inference)
-        self.model.config = dataclasses.replace(self.config, attention=attention)
+        self._config = dataclasses.replace(self.config, attention=attention)
+        if self._model is not None:
+            self._model.config = self._config
         self._searches.clear()
 
-    def caption(self, image: Image, search: SearchConfig | None = None) -> Caption:
+    def caption(self, image: ImageInput, search: SearchConfig | None = None) -> Caption:
         """Captions one image.
 
         Args:
@@ -193,7 +295,7 @@ class TrainedCaptioner:
         return self.captions([image], search)[0]
 
     def captions(
-        self, images: Sequence[Image], search: SearchConfig | None = None
+        self, images: Sequence[ImageInput], search: SearchConfig | None = None
     ) -> list[Caption]:
         """Captions several images in one batch; see `caption`."""
         if isinstance(images, (str, bytes, Path)):
@@ -201,10 +303,24 @@ class TrainedCaptioner:
         check_argument("images", images, Collection)
         if len(images) == 0:
             return []
-        pixels = tf.stack([self.pixels(image) for image in images])
-        return self.describe(self.annotate(pixels), search)
+        check_argument("search", search, SearchConfig | None)
+        pixels = [self.pixels(image) for image in images]
+        if self._light():
+            used = search or self.config.search
+            return [self._graphs.captioner.describe(one, used) for one in pixels]
+        found = self.describe(self.annotate(np.stack(pixels)), search)
+        if self.after_first_caption is not None:
+            self.after_first_caption()
+            self.after_first_caption = None
+        return found
 
-    def pixels(self, image: Image) -> tf.Tensor:
+    def _light(self) -> bool:
+        """Returns whether graphs caption: those of the present choice of locations."""
+        chosen = self.config.attention.selection
+        made_for = self._source and self._source.config.attention.selection
+        return self._graphs is not None and self._model is None and chosen == made_for
+
+    def pixels(self, image: ImageInput) -> np.ndarray:
         """Returns the encoder's input, float32 `[S, S, 3]`, 0..255; see `read_pixels`."""
         encoder = self.config.encoder
         return read_pixels(image, encoder.image_size, encoder.resize)
@@ -215,6 +331,8 @@ class TrainedCaptioner:
         Raises:
             ValueError: The images are of another shape.
         """
+        import tensorflow as tf
+
         pixels = tf.cast(pixels, tf.float32)
         self.model.encoder.check_shape(pixels.shape)
         return self._encode(pixels)
@@ -229,6 +347,8 @@ class TrainedCaptioner:
         self, annotations: tf.Tensor | np.ndarray, search: SearchConfig | None = None
     ) -> Hypotheses:
         """Runs beam search over annotations `[B, L, D]`, compiled once per setting."""
+        import tensorflow as tf
+
         search = check_argument("search", search, SearchConfig | None) or self.config.search
         annotations = tf.cast(annotations, tf.float32)
         shape = (math.prod(self.grid), self.model.encoder.annotation_dim)
@@ -243,6 +363,8 @@ class TrainedCaptioner:
 
     def read(self, hypotheses: Hypotheses) -> list[Caption]:
         """Converts hypotheses to captions, one per image."""
+        import tensorflow as tf
+
         hypotheses = tf.nest.map_structure(lambda tensor: np.asarray(tensor), hypotheses)
         return [self._read_one(hypotheses, row) for row in range(len(hypotheses.scores))]
 
@@ -266,32 +388,3 @@ class TrainedCaptioner:
             beta=beta,
             alternatives=tuple(pair for pair in zip(texts, scores, strict=True) if pair[0]),
         )
-
-
-def read_pixels(image: Image, size: int, resize: str) -> tf.Tensor:
-    """Reads an image as the encoder sees it, a photograph turned upright by its EXIF.
-
-    Args:
-        image: Path, bytes, or uint8 pixels `[H, W, 3]`.
-        size: Side, pixels.
-        resize: `crop` or `squash`.
-
-    Returns:
-        float32 `[size, size, 3]`, 0..255.
-
-    Raises:
-        ValueError: The image is missing or cannot be read; or pixels are of another type or shape.
-    """
-    if isinstance(image, np.ndarray):
-        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[-1] != 3 or not image.size:
-            got = f"{image.dtype} {list(image.shape)}"
-            raise invalid_value("image", "uint8 pixels [H, W, 3]", got)
-        return decoding.resize(image, size, resize)
-    check_argument("image", image, Image)
-    name = "the image" if isinstance(image, bytes) else f"the image {str(image)!r}"
-    try:
-        return decoding.load(read_upright(image), size, resize)
-    except OSError as error:
-        raise ValueError(f"Cannot read {name}: {error.strerror or error}.") from error
-    except (tf.errors.OpError, ValueError) as error:
-        raise ValueError(f"Cannot read {name}: {decoding.read_error(error)}.") from error

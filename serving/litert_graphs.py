@@ -1,32 +1,22 @@
-"""A captioner as three LiteRT graphs: encoder, start and step.
-
-The shapes are static and the operations LiteRT's built-in ones. Shapes: S side of the image, L
-locations, D annotation width, N LSTM width, V vocabulary, K hypotheses of the beam.
-"""
+"""A captioner as a folder of LiteRT graphs, with a card that describes them."""
 
 from __future__ import annotations
 
-import re
-import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import keras
 import tensorflow as tf
 
 from sat_tf.config import SearchConfig
-from sat_tf.errors import invalid_value
-from sat_tf.layers.lstm import State
+from sat_tf.lite import captioner as files
+from sat_tf.lite.graphs import write_graphs
 from sat_tf.runs import TrainedCaptioner
-from serving.litert import captioner as files
 from serving.model_card import facts, scores, table
-from serving.saved_model import writing_errors
 
 _INTRODUCTION = """# Image captioner
 
 *Show, Attend and Tell* (Xu et al., 2015, arXiv:1502.03044) for LiteRT: three graphs with static
-shapes and built-in operations. Preprocessing and beam search are the host's: `serving/litert` is
+shapes and built-in operations. Preprocessing and beam search are the host's: `sat_tf/lite` is
 the one in Python, and small enough to be ported."""
 
 _CALLING = """## How to call it
@@ -41,68 +31,6 @@ Or `serving.litert.load(FOLDER).caption("photo.jpg")`. Encode the pixels; give t
 beginning with `<start>` (1) and the first state in every row."""
 
 
-@dataclass(frozen=True)
-class Graph:
-    """A function to convert, and its inputs."""
-
-    function: Callable[..., dict[str, tf.Tensor]]
-    inputs: list[tf.TensorSpec]
-
-
-def make_graphs(captioner: TrainedCaptioner, beam: int) -> dict[str, Graph]:
-    """Returns the graphs of a captioner by their files.
-
-    Args:
-        captioner: The captioner.
-        beam: K.
-
-    Returns:
-        `encoder`: pixels `[1, S, S, 3]`, 0 to 255, to annotations `[1, L, D]`. `start`:
-        annotations to hidden and memory `[1, N]` of the LSTM, and what else the steps read. `step`:
-        words int32 `[K]`, hidden and memory `[K, N]` and what they read, to log_probs `[K, V]`, the
-        next hidden and memory, and with attention alpha `[K, L]` and beta `[K]`.
-    """
-    model, side = captioner.model, captioner.config.encoder.image_size
-    (height, width), depth = captioner.grid, model.encoder.annotation_dim
-    # Of a blank image: which parts there are, and their shapes.
-    blank, state = model.begin_search(tf.zeros([1, height * width, depth]), beam)
-    parts = {name: part for name, part in blank._asdict().items() if tf.is_tensor(part)}
-
-    def encode(pixels):
-        return {"annotations": model.encoder(pixels, training=False)}
-
-    def start(annotations):
-        attended, state = model.begin_search(annotations, beam)
-        outputs = {name: getattr(attended, name) for name in parts}
-        if model.decoder.attends and not blank.pre_projected:
-            del outputs["annotations"]  # as they came
-        return outputs | dict(zip(files.STATE, state, strict=True))
-
-    def step(words, h, c, *given):
-        attended = blank._replace(**dict(zip(parts, given, strict=True)))
-        logits, state, attention = model.decoder.step(
-            attended, words, State(h, c), model.selection, portable=True
-        )
-        outputs = {"log_probs": tf.nn.log_softmax(logits)}
-        outputs |= dict(zip(files.STATE, state, strict=True))
-        if model.decoder.attends:
-            outputs["alpha"] = tf.nn.softmax(attention.alignment_scores)
-            outputs["beta"] = attention.beta
-        return outputs
-
-    def spec(name: str, part: tf.Tensor, rows: int | None = None) -> tf.TensorSpec:
-        return tf.TensorSpec([rows or part.shape[0], *part.shape[1:]], part.dtype, name)
-
-    read = [tf.TensorSpec([beam], tf.int32, "words")]
-    read += [spec(name, part, beam) for name, part in zip(files.STATE, state, strict=True)]
-    read += [spec(name, part) for name, part in parts.items()]
-    return {
-        files.ENCODER: Graph(encode, [tf.TensorSpec([1, side, side, 3], name="pixels")]),
-        files.START: Graph(start, [tf.TensorSpec([1, height * width, depth], name="annotations")]),
-        files.STEP: Graph(step, read),
-    }
-
-
 def write_litert(
     folder: Path, captioner: TrainedCaptioner, search: SearchConfig, precision: str
 ) -> None:
@@ -114,35 +42,9 @@ def write_litert(
         search: Beam, length and normalisation.
         precision: `float32`, `float16` or `int8`.
     """
-    graphs = make_graphs(captioner, search.beam)
-    with tempfile.TemporaryDirectory() as saved:
-        archive = keras.export.ExportArchive()
-        functions = {
-            name: archive.add_endpoint(Path(name).stem, graph.function, graph.inputs)
-            for name, graph in graphs.items()
-        }
-        traced = {name: function.get_concrete_function() for name, function in functions.items()}
-        with writing_errors(Path(saved)):
-            archive.write_out(saved, verbose=False)
-        for name in graphs:
-            (folder / name).write_bytes(_convert(saved, Path(name).stem, precision))
-    captioner.vocabulary.save(folder / files.VOCABULARY)
-    sizes = {name: (folder / name).stat().st_size for name in graphs}
-    settings = files.Settings(
-        image_size=captioner.config.encoder.image_size,
-        resize=captioner.config.encoder.resize,
-        grid=captioner.grid if captioner.config.attention.kind != "none" else None,
-        beam=search.beam,
-        max_length=search.max_length,
-        length_power=search.length_power,
-        forbidden=search.forbidden,
-        precision=precision,
-        sizes=sizes,
-        consensus=search.consensus,
-    )
-    (folder / files.SETTINGS).write_text(settings.to_json(), "utf-8")
+    traced = write_graphs(folder, captioner, search, precision)
     inside = facts(captioner, search, folder) | {"precision": precision}
-    inside |= {name: f"{size / 1e6:.1f} MB" for name, size in sizes.items()}
+    inside |= {name: f"{(folder / name).stat().st_size / 1e6:.1f} MB" for name in traced}
     card = [
         _INTRODUCTION,
         "## What is inside",
@@ -151,33 +53,12 @@ def write_litert(
         "Of the run itself, before its conversion to LiteRT.",
         *scores(captioner, search),
         "## Graphs",
-        *(_tensors(n, graphs[n].inputs, f.structured_outputs) for n, f in traced.items()),
+        *(_tensors(name, *tensors) for name, tensors in traced.items()),
         _CALLING,
         "## Made with",
         f"TensorFlow {tf.__version__}, Keras {keras.__version__}.",
     ]
     (folder / files.CARD).write_text("\n\n".join(card) + "\n", "utf-8")
-
-
-def _convert(saved_model: str, signature: str, precision: str) -> bytes:
-    """Converts a signature.
-
-    Raises:
-        ValueError: It has an operation that LiteRT has not built in.
-    """
-    converter = tf.lite.TFLiteConverter.from_saved_model(saved_model, signature_keys=[signature])
-    if precision != "float32":
-        # Of the weights alone; for int8, activations are quantised where they meet them.
-        converter.optimizations = [tf.lite.Optimize.DEFAULT]
-    if precision == "float16":
-        converter.target_spec.supported_types = [tf.float16]
-    try:
-        return converter.convert()
-    except Exception as error:  # the converter's own error, which has no public name
-        found = re.findall(r"^(?:TF Select|Custom) ops: (.+)", str(error), re.MULTILINE)
-        why = ", ".join(found) or str(error).strip().partition("\n")[0]
-        expected = f"saved_model, as LiteRT cannot hold the {signature} of this captioner ({why})"
-        raise invalid_value("format", expected, "litert") from error
 
 
 def _tensors(name: str, inputs: list[tf.TensorSpec], outputs: dict[str, tf.TensorSpec]) -> str:

@@ -1,4 +1,4 @@
-"""Caption images: `python -m training.caption --run-dir RUN photo.jpg FOLDER`."""
+"""Caption images: `python -m training.caption photo.jpg FOLDER [--run-dir RUN]`."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+import numpy as np
 import tyro
 
-from sat_tf import published
-from sat_tf.commands import exit_status, json_line, loading, program
+from sat_tf import published, runs
+from sat_tf.commands import check_file, check_folder, exit_status, json_line, loading, program
 from sat_tf.config import Inference, SearchConfig, SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_fields
-from sat_tf.figures.attention import figure_paths
+from sat_tf.figures.attention import figure_paths, save_attention_figure
+from sat_tf.figures.drawing import check_font
 from sat_tf.files import write_atomically
 from sat_tf.images import SUFFIXES
+from sat_tf.images.reader import decode, read_content
+from sat_tf.run_folder import RunFolder, read_object
+from sat_tf.viewer import report_page
 from sat_tf.vocabulary import SPECIAL_TOKENS
-from training.cli import check_file, check_folder
-from training.config import read_run_config
-from training.evaluate.given_captions import caption_fields
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from sat_tf.captions import Caption
     from sat_tf.runs import TrainedCaptioner
 
 
@@ -37,12 +36,15 @@ class Arguments:
 
     images: tyro.conf.Positional[tuple[Path, ...]]
     """Files (JPEG, PNG, GIF, BMP, WebP or TIFF), or folders of them."""
-    run_dir: Path
-    """Run folder of `python -m training.train`, or a published captioner's folder or name."""
+    run_dir: Path = Path("flickr8k_soft")
+    """Run folder of `python -m training.train`, or a published captioner's folder or name; by
+    default a captioner that ships."""
     out: Path = Path("captions")
     """Folder of the attention figures."""
     figure: Literal["png", "svg", "none"] = "png"
     """Form of the attention figures; none are drawn with `none`."""
+    figure_font: Path | None = None
+    """Font file for the words of figures; the system's fonts are searched for what it lacks."""
     html: Path | None = None
     """File of a page with a viewer of all images; none is written by default."""
     search: Annotated[SearchFlags, tyro.conf.arg(name="")] = SearchFlags()
@@ -67,37 +69,39 @@ def run(arguments: Arguments) -> int:
     out = None if arguments.figure == "none" else arguments.out
     figures = figure_paths(out, images, arguments.figure)
     with loading():
-        import tensorflow as tf
-
-        import sat_tf.runs
-        from sat_tf.viewer import report_page
-        from training.data.image_loader import read_image
         from training.evaluate.page import caption_data, chosen_locations, common_facts, image_entry
 
-    captioner = sat_tf.runs.load_captioner(arguments.run_dir)
+    captioner = runs.load_captioner(arguments.run_dir, light=True)
     _note_on_words(arguments.run_dir, captioner)
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
     search = _search(arguments.search, captioner)
+    data = read_object(RunFolder(captioner.path).config).get("data", {})
+    lettering = {"language": data.get("language", ""), "font": arguments.figure_font}
     failed, entries = 0, []
     for path, figure in zip(images, figures, strict=True):
         try:
-            content = path.read_bytes()
+            content = read_content(path)
             pixels = captioner.pixels(content)
         except (OSError, ValueError) as error:
             print(f"{path}: {error}", file=sys.stderr)
             failed += 1
             continue
-        annotations = captioner.annotate(pixels[None])
-        (caption,) = captioner.describe(annotations, search)
+        caption = captioner.caption(content, search)
         if figure is not None:
-            chosen = chosen_locations(captioner, annotations, caption)
-            _draw(pixels.numpy(), caption, figure, chosen)
+            chosen = chosen_locations(captioner, pixels, caption)
+            shown = pixels.round().astype("uint8")
+            maps = caption.alpha, caption.beta
+            drawn = {"title": caption.text, "chosen": chosen, **lettering}
+            if not save_attention_figure(figure, shown, caption.words, *maps, **drawn):
+                figure = None
         if arguments.html is not None or arguments.json:
-            whole, _ = read_image(content, tf.identity)
+            whole = np.asarray(decode(content))
         if arguments.html is not None:
             entries.append(image_entry(captioner, whole, caption, path.name))
         if arguments.json:
+            from training.evaluate.given_captions import caption_fields
+
             words = {"words": caption.words, "log_probs": caption.log_probs.tolist()}
             row = {"image": str(path), **caption_fields(caption), **words}
             row |= {"figure": figure and str(figure)}
@@ -115,7 +119,7 @@ def run(arguments: Arguments) -> int:
 
 def _note_on_words(run_dir: Path, captioner: TrainedCaptioner) -> None:
     """Prints which words a captioner knows if those are nothing but drawn scenes'."""
-    if read_run_config(captioner.path).data.name == "scenes":
+    if read_object(RunFolder(captioner.path).config).get("data", {}).get("name") == "scenes":
         words = ", ".join(sorted(captioner.vocabulary.words[len(SPECIAL_TOKENS) :]))
         note = f"Note: {run_dir} learned from drawn scenes alone, and knows these words: {words}."
         print(note, file=sys.stderr)
@@ -132,6 +136,8 @@ def _check(arguments: Arguments) -> list[Path]:
         raise FileNotFoundError(f"There is no file {', '.join(map(str, images))}; check the path.")
     if arguments.figure != "none":
         check_folder("--out", arguments.out)
+    if arguments.figure_font is not None:
+        check_font(arguments.figure_font)
     if arguments.html is not None:
         if arguments.html.suffix.lower() not in (".html", ".htm"):
             raise invalid_value("--html", "a file named *.html", str(arguments.html))
@@ -163,27 +169,13 @@ def image_files(paths: Iterable[Path]) -> list[Path]:
 
 def _search(given: SearchFlags, captioner: TrainedCaptioner) -> SearchConfig:
     """Returns the settings of the search; the beam is 1 if locations are drawn."""
-    if captioner.model.selection == "sample":
+    if captioner.config.attention.selection == "sample":
         if given.beam not in (None, 1):
             expected = "1 with `--inference sample`, given or the run's own, as each hypothesis "
             expected += "would draw its own locations"
             raise invalid_value("beam", expected, given.beam, flag="--beam")
         given = dataclasses.replace(given, beam=1)
     return given.over(captioner.config.search)
-
-
-def _draw(pixels: np.ndarray, caption: Caption, path: Path, chosen: np.ndarray | None) -> None:
-    """Draws attention under each word over the encoder's input."""
-    from sat_tf.figures.attention import attention_figure, attention_svg, save_figure
-
-    draw = attention_svg if path.suffix == ".svg" else attention_figure
-    shown = pixels.round().astype("uint8")
-    maps = caption.alpha, caption.beta
-    drawn = draw(shown, caption.words, *maps, caption.text, chosen=chosen)
-    if isinstance(drawn, str):
-        write_atomically(path, drawn)
-    else:
-        save_figure(drawn, path)
 
 
 if __name__ == "__main__":

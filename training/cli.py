@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import argparse
 import difflib
-import errno
-import os
-import tempfile
 import textwrap
 from collections.abc import Iterable, Mapping
 from importlib import import_module
@@ -162,24 +159,6 @@ def check_data_dir(config: Any, data_dir: Path | None) -> None:
         raise ValueError(f"There is no folder `--data-dir {data_dir}`; check the path.")
 
 
-def check_folder(flag: str, folder: Path) -> None:
-    """Makes a folder of results and tries to write in it.
-
-    Raises:
-        ValueError: It cannot be made or written in; the message names the flag.
-    """
-    _try("a folder that can be written in", flag, folder, folder)
-
-
-def check_file(flag: str, path: Path) -> None:
-    """Makes the folder of a file of results and tries to write in it; the file is not touched.
-
-    Raises:
-        ValueError: It cannot be written; the message names the flag.
-    """
-    _try("a file that can be written", flag, path, path.parent)
-
-
 def check_apart(flag: str, out: Path, data_dir: str | Path | None) -> None:
     """Checks that results do not go among the data.
 
@@ -206,14 +185,3 @@ def check_own_images(flag: str, out: Path, images: str, written_with: str) -> No
     if any((out / images).glob("*.png")) and not (out / written_with).is_file():
         expected = f"a folder whose `{images}` is not in use, as images of the results go there"
         raise invalid_value(flag, expected, str(out))
-
-
-def _try(expected: str, flag: str, path: Path, folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-        if path != folder and path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    except OSError as error:
-        raise invalid_value(flag, expected, f"{path} ({error.strerror})") from error

@@ -19,13 +19,13 @@ import numpy as np
 import tyro
 
 from sat_tf import published
-from sat_tf.commands import exit_status, loading, program
+from sat_tf.commands import check_file, exit_status, loading, program
 from sat_tf.errors import RunError, invalid_value
 from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.files import default_cache_dir
 from sat_tf.progress import progress_bar
 from sat_tf.run_folder import RunFolder
-from training.cli import check_data_dir, check_file
+from training.cli import check_data_dir
 from training.config import RunConfig, read_run_config
 
 if TYPE_CHECKING:

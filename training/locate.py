@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from sat_tf.commands import exit_status, loading
+from sat_tf.commands import check_file, exit_status, loading
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, Range, check_fields
 from sat_tf.files import default_cache_dir
-from training.cli import Settings, check_data_dir, check_file, check_init_from, parse_settings
+from training.cli import Settings, check_data_dir, check_init_from, parse_settings
 
 _SHOWN = 8
 

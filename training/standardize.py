@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from sat_tf.commands import exit_status, loading
+from sat_tf.commands import check_file, exit_status, loading
 from sat_tf.config import JOIN, EncoderConfig, weights_files
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.files import sync
-from training.cli import Settings, check_data_dir, check_file, parse_settings
+from training.cli import Settings, check_data_dir, parse_settings
 
 _BATCH = 8
 

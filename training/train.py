@@ -143,6 +143,7 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
             captioner = train(config, run_dir, cache_dir, data_dir, strategy, interrupts)
         out = RunFolder(run_dir).evaluation("dev")
         on_chief(evaluate_run)(captioner, config, out, cache_dir, data_dir)
+        on_chief(print)(f"Caption with it: python -m training.caption --run-dir {run_dir} PHOTO")
         barrier()  # the others would take a worker that ends early for a lost one
 
 

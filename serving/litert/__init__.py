@@ -3,6 +3,6 @@
 `python -m serving.export --format litert` writes the folder; `docs/edge.md` describes it.
 """
 
-from serving.litert.captioner import LiteRTCaptioner, load
+from sat_tf.lite.captioner import LiteRTCaptioner, load
 
 __all__ = ["LiteRTCaptioner", "load"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import runpy
 import subprocess
 import sys
 from collections import defaultdict
@@ -56,17 +57,19 @@ def test_experiments_name_no_folder_but_the_users():
         assert not re.search(r"(?<![\w.\"])/(?!bin/sh)\w+/", text)
 
 
-@pytest.mark.slow
-def test_experiments_use_flags_that_the_commands_have(commands):
+@pytest.mark.filterwarnings("ignore::RuntimeWarning:runpy")  # of modules that are imported
+def test_experiments_use_flags_that_the_commands_have(commands, monkeypatch, capsys):
     used = defaultdict(set)
     for name, lines in commands.items():
         for module, *arguments in lines:
             flags = {text.replace("_", "-") for text in arguments if text.startswith("--")}
             used[module] |= set() if name.startswith("digits") else flags
     for module, flags in used.items():
-        command = [sys.executable, "-m", module, "--help"]
-        done = subprocess.run(command, cwd=tables.ROOT, capture_output=True, text=True, check=True)
-        assert flags <= {flag.replace("_", "-") for flag in re.findall(r"--[\w.-]+", done.stdout)}
+        monkeypatch.setattr(sys, "argv", [module, "--help"])
+        with pytest.raises(SystemExit):
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        said = capsys.readouterr().out
+        assert flags <= {flag.replace("_", "-") for flag in re.findall(r"--[\w.-]+", said)}
 
 
 @pytest.mark.parametrize("name", [path.stem for path in SCRIPTS])

@@ -28,10 +28,7 @@ def test_a_frozen_encoder_takes_no_first_trainable_layer():
             {"preset": "vimco", "baseline": "learned"},
             "`--attention.reward_to_go`: expected False.*got learned and True",
         ),
-        ({"samples": 0}, "`--attention.samples`"),
         ({"bound": "tight"}, "`bound`: expected one of elbo, importance_weighted or None"),
-        ({"baseline": "greedy"}, "`baseline`: expected one of none, moving_average"),
-        ({"preset": "reinforce"}, "`preset`: expected one of paper, arctic, rloo, vimco"),
         ({"reward_to_go": 1}, "`reward_to_go`: expected bool or None"),
     ],
 )

@@ -28,12 +28,6 @@ def test_an_unknown_name_is_an_error(name):
         getattr(sat_tf, name)
 
 
-def test_modules_are_there_without_an_import_of_their_own():
-    code = "import sat_tf; print(sat_tf.published.names()[0])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout.strip() == "flickr8k_hard", done.stderr
-
-
 def test_the_package_and_its_plain_types_load_no_tensorflow():
     names = "sat_tf.Caption, sat_tf.CaptionerConfig, sat_tf.SearchConfig, sat_tf.Vocabulary"
     found = "sorted({'keras', 'tensorflow'} & set(sys.modules))"

@@ -6,7 +6,7 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated
 
 import numpy as np
 import pytest
@@ -44,13 +44,6 @@ class Model:
     tilt: Annotated[float, Range(-1, 1, without_low=True)] = 0.0
     name: str = "-7"
     free: float = -7.0
-
-
-@dataclass(frozen=True)
-class Files:
-    kind: ClassVar[str] = "files"
-    paths: tuple[Path, ...] = ()
-    model: Any = None
 
 
 @pytest.mark.parametrize(
@@ -94,43 +87,14 @@ def test_a_value_outside_is_an_error_that_names_key_range_and_value(name, value,
 
 
 @pytest.mark.parametrize(
-    ("group", "cls", "values"),
-    [
-        ("encoder", EncoderConfig, {"image_size": 0}),
-        ("decoder", DecoderConfig, {"embedding_dim": 0}),
-        ("decoder", DecoderConfig, {"initial_layers": -1}),
-        ("decoder", DecoderConfig, {"hidden_dropout": -0.5}),
-        ("decoder", DecoderConfig, {"output_dropout": 1.0}),
-        ("attention", AttentionConfig, {"penalty_weight": -1.0}),
-        ("attention", AttentionConfig, {"baseline_decay": 1.1}),
-        ("attention", AttentionConfig, {"expectation_probability": 1.5}),
-        ("search", SearchConfig, {"beam": 0}),
-        ("search", SearchConfig, {"length_power": -0.1}),
-        ("search", SearchConfig, {"consensus": -1.0}),
-        ("search", SearchConfig, {"max_length": 0}),
-    ],
-)
-def test_a_model_out_of_range_cannot_be_configured(group, cls, values):
-    (name,) = values
-    with pytest.raises(ValueError, match=f"`--{group}.{name}`"):
-        cls(**values)
-    with pytest.raises(ValueError, match=f"`--{group}.{name}`"):
-        from_dict(CaptionerConfig, {group: values})
-
-
-@pytest.mark.parametrize(
     ("cls", "values", "message"),
     [
         (AttentionConfig, {"kind": "Hard"}, "`--attention.kind`: expected one of soft, hard, none"),
-        (AttentionConfig, {"preset": "papr"}, "`--attention.preset`: expected one of paper,"),
-        (AttentionConfig, {"bound": "Elbo"}, "`--attention.bound`: expected one of elbo,"),
         (EncoderConfig, {"trainable": "True"}, "`--encoder.trainable`: expected bool, got 'True'"),
         (EncoderConfig, {"resize": ["crop"]}, "`--encoder.resize`: expected one of crop, squash"),
         (DecoderConfig, {"hidden_dim": 2.5}, "`--decoder.hidden_dim`: expected int, got 2.5"),
         (DecoderConfig, {"hidden_dropout": "0.1"}, "`--decoder.hidden_dropout`: expected float"),
         (SearchConfig, {"beam": True}, "`--search.beam`: expected int, got True"),
-        (SearchConfig, {"beam": None}, "`--search.beam`: expected int, got None"),
-        (SearchConfig, {"beam": "5"}, "`--search.beam`: expected int, got '5'"),
         (SearchConfig, {"length_power": 10**400}, "`--search.length_power`: expected float"),
         (CaptionerConfig, {"search": {"beam": 1}}, "`--search`: expected SearchConfig"),
         (RAMConfig, {"core": "gru"}, "`--model.core`: expected one of relu, lstm, got 'gru'"),
@@ -151,12 +115,6 @@ def test_scalars_of_numpy_and_paths_are_taken_and_written_as_json():
     encoder = to_dict(EncoderConfig(weights=Path("a") / "b.weights.h5"))
     assert encoder["weights"] == "a/b.weights.h5"
     assert from_dict(EncoderConfig, encoder).weights == "a/b.weights.h5"
-
-
-def test_the_elements_of_a_tuple_and_any_value_of_a_free_field_are_taken():
-    check_fields(Files(paths=(Path("a"),), model=object()))
-    with pytest.raises(ValueError, match="`--paths`: expected tuple"):
-        check_fields(Files(paths=Path("a")))
 
 
 UNUSUAL = CaptionerConfig(
@@ -180,11 +138,6 @@ def test_a_configuration_comes_back_from_json(config):
     assert from_dict(CaptionerConfig, values) == config
 
 
-def test_missing_keys_take_their_defaults():
-    made = from_dict(CaptionerConfig, {"attention": {"kind": "hard"}})
-    assert made == CaptionerConfig(attention=AttentionConfig(kind="hard"))
-
-
 @pytest.mark.parametrize(
     ("values", "name"),
     [
@@ -199,28 +152,7 @@ def test_an_unknown_key_is_named_with_its_path(values, name):
     assert "unknown" in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("values", "name"),
-    [
-        ({"decoder": {"hidden_dim": "512"}}, "`decoder.hidden_dim`: expected int, got '512'"),
-        ({"decoder": {"gate": 1}}, "`decoder.gate`: expected bool"),
-        ({"attention": {"reward_weight": "x"}}, "`attention.reward_weight`"),
-        ({"search": 5}, "`search`: expected SearchConfig"),
-    ],
-)
-def test_a_value_of_the_wrong_type_is_named_with_what_was_expected(values, name):
-    with pytest.raises(ValueError, match="invalid value for key") as error:
-        from_dict(CaptionerConfig, values)
-    assert name in str(error.value)
-
-
 def test_a_whole_number_becomes_a_float_if_one_is_expected():
     made = from_dict(SearchConfig, {"length_power": 1})
     assert isinstance(made.length_power, float)
     assert made == SearchConfig(length_power=1.0)
-
-
-def test_none_is_taken_if_the_annotation_allows_it():
-    values = {"layer": None, "weights": None}
-    assert from_dict(EncoderConfig, values) == EncoderConfig()
-    assert from_dict(AttentionConfig, {"reward_weight": None}).reward_weight is None

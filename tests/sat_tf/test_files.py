@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from pathlib import Path
 
 import pytest
 
-from sat_tf.files import default_cache_dir, sync, write_atomically
+from sat_tf.files import default_cache_dir, write_atomically
 from tests.full_disk import full_disk
 
 
@@ -28,12 +27,6 @@ def test_text_is_written_as_utf_8_and_bytes_unchanged(path, content, stored):
     write_atomically(path, content)
     assert path.read_bytes() == stored
     assert list(path.parent.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("name", ["x" * 255, "\u732b" * 83 + ".png"])
-def test_a_name_may_be_as_long_as_the_file_system_allows(tmp_path, name):
-    write_atomically(tmp_path / name, "content")
-    assert (tmp_path / name).read_text() == "content"
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077])
@@ -86,37 +79,6 @@ def test_the_whole_content_is_synced_before_the_file_gets_its_name(path, monkeyp
     write_atomically(path, b"x" * 100_000)
     written = path.stat().st_ino
     assert events == [("sync", written, 100_000), ("replace", written, path)]
-
-
-def test_a_symbolic_link_is_replaced_and_its_target_unchanged(path, tmp_path):
-    link = tmp_path / "link"
-    link.symlink_to(path)
-    write_atomically(link, "new")
-    assert not link.is_symlink() and link.read_text() == "new"
-    assert path.read_text() == "old"
-
-
-def test_files_and_folders_are_synced_and_closed(path, monkeypatch):
-    synced = []
-    monkeypatch.setattr(
-        os, "fsync", lambda handle: synced.append((handle, os.fstat(handle).st_ino))
-    )
-    for place in (path, path.parent):
-        sync(place)
-        handle, inode = synced.pop()
-        assert inode == place.stat().st_ino
-        with pytest.raises(OSError, match="Bad file descriptor"):
-            os.fstat(handle)
-
-
-def test_an_error_names_the_file_that_cannot_be_written(tmp_path, monkeypatch):
-    def full(_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("sat_tf.files.sync", full)
-    with pytest.raises(OSError, match="No space left on device.*report.json"):
-        write_atomically(tmp_path / "report.json", "{}")
-    assert not list(tmp_path.iterdir())
 
 
 def test_the_cache_is_the_library_s_own_or_in_the_user_s(monkeypatch):

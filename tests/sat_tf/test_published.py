@@ -16,14 +16,13 @@ import numpy as np
 import pytest
 
 import sat_tf
-from sat_tf import digits, published
+from sat_tf import published
 from sat_tf.errors import RunError
 from sat_tf.run_folder import RunFolder
 from sat_tf.weights import pack, weight_arrays
 from tests.sat_tf.tiny_runs import PIXELS
 
 NAMES = ["flickr8k_hard", "flickr8k_none", "flickr8k_soft"]
-DIGITS = ["dram_pairs", "ram_28", "stn_rts"]
 SAMPLE = Path(__file__).parents[2] / "serving" / "web" / "samples" / "cat.jpg"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -200,40 +199,10 @@ def test_the_hub_is_asked_once_and_its_cache_serves_offline(soft, tmp_path):
     assert offline.stdout == online.stdout, offline.stderr
 
 
-def test_a_path_joins_the_slashes_of_the_hubs_address(monkeypatch, tmp_path):
-    asked = []
-    hub = pytest.importorskip("huggingface_hub")
-    (tmp_path / published.MANIFEST).touch()
-
-    def download(repo, revision, **_) -> Path:
-        asked.append((repo, revision))
-        return tmp_path
-
-    monkeypatch.setattr(hub, "snapshot_download", download)
-    assert published.locate(Path("hf://me/soft@v1")) == published.locate("hf://me/soft") == tmp_path
-    assert asked == [("me/soft", "v1"), ("me/soft", None)]
-    for revision in ("", "@v1", "@refs/pr/1"):
-        assert published.output_dir(f"hf://me/soft{revision}") == Path("captioners/soft")
-
-
 def test_three_captioners_ship_with_one_encoder():
     assert sorted(published.names()) == NAMES
     weights = [path for path in published.SHIPPED.rglob("*.npz") if path.stem != "weights"]
     assert len(weights) == 4 and sum(path.stat().st_size for path in weights) < 60e6
-
-
-def test_three_small_digit_models_ship():
-    assert digits.names() == DIGITS
-    folders = [published.SHIPPED / name for name in DIGITS]
-    assert sum(p.stat().st_size for folder in folders for p in folder.iterdir()) < 2e6
-
-
-@pytest.mark.parametrize("name", DIGITS)
-def test_cards_of_digit_models_have_data_licence_error_and_command(name):
-    folder = published.locate(name)
-    card = (folder / published.CARD).read_text("utf-8")
-    assert published.checked_files(folder) and "MNIST" in card and "CC BY-SA 3.0" in card
-    assert "- dev: " in card and f"--recipe {name}" in card and "## Not for" in card
 
 
 @pytest.mark.parametrize("name", NAMES)

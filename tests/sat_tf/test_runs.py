@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -17,10 +16,9 @@ import sat_tf
 from sat_tf import runs, weights
 from sat_tf.config import SearchConfig
 from sat_tf.run_folder import RunFolder
-from sat_tf.vocabulary import END, START, Vocabulary
+from sat_tf.vocabulary import END, START
 from tests.full_disk import full_disk
-from tests.image_files import exif_of
-from tests.sat_tf.tiny_runs import CAPTIONS, PIXELS, png, write_run
+from tests.sat_tf.tiny_runs import PIXELS, png, write_run
 
 
 @pytest.fixture
@@ -33,15 +31,6 @@ def test_a_run_loads_without_the_weights_file_of_its_encoder(run_of, loaded):
     assert again.path == run_of["soft"] and not Path("gone.weights.h5").exists()
     mine, theirs = again.caption(PIXELS), loaded["soft"].caption(PIXELS)
     assert mine.text == theirs.text and mine.score == pytest.approx(theirs.score)
-
-
-def test_saving_leaves_whole_files_only(copy, loaded):
-    weights.save_weights(loaded["soft"].model, copy.best_weights)
-    assert {path.name for path in copy.path.iterdir()} == {
-        "best.weights.h5",
-        "config.json",
-        "vocabulary.json",
-    }
 
 
 def test_a_full_disk_is_a_clear_error_and_leaves_the_old_weights(copy, loaded):
@@ -89,12 +78,6 @@ def test_a_configuration_of_another_version_says_what_to_do(copy):
 @pytest.mark.parametrize("other", [{"kind": "soft", "hidden_dim": 5}, {"kind": "none"}])
 def test_weights_of_another_width_or_kind_of_attention_are_an_error(copy, tmp_path, other):
     shutil.copy(RunFolder(write_run(tmp_path / "other", **other)).best_weights, copy)
-    with pytest.raises(runs.RunError, match="do not fit"):
-        sat_tf.load(copy)
-
-
-def test_weights_of_more_words_than_the_vocabulary_has_are_an_error(copy):
-    Vocabulary.from_captions(CAPTIONS[:1], min_count=1).save(copy.vocabulary)
     with pytest.raises(runs.RunError, match="do not fit"):
         sat_tf.load(copy)
 
@@ -180,16 +163,6 @@ def test_images_of_a_batch_get_the_captions_they_get_alone(loaded):
         assert alone.text == caption.text and alone.score == pytest.approx(caption.score, abs=1e-4)
 
 
-def test_a_photograph_is_turned_upright_by_its_exif(loaded):
-    turned = png(PIXELS[::-1, ::-1].copy(), exif=exif_of(3))
-    np.testing.assert_allclose(loaded["soft"].pixels(turned), loaded["soft"].pixels(png()))
-
-
-def test_the_search_can_be_chosen_for_a_call(loaded):
-    found = loaded["soft"].caption(PIXELS, SearchConfig(beam=1, max_length=2))
-    assert len(found.words) <= 2 and found.alternatives == ()
-
-
 def test_hard_attention_captions_by_the_inference_chosen(run_of):
     captioner = sat_tf.load(run_of["hard"])
     before = captioner.caption(PIXELS).score
@@ -245,14 +218,3 @@ def test_pixels_of_another_type_or_shape_are_an_error(loaded, pixels, got):
 def test_an_argument_of_another_type_is_an_error_that_names_it(loaded, call, message):
     with pytest.raises(ValueError, match=f"invalid value for argument {message}"):
         call(loaded["soft"])
-
-
-def test_images_may_be_any_collection_and_any_path(loaded, tmp_path):
-    (tmp_path / "a.png").write_bytes(png())
-    (entry,) = os.scandir(tmp_path)
-    found = loaded["soft"].captions({"a": PIXELS, "b": entry}.values())
-    assert [one.text for one in found] == [loaded["soft"].caption(PIXELS).text] * 2
-
-
-def test_no_images_get_no_captions(loaded):
-    assert loaded["soft"].captions([]) == []

@@ -47,16 +47,6 @@ def test_packing_again_changes_nothing():
     assert pack(unpack(content)) == content
 
 
-def test_ten_bits_take_a_quarter_more_room():
-    array = {"kernel": np.random.default_rng(0).normal(size=[512, 512]).astype(np.float32)}
-    assert len(pack(array, 10)) == pytest.approx(1.25 * 512 * 512, rel=0.05)
-
-
-def test_another_size_is_an_error():
-    with pytest.raises(ValueError, match="`bits`: expected 8 or 10, got 4"):
-        pack(ARRAYS, 4)
-
-
 def test_a_weight_that_is_not_finite_is_an_error():
     with pytest.raises(ValueError, match="finite weights, got others in encoder/kernel"):
         pack({"encoder/kernel": np.full([2, 2], np.nan, np.float32)})

@@ -38,7 +38,7 @@ KINDS = {
     "hard": {"kind": "hard", "inference": "argmax"},
     "none": {"kind": "none"},
 }
-BATCHES = (1, 2, 7)
+BATCHES = (1, 7)
 
 
 @dataclass(frozen=True)
@@ -234,3 +234,21 @@ def images():
     """The files that `calls_of` sends."""
     files = [encode(smooth(seed=n), "PNG") for n in range(max(BATCHES))]
     return SimpleNamespace(files=files, good=good_images(), bad=bad_images())
+
+
+@pytest.fixture(scope="session")
+def litert_exports(exports, tmp_path_factory) -> Callable[[str], Path]:
+    """The LiteRT export of a kind of run in float32, or of the soft one in `float16` or `int8`."""
+
+    @functools.cache
+    def made(name: str) -> Path:
+        kind, precision = (name, "float32") if name in exports else ("soft", name)
+        captioner = exports[kind].captioner
+        folder = built_once(
+            tmp_path_factory,
+            f"litert-{name}",
+            lambda folder: export_module.export(captioner, folder, None, "litert", precision),
+        )
+        return folder / "1"
+
+    return made

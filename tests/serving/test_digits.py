@@ -38,9 +38,3 @@ def test_a_published_model_without_a_card_is_exported_with_how_to_call_it(tmp_pa
     (folder / published.CARD).unlink()
     version = export(folder, tmp_path / "out")
     assert (version / CARD_FILE).read_text("utf-8").startswith("# Digit model\n\n## Signature")
-
-
-def test_options_of_captions_mean_nothing_for_digits(tmp_path, capsys):
-    folder = write_reader(tmp_path / "ram", "ram")
-    assert main(["--run-dir", str(folder), "--beam", "3"]) == 2
-    assert "`beam`: expected None for a digit model, got 3" in capsys.readouterr().err

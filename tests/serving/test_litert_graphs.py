@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
-from serving import litert_graphs
+from sat_tf.lite import graphs
+from sat_tf.lite.captioner import CARD, GRAPHS, SETTINGS, VOCABULARY
 from serving.export import export, main
-from serving.litert.captioner import CARD, GRAPHS, SETTINGS, VOCABULARY
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,10 @@ def test_a_precision_without_litert_is_refused(tmp_path, capsys):
 
 
 def test_an_operation_that_litert_lacks_is_named(exports, tmp_path, monkeypatch):
-    inverted = litert_graphs.Graph(
+    inverted = graphs.Graph(
         lambda x: {"annotations": tf.linalg.inv(x)}, [tf.TensorSpec([3, 3], name="x")]
     )
-    monkeypatch.setattr(litert_graphs, "make_graphs", lambda *_: {GRAPHS[0]: inverted})
+    monkeypatch.setattr(graphs, "make_graphs", lambda *_: {GRAPHS[0]: inverted})
     with pytest.raises(ValueError, match=r"`format`: expected saved_model.* \(MatrixInverse\)"):
         export(exports["soft"].captioner, tmp_path / "out", format="litert")
     assert not list((tmp_path / "out").iterdir())

@@ -30,13 +30,6 @@ def test_the_card_lists_signatures_with_their_shapes(exports):
     assert "IgnoreErrorsDataset" in card and '"b64"' in card
 
 
-@pytest.mark.slow
-def test_a_card_without_attention_speaks_of_none(exports):
-    card = (exports["none"].version / CARD_FILE).read_text()
-    assert "| attention | none |" in card and "| `attention` |" not in card
-    assert "has no evaluation" in card
-
-
 @pytest.fixture
 def evaluated(exports, tmp_path, monkeypatch):
     """A captioner whose run has an evaluation, measured with its own search."""
@@ -99,25 +92,3 @@ def test_a_published_captioner_has_the_scores_of_its_card_if_any(
     assert "## Scores\n\nCIDEr 60\n\n## Signatures" in card and "freely" not in card
     (folder / published.CARD).unlink()
     assert "no evaluation" in card_of(captioner)
-
-
-GIVEN = {"data": "flickr8k", "split": "test", "images": 5, "captions": {"file": "theirs.json"}}
-
-
-@pytest.mark.parametrize(
-    "files",
-    [
-        {"report.json": json.dumps(GIVEN), "report.md": "## Scores\n\ntheirs"},
-        {"report.json": json.dumps(GIVEN | {"search": {"beam": 1}})},
-        {"report.json": b"\xff", "report.md": "## Scores\n\nno text"},
-    ],
-    ids=["captions from elsewhere", "no report.md", "no text"],
-)
-def test_reports_of_other_captions_or_incomplete_ones_are_passed_over(evaluated, card_of, files):
-    other = evaluated.path / "evaluation" / "a-other"
-    other.mkdir()
-    for name, content in files.items():
-        (other / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-    card = card_of(evaluated)
-    assert card.partition("## Scores")[2].startswith("\n\n### scenes dev, 12 images")
-    assert "flickr8k" not in card and "| bleu_4 | 12.50 |" in card

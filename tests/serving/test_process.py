@@ -28,6 +28,6 @@ def test_what_threads_freed_is_returned():
         root = Path(__file__).resolve().parents[2]
         return float(subprocess.run(command, cwd=root, capture_output=True, check=True).stdout)
 
-    # 0 to 80 MB; by glibc's own settings 160. The least of three processes: rarely, another small
-    # block of the interpreter lies above the large ones.
-    assert min(megabytes_kept() for _ in range(3)) < 100
+    # 0 to 80 MB; by glibc's own settings 160. Rarely, another small block of the interpreter lies
+    # above the large ones: one of three processes has to do.
+    assert any(megabytes_kept() < 100 for _ in range(3))

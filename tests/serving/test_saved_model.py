@@ -24,11 +24,6 @@ def test_a_version_is_loaded_from_a_folder_whose_name_looks_like_a_pattern(
         assert session.run(fetch, {feed: [b"ok"]})[0, 0] == b"a cat 1"
 
 
-def test_a_folder_without_a_model_is_an_error(tmp_path):
-    with pytest.raises(OSError, match="does not exist"):
-        load_session(tmp_path)
-
-
 def a_signature() -> Signature:
     """A signature with a megabyte of weights."""
     weights = tf.Variable(tf.zeros([2**18]))
@@ -52,14 +47,3 @@ def test_a_full_disk_is_a_clear_error_and_leaves_nothing(tmp_path, part):
     with full_disk(4096), pytest.raises(OSError, match=message):
         write_version(out, write)
     assert list(out.iterdir()) == []
-
-
-def test_a_lack_of_memory_while_a_model_is_traced_is_no_error_of_the_disk(tmp_path):
-    def function(images):
-        raise tf.errors.ResourceExhaustedError(None, None, "OOM when allocating tensor")
-
-    spec = tf.TensorSpec([None], tf.string, name="image_bytes")
-    signature = Signature("serving_default", function, spec)
-    with pytest.raises(tf.errors.ResourceExhaustedError, match="OOM when"):
-        write_version(tmp_path / "out", lambda draft: save_signatures([signature], draft))
-    assert list((tmp_path / "out").iterdir()) == []

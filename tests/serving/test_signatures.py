@@ -11,10 +11,9 @@ from sat_tf.search.beam_search import FLOOR
 from sat_tf.vocabulary import END, PAD, UNK, Vocabulary
 from serving import signatures
 from serving.model_card import operations
-from tests.serving.export_fixtures import warm_up_calls
+from tests.serving.export_fixtures import BATCHES, warm_up_calls
 
 KINDS = ("soft", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("hard", "none")))
-BATCHES = (1, 2, 7)
 TEXTS = ("captions", "words", "reasons")
 FORBIDDEN = ("PyFunc", "XlaLaunch", "XlaCallModule", "Iterator", "Random", ">")
 
@@ -92,12 +91,6 @@ def test_every_signature_answers_as_the_captioner_does(exports, answers, images,
     assert every_beam.pop("attention_kind") == [config.attention.kind] * size
     assert every_beam.pop("resize") == [config.encoder.resize] * size
     assert_same(every_beam, expected, every_beam=True)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_images_of_these_tests_get_different_captions(answers, kind):
-    captions = [beam[0] for beam in answers(kind)["calls"]["serving_default_7"]["captions"]]
-    assert len(set(captions)) > 1 and all(captions)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -64,23 +64,6 @@ def test_a_version_is_on_the_disk_before_it_has_its_number(draft, monkeypatch):
     assert len(inside) == 4 and not draft.exists()
 
 
-def test_two_exports_at_once_get_a_number_each(tmp_path, monkeypatch):
-    drafts = [tmp_path / ".writing-a", tmp_path / ".writing-b"]
-    for draft in drafts:
-        draft.mkdir()
-        (draft / "saved_model.pb").touch()
-    rename = versions.Path.rename
-
-    def late(draft, version):
-        # The other export takes the number between the look and the rename.
-        monkeypatch.setattr(versions.Path, "rename", rename)
-        rename(drafts[1], version)
-        return rename(draft, version)
-
-    monkeypatch.setattr(versions.Path, "rename", late)
-    assert versions.publish_version(drafts[0], tmp_path) == tmp_path / "2"
-
-
 KILLED = """
 import os, signal, sys
 from pathlib import Path

@@ -84,23 +84,17 @@ def test_an_average_searches_as_asked_or_as_its_last_run(soft_run, tuned, tmp_pa
     assert runs.read_config(out) == dataclasses.replace(last, search=search)
 
 
-def test_a_run_that_was_interrupted_is_pointed_out(soft_run, tuned, tmp_path, tiny, capsys):
+def test_a_run_that_was_interrupted_is_pointed_out(soft_run, tuned, tmp_path, capsys):
     path = tuned / "config.json"
     text = path.read_text("utf-8")
     values = json.loads(text)
     done = values["fit"]["epochs"]
     path.write_text(json.dumps(values | {"fit": values["fit"] | {"epochs": done + 4}}), "utf-8")
     note = f"Training of {tuned.name} is not finished ({done} of {done + 4} epochs)"
-    cache = ["--cache-dir", str(tmp_path / "cache")]
     try:
         assert averaged(tmp_path / "out", soft_run, tuned) == 0
         assert note in capsys.readouterr().out
-        assert evaluate.main(["--run-dir", str(tuned), "--figures", "0", *cache]) == 0
-        assert f"Note: {note}" in capsys.readouterr().out
         assert publish.main([str(tuned), str(tmp_path / "published")]) == 0
-        assert f"Note: {note}" in capsys.readouterr().out
-        flags = ["--init-from", str(tuned), "--run-dir", str(tmp_path / "more")]
-        assert train.main([*tiny, *flags]) == 0
         assert f"Note: {note}" in capsys.readouterr().out
     finally:
         path.write_text(text, "utf-8")
@@ -156,24 +150,7 @@ def test_runs_that_were_drawn_apart_are_refused(soft_run, hard_run, tmp_path, ca
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_that_is_no_run_is_one_error(soft_run, tmp_path, capsys):
-    assert averaged(tmp_path / "out", soft_run, tmp_path / "nowhere") == 2
-    assert "There is no run folder" in capsys.readouterr().err
-    assert averaged(tmp_path / "out", soft_run, tmp_path) == 2
-    assert f"{tmp_path} is not a run" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("shares", [(0.5,), (0.5, 0.6), (1.5, -0.5), (float("nan"), 0.5)], ids=repr)
-def test_shares_that_are_no_mean_are_refused(shares):
-    with pytest.raises(ValueError, match="`--shares`: expected 2 numbers from 0 to 1 that sum"):
-        resolve_shares([Path("a"), Path("b")], shares)
-
-
 @pytest.mark.parametrize("names", [(), ("a",), ("a", "a"), ("a", "b/../a")])
 def test_two_different_runs_are_needed(names):
     with pytest.raises(ValueError, match="`runs`: expected two or more, all different"):
         resolve_shares([Path(name) for name in names], ())
-
-
-def test_shares_are_equal_unless_given():
-    assert resolve_shares([Path("a"), Path("b"), Path("c"), Path("d")], ()) == (0.25,) * 4

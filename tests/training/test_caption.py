@@ -14,10 +14,10 @@ from PIL import Image
 import sat_tf
 from sat_tf import runs
 from sat_tf.config import SearchConfig
+from sat_tf.figures import drawing
 from sat_tf.figures.drawing import GLOW
 from tests.image_files import exif_of, noise
 from tests.page_data import embedded
-from tests.training.small_runs import exit_of
 from training import caption
 from training.caption import main
 from training.evaluate.page import chosen_locations
@@ -84,26 +84,6 @@ def test_a_folder_stands_for_the_images_in_it(soft_run, photo, tmp_path, capsys)
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.png", "bird.png"]
 
 
-def test_a_folder_without_images_is_an_error(soft_run, tmp_path, capsys):
-    assert main([str(tmp_path), "--run-dir", str(soft_run)]) == 2
-    assert f"The folder {tmp_path} has no images (.jpg" in capsys.readouterr().err
-
-
-def test_a_name_that_is_no_utf8_is_printed_with_escapes(soft_run, photo, tmp_path, capsys):
-    odd = tmp_path / "na\udcefve.jpg"  # as Python has the byte EF of a name in Latin-1
-    try:
-        photo.rename(odd)
-    except OSError:
-        pytest.skip("the file system knows no such names")
-    flags = [str(odd), "--run-dir", str(soft_run), "--out", str(tmp_path / "out")]
-    page = tmp_path / "page.html"
-    assert main([*flags, "--html", str(page)]) == 0
-    assert "/na\\udcefve.jpg: " in capsys.readouterr().out
-    assert '"name":"na\\udcefve.jpg"' in page.read_text("utf-8")
-    assert main([*flags, "--as-json"]) == 0
-    assert json.loads(capsys.readouterr().out)["image"] == str(odd)
-
-
 def test_lines_of_json_parse(soft_run, photo, tmp_path, capsys):
     twin = tmp_path / "twin" / photo.name
     twin.parent.mkdir()
@@ -162,25 +142,18 @@ def test_figures_are_drawn_as_svg_too(soft_run, photo, tmp_path, capsys):
     assert [text.text for text in texts if text.text in row["words"]] == row["words"]
 
 
-@pytest.mark.parametrize("argv", [["x.jpg", "--run-dir", "RUN"], ["--run-dir", "RUN"]])
-def test_a_folder_that_is_no_run_or_no_image_is_an_error(tmp_path, capsys, argv):
-    argv = [word.replace("RUN", str(tmp_path)) for word in argv]
-    status, said = exit_of(capsys, main, *argv)
-    assert status == 2 and said and "Traceback" not in said
-
-
-@pytest.mark.parametrize("beam", ["0", "-1"])
-def test_a_beam_that_cannot_be_is_one_error(soft_run, photo, tmp_path, capsys, beam):
-    argv = [str(photo), "--run-dir", str(soft_run), "--out", str(tmp_path / "out")]
-    assert main([*argv, "--beam", beam]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("Error: ") and "`--beam`: expected a number of at least 1" in said
-
-
-def test_a_run_without_attention_draws_the_image_alone(none_run, photo, tmp_path):
-    argv = [str(photo), "--run-dir", str(none_run), "--out", str(tmp_path / "out")]
+def test_without_a_font_captions_are_printed_and_no_figure(
+    soft_run, photo, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(drawing, "has_glyph", lambda *_: False)
+    drawing.font_runs.cache_clear()
+    argv = [str(photo), "--run-dir", str(soft_run), "--as-json", "--out", str(tmp_path)]
     assert main(argv) == 0
-    assert (tmp_path / "out" / "bird.png").exists()
+    drawing.font_runs.cache_clear()
+    out, said = capsys.readouterr()
+    row = json.loads(out)
+    assert row["caption"] and row["figure"] is None and not list(tmp_path.glob("*.png"))
+    assert said.count("bird.png: not drawn. No font") == 1 and "`--figure svg`" in said
 
 
 def test_hard_attention_outlines_the_location_it_chose(hard_run, photo, tmp_path):
@@ -211,29 +184,11 @@ def test_a_drawn_location_is_the_one_that_was_read(hard_run):
     captioner = sat_tf.load(hard_run)
     captioner.set_inference("sample")
     pixels = np.random.default_rng(1).integers(0, 256, [64, 64, 3], np.uint8)
-    annotations = captioner.annotate(captioner.pixels(pixels)[None])
-    (caption,) = captioner.describe(annotations, SearchConfig(beam=1, max_length=8))
-    places = chosen_locations(captioner, annotations, caption)
+    caption = captioner.caption(pixels, SearchConfig(beam=1, max_length=8))
+    places = chosen_locations(captioner, captioner.pixels(pixels), caption)
     assert len(places) == len(caption.words) and len(set(places)) > 1
     height, width = captioner.grid
     assert ((places >= 0) & (places < height * width)).all()
-
-
-@pytest.mark.parametrize(
-    ("run", "flags", "message"),
-    [
-        (
-            "soft_run",
-            ["--inference", "argmax"],
-            "(`--inference`): expected none for soft",
-        ),
-        ("hard_run", ["--inference", "sample", "--beam", "2"], "expected 1 with `--inference"),
-    ],
-)
-def test_a_choice_that_cannot_be_is_an_error(request, photo, capsys, run, flags, message):
-    argv = [str(photo), "--run-dir", str(request.getfixturevalue(run)), *flags]
-    assert main(argv) == 2
-    assert message in capsys.readouterr().err
 
 
 def test_a_page_does_not_replace_a_photograph(photo, soft_run, capsys):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from PIL import Image
 
+from sat_tf.commands import check_file, check_folder
 from tests.training.small_runs import exit_of
 from training import caption, distill, locate, standardize, train
-from training.cli import check_apart, check_file, check_folder, check_own_images
+from training.cli import check_apart
 from training.evaluate import command as evaluate
 from training.inspect import command as inspect
 
@@ -79,33 +78,11 @@ def test_missing_folders_are_made_and_nothing_else(tmp_path):
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_a_folder_is_no_file(tmp_path):
-    with pytest.raises(ValueError, match="`--html`.*Is a directory"):
-        check_file("--html", tmp_path)
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_of_others_is_an_error(tmp_path):
-    (tmp_path / "theirs").mkdir(mode=0o555)
-    with pytest.raises(ValueError, match="`--out`.*Permission denied"):
-        check_folder("--out", tmp_path / "theirs")
-
-
 def test_results_do_not_go_among_the_data(tmp_path):
     check_apart("--out", tmp_path / "out", tmp_path)
     check_apart("--out", tmp_path, None)
     with pytest.raises(ValueError, match="`--out`: expected a folder other than the data's"):
         check_apart("--out", tmp_path / "x" / "..", tmp_path)
-
-
-def test_images_of_the_user_s_own_are_not_replaced(tmp_path):
-    (tmp_path / "figures").mkdir()
-    check_own_images("--out", tmp_path, "figures", "report.json")
-    (tmp_path / "figures" / "1.png").touch()
-    with pytest.raises(ValueError, match="`--out`: expected a folder whose `figures` is not"):
-        check_own_images("--out", tmp_path, "figures", "report.json")
-    (tmp_path / "report.json").touch()
-    check_own_images("--out", tmp_path, "figures", "report.json")
 
 
 @pytest.mark.parametrize("source", [RUN, ("--captions", "captions.json", "--data.name", "folder")])

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from sat_tf import runs
 from tests.training.small_runs import exit_of, java_hidden
@@ -75,15 +74,6 @@ def test_predictions_are_the_mean_over_runs_and_views(teachers, predictions):
 
 
 @pytest.mark.slow
-def test_several_teachers_do_not_make_tensorflow_warn(teachers, tmp_path, monkeypatch):
-    warned = []
-    monkeypatch.setattr(tf.get_logger(), "warning", lambda *said: warned.append(said))
-    copies = [shutil.copytree(teachers[0], tmp_path / str(n)) for n in range(3)]
-    assert main([*teachers, *map(str, copies), "--out", str(tmp_path / "p.npz")]) == 0
-    assert not warned
-
-
-@pytest.mark.slow
 def test_a_student_learns_from_predictions_and_is_resumed_with_the_same_ones(
     teachers, predictions, tmp_path, capsys
 ):
@@ -135,6 +125,7 @@ def test_a_wrong_argument_is_an_error_that_names_it(capsys, argv, named):
     assert status == 2 and named in said
 
 
+@pytest.mark.slow
 def test_a_student_inherits_the_teachers_of_its_teachers(teachers, tmp_path):
     student, boxed, folder = (tmp_path / name for name in ("student", "boxed", "rewarded"))
     for run, changes in (

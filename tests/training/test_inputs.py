@@ -7,7 +7,6 @@ import json
 import pytest
 
 from tests.training.small_runs import exit_of
-from training.data.sources.scenes import load as load_scenes
 from training.inputs import load_data
 from training.train import main, parse
 
@@ -40,12 +39,6 @@ def test_the_vocabulary_sees_training_captions_only(tmp_path, make_photographs):
     flags = ("--recipe", "flickr8k_soft", "--data.min_count", "1")
     words = load_data(parse([*flags]).config, folder).vocabulary.words
     assert "trainword" in words and not {"devword", "testword"} & set(words)
-
-
-def test_the_drawn_dev_images_are_not_trained_on():
-    train, dev = load_scenes("train", count=50), load_scenes("dev", count=50)
-    known = {example.image.tobytes() for example in train.examples}
-    assert not any(example.image.tobytes() in known for example in dev.examples)
 
 
 def test_an_unreadable_image_is_skipped_named_and_counted(photographs):

@@ -30,12 +30,6 @@ def test_cosine_rises_over_the_warmup_and_ends_at_zero():
     assert all(a > b for a, b in zip(found[5:], found[6:], strict=False))
 
 
-def test_constant_stays_after_its_warmup():
-    found = rates(OptimizerConfig(learning_rate=0.5, warmup_epochs=1.0), 4, 3)
-    assert found[0] == 0.0 and found[2] == pytest.approx(0.25)
-    assert found[4:] == pytest.approx([0.5] * 9)
-
-
 @pytest.mark.parametrize("name", ["adam", "adamw", "rmsprop"])
 def test_the_optimiser_is_the_one_asked_for(name):
     optimizer = make_optimizer(OptimizerConfig(name=name, weight_decay=0.1), 1, 1)
@@ -81,26 +75,6 @@ def test_steps_and_decay_are_those_of_keras(name):
         gradient = tf.constant(rng.normal(size=3), tf.float32)
         optimizer.apply_gradients([(gradient, variable) for variable in theirs])
         np.testing.assert_allclose([variable.numpy() for variable in theirs], wanted, rtol=1e-6)
-
-
-def test_tracing_a_step_asks_for_the_rate_once(monkeypatch):
-    asked, of_keras = [], keras.optimizers.schedules.CosineDecay.__call__
-    monkeypatch.setattr(
-        keras.optimizers.schedules.CosineDecay,
-        "__call__",
-        lambda self, step: asked.append(step) or of_keras(self, step),
-    )
-    variables = two()
-    optimizer = make_optimizer(OptimizerConfig(**options("adamw", 0.1)), STEPS, 1)
-    optimizer.build(variables)
-    asked.clear()
-
-    @tf.function(input_signature=[tf.TensorSpec([3])])
-    def step(gradient):
-        optimizer.apply_gradients([(gradient, variable) for variable in variables])
-
-    step.get_concrete_function()
-    assert len(asked) == 1
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "rmsprop"])

@@ -27,10 +27,6 @@ def standard_error(*command: object) -> str:
     return done.stderr
 
 
-def test_help_is_quiet():
-    assert standard_error("training.train", "--help") == ""
-
-
 @pytest.mark.slow
 def test_of_tensorflow_s_log_no_more_is_left_than_it_writes_before_it_knows_its_level(
     soft_run, tmp_path

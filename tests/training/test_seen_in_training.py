@@ -113,3 +113,16 @@ def test_averages_predictions_and_locators_say_what_they_learned_from(soft_run, 
     assert distill.main([str(soft_run), "--out", str(out), *cache]) == 0
     assert [one.name for one in read_seen_archive(out).sources] == [soft_run.name]
     assert read_seen_archive(tmp_path / "gone.npz") is None
+
+
+def test_boxes_of_training_images_are_counted_among_them(photographs, tmp_path):
+    row = {"caption": 0, "phrase": "A trainword dog", "span": [0, 3], "boxes": [[0, 0, 0.9, 0.9]]}
+    rows = [json.dumps(row | {"image": f"train{n}.jpg"}) for n in (0, 1)]
+    (tmp_path / "boxes.jsonl").write_text("\n".join(rows))
+    flags = ["--run-dir", photographs.run_dir, "--data-dir", photographs.data_dir]
+    flags += ["--cache-dir", photographs.cache_dir, "--figures", "0", "--split", "train"]
+    flags += ["--boxes", tmp_path / "boxes.jsonl", "--out", tmp_path / "out"]
+    assert evaluated([*map(str, flags)]) == 0
+    note = report_of(tmp_path / "out")["notes"][0]
+    assert note.startswith("5 of 6 images are among those that the captioner learned from")
+    assert note.endswith("Of the 2 images with boxes, 2 are among them.")

@@ -10,7 +10,6 @@ from sat_tf.layers import backbones
 from sat_tf.layers.encoder import Encoder
 from tests.training.data.small_captions import files
 from tests.training.small_runs import exit_of
-from training.data.examples import DataError
 from training.data.image_loader import read_image
 from training.standardize import channel_statistics, main
 
@@ -63,7 +62,6 @@ def pretend_to_download(monkeypatch, name: str) -> keras.Model:
     ("name", "layer", "weights"),
     [
         ("vgg16", "block2_conv2", "imagenet"),
-        ("vgg16+mobilenet_v2", "block3_conv2+block_3_project_BN", "imagenet"),
         ("scenes_cnn+mobilenet_v2", "+block_3_project_BN", "{scenes_cnn}+imagenet"),
     ],
 )
@@ -89,35 +87,12 @@ def test_imagenet_weights_are_standardised_as_those_of_a_file(
     np.testing.assert_allclose(downloaded, given, rtol=1e-4, atol=1e-4)
 
 
-def test_a_failure_leaves_the_weights_that_were_there(tmp_path, capsys, monkeypatch):
-    source, target = (tmp_path / f"{name}.weights.h5" for name in ("source", "target"))
-    Encoder("mobilenet_v2", 32).network.save_weights(source)
-    target.write_bytes(b"earlier weights")
-
-    def unreadable(*_):
-        raise DataError("No training image can be read.")
-
-    monkeypatch.setattr("training.standardize.channel_statistics", unreadable)
-    flags = ["--recipe", "scenes_soft", "--encoder.name", "scenes_cnn+mobilenet_v2", "--compact"]
-    flags += ["--encoder.layer", "+block_3_project_BN", "--out", str(target)]
-    scenes = tmp_path / "scenes.weights.h5"
-    backbones.scenes_cnn(64).save_weights(scenes)
-    status, said = exit_of(capsys, main, *flags, "--encoder.weights", f"{scenes}+{source}")
-    assert status == 2 and "No training image" in said
-    assert target.read_bytes() == b"earlier weights"
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
-        path.name for path in (scenes, source, target)
-    )
-
-
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
         (["--encoder.name", "resnet50"], "--encoder.name"),
         (["--encoder.name", "vgg19", "--encoder.weights", "None"], "--encoder.weights"),
         (["--encoder.name", "keras_hub:dinov2_small", "--encoder.weights", "x"], "weights file"),
-        (["--encoder.name", "vgg19+resnet50", "--encoder.weights", "x+y"], "weights file"),
-        (["--encoder.name", "keras_hub:dinov2_small"], "weights file"),
         (["--encoder.name", "vgg19+keras_hub:dinov2_small"], "weights file"),
     ],
 )

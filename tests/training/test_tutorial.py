@@ -90,10 +90,3 @@ def test_the_commands_of_the_tutorial_run_as_written(tmp_path, shell):
     assert report["images"] >= COUNTS["test"] and report["skipped"] == {}
     assert captioned.startswith("holiday/garden/IMG 0101.jpg: ")
     assert len(list((tmp_path / "captions").glob("*.png"))) == 1
-
-
-def test_the_tutorial_names_files_that_exist():
-    for page in re.findall(r"\]\(([a-z_]+\.md)", TUTORIAL):
-        assert (ROOT / "docs" / page).is_file()
-    for test in re.findall(r"`(tests/\S+\.py)`", TUTORIAL):
-        assert (ROOT / test).is_file()

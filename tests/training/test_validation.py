@@ -125,10 +125,6 @@ def test_the_alarm_fires_on_attention_that_is_uniform_or_never_moves(kind, atten
     assert all(part in message for part in ("Epoch 1", *said))
 
 
-def test_the_alarm_has_nothing_to_say_without_attention():
-    assert alarms(make_model("none")) == []
-
-
 @pytest.mark.parametrize(
     ("entropy", "variation", "word"),
     [

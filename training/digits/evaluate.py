@@ -21,14 +21,14 @@ import tyro
 from PIL import Image
 
 from sat_tf import published
-from sat_tf.commands import exit_status, program
+from sat_tf.commands import check_folder, exit_status, program
 from sat_tf.digits import SYSTEM_KEY, refuse_published
 from sat_tf.digits.model import DigitModel
 from sat_tf.errors import RunError
 from sat_tf.fields import NonNegativeInt, check_fields, to_dict
 from sat_tf.objectives.terms import Batch
 from sat_tf.run_folder import RunFolder
-from training.cli import check_folder, check_own_images, peek_flag
+from training.cli import check_own_images, peek_flag
 from training.compare import LABELS, means_over_seeds, read_report, score_table
 from training.config import read_saved
 from training.data.examples import SPLITS, canonical_split

@@ -14,7 +14,7 @@ from typing import Annotated
 import tyro
 
 from sat_tf import published
-from sat_tf.commands import exit_status, loading, program
+from sat_tf.commands import check_folder, exit_status, loading, program
 from sat_tf.config import Inference, SearchFlags
 from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
@@ -22,7 +22,7 @@ from sat_tf.fields import NonNegativeInt, PositiveInt, check_fields
 from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Unit
-from training.cli import check_apart, check_folder, digit_module, peek_flag
+from training.cli import check_apart, digit_module, peek_flag
 from training.config import DataConfig, read_run_config
 from training.data.examples import canonical_split
 from training.data.sources import DataName, Splits

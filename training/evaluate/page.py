@@ -8,18 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import tensorflow as tf
 from PIL import Image
 
 from sat_tf.captions import Caption
 from sat_tf.figures.attention import attention_figure
 from sat_tf.files import write_atomically
-from sat_tf.runs import Image as ImageInput
+from sat_tf.images.reader import ImageInput
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.viewer import crop_of, data_url, hypothesis_data, report_page
 from sat_tf.vocabulary import END, START
 from training.data.examples import Split, StoredImage
-from training.data.image_loader import read_image
 from training.evaluate.reports import HEADLINE
 from training.metrics.calibration import Reliability
 from training.tables import score_rows
@@ -42,23 +40,29 @@ def figure_of(
     image: ImageInput | StoredImage,
     caption: Caption,
     chosen: np.ndarray | None = None,
+    language: str = "",
 ) -> np.ndarray:
     """Draws attention under each word over the encoder's input; the input alone without it.
 
-    `chosen` is what `chosen_locations` returns, if hard attention chose locations.
+    `chosen` is what `chosen_locations` returns, if hard attention chose locations; `language`
+    is the code of the caption's language, for its fonts.
 
     Returns:
         uint8 `[H, W, 3]`.
+
+    Raises:
+        MissingFontError: Letters cannot be drawn.
     """
     if isinstance(image, StoredImage):
         image = image.read_bytes()
-    pixels = np.round(captioner.pixels(image).numpy()).astype(np.uint8)
+    pixels = np.round(captioner.pixels(image)).astype(np.uint8)
     maps = caption.alpha, caption.beta
-    return attention_figure(pixels, caption.words, *maps, title=caption.text, chosen=chosen)
+    drawn = {"title": caption.text, "chosen": chosen, "language": language}
+    return attention_figure(pixels, caption.words, *maps, **drawn)
 
 
 def chosen_locations(
-    captioner: TrainedCaptioner, annotations: tf.Tensor, caption: Caption
+    captioner: TrainedCaptioner, pixels: np.ndarray, caption: Caption
 ) -> np.ndarray | None:
     """Returns the location that hard attention chose for each word of a caption, int `[T]`.
 
@@ -67,18 +71,21 @@ def chosen_locations(
 
     Args:
         captioner: The captioner that wrote the caption.
-        annotations: `[1, L, D]`, of the image.
+        pixels: Of the image, as the encoder sees it, `[S, S, 3]`.
         caption: Its caption.
 
     Returns:
         Indices of locations, row by row; None if none was chosen.
     """
-    selection = captioner.model.selection
+    selection = captioner.config.attention.selection
     if caption.alpha is None or selection == "expectation" or not caption.words:
         return None
     if selection == "argmax":
         return caption.alpha.reshape(len(caption.words), -1).argmax(-1)
+    import tensorflow as tf
+
     words = [captioner.vocabulary.id(word) for word in caption.words]
+    annotations = captioner.annotate(pixels[np.newaxis])
     batch = {"annotations": annotations, "tokens": tf.constant([[START, *words, END]])}
     output = captioner.model(batch, seed=tf.zeros([2], tf.int32))
     log_alpha = tf.nn.log_softmax(output.alignment_scores)[0, : len(words)].numpy()
@@ -184,6 +191,10 @@ def page_images(
     captioner: TrainedCaptioner, split: Split, found: Evaluation, count: int
 ) -> Iterator[dict[str, Any]]:
     """Yields the first images of a split as the viewer reads them."""
+    import tensorflow as tf
+
+    from training.data.image_loader import read_image
+
     cider = dict(
         zip(found.caption_scores.image_ids, found.caption_scores.per_image["cider"], strict=True)
     )

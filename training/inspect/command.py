@@ -6,17 +6,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from sat_tf.commands import exit_status
+from sat_tf.commands import check_folder, exit_status
 from sat_tf.errors import invalid_value
 from sat_tf.fields import NonNegativeInt, check_fields
-from training.cli import (
-    Settings,
-    check_apart,
-    check_data_dir,
-    check_folder,
-    check_own_images,
-    parse_settings,
-)
+from training.cli import Settings, check_apart, check_data_dir, check_own_images, parse_settings
 from training.inspect.page import IMAGES, PAGE
 
 

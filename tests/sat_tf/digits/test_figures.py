@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sat_tf.digits.figures import alpha_matrix_figure, glimpse_figure, side_by_side
-from sat_tf.figures.drawing import GLOW, PAPER
+from sat_tf.digits.figures import alpha_matrix_figure, glimpse_figure
+from sat_tf.figures.drawing import GLOW
 
 STRIP = np.zeros([28, 84], np.uint8)
 IMAGE = np.zeros([60, 60], np.float32)
@@ -23,11 +23,6 @@ def test_a_cell_is_the_warmer_the_more_of_attention_it_has():
     assert cells.shape == other.shape and len(top)
     assert not np.array_equal(cells, other)
     assert cells[-20, 56 + 3 * 84 + 40, 2] < 100 < cells[-20, 56 + 40, 2]
-
-
-def test_a_wrong_answer_is_marked():
-    alpha = np.full([2, 4], 0.25)
-    assert not np.array_equal(draw(alpha), draw(alpha, present=(False, False)))
 
 
 def path(locations, scales=2):
@@ -49,10 +44,3 @@ def test_patches_are_one_inside_the_other():
     tile = figure[38 : 38 + 168, 188 : 188 + 168]
     assert tile[84, 84].tolist() == [255, 255, 255]
     assert tile[10, 10].tolist() == [0, 0, 0]
-
-
-def test_images_of_any_size_stand_side_by_side():
-    figure = side_by_side([IMAGE, np.ones([28, 28], np.float32)], "a title")
-    assert figure[100, 90].tolist() == [0, 0, 0]
-    assert figure[100, 90 + 178].tolist() == [255, 255, 255]
-    assert figure[100, 2].tolist() == list(PAPER)

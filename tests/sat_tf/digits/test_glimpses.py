@@ -12,9 +12,7 @@ from sat_tf.digits.glimpses import (
     GlimpseSensor,
     LocationNetwork,
     gaussian,
-    scan_locations,
 )
-from training.distributed.workers import make_strategy
 
 SIZE = 16
 
@@ -71,13 +69,6 @@ def test_a_patch_beyond_the_border_is_zero_there():
     assert seen[:, :2, 2:, 1].any() and not seen[:, 2:, :, 1].any()
 
 
-def test_a_side_that_is_no_multiple_of_a_block_is_padded_with_zeros():
-    images = np.ones([1, 7, 7, 1], np.float32)
-    coarse = GlimpseSensor(2, 2).pyramid(tf.constant(images))[1]
-    assert coarse.shape == (1, 4, 4, 1)
-    np.testing.assert_allclose(coarse[0, -1, :, 0], [0.5, 0.5, 0.5, 0.25])
-
-
 def policy(std=0.2, state_dim=4):
     network = LocationNetwork(state_dim, 8, std)
     network.mean_layer.kernel.assign(tf.random.stateless_normal([8, 2], [1, 2]))
@@ -98,25 +89,6 @@ def test_samples_are_clipped_and_their_log_probability_is_not():
     assert np.abs(aim.log_prob - clipped).max() > 0.1
 
 
-def test_without_a_seed_the_policy_looks_at_its_mean():
-    aim = policy()(states())
-    np.testing.assert_array_equal(aim.location, aim.mean)
-    np.testing.assert_allclose(np.tanh(aim.activation), aim.mean, rtol=1e-5)
-    assert np.abs(aim.mean).max() < 1.0
-
-
-def test_a_replica_without_states_draws_no_locations():
-    strategy = make_strategy("mirrored")
-    with strategy.scope():
-        network = policy()
-    draw = tf.function(
-        lambda hidden: network(hidden, tf.constant([0, 1])).location,
-        input_signature=[tf.TensorSpec([None, 4])],
-    )
-    drawn = strategy.run(draw, args=(states(0),))
-    assert strategy.experimental_local_results(drawn)[0].shape == (0, 2)
-
-
 @pytest.mark.parametrize("seed", [None, [0, 1]])
 def test_no_gradient_flows_through_a_location(seed):
     network, hidden = policy(), states()
@@ -124,23 +96,6 @@ def test_no_gradient_flows_through_a_location(seed):
         tape.watch(hidden)
         aim = network(hidden, None if seed is None else tf.constant(seed))
     assert tape.gradient(aim.location, [hidden, *network.trainable_variables]) == [None] * 5
-
-
-def test_the_log_probability_teaches_the_mean_towards_the_sample():
-    network, hidden = policy(std=0.1), states(1)
-    with tf.GradientTape() as tape:
-        aim = network(hidden, tf.constant([0, 1]))
-    # d log N / d mean = (sample - mean) / std^2
-    (gradient,) = tape.gradient(aim.log_prob, [network.mean_layer.bias])
-    inside = (1.0 - np.square(aim.mean)) * (aim.location - aim.mean) / 0.1**2
-    np.testing.assert_allclose(gradient, inside[0], rtol=1e-4)
-
-
-def test_the_oracle_goes_from_digit_to_digit():
-    centres = tf.constant([[[-0.5, 0.0], [0.5, 0.2]]])
-    places = scan_locations(centres, 4, image_size=60)[:, 0].numpy()
-    np.testing.assert_allclose(places[[0, 2]], centres[0])
-    np.testing.assert_allclose(np.linalg.norm(places[1] - centres[0, 0]) * 59 / 2, 6.0, rtol=1e-5)
 
 
 def test_the_glimpse_network_is_the_papers_equation():

@@ -81,15 +81,6 @@ def test_a_saved_model_comes_back_with_its_training(tmp_path, name: str, make: C
     assert loaded.train_on_batch(batch) == model.train_on_batch(batch)
 
 
-def test_a_saved_model_keeps_its_policy(tmp_path):
-    model = STN(STNConfig(output_size=8, filters=2, hidden_dim=4), 12, dtype="mixed_bfloat16")
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    assert loaded.dtype_policy.name == "mixed_bfloat16" and loaded.answers is None
-    images = make_batch("stn")["images"]
-    np.testing.assert_array_equal(loaded(images)[0], model(images)[0])
-
-
 @pytest.mark.parametrize("name", ["stn", "mask", "portions"])
 def test_a_batch_without_images_adds_no_gradient(name: str):
     model = MODELS[name]()
@@ -99,18 +90,6 @@ def test_a_batch_without_images_adds_no_gradient(name: str):
     gradients = tape.gradient(share, model.trainable_variables)
     known = [tf.convert_to_tensor(gradient) for gradient in gradients if gradient is not None]
     assert known and not any(np.any(gradient) for gradient in known)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "make"), MODELS.items())
-def test_a_model_is_trained_where_a_replica_has_no_images(name: str, make: Callable):
-    with make_strategy("mirrored").scope():
-        model = make()
-        model.compile(keras.optimizers.SGD(0.1), jit_compile=False)
-    data = tf.data.Dataset.from_tensor_slices(make_batch(name, 3)).batch(2)
-    logs = model.fit(data, shuffle=False, verbose=0).history
-    assert all(np.isfinite(values).all() for values in logs.values())
-    assert all(np.isfinite(weight).all() for weight in model.get_weights())
 
 
 @pytest.mark.slow

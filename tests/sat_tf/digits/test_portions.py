@@ -81,17 +81,6 @@ def test_comparators_see_the_annotations_without_regard_to_the_query(kind):
             np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
 
 
-def test_global_average_pooling_averages_the_map_of_the_whole_strip():
-    model, batch = make_model(attention="gap"), make_batch()
-    *features, _ = model.encoder.layers
-    maps = batch["images"]
-    for layer in features:
-        maps = layer(maps)
-    assert maps.shape == (2, 7, 21, 2)
-    wanted = model.annotation(tf.reduce_mean(maps, axis=[1, 2]))[:, tf.newaxis]
-    np.testing.assert_allclose(model.annotate(batch["images"]), wanted, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize(("fill", "draws"), [("mean", 1), ("mean", 2), ("zeros", 1), ("zeros", 2)])
 def test_hard_attention_takes_what_it_drew(monkeypatch, fill, draws):
     model = make_model(attention="hard", fill=fill, draws=draws)
@@ -153,14 +142,6 @@ def test_the_expected_gradient_is_the_bound_s(monkeypatch, baseline, samples, dr
     assert set(logs) == set(model.objective.log_names)
 
 
-def test_the_moving_average_follows_the_reward():
-    model = make_model(attention="hard", baseline="moving_average")
-    model.compile("adam", jit_compile=False)
-    model.baseline.set_weights(np.zeros(2))
-    logs = model.fit(tf.data.Dataset.from_tensors(make_batch()), verbose=0).history
-    assert float(model.baseline.value) == pytest.approx(logs["reward"][0], rel=1e-5)
-
-
 def test_soft_attention_minimises_the_cross_entropy():
     model, batch = make_model(queries="all"), make_batch()
     loss, logs = terms_of(model, batch)
@@ -193,21 +174,6 @@ def test_figures_count_labels_and_places(monkeypatch):
             "null_accuracy": 100.0,
         }
     )
-
-
-def test_comparators_have_no_place_to_be_right_about():
-    model = make_model(attention="max")
-    assert set(model.scores(make_batch(), SEED)) == {"error", "presence_accuracy"}
-    assert model.figures(make_batch(), SEED) == [] and model.objective.log_names == ()
-
-
-@pytest.mark.parametrize("inference", ["expectation", "sample", "argmax"])
-def test_hard_attention_answers_as_it_is_told_to(inference):
-    model, batch = make_model(attention="hard", inference=inference), make_batch()
-    answers = model.infer(batch, SEED)
-    assert (answers.log_prob is None) == (inference != "sample")
-    wanted = model(batch["images"], selection=inference, seed=SEED)
-    np.testing.assert_array_equal(answers.logits, wanted.logits)
 
 
 @pytest.mark.parametrize(

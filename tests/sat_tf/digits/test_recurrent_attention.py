@@ -14,11 +14,9 @@ from tests.sat_tf.digits.small_models import (
     SEED,
     B,
     T,
-    assert_learns,
     batch,
     losses,
     make,
-    named,
     spread,
     terms_of,
 )
@@ -73,43 +71,6 @@ def test_locations_that_are_given_teach_the_policy_nothing(locations):
     assert any(np.any(g) for name, g in gradients.items() if "glimpse" in name)
 
 
-def test_oracle_locations_are_at_the_digit_then_around_it():
-    data = batch(image_size=60)
-    looks = make(locations="oracle", image_size=60)(data, SEED)
-    np.testing.assert_allclose(looks.location[:, 0], data["centres"][:, 0], atol=1e-6)
-    inside = np.abs(data["centres"][:, 0]).max(axis=-1) < 0.7
-    distance = np.linalg.norm(looks.location - data["centres"], axis=-1) * 59 / 2
-    np.testing.assert_allclose(distance[inside], [[0.0, 6.0, 6.0]] * inside.sum(), atol=1e-3)
-
-
-def test_a_warm_up_looks_anywhere_less_and_less_often():
-    model = make(random_steps=10)
-    shares = []
-    for step in (0, 5, 10, 20):
-        share = model.objective.random_share(tf.constant(step))
-        looks = model(batch(400), SEED, random_share=share)
-        shares.append(1.0 - np.mean(looks.drawn[:, 1:]))
-    np.testing.assert_allclose(shares, [1.0, 0.5, 0.0, 0.0], atol=0.08)
-
-
-def test_scores_give_errors_at_mean_and_at_sampled_locations():
-    model = make(std=1.0)
-    scores = model.scores(batch(200), SEED)
-    assert set(scores) == {"error", "error_sampled", "nll"}
-    for name in ("error", "error_sampled"):
-        assert set(np.unique(scores[name].values)) <= {0.0, 100.0}
-    assert np.any(scores["error"].values != scores["error_sampled"].values)
-
-
-def test_figures_show_the_path():
-    (drawn, _) = make().figures(batch(2), SEED)
-    assert drawn.dtype == np.uint8 and drawn.ndim == 3
-
-
-def test_a_few_steps_lower_the_loss():
-    assert_learns(make(), batch())
-
-
 def test_the_loss_is_the_estimators_by_hand():
     model = make(samples=2, baseline="leave_one_out", reward_weight=0.3, aim_weight=0.7)
     loss, logs, _ = losses(model)
@@ -144,50 +105,6 @@ def test_rewards_reach_the_policy_and_nothing_else():
             assert np.any(gradient) and not np.any(other)
         elif "baseline" not in name:
             np.testing.assert_allclose(gradient, other, rtol=1e-4, atol=1e-7)
-
-
-def test_the_logged_value_is_that_of_the_locations_drawn():
-    model = make()
-    model.baseline.output_layer.bias.assign([0.25])
-    assert float(losses(model)[1]["value"]) == pytest.approx(0.25)
-    assert losses(make(locations="random"))[1]["value"] == 0.0
-
-
-def test_the_baselines_error_reaches_the_baseline_alone():
-    model = make(reward_weight=0.0, value_weight=1.0, reward="log_lik")
-    without = make(reward_weight=0.0, value_weight=0.0, reward="log_lik")
-    without.set_weights(model.get_weights())
-    ours, theirs = losses(model)[2], losses(without)[2]
-    for (name, gradient), other in zip(ours.items(), theirs.values(), strict=True):
-        if "baseline" in name and "output" in name:
-            assert np.any(gradient) and not np.any(other)
-        elif "baseline" not in name:
-            np.testing.assert_allclose(gradient, other, rtol=1e-4, atol=1e-7)
-
-
-def test_a_policy_at_the_border_is_called_back():
-    pulled, left = (make(reward_weight=0.0, baseline="none", aim_weight=w) for w in (0.5, 0.0))
-    # Where tanh has no slope.
-    pulled.locator.mean_layer.bias.assign([-40.0, 0.0])
-    left.set_weights(pulled.get_weights())
-    assert np.max(left(batch(), SEED).location[:, 1:, 0]) < -0.5
-    for (name, gradient), other in zip(
-        losses(pulled)[2].items(), losses(left)[2].values(), strict=True
-    ):
-        if name == "locator/mean/bias":
-            # Of the two glimpses that are the policy's.
-            assert float(gradient[0]) == pytest.approx(0.5 * 2 * 2 * -40.0, rel=0.1) and not np.any(
-                other
-            )
-        elif "locator" not in name:
-            np.testing.assert_allclose(gradient, other, rtol=1e-4, atol=1e-7)
-
-
-def test_policy_and_baseline_are_clipped_apart_from_the_rest():
-    model = make()
-    own = {id(variable) for variable in model.separately_clipped}
-    parts = {name.split("/")[0] for name, v in named(model).items() if id(v) in own}
-    assert parts == {"locator", "baseline"} and len(own) == 8
 
 
 def test_the_gaussian_policy_gradient_is_the_integral():
@@ -233,15 +150,6 @@ def make_dram(**settings):
 
 def dram_batch():
     return batch(image_size=24)
-
-
-@pytest.mark.parametrize("context", [True, False])
-def test_each_sample_of_each_image_has_its_looks_and_an_answer(context):
-    looks = make_dram(context=context)(dram_batch(), SEED, samples=2)
-    assert looks.location.shape == (2 * B, T, 2)
-    assert looks.aiming.shape == (2 * B, T, 6)
-    assert looks.logits.shape == (2 * B, 55)
-    np.testing.assert_array_equal(looks.drawn, np.ones([2 * B, T]))
 
 
 def test_the_context_aims_the_first_glimpse():

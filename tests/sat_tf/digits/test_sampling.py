@@ -77,14 +77,6 @@ def test_rows_and_columns_are_read_as_the_points_they_make():
     )
 
 
-def test_a_quarter_turn_is_numpys():
-    images = make_images(height=6, width=6)
-    # (x, y) reads (-y, x): what was on the right comes to the top.
-    theta = maps([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0]])
-    expected = np.rot90(images, axes=(1, 2))
-    np.testing.assert_allclose(transform(images, theta, 6, 6), expected, atol=1e-12)
-
-
 @pytest.mark.parametrize("far", [1.4, 50.0, 1e30])
 def test_out_of_range_is_zero(far):
     images = make_images(dtype=np.float32)

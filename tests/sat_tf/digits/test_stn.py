@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,7 +9,7 @@ import tensorflow as tf
 from sat_tf.digits.config import STNConfig
 from sat_tf.digits.sampling import centres_of_mass
 from sat_tf.digits.stn import STN, SpatialMask, SpatialTransformer
-from tests.sat_tf.digits.small_models import SEED, assert_learns, terms_of
+from tests.sat_tf.digits.small_models import terms_of
 
 IDENTITY = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
 
@@ -48,13 +47,6 @@ def noise(size=12):
     return np.random.default_rng(0).uniform(size=[2, size, size, 1]).astype(np.float32)
 
 
-def test_it_starts_as_a_constant_that_lets_nearly_all_through():
-    images = noise()
-    masked, mask = SpatialMask(12, filters=(2, 2))(images)
-    np.testing.assert_allclose(mask, np.full([2, 12, 12, 1], 1.0 / (1.0 + np.exp(-2.0))), rtol=1e-6)
-    np.testing.assert_allclose(masked, images * mask.numpy(), rtol=1e-6)
-
-
 def test_what_it_shows_is_the_image_times_a_mask_of_its_own():
     layer, images = SpatialMask(12, filters=(2, 3)), noise()
     kernel, bias = layer.localisation.get_layer("logits").weights
@@ -64,11 +56,6 @@ def test_what_it_shows_is_the_image_times_a_mask_of_its_own():
     assert np.ptp(mask[0]) > 0 and np.any(mask[0] != mask[1])
     assert np.all(mask > 0) and np.all(mask < 1)
     np.testing.assert_allclose(masked, images * mask.numpy(), rtol=1e-6)
-
-
-def test_a_side_that_is_no_multiple_of_four_keeps_its_size():
-    images = noise(size=15)
-    assert SpatialMask(15, filters=(2, 2))(images)[0].shape == images.shape
 
 
 SMALL = {"localisation_filters": 2, "localisation_dim": 4, "filters": 4, "hidden_dim": 8}
@@ -95,12 +82,6 @@ def test_the_classifier_sees_what_attention_makes_of_the_image():
     np.testing.assert_array_equal(make(attention="none")(images)[1], images)
 
 
-def test_dropout_is_for_training_only():
-    model, images = make(dropout=0.5), batch()["images"]
-    np.testing.assert_array_equal(model(images)[0], model(images)[0])
-    assert np.any(model(images, SEED)[0] != model(images)[0])
-
-
 @pytest.mark.parametrize("attention", ["transformer", "mask"])
 def test_the_classifiers_loss_teaches_where_to_look(attention):
     model = make(attention=attention)
@@ -110,41 +91,3 @@ def test_the_classifiers_loss_teaches_where_to_look(attention):
     layer = of.theta if attention == "transformer" else of.localisation.get_layer("logits")
     assert all(np.any(g) for g in tape.gradient(loss, layer.trainable_variables))
     assert set(logs) == set(model.objective.log_names)
-
-
-HEAT_MAPS = {"localisation_dim": 0, "localisation_points": 2}
-KINDS = [{"attention": "transformer"}, HEAT_MAPS, {"attention": "mask"}, {"attention": "none"}]
-
-
-@pytest.mark.parametrize("settings", KINDS)
-def test_in_bfloat16_its_convolutions_are_and_nothing_else(settings, monkeypatch):
-    images, used = batch()["images"], []
-    exact, model = make(**settings), make("mixed_bfloat16", **settings)
-    for weight, value in zip(model.weights, exact.weights, strict=True):
-        weight.assign(value)
-    original = keras.layers.Layer.__call__
-
-    def watched(layer, *args, **kwargs):
-        found = original(layer, *args, **kwargs)
-        if isinstance(layer, keras.layers.Conv2D | keras.layers.Dense):
-            used.append((layer.kernel.shape[0] == 5 and len(layer.kernel.shape) == 4, found.dtype))
-        return found
-
-    monkeypatch.setattr(keras.layers.Layer, "__call__", watched)
-    logits, seen = model(images)
-    assert {(True, "bfloat16"), (False, "float32")} == {(c, d.name) for c, d in used}
-    assert logits.dtype == seen.dtype == tf.float32
-    assert all(weight.dtype == "float32" for weight in model.weights)
-    wanted, seen_exactly = exact(images)
-    np.testing.assert_allclose(logits, wanted, atol=0.03)
-    np.testing.assert_allclose(seen, seen_exactly, atol=0.03)
-
-
-def test_a_few_steps_lower_the_loss():
-    assert_learns(make(**HEAT_MAPS, dropout=0.0), batch())
-
-
-def test_a_localisation_net_that_reads_nothing_is_refused():
-    keys = "`--model.localisation_dim` and `--model.localisation_points`"
-    with pytest.raises(ValueError, match=f"{keys}: .* got 0 and 0"):
-        STNConfig(localisation_dim=0)

@@ -160,15 +160,3 @@ def test_resizing_agrees_with_pillow():
     ours = images.resize(np.asarray(image), 24, "squash").numpy()
     theirs = np.asarray(image.resize((24, 24), Image.Resampling.BILINEAR))
     np.testing.assert_allclose(ours, theirs, atol=1.0)
-
-
-@pytest.mark.parametrize("policy", images.POLICIES)
-@pytest.mark.parametrize("shape", [(1, 1), (1, 4000), (4000, 1), (3, 5)])
-def test_odd_shapes_resize(policy, shape):
-    resized = images.resize(np.full([*shape, 3], 255, np.uint8), 32, policy).numpy()
-    np.testing.assert_allclose(resized, 255.0, atol=1e-3)
-
-
-def test_unknown_policy_is_an_error_that_names_the_argument():
-    with pytest.raises(ValueError, match=r"`resize`: expected one of crop, squash, got 'stretch'"):
-        images.resize(np.zeros([4, 4, 3], np.uint8), 4, "stretch")

@@ -11,7 +11,6 @@ from sat_tf.layers.attention import (
     attention_entropy,
     attention_weights,
     context_vector,
-    entropy_share,
     multinoulli,
 )
 from tests.sat_tf.layers.decoder_numpy import SEED, build, random, softmax
@@ -142,11 +141,6 @@ def test_entropy_of_alpha():
     np.testing.assert_allclose(attention_entropy(scores), expected, rtol=1e-5)
 
 
-def test_the_share_of_the_greatest_entropy_is_nought_for_a_single_location():
-    np.testing.assert_allclose(entropy_share(tf.zeros([2, L])), [1.0, 1.0], rtol=1e-5)
-    np.testing.assert_array_equal(entropy_share(tf.constant([[3.0], [-1.0]])), [0.0, 0.0])
-
-
 def test_entropy_and_its_gradient_are_finite_when_alpha_vanishes():
     scores = tf.constant([[0.0, 300.0, -300.0]])
     with tf.GradientTape() as tape:
@@ -154,12 +148,3 @@ def test_entropy_and_its_gradient_are_finite_when_alpha_vanishes():
         entropy = attention_entropy(scores)
     np.testing.assert_allclose(entropy, [0.0], atol=1e-6)
     assert np.all(np.isfinite(tape.gradient(entropy, scores)))
-
-
-@pytest.mark.parametrize("selection", ["soft", "hard", "Expectation"])
-def test_an_unknown_selection_is_an_error_and_draws_nothing(selection):
-    expected = (
-        f"`selection`: expected one of expectation, sample, argmax, uniform, got '{selection}'"
-    )
-    with pytest.raises(ValueError, match=expected):
-        attention_weights(tf.zeros([1, L]), selection, SEED)

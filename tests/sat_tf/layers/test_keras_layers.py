@@ -77,13 +77,6 @@ def test_layers_follow_the_conventions_of_keras(name, tmp_path):
     run_layer_test(*LAYERS[name], tmp_path)
 
 
-def test_widths_have_the_papers_defaults():
-    attention, cell = sat_tf.BahdanauAttention(), sat_tf.AttentionLSTMCell()
-    state, decoder = sat_tf.InitialState(), sat_tf.RNNDecoder(10).config
-    assert attention.attention_dim == cell.hidden_dim == state.hidden_dim == 512
-    assert decoder.embedding_dim == decoder.attention_dim == decoder.hidden_dim == 512
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -99,11 +92,8 @@ def test_widths_have_the_papers_defaults():
             lambda: sat_tf.RNNDecoder(9, output_dropout="0.1"),
             "argument `output_dropout`: expected float, got '0.1'",
         ),
-        (lambda: sat_tf.Captioner(None, 9), "`config`: expected CaptionerConfig, got None"),
-        (lambda: sat_tf.AttentionLSTMCell(-1), "`hidden_dim`: expected a number of at least 1"),
-        (lambda: sat_tf.DeepOutput(0), "`vocabulary_size`: expected a number of at least 1"),
+        (lambda: sat_tf.InitialState(4, layers=-2), "`layers`: expected a number of at least 0"),
         (lambda: sat_tf.InitialState(4, dropout=1.0), r"`dropout`: expected a number in \[0, 1\)"),
-        (lambda: sat_tf.RNNDecoder(4, embedding_dropout=-0.5), "`embedding_dropout`: expected a"),
     ],
 )
 def test_an_argument_out_of_range_is_an_error(make, message):
@@ -112,15 +102,6 @@ def test_an_argument_out_of_range_is_an_error(make, message):
 
 
 # --- attention ---
-
-
-def test_attention_computes_the_keys_that_it_is_not_given():
-    attention = sat_tf.BahdanauAttention(8)
-    scores = attention(HIDDEN, ANNOTATIONS)
-    assert scores.shape == (B, L)
-    keys = attention.keys(ANNOTATIONS)
-    np.testing.assert_array_equal(attention(HIDDEN, ANNOTATIONS, keys), scores)
-    np.testing.assert_array_equal(attention(HIDDEN, ANNOTATIONS, keys + 1.0) == scores, False)
 
 
 # --- the cell in keras.layers.RNN ---
@@ -138,11 +119,6 @@ def test_keras_rnn_takes_the_cell():
         np.testing.assert_allclose(outputs[:, time], expected[0], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(hidden, expected[0], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(state_cell, expected[1], rtol=1e-4, atol=1e-5)
-
-
-def test_an_input_without_a_context_is_an_error():
-    with pytest.raises(ValueError, match="`inputs`: expected more columns than embedding_dim=3"):
-        sat_tf.AttentionLSTMCell(N, M).build((None, M))
 
 
 # --- default seeds ---
@@ -189,15 +165,6 @@ def test_locations_are_drawn_anew_without_a_seed(wrap):
     assert np.any(step().numpy() != step().numpy())
 
 
-def test_the_default_seed_follows_keras_random_seed():
-    def run():
-        keras.utils.set_random_seed(5)
-        decoder = make_decoder(output_dropout=0.5)
-        return decoder(ANNOTATIONS, WORDS, training=True).logits
-
-    np.testing.assert_array_equal(run(), run())
-
-
 def test_seeds_that_are_handed_in_leave_no_trace():
     """Neither in the layer's variables nor in the random numbers of what is initialised next."""
     decoder = make_decoder(**RATES)
@@ -209,20 +176,6 @@ def test_seeds_that_are_handed_in_leave_no_trace():
     decoder(ANNOTATIONS, WORDS, **options)
     assert len(decoder.variables) == len(decoder.weights)
     np.testing.assert_array_equal(decoder(ANNOTATIONS, WORDS, seed=SEED, **options).logits, handed)
-
-
-def test_a_model_that_draws_without_a_seed_is_exported_and_one_with_a_seed_saved(tmp_path):
-    annotations, words = keras.Input((L, D)), keras.Input((T,), dtype="int32")
-
-    def drawing(seed):
-        output = make_decoder()(annotations, words, selection="sample", seed=seed)
-        return keras.Model([annotations, words], output.log_prob)
-
-    drawing(None).export(tmp_path / "anew", verbose=False)
-    tf.saved_model.save(drawing(SEED), tmp_path / "seeded")
-    batch = [random(50, L, D), np.zeros([50, T], np.int32)]
-    anew = tf.saved_model.load(tmp_path / "anew")
-    assert np.any(anew.serve(batch).numpy() != anew.serve(batch).numpy())
 
 
 def test_replicas_draw_different_masks_without_a_seed():

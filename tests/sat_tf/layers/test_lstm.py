@@ -133,20 +133,3 @@ def test_unroll_is_differentiable(wrap):
         low["x"][index] -= 1e-5
         expected = (by_hand(high)[1].sum() - by_hand(low)[1].sum()) / 2e-5
         np.testing.assert_allclose(got[index], expected, rtol=1e-4)
-
-
-def test_one_graph_serves_every_length():
-    traces = []
-
-    @tf.function(
-        input_signature=[
-            {"x": tf.TensorSpec([None, B, N]), "scale": tf.TensorSpec([None])},
-        ]
-    )
-    def graph(values):
-        traces.append(1)
-        return run(values)[0].state
-
-    for steps in (1, T, 9):
-        np.testing.assert_allclose(graph(inputs(steps)), by_hand(inputs(steps))[0], rtol=1e-5)
-    assert len(traces) == 1

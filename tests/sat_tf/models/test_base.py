@@ -101,28 +101,6 @@ def test_two_replicas_with_unequal_shares_step_as_one_device():
     np.testing.assert_allclose(two.baseline.value, one.baseline.value, rtol=1e-6)
 
 
-def test_the_baseline_learns_from_the_mean_return_of_the_global_batch():
-    model = compiled()
-    fitted(model, size=3)
-    np.testing.assert_allclose(model.baseline.value, 0.9 * 1.0 + 0.1 * 4.0, rtol=1e-6)
-
-
-def test_compile_replaces_the_objective_or_keeps_it():
-    class Zero:
-        log_names = ()
-
-        def __call__(self, model, batch, seed, global_size):
-            return Terms(0.0 * tf.reduce_sum(model.dense(batch["images"])), {})
-
-    assert isinstance(compiled().objective, SquaredError)
-    assert fitted(compiled(objective=Zero())) == {"loss": 0.0, "gradient_norm": 0.0}
-
-
-def test_evaluate_needs_test_means():
-    with pytest.raises(NotImplementedError, match="Line does not support `evaluate`"):
-        compiled().evaluate(tf.data.Dataset.from_tensors(BATCH), verbose=0)
-
-
 def test_steps_that_accumulate_gradients_have_seeds_of_their_own():
     model = Line()
     sgd = keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)
@@ -186,8 +164,3 @@ def test_what_is_left_out_or_weighs_nothing_does_not_count():
     means.update_state({"a": scalars(2.0, 3.0)})
     means.update_state({"a": scalars(np.nan, 0.0), "b": scalars(5.0, 1.0)})
     assert {name: float(mean) for name, mean in means.result().items()} == {"a": 2.0, "b": 5.0}
-
-
-def test_an_unknown_name_is_an_error():
-    with pytest.raises(KeyError, match="among .*'a'.* got .*'c'"):
-        RunningMeans(["a"]).update_state({"c": scalars(1.0, 1.0)})

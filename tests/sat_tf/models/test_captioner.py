@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import keras
 import numpy as np
 import pytest
@@ -17,7 +15,6 @@ from sat_tf.objectives.baselines import LearnedBaseline, MovingAverageBaseline
 from sat_tf.vocabulary import END, PAD, START, UNK
 from tests.sat_tf.models.captioner_models import (
     KINDS,
-    D,
     L,
     as_dataset,
     compile_model,
@@ -120,13 +117,6 @@ def test_the_encoder_sees_an_image_once_for_all_its_captions(monkeypatch):
     np.testing.assert_array_equal(seen[0], batch["images"][[0, 1, 3]])
 
 
-def test_images_and_their_annotations_give_the_same_answer():
-    model = randomise(make_model())
-    images = make_batch(inputs="images")
-    stored = {"tokens": images["tokens"], "annotations": model.encoder(images["images"])}
-    np.testing.assert_allclose(model(images).logits, model(stored).logits, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_mixed_precision_trains_with_float32_losses(kind):
     keras.config.set_dtype_policy("mixed_bfloat16")
@@ -149,17 +139,6 @@ def test_mixed_precision_trains_with_float32_losses(kind):
         assert alpha.dtype == tf.float32
 
 
-def test_stored_annotations_reach_the_decoder_as_they_are(monkeypatch):
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    model, batch = make_model(), make_batch()
-    batch["annotations"] = batch["annotations"].astype(np.float16)
-    seen, begin = [], model.decoder.begin
-    monkeypatch.setattr(model.decoder, "begin", lambda x, *a: (seen.append(x), begin(x, *a))[1])
-    assert model(batch).logits.dtype == tf.float32
-    # Keras would cast float16 to bfloat16 at once, which is TensorFlow's slowest way there.
-    assert [x.dtype for x in seen] == [tf.float16]
-
-
 # --- configuration ---
 
 
@@ -175,19 +154,6 @@ def test_a_captioner_comes_back_from_its_configuration(kind):
         np.testing.assert_array_equal(one, other)
 
 
-def test_weights_saved_after_training_load_into_a_fresh_captioner(tmp_path):
-    model = make_model("hard")
-    model.compile(optimizer="adam", jit_compile=False, run_eagerly=True)
-    fit(model, make_batch())
-    path = tmp_path / "captioner.weights.h5"
-    model.save_weights(path)
-    copy = make_model("hard", seed=1)
-    copy.load_weights(path)
-    batch = make_batch(inputs="images")
-    np.testing.assert_array_equal(model(batch).logits, copy(batch).logits)
-    np.testing.assert_array_equal(model.baseline.value, copy.baseline.value)
-
-
 def test_a_batch_without_images_and_annotations_is_an_error():
     batch = {"tokens": make_batch()["tokens"]}
     with pytest.raises(ValueError, match=r"`batch`: expected `annotations` or `images` in it"):
@@ -200,21 +166,6 @@ OPTIONS = {
     "vimco": {"preset": "vimco", "samples": 3},
     "learned": LEARNED,
 }
-
-
-def test_samples_take_one_pass_of_the_encoder(monkeypatch):
-    model = make_model("hard", trainable=True, **OPTIONS["rloo"])
-    model.compile(optimizer="adam", jit_compile=False, run_eagerly=True)
-    shapes, annotate = [], model.annotate
-
-    def spy(batch, training=False):
-        annotations = annotate(batch, training)
-        shapes.append(annotations.shape[0])
-        return annotations
-
-    monkeypatch.setattr(model, "annotate", spy)
-    fit(model, make_batch(inputs="images"))
-    assert shapes == [4]
 
 
 def test_a_learned_baseline_takes_nothing_from_the_model_s_gradient():
@@ -340,15 +291,6 @@ def test_projecting_the_locations_changes_no_answer(kind, monkeypatch):
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
 
 
-def test_locations_are_projected_where_the_search_reads_more_contexts(monkeypatch):
-    model = make_model()
-    shown = spy_on_projection(monkeypatch, model)
-    annotations = np.zeros([1, 24, D], np.float32)
-    for beam, times in ((1, 0), (2, 1)):
-        model.search(annotations, SearchConfig(beam=beam, max_length=2))
-        assert len(shown) == times
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_answer_does_not_depend_on_its_neighbours(kind):
     model = randomise(make_model(kind))
@@ -362,25 +304,3 @@ def test_an_answer_does_not_depend_on_its_neighbours(kind):
         np.testing.assert_array_equal(getattr(backwards, field)[::-1], parts)
     scores = np.concatenate([one.scores for one in alone])
     np.testing.assert_allclose(scores, together.scores, rtol=1e-4)
-
-
-def test_captions_from_samples_are_fixed_by_the_seed():
-    model = randomise(make_model("hard", inference="sample"), 2.0)
-    annotations = np.repeat(make_batch(1)["annotations"], 30, axis=0)
-    search = SearchConfig(beam=1, max_length=5)
-    draw = tf.function(
-        lambda seed: model.search(annotations, search, seed).log_probs, autograph=False
-    )
-    once = draw(tf.constant([1, 2])).numpy()
-    np.testing.assert_array_equal(once, draw(tf.constant([1, 2])))
-    assert np.any(once != draw(tf.constant([1, 3])))
-    assert len(np.unique(once)) > 1  # The rows draw each for itself.
-
-
-def test_the_search_configuration_is_the_default():
-    model = randomise(make_model())
-    annotations = make_batch(2)["annotations"]
-    found = model.search(annotations)
-    assert found.token_ids.shape == (2, 3, 6)
-    given = model.search(annotations, dataclasses.replace(model.config.search, beam=2))
-    assert given.token_ids.shape == (2, 2, 6)

@@ -36,18 +36,6 @@ def batch():
     }
 
 
-def padded(array, steps=2):
-    """More steps at the end, filled with values that would be seen if they counted."""
-    widths = [(0, 0), (0, steps)] + [(0, 0)] * (array.ndim - 2)
-    return np.pad(array, widths, constant_values=3)
-
-
-def with_padding(batch):
-    more = {name: padded(value) for name, value in batch.items()}
-    more["mask"][:, T:] = 0.0
-    return more
-
-
 def nll(batch):
     return losses.word_log_likelihood(batch["logits"], batch["targets"], batch["mask"])
 
@@ -98,37 +86,6 @@ def test_doubly_stochastic_penalty_is_equation_14(batch):
             expected[b] += (1.0 - attended) ** 2
     penalty = losses.doubly_stochastic_penalty(batch["alpha"], batch["mask"])
     np.testing.assert_allclose(penalty, expected, rtol=1e-5)
-
-
-LOSSES = {
-    "nll": ("logits", lambda batch: -tf.reduce_sum(nll(batch), axis=-1)),
-    "smoothed": ("logits", lambda batch: -tf.reduce_sum(smoothed(batch), axis=-1)),
-    "penalty": (
-        "alpha",
-        lambda batch: losses.doubly_stochastic_penalty(batch["alpha"], batch["mask"]),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", LOSSES)
-def test_padded_steps_add_nothing_to_a_loss_nor_its_gradient(batch, name):
-    inputs, loss = LOSSES[name]
-
-    def value_and_gradient(batch):
-        watched = tf.constant(batch[inputs])
-        with tf.GradientTape() as tape:
-            tape.watch(watched)
-            value = loss(batch | {inputs: watched})
-        return value.numpy(), tape.gradient(value, watched).numpy()
-
-    value, gradient = value_and_gradient(batch)
-    more_value, more_gradient = value_and_gradient(with_padding(batch))
-    np.testing.assert_allclose(more_value, value, rtol=1e-6)
-    np.testing.assert_allclose(more_gradient[:, :T], gradient, rtol=1e-6)
-    np.testing.assert_array_equal(more_gradient[:, T:], 0.0)
-    # The shorter captions' own padding is as silent, and words are not.
-    np.testing.assert_array_equal(gradient[batch["mask"] == 0.0], 0.0)
-    assert np.all(np.abs(gradient[batch["mask"] == 1.0]).sum(-1) > 0.0)
 
 
 def random_maps():

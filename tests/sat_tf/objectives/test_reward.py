@@ -173,22 +173,6 @@ def test_words_that_a_search_may_not_write_are_not_drawn(unknown):
     assert all((row[end + 1 :] == PAD).all() for row, end in zip(tokens, ends, strict=True))
 
 
-def test_keys_are_computed_once_an_image(monkeypatch):
-    model = make_model("soft")
-    sequence, batch, seed = objective_of(model), make_images(), tf.constant([1, 2])
-    shapes, keys = [], model.decoder.attention.keys
-
-    def spy(annotations):
-        shapes.append(annotations.shape)
-        return keys(annotations)
-
-    tokens = sequence.draw(model, batch["annotations"], seed)
-    monkeypatch.setattr(model.decoder.attention, "keys", spy)
-    taught = sequence.read(model, batch["annotations"], tokens, seed)
-    assert len(taught.logits) == 4 * len(batch["annotations"])
-    assert shapes == [batch["annotations"].shape]
-
-
 def test_captions_of_an_image_differ_and_a_seed_gives_the_same_ones():
     model = randomise(make_model())
     rule, annotations = objective_of(model), make_images()["annotations"]
@@ -217,16 +201,6 @@ def test_the_reward_is_told_which_image_a_caption_is_about():
     np.testing.assert_array_equal(seen[0][0], [7, 7, 0, 0, 5, 5])
     tokens = rule.draw(model, batch["annotations"], replica_seed(seed))
     np.testing.assert_array_equal(seen[0][1], tokens[:, 1:])
-
-
-def test_a_replica_without_images_draws_nothing():
-    model = randomise(make_model("hard", inference="sample"))
-    batch = {name: part[:0] for name, part in make_images(2).items()}
-    rule, seed = objective_of(model, samples=3), tf.constant([1, 2])
-    annotations = tf.convert_to_tensor(batch["annotations"])
-    assert rule.draw(model, annotations, seed).shape[0] == 0
-    drawn = rule.sample(model, annotations, seed)
-    assert drawn.token_ids.shape[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -82,17 +82,6 @@ def test_each_sample_of_hard_attention_learns_the_same_predictions():
     np.testing.assert_allclose(loss, expected, rtol=1e-5)
 
 
-def test_without_attention_the_loss_is_the_likelihood():
-    terms = make_objective(AttentionConfig("none")).terms(random_taught(), TARGETS)
-    expected = -word_log_prob(random_taught()).sum(-1).mean()
-    np.testing.assert_allclose(terms.loss, expected, rtol=1e-5)
-
-
-def test_the_soft_description_names_the_penalty():
-    described = make_objective(AttentionConfig("soft", penalty_weight=0.3)).describe(8)
-    assert described == {"doubly stochastic lambda per caption": 0.3}
-
-
 @pytest.mark.parametrize("kind", ["soft", "hard", "none"])
 def test_the_names_logged_are_known_before_the_first_batch(kind):
     objective = make_objective(AttentionConfig(kind))

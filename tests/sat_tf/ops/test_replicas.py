@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -41,14 +40,3 @@ def test_an_encoder_has_no_annotations_of_no_images():
     assert annotations.shape == (0, 4, 32)
     gradients = tape.gradient(total, encoder.trainable_variables)
     assert not any(np.any(gradient) for gradient in gradients)
-
-
-def test_a_functional_model_is_trained_where_a_replica_has_no_images():
-    with make_strategy("mirrored").scope():
-        images = keras.Input((16, 16, 3))
-        encoder = sat_tf.Encoder("scenes_cnn", 16, trainable=True)
-        model = keras.Model(images, encoder(images))
-        model.compile("sgd", "mse", jit_compile=False)
-    logs = model.fit(np.ones([3, 16, 16, 3]), np.ones([3, 4, 32]), batch_size=2, verbose=0)
-    assert np.isfinite(logs.history["loss"]).all()
-    assert all(np.isfinite(weight).all() for weight in model.get_weights())

@@ -244,38 +244,6 @@ def test_images_that_have_ended_are_left_out_and_nothing_else_changes(beam, comp
         assert called == [9, 9 * beam, 4 * beam, 2 * beam]
 
 
-@pytest.mark.parametrize("lengths", [[2, 2, 2], [0, 0, 3], [0, 0, 0]])
-def test_images_may_end_at_once_or_before_their_first_word(lengths):
-    model = ending_after(lengths)
-    expected = model.search(1, never_empty=False)
-    assert expected.lengths[:, 0].tolist() == lengths
-
-    def search():
-        return beam_search(
-            model.step_with_constants,
-            {"node": tf.zeros([3], tf.int32), "first": tf.ones([3], tf.bool)},
-            batch_size=tf.constant(3),
-            beam=1,
-            max_length=MAX_LENGTH,
-            never_empty=False,
-            constants={"image": tf.range(3)},
-        )
-
-    for found in (search(), tf.function(search, autograph=False)()):
-        tf.nest.map_structure(assert_close, numpy(found), expected)
-
-
-def test_half_precision_log_probs_and_a_step_without_state_or_auxiliary():
-    def step(tokens, state):
-        row = tf.constant([[0.0, 0.0, -1.25, -0.5, -3.0]], tf.bfloat16)
-        return tf.repeat(row, len(tokens), axis=0), state, None
-
-    hypotheses = beam_search(step, (), batch_size=2, beam=2, max_length=3)
-    assert hypotheses.log_probs.dtype == tf.float32
-    assert hypotheses.auxiliary == ()
-    assert captions(numpy(hypotheses._replace(auxiliary=())), 0) == [(3, 3, 3), (3,)]
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [("beam", 0), ("max_length", 0), ("beam", 2.5), ("length_power", -1.0)],
@@ -294,14 +262,6 @@ def test_a_step_whose_vocabulary_is_unknown_is_an_error():
 
     with pytest.raises(ValueError, match="known number of tokens"):
         search(tf.zeros([2, 5]))
-
-
-def test_a_step_that_drops_state_is_an_error():
-    def step(tokens, state):
-        return tf.zeros([len(tokens), VOCABULARY]), state[:1], ()
-
-    with pytest.raises(ValueError, match="invalid value for argument `step`"):
-        beam_search(step, (tf.zeros([2]), tf.zeros([2])), beam=1, batch_size=2, max_length=3)
 
 
 def search_module(model: TreeModel) -> tf.Module:

@@ -52,9 +52,3 @@ def test_sampled_log_probs_are_the_models_whatever_the_temperature():
 def test_a_temperature_of_zero_is_an_error_that_names_it():
     with pytest.raises(ValueError, match="invalid value for argument `temperature`"):
         draws(TreeModel(seed=23), 2, [0, 0], temperature=0.0)
-
-
-@pytest.mark.parametrize("seed", [5, [1, 2, 3]])
-def test_a_seed_of_another_shape_is_an_error_that_names_it(seed):
-    with pytest.raises(ValueError, match="argument `seed`: expected two integers"):
-        draws(TreeModel(seed=23), 2, seed)

@@ -26,11 +26,6 @@ def test_a_caption_without_attention_has_no_maps():
     assert data["words"] == [{"text": "dog", "log_prob": -0.25, "beta": None, "map": None}]
 
 
-def test_an_empty_caption_is_data_too():
-    data = hypothesis_data((), "", 0.0, np.zeros([0, 2, 2]), np.zeros([0]))
-    assert data["words"] == [] and data["peak"] == 0.0
-
-
 @pytest.mark.parametrize(
     ("height", "width", "resize", "expected"),
     [

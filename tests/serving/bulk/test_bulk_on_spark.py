@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -147,66 +146,21 @@ def test_a_finished_job_that_is_started_again_computes_nothing(places, undisturb
     assert rows(out) == undisturbed
 
 
-# On a small file system of its own, which Linux lets any user have while a process lives.
-FULL_DISK = """
-mount -t tmpfs -o size=100k none small && cd "$ROOT" || exit 10
-"$@"; [ $? = 2 ] || exit 11
-mount -o remount,size=64m "$PLACES/small" || exit 12
-"$@"; [ $? = 1 ] && cp -r "$PLACES/small" "$PLACES/copy"
-"""
-
-
-def test_after_a_full_disk_the_output_is_that_of_an_undisturbed_run(places, undisturbed):
-    (places / "small").mkdir()
-    namespace = ["unshare", "--user", "--map-root-user", "--mount"]
-    trial = [*namespace, "mount", "-t", "tmpfs", "none", str(places / "small")]
-    if not shutil.which("unshare") or subprocess.run(trial, capture_output=True).returncode:
-        pytest.skip("this machine lets nobody have a file system of his own")
-    listed = (places / "list.txt").read_text().splitlines()[:-1]  # no image that waits
-    (places / "short.txt").write_text("\n".join(listed))
-    command = command_of(places, "small/out", "--input", str(places / "short.txt"))
-    done = subprocess.run(
-        [*namespace, "sh", "-c", FULL_DISK, "sh", *command],
-        cwd=places,
-        env={**os.environ, "ROOT": str(ROOT), "PLACES": str(places)},
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "Error: Spark gave up on chunk" in done.stderr and "No space left" in done.stderr
-    assert f"{IMAGES - 4} images captioned" in done.stdout
-    assert rows(places / "copy" / "out") == undisturbed[:-1]
-
-
 def test_a_table_of_contents_is_captioned_into_parquet(places):
-    from pyarrow import parquet, table
-
-    folder = places / "photos.parquet"
-    folder.mkdir()
-    for part in range(2):
-        names = [f"{part}{n}" for n in range(5)]
-        contents = [b"ok"] * 4 + [b"broken"]
-        parquet.write_table(table({"path": names, "content": contents}), folder / f"{part}.parquet")
-    process = start(places, "table", "--format", "parquet", "--input", str(folder))
-    said = end(process)
-    assert process.returncode == 1 and "8 images captioned" in said, said
-    found = parquet.read_table(places / "table").to_pylist()
-    assert sorted(row["path"] for row in found) == [f"{p}{n}" for p in range(2) for n in range(5)]
-    assert {row["reason"] for row in found} == {None, "not what a toy reads"}
-
-
-def test_folders_may_have_spaces_percent_signs_and_brackets(places):
     from pyarrow import parquet, table
 
     folder = places / "my photos 100% {a}" / "photos [1].parquet"
     folder.mkdir(parents=True)
-    parquet.write_table(table({"path": ["a", "b"], "content": [b"ok"] * 2}), folder / "0.parquet")
-    for said in ("2 images captioned", "2 of 2 images are done"):
-        process = start(places, "out [2024] 5%", "--input", str(folder))
-        told = end(process)
-        assert process.returncode == 0 and said in told, told
-    assert [row["path"] for row in rows(places / "out [2024] 5%")] == ["a", "b"]
+    for part in range(2):
+        names = [f"{part}{n}" for n in range(5)]
+        contents = [b"ok"] * 4 + [b"broken"]
+        parquet.write_table(table({"path": names, "content": contents}), folder / f"{part}.parquet")
+    process = start(places, "out [2024] 5%", "--format", "parquet", "--input", str(folder))
+    said = end(process)
+    assert process.returncode == 1 and "8 images captioned" in said, said
+    found = parquet.read_table(places / "out [2024] 5%").to_pylist()
+    assert sorted(row["path"] for row in found) == [f"{p}{n}" for p in range(2) for n in range(5)]
+    assert {row["reason"] for row in found} == {None, "not what a toy reads"}
 
 
 def test_a_folder_of_something_else_is_refused(places):
@@ -217,8 +171,8 @@ def test_a_folder_of_something_else_is_refused(places):
     assert process.returncode == 2
 
 
-@pytest.mark.parametrize("output", ["nowhere://bucket/out", "hdfs://127.0.0.1:9/out"])
-def test_an_output_that_spark_cannot_reach_is_an_error_without_a_traceback(places, output):
+def test_an_output_that_spark_cannot_reach_is_an_error_without_a_traceback(places):
+    output = "nowhere://bucket/out"
     process = start(places, "unused", "--output", output)
     said = end(process)
     assert process.returncode == 2 and f"Error: The output {output} cannot be" in said, said

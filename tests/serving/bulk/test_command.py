@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from types import SimpleNamespace
 
 import pytest
 
-from serving.bulk.__main__ import caption_chunks, main, shipped
-from serving.bulk.job import Chunk, Job, Plan, check_same, fingerprint
+from serving.bulk.__main__ import main
+from serving.bulk.job import Job, check_same, fingerprint
 from tests.serving import toys
 
 
@@ -55,17 +53,6 @@ def test_a_pattern_without_images_is_refused_before_spark_starts(
 JOB = Job(("/a", "/b"), "1", "f00", False, "jsonl", 32, 4096)
 
 
-def test_a_table_that_cannot_be_read_any_more_is_an_error_without_a_traceback():
-    def gone(*_):
-        raise RuntimeError("[PATH_NOT_FOUND] Path does not exist: a.parquet")
-
-    spark = SimpleNamespace(conf={}, read=SimpleNamespace(parquet=gone))
-    output = SimpleNamespace(is_done=lambda _: False)
-    plan = Plan([Chunk(0, ["a.parquet"], 2)], tables=True)
-    with pytest.raises(OSError, match="gave up on chunk 0: .* Path does not exist: a.parquet"):
-        caption_chunks(spark, output, JOB, plan)
-
-
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
@@ -80,14 +67,6 @@ def test_an_output_of_another_job_is_refused(name, value, said):
     other = Job(**vars(JOB) | {name: value})
     with pytest.raises(ValueError, match=said):
         check_same(JOB, other, "out")
-
-
-def test_an_export_may_have_files_without_a_date(tmp_path):
-    version, sent = toys.export(tmp_path, 1), []
-    os.utime(version / "saved_model.pb", (0, 0))
-    spark = SimpleNamespace(sparkContext=SimpleNamespace(addArchive=sent.append))
-    with shipped(spark, version):
-        assert sent[0].endswith(".zip#captioner")
 
 
 def test_the_fingerprint_follows_graph_and_weights(tmp_path):

@@ -124,14 +124,3 @@ def test_a_pattern_that_matches_nothing_is_an_error(folder, pattern):
     (folder / "empty.txt").write_text("\n")
     with pytest.raises(ValueError, match=rf"`--input`: expected images .* got .*{pattern[-4:]}"):
         found(folder, pattern)
-
-
-def test_a_list_that_is_gone_is_an_error(folder):
-    with pytest.raises(OSError, match="No such file"):
-        found(folder, "list.txt")
-
-
-def test_a_file_too_large_to_read_is_refused(folder, monkeypatch):
-    monkeypatch.setattr(inputs, "MAX_BYTES", 0)
-    with pytest.raises(OSError, match="0 MB are more than 0 MB"):
-        inputs.read_file(str(folder / "b.jpg"))

@@ -10,7 +10,6 @@ import tensorflow as tf
 
 from serving.bulk import worker
 from serving.bulk.worker import Settings
-from tests.image_files import encode, exif_of, smooth
 from tests.serving import toys
 
 SETTINGS = Settings("7", batch_size=2, maps=True, cores=1)
@@ -85,22 +84,6 @@ def test_rows_are_the_answers_of_the_export(ship, exports, images):
         np.testing.assert_allclose(maps, direct["attention"][n, :length], atol=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("images", "tasks"), [(1, 1), (33, 2), (1024, 32), (4096, 32), (8192, 64), (100_000, 782)]
-)
-def test_small_chunks_have_a_task_per_batch_and_large_ones_four_batches_per_task(images, tasks):
-    assert worker.count_slices(images, 32) == tasks
-
-
-def test_a_rotated_photograph_is_turned_and_a_tiff_converted():
-    image = smooth()
-    upright, turned = (encode(image, "JPEG", exif=exif_of(turn)) for turn in (1, 6))
-    assert worker.prepare(upright) == upright
-    assert worker.prepare(turned) != turned
-    assert worker.prepare(encode(image, "TIFF")).startswith(b"\x89PNG")
-    assert "HEIC" in worker.prepare(b"\0\0\0\x18ftypheic")
-
-
 def test_an_export_is_checked_without_loading_it(toy, tmp_path):
     worker.check_export(toy, maps=True)
     with pytest.raises(ValueError, match="`--maps`: expected an export with attention"):
@@ -110,13 +93,4 @@ def test_an_export_is_checked_without_loading_it(toy, tmp_path):
         worker.check_export(tmp_path, maps=False)
     (tmp_path / "saved_model.pb").write_bytes(b"")
     with pytest.raises(ValueError, match=r"expected a SavedModel, got .*, whose .* is empty"):
-        worker.check_export(tmp_path, maps=False)
-
-
-def test_an_export_without_image_bytes_is_refused(tmp_path):
-    module = tf.Module()
-    spec = tf.TensorSpec([None], tf.float32, name="pixels")
-    module.function = tf.function(lambda pixels: {"captions": pixels}, input_signature=[spec])
-    tf.saved_model.save(module, str(tmp_path), signatures=module.function)
-    with pytest.raises(ValueError, match=r"captions of `image_bytes`, got .* the inputs pixels"):
         worker.check_export(tmp_path, maps=False)

@@ -10,7 +10,6 @@ import pytest
 from PIL import Image
 
 from serving.client import CaptionClient, Connection, ServingError
-from serving.client.captions import CAPTION_OUTPUTS, split
 from serving.local_server.servable import Limits
 from tests.image_files import encode, exif_of
 from tests.serving import toys
@@ -52,20 +51,6 @@ def test_attention_covers_the_words(client_of):
     np.testing.assert_allclose(caption.log_probs, [-0.25] * 3)
 
 
-def test_captions_alone_are_asked_for_alone(client_of, monkeypatch):
-    asked = []
-    client = client_of()
-    real = Connection.call
-    monkeypatch.setattr(
-        Connection,
-        "call",
-        lambda self, method, request: asked.append(request) or real(self, method, request),
-    )
-    client.caption(jpeg())
-    client.caption(jpeg(), attention=True)
-    assert [tuple(request.output_filter) for request in asked] == [CAPTION_OUTPUTS, ()]
-
-
 def test_an_export_without_words_gives_captions_and_says_what_maps_need(client_of, tmp_path):
     toys.export(tmp_path, 1, words=False)
     client = client_of(tmp_path)
@@ -95,13 +80,6 @@ def test_many_images_keep_their_order(client_of):
     assert captions[0].reason == "not what a toy reads" and captions[1].reason == ""
 
 
-def test_a_file_is_read(client_of, tmp_path):
-    (tmp_path / "photo.jpg").write_bytes(jpeg())
-    assert client_of().caption(tmp_path / "photo.jpg").text == "a cat 3"
-    with pytest.raises(FileNotFoundError):
-        client_of().caption(tmp_path / "missing.jpg")
-
-
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
@@ -122,13 +100,6 @@ def test_an_answer_may_exceed_grpcs_default(client_of, tmp_path):
     assert captions[3].words == ("a", "cat", "1")
 
 
-def test_batches_hold_so_many_images_and_bytes():
-    images = [b"x" * size for size in (3, 3, 3, 9, 1, 1)]
-    assert [list(map(len, b)) for b in split(images, 2, 100)] == [[3, 3], [3, 9], [1, 1]]
-    assert [list(map(len, b)) for b in split(images, 9, 6)] == [[3, 3], [3], [9], [1, 1]]
-    assert list(split([], 2, 6)) == []
-
-
 def test_a_beam_holds_the_attention_of_every_hypothesis(client_of, exports):
     export, captioner = exports["soft"].version.parent, exports["soft"].captioner
     client = client_of(export, {"warm_up": ["every_beam"]})
@@ -142,14 +113,6 @@ def test_a_beam_holds_the_attention_of_every_hypothesis(client_of, exports):
         np.testing.assert_allclose(caption.alpha.sum(axis=(1, 2)), 1.0, atol=1e-5)
 
 
-def test_a_model_without_every_beam_gives_the_best_alone(client_of):
-    beam = client_of().beam(jpeg())
-    assert beam.attention_kind == beam.resize == ""
-    (best,) = beam.captions
-    assert best.words == ("a", "cat", "3") and best.alpha is not None
-    assert not client_of().beam(b"nonsense").captions[0].valid
-
-
 def test_a_beam_is_asked_for_by_the_very_bytes_given(client_of, monkeypatch):
     sent = []
     client = client_of()
@@ -160,9 +123,3 @@ def test_a_beam_is_asked_for_by_the_very_bytes_given(client_of, monkeypatch):
     client.caption(turned)
     contents = [request.inputs["image_bytes"].string_val[0] for request in sent]
     assert contents[0] == turned and contents[-1] != turned  # the last was turned upright
-
-
-def test_a_model_without_attention_has_none(client_of, tmp_path):
-    toys.export(tmp_path, 1, attention=False)
-    caption = client_of(tmp_path).caption(jpeg(), attention=True)
-    assert caption.words == ("a", "cat", "1") and caption.alpha is None and caption.beta is None

@@ -12,7 +12,6 @@ import pytest
 from PIL import Image
 
 from serving.client.__main__ import main
-from serving.local_server.servable import Limits
 from tests.image_files import noise
 
 
@@ -73,12 +72,6 @@ def test_scripts_get_a_line_of_json_for_each_image(command, photo, tmp_path):
     assert missing["error"] == "No such file or directory"
 
 
-def test_more_images_than_a_request_holds(command, photo, tmp_path):
-    missing = tmp_path / "missing.jpg"
-    status, out, err = command(*[photo] * 5, missing, *[photo] * 5, "--batch-size", 4)
-    assert (status, len(out), len(err)) == (1, 10, 1)
-
-
 def test_what_is_missing_is_told_without_a_server(tmp_path, capsys):
     heic = tmp_path / "photo.heic"
     heic.write_bytes(b"\0\0\0\x18ftypheic" + bytes(40))
@@ -95,7 +88,6 @@ def test_what_is_missing_is_told_without_a_server(tmp_path, capsys):
     [
         (["--port", "1", "--retries", "0"], "Error: No server answers on 127.0.0.1:1"),
         (["--version", "1", "--label", "x"], "Error: Received both `version` and `label`"),
-        (["--timeout", "0"], "Error: Received an invalid value for argument `timeout`"),
         (["--ca-file", "missing.pem"], "Error: [Errno 2] No such file or directory: 'missing.pem'"),
     ],
 )
@@ -105,28 +97,14 @@ def test_errors_are_one_line(photo, capsys, argv, message):
     assert err.startswith(message) and err.count("\n") == 1
 
 
-def test_each_image_has_a_line_though_one_is_too_large(
-    toy_exports, serving, photo, tmp_path, capsys
-):
-    large = tmp_path / "large.bin"
-    large.write_bytes(b"ok" + bytes(200_000))
-    with serving(toy_exports, limits=Limits(bytes=100_000)) as caller:
-        port = str(caller.server.port)
-        assert main([str(photo), str(large), str(photo), "--json", "--port", port]) == 1
-    first, refused, last = map(json.loads, capsys.readouterr().out.splitlines())
-    assert first["caption"] == last["caption"] == "a cat 3"
-    assert refused["image"] == str(large) and "too large" in refused["error"]
-
-
-@pytest.mark.parametrize("flags", [[], ["--json"]])
-def test_a_file_name_need_not_be_utf_8(caller, photo, tmp_path, flags):
+def test_a_file_name_need_not_be_utf_8(caller, photo, tmp_path):
     odd = os.fsencode(tmp_path) + b"/\xff-\xc3\xbc.jpg"
     with open(odd, "wb") as file:
         file.write(photo.read_bytes())
-    command = [sys.executable, "-m", "serving.client", odd, "--port", str(caller.server.port)]
+    command = [sys.executable, "-m", "serving.client", odd, "--json"]
+    command += ["--port", str(caller.server.port)]
     environment = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
-    done = subprocess.run([*command, *flags], capture_output=True, timeout=300, env=environment)
+    done = subprocess.run(command, capture_output=True, timeout=300, env=environment)
     assert done.returncode == 0, done.stderr
-    assert b"\\udcff-\xc3\xbc.jpg" in done.stdout and b"a cat 3" in done.stdout
-    if flags:
-        assert os.fsencode(json.loads(done.stdout)["image"]) == odd
+    assert b"a cat 3" in done.stdout
+    assert os.fsencode(json.loads(done.stdout)["image"]) == odd

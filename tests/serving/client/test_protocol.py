@@ -83,12 +83,6 @@ def test_tensors_are_read_however_they_were_written(values, as_content):
     assert found.shape == values.shape and found.tolist() == expected.tolist()
 
 
-def test_a_last_value_stands_for_those_that_follow():
-    tensor = protocol.build_messages(protocol.MESSAGES)["Tensor"](dtype=3, int_val=[1, 7])
-    tensor.tensor_shape.dim.add(size=4)
-    assert protocol.to_array(tensor).tolist() == [1, 7, 7, 7]
-
-
 def test_client_and_page_load_no_tensorflow():
     modules = "serving.client.__main__, serving.web.app, serving.web.model_process"
     code = (

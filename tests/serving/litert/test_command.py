@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -49,18 +48,6 @@ def test_an_image_that_cannot_be_read_harms_no_other(litert_exports, photo, tmp_
     assert main([str(litert_exports("soft")), str(broken), str(photo)]) == 1
     said = capsys.readouterr()
     assert said.out.startswith(f"{photo}: ") and f"{broken}: Cannot read the image" in said.err
-
-
-def test_a_file_name_need_not_be_utf_8(litert_exports, photo):
-    odd = os.fsencode(photo.parent) + b"/\xff-\xc3\xbc.png"
-    with open(odd, "wb") as file:
-        file.write(photo.read_bytes())
-    command = [sys.executable, "-m", "serving.litert", litert_exports("soft"), odd, photo]
-    environment = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
-    done = subprocess.run(command, capture_output=True, timeout=120, env=environment)
-    assert done.returncode == 0, done.stderr
-    first, second = done.stdout.splitlines()
-    assert b"/\\udcff-\xc3\xbc.png: " in first and second.startswith(os.fsencode(photo))
 
 
 def test_a_folder_that_is_no_export_is_one_line(photo, tmp_path, capsys):

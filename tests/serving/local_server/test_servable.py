@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2, types_pb2
-from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
+from tensorflow_serving.apis import predict_pb2
 
 from serving.local_server.servable import Limits, Servable
 from serving.local_server.statuses import StatusError
@@ -63,17 +61,6 @@ def test_only_chosen_signatures_are_warmed_up_if_the_model_has_any(place):
         Servable(folder / "2", Limits(), warm_up=("every_beam",))
 
 
-def test_a_warm_up_that_is_no_prediction_fails_the_load(place):
-    folder = place(1)
-    write_warm_up(folder / "1")
-    log = prediction_log_pb2.PredictionLog()
-    log.classify_log.SetInParent()
-    with tf.io.TFRecordWriter(str(folder / "1/assets.extra/tf_serving_warmup_requests")) as out:
-        out.write(log.SerializeToString())
-    with pytest.raises(StatusError, match="Unsupported log_type for warmup: classify_log"):
-        Servable(folder / "1", Limits())
-
-
 def shaped(dtype: int, *sizes: int) -> tensor_pb2.TensorProto:
     """A tensor of one value, repeated."""
     values = {"string_val": [b"ok"]} if dtype == types_pb2.DT_STRING else {"float_val": [1.0]}
@@ -93,34 +80,6 @@ def shaped(dtype: int, *sizes: int) -> tensor_pb2.TensorProto:
 def test_strings_of_another_rank_are_refused(servable, dimensions, said):
     with pytest.raises(StatusError, match=said):
         predict_tensor(servable, shaped(types_pb2.DT_STRING, *[1] * dimensions))
-
-
-def test_only_sets_of_outputs_that_were_warmed_up_are_compiled(place, monkeypatch):
-    folder = place(1)
-    write_warm_up(
-        folder / "1", predict_request(b"ok"), predict_request(outputs=("valid", "scores"))
-    )
-    servable, fetched = Servable(folder / "1", Limits()), set()
-    real = tf.compat.v1.Session.run
-    monkeypatch.setattr(
-        tf.compat.v1.Session,
-        "run",
-        lambda self, fetches, *a, **k: fetched.add(str(fetches)) or real(self, fetches, *a, **k),
-    )
-    outputs = ["attention", "beta", "captions", "scores", "valid"]
-    for size in (1, 2):
-        for wanted in itertools.permutations(outputs, size):
-            assert set(servable.predict(predict_request(b"ok", outputs=wanted)).outputs) == set(
-                wanted
-            )
-    servable.close()
-    # All outputs, the warmed ones, and the reading of tensors.
-    assert len(fetched) == 3
-
-
-def test_a_last_string_stands_for_those_that_follow(servable):
-    response = predict_tensor(servable, strings(b"no", b"ok", count=3))
-    assert tf.make_ndarray(response.outputs["valid"]).tolist() == [False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -156,8 +115,3 @@ def test_numbers_that_claim_to_be_many_are_no_tensor(servable):
     assert tf.make_ndarray(response.outputs["brightness"]).tolist() == [7.0] * 3
     with pytest.raises(StatusError, match="tensor parsing error: pixels"):
         servable.predict(numbers(10**9))
-
-
-def test_a_single_string_keeps_its_zeros(servable):
-    with pytest.raises(StatusError, match=r"shape \(\)"):
-        predict_tensor(servable, tf.make_tensor_proto(b"ok\0"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -12,9 +13,10 @@ import tensorflow as tf
 from grpc_health.v1 import health_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
 
+from serving.client import protocol
+from serving.local_server.servable import Servable
 from serving.local_server.server import Admission, LocalServer
 from serving.local_server.statuses import StatusError
-from tests.serving.local_server.odd_requests import mutate, odd_request
 from tests.serving.processes import resident_megabytes
 from tests.serving.toys import (
     GRID,
@@ -49,11 +51,6 @@ def test_every_output_comes_by_default(caller):
     assert values["attention"].shape == (2, T, GRID, GRID)
     np.testing.assert_allclose(values["beta"], [[0.5, 0.5, 0.5, 0.0], [0.0] * 4])
     np.testing.assert_allclose(values["scores"], [[-0.5, -1.5]] * 2)
-
-
-def test_no_images_give_no_rows(caller):
-    response = caller.predict(predict_request())
-    assert tf.make_ndarray(response.outputs["captions"]).shape == (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -100,12 +97,24 @@ def test_a_deadline_ends_the_call(caller):
     assert caller.caption() == "a cat 3"
 
 
-def test_calls_run_at_the_same_time(caller, held):
+def test_calls_run_at_the_same_time(caller, monkeypatch):
+    # Held before TensorFlow, whose threads, of which there may be one, are not in question.
+    predict, came, go = Servable.predict, threading.Event(), threading.Event()
+
+    def hold(servable, request, *seconds):
+        if b"ok, later" in request.SerializeToString():
+            came.set()
+            assert go.wait(120.0)
+        return predict(servable, request, *seconds)
+
+    monkeypatch.setattr(Servable, "predict", hold)
     with ThreadPoolExecutor(1) as pool:
-        slow = pool.submit(caller.caption, held.image)
-        held.wait_until_in_flight()
-        assert caller.caption() == "a cat 3" and not slow.done()
-        held.release()
+        slow = pool.submit(caller.caption, b"ok, later")
+        try:
+            assert came.wait(120.0)
+            assert caller.caption() == "a cat 3" and not slow.done()
+        finally:
+            go.set()
         assert slow.result() == "a cat 3"
 
 
@@ -174,6 +183,52 @@ def test_when_nothing_loads_the_reason_is_told(place):
         LocalServer(folder, port=0)
 
 
+def odd_request(rng: random.Random) -> bytes:
+    """A well-formed request of a random model, signature, filter and tensors."""
+    request = protocol.PredictRequest()
+    request.model_spec.name = rng.choice(["captioner"] * 8 + ["", "x"])
+    if rng.random() < 0.1:
+        request.model_spec.version.value = rng.choice([-1, 0, 1, 3, 2**62])
+    if rng.random() < 0.1:
+        request.model_spec.version_label = rng.choice(["", "stable", "x"])
+    request.model_spec.signature_name = rng.choice(
+        ["serving_default", "pixels", "every_beam", "", "__saved_model_init_op"]
+    )
+    outputs = ["captions", "scores", "valid", "reasons", "lengths", "token_ids", "attention", "x"]
+    request.output_filter.extend(rng.choices(outputs, k=rng.choice([0, 0, 1, 2, 4])))
+    for _ in range(rng.choice([0, 1, 1, 1, 1, 2])):
+        fill_tensor(request.inputs[rng.choice(["image_bytes", "image_bytes", "pixels"])], rng)
+    return request.SerializeToString()
+
+
+def fill_tensor(tensor, rng: random.Random) -> None:
+    """Gives a tensor a random dtype and shape, and values that need not fit them."""
+    tensor.dtype = rng.choice([7, 7, 4, 1, rng.randrange(0, 130), 1000])
+    for _ in range(rng.choice([0, 1, 1, 2, 3, 4, 4, 32, 33, 100, 255])):
+        tensor.tensor_shape.dim.add(size=rng.choice([1, 1, 1, 2, 3, 0, -1, 2**31, 2**62]))
+    if rng.random() < 0.1:
+        tensor.tensor_shape.MergeFromString(b"\x18\1")  # `unknown_rank`, which clients never set
+    tensor.string_val.extend(rng.randbytes(rng.randrange(9)) for _ in range(rng.randrange(3)))
+    tensor.int_val.extend(rng.randrange(256) for _ in range(rng.randrange(3)))
+    if rng.random() < 0.2:
+        tensor.float_val.extend([1.0, float("nan")])
+    if rng.random() < 0.3:
+        tensor.tensor_content = rng.randbytes(rng.choice([1, 3, 12, 48]))
+
+
+def mutate(content: bytes, rng: random.Random) -> bytes:
+    """Changes some bytes, cuts the end off or repeats a part."""
+    changed = bytearray(content or b"\0")
+    for _ in range(rng.randrange(1, 8)):
+        changed[rng.randrange(len(changed))] = rng.randrange(256)
+    if rng.random() < 0.3:
+        del changed[rng.randrange(len(changed)) :]
+    if rng.random() < 0.2:
+        start = rng.randrange(len(changed) + 1)
+        changed[start:start] = changed[start : start + rng.randrange(1000)] * rng.randrange(1, 20)
+    return bytes(changed)
+
+
 def nonsense(rng: random.Random) -> bytes:
     """A request that is odd, spoilt, or none at all."""
     good = predict_request(rng.randbytes(rng.randrange(200)), outputs=("captions",))
@@ -208,17 +263,12 @@ def test_nonsense_is_answered_with_a_status(caller):
 
 
 @pytest.mark.slow
-def test_ten_thousand_bad_requests_leave_memory_flat(caller):
+def test_thousands_of_bad_requests_leave_memory_flat(caller):
     send_nonsense(caller, 1000, seed=2)
     before = resident_megabytes("self")
-    send_nonsense(caller, 10_000, seed=3)
-    assert resident_megabytes("self") - before < 30
+    send_nonsense(caller, 4_000, seed=3)
+    assert resident_megabytes("self") - before < 15
     assert caption_of(caller.predict(predict_request(b"ok"))) == "a cat 3"
-
-
-def test_the_session_needs_no_default_graph(caller):
-    with tf.Graph().as_default():
-        assert caller.caption() == "a cat 3"
 
 
 def test_health_and_state_are_answered_while_the_queue_is_full(toy_exports, serving):

@@ -88,16 +88,3 @@ def as_json(message) -> dict:
     return json_format.MessageToDict(
         message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )
-
-
-def test_a_counter_keeps_its_state_in_the_server(served):
-    with served("saved_model_counter") as caller:
-
-        def count(signature: str, inputs: dict | None = None) -> float:
-            return value_of(caller, request(inputs, signature), "output")
-
-        assert count("get_counter") == 0.0
-        assert count("incr_counter") == 1.0
-        assert count("incr_counter_by", {"delta": 4.0}) == 5.0
-        assert count("get_counter") == 5.0
-        assert count("reset_counter") == 0.0

@@ -39,21 +39,6 @@ def states(versions) -> dict[int, int]:
     return {status.version: status.state for status in versions.states(SPEC)}
 
 
-def test_the_newest_is_served(versions_of, place):
-    versions = versions_of(place(1, 2))
-    assert versions.available() == [2]
-    assert states(versions) == {2: State.AVAILABLE}
-
-
-def test_a_new_version_takes_over(versions_of, place):
-    versions = versions_of(place(1))
-    place(2)
-    versions.refresh()
-    assert states(versions) == {2: State.AVAILABLE, 1: State.END}
-    with versions.use(SPEC) as (number, _):
-        assert number == 2
-
-
 def test_a_half_copied_version_is_taken_once_it_is_whole(versions_of, place, toy_exports):
     folder = place(1)
     versions = versions_of(folder)
@@ -123,19 +108,6 @@ def test_a_version_in_use_goes_after_its_last_call(versions_of, place):
         ):
             pass
     assert states(versions) == {2: State.AVAILABLE, 1: State.END}
-
-
-def test_a_folder_that_is_gone_is_logged_once(versions_of, place, tmp_path, caplog):
-    folder = place(1)
-    versions = versions_of(folder)
-    looks = []
-    real = versions.refresh
-    versions.refresh = lambda: looks.append(1) or real()
-    versions.watch(0.02)
-    folder.rename(tmp_path / "away")
-    eventually(lambda: len(looks) > 20)
-    assert len([r for r in caplog.records if "Cannot look for versions" in r.message]) == 1
-    assert "Traceback" not in caplog.text
 
 
 def test_new_versions_fail_no_call(serving, place):

@@ -57,17 +57,6 @@ def test_half_of_the_views_are_mirrored_and_they_are_flipped():
     assert 0.4 < flipped / (flipped + plain) < 0.6
 
 
-def test_views_are_plain_unless_asked_for_and_when_scoring():
-    examples = drawn(4)
-    table, _ = table_of(examples)
-    (epoch,) = epochs(ImageSource(examples, SIZE, "crop"), table, 0, 1)
-    scored, count = scoring_batches(ImageSource(examples, SIZE, "crop", mirrored=True), table, 4)
-    scored = list(scored.as_numpy_iterator())
-    assert len(scored) == count and sum(len(batch["tokens"]) for batch in scored) == len(table)
-    for batch in (*epoch, *scored):
-        assert (batch["images"][:, 0, 0] == 200).all()
-
-
 def test_a_random_crop_is_an_unscaled_part_of_a_larger_image():
     examples = slopes(6, 20)
     table, _ = table_of(examples)
@@ -141,19 +130,6 @@ def test_the_parts_that_workers_read_make_the_batch(by_image):
         assert same([batch], [joined])
 
 
-def test_the_workers_together_score_every_caption_once():
-    examples = drawn(5)
-    table, _ = table_of(examples)
-    source = ImageSource(examples, SIZE, "crop")
-    rows = []
-    for shard in (Shard(0, 1, 3), Shard(1, 2, 3)):
-        dataset, steps = scoring_batches(source, table, 4, shard)
-        parts = list(dataset.as_numpy_iterator())
-        assert len(parts) == steps * shard.devices
-        rows += [tuple(row[row > 0]) for part in parts for row in part["tokens"]]
-    assert sorted(rows) == sorted(map(tuple, table.tokens))
-
-
 def read(index: tf.Tensor) -> dict[str, tf.Tensor]:
     number = tf.numpy_function(lambda n: n, [index], tf.int64)
     return {"number": tf.ensure_shape(number, [])}
@@ -173,8 +149,3 @@ def test_prefetched_without_a_last_there_is_no_end() -> None:
 
     assert dataset.cardinality() == tf.data.INFINITE_CARDINALITY
     assert numbers(itertools.islice(dataset, 4)) == [5, 6, 7, 8]
-
-
-@pytest.mark.parametrize("last", [None, 1000])
-def test_no_tuning_thread_keeps_a_dropped_iterator_waiting(last: int | None) -> None:
-    assert prefetched(read, 0, last).options().autotune.enabled is False

@@ -119,15 +119,6 @@ def test_instances_belong_to_every_caption_that_names_their_category(tmp_path):
     assert not dropped
 
 
-def test_a_category_without_a_word_is_in_no_caption(tmp_path):
-    wordless = instances(categories=[{"id": 1, "name": "?"}, {"id": 2, "name": "-"}])
-    (tmp_path / "instances.json").write_text(json.dumps(wordless))
-    placed, dropped = place_phrases(
-        [example("A dog .")], read_boxes(tmp_path / "instances.json")[0]
-    )
-    assert not placed and not dropped
-
-
 @pytest.mark.parametrize(
     "text", ["[]", "{", json.dumps(instances(images=[])), json.dumps(instances(categories=[{}]))]
 )
@@ -156,17 +147,6 @@ def test_nothing_to_read_is_an_error(tmp_path):
         read_boxes(tmp_path / "empty")
 
 
-def test_a_type_by_itself_is_one_type(tmp_path):
-    (phrase,) = read_boxes(write(tmp_path / "b.jsonl", {"type": "animals"}))[0]["a.jpg"]
-    assert phrase.types == ("animals",)
-
-
-def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path):
-    path = tmp_path / "b.jsonl"
-    path.write_text(json.dumps(ROW) + "\n", encoding="utf-8-sig")
-    assert len(read_boxes(path)[0]["a.jpg"]) == 1
-
-
 WHOLE = gzip.compress(json.dumps(ROW).encode() * 50)
 DAMAGED = {
     "cut": WHOLE[: len(WHOLE) // 2],
@@ -185,22 +165,8 @@ def test_a_damaged_file_is_named(tmp_path, name):
         read_boxes(path)
 
 
-def test_boxes_that_are_all_outside_are_counted_in_the_error(tmp_path):
-    path = write(tmp_path / "b.jsonl", {"boxes": [[10, 20, 50, 60]]}, {"boxes": [[5, 5, 9, 9]]})
-    with pytest.raises(
-        DataError, match=rf"no phrase with a box in the image; skipped: {OUTSIDE} .2.*shares of"
-    ):
-        read_boxes(path)
-
-
 @pytest.mark.parametrize("image", ["./a.jpg", "x/../a.jpg", "x\\..\\a.jpg"])
 def test_an_image_s_name_may_have_another_form(tmp_path, image):
     phrases, _ = read_boxes(write(tmp_path / "b", {"image": image}))
     placed, _ = place_phrases([example(CAPTION)], phrases)
     assert len(placed[0, 0]) == 1
-
-
-def test_forms_of_one_name_add_up(tmp_path):
-    phrases, _ = read_boxes(write(tmp_path / "b", {}, {"image": "./a.jpg"}))
-    placed, _ = place_phrases([example(CAPTION)], phrases)
-    assert len(placed[0, 0]) == 2

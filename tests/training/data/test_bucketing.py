@@ -3,11 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sat_tf.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNK, Vocabulary
+from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, UNK, Vocabulary
 from training.data.bucketing import (
     Shard,
     caption_table,
-    pad_tokens,
     plan_epoch,
     plan_images,
 )
@@ -54,18 +53,6 @@ def test_padding_stays_below_the_bound_with_few_captions(count, max_padding):
         assert len(plan) == -(-count // 64)
 
 
-def test_a_bound_costs_no_more_cuts_than_it_needs():
-    lengths = np.repeat([10, 11, 30], [20, 20, 20])
-    plan = plan_epoch(lengths, 64, seed=0, epoch=0)
-    assert sizes_and_lengths(lengths, plan) == [(20, 30), (40, 11)]
-
-
-def test_leftovers_join_the_neighbouring_length():
-    lengths = np.array([5] * 6 + [6] * 3 + [7] * 3)
-    plan = plan_epoch(lengths, 4, seed=0, epoch=0, max_padding=0.2)
-    assert sizes_and_lengths(lengths, plan) == [(4, 5), (4, 6), (4, 7)]
-
-
 def test_every_epoch_has_the_same_batch_shapes():
     lengths = LENGTHS[:3_001]
     shapes = [sizes_and_lengths(lengths, plan_epoch(lengths, 64, 0, epoch)) for epoch in range(4)]
@@ -83,14 +70,6 @@ def test_the_plan_depends_on_seed_and_epoch_alone():
         assert not np.array_equal(np.concatenate(first), np.concatenate(other))
 
 
-def test_company_and_order_change_with_the_epoch():
-    plans = [plan_epoch(LENGTHS, 64, seed=0, epoch=epoch) for epoch in (0, 1)]
-    companies = [{frozenset(batch.tolist()) for batch in plan} for plan in plans]
-    assert len(companies[0] & companies[1]) < 5
-    orders = [[LENGTHS[batch].max() for batch in plan] for plan in plans]
-    assert orders[0] != orders[1] and orders[0] != sorted(orders[0])
-
-
 def test_captions_become_ids_between_start_and_end():
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "dog"))
     table = caption_table(split_of(("A dog .", " . "), ("a cat dog a",)), vocabulary, max_length=3)
@@ -105,13 +84,6 @@ def test_captions_become_ids_between_start_and_end():
 def test_a_split_without_words_is_an_error():
     with pytest.raises(DataError, match="No caption of the train split"):
         caption_table(split_of((".",)), Vocabulary(SPECIAL_TOKENS), max_length=3)
-
-
-def test_rows_are_padded_to_the_longest():
-    padded = pad_tokens([np.array([1, 4, 2], np.int32), np.array([1, 2], np.int32)])
-    assert padded.dtype == np.int32
-    np.testing.assert_array_equal(padded, [[1, 4, 2], [1, 2, PAD]])
-    assert pad_tokens([]).shape == (0, 0)
 
 
 def test_whole_images_make_batches_of_about_the_size_asked_for():

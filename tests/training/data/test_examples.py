@@ -19,11 +19,6 @@ def test_val_means_dev():
         canonical_split("both")
 
 
-def test_no_more_scenes_are_drawn_than_the_limit():
-    split = load_split(DataConfig("scenes", limit=2), "val", None)
-    assert split.name == "dev" and len(split) == 2
-
-
 @pytest.mark.parametrize("data_dir", [None, Path("no/such/folder")])
 def test_a_missing_folder_is_an_error_that_names_the_flag(data_dir):
     with pytest.raises(DataError, match="--data-dir"):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import threading
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -82,16 +80,6 @@ def test_a_damaged_shard_is_computed_again_and_no_other(tmp_path, encoder, monke
     assert sum(sizes) == 6
 
 
-def test_a_shard_that_vanishes_or_shrinks_under_a_reader_is_a_clear_error(tmp_path, encoder):
-    store = open_store(tmp_path, encoder, drawn(3))
-    os.truncate(store.path / "00000.f16", 500)
-    with pytest.raises(DataError, match="too short.*00000.f16"):
-        store.read(np.arange(3))
-    (store.path / "00000.f16").unlink()
-    with pytest.raises(DataError, match="lost a file.*00000.f16"):
-        store.read(np.arange(3))
-
-
 def test_a_full_disk_is_a_clear_error_and_keeps_finished_shards(tmp_path, encoder, monkeypatch):
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     before_each_batch(monkeypatch, raise_at_fourth(full))
@@ -100,19 +88,6 @@ def test_a_full_disk_is_a_clear_error_and_keeps_finished_shards(tmp_path, encode
     (folder,) = (tmp_path / "features").iterdir()
     assert (folder / "00000.f16").stat().st_size == 4 * 4 * 32 * 2
     assert not list(folder.glob("*.tmp"))
-
-
-def test_too_small_a_disk_is_noticed_before_anything_is_computed(tmp_path, encoder, monkeypatch):
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
-    monkeypatch.setattr(extraction, "compile_encoder", None)
-    with pytest.raises(DataError, match=r"No room.*0.00 GB are needed.*--cache-dir"):
-        open_store(tmp_path, encoder, drawn(10))
-
-
-def test_a_cache_that_cannot_be_written_is_a_clear_error(tmp_path, encoder):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match=r"cannot be written.*--cache-dir"):
-        open_store(tmp_path / "file", encoder, drawn(2))
 
 
 def test_temporary_files_of_killed_runs_are_removed_after_a_day(tmp_path, encoder):
@@ -125,12 +100,6 @@ def test_temporary_files_of_killed_runs_are_removed_after_a_day(tmp_path, encode
         os.utime(path, (stamp, stamp))
     open_store(tmp_path, encoder, drawn(2))
     assert new.exists() and not any(path.exists() for path in old)
-
-
-def test_progress_shows_speed_and_time_left(tmp_path, encoder, capsys):
-    open_store(tmp_path, encoder, drawn(10), verbose=True)
-    shown = capsys.readouterr().err
-    assert "10/10 images" in shown and "images/s" in shown and "00:00 left" in shown
 
 
 @pytest.fixture

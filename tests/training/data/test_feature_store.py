@@ -6,7 +6,6 @@ import errno
 import hashlib
 import json
 import os
-import shutil
 import tracemalloc
 from pathlib import Path
 
@@ -60,20 +59,6 @@ def test_mirrored_views_are_annotations_of_the_flipped_image(tmp_path, encoder):
     seen = np.where(flip[:, None, None, None], pixels[:, :, ::-1], pixels)
     close(store.read(np.arange(6), seen_in(flip)), expected(encoder, seen))
     close(store.read(np.arange(6)), expected(encoder, pixels))
-
-
-def test_the_store_has_two_bytes_per_value_and_nothing_else(tmp_path, encoder):
-    store = open_store(tmp_path, encoder, drawn(6), mirrored=True)
-    assert bytes_on_disk(store) == 6 * 2 * 4 * 32 * 2
-    assert store.path.parent == tmp_path / "features"
-
-
-def test_files_bytes_and_arrays_give_the_same_annotations(tmp_path, encoder):
-    on_disk = files(tmp_path / "images", 3)
-    in_memory = [Example(x.image_id, x.image.read_bytes(), ()) for x in on_disk]
-    for examples in (on_disk, in_memory):
-        store = open_store(tmp_path, encoder, examples)
-        close(store.read(np.arange(3)), expected(encoder, arrays(3)))
 
 
 def test_unreadable_images_are_skipped_with_the_reason_and_named_in_a_file(tmp_path, encoder):
@@ -145,13 +130,6 @@ def test_reading_allocates_the_answer_and_little_more(tmp_path, encoder):
     assert peak < answer.nbytes + 20_000 < bytes_on_disk(store) / 5
 
 
-def test_reading_beyond_the_store_is_an_error(tmp_path, encoder):
-    store = open_store(tmp_path, encoder, drawn(3))
-    for index in (3, -1):
-        with pytest.raises(IndexError, match="holds 3 images"):
-            store.read(np.array([0, index]))
-
-
 def test_no_examples_or_a_trained_encoder_are_errors(tmp_path, encoder):
     with pytest.raises(DataError, match="`examples`: it is empty"):
         open_store(tmp_path, encoder, [])
@@ -211,19 +189,6 @@ def test_the_fingerprint_follows_the_version_of_the_preprocessing(monkeypatch, t
     assert identify(encoder, drawn(1), tmp_path) != before
 
 
-def test_a_copy_of_the_images_with_other_times_has_the_same_store(tmp_path):
-    encoder, examples = Encoder("scenes_cnn", SIZE), files(tmp_path, 2)
-    before = identify(encoder, examples, tmp_path)
-    for example in examples:
-        os.utime(example.image, (1, 1))
-    assert identify(encoder, examples, tmp_path) == before
-    copies = [
-        Example(example.image_id, example.image.rename(tmp_path / f"copy_{place}.png"), ())
-        for place, example in enumerate(examples)
-    ]
-    assert identify(encoder, copies, tmp_path) == before
-
-
 @pytest.fixture
 def three(tmp_path):
     """Files in two folders."""
@@ -266,25 +231,3 @@ def test_a_file_that_was_written_to_is_read_again_even_with_its_old_time_and_siz
     assert image_digests(three, tmp_path) == digests_of(three)
     assert image_digests(three, tmp_path)[three[1]] != before
     assert read[3:] == [three[1]]
-
-
-def test_a_file_that_cannot_be_read_has_none_and_is_asked_again(three, tmp_path):
-    missing = three[0].with_name("missing.png")
-    assert image_digests([missing, *three], tmp_path) == {missing: None} | digests_of(three)
-    shutil.copy(three[0], missing)
-    assert image_digests([missing], tmp_path) == digests_of([missing])
-
-
-@pytest.mark.parametrize("content", [b"", b"[]", b"{", b"\xff"])
-def test_a_memory_that_cannot_be_read_is_made_anew(three, tmp_path, content):
-    image_digests(three, tmp_path)
-    for memory in (tmp_path / "digests").iterdir():
-        memory.write_bytes(content)
-    assert image_digests(three, tmp_path) == digests_of(three)
-
-
-def test_without_a_place_for_the_memory_files_are_read_every_time(three, tmp_path, read):
-    (tmp_path / "file").write_bytes(b"")
-    for _ in range(2):
-        assert image_digests(three, tmp_path / "file") == digests_of(three)
-    assert len(read) == 6

@@ -29,11 +29,6 @@ def test_corrupt_and_missing_files_are_skipped_and_never_in_a_batch(tmp_path):
     assert words == {"w0", "w3"}
 
 
-def test_drawn_images_of_another_size_are_resized():
-    pixels = ImageSource(drawn(2, side=2 * SIZE), SIZE, "squash").read(np.array([1]))
-    assert pixels.shape == (1, SIZE, SIZE, 3) and (pixels[:, :, 2:] == 1).all()
-
-
 def test_a_frozen_encoder_reads_from_the_store_and_a_trained_one_images(tmp_path):
     split = Split("train", drawn(3))
     frozen = open_input_source(Encoder("scenes_cnn", SIZE), "crop", split, tmp_path, mirrored=True)
@@ -43,15 +38,6 @@ def test_a_frozen_encoder_reads_from_the_store_and_a_trained_one_images(tmp_path
     assert plain.read(np.array([0, 2]), seen(True, False)).shape == (2, 4, 32)
     moving = open_input_source(Encoder("scenes_cnn", SIZE, trainable=True), "crop", split, tmp_path)
     assert isinstance(moving, ImageSource) and not moving.mirrored
-
-
-def test_stored_and_encoded_annotations_are_of_the_same_images(tmp_path):
-    encoder, split = Encoder("scenes_cnn", SIZE), Split("train", drawn(3))
-    stored = open_input_source(encoder, "crop", split, tmp_path, mirrored=True)
-    images = ImageSource(split.examples, SIZE, "crop", mirrored=True)
-    rows, views = np.array([2, 1]), seen(False, True)
-    wanted = np.asarray(encoder(images.read(rows, views).astype(np.float32)))
-    np.testing.assert_allclose(stored.read(rows, views), wanted, atol=1e-2, rtol=1e-2)
 
 
 @pytest.mark.parametrize("trainable", [False, True])

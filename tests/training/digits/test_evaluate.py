@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-
-import pytest
-
-from tests.training.small_runs import exit_of, report_of
+from tests.training.small_runs import report_of
 from training.digits.config import changed_flags, read_digit_config
-from training.digits.evaluate import training_command, training_so_far
+from training.digits.evaluate import training_command
 from training.digits.train import parse
 from training.evaluate import command as evaluate
 
@@ -42,36 +38,3 @@ def test_a_model_is_evaluated_otherwise_where_its_weights_fit(
     assert report_of(tmp_path)["evaluated_with"] == "--model.inference sample"
     assert evaluate.main([*flags, "--model.hidden_dim", "5"]) == 2
     assert "do not fit" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (("--split", "all"), "`split`"),
-        (("--data-dir", "nowhere"), "has no mnist.npz"),
-        (("--beam", "3"), "--beam"),
-        (("--figures", "-1"), "`--figures`"),
-    ],
-)
-def test_wrong_arguments_of_an_evaluation_are_errors(
-    hard_digits_run, mnist, capsys, flags, message
-):
-    places = ["--run-dir", hard_digits_run, "--data-dir", mnist]
-    status, said = exit_of(capsys, evaluate.main, *places, *flags)
-    assert status == 2 and message in said
-
-
-def test_a_run_without_weights_says_so(hard_digits_run, mnist, tmp_path, capsys):
-    (tmp_path / "config.json").write_text((hard_digits_run / "config.json").read_text())
-    assert evaluate.main(["--run-dir", str(tmp_path), "--data-dir", str(mnist)]) == 2
-    assert "has no best.weights.h5" in capsys.readouterr().err
-
-
-def test_a_damaged_last_state_costs_no_figures(hard_digits_run, mnist, tmp_path, capsys):
-    run = shutil.copytree(hard_digits_run, tmp_path / "run")
-    assert training_so_far(run)["training"]["epochs"] == 2
-    (state,) = run.glob("checkpoints/*/state.json")
-    state.write_text("{")
-    assert evaluate.main(["--run-dir", str(run), "--data-dir", str(mnist)]) == 0
-    assert "is damaged" in capsys.readouterr().err
-    assert training_so_far(run) == {} == training_so_far(tmp_path)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 
-import numpy as np
 import pytest
 
 import sat_tf
 from sat_tf import digits, published
-from sat_tf.digits.reader import DigitReader
 from sat_tf.run_folder import RunFolder
-from sat_tf.runs import TrainedCaptioner
 from training.digits.config import read_digit_config
-from training.digits.publish import make_card, reader_config
-from training.digits.recipes import RECIPES
+from training.digits.publish import make_card
 from training.evaluate.command import main as evaluate
 from training.publish import main
 from training.train import main as train
@@ -64,45 +59,6 @@ def test_the_card_leaves_out_earlier_weights_and_says_with_which_settings(ram_ru
     assert "- The evaluation on dev is of earlier weights: left out." in card
     assert f"- test: {old['error']:.2f} % of {old['examples']} examples" in card
     assert "with `--model.locations random`" in card
-
-
-def test_digits_that_the_run_may_have_learned_are_no_check(ram_run, mnist, tmp_path, capsys):
-    out, other = tmp_path / "out", tmp_path / "other"
-    other.mkdir()
-    arrays = dict(np.load(mnist / "mnist.npz"))
-    np.savez(other / "mnist.npz", **arrays | {"x_train": arrays["x_train"][::-1]})
-    assert main([str(ram_run), str(out), "--check", "--data-dir", str(other)]) == 2
-    assert "learned from other digits" in capsys.readouterr().err and not out.exists()
-
-
-def test_one_kind_of_model_replaces_the_other(ram_run, soft_run, tmp_path):
-    out = tmp_path / "out"
-    for run, kind in ((ram_run, DigitReader), (soft_run, TrainedCaptioner), (ram_run, DigitReader)):
-        assert main([str(run), str(out)]) == 0
-        assert isinstance(sat_tf.load(out), kind)
-        assert {p.name for p in out.iterdir()} - {published.CARD} == {
-            digits.MANIFEST if kind is DigitReader else published.MANIFEST,
-            *published.checked_files(out),
-        }
-
-
-def test_what_the_images_look_like_comes_from_the_data():
-    found = {name: reader_config(RECIPES[name]) for name in ("ram_28", "dram_pairs", "stn_rts")}
-    assert [(c.system, c.target, c.image_size) for c in found.values()] == [
-        ("ram", "digit", 28),
-        ("dram", "pair", 60),
-        ("stn", "digit", 42),
-    ]
-    inks = [(c.ink_from, c.ink_to) for c in found.values()]
-    assert inks == [(20.0, 20.0), (20.0, 20.0), pytest.approx((14.0, 24.0))]
-    assert len(reader_config(RECIPES["dram_addition"]).answers) == 19
-
-
-def test_the_command_of_pairs_names_no_path(tmp_path):
-    pairs = dataclasses.replace(RECIPES["dram_pairs"], init_from=str(tmp_path / "mine_single"))
-    assert "--init_from" not in make_card(tmp_path / "mine", pairs, "mine", None, "")
-    card = make_card(tmp_path / "other", pairs, "other", None, "")
-    assert "--init_from mine_single" in card and str(tmp_path) not in card
 
 
 def test_what_reads_no_drawing_is_refused(hard_digits_run, tmp_path, capsys):

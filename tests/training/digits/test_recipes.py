@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.digits.config import SYSTEMS
 from training.digits.data import Digits, scoring_batches
 from training.digits.recipes import RECIPES
 from training.digits.runs import new_model
@@ -33,24 +32,3 @@ def test_a_recipes_model_reads_its_data(digits, config):
     scores = model.scores(batch, SEED)
     assert scores["error"].values.shape == (2,)
     assert np.isfinite(scores["nll"].values).all()
-
-
-def test_titles_of_figures_name_the_answers():
-    titles = {
-        name: new_model(RECIPES[name]).verdict(5, 2)
-        for name in ("ram_28", "ram_pairs", "dram_addition")
-    }
-    assert titles["ram_28"] == titles["dram_addition"] == "5, read as 2"
-    assert titles["ram_pairs"] == "0 and 5, read as 0 and 2"
-
-
-def test_a_paper_twin_differs_in_size_and_length_alone():
-    for small in SMALL:
-        paper = RECIPES[f"{small.recipe}_paper"]
-        assert type(paper) is type(small) and paper.fit.epochs > small.fit.epochs
-        for key in ("clutter", "rotation", "target"):
-            assert getattr(paper.data, key, None) == getattr(small.data, key, None)
-
-
-def test_every_recipe_belongs_to_a_system():
-    assert all(SYSTEMS[config.system] is type(config) for config in RECIPES.values())

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import shutil
 
 import numpy as np
 import pytest
 
-from sat_tf.config import SearchFlags
 from sat_tf.run_folder import RunFolder
 from sat_tf.weights import save_weights, weight_arrays
 from tests.training.digits.digit_fixtures import made_up, train
@@ -19,7 +16,7 @@ from training.digits import runs as training_digits
 from training.digits.config import DigitData, read_digit_config, to_text
 from training.digits.data import load_digits
 from training.digits.recipes import RECIPES
-from training.digits.runs import averaged, load, new_model, start_from
+from training.digits.runs import load, new_model, start_from
 from training.evaluate import command as evaluate
 from training.train import main
 
@@ -56,22 +53,6 @@ def test_all_that_fits_is_taken_and_the_classes_are_not(single):
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_run_of_which_nothing_fits_is_refused(single):
-    config = dataclasses.replace(RECIPES["digits_soft"])
-    with pytest.raises(ValueError, match="`--init-from`.*none of its layers fits"):
-        start_from(single[0], new_model(config))
-
-
-def test_an_unfinished_run_is_refused(tmp_path):
-    config = small("dram_pairs")
-    (tmp_path / "config.json").write_text(to_text(config))
-    model = new_model(config)
-    with pytest.raises(ValueError, match="`--init-from`.*has not finished an epoch"):
-        start_from(tmp_path, model)
-    with pytest.raises(ValueError, match="`--init-from`.*no run of a digit system"):
-        start_from(tmp_path / "nowhere", model)
-
-
 def test_the_command_starts_from_another_run(
     hard_digits_run, tiny_digits, tmp_path, capsys, unvalidated
 ):
@@ -99,23 +80,6 @@ def test_digit_runs_are_averaged_and_evaluated(
     for name, value in mean.items():
         np.testing.assert_allclose(value, 0.5 * (first[name] + second[name]), atol=1e-6)
     assert evaluate.main(["--run-dir", str(out), "--data-dir", str(mnist)]) == 0
-
-
-def test_a_digit_run_that_learned_from_other_digits_is_not_averaged(
-    hard_digits_run, tmp_path, capsys
-):
-    other = shutil.copytree(hard_digits_run, tmp_path / "other")
-    config = json.loads((other / "config.json").read_text("utf-8"))
-    config["init_from"] = str(hard_digits_run)
-    (other / "config.json").write_text(json.dumps(config), "utf-8")
-    (other / "digits.sha256").write_text("0" * 64)
-    assert average([str(hard_digits_run), str(other), "--run-dir", str(tmp_path / "out")]) == 2
-    assert "learned from different digits" in capsys.readouterr().err
-
-
-def test_a_digit_model_does_not_search(hard_digits_run):
-    with pytest.raises(ValueError, match=r"`beam`.*does not search, got 3"):
-        averaged(hard_digits_run, SearchFlags(beam=3))
 
 
 DATA = DigitData(dev_digits=20)
@@ -146,15 +110,6 @@ def test_dev_and_training_digits_in_another_order_are_not_scored(learned, mnist,
     training_digits.load_scored(learned, "test", DATA, reordered)
 
 
-def test_a_run_that_does_not_say_what_it_learned_from_is_scored(learned, reordered):
-    with pytest.raises(DataError):
-        training_digits.load_scored(learned, "dev", DATA, reordered)
-    for path in learned.iterdir():
-        path.unlink()
-    training_digits.load_scored(learned, "dev", DATA, reordered)
-    training_digits.check_init_from(learned, DATA, DATA, reordered)
-
-
 def test_weights_that_learned_what_is_dev_now_are_not_started_from(learned, mnist, reordered):
     training_digits.check_init_from(learned, DATA, DATA, mnist)
     with pytest.raises(ValueError, match=r"`--init-from`.*learned from others than those of"):
@@ -162,12 +117,3 @@ def test_weights_that_learned_what_is_dev_now_are_not_started_from(learned, mnis
     with pytest.raises(ValueError, match=r"`--init-from`.*were 20, those of this run are 21"):
         training_digits.check_init_from(learned, DATA, DigitData(dev_digits=21), mnist)
     training_digits.check_init_from(learned, DATA, DigitData(dev_digits=19), mnist)
-
-
-def test_the_training_refuses_to_start_from_them(
-    hard_digits_run, tiny_digits, reordered, tmp_path, capsys
-):
-    flags = [*tiny_digits, "--data-dir", str(reordered), "--init-from", str(hard_digits_run)]
-    assert main(["--recipe", "digits_soft", *flags, "--run-dir", str(tmp_path / "run")]) == 2
-    assert "`--init-from`: expected a run that learned from none" in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()

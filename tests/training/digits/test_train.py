@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 
 import numpy as np
 import pytest
 from PIL import Image
 
-import sat_tf
 from sat_tf.errors import RunError
 from sat_tf.run_folder import RunFolder
 from tests.training.digits.digit_fixtures import train
@@ -17,7 +15,7 @@ from tests.training.run_state.stopped_runs import Killed, assert_same_runs, die_
 from tests.training.small_runs import exit_of, report_of
 from training.digits import train as digits
 from training.digits.config import read_digit_config
-from training.digits.recipes import RECIPES, single_dir, single_run
+from training.digits.recipes import RECIPES, single_dir
 from training.digits.train import parse
 from training.run_state.checkpoints import last_progress
 from training.run_state.logs import Validate
@@ -49,13 +47,6 @@ def test_every_recipe_parses_to_itself(name):
 def test_a_wrong_flag_is_an_error_that_names_it(capsys, argv, named):
     status, said = exit_of(capsys, main, *argv)
     assert status == 2 and named in said
-
-
-def test_bad_digits_are_an_error_without_a_traceback(capsys, tmp_path):
-    places = ["--data-dir", str(tmp_path), "--run-dir", str(tmp_path / "r")]
-    assert main(["--recipe", "digits_soft", *places]) == 2
-    assert "has no mnist.npz" in capsys.readouterr().err
-    assert not (tmp_path / "r").exists()
 
 
 def test_a_run_leaves_weights_a_report_and_figures(hard_digits_run):
@@ -90,21 +81,6 @@ def test_a_run_killed_within_its_epochs_ends_like_an_unbroken_one(
     assert_same_runs(tmp_path / "run", hard_digits_run)
 
 
-def test_convolutions_train_in_bfloat16_and_load_in_float32(
-    mnist, tmp_path, monkeypatch, unvalidated
-):
-    flags = ("--data.dev_digits", "20", "--fit.epochs", "1", "--fit.figures", "0")
-    flags += ("--data.size", "32", "--model.filters", "2", "--fit.batch_size", "16")
-    flags += ("--recipe", "cnn_cluttered", "--fit.precision", "bfloat16")
-    made, new_model = [], digits.new_model
-    monkeypatch.setattr(digits, "new_model", lambda c: made.append(new_model(c)) or made[0])
-    loaded = train(tmp_path / "run", *flags, data_dir=mnist)
-    convolutions = [model.features.layers[0] for model in (*made, loaded)]
-    assert [layer.compute_dtype for layer in convolutions] == ["bfloat16", "float32"]
-    for before, after in zip(made[0].weights, loaded.weights, strict=True):
-        np.testing.assert_array_equal(before, after)
-
-
 def test_another_run_s_folder_is_refused(hard_digits_run, tiny_digits, make_mnist, tmp_path):
     flags = (*HARD, *tiny_digits)
     with pytest.raises(RunError, match="`model.samples` is 5 there and 6 here"):
@@ -124,42 +100,11 @@ def test_captioners_and_digit_systems_leave_each_other_s_runs_alone(
     assert "no run of a digit system" in capsys.readouterr().err
 
 
-def test_a_digit_run_is_no_captioner(hard_digits_run):
-    with pytest.raises(RunError, match="digit system 'portions', which writes no captions"):
-        sat_tf.load(hard_digits_run)
-
-
-def test_two_devices_train(tiny_digits, tmp_path):
-    flags = ("--strategy", "mirrored", "--fit.epochs", "1", "--run-dir", str(tmp_path / "run"))
-    assert main(["--recipe", "digits_hard", *tiny_digits, *flags]) == 0
-    assert report_of(tmp_path / "run" / "evaluation" / "dev")["training"]["epochs"] == 1
-
-
 NARROW = (
     *("--model.glimpses", "2", "--model.glimpse-size", "4", "--model.hidden-dim", "4"),
     *("--model.glimpse-dim", "4", "--model.glimpse-hidden-dim", "4", "--data.size", "48"),
     *("--data.dev_digits", "20", "--fit.batch_size", "16", "--fit.figures", "0"),
 )
-
-
-@pytest.mark.parametrize("recipe", ["dram_pairs", "dram_pairs_no_context", "ram_pairs"])
-def test_single_digits_have_the_pairs_own_model_canvas_and_seed(recipe):
-    pairs = dataclasses.replace(RECIPES[recipe], seed=3)
-    pairs = dataclasses.replace(pairs, data=dataclasses.replace(pairs.data, size=50, limit=70))
-    single = single_run(pairs)
-    assert single.system in ("ram", "dram") and single.seed == 3
-    assert (single.data.size, single.data.limit) == (50, 70)
-    assert single.fit.epochs == pairs.single_epochs
-    shape = {"random_steps": 0}
-    assert dataclasses.replace(single.model, **shape) == dataclasses.replace(pairs.model, **shape)
-
-
-def test_nothing_comes_first_where_a_run_to_start_from_is_given_or_no_epochs_for_it():
-    pairs = RECIPES["dram_pairs"]
-    assert single_run(dataclasses.replace(pairs, init_from="RUN")) is None
-    assert single_run(dataclasses.replace(pairs, single_epochs=0)) is None
-    assert single_run(RECIPES["convnet_addition"]) is None
-    assert single_run(RECIPES["ram_28"]) is None
 
 
 def test_one_command_trains_both_and_resumes_both(

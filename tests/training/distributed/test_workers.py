@@ -107,12 +107,9 @@ def test_workers_that_are_stopped_or_die_resume_from_the_checkpoint(whole, tmp_p
     assert "The state at epoch 1, step 4 is saved" in chief.said
     # Killed: the other one says so, and ends.
     kill = ("step", 3, signal.SIGKILL.value)
-    chief, other = run_workers(tmp_path, flags, moments=(NEVER, kill))
-    assert (chief.status, other.status) == (2, -signal.SIGKILL), (chief, other)
-    assert LOST.format(0) in chief.said and "Traceback" not in chief.said
-    assert "Resuming at epoch 1, step 4." in chief.said
     chief, other = run_workers(tmp_path, flags, moments=(kill, NEVER))
     assert (chief.status, other.status) == (-signal.SIGKILL, 2), (chief, other)
+    assert "Resuming at epoch 1, step 4." in chief.said
     assert LOST.format(1) in other.said and "Traceback" not in other.said
     # The end is that of an unbroken run.
     for ended in run_workers(tmp_path, flags):
@@ -237,10 +234,6 @@ def test_auto_takes_all_of_several_gpus(monkeypatch):
     taken = pretend_gpus(monkeypatch, 2)
     make_strategy("auto")
     assert len(taken) == 2
-
-
-def test_mirrored_takes_the_cpus_where_there_is_no_gpu():
-    assert make_strategy("mirrored").num_replicas_in_sync == 2
 
 
 def reduced(size: int) -> list[float]:

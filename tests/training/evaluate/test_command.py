@@ -8,9 +8,7 @@ import shutil
 import pytest
 
 from sat_tf import published
-from sat_tf.errors import RunError
 from tests.training.small_runs import exit_of, report_of
-from training.config import read_run_config
 from training.evaluate.command import main
 from training.publish import main as publish
 
@@ -77,10 +75,7 @@ def test_a_folder_with_a_test_list_only_can_be_evaluated_on_without_weights_file
     ("flags", "message"),
     [
         (("--split", "middle", "--data-dir", "DIR"), "`split`"),
-        (("--split", "dev", "--data-dir", "DIR", "--beam", "0"), "`--beam`"),
         (("--split", "dev", "--data-dir", "DIR", "--bound-images", "-1"), "`--bound-images`"),
-        (("--split", "dev", "--data-dir", "DIR", "--inference", "guess"), "argument '--inference'"),
-        (("--figures", "-1"), "`--figures`"),
         (("--inference", "argmax"), "(`--inference`): expected none for soft attention"),
         (("--bound-images", "5"), "`--bound-images`: expected none for soft attention"),
     ],
@@ -98,14 +93,3 @@ def test_a_published_digit_model_is_neither_evaluated_nor_published(tmp_path, ca
         status, said = exit_of(capsys, *argv)
         assert status == 2 and "is a published digit model: `sat_tf.load` reads drawings" in said
         assert "training.evaluate" not in said and not (tmp_path / "out").exists()
-
-
-def test_a_published_digit_model_is_no_captioner():
-    with pytest.raises(RunError, match="no captions; `sat_tf.load` reads drawings with it"):
-        read_run_config(published.SHIPPED / "ram_28")
-
-
-def test_help_lists_the_ways_to_choose_a_location(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    assert "expectation,sample,argmax" in capsys.readouterr().out

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 import sat_tf
 from sat_tf.captions import Caption
-from sat_tf.config import SearchConfig
-from sat_tf.runs import TrainedCaptioner
-from sat_tf.vocabulary import Vocabulary, tokenize
+from sat_tf.vocabulary import tokenize
 from training.data.examples import Example, Phrase, Split
-from training.data.input_source import ImageSource, annotations_of
+from training.data.input_source import ImageSource
 from training.data.sources.scenes import load as load_scenes
-from training.evaluate.evaluation import caption_split, evaluate
+from training.evaluate.evaluation import caption_split
 from training.evaluate.grounding import generated_grounding, phrase_maps, reference_grounding
 from training.evaluate.likelihood import TeacherForcing, read_references
 
@@ -46,12 +41,6 @@ def test_every_readable_image_gets_the_caption_it_gets_alone(captioner, split, s
         assert found[example.image_id].text == captioner.caption(example.image).text
     first = caption_split(captioner, split, source, search, count=2)
     assert list(first) == list(found)[:2]
-
-
-def test_annotations_of_images_are_the_encoder_s(captioner, split, source):
-    found = annotations_of(captioner, source, np.array([3]))
-    wanted = captioner.annotate(np.stack([split.examples[3].image]))
-    np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
 def test_likelihood_is_that_of_each_caption_by_itself(captioner, split):
@@ -130,19 +119,6 @@ def test_long_captions_are_grounded_to_their_end(captioner, source, split):
         assert np.average(values, weights=sizes) == pytest.approx(scores[name])
 
 
-def test_characters_are_not_looked_up_as_if_they_were_words(captioner, source, split, soft_run):
-    spelt = TrainedCaptioner(
-        captioner.model, Vocabulary(captioner.vocabulary.words, unit="characters")
-    )
-    search = SearchConfig(beam=1, max_length=4)
-    found = evaluate(spelt, split, source, search)
-    assert not [name for name in found.scores if "pointing" in name or "match_rate" in name]
-    assert "tokens are characters" in found.notes[0]
-    known = json.loads((soft_run / "evaluation/dev/report.json").read_text())
-    assert {"pointing_game", "generated_match_rate"} <= set(known["scores"])
-    assert "tokens are characters" not in "".join(known["notes"])
-
-
 def caption_of(words: str, maps) -> Caption:
     words = tuple(words.split())
     alpha, ones = np.asarray(maps, float), np.ones(len(words))
@@ -163,10 +139,3 @@ def test_generated_phrases_are_matched_word_for_word_and_take_the_head_noun_s_ma
     assert miss["generated_pointing_game"] == 0.0
     none = generated_grounding({"x": caption_of("red a dot", [corner] * 3)}, split)
     assert none == {"generated_match_rate": 0.0}
-
-
-def test_sampled_attention_is_read_by_its_expectation():
-    model = SimpleNamespace(selection="sample")
-    assert TeacherForcing(SimpleNamespace(model=model)).selection == "expectation"
-    model.selection = "argmax"
-    assert TeacherForcing(SimpleNamespace(model=model)).selection == "argmax"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
@@ -30,11 +29,6 @@ def parse(rows) -> dict[str, str]:
     return parse_captions(json.dumps(rows).encode(), PATH)
 
 
-def test_a_character_of_two_escapes_is_whole():
-    row = b'[{"image_id": 1, "caption": "\\ud83d\\ude00"}]'
-    assert parse_captions(row, PATH) == {"1": "\U0001f600"}
-
-
 def test_what_is_written_is_read_again(tmp_path):
     text, maps = "caf\u00e9 \u72d7", (np.zeros(2), None, None)
     written = Caption(text, tuple(text.split()), -1.5, -1.5, *maps)
@@ -57,12 +51,9 @@ def test_results_of_coco_with_numbers_as_ids_are_read():
     ("content", "message"),
     [
         (b"a cat\n", "theirs.json is not JSON"),
-        (b"\xff\xfe\xff", "theirs.json is not JSON"),
         (b'{"annotations": []}', "expected a list of captions, got a JSON dict"),
         (b'["a cat"]', "caption 1: expected an object with `image_id` and `caption`"),
-        (b'[{"image_id": 3}]', "caption 1: expected an object with `image_id` and `caption`"),
         (b'[{"image_id": true, "caption": ""}]', "as `image_id`: True"),
-        (b'[{"image_id": 1.5, "caption": ""}]', "as `image_id`: 1.5"),
         (b'[{"image_id": 1, "caption": ["a"]}]', "expected a text as `caption`"),
         (
             b'[{"image_id": 1, "caption": "a \\udc00"}]',
@@ -136,14 +127,6 @@ def test_the_same_captions_get_the_same_figures_and_report(theirs, soft_run, cap
     assert "bleu_4" in said and "Note: METEOR is left out" in said and str(out) in said
 
 
-def test_the_report_says_where_the_captions_came_from(theirs, tmp_path):
-    out = tmp_path / "out"
-    assert main(["--captions", str(theirs), *DRAWN, "--out", str(out)]) == 0
-    digest = hashlib.sha256(theirs.read_bytes()).hexdigest()
-    assert report_of(out)["captions"] == {"file": "theirs.json", "sha256": digest}
-    assert digest in (out / "report.md").read_text()
-
-
 def test_they_do_not_overwrite_the_report_of_a_run_of_the_same_name(tmp_path, capsys):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.json").touch()
@@ -178,33 +161,6 @@ def test_they_stand_beside_a_run(theirs, soft_run, none_run, capsys):
     assert "dev, 12 images" in said and "+0.00  [+0.00, +0.00]" in said
 
 
-def test_captions_of_photographs_are_scored_with_the_data_folder(photographs, capsys):
-    path = photographs.run_dir / "evaluation" / "dev" / "captions.json"
-    out = photographs.run_dir.parent / "given"
-    flags = ["--data.name", "flickr8k", "--data-dir", str(photographs.data_dir)]
-    assert main(["--captions", str(path), *flags, "--out", str(out)]) == 0
-    assert report_of(out)["images"] == 3
-    capsys.readouterr()
-    runs = [str(photographs.run_dir), str(out), "--data-dir", str(photographs.data_dir)]
-    assert compare.main([*runs, "--samples", "5"]) == 0
-    assert "dev, 3 images" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda rows: rows[1:], "1 of 12 images of the dev split have no caption, such as"),
-        (lambda rows: [*rows, {"image_id": 7, "caption": "a"}], "such as '7'"),
-        (lambda rows: {"rows": rows}, "expected a list of captions"),
-    ],
-)
-def test_captions_that_do_not_fit_are_one_clear_error(theirs, capsys, change, message):
-    theirs.write_text(json.dumps(change(json.loads(theirs.read_text()))))
-    said = refused(capsys, "--captions", theirs, *DRAWN)
-    assert said.startswith("Error: ") and message in said and str(theirs) in said
-    assert not theirs.with_suffix("").exists()
-
-
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
@@ -212,12 +168,9 @@ def test_captions_that_do_not_fit_are_one_clear_error(theirs, capsys, change, me
         (("--captions", "FILE", "--run-dir", "RUN"), "got both"),
         (("--captions", "FILE"), "`--data.name`"),
         (("--captions", "FILE", *DRAWN, "--beam", "3"), "`--beam`"),
-        (("--captions", "FILE", *DRAWN, "--length-power", "1"), "`--length-power`"),
         (("--captions", "FILE", *DRAWN, "--figures", "3"), "`--figures`"),
         (("--run-dir", "RUN", "--data.seed", "0"), "`--data.seed`"),
-        (("--captions", "nowhere.json", *DRAWN), "nowhere.json"),
         (("--captions", "FILE", "--data.name", "flickr8k"), "--data-dir"),
-        (("--captions", "FILE", *DRAWN, "--split", "middle"), "`split`"),
     ],
 )
 def test_flags_that_do_not_go_together_are_errors_that_name_them(theirs, capsys, argv, message):

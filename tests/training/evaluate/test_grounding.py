@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,10 +12,8 @@ import pytest
 import sat_tf
 from sat_tf.captions import Caption
 from sat_tf.layers.encoder import Encoder
-from training.compare import main as compare
 from training.config import DataConfig
 from training.data.bucketing import caption_table
-from training.data.examples import DataError
 from training.data.input_source import annotations_of, open_input_source
 from training.data.sources import load_split
 from training.evaluate.command import main
@@ -98,6 +94,7 @@ def test_the_command_reports_grounding(photographs, boxes, tmp_path):
     assert "pointing_game_small" not in rows["dev1.jpg"]["grounding"]
 
 
+@pytest.mark.slow
 def test_a_captioner_without_attention_has_nats_and_no_maps(photographs, boxes, tmp_path):
     weights = tmp_path / "encoder.weights.h5"
     Encoder("scenes_cnn", 64).network.save_weights(weights)
@@ -111,28 +108,6 @@ def test_a_captioner_without_attention_has_nats_and_no_maps(photographs, boxes, 
     assert report["scores"]["nll_phrase"] > 0
     assert not any(name.startswith(("pointing", "nll_phrase_gain")) for name in report["scores"])
     assert "dev0.jpg" in (tmp_path / "out" / "index.html").read_text()
-
-
-def test_evaluations_with_the_same_boxes_are_compared_by_them(photographs, boxes, tmp_path, capsys):
-    evaluated(photographs, boxes, tmp_path / "a")
-    evaluated(photographs, write(tmp_path / "other.jsonl", [phrase("dev0.jpg")]), tmp_path / "b")
-    shutil.copytree(tmp_path / "a", tmp_path / "c")
-    rows = json.loads((tmp_path / "c" / "captions.json").read_text())
-    for row in rows:
-        row["grounding"]["nll_phrase_gain"] += 0.125
-    (tmp_path / "c" / "captions.json").write_text(json.dumps(rows))
-    given = ["--data-dir", str(photographs.data_dir), "--samples", "20"]
-    capsys.readouterr()
-
-    assert compare([str(tmp_path / "a"), str(tmp_path / "c"), *given]) == 0
-    said = capsys.readouterr().out
-    assert re.search(r"^nll_phrase_gain +\+0.125 +\[\+0.125, \+0.125\]$", said, re.M)
-    assert re.search(r"^pointing_game_small +\+0.00", said, re.M)
-
-    assert compare([str(tmp_path / "a"), str(tmp_path / "b"), *given]) == 0
-    said = capsys.readouterr().out
-    assert "left out: the evaluations have other boxes" in said
-    assert not re.search(r"^pointing_game ", said, re.M)
 
 
 def placed(split, boxes):
@@ -178,13 +153,6 @@ def test_own_words_are_scored_where_they_stand(opened, boxes):
     ((entry,),) = [list(page_images(captioner, split, evaluation, 3))]
     article, dog = entry["hypotheses"][0]["words"]
     assert "boxes" not in article and dog["boxes"] == [[0.0, 0.0, 1.0, 0.5]]
-
-
-def test_boxes_of_other_photographs_alone_are_an_error(opened, tmp_path):
-    _, split, _ = opened
-    path = write(tmp_path / "boxes.jsonl", [phrase("elsewhere.jpg")])
-    with pytest.raises(DataError, match="no usable phrase of the dev split"):
-        place_boxes(path, split, "crop")
 
 
 def test_a_missing_file_is_an_error_at_once(tmp_path, capsys):

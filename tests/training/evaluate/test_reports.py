@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from training.evaluate.reports import format_scores, package_versions, verdict, write_report
+from training.evaluate.reports import format_scores, verdict, write_report
 
 REPORT = {
     "versions": {"numpy": "2.0"},
@@ -53,13 +53,6 @@ def test_markdown_has_scores_with_intervals_and_one_cell_a_column(tmp_path):
     assert "| search | 1.5 |" in text
 
 
-def test_writing_leaves_no_temporary_files_and_replaces(tmp_path):
-    write_report(tmp_path, REPORT)
-    write_report(tmp_path, {"scores": {}})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["report.json", "report.md"]
-    assert json.loads((tmp_path / "report.json").read_text()) == {"scores": {}}
-
-
 def test_console_table_has_two_decimals_and_intervals():
     lines = format_scores(
         {"cider": 47.123, "bleu_4": 21.3, "brevity_ratio": 0.9512, "meteor": None},
@@ -80,22 +73,6 @@ def test_an_undefined_score_is_called_so_wherever_it_is_shown(tmp_path):
     assert format_scores(*report.values()).split() == ["bleu_4", "undefined", "-"]
     _, path = write_report(tmp_path, report)
     assert "| bleu_4 | undefined | - |" in path.read_text("utf-8")
-
-
-def test_console_table_of_nothing_is_empty():
-    assert format_scores({}) == ""
-
-
-def test_console_table_flattens_groups():
-    assert format_scores({"words": {"seen": {"colour": 91.0}}}).split() == [
-        "words.seen.colour",
-        "91.00",
-    ]
-
-
-def test_versions_name_the_packages():
-    versions = package_versions()
-    assert {"python", "tensorflow", "keras", "numpy", "pillow"} <= set(versions)
 
 
 NAMES = [f"thing{n}" for n in range(12)]

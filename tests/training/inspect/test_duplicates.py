@@ -63,25 +63,10 @@ def test_a_copy_is_told_from_another_that_looks_the_same():
     assert twins(split_of("dev", lossless), train) == [("dev0", "train1", True)]
 
 
-def test_plain_grounds_of_other_colours_are_no_twins():
-    plain = [encoded(Image.new("RGB", (60, 60), colour), "PNG") for colour in ("red", "blue")]
-    train = split_of("train", plain[0])
-    assert twins(split_of("dev", plain[1]), train) == []
-    assert twins(split_of("dev", plain[0]), train) == [("dev0", "train0", True)]
-
-
 def test_images_that_cannot_be_read_have_no_twins():
     blank = (Split("dev", (Example("dev0", b"", ("a",)),)), Prints.empty(1))
     black = split_of("train", encoded(Image.new("RGB", (60, 60)), "PNG"))
     assert twins(blank, black) == [] and twins(black, blank) == []
-
-
-def test_drawn_images_are_compared_too():
-    pixels = np.asarray(photograph(1))
-    split = Split("train", (Example("train0", pixels, ("a",)),))
-    pair = split, prints_of([photograph(1)], 1, 64)
-    copy = Split("dev", (Example("dev0", pixels.copy(), ("a",)),)), pair[1]
-    assert twins(copy, pair) == [("dev0", "train0", True)]
 
 
 @pytest.mark.slow

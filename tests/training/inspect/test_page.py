@@ -47,10 +47,6 @@ def test_page_of_a_shorter_run_leaves_no_old_images(tmp_path):
     assert names == ["000.png", "mine.png"]
 
 
-def test_page_without_entries_has_its_notes(tmp_path):
-    assert write_page(tmp_path, "x", [], notes=["nothing <here>"]).read_text().count("&lt;here")
-
-
 def test_page_with_a_table_escapes_its_cells(tmp_path):
     page, table = Links(), [["", "train"], ["captions <b>", "5"]]
     page.feed(write_page(tmp_path, "x", [], table=table).read_text())

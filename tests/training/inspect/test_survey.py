@@ -14,13 +14,11 @@ from sat_tf.vocabulary import Vocabulary
 from training.config import DataConfig
 from training.data.examples import Example, Split
 from training.inspect import survey as advice
-from training.inspect.command import parse
 from training.inspect.survey import (
     caption_figures,
     check_imagenet_weights,
     scripts,
     spoken_captions,
-    survey,
     warnings_of,
 )
 
@@ -60,20 +58,6 @@ def test_captions_that_programs_wrote_are_counted():
     split = split_of(("a cat &amp; a dog", "black & white", "NaN "), ("R&D more", "&#39;"))
     figures = caption_figures(split, Vocabulary.from_captions(["a dog"], min_count=1), 9)
     assert (figures["entities"], figures["nothing"]) == (2, 1)
-
-
-def test_characters_are_counted_as_characters():
-    vocabulary = Vocabulary.from_captions(["红色的门"], min_count=1, unit="characters")
-    figures = caption_figures(split_of(("红色的门。", "狗")), vocabulary, max_length=4)
-    assert figures["length"]["max"] == 4 and figures["cut_share"] == 0
-    assert figures["unknown_share"] == 1 / 5
-
-
-def test_captions_without_any_word_give_zeros_and_no_error():
-    vocabulary = Vocabulary.from_captions([], min_count=1)
-    figures = caption_figures(split_of(("...", "-")), vocabulary, max_length=5)
-    assert figures["without_words"] == 2 and figures["length"]["max"] == 0
-    assert figures["cut_share"] == figures["unknown_share"] == 0
 
 
 def test_captions_are_equal_whatever_their_capitals_and_punctuation():
@@ -167,17 +151,6 @@ def test_a_script_that_tokens_or_language_do_not_suit_has_a_warning(script, conf
     assert all(text in warning for text, warning in zip(said, found, strict=True))
 
 
-def test_images_without_a_row_have_a_warning():
-    (warning,) = warnings({}, uncaptioned=["b.jpg", "c.jpg"])
-    assert warning.startswith("2 images of the folder not in the caption file, such as b.jpg;")
-
-
-def test_without_java_meteor_is_left_out(monkeypatch):
-    monkeypatch.setattr(advice, "find_java", lambda: None)
-    (warning,) = warnings({})
-    assert "need Java" in warning
-
-
 FILES = {
     "vgg19": "vgg19_weights_tf_dim_ordering_tf_kernels_notop.h5",
     "mobilenet_v2": "mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.0_224_no_top.h5",
@@ -221,36 +194,7 @@ def test_missing_weights_without_a_network_are_an_error(tmp_path, asked):
     assert len(asked) == 1
 
 
-def test_weights_that_can_be_downloaded_or_are_not_wanted_are_no_error(asked, monkeypatch):
-    check_imagenet_weights(config("vgg19", None))
-    assert asked == []
-
-    def refuse(request, timeout):
-        raise urllib.error.HTTPError(request.full_url, 404, "Not Found", {}, None)
-
-    monkeypatch.setattr(urllib.request, "urlopen", refuse)
-    check_imagenet_weights(config("vgg19"))
-
-
-def test_weights_of_backbones_side_by_side_are_looked_for(tmp_path, asked):
-    (tmp_path / "models" / FILES["vgg19"]).touch()
-    check_imagenet_weights(config("vgg19+resnet50", "imagenet+resnet.h5"))
-    check_imagenet_weights(config("vgg19+resnet50", "both.h5"))
-    assert asked == []
-    for weights in ("imagenet", "vgg.h5+imagenet"):
-        with pytest.raises(ValueError, match="weights of resnet50 are not in"):
-            check_imagenet_weights(config("vgg19+resnet50", weights))
-
-
 def test_a_wrong_name_is_said_to_be_one(asked):
     with pytest.raises(ValueError, match=r"`--encoder.name`.*did you mean resnet50\?"):
         check_imagenet_weights(config("resnet51"))
     assert asked == []
-
-
-def test_weights_are_not_looked_for_if_the_encoder_is_that_of_a_run(soft_run, asked):
-    flags = ["--recipe", "scenes_soft", "--data.limit", "8", "--encoder.name", "mobilenet_v2"]
-    flags += ["--encoder.image-size", "32", "--encoder.weights", "imagenet"]
-    found = survey(parse([*flags, "--init-from", str(soft_run)]).config, None)
-    assert not found.errors and not asked
-    assert survey(parse(flags).config, None).errors and asked

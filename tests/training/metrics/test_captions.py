@@ -124,13 +124,6 @@ def test_a_java_that_hangs_is_an_error_after_its_time(monkeypatch, tmp_path):
         score_captions(CANDIDATES, REFERENCES, meteor=True)
 
 
-def test_a_tokeniser_that_loses_lines_is_not_believed(monkeypatch, tmp_path):
-    fake_java(monkeypatch, tmp_path, "cat > /dev/null; echo one line")
-    scores = score_captions(CANDIDATES, REFERENCES, meteor=False)
-    assert scores.tokeniser == "simple"
-    assert any("1 lines to 12" in note for note in scores.notes)
-
-
 def test_a_bleu_without_a_match_is_undefined_and_said_so(no_java):
     shown = {
         "b": ["two men sit on a bench", "two men"],
@@ -164,32 +157,12 @@ def test_captions_without_a_word_match_nothing(no_java):
         assert any("1 of 1 captions are empty" in note for note in scores.notes)
 
 
-def test_references_without_a_word_do_not_crash(no_java):
-    scores = score_captions({"a": "a dog", "b": "a cat"}, {"a": ["..."], "b": [""]})
-    assert scores.scores["cider"] == 0
-    assert scores.scores["rouge_l"] == 0
-
-
-def test_nothing_is_printed(no_java, capfd):
-    score_captions(CANDIDATES, REFERENCES)
-    quick_bleu(CANDIDATES, REFERENCES)
-    assert capfd.readouterr() == ("", "")
-
-
 def test_quick_scores_are_those_of_the_simple_tokeniser(no_java):
     scores = score_captions(CANDIDATES, REFERENCES).scores
     quick = quick_bleu(CANDIDATES, REFERENCES)
     assert set(quick) == {"bleu_1", "bleu_2", "bleu_3", "bleu_4"}
     assert quick["bleu_4"] == pytest.approx(scores["bleu_4"])
     assert quick_cider(CANDIDATES, REFERENCES) == pytest.approx(scores["cider"])
-
-
-def test_a_caption_equal_to_its_reference_scores_a_hundred(no_java):
-    references = {key: [value] for key, value in CANDIDATES.items()}
-    scores = score_captions(CANDIDATES, references).scores
-    for metric in ("bleu_1", "bleu_4", "rouge_l"):
-        assert scores[metric] == pytest.approx(100, abs=1e-5)
-    assert scores["cider"] > 100  # CIDEr's own scale ends at 10
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 from tests.waiting import eventually
 from training.metrics.bootstrap import bootstrap, paired_over_seeds
 from training.metrics.captions import score_captions
-from training.metrics.java import JavaError, JavaProgram, ask_java, find_java
+from training.metrics.java import JavaError, JavaProgram, ask_java
 from training.metrics.meteor import (
     MeteorProgram,
     meteor_command,
@@ -147,27 +147,6 @@ def test_answers_that_are_no_statistics_are_errors(answer):
         parse_statistics([answer])
 
 
-def test_a_missing_java_is_an_error():
-    with pytest.raises(JavaError, match="Java was not found"):
-        meteor_statistics(None, ["a"], [["a"]])
-
-
-def test_a_program_that_stays_needs_java_too(monkeypatch):
-    monkeypatch.setattr("training.metrics.meteor.find_java", lambda: None)
-    with pytest.raises(JavaError, match="Java was not found"):
-        MeteorProgram()
-
-
-def test_find_java_asks_the_path(monkeypatch, tmp_path):
-    program = tmp_path / "java"
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert find_java() == str(program)
-    program.unlink()
-    assert find_java() is None
-
-
 ECHO = "import sys\nfor line in sys.stdin: print(line.strip().upper(), flush=True)"
 ONE_LINE = "import sys\nprint(input()); print('no memory', file=sys.stderr); sys.exit(3)"
 
@@ -181,11 +160,6 @@ def test_each_line_has_its_answer_as_often_as_asked():
     assert echo.ask(["a", "", "b c"]) == ["A", "", "B C"]
     assert echo.ask([]) == []
     assert echo.ask(["d"]) == ["D"]
-
-
-def test_more_lines_than_pipes_hold_are_answered():
-    lines = [f"{number} {'x' * 600}" for number in range(1000)]
-    assert program(ECHO).ask(lines) == [line.upper() for line in lines]
 
 
 def test_threads_get_the_answers_to_their_own_lines():
@@ -217,8 +191,3 @@ def test_the_program_ends_with_the_object(tmp_path):
 def test_ctrl_c_does_not_reach_the_program():
     (session,) = program("import os\nprint(os.getsid(0), flush=True)\ninput()").ask(["a"])
     assert int(session) != os.getsid(0)
-
-
-def test_a_program_that_is_not_there_is_an_error():
-    with pytest.raises(JavaError, match="METEOR did not run .*no_such_program"):
-        JavaProgram(["no_such_program"], "METEOR")

@@ -45,17 +45,6 @@ def test_reference_captions_are_all_right(which):
     }  # fmt: skip
 
 
-def test_captions_of_other_images_are_mostly_wrong():
-    split = scenes.load("dev", count=200)
-    captions = [e.captions[0] for e in split.examples]
-    shifted = dict(
-        zip((e.image_id for e in split.examples), captions[1:] + captions[:1], strict=True)
-    )
-    scores = word_accuracy(shifted, split)
-    assert scores["pair_seen"] < 15
-    assert scores["relation"] < 10
-
-
 def test_parse_reads_phrases_and_relations():
     phrases, relations = parse("There is a small red circle left of the blue square, and a star")
     assert phrases == [
@@ -64,12 +53,6 @@ def test_parse_reads_phrases_and_relations():
         NounPhrase(None, None, "star"),
     ]
     assert relations == [(0, "left of", 1)]
-
-
-def test_parse_takes_no_relation_without_two_phrases():
-    assert parse("above a red circle below")[1] == []
-    assert parse("a red circle and above a blue square")[1] == []
-    assert parse("")[0] == []
 
 
 def test_phrases_match_whatever_their_order():
@@ -148,7 +131,3 @@ def test_a_word_is_judged_where_it_stands(example):
     found = scene_word_confidence({example.image_id: caption(text)}, Split("dev", (example,)))
     np.testing.assert_allclose(found.confidence, np.linspace(0.1, 0.9, 6)[3:], rtol=1e-5)
     assert found.right[1:].tolist() == [False, True]
-
-
-def test_images_without_a_caption_are_left_out(example):
-    assert not len(scene_word_confidence({}, Split("dev", (example,))).right)

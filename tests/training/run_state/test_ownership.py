@@ -68,14 +68,6 @@ def test_the_folder_that_a_run_started_from_is_recorded_until_it_has_a_checkpoin
     assert origin(tmp_path / "b") == str(tmp_path / "a" / "flickr8k_none")
 
 
-def test_the_steps_between_checkpoints_may_change(tmp_path):
-    claimed(tmp_path)
-    rarely = ("--fit.checkpoint_steps", "9999")
-    check_run_dir(tmp_path, *rarely)
-    claimed(tmp_path, *rarely)
-    assert json.loads((tmp_path / "config.json").read_text())["fit"]["checkpoint_steps"] == 9999
-
-
 def test_a_run_may_be_given_more_epochs_but_not_fewer(tmp_path):
     claimed(tmp_path, "--fit.epochs", "5")
     check_run_dir(tmp_path, "--fit.epochs", "6")
@@ -124,13 +116,6 @@ def test_a_folder_that_is_no_run_is_refused_and_an_empty_one_taken(tmp_path):
     check_run_dir(tmp_path / "empty")
 
 
-@pytest.mark.parametrize("text", ["{", '{"colour": "red"}', '{"seed": "one"}'])
-def test_a_folder_with_a_damaged_configuration_is_refused(tmp_path, text):
-    (tmp_path / "config.json").write_text(text)
-    with pytest.raises(ValueError, match="config.json"):
-        check_run_dir(tmp_path)
-
-
 # The lock.
 
 
@@ -174,23 +159,6 @@ def test_the_lock_goes_with_a_killed_process(tmp_path):
         pass
 
 
-def test_the_lock_file_makes_no_folder_anybody_s(tmp_path):
-    (tmp_path / ".lock").touch()
-    check_run_dir(tmp_path)
-    (tmp_path / "letter.txt").touch()
-    with pytest.raises(runs.RunError, match="not empty and not a run"):
-        check_run_dir(tmp_path)
-
-
-def test_a_run_that_did_not_start_leaves_no_folder(tmp_path):
-    with pytest.raises(ValueError, match="no data"), exclusive_lock(tmp_path / "run"):
-        raise ValueError("no data")
-    assert not (tmp_path / "run").exists()
-    with exclusive_lock(tmp_path / "run"):
-        (tmp_path / "run" / "config.json").touch()
-    assert (tmp_path / "run" / "config.json").exists()
-
-
 def refuse(monkeypatch, number: int) -> None:
     """Lets every lock fail with this error of the operating system."""
 
@@ -204,12 +172,6 @@ def refuse(monkeypatch, number: int) -> None:
 def test_a_file_system_without_locks_is_a_warning(tmp_path, monkeypatch, number):
     refuse(monkeypatch, number)
     with pytest.warns(UserWarning, match="without locks"), exclusive_lock(tmp_path / "run"):
-        pass
-
-
-def test_any_other_error_of_the_lock_is_one(tmp_path, monkeypatch):
-    refuse(monkeypatch, errno.EIO)
-    with pytest.raises(OSError, match="No locks"), exclusive_lock(tmp_path / "run"):
         pass
 
 
@@ -268,31 +230,6 @@ def test_a_vocabulary_of_another_run_is_refused(folder):
     other.save(folder.vocabulary)
     with pytest.raises(runs.RunError, match="vocabulary.json is another run's.*Copy its own"):
         runs.read_vocabulary(folder)
-
-
-def test_a_run_without_a_record_of_its_data_is_resumed(folder):
-    other = USED | {"train": Contents("5e6f")}
-    with pytest.raises(runs.RunError):
-        check_data(folder, WORDS, other)
-    folder.data.unlink()
-    check_data(folder, WORDS, other)
-
-
-@pytest.mark.parametrize("text", ["{", "[]", '{"train": 1}'])
-def test_a_damaged_record_of_the_data_is_an_error(folder, text):
-    folder.data.write_text(text)
-    with pytest.raises(runs.RunError, match="data.json is damaged"):
-        check_data(folder, WORDS, USED)
-
-
-def test_training_compares_its_data_with_the_run_s(soft_run, tmp_path, tiny):
-    folder = RunFolder(shutil.copytree(soft_run, tmp_path / "run"))
-    known = json.loads(folder.data.read_text())
-    assert known["train"]["unreadable"] == [] and len(known["dev"]["fingerprint"]) == 64
-    known["train"]["unreadable"] = ["gone.jpg"]
-    folder.data.write_text(json.dumps(known))
-    with pytest.raises(runs.RunError, match=r"can be read, but not in the train.*'gone.jpg'"):
-        train(folder.path, *tiny, "--fit.epochs", "2")
 
 
 def test_an_evaluation_finds_the_data_where_training_did(photographs, tmp_path, capsys):

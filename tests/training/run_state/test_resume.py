@@ -23,11 +23,9 @@ from tests.training.run_state.stopped_runs import (
     assert_same_runs,
     die_after,
     evaluation_of,
-    last_checkpoint,
 )
 from tests.training.small_runs import train
 from training.config import FitConfig
-from training.run_state import resume
 from training.run_state.checkpoints import Checkpoints, Progress
 from training.run_state.logs import Validate
 from training.run_state.resume import CheckpointAndStop, best_epoch, train_epochs
@@ -64,21 +62,16 @@ def test_a_run_killed_within_its_epochs_ends_like_an_unbroken_one(
 @pytest.mark.slow
 def test_a_run_killed_at_every_turn_ends_like_an_unbroken_one(soft_run, tmp_path, tiny):
     moments = [
-        (CheckpointAndStop, "on_epoch_begin", 1),
         (CheckpointAndStop, "on_train_batch_end", 5),
         (Validate, "on_epoch_end", 1),
         (tf.train.Checkpoint, "write", 1),
         (Checkpoints, "save", 1),
-        (CheckpointAndStop, "on_train_batch_end", 3),
-        (Validate, "on_epoch_end", 1),
     ]
     said = train_through(tmp_path, (*tiny, *EVERY_OTHER), *moments)
     assert said == [
         "Resuming at epoch 1, step 4.",
         *["Resuming at epoch 1, step 6."] * 2,
         "Resuming at epoch 2, step 0.",
-        "Resuming at epoch 2, step 2.",
-        "Resuming at epoch 2, step 6.",
     ]
     assert_same_runs(tmp_path / "run", soft_run)
 
@@ -104,17 +97,6 @@ def test_a_frozen_encoder_is_the_checkpoint_s_whatever_its_file_holds_now(
     assert sorted((tmp_path / "cache" / "features").iterdir()) == stores
 
 
-@pytest.mark.slow
-def test_early_stopping_counts_on_where_it_was(tmp_path, tiny):
-    # With a learning rate this low no later epoch is better.
-    flags = (*tiny, "--recipe", "scenes_none", "--optimizer.learning_rate", "1e-30")
-    flags += ("--fit.epochs", "9", "--fit.patience", "2", "--fit.checkpoint_steps", "2")
-    said = train_through(tmp_path, flags, (CheckpointAndStop, "on_train_batch_end", 15))
-    assert said == ["Resuming at epoch 3, step 2."]
-    state = last_checkpoint(tmp_path / "run")[1]
-    assert (state["epoch"], state["best_epoch"], state["waited"]) == (3, 1, 2) and state["stopped"]
-
-
 # Early stopping, the best epoch and the steps that are left.
 
 
@@ -136,7 +118,10 @@ class Kept:
 
 
 def keep(monkeypatch, scores, monitor="bleu_4", patience=2, progress=None):
-    """Epochs with these scores: those that were the best, the states kept, the model."""
+    """Returns the epochs that were the best, the states kept and the model.
+
+    Scores are of the monitor, or by name.
+    """
     best, model, kept = [], Model(), Kept()
     monkeypatch.setattr(weights, "save_weights", lambda model, path: best.append(model.epoch))
     progress = progress or Progress()
@@ -144,9 +129,10 @@ def keep(monkeypatch, scores, monitor="bleu_4", patience=2, progress=None):
     callback = CheckpointAndStop(kept, progress, config, 1, Path("best"), Interrupts())
     callback.set_model(model)
     for epoch, score in enumerate(scores, start=progress.epoch):
+        score = score if isinstance(score, dict) else {monitor: score}
         model.epoch = epoch + 1
         callback.on_epoch_begin(epoch)
-        callback.on_epoch_end(epoch, {f"val_{monitor}": score})
+        callback.on_epoch_end(epoch, {f"val_{name}": value for name, value in score.items()})
         if model.stop_training:
             break
     return best, kept.states, model
@@ -168,19 +154,6 @@ def test_a_lower_nll_is_better(monkeypatch):
     assert best == [1, 2] and model.stop_training and abs(states[-1].best_score) == 2.0
 
 
-def decide(monkeypatch, epochs, monitor="bleu_4", patience=9):
-
-    monkeypatch.setattr(weights, "save_weights", lambda model, path: None)
-    progress, model = Progress(), Model()
-    config = FitConfig(monitor=monitor, patience=patience)
-    callback = CheckpointAndStop(Kept(), progress, config, 1, Path("best"), Interrupts())
-    callback.set_model(model)
-    for epoch, scores in enumerate(epochs):
-        callback.on_epoch_begin(epoch)
-        callback.on_epoch_end(epoch, {f"val_{name}": value for name, value in scores.items()})
-    return progress
-
-
 @pytest.mark.parametrize(
     ("epochs", "best", "rank"),
     [
@@ -194,34 +167,22 @@ def decide(monkeypatch, epochs, monitor="bleu_4", patience=9):
 )
 def test_an_undefined_bleu_decides_nothing(monkeypatch, epochs, best, rank):
     scores = [dict(zip(("bleu_4", "cider", "nll"), one, strict=True)) for one in epochs]
-    progress = decide(monkeypatch, scores)
+    progress = keep(monkeypatch, scores, patience=9)[1][-1]
     assert (progress.best_epoch, progress.best_rank) == (best, rank)
     assert progress.waited == len(epochs) - best
 
 
 def test_epochs_without_bleu_are_waited_for_only_if_they_get_no_better(monkeypatch):
     better = [{"bleu_4": np.nan, "cider": 0.0, "nll": 5.0 - epoch} for epoch in range(3)]
-    assert not decide(monkeypatch, better, patience=1).stopped
+    assert not keep(monkeypatch, better, patience=1)[1][-1].stopped
     worse = [{"bleu_4": np.nan, "cider": 0.0, "nll": 5.0 + epoch} for epoch in range(3)]
-    assert decide(monkeypatch, worse, patience=2).stopped
+    assert keep(monkeypatch, worse, patience=2)[1][-1].stopped
 
 
 def test_patience_resumes_where_a_checkpoint_left_it(monkeypatch):
     progress = Progress(epoch=3, best_epoch=2, best_score=5.0, waited=1)
     best, states, model = keep(monkeypatch, [4.0], progress=progress)
     assert best == [] and model.stop_training and states[-1].epoch == 4
-
-
-def test_a_score_that_is_no_number_never_becomes_the_best(monkeypatch):
-    best, states, _ = keep(monkeypatch, [float("nan"), 1.0], monitor="nll", patience=5)
-    assert best == [2] and states[-1].best_score == -1.0
-
-
-def test_the_time_of_all_epochs_adds_up(monkeypatch):
-
-    times = iter([0.0, 2.0, 10.0, 13.0])
-    monkeypatch.setattr(resume.time, "monotonic", lambda: next(times))
-    assert keep(monkeypatch, [1.0, 2.0])[1][-1].seconds == 5.0
 
 
 def test_a_loss_that_is_not_finite_ends_training_before_its_weights_count_as_best(monkeypatch):
@@ -242,12 +203,6 @@ def test_an_epoch_with_fewer_steps_than_were_done_of_it_is_an_error():
         train_epochs(None, None, 3, 6, progress, [])
 
 
-def test_the_best_epoch_is_told_with_its_score():
-    progress = Progress(epoch=3, best_epoch=2, best_score=-1.5, seconds=90.0)
-    said = "Best epoch 2 of 3: nll 1.50; 1.5 minutes of training."
-    assert best_epoch(progress, "nll") == said
-
-
 def test_another_score_that_decided_is_told_with_the_reason():
     progress = Progress(epoch=4, best_epoch=3, best_score=13.9, best_rank=1, seconds=90.0)
     assert best_epoch(progress, "bleu_4") == (
@@ -263,7 +218,7 @@ def test_a_run_without_a_best_epoch_says_why():
 
 # Real processes. SAT_TF_KILLS=20 is the long version; see docs/training.md.
 
-KILLS = int(os.environ.get("SAT_TF_KILLS", "4"))
+KILLS = int(os.environ.get("SAT_TF_KILLS", "3"))
 FROZEN = ("--encoder.trainable", "False", "--fit.checkpoint_steps", "2", "--deterministic")
 MOMENTS = {  # moment of `killed_command.py` -> the longest wait after it, seconds
     "store": 0.1,
@@ -332,10 +287,8 @@ def test_killed_processes_end_like_an_unbroken_one(tmp_path, tiny):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "name"), [(signal.SIGTERM, "SIGTERM"), (signal.SIGINT, "Ctrl-C")]
-)
-def test_a_signal_saves_the_state_and_says_how_to_resume(tmp_path, tiny, number, name):
+def test_a_signal_saves_the_state_and_says_how_to_resume(tmp_path, tiny):
+    number, name = signal.SIGTERM, "SIGTERM"
     flags = (*tiny, "--fit.epochs", "50", "--fit.patience", "50")
     process = start("signal", 9, int(number), *command(tmp_path, *flags))
     said = process.communicate()[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import threading
 
 import pytest
 
@@ -90,18 +89,3 @@ def test_a_signal_that_was_ignored_stays_ignored():
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def test_outside_the_main_thread_there_are_no_signals():
-    entered = []
-
-    def enter():
-        with Interrupts() as interrupts:
-            interrupts.hold()
-            interrupts.release("")
-            entered.append(signal.getsignal(signal.SIGTERM))
-
-    thread = threading.Thread(target=enter)
-    thread.start()
-    thread.join()
-    assert entered == [signal.getsignal(signal.SIGTERM)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 
 import numpy as np
@@ -11,7 +10,7 @@ import pytest
 from sat_tf.objectives.likelihood import ATTENTION_TARGETS
 from tests.training.data.small_captions import epochs, table_of
 from training.data.box_files import read_boxes
-from training.data.boxes import BAD_SPAN, NO_CAPTION, NOT_READ, OUTSIDE, skipped_note
+from training.data.boxes import BAD_SPAN, NO_CAPTION, OUTSIDE, skipped_note
 from training.data.examples import DataError, Example, Phrase, Split
 from training.data.input_source import ImageSource
 from training.teach.attention_targets import attention_targets
@@ -86,22 +85,8 @@ def test_what_is_left_out_is_counted(tmp_path):
         attention_targets(Split("train", (example(captions=("a",)),)), found, (2, 4), "crop")
 
 
-def test_phrases_of_an_image_that_cannot_be_read_are_skipped(tmp_path):
-    (tmp_path / "cut.png").write_bytes(b"\x89PNG\r\n\x1a\n")
-    cut = Example("b.jpg", tmp_path / "cut.png", ("a red dog runs",))
-    found = boxes_of(tmp_path)
-    found["b.jpg"] = [dataclasses.replace(one, image="b.jpg") for one in found["a.jpg"]]
-    targets = targets_of((example(), cut), found)
-    assert len(targets) == 1 and targets.skipped == {NOT_READ: 1}
-
-
 def test_fingerprints_tell_other_boxes_apart(tmp_path):
     first = targets_of((example(),), boxes_of(tmp_path))
     assert first.fingerprint() == targets_of((example(),), boxes_of(tmp_path)).fingerprint()
     other = targets_of((example(),), boxes_of(tmp_path, boxes=[[0, 0, 0.6, 1]]))
     assert first.fingerprint() != other.fingerprint()
-
-
-def test_no_box_at_all_is_an_error(tmp_path):
-    with pytest.raises(DataError, match="train split has a box"):
-        targets_of((example("b.jpg"),), boxes_of(tmp_path))

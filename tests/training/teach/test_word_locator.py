@@ -76,14 +76,6 @@ def test_words_are_found_at_their_places_in_new_images(learned):
     assert np.mean(hits) > 0.95
 
 
-def test_a_map_is_a_distribution_of_its_word(learned, planted):
-    maps = learned[0].maps(planted.annotations[0], ["ant", "dog"])
-    assert maps.shape == (2, 16) and (maps >= 0).all()
-    np.testing.assert_allclose(maps.sum(axis=1), 1.0, rtol=1e-5)
-    alone = learned[0].maps(planted.annotations[0], ["dog"])[0]
-    np.testing.assert_allclose(maps[1], alone, rtol=1e-5)
-
-
 def test_places_that_tell_nothing_are_discounted():
     source = Planted(spots=13)
     locator = learn(ENCODER, source.examples, source, min_auroc=0.0, epochs=30, learning_rate=0.03)[
@@ -94,14 +86,6 @@ def test_places_that_tell_nothing_are_discounted():
     word = next(iter(source.places[0]))
     with_prior, plain = (each.maps(source.annotations[0], [word])[0] for each in (locator, without))
     assert with_prior[13:].sum() < plain[13:].sum()
-
-
-def test_places_that_look_alike_share_a_map():
-    kernel, prior = np.eye(2, dtype=np.float32)[:, :1], np.zeros(3, np.float32)
-    locator = WordLocator(("x",), kernel, prior, "e")
-    alike = np.array([[3.0, 0.0], [2.0, 0.0], [0.0, 3.0]], np.float32)
-    one, same, other = locator.maps(alike, ["x"])[0]
-    assert one == pytest.approx(same, rel=1e-3) and other < 0.1 * one
 
 
 def test_only_words_that_an_image_tells_are_located(learned):
@@ -116,14 +100,6 @@ def test_words_of_too_few_images_are_left_out(fewest, known):
     texts = ("rare a", "rare a", "a", "a", "a")
     examples = [Example(str(n), b"", (text,)) for n, text in enumerate(texts)]
     assert words_to_locate(examples, fewest) == known
-
-
-def test_words_of_unreadable_images_alone_are_not_learned():
-    source = Planted()
-    source.examples = [Example("broken", b"", ("a zebra",))] * 10 + source.examples[10:]
-    source.skipped = dict.fromkeys(range(10), "broken")
-    _, areas = learn(ENCODER, source.examples, source, min_auroc=0.0, epochs=1)
-    assert "zebra" not in areas and np.isfinite(list(areas.values())).all()
 
 
 def test_a_locator_is_what_was_saved(learned, tmp_path):
@@ -182,13 +158,6 @@ def test_each_known_word_of_a_caption_gets_its_map(learned, planted):
         elif word not in learned[0].words:
             assert not plain[place].any()
     assert not plain[len(words)].any()  # <end> is nowhere
-
-
-def test_unreadable_images_have_no_maps(learned):
-    source = Planted()
-    source.skipped = {0: "broken"}
-    targets = located_targets(learned[0], ENCODER, source.examples, source)
-    assert (0, 0) not in targets.phrases and (1, 0) in targets.phrases
 
 
 def test_a_locator_of_another_encoder_is_refused(learned, tmp_path):

@@ -340,7 +340,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _is_caption_file(file: Path) -> bool:
-    """Whether a file is one by its name, and not one beside each image."""
+    """Tests if a file is one by its name, and not one beside each image."""
     if not file.name.lower().endswith(SUFFIXES) or file.name in _NO_CAPTION_FILES:
         return False
     images = (file.with_suffix(suffix) for suffix in (".jpg", ".png", ".jpeg"))

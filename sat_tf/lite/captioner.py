@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import mmap
+import threading
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -10,14 +13,15 @@ from pathlib import Path
 import numpy as np
 
 from sat_tf.captions import Caption
+from sat_tf.commands import without_stderr
+from sat_tf.config import SearchConfig
 from sat_tf.errors import invalid_value
-from sat_tf.vocabulary import END, Vocabulary
-from serving.litert.image_reader import read_pixels
-from serving.litert.search import Hypothesis, beam_search, rank_by_consensus
-from serving.versions import GRAPH_FILE
+from sat_tf.images.reader import read_pixels
+from sat_tf.lite.search import Hypothesis, beam_search, rank_by_consensus
+from sat_tf.vocabulary import END, PAD, Vocabulary
 
 FORMAT = 1
-"""Version of the layout: raise it when `serving.litert` can no longer read earlier folders."""
+"""Version of the layout: raise it when `sat_tf.lite` can no longer read earlier folders."""
 
 ENCODER, START, STEP = "encoder.tflite", "start.tflite", "step.tflite"
 GRAPHS = (ENCODER, START, STEP)
@@ -104,7 +108,7 @@ def read_settings(folder: Path) -> Settings:
 def _why_not(folder: Path) -> str:
     if not folder.is_dir():
         return "there is no such folder."
-    if (folder / GRAPH_FILE).exists():
+    if (folder / "saved_model.pb").exists():
         return f"it is a SavedModel for TensorFlow Serving. {_ADVICE}."
     versions = sorted(path.name for path in folder.iterdir() if (path / SETTINGS).exists())
     if versions:
@@ -117,7 +121,7 @@ class LiteRTCaptioner:
 
     The encoder turns pixels into annotations; the start graph turns these into the LSTM's first
     state and what else every step reads; the step takes the last word of K hypotheses to the
-    log-probabilities of the next. An instance must not be used by two threads at once.
+    log-probabilities of the next. Threads take turns.
 
     Args:
         folder: The export.
@@ -137,6 +141,7 @@ class LiteRTCaptioner:
         self._encode, self._start, self._step = (
             _open_graph(folder / name, threads) for name in GRAPHS
         )
+        self._turn = threading.Lock()  # an interpreter serves one thread at a time
 
     def caption(self, image: str | Path | bytes | np.ndarray) -> Caption:
         """Captions an image.
@@ -151,34 +156,52 @@ class LiteRTCaptioner:
         pixels = read_pixels(image, self.settings.image_size, self.settings.resize)
         return self.describe(pixels)
 
-    def describe(self, pixels: np.ndarray) -> Caption:
-        """Captions an image by the encoder's input, float32 `[S, S, 3]`, 0 to 255."""
-        settings = self.settings
-        encoded = self._encode(pixels=pixels[np.newaxis])
-        started = self._start(**encoded)
-        # All hypotheses begin with the same state, and attend to the same annotations.
-        state = {name: np.repeat(started.pop(name), settings.beam, axis=0) for name in STATE}
-        attended = encoded | started
+    def describe(self, pixels: np.ndarray, search: SearchConfig | None = None) -> Caption:
+        """Captions an image by the encoder's input, float32 `[S, S, 3]`, 0 to 255.
 
-        def step(tokens: np.ndarray, parents: list[int]):
-            inputs = {name: part[parents] for name, part in state.items()}
-            outputs = self._step(words=tokens, **inputs, **attended)
-            state.update((name, outputs[name]) for name in STATE)
-            return outputs["log_probs"], [outputs[name] for name in _ATTENTION if name in outputs]
-
-        power = settings.length_power
-        found = beam_search(step, settings.beam, settings.max_length, power, settings.forbidden)
+        Args:
+            pixels: The image.
+            search: Settings of the search; by default the export's. A beam that is wider than the
+                export's takes several runs of the step's graph per word.
+        """
+        settings = search or self.settings
+        with self._turn:
+            found = self._search(pixels, settings)
         if not found:
             raise ValueError(
                 "The image has no caption: every word's probability is 0 or not known."
             )
         if settings.consensus:
-            found = rank_by_consensus(found, power, settings.consensus)
-        return self._read(found)
+            found = rank_by_consensus(found, settings.length_power, settings.consensus)
+        return self._read(found, settings.length_power)
 
-    def _read(self, found: list[Hypothesis]) -> Caption:
-        best, power = found[0], self.settings.length_power
-        length = best.length
+    def _search(self, pixels: np.ndarray, search: SearchConfig | Settings) -> list[Hypothesis]:
+        rows = self.settings.beam
+        width = -(-search.beam // rows) * rows  # of the state: whole runs of the step's graph
+        encoded = self._encode(pixels=pixels[np.newaxis])
+        started = self._start(**encoded)
+        # All hypotheses begin with the same state, and attend to the same annotations.
+        state = {name: np.repeat(started.pop(name), width, axis=0) for name in STATE}
+        attended = encoded | started
+
+        def step(tokens: np.ndarray, parents: list[int]):
+            tokens = np.pad(tokens, (0, width - len(tokens)), constant_values=PAD)
+            parents = parents + [0] * (width - len(parents))
+            before = {name: part[parents] for name, part in state.items()}
+            runs = []
+            for first in range(0, width, rows):
+                part = slice(first, first + rows)
+                inputs = {name: value[part] for name, value in before.items()}
+                runs.append(self._step(words=tokens[part], **inputs, **attended))
+            outputs = {name: np.concatenate([run[name] for run in runs]) for name in runs[0]}
+            state.update((name, outputs[name]) for name in STATE)
+            return outputs["log_probs"], [outputs[name] for name in _ATTENTION if name in outputs]
+
+        power = search.length_power
+        return beam_search(step, search.beam, search.max_length, power, search.forbidden)
+
+    def _read(self, found: list[Hypothesis], power: float) -> Caption:
+        best, length = found[0], found[0].length
         alpha = beta = None
         if self.settings.grid is not None:
             alpha, beta = (np.stack(part) for part in zip(*best.auxiliary[:length], strict=True))
@@ -209,6 +232,26 @@ def _open_graph(path: Path, threads: int) -> Graph:
     except ImportError as error:
         raise ImportError("LiteRT is not installed: `pip install ai-edge-litert`.") from error
     try:
-        return Interpreter(str(path), num_threads=threads).get_signature_runner()
+        interpreter = Interpreter(str(path), num_threads=threads)
+        with without_stderr():  # it names its delegate
+            interpreter.allocate_tensors()
+        _give_back_pages(path)
+        return interpreter.get_signature_runner()
     except (ValueError, RuntimeError) as error:
         raise ValueError(f"{path} cannot be read by LiteRT: {error}. Export it again.") from error
+
+
+def _give_back_pages(path: Path) -> None:
+    """Gives back the memory that a graph's file takes: LiteRT has its own copy of the weights.
+
+    What it reads once more is loaded again. Works on Linux alone.
+    """
+    try:
+        maps = Path("/proc/self/maps").read_text("utf-8", "replace").splitlines()
+        madvise = ctypes.CDLL(None).madvise
+    except (OSError, AttributeError):
+        return
+    for line in maps:
+        if line.endswith(f" {path.resolve()}"):
+            start, end = (int(edge, 16) for edge in line.split(" ")[0].split("-"))
+            madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sat_tf.lite.search import beam_search, rank_by_consensus
 from sat_tf.vocabulary import END, PAD, START
-from serving.litert.search import beam_search, rank_by_consensus
 from tests.sat_tf.search.tree_models import MAX_LENGTH, TreeModel
 
 

@@ -1,4 +1,4 @@
-"""From an image to the encoder's input with Pillow: the library's preprocessing without TensorFlow.
+"""From an image to the encoder's input with Pillow: how every captioner reads what it is given.
 
 Pillow scales in float32 and with the kernel of `tf.image.resize(..., "bilinear", antialias=True)`,
 a triangle as wide as the scale, so pixels agree with those of `sat_tf.images.decoding` to rounding.
@@ -10,11 +10,17 @@ import io
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from sat_tf.errors import invalid_value
+from sat_tf.fields import check_argument
 from sat_tf.images import MAX_PIXELS, MAX_SIDE
 from sat_tf.images.pillow import FORMATS, centred_square, check_scans, read_upright, to_rgb
+
+_UNKNOWN = "it is in none of the formats JPEG, PNG, GIF, BMP, WebP and TIFF"
+
+ImageInput = str | Path | bytes | np.ndarray
+"""Path of an image file, its bytes, or uint8 pixels `[H, W, 3]`."""
 
 
 def read_content(image: str | Path | bytes) -> bytes:
@@ -23,10 +29,13 @@ def read_content(image: str | Path | bytes) -> bytes:
     Raises:
         ValueError: It cannot be read.
     """
+    name = "the image" if isinstance(image, bytes) else f"the image {str(image)!r}"
     try:
         return read_upright(image)
     except OSError as error:
-        raise ValueError(f"Cannot read {image}: {error.strerror or error}.") from error
+        raise ValueError(f"Cannot read {name}: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise ValueError(f"Cannot read {name}: {error}.") from error
 
 
 def decode(content: bytes) -> Image.Image:
@@ -42,6 +51,8 @@ def decode(content: bytes) -> Image.Image:
             if max(width, height) > MAX_SIDE or width * height > MAX_PIXELS:
                 raise ValueError(f"{width} x {height} pixels are too many")
             return to_rgb(image)
+    except UnidentifiedImageError as error:
+        raise ValueError(f"Cannot read the image: {_UNKNOWN}.") from error
     except Exception as error:  # Pillow's readers raise almost anything on broken files
         raise ValueError(f"Cannot read the image: {error}.") from error
 
@@ -69,20 +80,24 @@ def resize(image: Image.Image, size: int, policy: str) -> np.ndarray:
     return np.clip(np.stack([np.asarray(channel) for channel in channels], axis=-1), 0.0, 255.0)
 
 
-def read_pixels(image: str | Path | bytes | np.ndarray, size: int, policy: str) -> np.ndarray:
-    """Returns the encoder's input, float32 `[size, size, 3]`, 0 to 255.
+def read_pixels(image: ImageInput, size: int, policy: str) -> np.ndarray:
+    """Reads an image as the encoder sees it, a photograph turned upright by its EXIF.
 
     Args:
         image: Path of a file, its bytes, or uint8 pixels `[H, W, 3]`.
         size: Side, pixels.
         policy: `crop` or `squash`.
 
+    Returns:
+        float32 `[size, size, 3]`, 0 to 255.
+
     Raises:
-        ValueError: The image cannot be read.
+        ValueError: The image is missing or cannot be read; or pixels are of another type or shape.
     """
     if isinstance(image, np.ndarray):
         if image.dtype != np.uint8 or image.ndim != 3 or image.shape[-1] != 3 or not image.size:
             got = f"{image.dtype} {list(image.shape)}"
             raise invalid_value("image", "uint8 pixels [H, W, 3]", got)
         return resize(Image.fromarray(image), size, policy)
+    check_argument("image", image, ImageInput)
     return resize(decode(read_content(image)), size, policy)

@@ -1,0 +1,214 @@
+"""Graphs of captioners in the cache: found by a fingerprint, checked, made by another process.
+
+    CACHE/graphs/FINGERPRINT/           an export, and graphs.json with a checksum of each file
+    CACHE/graphs/FINGERPRINT.failed     why LiteRT cannot hold this captioner
+
+A folder appears whole, by a rename. It may be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sat_tf.config import CaptionerConfig
+from sat_tf.fields import to_dict
+from sat_tf.files import default_cache_dir, write_json
+from sat_tf.lite.captioner import FORMAT, GRAPHS, SETTINGS, VOCABULARY, LiteRTCaptioner
+from sat_tf.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    from sat_tf.runs import TrainedCaptioner
+
+VERSION = 1
+"""Part of the fingerprint: raise it when `graphs.py` makes other graphs of the same captioner."""
+
+SWITCH = "SAT_TF_LITE"
+"""Environment variable; 0 leaves captions to TensorFlow, and makes no graphs."""
+
+KEPT = 12
+"""Captioners whose graphs are kept: those used last."""
+
+_MANIFEST = "graphs.json"
+_FREE = 2**29  # bytes that the cache's disk must have left; graphs of a large captioner fit
+_MAKE = """
+import os, sys
+if hasattr(os, "nice"):
+    os.nice(10)
+from sat_tf.runs import make_graphs
+make_graphs(sys.argv[1])
+"""
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Graphs:
+    """A captioner as graphs, and the shape of its maps."""
+
+    captioner: LiteRTCaptioner
+    grid: tuple[int, int]
+
+
+def fingerprint(config: CaptionerConfig, vocabulary: Vocabulary, weights: Sequence[str]) -> str:
+    """Returns the name of a captioner's graphs.
+
+    Args:
+        config: Its configuration.
+        vocabulary: Its words.
+        weights: SHA-256 of the files of its weights.
+    """
+    made_of = [VERSION, FORMAT, to_dict(config), vocabulary.unit, vocabulary.words, *weights]
+    return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def usable(config: CaptionerConfig) -> bool:
+    """Returns whether graphs may caption: LiteRT is there, and no location is drawn.
+
+    Without LiteRT a line says what to install, once.
+    """
+    if os.environ.get(SWITCH) == "0" or config.attention.selection == "sample":
+        return False
+    if find_spec("ai_edge_litert") is None:
+        _say("Captions take TensorFlow, which is slow to start: `pip install ai-edge-litert`.")
+        return False
+    return True
+
+
+def find(name: str) -> Graphs | None:
+    """Opens the graphs of a fingerprint; None if there are none, or damaged ones."""
+    folder = _home() / name
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_text("utf-8"))
+        height, width = manifest["grid"]
+        files = manifest["files"]
+        for file in (*GRAPHS, SETTINGS, VOCABULARY):
+            if _checksum(folder / file) != files[file]:
+                return None
+        threads = min(4, os.cpu_count() or 1)
+        found = Graphs(LiteRTCaptioner(folder, threads), (height, width))
+    except (OSError, ValueError, KeyError, TypeError, ImportError):
+        return None
+    with contextlib.suppress(OSError):
+        os.utime(folder)  # used last now
+    return found
+
+
+def make_behind(path: Path, name: str) -> subprocess.Popen | None:
+    """Starts a process that makes the graphs of the captioner in a folder.
+
+    A cache that cannot take them is named in one line.
+
+    Args:
+        path: Folder of the run or published captioner.
+        name: Its fingerprint.
+
+    Returns:
+        The process, which nobody needs to wait for; None if none was started.
+    """
+    home = _home()
+    if (home / f"{name}.failed").exists():
+        return None
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=home):
+            pass
+        if shutil.disk_usage(home).free < _FREE:
+            raise OSError("the disk is full")
+    except OSError as error:
+        why = error.strerror or error
+        _say(f"Captions take TensorFlow: their graphs cannot be kept in {home} ({why}).")
+        return None
+    root = str(Path(__file__).parents[2])
+    paths = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    environment = os.environ | {"PYTHONPATH": paths, "CUDA_VISIBLE_DEVICES": "-1"}
+    silent = subprocess.DEVNULL
+    # Of its own session: Ctrl-C and the end of this process are not its end.
+    return subprocess.Popen(
+        [sys.executable, "-c", _MAKE, str(path.absolute())],
+        stdin=silent,
+        stdout=silent,
+        stderr=silent,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def make(captioner: TrainedCaptioner, name: str) -> Path | None:
+    """Makes graphs, unless whole ones are there or another process is at it.
+
+    Args:
+        captioner: The captioner, with TensorFlow.
+        name: Its fingerprint.
+
+    Returns:
+        Their folder; None if another process makes them, or LiteRT cannot hold the captioner.
+    """
+    import filelock
+
+    from sat_tf.lite.graphs import write_graphs
+
+    home, folder = _home(), _home() / name
+    home.mkdir(parents=True, exist_ok=True)
+    try:
+        with filelock.FileLock(home / f"{name}.lock", timeout=0):
+            if find(name) is not None:
+                return folder
+            with tempfile.TemporaryDirectory(dir=home, prefix=".") as draft:
+                made = Path(draft) / name
+                made.mkdir()
+                try:
+                    write_graphs(made, captioner, captioner.config.search, "float32")
+                except ValueError as error:
+                    (home / f"{name}.failed").write_text(f"{error}\n", "utf-8")
+                    return None
+                files = {path.name: _checksum(path) for path in made.iterdir()}
+                write_json(made / _MANIFEST, {"grid": captioner.grid, "files": files})
+                shutil.rmtree(folder, ignore_errors=True)  # damaged
+                made.rename(folder)
+    except filelock.Timeout:
+        return None
+    forget_old(home)
+    return folder
+
+
+def forget_old(home: Path) -> None:
+    """Removes graphs that were not used for longest, beyond `KEPT`."""
+    folders = [path.parent for path in home.glob(f"*/{_MANIFEST}")]
+    for folder in sorted(folders, key=lambda path: -path.stat().st_mtime)[KEPT:]:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _checksum(path: Path) -> int:
+    """Computes the CRC-32 of a file: a start has to read every graph, and SHA-256 takes longer."""
+    value = 0
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            value = zlib.crc32(block, value)
+    return value
+
+
+def _home() -> Path:
+    return default_cache_dir() / "graphs"
+
+
+_said: set[str] = set()
+
+
+def _say(line: str) -> None:
+    """Logs a line once in this process; without a configuration it goes to standard error."""
+    if line not in _said:
+        _said.add(line)
+        _LOG.warning(line)

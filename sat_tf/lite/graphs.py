@@ -1,0 +1,157 @@
+"""A captioner as three LiteRT graphs: encoder, start and step; made with TensorFlow.
+
+The shapes are static and the operations LiteRT's built-in ones. Shapes: S side of the image, L
+locations, D annotation width, N LSTM width, V vocabulary, K hypotheses of the beam.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import keras
+import tensorflow as tf
+
+from sat_tf.config import SearchConfig
+from sat_tf.errors import invalid_value
+from sat_tf.layers.lstm import State
+from sat_tf.lite import captioner as files
+
+if TYPE_CHECKING:
+    from sat_tf.runs import TrainedCaptioner
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A function to convert, and its inputs."""
+
+    function: Callable[..., dict[str, tf.Tensor]]
+    inputs: list[tf.TensorSpec]
+
+
+def make_graphs(captioner: TrainedCaptioner, beam: int) -> dict[str, Graph]:
+    """Returns the graphs of a captioner by their files.
+
+    Args:
+        captioner: The captioner.
+        beam: K.
+
+    Returns:
+        `encoder`: pixels `[1, S, S, 3]`, 0 to 255, to annotations `[1, L, D]`. `start`:
+        annotations to hidden and memory `[1, N]` of the LSTM, and what else the steps read. `step`:
+        words int32 `[K]`, hidden and memory `[K, N]` and what they read, to log_probs `[K, V]`, the
+        next hidden and memory, and with attention alpha `[K, L]` and beta `[K]`.
+    """
+    model, side = captioner.model, captioner.config.encoder.image_size
+    (height, width), depth = captioner.grid, model.encoder.annotation_dim
+    # Of a blank image: which parts there are, and their shapes.
+    blank, state = model.begin_search(tf.zeros([1, height * width, depth]), beam)
+    parts = {name: part for name, part in blank._asdict().items() if tf.is_tensor(part)}
+
+    def encode(pixels):
+        return {"annotations": model.encoder(pixels, training=False)}
+
+    def start(annotations):
+        attended, state = model.begin_search(annotations, beam)
+        outputs = {name: getattr(attended, name) for name in parts}
+        if model.decoder.attends and not blank.pre_projected:
+            del outputs["annotations"]  # as they came
+        return outputs | dict(zip(files.STATE, state, strict=True))
+
+    def step(words, h, c, *given):
+        attended = blank._replace(**dict(zip(parts, given, strict=True)))
+        logits, state, attention = model.decoder.step(
+            attended, words, State(h, c), model.selection, portable=True
+        )
+        outputs = {"log_probs": tf.nn.log_softmax(logits)}
+        outputs |= dict(zip(files.STATE, state, strict=True))
+        if model.decoder.attends:
+            outputs["alpha"] = tf.nn.softmax(attention.alignment_scores)
+            outputs["beta"] = attention.beta
+        return outputs
+
+    def spec(name: str, part: tf.Tensor, rows: int | None = None) -> tf.TensorSpec:
+        return tf.TensorSpec([rows or part.shape[0], *part.shape[1:]], part.dtype, name)
+
+    read = [tf.TensorSpec([beam], tf.int32, "words")]
+    read += [spec(name, part, beam) for name, part in zip(files.STATE, state, strict=True)]
+    read += [spec(name, part) for name, part in parts.items()]
+    return {
+        files.ENCODER: Graph(encode, [tf.TensorSpec([1, side, side, 3], name="pixels")]),
+        files.START: Graph(start, [tf.TensorSpec([1, height * width, depth], name="annotations")]),
+        files.STEP: Graph(step, read),
+    }
+
+
+def write_graphs(
+    folder: Path, captioner: TrainedCaptioner, search: SearchConfig, precision: str
+) -> dict[str, tuple[list[tf.TensorSpec], dict[str, tf.TensorSpec]]]:
+    """Writes graphs, settings and vocabulary of a captioner: what `sat_tf.lite.load` reads.
+
+    Args:
+        folder: An empty folder.
+        captioner: The captioner.
+        search: Beam, length and normalisation.
+        precision: `float32`, `float16` or `int8`.
+
+    Returns:
+        Inputs and outputs of each graph, by its file.
+
+    Raises:
+        OSError: They cannot be written.
+        ValueError: The captioner has an operation that LiteRT has not built in.
+    """
+    graphs = make_graphs(captioner, search.beam)
+    with tempfile.TemporaryDirectory() as saved:
+        archive = keras.export.ExportArchive()
+        functions = {
+            name: archive.add_endpoint(Path(name).stem, graph.function, graph.inputs)
+            for name, graph in graphs.items()
+        }
+        traced = {name: function.get_concrete_function() for name, function in functions.items()}
+        try:
+            archive.write_out(saved, verbose=False)
+        except tf.errors.OpError as error:
+            raise OSError(f"The graphs cannot be written to {saved}: {error.message}") from error
+        for name in graphs:
+            (folder / name).write_bytes(_convert(saved, Path(name).stem, precision))
+    captioner.vocabulary.save(folder / files.VOCABULARY)
+    settings = files.Settings(
+        image_size=captioner.config.encoder.image_size,
+        resize=captioner.config.encoder.resize,
+        grid=captioner.grid if captioner.config.attention.kind != "none" else None,
+        beam=search.beam,
+        max_length=search.max_length,
+        length_power=search.length_power,
+        forbidden=search.forbidden,
+        precision=precision,
+        sizes={name: (folder / name).stat().st_size for name in graphs},
+        consensus=search.consensus,
+    )
+    (folder / files.SETTINGS).write_text(settings.to_json(), "utf-8")
+    return {name: (graphs[name].inputs, f.structured_outputs) for name, f in traced.items()}
+
+
+def _convert(saved_model: str, signature: str, precision: str) -> bytes:
+    """Converts a signature.
+
+    Raises:
+        ValueError: It has an operation that LiteRT has not built in.
+    """
+    converter = tf.lite.TFLiteConverter.from_saved_model(saved_model, signature_keys=[signature])
+    if precision != "float32":
+        # Of the weights alone; for int8, activations are quantised where they meet them.
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    if precision == "float16":
+        converter.target_spec.supported_types = [tf.float16]
+    try:
+        return converter.convert()
+    except Exception as error:  # the converter's own error, which has no public name
+        found = re.findall(r"^(?:TF Select|Custom) ops: (.+)", str(error), re.MULTILINE)
+        why = ", ".join(found) or str(error).strip().partition("\n")[0]
+        expected = f"saved_model, as LiteRT cannot hold the {signature} of this captioner ({why})"
+        raise invalid_value("format", expected, "litert") from error

@@ -1,0 +1,166 @@
+"""Captions over graphs are those of TensorFlow; graphs are found, checked and made again."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sat_tf
+from sat_tf import runs
+from sat_tf.config import SearchConfig
+from sat_tf.lite import cache
+from sat_tf.run_folder import RunFolder
+from tests.image_files import encode, exif_of, smooth
+from tests.sat_tf.tiny_runs import PIXELS, png
+
+LATER = """
+import sys
+sys.modules["keras"] = sys.modules["tensorflow"] = None  # an import of them fails
+import sat_tf
+captioner = sat_tf.load(sys.argv[1])
+print(captioner.caption(sys.argv[2]).text)
+try:
+    captioner.model
+except ValueError as error:
+    print(error)
+"""
+
+
+@pytest.fixture(scope="module")
+def home(run_of, tmp_path_factory) -> Path:
+    """A cache with the graphs of the tiny runs."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SAT_TF_CACHE", str(folder))
+        for kind in ("soft", "hard"):
+            assert runs.make_graphs(run_of[kind]) is not None
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _light(monkeypatch, tmp_path):
+    """Graphs are used, from a cache that is empty unless a test fills it."""
+    monkeypatch.delenv(cache.SWITCH)
+    monkeypatch.setenv("SAT_TF_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def started(monkeypatch) -> list[Path]:
+    """Folders whose graphs would be made behind a caption; nothing is made."""
+    paths = []
+    monkeypatch.setattr(cache, "make_behind", lambda path, name: paths.append(path))
+    return paths
+
+
+@pytest.fixture
+def filled(home, tmp_path) -> Path:
+    """The graphs, in a cache of the test's own."""
+    return shutil.copytree(home, tmp_path / "cache") / "graphs"
+
+
+@pytest.mark.parametrize("kind", ["soft", "hard"])
+def test_captions_over_graphs_equal_those_of_tensorflow(filled, run_of, loaded, kind):
+    captioner = sat_tf.load(run_of[kind])
+    photo = encode(smooth(), "JPEG", exif=exif_of(6))
+    searches = [None, SearchConfig(beam=1, max_length=4), SearchConfig(beam=7, max_length=5)]
+    for image in (PIXELS, png(), photo):
+        for search in searches:  # of fewer and of more hypotheses than the graph has rows
+            found, expected = (c.caption(image, search) for c in (captioner, loaded[kind]))
+            assert found.text == expected.text and found.words == expected.words
+            assert [t for t, _ in found.alternatives] == [t for t, _ in expected.alternatives]
+            np.testing.assert_allclose(found.score, expected.score, atol=1e-3)
+            np.testing.assert_allclose(found.log_probs, expected.log_probs, atol=1e-3)
+            np.testing.assert_allclose(found.alpha, expected.alpha, atol=1e-3)
+            np.testing.assert_allclose(found.beta, expected.beta, atol=1e-3)
+    assert captioner._model is None
+    assert captioner.grid == loaded[kind].grid and captioner.config == loaded[kind].config
+    assert captioner.model.encoder.grid == captioner.grid  # and what needs the model loads it
+
+
+def test_other_choices_of_a_location_take_the_model(filled, run_of, loaded):
+    captioner, other = sat_tf.load(run_of["hard"]), sat_tf.load(run_of["hard"])
+    captioner.set_inference("argmax")
+    assert captioner.caption(PIXELS).score != other.caption(PIXELS).score
+    assert captioner.model.selection == "argmax" and other._model is None
+
+
+def test_without_tensorflow_graphs_caption_and_the_rest_says_what_to_install(
+    filled, run_of, loaded, tmp_path
+):
+    (tmp_path / "a.png").write_bytes(png())
+    command = [sys.executable, "-c", LATER, run_of["soft"], tmp_path / "a.png"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    text, error = done.stdout.splitlines()
+    assert text == loaded["soft"].caption(png()).text
+    assert "is not installed: `pip install tensorflow keras`" in error
+
+
+def test_the_first_caption_has_the_graphs_made_once(run_of, loaded, started):
+    captioner = sat_tf.load(run_of["soft"])
+    assert started == []
+    texts = {captioner.caption(PIXELS).text for _ in range(2)}
+    assert texts == {loaded["soft"].caption(PIXELS).text} and started == [run_of["soft"]]
+
+
+def test_new_weights_and_damaged_graphs_are_made_again(filled, run_of, loaded, started, tmp_path):
+    folder = runs.make_graphs(run_of["soft"])
+    step = folder / "step.tflite"
+    content = bytearray(step.read_bytes())
+    content[len(content) // 2] ^= 1
+    step.write_bytes(content)
+    sat_tf.load(run_of["soft"]).caption(PIXELS)
+    assert started == [run_of["soft"]]
+    assert cache.make(loaded["soft"], folder.name) == folder and cache.find(folder.name)
+    changed = RunFolder(shutil.copytree(run_of["soft"], tmp_path / "run"))
+    shutil.copy(RunFolder(run_of["hard"]).best_weights, changed.best_weights)
+    sat_tf.load(changed.path).caption(PIXELS)
+    assert started[1:] == [changed.path]
+
+
+def test_one_of_two_processes_makes_the_graphs(filled, loaded):
+    import filelock
+
+    with filelock.FileLock(filled / "name.lock"):
+        assert cache.make(loaded["soft"], "name") is None
+    assert not (filled / "name").exists()
+
+
+def test_a_captioner_that_litert_cannot_hold_is_not_tried_again(loaded, monkeypatch, tmp_path):
+    def fail(*_):
+        raise ValueError("no such operation")
+
+    from sat_tf.lite import graphs
+
+    monkeypatch.setattr(graphs, "write_graphs", fail)
+    assert cache.make(loaded["soft"], "name") is None
+    assert cache.make_behind(tmp_path, "name") is None
+    assert [path.name for path in (tmp_path / "cache" / "graphs").glob("*.failed")]
+
+
+def test_a_cache_that_takes_no_graphs_is_named_in_one_line(run_of, monkeypatch, tmp_path, caplog):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SAT_TF_CACHE", str(tmp_path / "file"))
+    for _ in range(2):
+        assert sat_tf.load(run_of["soft"]).caption(PIXELS).text
+    (line,) = [record.getMessage() for record in caplog.records if record.name == cache.__name__]
+    assert "their graphs cannot be kept in" in line and str(tmp_path / "file") in line
+
+
+def test_without_litert_tensorflow_captions_and_one_line_says_so(run_of, monkeypatch, caplog):
+    monkeypatch.setattr(cache, "find_spec", lambda _: None)
+    for _ in range(2):
+        assert sat_tf.load(run_of["soft"]).caption(PIXELS).text
+    (line,) = [record.getMessage() for record in caplog.records if record.name == cache.__name__]
+    assert "`pip install ai-edge-litert`" in line
+
+
+def test_graphs_of_the_captioners_used_last_are_kept(filled, monkeypatch):
+    monkeypatch.setattr(cache, "KEPT", 1)
+    cache.forget_old(filled)
+    assert len(list(filled.glob("*/graphs.json"))) == 1
