@@ -45,7 +45,7 @@ _SOURCES = {
     "folder": ("the publisher's own images", None),
 }
 _KNOWS = {"flickr8k": "It knows people and dogs outdoors; trained on 6,000 photographs."}
-"""What a captioner of the whole training split knows, for its card and the page."""
+"""Knowledge of a captioner of the whole training split, for its card and the page."""
 _UNSTATED = "not stated; ask the publisher"
 _ORIGINS = {
     "keras_hub:dinov2_small": " (DINOv2 of Meta AI, Oquab et al., 2024, Apache-2.0)",
