@@ -46,6 +46,12 @@ def read_card(folder: Path) -> str:
     return path.read_text("utf-8") if path.is_file() else ""
 
 
+def knows(folder: Path) -> str:
+    """Returns a published captioner's sentence on what it knows; empty if its card has none."""
+    found = re.search(r"^## What it knows\n+(.+)", read_card(folder), re.MULTILINE)
+    return found[1].strip() if found else ""
+
+
 def locate(name: str | Path) -> Path:
     """Returns the folder of a run or of a published model.
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
+import json
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -165,13 +167,24 @@ def read_vocabulary(run_dir: Path | RunFolder) -> Vocabulary:
     """Reads a run's vocabulary.
 
     Raises:
-        RunError: It is missing or damaged.
+        RunError: It is missing or damaged, or another run's.
     """
-    path = RunFolder(run_dir).vocabulary
+    folder = RunFolder(run_dir)
+    path = folder.vocabulary
     try:
-        return Vocabulary.load(path)
+        vocabulary = Vocabulary.load(path)
     except (OSError, ValueError) as error:
         raise RunError(f"Cannot read {path}: {error}") from error
+    # A file of an earlier version does not record it; a damaged one is reported where it is used.
+    recorded = None
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        recorded = json.loads(folder.data.read_text("utf-8"))["vocabulary"]["fingerprint"]
+    if recorded not in (None, vocabulary.fingerprint()):
+        raise RunError(
+            f"{path} is another run's: its words are not those that the run in {folder} was "
+            "trained with. Copy its own vocabulary.json back."
+        )
+    return vocabulary
 
 
 def read_average(run_dir: Path | RunFolder) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import unicodedata
@@ -182,6 +183,10 @@ class Vocabulary:
     def to_json(self) -> str:
         """Returns a JSON object with `unit` and `words`."""
         return json.dumps({"unit": self.unit, "words": self.words}, ensure_ascii=False, indent=0)
+
+    def fingerprint(self) -> str:
+        """SHA-256 (hexadecimal) of the unit and the words, in their order."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     @classmethod
     def from_json(cls, text: str) -> Vocabulary:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from PIL import Image, ImageOps
 
-from sat_tf.figures.attention import attention_figure, save_figure
+from sat_tf.figures.attention import save_attention_figure
 from sat_tf.images.pillow import to_rgb
 
 if TYPE_CHECKING:
@@ -20,16 +20,24 @@ _SIZE = (448, 448)  # pixels of the photograph under the attention
 
 
 def save_attention(
-    content: bytes, caption: Caption | ServedCaption, resize: str, path: Path
-) -> None:
-    """Draws attention over the part of the photograph that the encoder saw, into a file."""
+    content: bytes,
+    caption: Caption | ServedCaption,
+    resize: str,
+    path: Path,
+    font: Path | None = None,
+) -> bool:
+    """Draws attention over the part of the photograph that the encoder saw, into a file.
+
+    Returns:
+        False, after a line on standard error, if letters cannot be drawn.
+    """
     with Image.open(io.BytesIO(content)) as image:
         pixels = to_rgb(image)
     if resize == "crop":
         pixels = ImageOps.fit(pixels, _SIZE, Image.Resampling.BILINEAR)
     else:
         pixels = pixels.resize(_SIZE, Image.Resampling.BILINEAR)
-    figure = attention_figure(
-        np.asarray(pixels), caption.words, caption.alpha, caption.beta, caption.text
+    maps = caption.alpha, caption.beta
+    return save_attention_figure(
+        path, np.asarray(pixels), caption.words, *maps, title=caption.text, font=font
     )
-    save_figure(figure, path)

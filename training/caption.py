@@ -17,7 +17,8 @@ from sat_tf.commands import check_file, check_folder, exit_status, json_line, lo
 from sat_tf.config import Inference, SearchConfig, SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_fields
-from sat_tf.figures.attention import figure_paths
+from sat_tf.figures.attention import figure_paths, save_attention_figure
+from sat_tf.figures.drawing import check_font
 from sat_tf.files import write_atomically
 from sat_tf.images import SUFFIXES
 from sat_tf.images.reader import decode, read_content
@@ -26,7 +27,6 @@ from sat_tf.viewer import report_page
 from sat_tf.vocabulary import SPECIAL_TOKENS
 
 if TYPE_CHECKING:
-    from sat_tf.captions import Caption
     from sat_tf.runs import TrainedCaptioner
 
 
@@ -43,6 +43,8 @@ class Arguments:
     """Folder of the attention figures."""
     figure: Literal["png", "svg", "none"] = "png"
     """Form of the attention figures; none are drawn with `none`."""
+    figure_font: Path | None = None
+    """Font file for the words of figures; the system's fonts are searched for what it lacks."""
     html: Path | None = None
     """File of a page with a viewer of all images; none is written by default."""
     search: Annotated[SearchFlags, tyro.conf.arg(name="")] = SearchFlags()
@@ -74,6 +76,8 @@ def run(arguments: Arguments) -> int:
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
     search = _search(arguments.search, captioner)
+    data = read_object(RunFolder(captioner.path).config).get("data", {})
+    lettering = {"language": data.get("language", ""), "font": arguments.figure_font}
     failed, entries = 0, []
     for path, figure in zip(images, figures, strict=True):
         try:
@@ -86,7 +90,11 @@ def run(arguments: Arguments) -> int:
         caption = captioner.caption(content, search)
         if figure is not None:
             chosen = chosen_locations(captioner, pixels, caption)
-            _draw(pixels, caption, figure, chosen)
+            shown = pixels.round().astype("uint8")
+            maps = caption.alpha, caption.beta
+            drawn = {"title": caption.text, "chosen": chosen, **lettering}
+            if not save_attention_figure(figure, shown, caption.words, *maps, **drawn):
+                figure = None
         if arguments.html is not None or arguments.json:
             whole = np.asarray(decode(content))
         if arguments.html is not None:
@@ -128,6 +136,8 @@ def _check(arguments: Arguments) -> list[Path]:
         raise FileNotFoundError(f"There is no file {', '.join(map(str, images))}; check the path.")
     if arguments.figure != "none":
         check_folder("--out", arguments.out)
+    if arguments.figure_font is not None:
+        check_font(arguments.figure_font)
     if arguments.html is not None:
         if arguments.html.suffix.lower() not in (".html", ".htm"):
             raise invalid_value("--html", "a file named *.html", str(arguments.html))
@@ -166,20 +176,6 @@ def _search(given: SearchFlags, captioner: TrainedCaptioner) -> SearchConfig:
             raise invalid_value("beam", expected, given.beam, flag="--beam")
         given = dataclasses.replace(given, beam=1)
     return given.over(captioner.config.search)
-
-
-def _draw(pixels: np.ndarray, caption: Caption, path: Path, chosen: np.ndarray | None) -> None:
-    """Draws attention under each word over the encoder's input."""
-    from sat_tf.figures.attention import attention_figure, attention_svg, save_figure
-
-    draw = attention_svg if path.suffix == ".svg" else attention_figure
-    shown = pixels.round().astype("uint8")
-    maps = caption.alpha, caption.beta
-    drawn = draw(shown, caption.words, *maps, caption.text, chosen=chosen)
-    if isinstance(drawn, str):
-        write_atomically(path, drawn)
-    else:
-        save_figure(drawn, path)
 
 
 if __name__ == "__main__":

@@ -44,6 +44,8 @@ _SOURCES = {
     "coco_captions": ("COCO captions (Chen et al., 2015)", "the terms of cocodataset.org"),
     "folder": ("the publisher's own images", None),
 }
+_KNOWS = {"flickr8k": "It knows people and dogs outdoors; trained on 6,000 photographs."}
+"""Knowledge of a captioner of the whole training split, for its card and the page."""
 _UNSTATED = "not stated; ask the publisher"
 _ORIGINS = {
     "keras_hub:dinov2_small": " (DINOv2 of Meta AI, Oquab et al., 2024, Apache-2.0)",
@@ -103,7 +105,7 @@ The files are JSON and arrays of NumPy; nothing in them is executed. `captioner.
 SHA-256, which loading checks. Weights are rounded, those of the encoder to 8 bits and of the
 decoder to 10, with a scale per {group} of them.{check}
 
-## Data and licence
+{knows}## Data and licence
 
 - Trained on {source}.{teaching}
 - Encoder: {encoder}
@@ -297,6 +299,7 @@ def make_card(
     encoder = config.encoder
     named = " and ".join(name + _ORIGINS.get(name, "") for name in encoder.name.split(JOIN))
     looks = "An image captioner that shows where it looked for each word"
+    knows = _KNOWS.get(config.data.name) if config.data.limit is None else None
     return _CARD.format(
         purpose=looks if attends else "An image captioner that looks nowhere, for comparison",
         alpha="\ncaption.alpha  # the attention map of each word" if attends else "",
@@ -308,6 +311,7 @@ def make_card(
         name=name,
         group=GROUP,
         check=f" {check}" if check else "",
+        knows=f"## What it knows\n\n{knows}\n\n" if knows else "",
         source=source,
         teaching=_teaching(run_dir, config),
         encoder=f"{named}, {'trained with the decoder' if encoder.trainable else 'frozen'}.",

@@ -11,6 +11,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from sat_tf.figures.drawing import MissingFontError
 from sat_tf.runs import TrainedCaptioner
 from training.config import RunConfig
 from training.data.batches import scoring_batches
@@ -47,6 +48,7 @@ class Validation:
     ) -> None:
         self._captioner, self._config = captioner, config
         self._split, self._table, self._source = data.dev, data.dev_table, inputs.dev
+        self._told_of_fonts = False
         self._train = data.train
 
     def scores(self) -> dict[str, float]:
@@ -87,9 +89,16 @@ class Validation:
         figures: dict[str, np.ndarray | str] = {}
         for index, caption in zip(indices, self._captioner.describe(annotations), strict=True):
             example = self._split.examples[index]
-            figure = figure_of(self._captioner, example.image, caption)
-            figures[f"attention/{example.image_id}"] = figure
             figures[f"caption/{example.image_id}"] = caption.text
+            language = self._config.data.language
+            try:
+                figure = figure_of(self._captioner, example.image, caption, language=language)
+            except MissingFontError as error:
+                if not self._told_of_fonts:
+                    warnings.warn(f"Figures are left out of TensorBoard. {error}", stacklevel=2)
+                self._told_of_fonts = True
+                continue
+            figures[f"attention/{example.image_id}"] = figure
         return figures
 
     @functools.cached_property

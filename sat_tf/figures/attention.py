@@ -8,16 +8,31 @@ from __future__ import annotations
 import base64
 import io
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from xml.sax.saxutils import escape
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 from PIL import Image, ImageDraw
 from PIL.PngImagePlugin import PngInfo
 
 from sat_tf.errors import invalid_value
-from sat_tf.figures.drawing import FAINT, GLOW, INK, PAPER, text_width, wrap, write_text
+from sat_tf.figures.drawing import (
+    FAINT,
+    GLOW,
+    INK,
+    PAPER,
+    Lettering,
+    MissingFontError,
+    clusters,
+    lettering_of,
+    require_fonts,
+    text_width,
+    wrap,
+    write_text,
+)
 from sat_tf.files import write_atomically
 
 _MARK = "sat_tf attention figure"
@@ -36,12 +51,14 @@ def attention_figure(
     title: str | None = None,
     cell: int = 160,
     chosen: Sequence[int] | None = None,
+    language: str = "",
+    font: Path | None = None,
 ) -> np.ndarray:
     """Draws the image, then one tile per word with the attention that predicted it.
 
     A tile is a dark grey copy of the image, lit up in its own colours, with a warm tint, where the
     word's map is high. Maps are enlarged bicubically and scaled by their own maxima, so brightness
-    cannot be compared between words.
+    cannot be compared between words. Captions written from right to left begin at the right.
 
     Args:
         image: uint8 `[H, W, 3]` or grey `[H, W]`, as the encoder saw it: maps cover all of it.
@@ -52,33 +69,40 @@ def attention_figure(
         title: A line above the tiles, wrapped.
         cell: Longer side of a tile, pixels.
         chosen: `[T]`, the location that hard attention chose for each word, outlined; row by row.
+        language: Code of the words' language; their letters decide without it.
+        font: A font file to try before those of the system.
 
     Returns:
         uint8 `[., ., 3]`, tiles in rows of up to six.
 
     Raises:
+        MissingFontError: Letters that no font of the machine has, or that Pillow cannot join.
         ValueError: Shapes that do not fit each other.
     """
+    caption = " ".join([title or "", *(words if alpha is not None else ())])
+    style = lettering_of(caption, language, font)
+    require_fonts(caption, style)
     tiles = _attention_tiles(image, words, alpha, beta, cell, chosen)
     words, beta = (words, beta) if alpha is not None else ((), None)
     height, width = tiles[0].shape[:2]
     text = max(10, cell // 10)
     label = text * (3 if beta is not None else 2)
-    rows, columns = _tile_grid(len(tiles))
-    total = columns * (width + _GAP) + _GAP
-    lines = wrap(title, text, total - 2 * _GAP) if title else []
+    rows, columns = _tile_grid(len(tiles), style)
+    total = len(columns) * (width + _GAP) + _GAP
+    lines = wrap(title, text, total - 2 * _GAP, style) if title else []
     head = len(lines) * round(text * 1.5) + (_GAP // 2 if lines else 0)
     sheet = Image.new("RGB", (total, head + rows * (height + label) + 2 * _GAP), PAPER)
     draw = ImageDraw.Draw(sheet)
     for n, line in enumerate(lines):
-        write_text(draw, (_GAP, _GAP + n * round(text * 1.5)), line, text)
+        left = total - _GAP - text_width(line, text, style) if style.right_to_left else _GAP
+        write_text(draw, (left, _GAP + n * round(text * 1.5)), line, text, style)
     for n, tile in enumerate(tiles):
-        left = _GAP + n % columns * (width + _GAP)
-        top = _GAP + head + n // columns * (height + label)
+        left = _GAP + columns[n % len(columns)] * (width + _GAP)
+        top = _GAP + head + n // len(columns) * (height + label)
         sheet.paste(Image.fromarray(tile), (left, top))
         below = (left, top + height + text // 3, width)
         if n > 0:
-            _write_word(draw, below, words[n - 1], text)
+            _write_word(draw, below, words[n - 1], text, style)
         if beta is not None:
             _draw_gate(draw, below, None if n == 0 else float(beta[n - 1]), text)
     return np.array(sheet)
@@ -92,30 +116,37 @@ def attention_svg(
     title: str | None = None,
     cell: int = 160,
     chosen: Sequence[int] | None = None,
+    language: str = "",
+    font: Path | None = None,
 ) -> str:
     """Draws `attention_figure`, whose arguments it takes, as SVG: words stay text, for papers."""
     tiles = _attention_tiles(image, words, alpha, beta, 2 * cell, chosen)  # twice as fine as drawn
     labels = ["", *(words if alpha is not None else ())]
     gates = [None, *(beta if alpha is not None and beta is not None else [None] * len(labels))]
+    style = lettering_of(" ".join([title or "", *labels]), language, font)
     scale = cell / max(tiles[0].shape[:2])
     height, width = (side * scale for side in tiles[0].shape[:2])
     size = max(10, cell // 10)
     pitch = height + (3 if beta is not None else 2) * size
-    rows, columns = _tile_grid(len(tiles))
-    wide = columns * (width + _GAP) + _GAP
-    lines = wrap(title, size, int(wide) - 2 * _GAP) if title else []
+    rows, columns = _tile_grid(len(tiles), style)
+    wide = len(columns) * (width + _GAP) + _GAP
+    lines = wrap(title, size, int(wide) - 2 * _GAP, style) if title else []
     head = 1.5 * size * len(lines) + (_GAP // 2 if lines else 0)
     total = (wide, head + rows * pitch + 2 * _GAP)
     parts = [f"<!-- {_MARK} -->"]
+    start = wide - _GAP if style.right_to_left else _GAP
     for n, line in enumerate(lines):
-        parts.append(_svg_text(line, _GAP, _GAP + size * (1 + 1.5 * n), size, "start"))
+        parts.append(_svg_text(line, start, _GAP + size * (1 + 1.5 * n), size, "start"))
     for n, (tile, label, gate) in enumerate(zip(tiles, labels, gates, strict=False)):
-        left, top = _GAP + n % columns * (width + _GAP), _GAP + head + n // columns * pitch
+        left = _GAP + columns[n % len(columns)] * (width + _GAP)
+        top = _GAP + head + n // len(columns) * pitch
         parts.append(_svg_tile(tile, left, top, width, height))
         parts.append(_svg_text(label, left + width / 2, top + height + 1.2 * size, size, "middle"))
         if gate is not None:
             parts.append(_svg_gate(float(gate), left, top + height + 2 * size, width, size))
     box = f'viewBox="0 0 {total[0]:.1f} {total[1]:.1f}" font-family="sans-serif"'
+    box += f" xml:lang={quoteattr(style.language)}" if style.language else ""
+    box += ' direction="rtl"' if style.right_to_left else ""
     return f'<svg xmlns="http://www.w3.org/2000/svg" {box}>\n{chr(10).join(parts)}\n</svg>\n'
 
 
@@ -141,13 +172,14 @@ def _svg_gate(beta: float, left: float, middle: float, width: float, size: int) 
         for length, colour in bars
     ]
     number = _svg_text(f"{beta:.2f}", left + width, middle + size / 3, round(0.75 * size), "end")
-    return "".join([*drawn, number])
+    return "".join([*drawn, number.replace("<text ", '<text direction="ltr" ', 1)])
 
 
-def _tile_grid(count: int) -> tuple[int, int]:
-    """Returns rows and columns of so many tiles: at most six columns, rows of about one length."""
+def _tile_grid(count: int, style: Lettering) -> tuple[int, list[int]]:
+    """Returns the rows of so many tiles, of about one length, and a row's columns in order."""
     rows = -(-count // _COLUMNS)
-    return rows, -(-count // rows)
+    columns = list(range(-(-count // rows)))
+    return rows, columns[::-1] if style.right_to_left else columns
 
 
 def _attention_tiles(
@@ -209,6 +241,24 @@ def figure_paths(
 def _same_name(path: Path) -> str:
     """Returns a key that is equal for paths of one file, whatever their case."""
     return os.path.realpath(path).casefold()
+
+
+def save_attention_figure(path: Path, *arguments: Any, **options: Any) -> bool:
+    """Draws `attention_figure`, whose arguments it takes, into a file: SVG if its name says so.
+
+    Returns:
+        False, after a line on standard error, if letters cannot be drawn.
+    """
+    try:
+        if path.suffix == ".svg":
+            write_atomically(path, attention_svg(*arguments, **options))
+        else:
+            save_figure(attention_figure(*arguments, **options), path)
+    except MissingFontError as error:
+        remedy = "Or draw with `--figure svg`; `--figure-font` names a font file."
+        print(f"{path}: not drawn. {error} {remedy}", file=sys.stderr)
+        return False
+    return True
 
 
 def save_figure(figure: np.ndarray, path: Path) -> None:
@@ -300,18 +350,19 @@ def _draw_gate(
 
 
 def _write_word(
-    draw: ImageDraw.ImageDraw, below: tuple[int, int, int], word: str, size: int
+    draw: ImageDraw.ImageDraw, below: tuple[int, int, int], word: str, size: int, style: Lettering
 ) -> None:
     """Centres a word in the width given, smaller or cut if it is too long."""
     left, top, width = below
-    word = " ".join(word.split()) or "\u2423"  # the token may be a space itself
+    word = " ".join(word.split()) or "_"  # the token may be a space itself
     smallest = max(8, round(size * 0.7))
     fitted = size
-    while fitted > smallest and text_width(word, fitted) > width:
+    while fitted > smallest and text_width(word, fitted, style) > width:
         fitted -= 1
-    if text_width(word, fitted) > width:
-        while word and text_width(word + "...", fitted) > width:
-            word = word[:-1]
-        word += "..."
-    position = (left + (width - text_width(word, fitted)) / 2, top + (size - fitted) / 2)
-    write_text(draw, position, word, fitted)
+    if text_width(word, fitted, style) > width:
+        parts = clusters(word)
+        while parts and text_width("".join(parts) + "...", fitted, style) > width:
+            parts.pop()
+        word = "".join(parts) + "..."
+    position = (left + (width - text_width(word, fitted, style)) / 2, top + (size - fitted) / 2)
+    write_text(draw, position, word, fitted, style)

@@ -1,87 +1,281 @@
-"""Colours and text of figures."""
+"""Colours and text of figures: every letter in a font that has it, or a sentence instead."""
 
 from __future__ import annotations
 
 import functools
+import os
+import re
+import shutil
+import subprocess
 import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
-from PIL import ImageDraw, ImageFont
+from PIL import ImageDraw, ImageFont, features
 
 PAPER, INK, FAINT, GLOW = (255, 255, 255), (34, 34, 34), (222, 222, 222), (255, 166, 43)
-OTHER_FONTS = ("DejaVuSans.ttf", "NotoSans-Regular.ttf", "NotoSansCJK-Regular.ttc")
-OTHER_FONTS += ("Arial Unicode.ttf", "arial.ttf", "msgothic.ttc")
+
+_RIGHT_TO_LEFT = ("ar", "ckb", "dv", "fa", "he", "ps", "sd", "ug", "ur", "yi")
+_CJK_SCRIPTS = {"HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "CJK": "zh"}
+"""Languages that letters suggest, by the first word of their Unicode names; the first one found."""
+_CJK_FAMILIES = {
+    "zh-cn": ("SC", "CN", "YaHei", "SimSun", "WenQuanYi"),
+    "zh-tw": ("TC", "TW", "JhengHei", "MingLiU"),
+    "zh-hk": ("HK", "TC"),
+    "ja": ("JP", "Hiragino", "Yu Gothic", "MS Gothic"),
+    "ko": ("KR", "Malgun", "Gothic Neo", "Nanum"),
+}
+"""Parts of the names of font families that draw Chinese characters as a language writes them."""
+FOLDERS = (
+    *("/usr/share/fonts", "/usr/local/share/fonts", "~/.local/share/fonts", "~/.fonts"),
+    *("/Library/Fonts", "/System/Library/Fonts", "~/Library/Fonts"),
+    *("$WINDIR/Fonts", "$LOCALAPPDATA/Microsoft/Windows/Fonts"),
+)
+_SHAPED = re.compile("[\u0590-\u109f\u1780-\u18af\ufb1d-\ufdff\ufe70-\ufefc\U0001e800-\U0001eeff]")
+"""Letters of scripts from right to left, or whose letters are joined and moved by rules."""
+_SUFFIXES = (".ttf", ".otf", ".ttc", ".otc")
+_PROBE = 32  # pixels, size at which glyphs are compared
+
+
+class MissingFontError(ValueError):
+    """Letters that cannot be drawn on this machine: no font has them, or none can join them."""
+
+
+class Face(NamedTuple):
+    """One font of a file; Pillow's own, which has little more than ASCII, has no path."""
+
+    family: str
+    style: str
+    path: str
+    index: int = 0
+
+
+OWN = Face("", "", "")
+
+
+@dataclass(frozen=True)
+class Lettering:
+    """The choice of fonts and the direction of a text."""
+
+    language: str = ""  # chooses among forms of Chinese characters
+    font: Path | None = None  # to try first
+    right_to_left: bool = False
+
+
+PLAIN = Lettering()
+
+
+def lettering_of(text: str, language: str = "", font: Path | None = None) -> Lettering:
+    """Returns the lettering of a text in a language; letters may tell more than its code does."""
+    names = {_script(char) for char in text}
+    if language.lower().split("-")[0] not in ("zh", "yue", "ja", "ko"):
+        suggested = [code for script, code in _CJK_SCRIPTS.items() if script in names]
+        language = suggested[0] if suggested else language
+    kinds = [unicodedata.bidirectional(char) for char in text]
+    right = kinds.count("R") + kinds.count("AL")
+    by_code = language.lower().split("-")[0] in _RIGHT_TO_LEFT
+    return Lettering(language, font, right > (0 if by_code else kinds.count("L")))
+
+
+def require_fonts(text: str, style: Lettering = PLAIN) -> None:
+    """Checks that all letters of a text can be drawn.
+
+    Raises:
+        MissingFontError: They cannot; the message names the letters and a remedy.
+    """
+    lost = [part for face, piece in font_runs(text, style) if not face for part in clusters(piece)]
+    if lost:
+        scripts = [_script(part[0]) for part in lost]
+        package = "fonts-noto-cjk" if {*scripts} & {*_CJK_SCRIPTS} else "fonts-noto-core"
+        if all(unicodedata.category(part[0]) == "So" for part in lost):
+            package = "fonts-symbola"
+        reason = f"No font of this machine has {_listed(lost)} ({scripts[0].title()})"
+        raise MissingFontError(f"{reason}: install one (on Debian the package {package}).")
+    joined = [part for part in clusters(text) if _SHAPED.match(part)]
+    if joined and not features.check("raqm"):
+        raise MissingFontError(
+            f"Pillow cannot order and join {_listed(joined)} here, as it has no Raqm: install "
+            "FriBidi (on Debian the package libfribidi0)."
+        )
 
 
 def write_text(
-    draw: ImageDraw.ImageDraw, position: tuple[float, float], text: str, size: int
+    draw: ImageDraw.ImageDraw, position: tuple, text: str, size: int, style: Lettering = PLAIN
 ) -> None:
-    """Writes a text of `size` pixels from its upper left corner `(x, y)`, in a font that has it."""
-    font, text = font_for(text, size)
-    # Positioned by the ascender, so that words with and without descenders share a line.
-    draw.text((round(position[0]), round(position[1])), text, font=font, fill=INK, anchor="la")
+    """Writes a text of `size` pixels from its upper left corner `(x, y)`; see `require_fonts`."""
+    require_fonts(text, style)
+    # Words of all fonts share the base line of Pillow's own.
+    x, line = position[0], round(position[1]) + _loaded(OWN, size).getmetrics()[0]
+    pieces = font_runs(text, style)
+    for face, piece in reversed(pieces) if style.right_to_left else pieces:
+        font, direction = _font(face, size, style)
+        draw.text((round(x), line), piece, INK, font, anchor="ls", direction=direction)
+        x += font.getlength(piece, direction=direction)
 
 
-def text_width(text: str, size: int) -> float:
-    """Returns the width of a text of `size` pixels, pixels."""
-    font, text = font_for(text, size)
-    return font.getlength(text)
+def text_width(text: str, size: int, style: Lettering = PLAIN) -> float:
+    """Returns the width of a text of `size` pixels, pixels; an estimate where no font has it."""
+    width = 0.0
+    for face, piece in font_runs(text, style):
+        if face:
+            font, direction = _font(face, size, style)
+            width += font.getlength(piece, direction=direction)
+        else:
+            wide = [unicodedata.east_asian_width(part[0]) in "WF" for part in clusters(piece)]
+            width += size * sum(1.0 if one else 0.6 for one in wide)
+    return width
 
 
-def wrap(text: str, size: int, width: int) -> list[str]:
+def wrap(text: str, size: int, width: int, style: Lettering = PLAIN) -> list[str]:
     """Breaks a text into lines of the width, at spaces and within words that are too long."""
     lines, line = [], ""
     for word in text.split():
         longer = f"{line} {word}".strip()
-        if line and text_width(longer, size) > width:
+        if line and text_width(longer, size, style) > width:
             lines.append(line)
             longer = word
-        while text_width(longer, size) > width and len(longer) > 1:
+        while text_width(longer, size, style) > width and len(parts := clusters(longer)) > 1:
             fits = 1
-            while text_width(longer[: fits + 1], size) <= width:
+            while text_width("".join(parts[: fits + 1]), size, style) <= width:
                 fits += 1
-            lines.append(longer[:fits])
-            longer = longer[fits:]
+            lines.append("".join(parts[:fits]))
+            longer = "".join(parts[fits:])
         line = longer
     return [*lines, line] if line else lines
 
 
+def clusters(text: str) -> list[str]:
+    """Splits a text into letters with their marks, which neither a line nor a font divides."""
+    found: list[str] = []
+    for char in unicodedata.normalize("NFC", text):
+        last = found[-1][-1] if found else " "
+        marks = unicodedata.category(char) in ("Mn", "Mc", "Me", "Cf") or char in "\u0e33\u0eb3"
+        # A virama (combining class 9) or a joiner binds the next letter.
+        binds = not char.isspace() and (unicodedata.combining(last) == 9 or last == "\u200d")
+        if found and (marks or binds):
+            found[-1] += char
+        else:
+            found.append(char)
+    return found
+
+
+def check_font(path: Path) -> None:
+    """Checks that Pillow can read a font file, by a ValueError if it cannot."""
+    if not any(_faces_of(path)):
+        raise ValueError(f"`--figure-font`: {path} is no font file that can be read (TTF or OTF).")
+
+
 @functools.lru_cache(maxsize=4096)
-def font_for(text: str, size: int) -> tuple[ImageFont.FreeTypeFont, str]:
-    """Returns the font that has most of the text, and the text as that font can write it."""
-    text = unicodedata.normalize("NFC", text)
-    written = {font: [_written(font, char) for char in text] for font in fonts(size)}
+def font_runs(text: str, style: Lettering) -> tuple[tuple[Face | None, str], ...]:
+    """Splits a text where its font changes; letters that no font has come with None.
 
-    def lost(font: ImageFont.FreeTypeFont) -> tuple[int, int]:
-        changed = [new for char, new in zip(text, written[font], strict=True) if new != char]
-        return changed.count("?"), len(changed)
+    Of letters without a font, compatible forms (a for a full-width a) are taken if they have one.
+    """
+    text, known = unicodedata.normalize("NFC", text), ordered_faces(style.language, style.font)
+    whole = next((face for face in known if _has(face, text)), None)
+    if whole:
+        return ((whole, text),)
+    found: list[tuple[Face | None, str]] = []
+    for letter in clusters(text):
+        tried = (*(face for face, _ in found[-1:] if face), *known)
+        forms = letter, unicodedata.normalize("NFKC", letter)
+        having = ((face, form) for form in forms for face in tried if _has(face, form))
+        face, form = next(having, (None, letter))
+        if found and found[-1][0] == face:
+            form = found.pop()[1] + form
+        found.append((face, form))
+    return tuple(found)
 
-    best = min(written, key=lost)
-    return best, "".join(written[best])
+
+@functools.lru_cache(maxsize=16)
+def ordered_faces(language: str, font: Path | None) -> tuple[Face, ...]:
+    """Orders the fonts: the one by choice, Pillow's own, then the system's for the language."""
+    code, *rest = language.lower().split("-")
+    if code in ("zh", "yue"):
+        place = {"hk", "mo"} & {*rest} or code == "yue"
+        code = "zh-hk" if place else "zh-tw" if {"tw", "hant"} & {*rest} else "zh-cn"
+
+    def order(face: Face) -> tuple:
+        return (
+            not any(part in face.family for part in _CJK_FAMILIES.get(code, ())),
+            face.family != "DejaVu Sans",
+            face.style not in ("Regular", "Book", "Roman", "Normal"),
+            "Sans" not in face.family or "Mono" in face.family,
+            face,
+        )
+
+    chosen = sorted(_faces_of(font), key=order) if font else []
+    return (*chosen, OWN, *sorted(system_faces(), key=order))
 
 
-def _written(font: ImageFont.FreeTypeFont, char: str) -> str:
-    """Returns the character, or its form without marks, or a question mark."""
-    if has_glyph(font, char):
-        return char
-    plain = [c for c in unicodedata.normalize("NFKD", char) if not unicodedata.combining(c)]
-    return "".join(plain) if all(has_glyph(font, c) for c in plain) else "?"
+@functools.cache
+def system_faces() -> tuple[Face, ...]:
+    """Lists the fonts of the system, by fontconfig where it is."""
+    if lister := shutil.which("fc-list"):
+        form = "%{family[0]}\t%{style[0]}\t%{file}\t%{index}\n"
+        done = subprocess.run([lister, "-f", form], capture_output=True, check=False)
+        rows = [line.split("\t") for line in done.stdout.decode("utf-8", "replace").splitlines()]
+        # Higher numbers are instances of variable fonts.
+        found = [Face(*row[:3], int(row[3])) for row in rows if int(row[3]) < 2**16]
+        return tuple(face for face in found if face.path.lower().endswith(_SUFFIXES))
+    folders = [Path(os.path.expandvars(folder)).expanduser() for folder in FOLDERS]
+    files = [path for folder in folders for path in folder.rglob("*")]
+    faces = [face for path in files if path.suffix.lower() in _SUFFIXES for face in _faces_of(path)]
+    return tuple(face for face in faces if "LastResort" not in face.family)  # boxes alone
 
 
-@functools.lru_cache(maxsize=64)
-def fonts(size: int) -> tuple[ImageFont.FreeTypeFont, ...]:
-    """Loads Pillow's own font, which has little more than ASCII, then those of the system."""
-    fonts = [ImageFont.load_default(size)]
-    for name in OTHER_FONTS:
+def _faces_of(path: Path) -> Iterator[Face]:
+    """Lists the fonts of a file; none if it cannot be read."""
+    for index in range(16):
         try:
-            fonts.append(ImageFont.truetype(name, size))
+            family, style = ImageFont.truetype(path, _PROBE, index).getname()
         except OSError:
-            continue
-    return tuple(fonts)
+            return
+        yield Face(family or "", style or "", str(path), index)
 
 
-@functools.lru_cache(maxsize=16384)
-def has_glyph(font: ImageFont.FreeTypeFont, char: str) -> bool:
+@functools.lru_cache(maxsize=128)
+def _loaded(
+    face: Face, size: int, engine: ImageFont.Layout | None = None
+) -> ImageFont.FreeTypeFont:
+    if not face.path:
+        font = ImageFont.load_default(size)
+        return font.font_variant(layout_engine=engine) if engine is not None else font
+    return ImageFont.truetype(face.path, size, face.index, layout_engine=engine)
+
+
+def _has(face: Face, text: str) -> bool:
+    return all(has_glyph(face, char) for char in text)
+
+
+@functools.lru_cache(maxsize=65536)
+def has_glyph(face: Face, char: str) -> bool:
     """Returns True if the font draws more than its box for unknown characters."""
-    if char.isspace():
+    if char.isspace() or unicodedata.category(char) == "Cf" or "\ufe00" <= char <= "\ufe0f":
         return True
-    return bytes(font.getmask(char)) != bytes(font.getmask("\uffff"))
+    try:
+        # Without shaping, which would set a lone mark on a dotted circle.
+        font = _loaded(face, _PROBE, ImageFont.Layout.BASIC)
+        drawn, box = font.getmask(char), font.getmask("\uffff")
+    except OSError:  # fonts of coloured bitmaps
+        return False
+    return (drawn.size, bytes(drawn)) != (box.size, bytes(box))
+
+
+def _font(face: Face, size: int, style: Lettering) -> tuple[ImageFont.FreeTypeFont, str | None]:
+    """Loads a font; returns it with the direction to write in, None for that of the letters."""
+    if style.right_to_left and features.check("raqm"):
+        return _loaded(face, size, ImageFont.Layout.RAQM), "rtl"
+    return _loaded(face, size), None
+
+
+def _script(char: str) -> str:
+    """Returns the first word of a letter's name, which is its script."""
+    return unicodedata.name(char, "UNKNOWN").replace("-", " ").split()[0]
+
+
+def _listed(letters: list[str]) -> str:
+    some = list(dict.fromkeys(letters))
+    return "the letters " + " ".join(some[:10]) + (" ..." if len(some) > 10 else "")

@@ -4,6 +4,9 @@
 
 const SatViewer = (() => {
   const DARKEST = 0.82; // opacity over a place without attention
+  const EVEN = 1.1; // a map whose brightest place has less than this over its mean counts as even
+  const HEAT = [[13, 8, 135], [156, 23, 158], [237, 121, 83], [240, 249, 33]]; // from dark blue to yellow
+  const KINDS = { soft: "Soft attention", hard: "Hard attention", none: "No attention" };
 
   function element(tag, attributes = {}, ...children) {
     const made = document.createElement(tag);
@@ -16,22 +19,43 @@ const SatViewer = (() => {
     return made;
   }
 
+  function svg(tag, attributes) {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    Object.entries(attributes).forEach(([name, value]) => made.setAttribute(name, value));
+    return made;
+  }
+
   // A map is base64 of bytes; the value 255 stands for `peak`, the hypothesis' largest weight.
   function decodeMap(text, peak) {
     const bytes = atob(text);
     return Float32Array.from({ length: bytes.length }, (_, i) => (bytes.charCodeAt(i) / 255) * peak);
   }
 
-  // Opacity of the shade over each cell. One scale for all words of a hypothesis: weights from
-  // `brightest` on, the mean of the words' largest weights, are shown unshaded.
-  function shade(weights, brightest) {
-    return weights.map((weight) => DARKEST * (1 - Math.sqrt(Math.min(1, weight / brightest))));
+  const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+  // Levels from 0 to 1 over a map's own range; all 1 if it is even.
+  function ownLevels(weights) {
+    const [low, high] = [Math.min(...weights), Math.max(...weights)];
+    if (high < EVEN * mean(weights)) return weights.map(() => 1);
+    return weights.map((weight) => (weight - low) / (high - low));
   }
 
-  function paint(canvas, opacities) {
+  // Levels from 0 to 1 on one scale for all words: `brightest`, the mean of the words' largest
+  // weights, and all above are 1.
+  const commonLevels = (weights, brightest) => weights.map((weight) => Math.sqrt(Math.min(1, weight / brightest)));
+
+  function heatColour(level) {
+    const place = level * (HEAT.length - 1);
+    const i = Math.min(HEAT.length - 2, Math.floor(place));
+    return HEAT[i].map((from, n) => from + (place - i) * (HEAT[i + 1][n] - from));
+  }
+
+  // A shade over what is dark, or colours over all of it.
+  function paint(canvas, levels, heat) {
     const context = canvas.getContext("2d");
     const pixels = context.createImageData(canvas.width, canvas.height);
-    opacities.forEach((opacity, i) => (pixels.data[4 * i + 3] = Math.round(255 * opacity)));
+    levels.forEach((level, i) =>
+      pixels.data.set(heat ? [...heatColour(level), 255 * (0.35 + 0.35 * level)] : [0, 0, 0, 255 * DARKEST * (1 - level)], 4 * i));
     context.putImageData(pixels, 0, 0);
   }
 
@@ -43,12 +67,90 @@ const SatViewer = (() => {
 
   const percent = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)} %`;
 
-  class Viewer {
-    constructor(host, data) {
-      this.data = data;
+  // How maps are shown, and which word: common to the viewers of one panel, kept between photographs.
+  class Panel {
+    constructor() {
+      this.viewers = [];
       this.current = -1;
       this.timer = null;
-      this.gated = false;
+      this.heat = this.boxed = false;
+      this.play = element("button", { type: "button", onclick: () => this.toggle() }, "Play");
+      this.heatButton = this.switchButton("Heat map", "heat");
+      this.boxButton = this.switchButton("Boxes", "boxed");
+      this.scale = element("select", { "aria-label": "Brightness", onchange: () => this.refresh() },
+        element("option", { value: "own" }, "Scale: each word by itself"),
+        element("option", { value: "common" }, "Scale: one for all words"),
+        element("option", { value: "gated" }, "Scale: one, times the gate β"));
+      this.controls = element("div", { class: "controls" }, this.play, this.heatButton, this.boxButton, this.scale);
+      this.legend = element("p", { class: "quiet legend" });
+      this.root = element("div", { class: "panel" }, this.controls, this.legend);
+    }
+
+    switchButton(text, setting) {
+      const button = element("button", { type: "button", "aria-pressed": "false" }, text);
+      button.addEventListener("click", () => {
+        this[setting] = !this[setting];
+        button.setAttribute("aria-pressed", this[setting]);
+        this.refresh();
+      });
+      return button;
+    }
+
+    clear() {
+      this.stop();
+      this.viewers = [];
+      this.current = -1;
+    }
+
+    // Lights word `i` in every viewer; `by`, the one that was pointed at, says it aloud.
+    look(i, by = this.viewers[0]) {
+      this.current = i;
+      this.viewers.forEach((viewer) => viewer.look(i < viewer.hypothesis.words.length ? i : -1, viewer === by));
+    }
+
+    refresh() {
+      const some = (has) => this.viewers.some(has);
+      const words = (has) => some((viewer) => viewer.hypothesis.words.some(has));
+      const looks = some((viewer) => viewer.looks);
+      [this.play, this.heatButton, this.scale].forEach((part) => (part.hidden = !looks));
+      this.boxButton.hidden = !words((word) => word.boxes);
+      const gates = some((viewer) => viewer.gates);
+      this.scale.lastChild.hidden = this.scale.lastChild.disabled = !gates;
+      if (!gates && this.scale.value === "gated") this.scale.value = "own";
+      const lines = [];
+      if (looks) lines.push(element("span", {}, element("span", { class: `ramp${this.heat ? " heat" : ""}` }), " bright: looked here more"));
+      if (words((word) => word.log_prob != null)) lines.push(element("span", {}, "the fuller a word's box, the surer of the word"));
+      if (some((viewer) => !viewer.crop.classList.contains("whole"))) lines.push(element("span", {}, "dark border: not seen by the captioner"));
+      this.legend.replaceChildren(...lines);
+      this.look(this.current);
+    }
+
+    toggle() {
+      if (this.timer) return this.stop();
+      this.play.textContent = "Pause";
+      const count = Math.max(...this.viewers.map((viewer) => viewer.hypothesis.words.length));
+      let next = this.current < 0 || this.current >= count - 1 ? 0 : this.current + 1;
+      const step = () => {
+        if (next >= count) return this.stop();
+        this.look(next++);
+        this.timer = setTimeout(step, 900);
+      };
+      step();
+    }
+
+    stop() {
+      clearTimeout(this.timer);
+      this.timer = null;
+      this.play.textContent = "Play";
+    }
+  }
+
+  class Viewer {
+    constructor(host, data, panel) {
+      this.data = data;
+      this.panel = panel;
+      this.panel.viewers.push(this);
+      this.current = -1;
       this.root = element("section", { class: "viewer", "aria-label": data.model || "Caption", lang: data.lang });
       host.replaceChildren(this.root);
       this.build();
@@ -58,24 +160,24 @@ const SatViewer = (() => {
     build() {
       const { data } = this;
       this.canvas = element("canvas", { "aria-hidden": "true" });
-      this.dots = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-      this.dots.setAttribute("class", "dots");
-      this.dots.setAttribute("aria-hidden", "true");
+      this.dots = svg("svg", { class: "dots", "aria-hidden": "true" });
       this.crop = element("div", { class: "crop" }, this.canvas, this.dots);
       this.image = element("img", { src: data.image, alt: "" });
       this.stage = element("div", { class: "stage" }, this.image, this.crop);
+      this.image.addEventListener("load", () => this.stage.style.setProperty("--ratio", this.image.naturalWidth / this.image.naturalHeight));
       this.placeCrop();
       this.words = element("ol", { class: "words", dir: "auto", "aria-label": "Caption, word by word" });
       this.words.addEventListener("keydown", (event) => this.key(event));
-      this.stage.addEventListener("click", () => { this.stop(); this.look(-1); });
-      this.said = element("p", { class: "quiet said", role: "status", "aria-live": "polite" });
-      this.play = element("button", { type: "button", onclick: () => this.toggle() }, "Play");
-      this.controls = element("div", { class: "controls" }, this.play);
-      this.legend = element("p", { class: "quiet legend" });
-      const title = element("div", {}, element("strong", {}, data.model || ""), " ", element("span", { class: "quiet" }, data.name || ""));
-      const text = element("div", { class: "text" }, this.words, this.controls, this.said, this.legend, ...this.more());
-      this.root.append(title, element("div", { class: "sides" }, this.stage, text));
-      if (data.hypotheses.length > 1) this.controls.append(this.hypothesisChoice());
+      this.stage.addEventListener("click", () => { this.panel.stop(); this.panel.look(-1); });
+      this.said = element("p", { class: "quiet said", role: "status" });
+      this.draws = element("div", { class: "controls" },
+        element("button", { type: "button", onclick: () => this.draw(1) }, "Draw a location"),
+        element("button", { type: "button", onclick: () => this.draw(20) }, "Draw 20"));
+      this.note = element("p", { class: "quiet note" });
+      this.others = element("div", { class: "others" });
+      const title = element("h2", {}, data.model || "", " ", element("span", { class: "quiet" }, data.name || ""));
+      const text = element("div", { class: "text" }, title, this.words, this.said, this.draws, this.note, this.others, ...this.more());
+      this.root.append(element("div", { class: "sides" }, this.stage, text));
     }
 
     placeCrop() {
@@ -84,15 +186,23 @@ const SatViewer = (() => {
       Object.assign(this.crop.style, {
         left: part(left), top: part(top), width: part(right - left), height: part(bottom - top),
       });
-      this.crop.classList.toggle("whole", left <= 0 && top <= 0 && right >= 1 && bottom >= 1);
+      this.crop.classList.toggle("whole", left <= 0.01 && top <= 0.01 && right >= 0.99 && bottom >= 0.99);
     }
 
-    hypothesisChoice() {
-      const options = this.data.hypotheses.map((hypothesis, i) =>
-        element("option", { value: i }, `${i + 1}. ${hypothesis.text} (${hypothesis.score?.toFixed(2) ?? "?"})`));
-      const select = element("select", { onchange: (event) => this.choose(+event.target.value) }, ...options);
-      select.style.maxWidth = "100%";
-      return element("label", {}, element("span", { class: "hidden" }, "Hypothesis of the beam"), select);
+    // The other sentences of the beam: the first ones, and the rest on demand.
+    listHypotheses(first = 3) {
+      const { hypotheses } = this.data;
+      if (hypotheses.length < 2) return;
+      const choices = hypotheses.map((hypothesis, i) => element("li", { hidden: i >= first && hypothesis !== this.hypothesis },
+        element("button", { type: "button", "aria-pressed": String(hypothesis === this.hypothesis), title: `score ${hypothesis.score?.toFixed(2) ?? "unknown"}`, onclick: () => {
+          this.choose(i);
+          this.others.querySelectorAll("button")[i].focus();
+        } }, hypothesis.text)));
+      const hidden = choices.filter((choice) => choice.hidden);
+      const rest = element("button", { type: "button", class: "rest", onclick: () => this.listHypotheses(Infinity) }, `${hidden.length} more`);
+      this.others.replaceChildren(element("p", { class: "quiet" }, "Sentences that it weighed"),
+        element("ol", { "aria-label": "Hypotheses of the beam", dir: "auto" }, ...choices), ...(hidden.length ? [rest] : []));
+      this.allListed = !hidden.length;
     }
 
     more() {
@@ -107,14 +217,13 @@ const SatViewer = (() => {
     }
 
     choose(index) {
-      this.stop();
+      this.panel.stop();
       this.hypothesis = this.data.hypotheses[index];
       const [height, width] = this.data.grid || [0, 0];
       const { words, peak } = this.hypothesis;
       this.maps = words.map((word) => (word.map ? decodeMap(word.map, peak) : null));
       this.looks = this.maps.some(Boolean);
-      const peaks = this.maps.filter(Boolean).map((weights) => Math.max(...weights));
-      this.brightest = peaks.reduce((sum, value) => sum + value, 0) / (peaks.length || 1) || 1;
+      this.brightest = (this.looks && mean(this.maps.filter(Boolean).map((weights) => Math.max(...weights)))) || 1;
       this.gates = this.looks && words.some((word) => word.beta != null && word.beta < 0.999);
       if (this.looks) {
         [this.canvas.width, this.canvas.height] = [width, height];
@@ -122,68 +231,40 @@ const SatViewer = (() => {
       }
       this.words.replaceChildren(...words.map((word, i) => element("li", {}, this.wordButton(word, i))));
       this.image.alt = this.hypothesis.text;
-      this.buildControls();
-      this.look(-1);
+      this.draws.hidden = !(this.looks && this.data.kind === "hard");
+      const notes = [];
+      if (this.data.kind === "none") notes.push("It has no attention: it reads the mean of the photograph, the same for every word.");
+      else if (!this.looks) notes.push("No maps were kept of this hypothesis.");
+      if (words.every((word) => word.log_prob == null)) notes.push("This caption came without the probabilities of its words.");
+      this.note.textContent = notes.join(" ");
+      this.listHypotheses(this.allListed ? Infinity : 3);
+      this.panel.refresh();
+    }
+
+    // The word whose map stands out most: the one to begin with.
+    striking() {
+      const heights = this.maps.map((weights, i) => (weights && this.hypothesis.words[i].text.length > 2 ? Math.max(...weights) : 0));
+      return Math.max(0, heights.indexOf(Math.max(...heights)));
     }
 
     wordButton(word, i) {
       const button = element("button", { type: "button", class: "word", tabindex: i ? -1 : 0 }, word.text);
       if (word.log_prob != null) button.style.setProperty("--probability", Math.exp(word.log_prob));
-      if (this.gates) button.style.setProperty("--beta", word.beta);
-      button.addEventListener("pointerenter", (event) => event.pointerType === "mouse" && !this.timer && this.look(i));
-      button.addEventListener("focus", () => this.timer || this.look(i));
-      button.addEventListener("click", () => { this.stop(); this.look(i); });
+      const look = () => this.panel.look(i, this);
+      button.addEventListener("pointerenter", (event) => event.pointerType === "mouse" && !this.panel.timer && look());
+      button.addEventListener("focus", () => this.panel.timer || look());
+      button.addEventListener("click", () => { this.panel.stop(); look(); });
       return button;
     }
 
-    buildControls() {
-      this.controls.querySelectorAll(".own").forEach((part) => part.remove());
-      this.play.hidden = !this.looks;
-      if (this.gates) {
-        const toggle = element("button", { type: "button", class: "own", "aria-pressed": "false" }, "Times the gate");
-        toggle.addEventListener("click", () => {
-          this.gated = !this.gated;
-          toggle.setAttribute("aria-pressed", this.gated);
-          this.look(this.current);
-        });
-        this.gated = false;
-        this.play.after(toggle);
-      }
-      this.boxed = false;
-      if (this.hypothesis.words.some((word) => word.boxes)) {
-        const toggle = element("button", { type: "button", class: "own", "aria-pressed": "false" }, "Boxes");
-        toggle.addEventListener("click", () => {
-          this.boxed = !this.boxed;
-          toggle.setAttribute("aria-pressed", this.boxed);
-          this.look(this.current);
-        });
-        this.play.after(toggle);
-      }
-      if (this.looks && this.data.kind === "hard")
-        this.play.after(
-          element("button", { type: "button", class: "own", onclick: () => this.draw(1) }, "Draw a location"),
-          element("button", { type: "button", class: "own", onclick: () => this.draw(20) }, "Draw 20"));
-      this.describeScale();
+    levels(i) {
+      const scale = this.panel.scale.value;
+      if (scale === "own") return ownLevels(this.maps[i]);
+      const beta = scale === "gated" ? this.hypothesis.words[i].beta ?? 1 : 1;
+      return commonLevels(this.maps[i].map((weight) => weight * beta), this.brightest);
     }
 
-    weights(i) {
-      const beta = this.gated ? this.hypothesis.words[i].beta : 1;
-      return this.maps[i].map((weight) => weight * beta);
-    }
-
-    describeScale() {
-      const without = this.data.kind === "none" ? "This captioner has no attention: it reads the mean of the image." : "No maps were kept of this hypothesis.";
-      const { words } = this.hypothesis;
-      const scale = () => [element("span", { class: "ramp" }), ` share of the attention in one place, 0 to ${percent(this.brightest)} or more (even: ${percent(1 / this.maps[0].length)}); one scale for all words`];
-      const lines = [element("span", {}, ...(this.looks ? scale() : [without]))];
-      const likely = words.some((word) => word.log_prob != null);
-      lines.push(element("span", {}, likely ? "Green line: probability of the word." : "This caption came without the probabilities of its words."));
-      if (this.gates) lines.push(element("span", {}, `${likely ? "Second line" : "Line under a word"}: gate β, how much of what was seen is used.`));
-      if (!this.crop.classList.contains("whole")) lines.push(element("span", {}, "Dark border: outside what the model sees."));
-      this.legend.replaceChildren(...lines);
-    }
-
-    look(i) {
+    look(i, aloud = true) {
       this.current = i;
       const buttons = [...this.words.querySelectorAll("button")];
       buttons.forEach((button, n) => {
@@ -192,46 +273,44 @@ const SatViewer = (() => {
         if (i >= 0) button.tabIndex = n === i ? 0 : -1;
       });
       this.dots.replaceChildren();
+      const word = this.hypothesis.words[i];
       this.stage.classList.toggle("looking", i >= 0 && this.looks);
-      if (i < 0) return void (this.said.textContent = this.looks ? "Point at a word, or use the arrow keys." : " ");
-      if (this.looks) paint(this.canvas, shade(this.weights(i), this.brightest));
-      if (this.boxed) (this.hypothesis.words[i].boxes || []).forEach((box) => this.addBox(box));
-      this.said.textContent = this.describe(this.hypothesis.words[i]);
+      this.said.setAttribute("aria-live", aloud ? "polite" : "off");
+      if (!word) return void (this.said.textContent = this.looks ? "Point at a word, or use the arrow keys." : " ");
+      if (this.looks) paint(this.canvas, this.levels(i), this.panel.heat);
+      if (this.panel.boxed) (word.boxes || []).forEach((box) => this.addBox(box));
+      this.said.textContent = this.describe(i);
     }
 
-    describe(word) {
+    describe(i) {
+      const word = this.hypothesis.words[i];
       const facts = [`“${word.text}”`];
       if (word.log_prob != null) facts.push(`probability ${percent(Math.exp(word.log_prob))}`);
+      if (this.maps[i]) facts.push(`brightest place ${(Math.max(...this.maps[i]) / mean(this.maps[i]) || 0).toFixed(1)} times the mean`);
       if (this.gates && word.beta != null) facts.push(`gate β ${word.beta.toFixed(2)}`);
       return facts.join(", ");
     }
 
     draw(count) {
-      if (this.current < 0) this.look(0);
+      if (this.current < 0) this.panel.look(0, this);
       this.dots.querySelectorAll(".last").forEach((dot) => dot.classList.remove("last"));
       for (let n = 0; n < count; n++) this.addDot(drawLocation(this.maps[this.current]));
       const number = this.dots.querySelectorAll("circle").length;
-      this.said.textContent = `${this.describe(this.hypothesis.words[this.current])}; ${number} location${number > 1 ? "s" : ""} drawn from this map`;
+      this.said.textContent = `${this.describe(this.current)}; ${number} location${number > 1 ? "s" : ""} drawn from this map`;
     }
 
     // A box `[top, left, bottom, right]` in shares of what the model sees.
     addBox([top, left, bottom, right]) {
       const { width, height } = this.canvas;
-      const drawn = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-      const place = { x: left * width, y: top * height, width: (right - left) * width, height: (bottom - top) * height };
-      Object.entries(place).forEach(([name, value]) => drawn.setAttribute(name, value));
-      this.dots.append(drawn);
+      this.dots.append(svg("rect", { x: left * width, y: top * height, width: (right - left) * width, height: (bottom - top) * height }));
     }
 
     addDot(place) {
-      const width = this.canvas.width;
-      const dot = document.createElementNS("http://www.w3.org/2000/svg", "circle");
+      const { width } = this.canvas;
       const jitter = () => (Math.random() - 0.5) * 0.5; // so that dots of one place stay countable
-      dot.setAttribute("cx", (place % width) + 0.5 + jitter());
-      dot.setAttribute("cy", Math.floor(place / width) + 0.5 + jitter());
-      dot.setAttribute("r", width / 45);
-      dot.setAttribute("class", "last");
-      this.dots.append(dot);
+      this.dots.append(svg("circle", {
+        cx: (place % width) + 0.5 + jitter(), cy: Math.floor(place / width) + 0.5 + jitter(), r: width / 45, class: "last",
+      }));
     }
 
     key(event) {
@@ -239,31 +318,89 @@ const SatViewer = (() => {
       const rightToLeft = getComputedStyle(this.words).direction === "rtl";
       const forward = rightToLeft ? "ArrowLeft" : "ArrowRight";
       const backward = rightToLeft ? "ArrowRight" : "ArrowLeft";
-      if (event.key === "Escape") { this.stop(); return this.look(-1); }
+      if (event.key === "Escape") { this.panel.stop(); return this.panel.look(-1); }
       const target = { [forward]: Math.min(this.current + 1, last), [backward]: Math.max(this.current - 1, 0), Home: 0, End: last }[event.key];
       if (target === undefined) return;
       event.preventDefault();
-      this.stop();
+      this.panel.stop();
       this.words.querySelectorAll("button")[target].focus();
-      this.look(target);
+      this.panel.look(target, this);
     }
 
-    toggle() {
-      if (this.timer) return this.stop();
-      this.play.textContent = "Pause";
-      let next = this.current < 0 || this.current >= this.hypothesis.words.length - 1 ? 0 : this.current + 1;
-      const step = () => {
-        if (next >= this.hypothesis.words.length) return this.stop();
-        this.look(next++);
-        this.timer = setTimeout(step, 900);
-      };
-      step();
+    // The photograph with the map that is shown, the caption under it.
+    async picture() {
+      await this.image.decode();
+      const { naturalWidth: width, naturalHeight: height } = this.image;
+      const size = Math.max(14, Math.round(width / 26));
+      const canvas = element("canvas", { width, height: height + 3 * size });
+      const context = canvas.getContext("2d");
+      context.fillStyle = "#fff";
+      context.fillRect(0, 0, canvas.width, canvas.height);
+      context.drawImage(this.image, 0, 0, width, height);
+      if (this.stage.classList.contains("looking")) {
+        const [left, top, right, bottom] = this.data.crop || [0, 0, 1, 1];
+        context.drawImage(this.canvas, left * width, top * height, (right - left) * width, (bottom - top) * height);
+      }
+      context.font = `${size}px system-ui, sans-serif`;
+      context.textBaseline = "middle";
+      const widths = this.hypothesis.words.map((word) => context.measureText(`${word.text} `).width);
+      const shrink = Math.min(1, (width - size) / widths.reduce((sum, value) => sum + value, 0));
+      context.font = `${size * shrink}px system-ui, sans-serif`;
+      let x = size / 2;
+      this.hypothesis.words.forEach((word, i) => {
+        context.fillStyle = i === this.current ? "#9a3412" : "#1d1d1f";
+        context.fillText(word.text, x, height + 1.5 * size);
+        x += widths[i] * shrink;
+      });
+      return new Promise((done) => canvas.toBlob(done, "image/png"));
+    }
+  }
+
+  // Captioners of one photograph: one at a time, large, or side by side; a word is lit in all.
+  class Comparison {
+    constructor(host, names) {
+      this.names = names;
+      this.panel = new Panel();
+      this.answers = [];
+      this.switch = element("div", { class: "switch", role: "group", "aria-label": "Captioner shown" });
+      this.columns = element("div", { class: "columns" });
+      this.beside = element("button", { type: "button", "aria-pressed": "false", onclick: () => this.choose(this.chosen, !this.together) }, "Side by side");
+      this.buttons = names.map((name, i) => element("button", { type: "button", onclick: () => this.choose(i) }, name));
+      if (names.length > 1) this.switch.append(...this.buttons, this.beside);
+      host.replaceChildren(element("div", { class: "bar" }, this.switch, this.panel.root), this.columns);
+      this.choose(0);
     }
 
-    stop() {
-      clearTimeout(this.timer);
-      this.timer = null;
-      this.play.textContent = "Play";
+    // Takes away the photograph before; the choice and the settings stay.
+    clear() {
+      this.panel.clear();
+      this.answers = [];
+      this.columns.replaceChildren(...this.names.map(() => element("div", { class: "column" })));
+      this.choose(this.chosen, this.together);
+    }
+
+    // Shows the answer of captioner `i`, or a sentence on why there is none.
+    put(i, answer) {
+      const column = this.columns.children[i];
+      if (answer.error) return void column.replaceChildren(element("p", { class: "refused" }, element("strong", {}, this.names[i]), ` ${answer.error}`));
+      this.answers[i] = answer;
+      const kinds = this.answers.filter((other) => other?.kind === answer.kind);
+      const title = KINDS[answer.kind] ? KINDS[answer.kind] + (kinds.length > 1 ? ` (${this.names[i]})` : "") : this.names[i];
+      this.buttons[i].textContent = title;
+      column.viewer = new Viewer(column, { ...answer, model: title }, this.panel);
+      if (i === this.chosen) this.panel.look(column.viewer.striking(), column.viewer);
+    }
+
+    choose(index, together = false) {
+      [this.chosen, this.together] = [index, together];
+      this.columns.classList.toggle("one", !together);
+      [...this.columns.children].forEach((column, i) => column.classList.toggle("chosen", i === index));
+      this.buttons.forEach((button, i) => button.setAttribute("aria-pressed", !together && i === index));
+      this.beside.setAttribute("aria-pressed", together);
+    }
+
+    viewer() {
+      return this.columns.children[this.chosen]?.viewer;
     }
   }
 
@@ -272,6 +409,7 @@ const SatViewer = (() => {
   class Report {
     constructor(host, report) {
       this.report = report;
+      this.panel = new Panel();
       this.viewer = element("div");
       this.list = element("ol", { class: "images" });
       this.count = element("p", { class: "quiet", role: "status" });
@@ -346,7 +484,9 @@ const SatViewer = (() => {
 
     open(image, scroll = false) {
       this.opened = image;
-      new Viewer(this.viewer, { ...this.report.common, ...image });
+      this.panel.clear();
+      const viewer = new Viewer(this.viewer, { ...this.report.common, ...image }, this.panel);
+      viewer.said.after(this.panel.root);
       [...this.list.querySelectorAll("button")].forEach((button, i) => {
         if (this.shown[i] === image) button.setAttribute("aria-current", "true");
         else button.removeAttribute("aria-current");
@@ -355,5 +495,5 @@ const SatViewer = (() => {
     }
   }
 
-  return { Viewer, Report, decodeMap, shade, drawLocation, element };
+  return { Viewer, Comparison, Report, decodeMap, drawLocation, element };
 })();

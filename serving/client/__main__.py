@@ -36,6 +36,10 @@ class Arguments:
     """A version by its label: stable, canary."""
     out: Path | None = None
     """Folder of attention figures; none are drawn without it."""
+    figure: Literal["png", "svg"] = "png"
+    """Form of the attention figures."""
+    figure_font: Path | None = None
+    """Font file for the words of figures; the system's fonts are searched for what it lacks."""
     resize: Literal["crop", "squash"] = "crop"
     """The fit of photographs to a square in training; figures are drawn on it."""
     json: bool = False
@@ -78,10 +82,13 @@ def run(arguments: Arguments) -> int:
     from tqdm import tqdm
 
     from sat_tf.figures.attention import figure_paths
+    from sat_tf.figures.drawing import check_font
     from serving.attention_figure import save_attention
     from serving.client import CaptionClient, Connection
 
-    figures = figure_paths(arguments.out, arguments.images)
+    figures = figure_paths(arguments.out, arguments.images, arguments.figure)
+    if arguments.figure_font is not None:
+        check_font(arguments.figure_font)
     connection = Connection(
         arguments.host,
         arguments.port,
@@ -115,7 +122,8 @@ def run(arguments: Arguments) -> int:
                         print(json_line({"image": str(path), "error": answer}), flush=True)
                     continue
                 if figure is not None:
-                    save_attention(content, answer, arguments.resize, figure)
+                    drawn = content, answer, arguments.resize, figure, arguments.figure_font
+                    figure = figure if save_attention(*drawn) else None
                 print(_line(arguments, path, answer, figure), flush=True)
     return 1 if failed else 0
 

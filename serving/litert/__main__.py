@@ -17,6 +17,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, help="LiteRT export")
     parser.add_argument("images", type=Path, nargs="+", metavar="PHOTO", help="image files")
     parser.add_argument("--out", type=Path, help="folder of attention figures; none by default")
+    parser.add_argument("--figure", choices=("png", "svg"), default="png", help="their form")
+    parser.add_argument("--figure-font", type=Path, help="font file for the words of figures")
     parser.add_argument("--threads", type=int, default=1, help="threads of LiteRT; 1 by default")
     arguments = parser.parse_args(argv)
     return exit_status(lambda: run(arguments), (ValueError, OSError, ImportError))
@@ -25,12 +27,15 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """Captions each image; one that cannot be read is reported and skipped."""
     from sat_tf.figures.attention import figure_paths
+    from sat_tf.figures.drawing import check_font
     from sat_tf.images.reader import read_content
     from serving.attention_figure import save_attention
     from serving.litert import load
 
     captioner = load(arguments.folder, arguments.threads)
-    figures = figure_paths(arguments.out, arguments.images)
+    figures = figure_paths(arguments.out, arguments.images, arguments.figure)
+    if arguments.figure_font is not None:
+        check_font(arguments.figure_font)
     failed = 0
     for path, figure in zip(arguments.images, figures, strict=True):
         try:
@@ -41,7 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{path}: {error}", file=sys.stderr)
             continue
         if figure is not None:
-            save_attention(content, caption, captioner.settings.resize, figure)
+            resize, font = captioner.settings.resize, arguments.figure_font
+            save_attention(content, caption, resize, figure, font)
         print(f"{path}: {caption.text}  ({caption.score:.2f})", flush=True)
     return 1 if failed else 0
 

@@ -90,6 +90,7 @@ def run(arguments: Arguments) -> None:
             clients,
             readers,
             notes=sources.notes_of(runs),
+            about=tuple(dict.fromkeys(filter(None, map(published.knows, runs)))),
             lang=arguments.lang or sources.language_of(runs),
             resize=arguments.resize,
             max_mb=arguments.max_mb,

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, TypeVar
@@ -18,13 +18,13 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from sat_tf import viewer
 from serving.client import CaptionClient, ServingError
 from serving.digits import ServedDigits
-from serving.web.captioning import UploadError, caption_upload, in_words
+from serving.web.captioning import Upload, UploadError, caption_upload, in_words, read_upload
 
 T = TypeVar("T")
 
@@ -32,6 +32,7 @@ _OWN = resources.files(__package__)
 _SAMPLES = _OWN / "samples"
 _KINDS = {"css": "text/css", "js": "text/javascript", "jpg": "image/jpeg", "png": "image/png"}
 _MEGABYTE = 2**20
+_AGAIN_AFTER = 1.0  # seconds, for a captioner that is being loaded or busy
 _FORM_BYTES = 64 * 1024  # of an upload beside the image itself
 # Nothing but this page's own files runs or is fetched.
 _POLICY = (
@@ -57,8 +58,11 @@ class Throttle:
         self._working, self._tokens, self._filled = 0, float(per_minute), clock()
 
     @contextlib.contextmanager
-    def turn(self) -> Iterator[None]:
+    def turn(self, tokens: int = 1) -> Iterator[None]:
         """Holds a place inside the `with`.
+
+        Args:
+            tokens: 0 for another step of an upload that was counted.
 
         Raises:
             UploadError: There is none.
@@ -66,9 +70,9 @@ class Throttle:
         now = self._clock()
         filled = self._tokens + (now - self._filled) * self._per_minute / 60
         self._tokens, self._filled = min(filled, self._per_minute), now
-        if self._working >= self._at_once or self._tokens < 1:
+        if self._working >= self._at_once or self._tokens < tokens:
             raise UploadError("Too many requests at once: one moment, please.", 429)
-        self._tokens -= 1
+        self._tokens -= tokens
         self._working += 1
         try:
             yield
@@ -84,6 +88,7 @@ class Page:
         models: Client of each captioner by the name shown, in the order shown.
         digits: Digit models of the second view by name, in the order shown.
         notes: Sentences about the models.
+        about: Sentences on what the captioners know.
         lang: Language of the captions.
         resize: `crop` or `squash`, for exports that do not say.
         max_mb: Largest upload.
@@ -99,6 +104,7 @@ class Page:
     models: Mapping[str, CaptionClient]
     digits: Mapping[str, ServedDigits] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    about: tuple[str, ...] = ()
     lang: str = "en"
     resize: str = "crop"
     max_mb: int = 20
@@ -118,6 +124,7 @@ class Page:
             Route("/samples/{name}", self._sample),
             Route("/api/page", self._describe),
             Route("/api/caption", self._caption, methods=["POST"]),
+            Route("/api/captions", self._captions, methods=["POST"]),
             Route("/api/digits", self._digits, methods=["POST"]),
         ]
         hosts = Middleware(TrustedHostMiddleware, allowed_hosts=list(self.hosts))
@@ -144,15 +151,72 @@ class Page:
         return Response((_SAMPLES / name).read_bytes(), media_type=_kind(name))
 
     async def _describe(self, _: Request) -> Response:
-        facts = {"models": list(self.models), "notes": self.notes, "lang": self.lang}
-        facts |= {"digits": [model.describe() for model in self.digits.values()]}
+        facts = {"models": list(self.models), "notes": self.notes, "about": self.about}
+        facts |= {"lang": self.lang, "digits": [model.describe() for model in self.digits.values()]}
         return JSONResponse(facts | {"max_mb": self.max_mb, "samples": _samples()})
 
     async def _caption(self, request: Request) -> Response:
         def answer(content: bytes, client: CaptionClient) -> dict[str, Any]:
-            return caption_upload(content, client, self.resize)
+            return caption_upload(read_upload(content), client, self.resize)
 
         return await self._answer(request, self.throttle, self.models, answer)
+
+    async def _captions(self, request: Request) -> Response:
+        """Answers for all captioners, a line of JSON for each as soon as it is there."""
+        try:
+            self._check(request)
+            with self.throttle.turn():
+                content, _ = await _read_upload(request, self.upload_seconds)
+        except UploadError as error:
+            return _error(str(error), error.status)
+        headers = {"X-Accel-Buffering": "no"}  # a proxy passes each line on
+        return StreamingResponse(
+            self._lines(content or b""), media_type="application/x-ndjson", headers=headers
+        )
+
+    async def _lines(self, content: bytes) -> AsyncIterator[str]:
+        """Lines with `model` and its answer, or `error` and `status`; with `waiting`, why."""
+        try:
+            upload = await run_in_threadpool(read_upload, content)
+        except UploadError as error:
+            yield _line(error=str(error), status=error.status)
+            return
+        waiting: dict[str, str] = {}  # why each captioner does not answer yet
+        asked = {
+            asyncio.create_task(self._patiently(upload, name, waiting)) for name in self.models
+        }
+        told = ""
+        try:
+            while asked:
+                done, asked = await asyncio.wait(
+                    asked, timeout=_AGAIN_AFTER, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done:
+                    yield _line(**task.result())
+                why = next(iter(waiting.values()), "")
+                # An empty line finds out whether anybody is still there.
+                yield _line(waiting=why) if why and why != told else "\n"
+                told = why
+        finally:
+            for task in asked:
+                task.cancel()
+
+    async def _patiently(self, upload: Upload, name: str, waiting: dict[str, str]) -> dict:
+        """Asks a captioner until it is loaded and has time."""
+        while True:
+            try:
+                with self.throttle.turn(tokens=0):
+                    client = self.models[name]
+                    found = await run_in_threadpool(caption_upload, upload, client, self.resize)
+                waiting.pop(name, None)
+                return {"model": name} | found
+            except UploadError as error:
+                if error.status not in (429, 503):
+                    waiting.pop(name, None)
+                    return {"model": name, "error": str(error), "status": error.status}
+                away = error.status == 503 and self.state is not None
+                waiting[name] = self.state() if away else str(error)
+            await asyncio.sleep(_AGAIN_AFTER)
 
     async def _digits(self, request: Request) -> Response:
         def answer(content: bytes, model: ServedDigits) -> dict[str, Any]:
@@ -242,6 +306,10 @@ def _samples() -> list[dict[str, str]]:
 
 def _kind(name: str) -> str:
     return _KINDS[name.rpartition(".")[2]]
+
+
+def _line(**facts: Any) -> str:
+    return json.dumps(facts, separators=(",", ":")) + "\n"
 
 
 def _error(message: str, status: int) -> JSONResponse:

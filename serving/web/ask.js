@@ -11,16 +11,27 @@ const SatAsk = (() => {
     }
   }
 
-  async function post(url, fields, signal) {
-    const form = new FormData();
-    for (const [name, value] of Object.entries(fields)) form.append(name, value);
-    let response;
+  // Fails as `Refused` if no answer comes.
+  async function answering(promise) {
     try {
-      response = await fetch(url, { method: "POST", body: form, signal });
+      return await promise;
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw new Refused("The page's own server does not answer.", 503);
     }
+  }
+
+  function send(url, fields, signal) {
+    const form = new FormData();
+    for (const [name, value] of Object.entries(fields)) form.append(name, value);
+    return answering(fetch(url, { method: "POST", body: form, signal }));
+  }
+
+  async function post(url, fields, signal) {
+    return read(await send(url, fields, signal));
+  }
+
+  async function read(response) {
     let data;
     try {
       data = await response.json();
@@ -52,5 +63,20 @@ const SatAsk = (() => {
     }
   }
 
-  return { ask };
+  // Posts once, and hands over each line of JSON of the answer when it comes.
+  async function lines(url, fields, signal, take) {
+    const response = await send(url, fields, signal);
+    if (!response.ok) return read(response);
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "";
+    for (;;) {
+      const { done, value } = await answering(reader.read());
+      if (done) return;
+      const parts = (text + value).split("\n");
+      text = parts.pop();
+      parts.filter(Boolean).forEach((part) => take(JSON.parse(part)));
+    }
+  }
+
+  return { ask, lines, Refused };
 })();

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
@@ -34,20 +35,28 @@ class UploadError(Exception):
         self.status = status
 
 
-def caption_upload(content: bytes, client: CaptionClient, resize: str = "crop") -> dict[str, Any]:
-    """Captions an image.
+@dataclass(frozen=True)
+class Upload:
+    """An image as the models get it.
 
-    Args:
-        content: The file.
-        client: The model.
-        resize: `crop` or `squash`, for an export that does not say.
+    Attributes:
+        content: The file, upright, in a format that they decode.
+        height: Pixels.
+        width: Pixels.
+        shown: A data URL, if browsers do not show the format of the original.
+    """
 
-    Returns:
-        The viewer's `hypotheses`, `crop`, `grid` and `kind`; `image`, a data URL, if browsers
-        do not show the format.
+    content: bytes
+    height: int
+    width: int
+    shown: str | None = None
+
+
+def read_upload(content: bytes) -> Upload:
+    """Reads an image file.
 
     Raises:
-        UploadError: There is no caption.
+        UploadError: It is none, or too large.
     """
     if not content:
         raise UploadError("The file is empty.", 400)
@@ -59,14 +68,33 @@ def caption_upload(content: bytes, client: CaptionClient, resize: str = "crop") 
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # told below
         sent = upright(decodable)
         height, width = _size(sent)
+    shown = None if decodable is content else data_url(decodable, "image/png")
+    return Upload(sent, height, width, shown)
+
+
+def caption_upload(upload: Upload, client: CaptionClient, resize: str = "crop") -> dict[str, Any]:
+    """Captions an image.
+
+    Args:
+        upload: The image.
+        client: The model.
+        resize: `crop` or `squash`, for an export that does not say.
+
+    Returns:
+        The viewer's `hypotheses`, `crop`, `grid` and `kind`; `image`, a data URL, if browsers
+        do not show the format.
+
+    Raises:
+        UploadError: There is no caption.
+    """
     try:
-        beam = client.beam(sent)
+        beam = client.beam(upload.content)
     except ServingError as error:
         raise in_words(error, client) from error
     best = beam.captions[0]
     if not best.valid:
         raise UploadError(f"This file cannot be read as an image: {best.reason or 'damaged'}.", 400)
-    shown = {} if decodable is content else {"image": data_url(decodable, "image/png")}
+    shown = {"image": upload.shown} if upload.shown else {}
     return shown | {
         "hypotheses": [
             hypothesis_data(c.words, c.text, c.score, c.alpha, c.beta, c.log_probs)
@@ -74,7 +102,7 @@ def caption_upload(content: bytes, client: CaptionClient, resize: str = "crop") 
         ],
         "grid": None if best.alpha is None else list(best.alpha.shape[1:]),
         "kind": beam.attention_kind or ("none" if best.alpha is None else "soft"),
-        "crop": crop_of(height, width, beam.resize or resize),
+        "crop": crop_of(upload.height, upload.width, beam.resize or resize),
         "version": best.version,
     }
 

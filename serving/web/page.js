@@ -1,12 +1,16 @@
-// The live page: takes a photograph, asks each captioner about it, shows the answers in viewers.
+// The live page: takes a photograph, asks the captioners about it, shows the answers side by side.
 "use strict";
 
 (() => {
   const { element } = SatViewer;
   const find = (query) => document.querySelector(query);
-  const ALL_COLUMNS = new Set([400, 403, 411, 413]); // statuses that say something of the photograph
-  let page = { models: [], samples: [], notes: [], max_mb: 20 };
-  let shown = { stop: new AbortController(), url: "", viewers: [] };
+  const OF_THE_PHOTOGRAPH = new Set([400, 403, 408, 411, 413]); // statuses that say something of it
+  const LARGE = 2 ** 20; // bytes from which a photograph is shrunk before it is sent
+  const LONGEST = 1600; // pixels of its longer side then
+  let page = { models: [], samples: [], notes: [], about: [], max_mb: 20 };
+  let comparison;
+  let asked = { stop: new AbortController(), url: "" };
+  let shown = asked; // the one whose captions are on the page
 
   const say = (text) => (find("#message").textContent = text);
 
@@ -18,31 +22,36 @@
       return say("The page's own server does not answer: is it still running? Then load the page again.");
     }
     find("#views").hidden = !page.digits.length;
+    find("#about").textContent = page.about.join(" ");
     find("#notes").replaceChildren(...page.notes.map((note) => element("p", {}, note)));
-    find(".samples").replaceChildren(...page.samples.map((sample) => element("li", {}, sampleButton(sample))));
+    const groups = new Map(page.samples.map((sample) => [sample.group, []]));
+    page.samples.forEach((sample) => groups.get(sample.group).push(element("li", {}, sampleButton(sample))));
+    find("#samples").replaceChildren(...[...groups].map(([name, items], i) =>
+      element("div", {}, element("h3", { id: `group${i}` }, name), element("ul", { class: "samples", "aria-labelledby": `group${i}` }, ...items))));
     find("#sources").replaceChildren(...page.samples.map((sample) => element("li", {}, `${sample.title}: ${sample.source}`)));
-    document.body.classList.toggle("several", page.models.length > 1);
-    const switches = page.models.map((name, i) => element("button", { type: "button", class: "plain", onclick: () => choose(i) }, name));
-    find("#switch").replaceChildren(...switches);
+    comparison = new SatViewer.Comparison(find("#results"), page.models);
+    if (page.models.length && page.samples.length) await take(page.samples[0], find(".samples button"), false);
   }
 
   function sampleButton(sample) {
     const button = element("button", { type: "button", "aria-label": sample.title, "aria-pressed": "false", title: sample.title },
       element("img", { src: `samples/${sample.file}`, alt: "" }));
-    button.addEventListener("click", async () => {
-      try {
-        show(await (await fetch(`samples/${sample.file}`)).blob(), button);
-      } catch {
-        say("The sample cannot be loaded: is the page's own server still running?");
-      }
-    });
+    button.addEventListener("click", () => take(sample, button));
     return button;
+  }
+
+  async function take(sample, button, arrive = true) {
+    try {
+      await show(await (await fetch(`samples/${sample.file}`)).blob(), button, arrive);
+    } catch {
+      say("The sample cannot be loaded: is the page's own server still running?");
+    }
   }
 
   function listen() {
     find("#choose").addEventListener("click", () => find("#file").click());
     find("#file").addEventListener("change", (event) => {
-      take(event.target.files);
+      receive(event.target.files);
       event.target.value = ""; // so that the same file can be chosen again
     });
     let inside = 0; // elements entered and not left
@@ -53,66 +62,130 @@
     document.addEventListener("drop", (event) => {
       event.preventDefault();
       mark(-inside);
-      take(event.dataTransfer.files);
+      receive(event.dataTransfer.files);
     });
-    document.addEventListener("paste", (event) => take(event.clipboardData.files));
+    document.addEventListener("paste", (event) => receive(event.clipboardData.files));
     find("#camera").addEventListener("click", openCamera);
     find("#shoot").addEventListener("click", shoot);
     find("#leave").addEventListener("click", () => find("#booth").close());
     find("#booth").addEventListener("close", () => find("video").srcObject?.getTracks().forEach((track) => track.stop()));
+    find("#png").addEventListener("click", async () => save(await comparison.viewer().picture(), "png"));
+    find("#html").addEventListener("click", async () => save(await asPage(), "html"));
+    find("#share").addEventListener("click", share);
+    find("#share").hidden = !navigator.canShare?.({ files: [new File([], "caption.png", { type: "image/png" })] });
   }
 
-  function take(files) {
+  function receive(files) {
     if (files.length) show(files[0]);
     else say("That was no file. Drop or paste a photograph itself, not a link to one.");
   }
 
-  // Asks every captioner about an image; `button` is the sample that it came from.
-  function show(image, button = null) {
-    if (image.size > page.max_mb * 2 ** 20) return say(`This file is larger than ${page.max_mb} MB: make it smaller.`);
-    shown.stop.abort();
-    shown.viewers.forEach((viewer) => viewer.stop());
-    URL.revokeObjectURL(shown.url);
-    shown = { stop: new AbortController(), url: URL.createObjectURL(image), viewers: [] };
-    say("");
-    document.querySelectorAll(".samples button").forEach((other) => other.setAttribute("aria-pressed", other === button));
-    const columns = page.models.map((name) => element("div", { class: "column" }, waiting(name, "Looking …")));
-    find("#results").replaceChildren(...columns);
-    choose(0);
-    columns.forEach((column, i) => fill(column, page.models[i], image, shown));
-    find("#results").scrollIntoView({ block: "nearest" });
-  }
-
-  function choose(index) {
-    [...find("#results").children].forEach((column, i) => column.classList.toggle("chosen", i === index));
-    [...find("#switch").children].forEach((button, i) => button.setAttribute("aria-pressed", i === index));
-    find("#switch").hidden = !find("#results").children.length;
-  }
-
-  function waiting(name, text, url = shown.url) {
-    const image = element("img", { src: url, alt: "" });
-    image.addEventListener("error", () => image.remove());
-    return element("div", { class: "waiting" }, element("p", {}, element("strong", {}, name), ` ${text}`), image);
-  }
-
-  async function fill(column, name, image, mine) {
+  // A large photograph as a smaller JPEG, upright; any other file as it is.
+  async function shrink(image) {
+    if (image.size < LARGE) return image;
+    let bitmap;
     try {
-      const data = await SatAsk.ask("api/caption", { model: name, image }, mine.stop.signal, (why) => {
-        column.replaceChildren(waiting(name, `${why} Trying again …`, mine.url));
-        find("#status").textContent = `${name}: ${why}`;
-      });
-      mine.viewers.push(new SatViewer.Viewer(column, { image: mine.url, lang: page.lang, ...data, model: name }));
-      find("#status").textContent = `${name}: ${data.hypotheses[0].text}`;
-    } catch (error) {
-      if (error.name === "AbortError" || mine !== shown) return;
-      if (ALL_COLUMNS.has(error.status)) {
-        mine.stop.abort();
-        find("#results").replaceChildren();
-        find("#switch").hidden = true;
-        return say(error.message);
-      }
-      column.replaceChildren(waiting(name, error.message));
+      bitmap = await createImageBitmap(image);
+    } catch {
+      return image; // a format that the browser does not read: the server may
     }
+    const scale = Math.min(1, LONGEST / Math.max(bitmap.width, bitmap.height));
+    const canvas = element("canvas", { width: Math.round(bitmap.width * scale), height: Math.round(bitmap.height * scale) });
+    const context = canvas.getContext("2d");
+    context.imageSmoothingQuality = "high";
+    context.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
+    bitmap.close();
+    const smaller = await new Promise((done) => canvas.toBlob(done, "image/jpeg", 0.95));
+    return smaller && smaller.size < image.size ? smaller : image;
+  }
+
+  // Asks all captioners about an image; what is on the page stays until the first answers.
+  // `button` is the sample that it came from; with `arrive`, the captions are brought into view.
+  async function show(image, button = null, arrive = true) {
+    asked.stop.abort();
+    const mine = (asked = { stop: new AbortController(), url: "", button, arrive });
+    say("");
+    wait("Looking …");
+    const smaller = await shrink(image);
+    if (mine !== asked) return;
+    if (smaller.size > page.max_mb * 2 ** 20) return end(mine, `This file is larger than ${page.max_mb} MB: make it smaller.`);
+    Object.assign(mine, { image: smaller, url: URL.createObjectURL(smaller) });
+    try {
+      await SatAsk.lines("api/captions", { image: smaller }, mine.stop.signal, (line) => {
+        if (line.waiting) return wait(line.waiting);
+        if (OF_THE_PHOTOGRAPH.has(line.status)) throw new SatAsk.Refused(line.error, line.status);
+        put(mine, line);
+      });
+      end(mine, "");
+    } catch (error) {
+      if (error.name !== "AbortError") end(mine, error.message);
+    }
+  }
+
+  function put(mine, { model, ...answer }) {
+    if (mine !== shown) {
+      URL.revokeObjectURL(shown.url);
+      shown = mine;
+      find("#results").classList.remove("before");
+      comparison.clear();
+      document.querySelectorAll(".samples button").forEach((other) => other.setAttribute("aria-pressed", other === mine.button));
+    }
+    comparison.put(page.models.indexOf(model), answer.error ? answer : { image: mine.url, lang: page.lang, ...answer });
+    const viewer = comparison.viewer();
+    find("#save").hidden = !viewer;
+    if (!mine.arrive || !viewer) return;
+    mine.arrive = false;
+    const results = find("#results");
+    results.focus({ preventScroll: true });
+    const { top } = results.getBoundingClientRect();
+    if (top < 0 || top > innerHeight / 2.5) results.scrollIntoView({ block: "start" });
+  }
+
+  function wait(text) {
+    find("#results").setAttribute("aria-busy", Boolean(text));
+    find("#results").classList.toggle("before", asked !== shown);
+    find("#status").textContent = text;
+  }
+
+  function end(mine, message) {
+    if (mine !== asked) return;
+    mine.stop.abort();
+    if (mine !== shown) URL.revokeObjectURL(mine.url);
+    wait("");
+    say(message);
+  }
+
+  function save(blob, ending) {
+    const url = URL.createObjectURL(blob);
+    element("a", { href: url, download: `caption.${ending}` }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 1000);
+  }
+
+  async function share() {
+    const file = new File([await comparison.viewer().picture()], "caption.png", { type: "image/png" });
+    await navigator.share({ files: [file], text: comparison.viewer().hypothesis.text }).catch(() => {});
+  }
+
+  // The captions on the page as one file that needs no network.
+  async function asPage() {
+    const [css, js] = await Promise.all(["css", "js"].map(async (kind) => (await fetch(`assets/viewer.${kind}`)).text()));
+    const url = await new Promise((done) => {
+      const reader = new FileReader();
+      reader.onload = () => done(reader.result);
+      reader.readAsDataURL(shown.image);
+    });
+    const embed = (image) => (image === shown.url ? url : image);
+    const answers = comparison.answers.filter(Boolean).map((answer) => ({ ...answer, image: embed(answer.image) }));
+    const data = JSON.stringify(answers).replaceAll("<", "\\u003c");
+    const script = `const answers = JSON.parse(document.querySelector("#data").textContent);
+const comparison = new SatViewer.Comparison(document.querySelector("main"), answers.map((answer) => answer.kind));
+comparison.clear();
+answers.forEach((answer, i) => comparison.put(i, answer));`;
+    return new Blob([`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Where did it look?</title><style>${css}</style></head>
+<body><h1>Where did it look?</h1><main></main>
+<script type="application/json" id="data">${data}</` + `script><script>${js}${script}</` + "script></body></html>"], { type: "text/html" });
   }
 
   const CAMERA_ERRORS = {

@@ -14,6 +14,7 @@ from PIL import Image
 import sat_tf
 from sat_tf import runs
 from sat_tf.config import SearchConfig
+from sat_tf.figures import drawing
 from sat_tf.figures.drawing import GLOW
 from tests.image_files import exif_of, noise
 from tests.page_data import embedded
@@ -139,6 +140,20 @@ def test_figures_are_drawn_as_svg_too(soft_run, photo, tmp_path, capsys):
     title, *texts = ElementTree.parse(row["figure"]).iter("{http://www.w3.org/2000/svg}text")
     assert title.text == row["caption"]
     assert [text.text for text in texts if text.text in row["words"]] == row["words"]
+
+
+def test_without_a_font_captions_are_printed_and_no_figure(
+    soft_run, photo, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(drawing, "has_glyph", lambda *_: False)
+    drawing.font_runs.cache_clear()
+    argv = [str(photo), "--run-dir", str(soft_run), "--as-json", "--out", str(tmp_path)]
+    assert main(argv) == 0
+    drawing.font_runs.cache_clear()
+    out, said = capsys.readouterr()
+    row = json.loads(out)
+    assert row["caption"] and row["figure"] is None and not list(tmp_path.glob("*.png"))
+    assert said.count("bird.png: not drawn. No font") == 1 and "`--figure svg`" in said
 
 
 def test_hard_attention_outlines_the_location_it_chose(hard_run, photo, tmp_path):

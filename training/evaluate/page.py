@@ -40,19 +40,25 @@ def figure_of(
     image: ImageInput | StoredImage,
     caption: Caption,
     chosen: np.ndarray | None = None,
+    language: str = "",
 ) -> np.ndarray:
     """Draws attention under each word over the encoder's input; the input alone without it.
 
-    `chosen` is what `chosen_locations` returns, if hard attention chose locations.
+    `chosen` is what `chosen_locations` returns, if hard attention chose locations; `language`
+    is the code of the caption's language, for its fonts.
 
     Returns:
         uint8 `[H, W, 3]`.
+
+    Raises:
+        MissingFontError: Letters cannot be drawn.
     """
     if isinstance(image, StoredImage):
         image = image.read_bytes()
     pixels = np.round(captioner.pixels(image)).astype(np.uint8)
     maps = caption.alpha, caption.beta
-    return attention_figure(pixels, caption.words, *maps, title=caption.text, chosen=chosen)
+    drawn = {"title": caption.text, "chosen": chosen, "language": language}
+    return attention_figure(pixels, caption.words, *maps, **drawn)
 
 
 def chosen_locations(

@@ -45,6 +45,8 @@ _MANY_UNKNOWN = 0.1
 _MANY_REPEATED = 0.05
 # Scripts without spaces between words.
 _UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
+_ENTITY = re.compile(r"&(?:#\d+|#x[0-9a-fA-F]+|[A-Za-z]+\d*);")
+_NOTHING = ("nan", "none", "null", "n/a", "#n/a")  # empty cells, as programs write them
 _LETTERS = 100_000  # enough to recognise the script
 _BATCH = 8
 _SERVER = "https://storage.googleapis.com/tensorflow/keras-applications/"
@@ -228,7 +230,8 @@ def caption_figures(split: Split, vocabulary: Vocabulary, max_length: int) -> di
         `captions`, their number; `captions_per_image` and `length`, distributions; `blank`, the
         number of empty captions in the file (None if the data set does not count them);
         `without_words`, the number of captions of punctuation alone; `repeated`, the number of
-        captions that their image has already; `images_with_repeats`; `cut_share` and
+        captions that their image has already; `images_with_repeats`; `entities` and `nothing`, the
+        numbers of those with HTML entities and of those that say nan or null; `cut_share` and
         `unknown_share`, the shares in [0, 1] of captions that are cut and of unknown words.
     """
     lengths, unknown = [], 0
@@ -249,6 +252,8 @@ def caption_figures(split: Split, vocabulary: Vocabulary, max_length: int) -> di
         "without_words": len(lengths) - len(spoken),
         "repeated": sum(repeats),
         "images_with_repeats": sum(map(bool, repeats)),
+        "entities": sum(bool(_ENTITY.search(c)) for c in captions_of(split) if "&" in c),
+        "nothing": sum(c.strip().lower() in _NOTHING for c in captions_of(split)),
         "length": _distribution(spoken),
         "cut_share": float(np.mean(spoken > max_length)) if spoken.size else 0.0,
         "unknown_share": unknown / max(int(spoken.sum()), 1),
@@ -302,6 +307,7 @@ def _about_images(report: dict[str, Any]) -> Iterator[str]:
             total = counted(split["listed"], "image")
             yield f"{lost} of {total} of {name} skipped; see `skipped` in inspect.json."
         if split["no_file"] >= max(split["listed"] / 2, 1):
+            total = counted(split["listed"], "image")
             yield (
                 f"{split['no_file']} of {total} of {name} have no file: name the folder that their "
                 "names start from with `--data.image-dir`, copy the images there, or remove them "
@@ -335,6 +341,16 @@ def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]
         )
     if empty := sum((s["blank"] or 0) + s["without_words"] for s in splits.values()):
         yield f"{counted(empty, 'caption')} without a word, left out of training."
+    if entities := sum(split["entities"] for split in splits.values()):
+        yield (
+            f"{counted(entities, 'caption')} with HTML entities (&amp;), of which amp becomes "
+            "a word: write the characters instead (Python: html.unescape)."
+        )
+    if nothing := sum(split["nothing"] for split in splits.values()):
+        yield (
+            f"{counted(nothing, 'caption')} with nothing but nan, none or null, as programs write "
+            "empty cells: empty them, or remove their rows."
+        )
     if train["cut_share"] > _MANY_CUT:
         yield (
             f"{train['cut_share']:.0%} of the training captions are cut to {config.max_length} "

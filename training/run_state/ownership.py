@@ -277,6 +277,7 @@ def write_data(
     """
     values = {split: dataclasses.asdict(found) for split, found in contents.items()}
     vocabulary.save(folder.vocabulary)
+    values["vocabulary"] = dataclasses.asdict(Contents(vocabulary.fingerprint(), ()))
     write_json(folder.data, values)
     for split, reasons in (unusable or {}).items():
         if reasons:

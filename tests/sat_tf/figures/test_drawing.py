@@ -1,51 +1,153 @@
-"""Text of figures in every script: fonts of the system, and simpler forms without them."""
+"""Text of figures in every script: a font that has it, or a sentence."""
 
 from __future__ import annotations
 
 import unicodedata
+from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont, features
 
 from sat_tf.figures import drawing
+from sat_tf.figures.drawing import MissingFontError, clusters, lettering_of, require_fonts
+
+CAPTIONS = {
+    "ar": "كلب أسود يركض على العشب NBA 23",
+    "fa": "پسر بچه‌ای در حال پریدن",
+    "he": "כלב שחור רץ על הדשא",
+    "hi": "एक बच्चा सीढ़ियों पर",
+    "bn": "একটি কুকুর দৌড়াচ্ছে",
+    "ta": "ஒரு நாய் புல்லில்",
+    "th": "เด็กปีนบันได น้ำ",
+    "km": "ឆ្កែខ្មៅមួយក្បាល",
+    "my": "ခွေးအနက်ရောင်တစ်ကောင်",
+    "zh": "一只狗在跑",
+    "ja": "黒い犬が走る",
+    "ko": "검은 개가 달린다",
+    "ru": "чёрная собака бежит",
+    "el": "ένας μαύρος σκύλος",
+    "vi": "một con chó đen chạy trên cỏ",
+    "am": "ጥቁር ውሻ በሣር ላይ",
+}
+BY_LANGUAGE = pytest.mark.parametrize(("language", "text"), CAPTIONS.items(), ids=CAPTIONS)
 
 
-def drawn(text: str) -> bytes:
+def drawn(text: str, style=drawing.PLAIN) -> bytes:
     """The pixels of a text."""
-    sheet = Image.new("RGB", (80, 24), drawing.PAPER)
-    drawing.write_text(ImageDraw.Draw(sheet), (4, 4), text, 16)
+    sheet = Image.new("RGB", (300, 30), drawing.PAPER)
+    drawing.write_text(ImageDraw.Draw(sheet), (4, 4), text, 16, style)
     return np.asarray(sheet).tobytes()
 
 
 @pytest.fixture
-def no_fonts(monkeypatch):
-    """A system without fonts, so that only Pillow's own is left."""
-    monkeypatch.setattr(drawing, "OTHER_FONTS", ())
-    for cached in (drawing.fonts, drawing.font_for):
-        cached.cache_clear()
-    yield
-    for cached in (drawing.fonts, drawing.font_for):
-        cached.cache_clear()
+def use_fonts(monkeypatch):
+    """A function that gives the system other fonts."""
+
+    def use(*faces: drawing.Face) -> None:
+        monkeypatch.setattr(drawing, "system_faces", lambda: faces)
+        for cached in (drawing.ordered_faces, drawing.font_runs):
+            cached.cache_clear()
+
+    yield use
+    monkeypatch.undo()
+    use(*drawing.system_faces())
+
+
+@BY_LANGUAGE
+def test_captions_are_drawn_shaped_or_a_sentence_names_their_letters(language, text):
+    style = lettering_of(text, language)
+    try:
+        require_fonts(text, style)
+    except MissingFontError:
+        pytest.skip("needs fonts-noto-core, fonts-noto-cjk and Raqm")
+    runs = drawing.font_runs(text, style)
+    assert "".join(piece for _, piece in runs) == unicodedata.normalize("NFC", text)
+    for face, piece in runs:  # one font for a piece: its own glyphs of each letter
+        assert all(drawing.has_glyph(face, char) for char in piece)
+    assert min(drawn(text, style)) < 60
+    assert style.right_to_left == (language in ("ar", "fa", "he"))
+
+
+@BY_LANGUAGE
+def test_without_fonts_a_sentence_names_letters_and_package(use_fonts, language, text):
+    use_fonts()
+    package = "fonts-noto-cjk" if language in ("zh", "ja", "ko") else "fonts-noto-core"
+    with pytest.raises(MissingFontError, match=f"No font .* has the letters .*{package}") as error:
+        drawn(text, lettering_of(text, language))
+    letters = [part for part in clusters(text) if ord(part[0]) > 0xFF]
+    assert letters[0] in str(error.value) and "?" not in str(error.value)
+    assert drawing.text_width(text, 16) > 0  # an SVG's lines are wrapped all the same
+
+
+def test_emoji_name_a_package_too(use_fonts):
+    use_fonts()
+    with pytest.raises(MissingFontError, match="\U0001f415.*fonts-symbola"):
+        drawn("a dog \U0001f415")
+
+
+def test_without_raqm_letters_that_it_joins_are_a_sentence(monkeypatch):
+    monkeypatch.setattr(features, "check", lambda _: False)
+    monkeypatch.setattr(drawing, "has_glyph", lambda *_: True)
+    drawing.font_runs.cache_clear()
+    for language in ("ar", "fa", "he", "hi", "bn", "ta", "th", "km", "my"):
+        with pytest.raises(MissingFontError, match="no Raqm: install FriBidi .*libfribidi0"):
+            require_fonts(CAPTIONS[language], lettering_of(CAPTIONS[language], language))
+    for language in ("zh", "ja", "ko", "ru", "vi", "am"):
+        require_fonts(CAPTIONS[language])
+    drawing.font_runs.cache_clear()
+
+
+def test_compatible_forms_stand_in_and_marks_are_never_dropped(use_fonts):
+    use_fonts()
+    assert drawn("\uff41") == drawn("a")
+    with pytest.raises(MissingFontError):
+        drawn("s\u0323")
+
+
+def test_the_font_of_a_piece_changes_with_its_letters_and_spans_keep_marks(use_fonts, monkeypatch):
+    korean, hindi = (drawing.Face(name, "Regular", name) for name in ("Sans K", "Sans H"))
+    use_fonts(hindi, korean)
+    scripts = {korean: ("\uac00", "\ud7a3"), hindi: ("\u0900", "\u097f"), drawing.OWN: ("!", "~")}
+    has = lambda face, char: char == " " or scripts[face][0] <= char <= scripts[face][1]  # noqa: E731
+    monkeypatch.setattr(drawing, "has_glyph", has)
+    text = unicodedata.normalize("NFD", "\ud55c\uad6d") + " \u0938\u0940 NBA"
+    runs = drawing.font_runs(text, drawing.PLAIN)
+    assert runs == ((korean, "\ud55c\uad6d "), (hindi, "\u0938\u0940 "), (drawing.OWN, "NBA"))
 
 
 @pytest.mark.parametrize(
-    ("text", "simpler"),
-    [("\u72ac", "?"), ("a\u0436b", "a?b"), ("\uff41", "a"), ("s\u0323", "s")],
+    ("language", "family"),
+    [("zh", "SC"), ("zh-Hant", "TC"), ("zh-HK", "HK"), ("ja", "JP"), ("ko", "KR"), ("en", "SC")],
 )
-def test_characters_that_no_font_has_are_simplified_or_question_marks(no_fonts, text, simpler):
-    assert drawn(text) == drawn(simpler)
+def test_chinese_characters_take_the_forms_of_the_language(use_fonts, language, family):
+    faces = [
+        drawing.Face(f"Noto Sans CJK {f}", "Regular", f) for f in ("JP", "KR", "SC", "TC", "HK")
+    ]
+    use_fonts(drawing.Face("Serif", "Bold", "b"), *faces)
+    style = lettering_of("一只狗", language)  # en: the letters themselves say zh
+    assert drawing.ordered_faces(style.language, None)[1].path == family
 
 
-def test_only_characters_that_the_font_lacks_are_simplified(monkeypatch, no_fonts):
-    # Like a Korean font: whole syllables, no parts of them, and no picture of a dog.
-    parts = range(0x1100, 0x1200)
-    has_glyph = lambda _, char: char.isalpha() and ord(char) not in parts  # noqa: E731
-    monkeypatch.setattr(drawing, "has_glyph", has_glyph)
-    text = "\ud55c\uad6dcaf\u00e9"
-    for form in ("NFC", "NFD"):
-        _, written = drawing.font_for(unicodedata.normalize(form, text) + "\U0001f415", 16)
-        assert written == text + "?"
+def test_a_chosen_font_comes_first_and_must_be_one(use_fonts, tmp_path):
+    path = tmp_path / "font.ttf"
+    with pytest.raises(ValueError, match=f"`--figure-font`: {path} is no font file"):
+        drawing.check_font(path)
+    path.write_bytes(ImageFont.load_default(16).font_bytes)
+    drawing.check_font(path)
+    use_fonts()
+    ((face, _),) = drawing.font_runs("dog", lettering_of("dog", "en", path))
+    assert face.path == str(path)
+
+
+def test_fonts_are_found_without_fontconfig_too(monkeypatch, tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "own.ttf").write_bytes(ImageFont.load_default(16).font_bytes)
+    (tmp_path / "broken.ttf").write_text("no font")
+    monkeypatch.setattr(drawing, "FOLDERS", (str(tmp_path), "$NOWHERE/Fonts"))
+    monkeypatch.setattr(drawing.shutil, "which", lambda _: None)
+    (face,) = drawing.system_faces.__wrapped__()
+    assert Path(face.path).name == "own.ttf" and face.style == "Regular"
 
 
 @pytest.mark.parametrize("text", ["a title of words", "\u72d7" * 40, "one " + "w" * 60])
@@ -53,3 +155,8 @@ def test_lines_fit_their_width_and_keep_every_character(text):
     lines = drawing.wrap(text, 16, 120)
     assert all(drawing.text_width(line, 16) <= 120 for line in lines)
     assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+
+
+def test_letters_keep_their_marks():
+    assert clusters("क्षि न้ำ") == ["क्षि", " ", "न้ำ"]
+    assert clusters("நாய் e\u0301") == ["நா", "ய்", " ", "\u00e9"]

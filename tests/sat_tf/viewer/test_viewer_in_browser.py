@@ -87,11 +87,24 @@ def test_each_word_brings_its_own_map(page):
         assert dark.max() < 0.6 * plain.min()
 
 
-def test_the_gate_dims_by_choice(page):
+def test_the_gate_dims_by_choice_and_the_choice_is_kept(page):
     page.locator(".word").first.hover()
     before = brightness(page.locator(".crop"), GRID)
-    page.get_by_role("button", name="Times the gate").click()
+    page.get_by_label("Brightness").select_option("gated")
     assert brightness(page.locator(".crop"), GRID)[CENTRES[0]] < before[CENTRES[0]] - 20
+    page.locator(".images button").nth(1).click()
+    assert page.get_by_label("Brightness").input_value() == "gated"
+
+
+def test_a_heat_map_is_hot_where_it_looked(page):
+    page.locator(".word").nth(1).hover()
+    page.get_by_role("button", name="Heat map").click()
+    colours = page.eval_on_selector(
+        "canvas", "c => [...c.getContext('2d').getImageData(0, 0, c.width, c.height).data]"
+    )
+    red = np.reshape(colours, (*GRID, 4))[..., 0]
+    assert np.unravel_index(red.argmax(), GRID) == CENTRES[1]
+    assert page.locator(".ramp.heat").count() == 1
 
 
 def test_keys_reach_every_word_and_say_it(page):
@@ -126,10 +139,10 @@ def test_drawn_locations_scatter_around_the_map(page):
 
 
 def test_other_hypotheses_are_shown_with_what_they_have(page):
-    page.get_by_label("Hypothesis of the beam").select_option(index=1)
+    page.get_by_role("button", name="a cat", exact=True).click()
     assert page.locator(".word").all_inner_texts() == ["a", "cat"]
-    legend = page.locator(".legend").inner_text()
-    assert "No maps" in legend and "without the probabilities" in legend
+    note = page.locator(".note").inner_text()
+    assert "No maps" in note and "without the probabilities" in note
 
 
 def test_images_are_sorted_and_searched(page):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import io
+import json
 
 import numpy as np
 import pytest
@@ -78,6 +80,44 @@ def test_what_cannot_be_captioned_is_told_in_words(soft, content, status, says):
     answer = upload(soft, content)
     assert answer.status_code == status and says in answer.json()["error"]
     assert upload(soft, photograph()).status_code == 200  # and the page still works
+
+
+def ask_all(client: TestClient, content: bytes) -> list[dict]:
+    answer = client.post("/api/captions", files={"image": ("photo.jpg", content)})
+    assert answer.status_code == 200
+    return [json.loads(line) for line in answer.text.split("\n") if line]
+
+
+def test_one_upload_is_answered_by_every_captioner():
+    with page_of(soft=ScriptedModel(), none=ScriptedModel(kind="none")) as page:
+        client = TestClient(page.app())
+        lines = {line["model"]: line for line in ask_all(client, photograph())}
+        assert {name: line["kind"] for name, line in lines.items()} == {
+            "soft": "soft",
+            "none": "none",
+        }
+        alone = upload(client, photograph(), model="soft").json()
+        assert lines["soft"] == {"model": "soft"} | alone
+        (refused,) = ask_all(client, b"")
+        assert refused == {"error": "The file is empty.", "status": 400}
+        assert [line["status"] for line in ask_all(client, b"text")] == [400, 400]
+
+
+def test_one_upload_waits_for_a_captioner_that_is_away():
+    with serve(ScriptedModel()) as port:
+        pass
+    with page_of(soft=port) as page, contextlib.ExitStack() as later:
+
+        def state() -> str:
+            if not page.notes:  # once
+                page.notes = ("asked",)
+                later.enter_context(serve(ScriptedModel(), port))
+            return "It is being loaded."
+
+        page.state = state
+        waiting, answer = ask_all(TestClient(page.app()), photograph())
+    assert waiting == {"waiting": "It is being loaded."}
+    assert answer["hypotheses"][0]["text"] == "a dog runs"
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,8 @@ def test_figures_are_those_counted_by_hand():
         "without_words": 1,
         "repeated": 0,
         "images_with_repeats": 0,
+        "entities": 0,
+        "nothing": 0,
         "length": {"min": 3, "median": 5, "p95": pytest.approx(6.8), "max": 7},
         "cut_share": 0.5,
         "unknown_share": 3 / 10,  # big, barks, at
@@ -50,6 +52,12 @@ def test_captions_that_an_image_has_twice_are_counted_as_training_reads_them():
     vocabulary = Vocabulary.from_captions(["a dog"], min_count=1)
     figures = caption_figures(split, vocabulary, max_length=3)
     assert (figures["repeated"], figures["images_with_repeats"]) == (2, 1)
+
+
+def test_captions_that_programs_wrote_are_counted():
+    split = split_of(("a cat &amp; a dog", "black & white", "NaN "), ("R&D more", "&#39;"))
+    figures = caption_figures(split, Vocabulary.from_captions(["a dog"], min_count=1), 9)
+    assert (figures["entities"], figures["nothing"]) == (2, 1)
 
 
 def test_captions_are_equal_whatever_their_capitals_and_punctuation():
@@ -77,6 +85,9 @@ SPLIT = {
     "blank": 0,
     "without_words": 0,
     "images_with_repeats": 0,
+    "no_file": 0,
+    "entities": 0,
+    "nothing": 0,
     "cut_share": 0.0,
     "unknown_share": 0.01,
 }
@@ -111,6 +122,9 @@ def test_good_data_has_no_warnings():
         ({"blank": 2, "without_words": 1}, "3 captions without a word"),
         ({"blank": None, "without_words": 1}, "1 caption without a word"),
         ({"images_with_repeats": 20}, "20 images of dev with a caption twice or more"),
+        ({"no_file": 50}, "50 of 100 images of dev have no file: name the folder"),
+        ({"entities": 2}, "2 captions with HTML entities"),
+        ({"nothing": 1}, "1 caption with nothing but nan"),
         ({"cut_share": 0.06}, "6% of the training captions are cut to 30 words"),
         ({"unknown_share": 0.2}, "20% of the words of dev are unknown"),
     ],

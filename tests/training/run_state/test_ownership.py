@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import fcntl
 import json
@@ -221,6 +222,14 @@ def test_other_words_are_refused(folder):
     other = Vocabulary.from_captions(["a zebra"], min_count=1)
     with pytest.raises(runs.RunError, match="words of the training captions differ"):
         check_data(folder, other, USED)
+
+
+def test_a_vocabulary_of_another_run_is_refused(folder):
+    assert runs.read_vocabulary(folder) == WORDS
+    other = dataclasses.replace(WORDS, words=(*WORDS.words[:-1], "zebra"))
+    other.save(folder.vocabulary)
+    with pytest.raises(runs.RunError, match="vocabulary.json is another run's.*Copy its own"):
+        runs.read_vocabulary(folder)
 
 
 def test_an_evaluation_finds_the_data_where_training_did(photographs, tmp_path, capsys):
