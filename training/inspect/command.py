@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from sat_tf.commands import check_folder, exit_status
+from sat_tf.commands import check_folder, exit_status, loading
 from sat_tf.errors import invalid_value
 from sat_tf.fields import NonNegativeInt, check_fields
 from training.cli import Settings, check_apart, check_data_dir, check_own_images, parse_settings
@@ -56,8 +56,9 @@ def run(arguments: Arguments) -> int:
     check_data_dir(config, data_dir)
     check_folder("--out", out)
     # TensorFlow takes seconds to load: wrong flags are reported first.
-    from training.inspect.page import show, write
-    from training.inspect.survey import survey
+    with loading():
+        from training.inspect.page import show, write
+        from training.inspect.survey import survey
 
     found = survey(config, data_dir)
     page = write(out, found, config.encoder, arguments.images)
