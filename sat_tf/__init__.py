@@ -1,8 +1,8 @@
 """Show, Attend and Tell (Xu et al., 2015, arXiv:1502.03044) in TensorFlow 2 and Keras 3.
 
 `sat_tf.load(RUN).caption(IMAGE)` captions an image with a trained run, without TensorFlow from its
-second use on. The layers are Keras
-layers: `sat_tf.RNNDecoder(vocabulary_size=1000)(annotations, words)`.
+second use on. The layers are Keras layers:
+`sat_tf.RNNDecoder(vocabulary_size=1000)(annotations, words)`.
 
 Models and layers load TensorFlow when they are first used; its log is off from the import of this
 package on, unless `TF_CPP_MIN_LOG_LEVEL` says otherwise.

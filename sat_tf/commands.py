@@ -87,7 +87,7 @@ def loading() -> Iterator[None]:
 
 @contextlib.contextmanager
 def native_log_kept() -> Iterator[None]:
-    """Keeps standard error from the terminal, and shows it after all if an import fails.
+    """Holds standard error back, and shows it if an import fails.
 
     TensorFlow's libraries log their first lines before they read `TF_CPP_MIN_LOG_LEVEL`.
     """

@@ -180,14 +180,16 @@ def _save_used_positions(embeddings: keras.Layer) -> None:
 
     def save(store) -> None:
         keras.layers.Layer.save_own_variables(embeddings, store)
-        store[USED_POSITIONS] = embeddings.interpolated_position_embeddings
+        # Flat, as `weights.pack` keeps vectors as they are and rounds the rest.
+        store[USED_POSITIONS] = np.ravel(embeddings.interpolated_position_embeddings)
 
     def load(store) -> None:
         load_and_interpolate(store)
         used = embeddings.interpolated_position_embeddings
-        stored = store[USED_POSITIONS] if USED_POSITIONS in store.keys() else None  # noqa: SIM118
-        if stored is not None and stored.shape == used.shape:
-            used.assign(stored)
+        if USED_POSITIONS in store.keys():  # noqa: SIM118
+            stored = np.asarray(store[USED_POSITIONS])
+            if stored.size == np.prod(used.shape):
+                used.assign(stored.reshape(used.shape))
 
     load_and_interpolate = embeddings.load_own_variables
     embeddings.save_own_variables, embeddings.load_own_variables = save, load
