@@ -94,8 +94,12 @@ def native_log_kept() -> Iterator[None]:
     if os.environ.get("TF_CPP_MIN_LOG_LEVEL") != "3":
         yield
         return
+    try:
+        terminal = os.dup(2)
+    except OSError:  # there is no standard error
+        yield
+        return
     sys.stderr.flush()
-    terminal = os.dup(2)
     with tempfile.TemporaryFile() as log:
         os.dup2(log.fileno(), 2)
         try:

@@ -103,7 +103,7 @@ def backbone_names() -> list[str]:
 
 
 def is_joined(name: str) -> bool:
-    """Tells whether a name is that of several backbones."""
+    """Returns whether a name is that of several backbones."""
     return JOIN in name
 
 

@@ -112,7 +112,7 @@ PRESETS = {
 
 
 def is_patch_encoder(name: str) -> bool:
-    """Tells whether a backbone's name is one of KerasHub's."""
+    """Returns whether a backbone's name is one of KerasHub's."""
     return name.startswith(PREFIX)
 
 

@@ -323,7 +323,7 @@ def apply_gradients(
 
 
 def scales_losses(optimizer: keras.optimizers.Optimizer) -> bool:
-    """Says whether an optimiser scales losses, as float16 needs it."""
+    """Returns whether an optimiser scales losses, as float16 needs it."""
     scales = isinstance(optimizer, keras.optimizers.LossScaleOptimizer)
     return scales or optimizer.loss_scale_factor is not None
 

@@ -311,7 +311,7 @@ def write_training_images(folder: RunFolder, config: RunConfig, data: Data, inpu
 
 
 def supervised_by_locator(folder: RunFolder) -> bool:
-    """Tells whether captions, not boxes, taught a run's attention where to look."""
+    """Returns whether captions, not boxes, taught a run's attention where to look."""
     return LOCATOR in _read_contents(folder)
 
 
