@@ -26,7 +26,7 @@ from sat_tf.fields import PositiveInt, check_fields, from_dict
 from sat_tf.published import locate, output_dir
 from sat_tf.run_folder import RunFolder
 from training.cli import common_data_dir, digit_module
-from training.config import DataConfig
+from training.config import DataConfig, saved_data
 from training.data.examples import Split, canonical_split
 from training.data.seen_images import UNCHECKED
 from training.data.sources import load_split
@@ -123,7 +123,7 @@ class Evaluated:
     @property
     def data(self) -> DataConfig:
         """The data set it was made on."""
-        return from_dict(DataConfig, self.report["configuration"]["data"])
+        return from_dict(DataConfig, saved_data(self.report["configuration"]["data"]))
 
     @property
     def seen_notes(self) -> list[str]:
