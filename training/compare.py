@@ -25,8 +25,8 @@ from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields, from_dict
 from sat_tf.published import locate, output_dir
 from sat_tf.run_folder import RunFolder
-from training.cli import common_data_dir, digit_module
-from training.config import DataConfig, saved_data
+from training.cli import digit_module
+from training.config import DataConfig, common_data_dir, saved_data
 from training.data.examples import Split, canonical_split
 from training.data.seen_images import UNCHECKED
 from training.data.sources import load_split

@@ -25,8 +25,8 @@ from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.files import default_cache_dir
 from sat_tf.progress import progress_bar
 from sat_tf.run_folder import RunFolder
-from training.cli import check_data_dir, read_data_dir
-from training.config import RunConfig, read_run_config
+from training.cli import check_data_dir
+from training.config import RunConfig, read_data_dir, read_run_config
 
 if TYPE_CHECKING:
     from training.inputs import Data

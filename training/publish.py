@@ -23,8 +23,8 @@ from sat_tf.errors import invalid_value
 from sat_tf.fields import to_dict
 from sat_tf.files import default_cache_dir, write_atomically
 from sat_tf.run_folder import RunFolder, outdated_note
-from training.cli import digit_module, read_data_dir
-from training.config import RunConfig, read_run_config
+from training.cli import digit_module
+from training.config import RunConfig, read_data_dir, read_run_config
 from training.tables import markdown_table, score_rows
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from sat_tf.fields import NonNegativeInt, PositiveInt, check_fields
 from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Unit
-from training.cli import check_apart, digit_module, peek_flag, read_data_dir
-from training.config import DataConfig, read_run_config
+from training.cli import check_apart, digit_module, peek_flag
+from training.config import DataConfig, read_data_dir, read_run_config
 from training.data.examples import canonical_split
 from training.data.sources import DataName, Splits
 

@@ -25,7 +25,7 @@ from sat_tf.fields import to_dict
 from sat_tf.files import NO_LOCKS, write_atomically, write_json
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.vocabulary import Vocabulary
-from training.config import RunConfig, read_run_config
+from training.config import RunConfig
 from training.data.seen_images import SeenImages, read_seen_of, write_seen
 from training.distributed.workers import is_chief, on_chief
 from training.inputs import Data, Inputs
@@ -308,20 +308,6 @@ def write_training_images(folder: RunFolder, config: RunConfig, data: Data, inpu
     for file in map(Path, files):
         seen = seen.after(file.name, read_seen_archive(file))
     write_seen(folder, seen)
-
-
-def with_recorded_split(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfig:
-    """Returns the configuration with the splits of the run in a folder, if there is one.
-
-    Else with those of the run that it starts from, if that learned from the same folder: its
-    training images must not become dev or test images.
-    """
-    for folder in map(RunFolder, filter(None, (run_dir, config.init_from))):
-        same = data_dir is not None and read_data_dir(folder) == data_dir.absolute()
-        if folder.config.is_file() and (folder.path == run_dir or same):
-            with contextlib.suppress(ValueError):  # `check_run_dir` says what is wrong with it
-                config = config.split_at(read_run_config(folder.path).data.held_out)
-    return config
 
 
 def supervised_by_locator(folder: RunFolder) -> bool:
