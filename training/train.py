@@ -38,7 +38,13 @@ from training.cli import (
     parse_settings,
     peek_flag,
 )
-from training.config import RunConfig, check_available, read_run_config, to_text
+from training.config import (
+    RunConfig,
+    check_available,
+    read_run_config,
+    to_text,
+    with_recorded_split,
+)
 from training.recipes import RECIPES
 from training.run_state.signals import Interrupts, exit_status
 
@@ -130,11 +136,7 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
         from training.distributed.workers import barrier, explained, make_strategy, on_chief
         from training.evaluate.evaluation import evaluate_run
         from training.model import resolve_precision
-        from training.run_state.ownership import (
-            check_run_dir,
-            exclusive_lock,
-            with_recorded_split,
-        )
+        from training.run_state.ownership import check_run_dir, exclusive_lock
     config = with_recorded_split(resolve_precision(config, run_dir), run_dir, data_dir)
     if arguments.deterministic:
         tf.config.experimental.enable_op_determinism()
@@ -194,7 +196,7 @@ def train(
 
     folder, say = RunFolder(run_dir), on_chief(say)
     strategy = strategy or tf.distribute.get_strategy()
-    config = ownership.with_recorded_split(config, run_dir, data_dir)
+    config = with_recorded_split(config, run_dir, data_dir)
     ownership.check_run_dir(run_dir, config, read_run_config)
     say(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
     keras.utils.set_random_seed(config.seed)

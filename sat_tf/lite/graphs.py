@@ -131,6 +131,8 @@ def write_graphs(
         precision=precision,
         sizes={name: (folder / name).stat().st_size for name in graphs},
         consensus=search.consensus,
+        min_length=search.min_length,
+        no_repeat_ngram=search.no_repeat_ngram,
     )
     (folder / files.SETTINGS).write_text(settings.to_json(), "utf-8")
     return {name: (graphs[name].inputs, f.structured_outputs) for name, f in traced.items()}

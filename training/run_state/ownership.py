@@ -25,7 +25,7 @@ from sat_tf.fields import to_dict
 from sat_tf.files import NO_LOCKS, write_atomically, write_json
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.vocabulary import Vocabulary
-from training.config import RunConfig, read_run_config
+from training.config import RunConfig
 from training.data.seen_images import SeenImages, read_seen_of, write_seen
 from training.distributed.workers import is_chief, on_chief
 from training.inputs import Data, Inputs
@@ -310,20 +310,6 @@ def write_training_images(folder: RunFolder, config: RunConfig, data: Data, inpu
     write_seen(folder, seen)
 
 
-def with_recorded_split(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfig:
-    """Returns the configuration with the splits of the run in a folder, if there is one.
-
-    Else with those of the run that it starts from, if that learned from the same folder: its
-    training images must not become dev or test images.
-    """
-    for folder in map(RunFolder, filter(None, (run_dir, config.init_from))):
-        same = data_dir is not None and read_data_dir(folder) == data_dir.absolute()
-        if folder.config.is_file() and (folder.path == run_dir or same):
-            with contextlib.suppress(ValueError):  # `check_run_dir` says what is wrong with it
-                config = config.split_at(read_run_config(folder.path).data.held_out)
-    return config
-
-
 def supervised_by_locator(folder: RunFolder) -> bool:
     """Returns whether captions, not boxes, taught a run's attention where to look."""
     return LOCATOR in _read_contents(folder)
@@ -333,30 +319,6 @@ def recorded_teachers(folder: RunFolder) -> tuple[str, ...]:
     """Returns the teachers of the captioners that a run learned from, if it recorded them."""
     predictions = _read_contents(folder).get(PREDICTIONS)
     return () if predictions is None else predictions.teachers
-
-
-def read_data_dir(folder: RunFolder) -> Path | None:
-    """Returns where the data was when the run was trained; None if it is no longer there."""
-    if not folder.data_dir.is_file():
-        return None
-    path = Path(folder.data_dir.read_text("utf-8").rstrip("\n"))
-    return path if path.is_dir() else None
-
-
-def common_data_dir(folders: Iterable[RunFolder]) -> Path | None:
-    """Returns where the data was when runs were trained; None if none of them has it recorded.
-
-    Raises:
-        RunError: It was in different folders.
-    """
-    recorded = [path for folder in folders if (path := read_data_dir(folder)) is not None]
-    found = dict.fromkeys(path.resolve() for path in recorded)
-    if len(found) > 1:
-        raise RunError(
-            f"The runs were trained on data in different folders: {', '.join(map(str, found))}. "
-            "Choose one with `--data-dir`."
-        )
-    return next(iter(found), None)
 
 
 def _read_contents(folder: RunFolder) -> dict[str, Contents]:
