@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from sat_tf.fields import to_dict
+from sat_tf.run_folder import RunFolder, read_object
 from training.config import RunConfig
 from training.recipes import RECIPES
 
@@ -43,9 +44,9 @@ class Amount:
     common: float
 
     @classmethod
-    def of(cls, images: int, captions: Sequence[tuple[Any, ...]]) -> Self:
-        """Counts captions, each a tuple of its words or their ids."""
-        captions = [caption for caption in captions if caption]
+    def of(cls, images: int, captions: Iterable[Sequence[str]]) -> Self:
+        """Counts captions, each a sequence of its words."""
+        captions = [tuple(caption) for caption in captions if caption]
         found = Counter(word for caption in captions for word in set(caption))
         common = {word for word, count in found.items() if count >= len(captions) / 2}
         words = [word in common for caption in captions for word in caption]
@@ -80,6 +81,18 @@ def sentences(amount: Amount, config: RunConfig) -> Iterator[str]:
             "captions will be the most frequent ones, whatever the image. Describe what differs "
             "between images; labels of a few kinds are a task for a classifier."
         )
+
+
+def after_training(folder: RunFolder, config: RunConfig, data_dir: Path | None) -> Iterator[str]:
+    """Yields what a run on a folder of one's own should have said of its data, and what is next."""
+    if config.data.name != "folder":
+        return
+    amount = Amount(**read_object(folder.data)["amount"])
+    yield from (f"Warning: {sentence}" for sentence in sentences(amount, config))
+    following = next_command(amount, config, data_dir)
+    if LEARN_ON not in following or config.recipe == LEARN_ON:
+        following = f"python -m training.evaluate --run-dir {folder} --split test"
+    yield f"Next: {following}"
 
 
 def next_command(amount: Amount, config: RunConfig, data_dir: Path | None) -> str:

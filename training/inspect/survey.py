@@ -182,7 +182,7 @@ def _add_captions(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> A
         report["splits"][name]["captions_of_earlier_splits"] = sum(c in earlier for c in spoken)
         earlier.update(spoken)
         used = report["splits"][name]["used"]
-        amount = amount or Amount.of(used, [tuple(caption.split("\0")) for caption in spoken])
+        amount = amount or Amount.of(used, (caption.split("\0") for caption in spoken))
     return amount
 
 
