@@ -52,30 +52,30 @@ def load(run_dir: str | Path) -> TrainedCaptioner | DigitReader:
     folder = published.locate(check_argument("run_dir", run_dir, str | Path))
     if digits.system_of(folder) is not None:
         return digits.load(folder)
-    return load_captioner(folder, light=True)
+    return load_light(folder)
 
 
-def load_captioner(run_dir: str | Path, light: bool = False) -> TrainedCaptioner:
-    """Loads a captioner; see `load`. A digit model is an error.
+def load_captioner(run_dir: str | Path) -> TrainedCaptioner:
+    """Loads a captioner with its model; see `load`. A digit model is an error."""
+    return _Source.read(published.locate(run_dir)).load()
 
-    Args:
-        run_dir: See `load`.
-        light: Caption over LiteRT graphs from the cache, without TensorFlow, as long as nothing
-            is asked for that needs the model. Where there are none yet, TensorFlow captions, and
-            the first caption has them made by another process.
+
+def load_light(run_dir: str | Path) -> TrainedCaptioner:
+    """Loads a captioner that does without TensorFlow as long as nothing needs the model.
+
+    It captions over LiteRT graphs from the cache. Where there are none yet, TensorFlow captions,
+    and the first caption has them made by another process. A digit model is an error.
     """
     source = _Source.read(published.locate(run_dir))
-    light = light and cache.usable(source.config)
-    if light:
-        digest = source.digest()
-        graphs = cache.find(source.fingerprint(digest))
-        if graphs is not None:
-            return TrainedCaptioner(source, source.vocabulary, source.path, digest, graphs)
-    model, digest = source.load_model()
-    captioner = TrainedCaptioner(model, source.vocabulary, source.path, digest)
-    if light:
-        behind = functools.partial(cache.make_behind, source.path, source.fingerprint(digest))
-        captioner.after_first_caption = behind
+    if not cache.usable(source.config):
+        return source.load()
+    digest = source.digest()
+    graphs = cache.find(source.fingerprint(digest))
+    if graphs is not None:
+        return TrainedCaptioner(source, source.vocabulary, source.path, digest, graphs)
+    captioner = source.load()
+    name = source.fingerprint(captioner.weights_sha256)
+    captioner.after_first_caption = functools.partial(cache.make_behind, source.path, name)
     return captioner
 
 
@@ -98,9 +98,8 @@ def make_graphs(*run_dirs: str | Path) -> list[Path | None]:
         for run_dir in run_dirs:
             if (folder := graphs_of(run_dir)) is None:
                 source = _Source.read(published.locate(run_dir))
-                model, digest = source.load_model()
-                captioner = TrainedCaptioner(model, source.vocabulary, source.path, digest)
-                folder = cache.make(captioner, source.fingerprint(digest))
+                captioner = source.load()
+                folder = cache.make(captioner, source.fingerprint(captioner.weights_sha256))
             folders.append(folder)
     return folders
 
@@ -128,6 +127,11 @@ class _Source:
             )
         return cls(path, config, vocabulary, is_run)
 
+    def load(self) -> TrainedCaptioner:
+        """Loads the captioner with its model."""
+        model, digest = self.load_model()
+        return TrainedCaptioner(model, self.vocabulary, self.path, digest)
+
     def digest(self) -> str | None:
         """Returns the SHA-256 of a run's weights."""
         return sha256_of(RunFolder(self.path).best_weights) if self.is_run else None
@@ -153,11 +157,11 @@ class _Source:
         model = Captioner(
             self.config, len(self.vocabulary), load_encoder_weights=False, dtype="float32"
         )
-        if self.is_run:
-            return model, load_weights(model, RunFolder(self.path).best_weights)
-        files = published.checked_files(self.path)
-        load_compact(model, [files[name] for name in published.WEIGHTS.values()])
-        return model, None
+        if not self.is_run:
+            files = published.checked_files(self.path)
+            load_compact(model, [files[name] for name in published.WEIGHTS.values()])
+            return model, None
+        return model, load_weights(model, RunFolder(self.path).best_weights)
 
 
 def read_config(run_dir: Path | RunFolder) -> CaptionerConfig:

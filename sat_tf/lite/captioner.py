@@ -9,7 +9,7 @@ import mmap
 import threading
 import weakref
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +53,8 @@ class Settings:
         precision: `float32`, `float16` or `int8`.
         sizes: Bytes of each graph.
         consensus: Sharpness of `rank_by_consensus`; 0, also if absent, ranks by score.
+        min_length: The fewest words of a caption; 1 if absent.
+        no_repeat_ngram: n of the n-grams that no caption repeats; 0, also if absent, for none.
         encoder: File of the encoder's graph; captioners side by side may share one, which then
             lies beside their folders.
     """
@@ -67,6 +69,8 @@ class Settings:
     precision: str
     sizes: dict[str, int]
     consensus: float = 0.0
+    min_length: int = 1
+    no_repeat_ngram: int = 0
     encoder: str = ENCODER
 
     def files(self, folder: Path) -> dict[str, Path]:
@@ -100,8 +104,8 @@ def read_settings(folder: Path) -> Settings:
             f"reads format {FORMAT}. Export the run again, or install the version that wrote it."
         )
     names = {field.name for field in fields(Settings)}
-    # Folders of earlier versions have neither.
-    values = {"consensus": 0.0, "encoder": ENCODER} | values
+    # Folders of earlier versions have no settings that have a default.
+    values = {f.name: f.default for f in fields(Settings) if f.default is not MISSING} | values
     if values.keys() != names:
         wrong = ", ".join(sorted(values.keys() ^ names))
         raise ValueError(f"{folder / SETTINGS} is damaged: look at {wrong}. {_ADVICE}.")
@@ -235,7 +239,8 @@ class LiteRTCaptioner:
             found = self._search(pixels, settings)
         if not found:
             raise ValueError(
-                "The image has no caption: every word's probability is 0 or not known."
+                "The image has no caption: the search bars every word, or its probability is 0 or "
+                "not known."
             )
         if settings.consensus:
             found = rank_by_consensus(found, settings.length_power, settings.consensus)
@@ -265,8 +270,15 @@ class LiteRTCaptioner:
             state.update((name, outputs[name]) for name in STATE)
             return outputs["log_probs"], [outputs[name] for name in _ATTENTION if name in outputs]
 
-        power = search.length_power
-        return beam_search(step, search.beam, search.max_length, power, search.forbidden)
+        return beam_search(
+            step,
+            search.beam,
+            search.max_length,
+            search.length_power,
+            search.forbidden,
+            search.min_length,
+            search.no_repeat_ngram,
+        )
 
     def _read(self, found: Hypothesis, power: float) -> Caption:
         length, alpha, beta = found.length, None, None

@@ -145,6 +145,8 @@ def write_graphs(
         precision=precision,
         sizes={name: path.stat().st_size for name, path in paths.items()},
         consensus=search.consensus,
+        min_length=search.min_length,
+        no_repeat_ngram=search.no_repeat_ngram,
         encoder=paths[files.ENCODER].name,
     )
     (folder / files.SETTINGS).write_text(settings.to_json(), "utf-8")
