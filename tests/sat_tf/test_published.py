@@ -18,8 +18,9 @@ import pytest
 import sat_tf
 from sat_tf import published
 from sat_tf.errors import RunError
+from sat_tf.packing import pack
 from sat_tf.run_folder import RunFolder
-from sat_tf.weights import pack, weight_arrays
+from sat_tf.weights import weight_arrays
 from tests.sat_tf.tiny_runs import PIXELS
 
 NAMES = ["flickr8k_hard", "flickr8k_none", "flickr8k_soft"]
