@@ -22,6 +22,7 @@ from sat_tf.lite import cache
 from sat_tf.runs import make_graphs
 
 ROOT = Path(__file__).resolve().parents[1]
+TREE = ROOT / "build" / "wheel"
 PACKAGES = ("sat_tf", "training", "serving")
 _FILES = ("setup.py", "pyproject.toml", "README.md", "LICENSE")
 
@@ -32,25 +33,32 @@ class Arguments:
 
     out: Path = Path("dist")
     """Folder of the wheel."""
+    captioners: tuple[str, ...] = tuple(published.names())
+    """Captioners in it; without a name after it, none."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    return exit_status(
-        lambda: run(tyro.cli(Arguments, args=argv, prog=program("serving.wheel")).out)
-    )
+    return exit_status(lambda: run(tyro.cli(Arguments, args=argv, prog=program("serving.wheel"))))
 
 
-def run(out: Path) -> None:
+def run(arguments: Arguments) -> None:
     """Builds the wheel."""
     if not (ROOT / "setup.py").is_file():
-        raise invalid_value("out", "to be called in a checkout", ROOT, kind="key")
-    tree = ROOT / "build" / "wheel"
+        raise ValueError(f"A wheel is built in a checkout, and {ROOT} is none.")
+    unknown = set(arguments.captioners) - set(published.names())
+    if unknown:
+        raise invalid_value("captioners", " ".join(published.names()), " ".join(unknown))
+    out, tree = arguments.out, TREE
     shutil.rmtree(tree, ignore_errors=True)
     copy_sources(tree)
-    captioners = published.names()
-    for name, graphs in zip(captioners, make_graphs(*captioners), strict=True):
-        put_graphs(tree / "sat_tf" / "captioners" / name, graphs)
+    graphs = dict(zip(arguments.captioners, make_graphs(*arguments.captioners), strict=True))
+    for name in published.names():
+        folder = tree / "sat_tf" / "captioners" / name
+        if name in graphs:
+            put_graphs(folder, graphs[name])
+        else:
+            shutil.rmtree(folder)
     out.mkdir(parents=True, exist_ok=True)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "--wheel-dir", str(out.absolute()), str(tree)], check=True)

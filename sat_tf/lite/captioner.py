@@ -219,7 +219,7 @@ class LiteRTCaptioner:
     @property
     def grid(self) -> tuple[int, int]:
         """`(h, w)` of the annotations; of a captioner without attention `(1, L)`."""
-        return self.settings.grid or (1, self._encode.locations)
+        return tuple(self.settings.grid or (1, self._encode.locations))
 
     def caption(self, image: str | Path | bytes | np.ndarray) -> Caption:
         """Captions an image.

@@ -46,8 +46,8 @@ def unpack_graph(packed: bytes) -> bytearray:
     Raises:
         ValueError: It is damaged.
     """
-    entries = packing.read(packed)
     try:
+        entries = packing.read(packed)
         graph = np.empty(int.from_bytes(entries.pop(_SIZE).tobytes(), "little"), np.uint8)
         rest, taken, end = entries.pop(_REST), 0, 0
         for name, values in sorted(
@@ -59,7 +59,7 @@ def unpack_graph(packed: bytes) -> bytearray:
             values = values.T if layout == _ROWS else values
             graph[start:end] = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
         graph[end:] = rest[taken:]
-    except (KeyError, IndexError, ValueError) as error:
+    except Exception as error:  # the readers raise almost anything on crafted files
         raise ValueError(f"The packed graph is damaged: {error}.") from error
     return graph.data
 
