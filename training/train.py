@@ -260,7 +260,8 @@ def fit(
     say(progress.outlook(config.fit.epochs, steps))
 
     if not progress.finished(config.fit.epochs):
-        logs.remove_from(folder.logs, progress.epoch)
+        done = lambda: progress.epoch * steps + progress.step  # noqa: E731
+        logs.remove_from(folder.logs, progress.epoch, done())
         dev = Validation(TrainedCaptioner(model, data.vocabulary), config, data, inputs)
         best_weights = folder.best_weights
         all_callbacks = [
@@ -268,7 +269,8 @@ def fit(
             *chief_callbacks(AttentionCollapseWarning()),
             logs.LearningRate(),
             *chief_callbacks(
-                logs.TensorBoardScalars(str(folder.logs), write_graph=False),
+                logs.TensorBoardScalars(folder.logs),
+                logs.TensorBoardSteps(folder.logs, done),
                 logs.TensorBoardFigures(dev.figures, folder.logs),
             ),
             CheckpointAndStop(checkpoints, progress, config.fit, steps, best_weights, interrupts),
