@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import re
 import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from sat_tf import config as configs
 from sat_tf import digits
-from sat_tf.errors import invalid_value, other_version
+from sat_tf.errors import RunError, invalid_value, other_version
 from sat_tf.fields import (
     Fraction,
     NonNegative,
@@ -401,6 +403,44 @@ def read_run_config(run_dir: Path) -> RunConfig:
         return read_saved(RunConfig, values)
     except (TypeError, ValueError) as error:
         raise other_version(path, error) from error
+
+
+def with_recorded_split(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfig:
+    """Returns the configuration with the splits of the run in a folder, if there is one.
+
+    Else with those of the run that it starts from, if that learned from the same folder: its
+    training images must not become dev or test images.
+    """
+    for folder in map(RunFolder, filter(None, (run_dir, config.init_from))):
+        same = data_dir is not None and read_data_dir(folder) == data_dir.absolute()
+        if folder.config.is_file() and (folder.path == run_dir or same):
+            with contextlib.suppress(ValueError):  # `check_run_dir` says what is wrong with it
+                config = config.split_at(read_run_config(folder.path).data.held_out)
+    return config
+
+
+def read_data_dir(folder: RunFolder) -> Path | None:
+    """Returns where the data was when the run was trained; None if it is no longer there."""
+    if not folder.data_dir.is_file():
+        return None
+    path = Path(folder.data_dir.read_text("utf-8").rstrip("\n"))
+    return path if path.is_dir() else None
+
+
+def common_data_dir(folders: Iterable[RunFolder]) -> Path | None:
+    """Returns where the data was when runs were trained; None if none of them has it recorded.
+
+    Raises:
+        RunError: It was in different folders.
+    """
+    recorded = [path for folder in folders if (path := read_data_dir(folder)) is not None]
+    found = dict.fromkeys(path.resolve() for path in recorded)
+    if len(found) > 1:
+        raise RunError(
+            f"The runs were trained on data in different folders: {', '.join(map(str, found))}. "
+            "Choose one with `--data-dir`."
+        )
+    return next(iter(found), None)
 
 
 def read_saved(kind: type[T], values: dict[str, Any]) -> T:

@@ -28,7 +28,7 @@ from sat_tf.commands import loading
 from sat_tf.errors import invalid_value
 from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
-from training import digits
+from training import digits, little_data
 from training.cli import (
     Settings,
     check_data_dir,
@@ -38,7 +38,13 @@ from training.cli import (
     parse_settings,
     peek_flag,
 )
-from training.config import RunConfig, check_available, read_run_config, to_text
+from training.config import (
+    RunConfig,
+    check_available,
+    read_run_config,
+    to_text,
+    with_recorded_split,
+)
 from training.recipes import RECIPES
 from training.run_state.signals import Interrupts, exit_status
 
@@ -130,11 +136,7 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
         from training.distributed.workers import barrier, explained, make_strategy, on_chief
         from training.evaluate.evaluation import evaluate_run
         from training.model import resolve_precision
-        from training.run_state.ownership import (
-            check_run_dir,
-            exclusive_lock,
-            with_recorded_split,
-        )
+        from training.run_state.ownership import check_run_dir, exclusive_lock
     config = with_recorded_split(resolve_precision(config, run_dir), run_dir, data_dir)
     if arguments.deterministic:
         tf.config.experimental.enable_op_determinism()
@@ -150,6 +152,8 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
             config = read_run_config(run_dir)
         on_chief(evaluate_run)(captioner, config, out, cache_dir, data_dir)
         on_chief(print)(f"Caption with it: python -m training.caption --run-dir {run_dir} PHOTO")
+        if captioner is not None:
+            print(*little_data.after_training(RunFolder(run_dir), config, data_dir), sep="\n")
         barrier()  # the others would take a worker that ends early for a lost one
 
 
@@ -194,7 +198,7 @@ def train(
 
     folder, say = RunFolder(run_dir), on_chief(say)
     strategy = strategy or tf.distribute.get_strategy()
-    config = ownership.with_recorded_split(config, run_dir, data_dir)
+    config = with_recorded_split(config, run_dir, data_dir)
     ownership.check_run_dir(run_dir, config, read_run_config)
     say(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
     keras.utils.set_random_seed(config.seed)
@@ -219,7 +223,8 @@ def train(
     check_equal("readable images", lambda: repr(used))
     ownership.check_data(folder, data.vocabulary, used)
     ownership.claim(run_dir, to_text(config), config.init_from)
-    ownership.write_data(folder, data.vocabulary, used, inputs.unusable, data_dir)
+    amount = data.amount(len(inputs.train.skipped))
+    ownership.write_data(folder, data.vocabulary, used, inputs.unusable, data_dir, amount)
     ownership.write_training_images(folder, config, data, inputs)
 
     fit(model, config, data, inputs, folder, interrupts or Interrupts(), say, callbacks)

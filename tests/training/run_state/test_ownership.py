@@ -17,6 +17,7 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Vocabulary
 from tests.training.run_state.stopped_runs import Killed, die_after, lock_holder
 from tests.training.small_runs import check_run_dir, train
+from training.config import read_data_dir, with_recorded_split
 from training.evaluate.command import main as evaluate
 from training.run_state.ownership import (
     BOXES,
@@ -26,8 +27,6 @@ from training.run_state.ownership import (
     check_data,
     claim,
     exclusive_lock,
-    read_data_dir,
-    with_recorded_split,
     write_data,
 )
 from training.train import main, parse
