@@ -28,7 +28,7 @@ from sat_tf.commands import loading
 from sat_tf.errors import invalid_value
 from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
-from training import digits
+from training import digits, little_data
 from training.cli import (
     Settings,
     check_data_dir,
@@ -152,6 +152,8 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
             config = read_run_config(run_dir)
         on_chief(evaluate_run)(captioner, config, out, cache_dir, data_dir)
         on_chief(print)(f"Caption with it: python -m training.caption --run-dir {run_dir} PHOTO")
+        if captioner is not None:
+            print(*little_data.after_training(RunFolder(run_dir), config, data_dir), sep="\n")
         barrier()  # the others would take a worker that ends early for a lost one
 
 
@@ -213,7 +215,8 @@ def train(
     check_equal("readable images", lambda: repr(used))
     ownership.check_data(folder, data.vocabulary, used)
     ownership.claim(run_dir, to_text(config), config.init_from)
-    ownership.write_data(folder, data.vocabulary, used, inputs.unusable, data_dir)
+    amount = data.amount(len(inputs.train.skipped))
+    ownership.write_data(folder, data.vocabulary, used, inputs.unusable, data_dir, amount)
     ownership.write_training_images(folder, config, data, inputs)
 
     fit(model, config, data, inputs, folder, interrupts or Interrupts(), say, callbacks)
