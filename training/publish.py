@@ -25,7 +25,7 @@ from sat_tf.files import default_cache_dir, write_atomically
 from sat_tf.run_folder import RunFolder, outdated_note
 from training.cli import digit_module
 from training.config import RunConfig, read_data_dir, read_run_config
-from training.tables import markdown_table, score_rows
+from training.evaluate.reports import markdown_table, score_rows
 
 if TYPE_CHECKING:
     from sat_tf.runs import TrainedCaptioner
