@@ -303,8 +303,8 @@ class TrainedCaptioner:
         """Captions one image.
 
         Args:
-            image: Path of a file, its bytes, or uint8 pixels `[H, W, 3]`. A photograph is turned
-                upright by its EXIF first.
+            image: Path of a file, its bytes, an image of Pillow, or uint8 pixels `[H, W, 3]`. A
+                photograph is turned upright by its EXIF first.
             search: All settings of the search; by default the run's, of which
                 `dataclasses.replace(captioner.config.search, beam=1)` changes one.
 
@@ -340,7 +340,11 @@ class TrainedCaptioner:
         if self.after_first_caption is not None:
             self.after_first_caption()
             self.after_first_caption = None
-        return found
+        seen = [one.round().astype(np.uint8) for one in pixels]
+        return [
+            [dataclasses.replace(caption, image=image) for caption in beam]
+            for image, beam in zip(seen, found, strict=True)
+        ]
 
     def _light(self) -> bool:
         """Returns whether graphs caption: those of the present choice of locations."""
