@@ -37,6 +37,7 @@ from training.cli import (
     digit_module,
     parse_settings,
     peek_flag,
+    with_rules_of,
 )
 from training.config import (
     RunConfig,
@@ -127,6 +128,7 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
     config, data_dir = arguments.config, arguments.data_dir
     run_dir = arguments.run_dir or Path("runs") / config.recipe
     cache_dir = arguments.cache_dir or default_cache_dir()
+    config = with_rules_of(run_dir if run_dir.exists() else config.init_from, config)
     check_data_dir(config, data_dir)
     if not os.environ.get("TF_CONFIG"):  # one of several workers: the chief knows if it resumes
         check_init_from(config, run_dir)

@@ -205,9 +205,9 @@ def test_pixels_of_another_type_or_shape_are_an_error(loaded, pixels, got):
     [
         (
             lambda c: c.caption(bytearray(png())),
-            "`image`: expected .*ndarray or Image, got bytearray",
+            "`image`: expected .* Image, got bytearray",
         ),
-        (lambda c: c.caption(None), "`image`: expected str or Path or bytes or ndarray, got None"),
+        (lambda c: c.caption(None), "`image`: expected str or .* Image, got None"),
         (lambda c: c.captions(iter([PIXELS])), "`images`: expected Collection, got <list"),
         (lambda c: c.caption(PIXELS, {"beam": 1}), "`search`: expected SearchConfig or None, got"),
         (
