@@ -26,7 +26,7 @@ from sat_tf.files import default_cache_dir
 from sat_tf.progress import progress_bar
 from sat_tf.run_folder import RunFolder
 from training.cli import check_data_dir
-from training.config import RunConfig, read_run_config
+from training.config import RunConfig, read_data_dir, read_run_config
 
 if TYPE_CHECKING:
     from training.inputs import Data
@@ -68,7 +68,6 @@ def run(arguments: Arguments) -> int:
     with loading():
         from training.data.seen_images import SeenImages, read_seen_of
         from training.inputs import load_data
-        from training.run_state.ownership import read_data_dir
 
     folder = RunFolder(next(iter(configs)))
     data = load_data(configs[folder.path], arguments.data_dir or read_data_dir(folder))

@@ -38,7 +38,13 @@ from training.cli import (
     parse_settings,
     peek_flag,
 )
-from training.config import RunConfig, check_available, read_run_config, to_text
+from training.config import (
+    RunConfig,
+    check_available,
+    read_run_config,
+    to_text,
+    with_recorded_split,
+)
 from training.recipes import RECIPES
 from training.run_state.signals import Interrupts, exit_status
 
@@ -131,7 +137,7 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
         from training.evaluate.evaluation import evaluate_run
         from training.model import resolve_precision
         from training.run_state.ownership import check_run_dir, exclusive_lock
-    config = resolve_precision(config, run_dir)
+    config = with_recorded_split(resolve_precision(config, run_dir), run_dir, data_dir)
     if arguments.deterministic:
         tf.config.experimental.enable_op_determinism()
     warnings.formatwarning = lambda message, *_: f"Warning: {message}\n"
@@ -142,6 +148,8 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
         with explained():
             captioner = train(config, run_dir, cache_dir, data_dir, strategy, interrupts)
         out = RunFolder(run_dir).evaluation("dev")
+        if captioner is not None:  # the chief's
+            config = read_run_config(run_dir)
         on_chief(evaluate_run)(captioner, config, out, cache_dir, data_dir)
         on_chief(print)(f"Caption with it: python -m training.caption --run-dir {run_dir} PHOTO")
         barrier()  # the others would take a worker that ends early for a lost one
@@ -188,10 +196,12 @@ def train(
 
     folder, say = RunFolder(run_dir), on_chief(say)
     strategy = strategy or tf.distribute.get_strategy()
+    config = with_recorded_split(config, run_dir, data_dir)
     ownership.check_run_dir(run_dir, config, read_run_config)
     say(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
     keras.utils.set_random_seed(config.seed)
     data = load_data(config, data_dir)
+    config = config.split_at(data.train.held_out)
     same = "configuration or data"
     check_equal(same, lambda: to_text(config.without_files()) + data.fingerprint())
 

@@ -321,30 +321,6 @@ def recorded_teachers(folder: RunFolder) -> tuple[str, ...]:
     return () if predictions is None else predictions.teachers
 
 
-def read_data_dir(folder: RunFolder) -> Path | None:
-    """Returns where the data was when the run was trained; None if it is no longer there."""
-    if not folder.data_dir.is_file():
-        return None
-    path = Path(folder.data_dir.read_text("utf-8").rstrip("\n"))
-    return path if path.is_dir() else None
-
-
-def common_data_dir(folders: Iterable[RunFolder]) -> Path | None:
-    """Returns where the data was when runs were trained; None if none of them has it recorded.
-
-    Raises:
-        RunError: It was in different folders.
-    """
-    recorded = [path for folder in folders if (path := read_data_dir(folder)) is not None]
-    found = dict.fromkeys(path.resolve() for path in recorded)
-    if len(found) > 1:
-        raise RunError(
-            f"The runs were trained on data in different folders: {', '.join(map(str, found))}. "
-            "Choose one with `--data-dir`."
-        )
-    return next(iter(found), None)
-
-
 def _read_contents(folder: RunFolder) -> dict[str, Contents]:
     """Reads the recorded contents; none in a folder of a version that did not record them."""
     try:
