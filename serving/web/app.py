@@ -7,7 +7,7 @@ import contextlib
 import functools
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, TypeVar
@@ -167,8 +167,8 @@ class Page:
         return JSONResponse(facts | {"max_mb": self.max_mb, "samples": _samples()})
 
     async def _caption(self, request: Request) -> Response:
-        def answer(content: bytes, captioner: Captioner) -> dict[str, Any]:
-            return captioner(read_upload(content), lambda _: None)
+        async def answer(content: bytes, captioner: Captioner) -> dict[str, Any]:
+            return await captioner(await run_in_threadpool(read_upload, content), lambda _: None)
 
         return await self._answer(request, self.throttle, self.models, answer)
 
@@ -218,7 +218,7 @@ class Page:
         while True:
             try:
                 with self.throttle.turn(tokens=0):
-                    found = await run_in_threadpool(self.models[name], upload, tell)
+                    found = await self.models[name](upload, tell)
                 waiting.pop(name, None)
                 return {"model": name} | found
             except UploadError as error:
@@ -229,8 +229,8 @@ class Page:
             await asyncio.sleep(_AGAIN_AFTER)
 
     async def _digits(self, request: Request) -> Response:
-        def answer(content: bytes, model: DigitModel) -> dict[str, Any]:
-            return model.read(content)
+        async def answer(content: bytes, model: DigitModel) -> dict[str, Any]:
+            return await model.read(content)
 
         return await self._answer(request, self.drawings, self.digits, answer)
 
@@ -239,7 +239,7 @@ class Page:
         request: Request,
         throttle: Throttle,
         models: Mapping[str, T],
-        answer: Callable[[bytes, T], dict[str, Any]],
+        answer: Callable[[bytes, T], Awaitable[dict[str, Any]]],
     ) -> Response:
         """Reads an upload, asks the model it names; errors become sentences."""
         try:
@@ -249,7 +249,7 @@ class Page:
                 model = _find_model(models, name)
                 if content is None:
                     raise UploadError("The request has no file called `image`.", 400)
-                found = await run_in_threadpool(answer, content, model)
+                found = await answer(content, model)
         except UploadError as error:
             return _error(str(error), error.status)
         return JSONResponse(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -48,7 +48,7 @@ class Upload:
 Tell = Callable[[str], None]
 """Takes a sentence on why an answer does not come yet."""
 
-Captioner = Callable[[Upload, Tell], dict[str, Any]]
+Captioner = Callable[[Upload, Tell], Awaitable[dict[str, Any]]]
 """Captions an upload as the viewer reads it, see `viewer_data`; raises an `UploadError`."""
 
 

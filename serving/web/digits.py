@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ class DigitModel:
     """
 
     config: ReaderConfig
-    read: Callable[[bytes], dict[str, Any]]
+    read: Callable[[bytes], Awaitable[dict[str, Any]]]
 
 
 def reading_data(reader: DigitReader, content: bytes) -> dict[str, Any]:

@@ -7,6 +7,7 @@ others when they are asked; it ends when the page's end of the pipe does, howeve
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import multiprocessing
 import signal
@@ -20,9 +21,10 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import sat_tf
 from sat_tf import digits, lite
 from sat_tf.images.reader import read_pixels
-from sat_tf.runs import TrainedCaptioner, graphs_missing, load_captioner
+from sat_tf.runs import TrainedCaptioner, graphs_missing
 from serving.process import return_freed_memory
 from serving.web.captioning import Captioner, Tell, Upload, UploadError, viewer_data
 from serving.web.digits import reading_data
@@ -40,7 +42,7 @@ _MAKE = "import sys; from sat_tf.runs import make_graphs; make_graphs(*sys.argv[
 
 
 class ModelProcess:
-    """Models in one other process, which ends with this one; asked by one thread at a time.
+    """Models in one other process, which ends with this one; they answer one after another.
 
     Args:
         folders: Runs, published models, or exports for LiteRT.
@@ -48,7 +50,8 @@ class ModelProcess:
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = list(folders)
-        self._lock = threading.Lock()
+        self._turn = asyncio.Lock()  # first come, first served
+        self._lock = threading.Lock()  # a question whose asker has gone is still answered
         self._process: subprocess.Popen | None = None
         self._pipe: Connection | None = None
 
@@ -66,12 +69,12 @@ class ModelProcess:
     def captioner(self, folder: Path) -> Captioner:
         """Returns a captioner of the process."""
 
-        def caption(upload: Upload, tell: Tell) -> dict[str, Any]:
-            return viewer_data(upload, *self.ask(folder, upload.content, tell))
+        async def caption(upload: Upload, tell: Tell) -> dict[str, Any]:
+            return viewer_data(upload, *await self.ask(folder, upload.content, tell))
 
         return caption
 
-    def ask(self, folder: Path, content: bytes, tell: Tell = lambda _: None) -> Any:
+    async def ask(self, folder: Path, content: bytes, tell: Tell = lambda _: None) -> Any:
         """Returns a model's answer about an image, once the questions before are answered.
 
         Args:
@@ -86,12 +89,16 @@ class ModelProcess:
         Raises:
             UploadError: There is no answer.
         """
+        async with self._turn:
+            return await asyncio.to_thread(self._ask, self._folders.index(folder), content, tell)
+
+    def _ask(self, index: int, content: bytes, tell: Tell) -> Any:
         with self._lock:
             for _ in range(MOST_TRIES):
                 # A pipe that breaks, on this side or that, is a process that ended.
                 with contextlib.suppress(EOFError, OSError):
                     self._start()
-                    self._pipe.send((self._folders.index(folder), content))
+                    self._pipe.send((index, content))
                     while True:
                         kind, *message = self._pipe.recv()
                         if kind == _REFUSED:
@@ -174,7 +181,7 @@ class Models:
         if graphs_missing(folder):
             self._tell(MAKING)
             self._make_graphs(folder)
-        return partial(_caption, load_captioner(folder, light=True))
+        return partial(_caption, sat_tf.load(folder))
 
     def _make_graphs(self, folder: Path) -> None:
         """Waits for the graphs of a captioner: one process makes those of all, in order."""

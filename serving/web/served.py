@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import grpc
+from starlette.concurrency import run_in_threadpool
 
 from serving.client import CaptionClient, ServingError
 from serving.web.captioning import Captioner, Tell, Upload, UploadError, viewer_data
@@ -24,9 +25,9 @@ def captioner(client: CaptionClient, resize: str = "crop") -> Captioner:
         resize: `crop` or `squash`, for an export that does not say.
     """
 
-    def caption(upload: Upload, _: Tell) -> dict[str, Any]:
+    async def caption(upload: Upload, _: Tell) -> dict[str, Any]:
         try:
-            beam = client.beam(upload.content)
+            beam = await run_in_threadpool(client.beam, upload.content)
         except ServingError as error:
             raise _in_words(error, client) from error
         best = beam.captions[0]
