@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from serving.web.digits import DigitModel
 
 _PACKAGES = ("starlette", "uvicorn", "python_multipart")
+_SECONDS_TO_END = 2  # for answers that are on their way
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _HOST = re.compile(r"(?P<name>[a-z0-9._-]+|\[[0-9a-f:.]+\])(?P<port>:[0-9]+)?", re.IGNORECASE)
 
@@ -103,7 +104,11 @@ def run(arguments: Arguments) -> None:
             proxies=arguments.allow_host,
         )
         config = uvicorn.Config(
-            page.app(), host=arguments.host, port=arguments.port, log_level="warning"
+            page.app(),
+            host=arguments.host,
+            port=arguments.port,
+            log_level="warning",
+            timeout_graceful_shutdown=_SECONDS_TO_END,
         )
         _serve(uvicorn.Server(config), arguments)
 

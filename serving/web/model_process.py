@@ -54,6 +54,7 @@ class ModelProcess:
         self._lock = threading.Lock()  # a question whose asker has gone is still answered
         self._process: subprocess.Popen | None = None
         self._pipe: Connection | None = None
+        self._stopped = False
 
     def start(self) -> None:
         """Starts the process if it does not run."""
@@ -61,10 +62,9 @@ class ModelProcess:
             self._start()
 
     def stop(self) -> None:
-        """Ends the process, also while it answers."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+        """Ends the process, also while it answers, for good."""
+        self._stopped = True
+        self._end()
 
     def captioner(self, folder: Path) -> Captioner:
         """Returns a captioner of the process."""
@@ -95,9 +95,8 @@ class ModelProcess:
     def _ask(self, index: int, content: bytes, tell: Tell) -> Any:
         with self._lock:
             for _ in range(MOST_TRIES):
-                # A pipe that breaks, on this side or that, is a process that ended.
-                with contextlib.suppress(EOFError, OSError):
-                    self._start()
+                self._start()
+                try:
                     self._pipe.send((index, content))
                     while True:
                         kind, *message = self._pipe.recv()
@@ -106,11 +105,20 @@ class ModelProcess:
                         if kind == _ANSWER:
                             return message[0]
                         tell(message[0])
+                except (EOFError, OSError) as error:  # the process ended
+                    if self._stopped:
+                        raise UploadError("The page has been ended.", 500) from error
+                    self._end()
         raise UploadError(
             f"The captioner was ended by the system {MOST_TRIES} times, perhaps for want of "
             "memory. Try again when there is more.",
             500,
         )
+
+    def _end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
 
     def _start(self) -> None:
         if self._process is not None and self._process.poll() is None:

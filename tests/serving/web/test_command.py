@@ -97,7 +97,7 @@ def test_a_server_is_a_host_and_a_port():
 
 @pytest.mark.slow
 def test_exports_side_by_side_whose_process_may_die(litert_exports):
-    folders = tuple(litert_exports[kind] for kind in ("hard", "none"))
+    folders = tuple(litert_exports(kind).parent for kind in ("hard", "none"))
     with (
         page(folders) as (address, process),
         httpx.Client(base_url=address, timeout=LOADED_WITHIN) as client,
