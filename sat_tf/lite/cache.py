@@ -78,7 +78,7 @@ def fingerprint(config: CaptionerConfig, vocabulary: Vocabulary, weights: Sequen
         vocabulary: Its words.
         weights: SHA-256 of the files of its weights.
     """
-    made_of = [VERSION, FORMAT, to_dict(config), vocabulary.unit, vocabulary.words, *weights]
+    made_of = [VERSION, FORMAT, to_dict(config), vocabulary.to_json(), *weights]
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:32]
 
 
