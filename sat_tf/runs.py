@@ -85,6 +85,12 @@ def graphs_of(run_dir: str | Path) -> Path | None:
     return cache.folder_of(source.fingerprint(source.digest()))
 
 
+def graphs_missing(run_dir: str | Path) -> bool:
+    """Returns whether `load` would caption by graphs if they were made."""
+    source = _Source.read(published.locate(run_dir))
+    return cache.usable(source.config) and cache.missing(source.fingerprint(source.digest()))
+
+
 def make_graphs(*run_dirs: str | Path) -> list[Path | None]:
     """Makes the graphs that `load` captions with, where they are not there yet.
 

@@ -106,6 +106,11 @@ def folder_of(name: str) -> Path | None:
     return folder if whole else None
 
 
+def missing(name: str) -> bool:
+    """Returns whether there are no whole graphs of a fingerprint, but may be."""
+    return folder_of(name) is None and not (_home() / f"{name}.failed").exists()
+
+
 def find(name: str) -> Graphs | None:
     """Opens the graphs of a fingerprint; None if there are none, or damaged ones."""
     folder = folder_of(name)
