@@ -30,12 +30,12 @@ from training.config import DataConfig, common_data_dir, saved_data
 from training.data.examples import Split, canonical_split
 from training.data.seen_images import UNCHECKED
 from training.data.sources import load_split
-from training.evaluate.given_captions import CAPTIONS_FILE, parse_captions, read_grounding
-from training.evaluate.reports import REPORT_FILE
+from training.evaluate.given_captions import parse_captions
+from training.evaluate.reports import CAPTIONS_FILE, REPORT_FILE, number, read_grounding
 from training.metrics import bootstrap
 from training.metrics.captions import CaptionScores, score_captions
 from training.metrics.grounding import SIZES, sums_and_sizes
-from training.tables import number, text_table
+from training.tables import text_table
 
 T = TypeVar("T")
 
@@ -168,7 +168,7 @@ def compare(
             {image_id: one.captions[image_id] for image_id in references},
             references,
             language=one.data.language,
-            unit=one.data.tokens,
+            unit=one.data.unit,
         )
         for one in found
     ]

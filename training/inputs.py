@@ -89,18 +89,18 @@ class Inputs:
         return {data.train: self.train, data.dev: self.dev}
 
 
-def load_data(config: RunConfig, data_dir: Path | None = None) -> Data:
+def load_data(config: DataConfig, data_dir: Path | None = None) -> Data:
     """Loads the training and dev splits; the vocabulary sees training captions only.
 
     Raises:
         DataError: The data cannot be used, or the captions have no word to learn.
     """
-    train, dev = (load_split(config.data, name, data_dir) for name in ("train", "dev"))
-    vocabulary = training_vocabulary(config.data, train)
+    train, dev = (load_split(config, name, data_dir) for name in ("train", "dev"))
+    vocabulary = training_vocabulary(config, train)
     table, dev_table = (
-        caption_table(split, vocabulary, config.data.max_length) for split in (train, dev)
+        caption_table(split, vocabulary, config.max_length) for split in (train, dev)
     )
-    check_vocabulary(config.data, vocabulary)
+    check_vocabulary(config, vocabulary)
     return Data(train, dev, vocabulary, table, dev_table)
 
 
@@ -110,7 +110,7 @@ def training_vocabulary(config: DataConfig, train: Split) -> Vocabulary:
         (caption for example in train.examples for caption in example.captions),
         min_count=config.min_count,
         max_size=config.vocabulary_size,
-        unit=config.tokens,
+        **config.splitting(),
     )
 
 
@@ -121,7 +121,7 @@ def check_vocabulary(config: DataConfig, vocabulary: Vocabulary) -> None:
         DataError: There is none; the message names the key.
     """
     if len(vocabulary) == len(SPECIAL_TOKENS):
-        unit = config.tokens.removesuffix("s")
+        unit = config.unit.removesuffix("s")
         raise DataError(
             f"No {unit} occurs {config.min_count} times in the training captions: lower "
             "`--data.min_count`, or add captions."

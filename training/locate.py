@@ -55,8 +55,8 @@ def check(arguments: Arguments) -> None:
     if config.encoder.trainable:
         expected = "False, as the annotations of a trained encoder change"
         raise invalid_value("--encoder.trainable", expected, True, "key")
-    if config.data.tokens != "words":
-        raise invalid_value("--data.tokens", "words", config.data.tokens, "key")
+    if config.data.unit != "words":
+        raise invalid_value("--data.tokens", "words", config.data.unit, "key")
     if arguments.out.suffix != ".npz":
         raise invalid_value("--out", "a name that ends in .npz", arguments.out)
     check_data_dir(config, arguments.data_dir)
@@ -82,14 +82,11 @@ def run(arguments: Arguments) -> int:
         from training.data.input_source import open_input_source
         from training.data.seen_images import SeenImages
         from training.inputs import load_data
-        from training.model import initialize, new_model
+        from training.model import first_model
         from training.teach.word_locator import learn
     keras.utils.set_random_seed(config.seed)
-    data = load_data(config, arguments.data_dir)
-    new = config.init_from is None
-    model = new_model(config, len(data.vocabulary), load_encoder_weights=new)
-    if not new:  # the encoder's weights are that run's, as in training
-        print(initialize(model, config, data.vocabulary))
+    data = load_data(config.data, arguments.data_dir)
+    model = first_model(config, data.vocabulary)
     resize, mirror = config.encoder.resize, config.data.mirror
     source = open_input_source(model.encoder, resize, data.train, cache_dir, mirror)
     locator, areas = learn(

@@ -25,7 +25,7 @@ from sat_tf.files import default_cache_dir, write_atomically
 from sat_tf.run_folder import RunFolder, outdated_note
 from training.cli import digit_module
 from training.config import RunConfig, read_data_dir, read_run_config
-from training.tables import markdown_table, score_rows
+from training.evaluate.reports import markdown_table, score_rows
 
 if TYPE_CHECKING:
     from sat_tf.runs import TrainedCaptioner
@@ -259,7 +259,7 @@ def compare(
         found = caption_split(captioner, split, source, config.search)
         texts = {image_id: caption.text for image_id, caption in found.items()}
         references = split.references(of=texts)
-        scored = score_captions(texts, references, unit=config.data.tokens, **wanted)
+        scored = score_captions(texts, references, unit=config.data.unit, **wanted)
         captions.append(texts)
         scores.append(scored.scores)
     before, after = captions

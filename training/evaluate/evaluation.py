@@ -18,7 +18,6 @@ from training.data.examples import Split
 from training.data.input_source import InputSource, open_input_source, readable_images
 from training.data.seen_images import find_overlap, read_seen, seen_notes
 from training.data.sources import load_split
-from training.evaluate.given_captions import write_captions
 from training.evaluate.grounding import (
     BoxGrounding,
     PlacedBoxes,
@@ -37,7 +36,13 @@ from training.evaluate.likelihood import (
     read_references,
 )
 from training.evaluate.page import write_report_page
-from training.evaluate.reports import caption_report, console_summary, verdict, write_report
+from training.evaluate.reports import (
+    caption_report,
+    console_summary,
+    verdict,
+    write_captions,
+    write_report,
+)
 from training.metrics.bootstrap import intervals
 from training.metrics.calibration import Calibration, calibrate
 from training.metrics.captions import CaptionScores, score_captions

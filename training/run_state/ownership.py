@@ -26,7 +26,7 @@ from sat_tf.files import NO_LOCKS, write_atomically, write_json
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.vocabulary import Vocabulary
 from training.config import RunConfig
-from training.data.seen_images import SeenImages, read_seen_of, write_seen
+from training.data.seen_images import SeenImages, write_seen
 from training.distributed.workers import is_chief, on_chief
 from training.inputs import Data, Inputs
 from training.little_data import Amount
@@ -177,7 +177,7 @@ def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, f
     if template.vocabulary.exists():
         seen = SeenImages()
         for run in shares:
-            seen = seen.after(published.bare_name(run), read_seen_of(run))
+            seen = seen.after_captioner(run)
         write_seen(folder, seen)
 
 
@@ -305,8 +305,7 @@ def write_training_images(folder: RunFolder, config: RunConfig, data: Data, inpu
         config.data.name,
     )
     if (origin := config.init_from) is not None:
-        found = read_seen_of(recorded_origins(folder).get(origin, origin))
-        seen = seen.after(published.bare_name(origin), found)
+        seen = seen.after_captioner(origin, recorded_origins(folder).get(origin))
     files = [config.attention.teacher] if config.attention.located else []
     files += [config.fit.predictions] if inputs.predictions is not None else []
     for file in map(Path, files):
