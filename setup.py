@@ -10,7 +10,7 @@ from setuptools import find_packages, setup
 ROOT = Path(__file__).resolve().parent
 GPU_TENSORFLOW = "tensorflow[and-cuda]"
 LIGHT = ("numpy", "pillow", "tyro", "filelock", "tqdm")
-"""What captions without TensorFlow need beside LiteRT."""
+"""Packages that captions without TensorFlow need beside LiteRT."""
 
 
 def read_requirements(name: str) -> list[str]:

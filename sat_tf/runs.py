@@ -74,9 +74,11 @@ def load_light(run_dir: str | Path) -> TrainedCaptioner:
         return TrainedCaptioner(source, source.vocabulary, source.path, None, graphs)
     if not cache.usable(source.config):
         return source.load()
-    digest, packed = source.digest(), source.path / published.GRAPHS
+    digest = source.digest()
     name = source.fingerprint(digest)
-    graphs = cache.find(name) or (cache.unpack(packed, name) if packed.is_dir() else None)
+    graphs = cache.find(name)
+    if graphs is None and source.packed.is_dir():
+        graphs = cache.unpack(source.packed, name)
     if graphs is not None:
         return TrainedCaptioner(source, source.vocabulary, source.path, digest, graphs)
     captioner = source.load()
@@ -85,15 +87,11 @@ def load_light(run_dir: str | Path) -> TrainedCaptioner:
     return captioner
 
 
-def graphs_of(run_dir: str | Path) -> Path | None:
-    """Returns the folder of the graphs that `load` captions with; None if they are not made yet."""
-    source = _Source.read(published.locate(run_dir))
-    return cache.folder_of(source.fingerprint(source.digest()))
-
-
 def graphs_missing(run_dir: str | Path) -> bool:
     """Returns whether `load` would caption by graphs if they were made."""
     source = _Source.read(published.locate(run_dir))
+    if source.export is not None or source.packed.is_dir():
+        return False
     return cache.usable(source.config) and cache.missing(source.fingerprint(source.digest()))
 
 
@@ -108,8 +106,8 @@ def make_graphs(*run_dirs: str | Path) -> list[Path | None]:
     folders = []
     with cache.turn():
         for run_dir in run_dirs:
-            if (folder := graphs_of(run_dir)) is None:
-                source = _Source.read(published.locate(run_dir))
+            source = _Source.read(published.locate(run_dir))
+            if (folder := cache.folder_of(source.fingerprint(source.digest()))) is None:
                 captioner = source.load()
                 folder = cache.make(captioner, source.fingerprint(captioner.weights_sha256))
             folders.append(folder)
@@ -146,6 +144,11 @@ class _Source:
             )
         return cls(path, config, vocabulary, is_run)
 
+    @property
+    def packed(self) -> Path:
+        """Folder of a captioner's graphs in a wheel."""
+        return self.path / published.GRAPHS
+
     def load(self) -> TrainedCaptioner:
         """Loads the captioner with its model."""
         model, digest = self.load_model()
@@ -162,7 +165,7 @@ class _Source:
 
     def load_model(self) -> tuple[Captioner, str | None]:
         """Loads the model with TensorFlow; returns it with the SHA-256 of a run's weights."""
-        if self.export is not None or (self.path / published.GRAPHS).is_dir():
+        if self.export is not None or self.packed.is_dir():
             raise RunError(
                 f"{self.path} holds graphs for captions without TensorFlow, and no weights: for "
                 "anything else name the run, or a captioner of a checkout, that they were made of."
