@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import difflib
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -17,12 +18,14 @@ from sat_tf import published
 from sat_tf.commands import loading, program
 from sat_tf.errors import RunError, invalid_value
 from sat_tf.run_folder import RunFolder
+from sat_tf.runs import read_config
 from training.config import BaseOptimizerConfig, RunConfig
 from training.recipes import RECIPES
 
 T = TypeVar("T")
 
 DEFAULT_RECIPE = "scenes_soft"
+_OWN = ("weights", "trainable", "trainable_from")
 
 # --data.mirror True, like every other key.
 Settings = Annotated[RunConfig, tyro.conf.arg(name=""), tyro.conf.FlagConversionOff]
@@ -83,13 +86,54 @@ def parse_settings(
         ValueError: There is no such recipe, or a value is out of its range.
         SystemExit: A flag or its type is wrong (status 2), or `--help` was asked for.
     """
-    return tyro.cli(
+    found = tyro.cli(
         kind,
         args=argv,
         default=kind(find_recipe(recipes, peek_flag("--recipe", argv, DEFAULT_RECIPE))),
         prog=program(command),
         description=f"{purpose} Recipes:\n{recipe_list(recipes)}",
     )
+    if not isinstance(found.config, RunConfig) or found.config.init_from is None:
+        return found
+    run_dir = getattr(found, "run_dir", None) or Path("runs") / found.config.recipe
+    return dataclasses.replace(found, config=shaped_like_origin(found.config, argv, run_dir))
+
+
+def shaped_like_origin(config: RunConfig, argv: Sequence[str], run_dir: Path) -> RunConfig:
+    """Returns the configuration with encoder and decoder of the run of `--init-from`.
+
+    A flag given wins over that run's image size and layer; dropout and what learns stay.
+
+    Args:
+        config: The configuration.
+        argv: The command line, for the keys that are given.
+        run_dir: The run's own folder; if it holds a run, it is like that, as the other may be gone.
+
+    Raises:
+        ValueError: A flag contradicts the shape of the run.
+    """
+    try:
+        begun = RunFolder(run_dir).has_checkpoint()
+        origin = read_config(run_dir if begun else published.locate(config.init_from))
+    except RunError:  # where it is needed, `check_init_from` says so
+        return config
+    given = {word.partition("=")[0][2:].replace("-", "_") for word in argv if word[:2] == "--"}
+    for part in ("encoder", "decoder"):
+        ours, theirs = vars(getattr(config, part)), vars(getattr(origin, part))
+        taken = {k: v for k, v in theirs.items() if not k.endswith("_dropout") and k not in _OWN}
+        for key in [key for key in taken if f"{part}.{key}" in given]:
+            same = _plain(taken.pop(key)) == _plain(ours[key])
+            if not same and (part == "decoder" or key == "name"):
+                expected = f"{theirs[key]}, as in `--init-from {config.init_from}` (leave it out)"
+                raise invalid_value(f"--{part}.{key}", expected, ours[key], "key")
+        config = dataclasses.replace(
+            config, **{part: dataclasses.replace(getattr(config, part), **taken)}
+        )
+    return config
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower().replace("_", "")  # Keras' names of encoders have capitals
 
 
 def recipe_list(recipes: Iterable[str]) -> str:

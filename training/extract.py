@@ -81,7 +81,7 @@ def run(arguments: Arguments) -> None:
     new = config.init_from is None
     model = new_model(config, len(data.vocabulary), load_encoder_weights=new)
     if not new:
-        print(initialize(model, config, data.vocabulary))
+        print(initialize(model, config, data))
     spark = open_session("sat_tf feature extraction", arguments.master)
     try:
         for split, mirrored in ((data.train, config.data.mirror), (data.dev, False)):

@@ -89,7 +89,7 @@ def run(arguments: Arguments) -> int:
     new = config.init_from is None
     model = new_model(config, len(data.vocabulary), load_encoder_weights=new)
     if not new:  # the encoder's weights are that run's, as in training
-        print(initialize(model, config, data.vocabulary))
+        print(initialize(model, config, data))
     resize, mirror = config.encoder.resize, config.data.mirror
     source = open_input_source(model.encoder, resize, data.train, cache_dir, mirror)
     locator, areas = learn(

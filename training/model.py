@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from sat_tf import runs
@@ -18,8 +19,9 @@ from sat_tf.models.captioner import Captioner
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.terms import Objective
 from sat_tf.run_folder import RunFolder
-from sat_tf.vocabulary import Vocabulary
+from sat_tf.vocabulary import SPECIAL_TOKENS, START, Vocabulary
 from training.config import RunConfig, read_run_config
+from training.inputs import Data
 from training.optimizers import make_optimizer
 from training.run_state.checkpoints import unfinished_note
 
@@ -37,15 +39,24 @@ def new_model(
     return Captioner(config.captioner, vocabulary_size, load_encoder_weights, dtype=policy)
 
 
-def initialize(model: Captioner, config: RunConfig, vocabulary: Vocabulary) -> str:
-    """Gives the model the weights of `init_from`; returns a line that says so.
+def initialize(model: Captioner, config: RunConfig, data: Data) -> str:
+    """Gives the model the weights of `init_from`; returns lines that say so.
 
     Raises:
         ValueError: See `start_from`.
     """
-    folder = start_from(config.init_from, model, vocabulary)
-    notes = unfinished_note(folder)
-    return "\nNote: ".join([f"Initialized with the weights of {config.init_from}.", *notes])
+    words, special = data.vocabulary, len(SPECIAL_TOKENS)
+    counts = np.bincount(np.concatenate(data.table.tokens), minlength=len(words))
+    folder = start_from(config.init_from, model, words, counts=counts)
+    theirs, notes = runs.read_vocabulary(folder), unfinished_note(folder)
+    said = f"Initialized with the weights of {config.init_from}"
+    if theirs != words:
+        known = np.count_nonzero(_rows(theirs, words)[special:] >= 0)
+        said += f", which knows {known:,} of the {len(words) - special:,} {words.unit}"
+        if not known:
+            gives = "It gives encoder, attention and LSTM, and no word. If the captions are in its "
+            notes = (f"{gives}language, check `--data.tokens` and the caption file.", *notes)
+    return "\nNote: ".join([f"{said}.", *notes])
 
 
 def start_from(
@@ -54,10 +65,12 @@ def start_from(
     vocabulary: Vocabulary,
     name: str = "--init-from",
     kind: str = "key",
+    counts: np.ndarray | None = None,
 ) -> Path:
     """Gives a captioner the best weights of what `sat_tf.load` reads, including the encoder's.
 
-    The optimizer's state and the baseline are not among them.
+    The optimizer's state and the baseline are not among them. Of another vocabulary, words that
+    both have keep their rows of the embedding and the output; `_of_words` makes those of the rest.
 
     Args:
         run_dir: What `sat_tf.load` takes.
@@ -65,6 +78,7 @@ def start_from(
         vocabulary: The model's.
         name: The argument that `run_dir` is, for messages.
         kind: Its kind, see `invalid_value`.
+        counts: `[K]`, tokens in the training captions by id; None asks for the same vocabulary.
 
     Returns:
         The folder that they come from.
@@ -74,7 +88,8 @@ def start_from(
     """
     try:
         found = runs.load_captioner(run_dir)
-        if found.vocabulary != vocabulary:
+        rows = None if found.vocabulary == vocabulary else _rows(found.vocabulary, vocabulary)
+        if rows is not None and counts is None:
             differing = sorted(set(found.vocabulary.words) ^ set(vocabulary.words))
             which = f"only one has {differing[0]!r}" if differing else "their order differs"
             raise RunError(
@@ -97,17 +112,55 @@ def start_from(
                     f"{', '.join(only[:_SHOWN])}{more})"
                 )
             pairs += zip(theirs, ours, strict=True)
+        output = model.decoder.deep_output.word_projection
+        axes = {id(model.decoder.embedding.embeddings): 0, id(output.kernel): 1, id(output.bias): 0}
+        values = []
         for theirs, ours in pairs:
-            if theirs.shape != ours.shape:
-                sizes = [" x ".join(map(str, weight.shape)) for weight in (theirs, ours)]
+            value = theirs.numpy()
+            if rows is not None and id(ours) in axes:
+                value = _of_words(value, axes[id(ours)], rows, counts)
+            if value.shape != ours.shape:
+                sizes = [" x ".join(map(str, shape)) for shape in (theirs.shape, ours.shape)]
                 raise RunError(f"its weight {theirs.path} is {sizes[0]}, this one {sizes[1]}")
+            values.append(value)
     except RunError as error:
         expected = "a finished run with the vocabulary and the shapes of this one"
+        if counts is not None:
+            expected = "a finished run with the encoder and the shapes of this one (without "
+            expected += "`--encoder.name` and widths, those of that run are taken)"
         got = f"{str(run_dir)!r}: {str(error).rstrip('.')}"
         raise invalid_value(name, expected, got, kind) from error
-    for theirs, ours in pairs:
-        ours.assign(theirs.numpy())
+    for (_, ours), value in zip(pairs, values, strict=True):
+        ours.assign(value)
     return found.path
+
+
+def _rows(theirs: Vocabulary, ours: Vocabulary) -> np.ndarray:
+    """Returns the id that each word of ours has in theirs, or -1."""
+    shared = theirs.words if theirs.unit == ours.unit else SPECIAL_TOKENS
+    ids = {word: index for index, word in enumerate(shared)}
+    return np.array([ids.get(word, -1) for word in ours.words])
+
+
+def _of_words(theirs: np.ndarray, axis: int, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Returns a weight with the rows of known words, and of new ones the mean of their words.
+
+    The bias of a new word is `log count` plus the mean of `bias - log count` over known words.
+
+    Args:
+        theirs: The weight; axis `axis` is that of words.
+        axis: 0 or 1.
+        rows: `[K]`, the row of each word of ours, -1 for a new one.
+        counts: `[K]`.
+    """
+    known, ours = rows >= 0, np.take(theirs, rows, axis)
+    words = np.take(theirs, range(len(SPECIAL_TOKENS), theirs.shape[axis]), axis)
+    if theirs.ndim == 1:
+        log_counts = np.log(np.maximum(counts, 1)).astype(theirs.dtype)
+        predicted = known & (counts > 0) & (np.arange(len(rows)) != START)
+        return np.where(known, ours, log_counts + (ours - log_counts)[predicted].mean())
+    new = words.mean(axis, keepdims=True)
+    return np.where(np.expand_dims(known, 1 - axis), ours, new)
 
 
 def _names(weights: list[keras.Variable]) -> Counter[str]:

@@ -202,7 +202,7 @@ def train(
         own_weights = not begun and config.init_from is None
         model = new_model(config, len(data.vocabulary), load_encoder_weights=own_weights)
     if config.init_from is not None and not begun:
-        say(initialize(model, config, data.vocabulary))
+        say(initialize(model, config, data))
     if not model.encoder.trainable:  # its weights are final before its annotations are stored
         restore_layers(folder.checkpoints, model, [model.encoder])
 
