@@ -222,11 +222,18 @@ class SearchConfig:
     score); best with a beam of 10 or more. 0 ranks by score."""
     max_length: PositiveInt = 30
     """The most words of a caption."""
+    min_length: NonNegativeInt = 1
+    """The fewest words of a caption."""
+    no_repeat_ngram: NonNegativeInt = 0
+    """If above 0, no caption has the same n words in a row twice."""
     suppress_unknown: bool = True
     """Never generate <unk>."""
 
     def __post_init__(self) -> None:
         check_fields(self, "search")
+        if self.min_length > self.max_length:
+            expected = f"at most `--search.max_length`, {self.max_length}"
+            raise invalid_value("--search.min_length", expected, self.min_length, kind="key")
 
     @property
     def forbidden(self) -> tuple[int, ...]:
@@ -246,6 +253,10 @@ class SearchFlags:
     """Above 0, hypotheses are ranked by what they have in common; the run's own by default."""
     max_length: PositiveInt | None = None
     """The most words of a caption; the run's own by default."""
+    min_length: NonNegativeInt | None = None
+    """The fewest words of a caption; the run's own by default."""
+    no_repeat_ngram: NonNegativeInt | None = None
+    """If above 0, no caption has the same n words in a row twice; the run's own by default."""
 
     def given(self) -> dict[str, int | float]:
         """Returns the settings that have a value."""
@@ -271,6 +282,7 @@ class CaptionerConfig:
 
 def other_search(measured: Mapping[str, Any], used: Mapping[str, Any]) -> str:
     """Returns a note if a search that was measured differs from one in use, else an empty text."""
+    measured = dataclasses.asdict(SearchConfig()) | measured  # older ones lack newer settings
     pairs = [(name, measured.get(name), value) for name, value in used.items()]
     found = "; ".join(f"{name} {one}, not {value}" for name, one, value in pairs if one != value)
     return f"Measured with another search than the one inside: {found}." if found else ""

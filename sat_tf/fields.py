@@ -95,9 +95,9 @@ def check_argument(name: str, value: T, hint: Any, kind: str = "argument") -> T:
     """
     options = _options(hint)
     if not any(_is_a(option, value) for option, _ in options):
-        got = repr(value)
+        expected, got = " or ".join(_name(option) for option, _ in options), repr(value)
         got = got if len(got) <= _LONGEST else f"{got[:_LONGEST]}..."
-        raise invalid_value(name, " or ".join(_name(option) for option, _ in options), got, kind)
+        raise invalid_value(name, expected, got, kind)
     for part in [part for _, metadata in options for part in metadata]:
         if isinstance(part, Range) and value is not None and value not in part:
             raise invalid_value(name, str(part), value, kind)

@@ -52,39 +52,56 @@ def load(run_dir: str | Path) -> TrainedCaptioner | DigitReader:
     folder = published.locate(check_argument("run_dir", run_dir, str | Path))
     if digits.system_of(folder) is not None:
         return digits.load(folder)
-    return load_captioner(folder, light=True)
+    return load_light(folder)
 
 
-def load_captioner(run_dir: str | Path, light: bool = False) -> TrainedCaptioner:
-    """Loads a captioner; see `load`. A digit model is an error.
+def load_captioner(run_dir: str | Path) -> TrainedCaptioner:
+    """Loads a captioner with its model; see `load`. A digit model is an error."""
+    return _Source.read(published.locate(run_dir)).load()
 
-    Args:
-        run_dir: See `load`.
-        light: Caption over LiteRT graphs from the cache, without TensorFlow, as long as nothing
-            is asked for that needs the model. Where there are none yet, TensorFlow captions, and
-            the first caption has them made by another process.
+
+def load_light(run_dir: str | Path) -> TrainedCaptioner:
+    """Loads a captioner that does without TensorFlow as long as nothing needs the model.
+
+    It captions over LiteRT graphs from the cache. Where there are none yet, TensorFlow captions,
+    and the first caption has them made by another process. A digit model is an error.
     """
     source = _Source.read(published.locate(run_dir))
-    light = light and cache.usable(source.config)
-    if light:
-        digest = source.digest()
-        graphs = cache.find(source.fingerprint(digest))
-        if graphs is not None:
-            return TrainedCaptioner(source, source.vocabulary, source.path, digest, graphs)
-    model, digest = source.load_model()
-    captioner = TrainedCaptioner(model, source.vocabulary, source.path, digest)
-    if light:
-        behind = functools.partial(cache.make_behind, source.path, source.fingerprint(digest))
-        captioner.after_first_caption = behind
+    if not cache.usable(source.config):
+        return source.load()
+    digest = source.digest()
+    graphs = cache.find(source.fingerprint(digest))
+    if graphs is not None:
+        return TrainedCaptioner(source, source.vocabulary, source.path, digest, graphs)
+    captioner = source.load()
+    name = source.fingerprint(captioner.weights_sha256)
+    captioner.after_first_caption = functools.partial(cache.make_behind, source.path, name)
     return captioner
 
 
-def make_graphs(run_dir: str | Path) -> Path | None:
-    """Makes the graphs that `load` captions with; see `sat_tf.lite.cache.make`."""
+def graphs_of(run_dir: str | Path) -> Path | None:
+    """Returns the folder of the graphs that `load` captions with; None if they are not made yet."""
     source = _Source.read(published.locate(run_dir))
-    model, digest = source.load_model()
-    captioner = TrainedCaptioner(model, source.vocabulary, source.path, digest)
-    return cache.make(captioner, source.fingerprint(digest))
+    return cache.folder_of(source.fingerprint(source.digest()))
+
+
+def make_graphs(*run_dirs: str | Path) -> list[Path | None]:
+    """Makes the graphs that `load` captions with, where they are not there yet.
+
+    Captioners with the same encoder share its graph. Waits for another process that makes graphs.
+
+    Returns:
+        The folder of each captioner's graphs; None if LiteRT cannot hold it.
+    """
+    folders = []
+    with cache.turn():
+        for run_dir in run_dirs:
+            if (folder := graphs_of(run_dir)) is None:
+                source = _Source.read(published.locate(run_dir))
+                captioner = source.load()
+                folder = cache.make(captioner, source.fingerprint(captioner.weights_sha256))
+            folders.append(folder)
+    return folders
 
 
 @dataclass(frozen=True)
@@ -109,6 +126,11 @@ class _Source:
                 "yet."
             )
         return cls(path, config, vocabulary, is_run)
+
+    def load(self) -> TrainedCaptioner:
+        """Loads the captioner with its model."""
+        model, digest = self.load_model()
+        return TrainedCaptioner(model, self.vocabulary, self.path, digest)
 
     def digest(self) -> str | None:
         """Returns the SHA-256 of a run's weights."""
@@ -135,11 +157,11 @@ class _Source:
         model = Captioner(
             self.config, len(self.vocabulary), load_encoder_weights=False, dtype="float32"
         )
-        if self.is_run:
-            return model, load_weights(model, RunFolder(self.path).best_weights)
-        files = published.checked_files(self.path)
-        load_compact(model, [files[name] for name in published.WEIGHTS.values()])
-        return model, None
+        if not self.is_run:
+            files = published.checked_files(self.path)
+            load_compact(model, [files[name] for name in published.WEIGHTS.values()])
+            return model, None
+        return model, load_weights(model, RunFolder(self.path).best_weights)
 
 
 def read_config(run_dir: Path | RunFolder) -> CaptionerConfig:
@@ -298,6 +320,12 @@ class TrainedCaptioner:
         self, images: Sequence[ImageInput], search: SearchConfig | None = None
     ) -> list[Caption]:
         """Captions several images in one batch; see `caption`."""
+        return [beam[0] for beam in self.beams(images, search)]
+
+    def beams(
+        self, images: Sequence[ImageInput], search: SearchConfig | None = None
+    ) -> list[list[Caption]]:
+        """Captions several images; returns all hypotheses of each with their maps, best first."""
         if isinstance(images, (str, bytes, Path)):
             raise invalid_value("images", "a list of images; one is for `caption`", repr(images))
         check_argument("images", images, Collection)
@@ -307,8 +335,8 @@ class TrainedCaptioner:
         pixels = [self.pixels(image) for image in images]
         if self._light():
             used = search or self.config.search
-            return [self._graphs.captioner.describe(one, used) for one in pixels]
-        found = self.describe(self.annotate(np.stack(pixels)), search)
+            return [self._graphs.captioner.beam(one, used) for one in pixels]
+        found = self._read_beams(self.search(self.annotate(np.stack(pixels)), search))
         if self.after_first_caption is not None:
             self.after_first_caption()
             self.after_first_caption = None
@@ -363,28 +391,35 @@ class TrainedCaptioner:
 
     def read(self, hypotheses: Hypotheses) -> list[Caption]:
         """Converts hypotheses to captions, one per image."""
+        return [beam[0] for beam in self._read_beams(hypotheses)]
+
+    def _read_beams(self, hypotheses: Hypotheses) -> list[list[Caption]]:
+        """Converts hypotheses; the best one of an image lists the others' texts."""
         import tensorflow as tf
 
         hypotheses = tf.nest.map_structure(lambda tensor: np.asarray(tensor), hypotheses)
-        return [self._read_one(hypotheses, row) for row in range(len(hypotheses.scores))]
+        rows, beam = hypotheses.scores.shape
+        read = [[self._read_one(hypotheses, row, k) for k in range(beam)] for row in range(rows)]
+        beams = []
+        for best, *others in read:
+            others = [other for other in others if other.text]
+            listed = tuple((other.text, other.score) for other in others)
+            beams.append([dataclasses.replace(best, alternatives=listed), *others])
+        return beams
 
-    def _read_one(self, hypotheses: Hypotheses, row: int) -> Caption:
-        length = int(hypotheses.lengths[row, 0])
-        ids = hypotheses.token_ids[row, 0, :length]
+    def _read_one(self, hypotheses: Hypotheses, row: int, k: int) -> Caption:
+        length = int(hypotheses.lengths[row, k])
+        ids = hypotheses.token_ids[row, k, :length]
         alpha = beta = None
         if self.config.attention.kind != "none":
-            alpha, beta = (part[row, 0, :length] for part in hypotheses.auxiliary)
+            alpha, beta = (part[row, k, :length] for part in hypotheses.auxiliary)
             alpha = alpha.reshape(length, *self.grid)
-        others = range(1, hypotheses.scores.shape[1])
-        texts = [self.vocabulary.decode(hypotheses.token_ids[row, k]) for k in others]
-        scores = [float(hypotheses.scores[row, k]) for k in others]
         return Caption(
             text=self.vocabulary.decode(ids),
             words=tuple(self.vocabulary.words[i] for i in ids),
-            score=float(hypotheses.scores[row, 0]),
-            log_prob=float(hypotheses.log_probs[row, 0]),
-            log_probs=hypotheses.word_log_probs[row, 0, :length],
+            score=float(hypotheses.scores[row, k]),
+            log_prob=float(hypotheses.log_probs[row, k]),
+            log_probs=hypotheses.word_log_probs[row, k, :length],
             alpha=alpha,
             beta=beta,
-            alternatives=tuple(pair for pair in zip(texts, scores, strict=True) if pair[0]),
         )

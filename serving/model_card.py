@@ -57,7 +57,8 @@ def facts(captioner: TrainedCaptioner, search: SearchConfig, version: Path) -> d
     """Describes what is baked into an export, and its size."""
     config, (height, width) = captioner.config, captioner.grid
     encoder = config.encoder
-    attention = config.attention.kind
+    attention, unit = config.attention.kind, captioner.vocabulary.unit
+    repeated = f"of {search.no_repeat_ngram}" if search.no_repeat_ngram else "none"
     if attention == "hard":
         attention += f", location by {captioner.model.selection}"
     model = captioner.model
@@ -67,9 +68,10 @@ def facts(captioner: TrainedCaptioner, search: SearchConfig, version: Path) -> d
         "encoder": f"{encoder.name}, {height} x {width} places of {model.encoder.annotation_dim}",
         "image": f"{encoder.image_size} x {encoder.image_size} pixels, by {encoder.resize}",
         "attention": attention,
-        "vocabulary": f"{len(captioner.vocabulary)} {captioner.vocabulary.unit}",
+        "vocabulary": f"{len(captioner.vocabulary)} {unit}",
         "beam": str(search.beam),
-        "longest caption": f"{search.max_length} {captioner.vocabulary.unit}",
+        "length of a caption": f"{search.min_length} to {search.max_length} {unit}",
+        "n-grams never repeated": repeated,
         "scores": f"log p / length^{search.length_power:g}",
         "ranked by": f"consensus {search.consensus:g}" if search.consensus else "score",
         "unknown word": "never written" if search.suppress_unknown else "written as <unk>",

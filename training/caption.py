@@ -71,7 +71,7 @@ def run(arguments: Arguments) -> int:
     with loading():
         from training.evaluate.page import caption_data, chosen_locations, common_facts, image_entry
 
-    captioner = runs.load_captioner(arguments.run_dir, light=True)
+    captioner = runs.load_light(arguments.run_dir)
     _note_on_words(arguments.run_dir, captioner)
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
@@ -100,7 +100,7 @@ def run(arguments: Arguments) -> int:
         if arguments.html is not None:
             entries.append(image_entry(captioner, whole, caption, path.name))
         if arguments.json:
-            from training.evaluate.given_captions import caption_fields
+            from training.evaluate.reports import caption_fields
 
             words = {"words": caption.words, "log_probs": caption.log_probs.tolist()}
             row = {"image": str(path), **caption_fields(caption), **words}

@@ -19,23 +19,23 @@ from typing import Any, TypeVar
 import numpy as np
 import tyro
 
-from sat_tf.commands import exit_status, loading, program
+from sat_tf.commands import exit_status, program
 from sat_tf.digits import SYSTEM_KEY
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields, from_dict
 from sat_tf.published import locate, output_dir
 from sat_tf.run_folder import RunFolder
 from training.cli import digit_module
-from training.config import DataConfig
+from training.config import DataConfig, common_data_dir, saved_data
 from training.data.examples import Split, canonical_split
 from training.data.seen_images import UNCHECKED
 from training.data.sources import load_split
-from training.evaluate.given_captions import CAPTIONS_FILE, parse_captions, read_grounding
-from training.evaluate.reports import REPORT_FILE
+from training.evaluate.given_captions import parse_captions
+from training.evaluate.reports import CAPTIONS_FILE, REPORT_FILE, number, read_grounding
 from training.metrics import bootstrap
 from training.metrics.captions import CaptionScores, score_captions
 from training.metrics.grounding import SIZES, sums_and_sizes
-from training.tables import number, text_table
+from training.tables import text_table
 
 T = TypeVar("T")
 
@@ -123,7 +123,7 @@ class Evaluated:
     @property
     def data(self) -> DataConfig:
         """The data set it was made on."""
-        return from_dict(DataConfig, self.report["configuration"]["data"])
+        return from_dict(DataConfig, saved_data(self.report["configuration"]["data"]))
 
     @property
     def seen_notes(self) -> list[str]:
@@ -158,9 +158,6 @@ def compare(
     """
     found = [read_evaluation(folder, split_name) for folder in folders]
     if data_dir is None:
-        with loading():
-            from training.run_state.ownership import common_data_dir
-
         # An evaluation of a run is its folder `evaluation/SPLIT`.
         data_dir = common_data_dir(RunFolder(f.absolute().parent.parent) for f in folders)
     split = common_split(found, data_dir)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import re
 import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from sat_tf import config as configs
 from sat_tf import digits
-from sat_tf.errors import invalid_value, other_version
+from sat_tf.errors import RunError, invalid_value, other_version
 from sat_tf.fields import (
     Fraction,
     NonNegative,
@@ -29,6 +31,7 @@ from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.vocabulary import Unit
 from training.data.sources import DataName, Splits
 from training.data.sources.caption_files.columns import parse_columns
+from training.data.sources.folder import parse_places
 from training.metrics.captions import english_only
 from training.metrics.java import find_java
 
@@ -63,8 +66,11 @@ class DataConfig:
     """Caption file of the data set `folder`, relative to it, or one per split with commas between
     or `*`; None if there is only one, or one per split."""
     columns: str | None = None
-    """Columns or keys of the caption file of `folder`: image=NAME,caption=NAME,split=NAME, in part
-    or all, by name or number; None if names and contents tell."""
+    """Columns or keys of the caption file of `folder`: image=NAME,caption=NAME,split=NAME,
+    group=NAME, in part or all, by name or number; None if names and contents tell."""
+    held_out: str | None = None
+    """Places in [0, 1) below which the hashes of names of `folder` are in dev and in test; None
+    for those that hold out a tenth each. A run records them, so that added images move none."""
     image_dir: str | None = None
     """Folder of the images of the data set `folder`, relative to it; None for the folder itself."""
     tokens: Unit = "words"
@@ -92,7 +98,8 @@ class DataConfig:
             expected = "a code such as en, de or zh-Hans"
             raise invalid_value("--data.language", expected, repr(self.language), "key")
         parse_columns(self.columns)
-        owners = dict.fromkeys(("captions", "columns", "image_dir"), ("folder",))
+        parse_places(self.held_out)
+        owners = dict.fromkeys(("captions", "columns", "held_out", "image_dir"), ("folder",))
         owners["splits"] = ("flickr8k", "flickr30k")
         for key, names in owners.items():
             value = getattr(self, key)
@@ -289,6 +296,12 @@ class RunConfig:
             fit=dataclasses.replace(self.fit, predictions=None),
         )
 
+    def split_at(self, held_out: str | None) -> RunConfig:
+        """Returns the configuration with the splits of a folder fixed, unless they are."""
+        if self.data.name != "folder" or self.data.held_out is not None:
+            return self
+        return dataclasses.replace(self, data=dataclasses.replace(self.data, held_out=held_out))
+
     def resumed_as(self, wanted: RunConfig) -> RunConfig:
         """Returns this configuration with what may change on resume: places of teachers, too."""
         attention, fit = self.attention, self.fit.resumed_as(wanted.fit)
@@ -392,6 +405,44 @@ def read_run_config(run_dir: Path) -> RunConfig:
         raise other_version(path, error) from error
 
 
+def with_recorded_split(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfig:
+    """Returns the configuration with the splits of the run in a folder, if there is one.
+
+    Else with those of the run that it starts from, if that learned from the same folder: its
+    training images must not become dev or test images.
+    """
+    for folder in map(RunFolder, filter(None, (run_dir, config.init_from))):
+        same = data_dir is not None and read_data_dir(folder) == data_dir.absolute()
+        if folder.config.is_file() and (folder.path == run_dir or same):
+            with contextlib.suppress(ValueError):  # `check_run_dir` says what is wrong with it
+                config = config.split_at(read_run_config(folder.path).data.held_out)
+    return config
+
+
+def read_data_dir(folder: RunFolder) -> Path | None:
+    """Returns where the data was when the run was trained; None if it is no longer there."""
+    if not folder.data_dir.is_file():
+        return None
+    path = Path(folder.data_dir.read_text("utf-8").rstrip("\n"))
+    return path if path.is_dir() else None
+
+
+def common_data_dir(folders: Iterable[RunFolder]) -> Path | None:
+    """Returns where the data was when runs were trained; None if none of them has it recorded.
+
+    Raises:
+        RunError: It was in different folders.
+    """
+    recorded = [path for folder in folders if (path := read_data_dir(folder)) is not None]
+    found = dict.fromkeys(path.resolve() for path in recorded)
+    if len(found) > 1:
+        raise RunError(
+            f"The runs were trained on data in different folders: {', '.join(map(str, found))}. "
+            "Choose one with `--data-dir`."
+        )
+    return next(iter(found), None)
+
+
 def read_saved(kind: type[T], values: dict[str, Any]) -> T:
     """Builds the configuration of a run from its saved form, which may be an earlier version's.
 
@@ -412,4 +463,11 @@ def read_saved(kind: type[T], values: dict[str, Any]) -> T:
                 if fit.get(key) == old:
                     fit[key] = new
             values = values | {"fit": fit}
+    if isinstance(values.get("data"), dict):
+        values = values | {"data": saved_data(values["data"])}
     return from_dict(kind, values)
+
+
+def saved_data(values: dict[str, Any]) -> dict[str, Any]:
+    """Returns saved `data` keys: before there was `held_out`, folders were split at 0.1,0.2."""
+    return {"held_out": "0.1,0.2"} | values if values.get("name") == "folder" else values

@@ -26,7 +26,7 @@ from sat_tf.files import default_cache_dir
 from sat_tf.progress import progress_bar
 from sat_tf.run_folder import RunFolder
 from training.cli import check_data_dir
-from training.config import RunConfig, read_run_config
+from training.config import RunConfig, read_data_dir, read_run_config
 
 if TYPE_CHECKING:
     from training.inputs import Data
@@ -66,16 +66,15 @@ def run(arguments: Arguments) -> int:
     """Reads the training captions with every run and writes the mean of the predictions."""
     configs = check(arguments)
     with loading():
-        from training.data.seen_images import SeenImages, read_seen_of
+        from training.data.seen_images import SeenImages
         from training.inputs import load_data
-        from training.run_state.ownership import read_data_dir
 
     folder = RunFolder(next(iter(configs)))
-    data = load_data(configs[folder.path], arguments.data_dir or read_data_dir(folder))
+    data = load_data(configs[folder.path].data, arguments.data_dir or read_data_dir(folder))
     found = predict(configs, data, arguments.cache_dir or default_cache_dir(), arguments.words)
     seen = SeenImages()
     for path in arguments.runs:
-        seen = seen.after(published.bare_name(str(path)), read_seen_of(path))
+        seen = seen.after_captioner(str(path))
     found.save(arguments.out, seen)
     covered = float(found.shares.sum(axis=1, dtype="float64").mean())
     print(

@@ -6,8 +6,9 @@ import dataclasses
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -39,17 +40,41 @@ def new_model(
     return Captioner(config.captioner, vocabulary_size, load_encoder_weights, dtype=policy)
 
 
-def initialize(model: Captioner, config: RunConfig, data: Data) -> str:
-    """Gives the model the weights of `init_from`; returns lines that say so.
+def first_model(
+    config: RunConfig,
+    data: Data,
+    begun: bool = False,
+    strategy: tf.distribute.Strategy | None = None,
+    say: Callable[[str], Any] = print,
+) -> Captioner:
+    """Builds a run's model with its first weights: new ones, or those of `init_from`.
+
+    Args:
+        config: The run's configuration.
+        data: The run's data.
+        begun: The run has a checkpoint, whose weights it takes: the files and the run that it
+            started from may be gone.
+        strategy: Distributes work over devices; None for the present one.
+        say: Receives a message about the other run.
 
     Raises:
         ValueError: See `start_from`.
     """
+    origin = None if begun else config.init_from
+    with (strategy or tf.distribute.get_strategy()).scope():
+        model = new_model(config, len(data.vocabulary), not begun and origin is None)
+    if origin is not None:
+        say(_learn_on(origin, model, data))
+    return model
+
+
+def _learn_on(origin: str, model: Captioner, data: Data) -> str:
+    """Gives a model the weights of another run; returns lines that say which words it knows."""
     words, special = data.vocabulary, len(SPECIAL_TOKENS)
     counts = np.bincount(np.concatenate(data.table.tokens), minlength=len(words))
-    folder = start_from(config.init_from, model, words, counts=counts)
+    folder = start_from(origin, model, words, counts=counts)
     theirs, notes = runs.read_vocabulary(folder), unfinished_note(folder)
-    said = f"Initialized with the weights of {config.init_from}"
+    said = f"Initialized with the weights of {origin}"
     if theirs != words:
         known = np.count_nonzero(_rows(theirs, words)[special:] >= 0)
         said += f", which knows {known:,} of the {len(words) - special:,} {words.unit}"

@@ -24,8 +24,8 @@ from sat_tf.fields import to_dict
 from sat_tf.files import default_cache_dir, write_atomically
 from sat_tf.run_folder import RunFolder, outdated_note
 from training.cli import digit_module
-from training.config import RunConfig, read_run_config
-from training.tables import markdown_table, score_rows
+from training.config import RunConfig, read_data_dir, read_run_config
+from training.evaluate.reports import markdown_table, score_rows
 
 if TYPE_CHECKING:
     from sat_tf.runs import TrainedCaptioner
@@ -191,7 +191,6 @@ def publish(arguments: Arguments) -> str:
         from training.data.seen_images import read_seen
         from training.data.sources import load_split
         from training.lineage import teachers_of
-        from training.run_state.ownership import read_data_dir
 
     captioner, folder = load_captioner(arguments.run), RunFolder(arguments.run)
     if arguments.check:  # before anything is written: the data may be missing

@@ -15,10 +15,10 @@ from sat_tf.figures.drawing import MissingFontError
 from sat_tf.runs import TrainedCaptioner
 from training.config import RunConfig
 from training.data.batches import scoring_batches
-from training.data.input_source import annotations_of, readable_images
+from training.data.input_source import readable_images
 from training.distributed.workers import distribute, on_chief
 from training.evaluate.evaluation import caption_split
-from training.evaluate.likelihood import Bounds
+from training.evaluate.likelihood import Bounds, References, annotations_of
 from training.evaluate.page import figure_of
 from training.inputs import Data, Inputs
 from training.metrics.captions import caption_frequencies, quick_bleu, quick_cider
@@ -117,7 +117,8 @@ class Validation:
         if self._config.attention.kind != "hard":
             return dict
         few = _BOUND_IMAGES, _BOUND_SAMPLES
-        return Bounds(self._captioner, self._split, self._source, *few).measure
+        references = References.of(self._captioner, self._split, self._source)
+        return Bounds(self._captioner, references, *few).measure
 
 
 class AttentionCollapseWarning(keras.callbacks.Callback):

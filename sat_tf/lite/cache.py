@@ -1,6 +1,7 @@
 """Graphs of captioners in the cache: found by a fingerprint, checked, made by another process.
 
     CACHE/graphs/FINGERPRINT/           an export, and graphs.json with a checksum of each file
+    CACHE/graphs/encoder-HASH.tflite    the encoder's graph, for all captioners that have it
     CACHE/graphs/FINGERPRINT.failed     why LiteRT cannot hold this captioner
 
 A folder appears whole, by a rename. It may be deleted at any time.
@@ -9,6 +10,7 @@ A folder appears whole, by a rename. It may be deleted at any time.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import logging
@@ -18,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,14 +28,20 @@ from typing import TYPE_CHECKING
 
 from sat_tf.config import CaptionerConfig
 from sat_tf.fields import to_dict
-from sat_tf.files import default_cache_dir, write_json
-from sat_tf.lite.captioner import FORMAT, GRAPHS, SETTINGS, VOCABULARY, LiteRTCaptioner
+from sat_tf.files import NO_LOCKS, default_cache_dir, write_json
+from sat_tf.lite.captioner import (
+    FORMAT,
+    SETTINGS,
+    VOCABULARY,
+    LiteRTCaptioner,
+    read_settings,
+)
 from sat_tf.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from sat_tf.runs import TrainedCaptioner
 
-VERSION = 1
+VERSION = 2
 """Part of the fingerprint: raise it when `graphs.py` makes other graphs of the same captioner."""
 
 SWITCH = "SAT_TF_LITE"
@@ -49,7 +57,7 @@ import os, sys
 if hasattr(os, "nice"):
     os.nice(10)
 from sat_tf.runs import make_graphs
-make_graphs(sys.argv[1])
+make_graphs(*sys.argv[1:])
 """
 _LOG = logging.getLogger(__name__)
 
@@ -87,16 +95,24 @@ def usable(config: CaptionerConfig) -> bool:
     return True
 
 
-def find(name: str) -> Graphs | None:
-    """Opens the graphs of a fingerprint; None if there are none, or damaged ones."""
+def folder_of(name: str) -> Path | None:
+    """Returns the folder of whole graphs of a fingerprint, without opening them."""
     folder = _home() / name
     try:
-        manifest = json.loads((folder / _MANIFEST).read_text("utf-8"))
-        height, width = manifest["grid"]
-        files = manifest["files"]
-        for file in (*GRAPHS, SETTINGS, VOCABULARY):
-            if _checksum(folder / file) != files[file]:
-                return None
+        sums = json.loads((folder / _MANIFEST).read_text("utf-8"))["files"]
+        whole = all(_checksum(path) == sums[path.name] for path in _files(folder))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return folder if whole else None
+
+
+def find(name: str) -> Graphs | None:
+    """Opens the graphs of a fingerprint; None if there are none, or damaged ones."""
+    folder = folder_of(name)
+    if folder is None:
+        return None
+    try:
+        height, width = json.loads((folder / _MANIFEST).read_text("utf-8"))["grid"]
         threads = min(4, os.cpu_count() or 1)
         found = Graphs(LiteRTCaptioner(folder, threads), (height, width))
     except (OSError, ValueError, KeyError, TypeError, ImportError):
@@ -146,53 +162,95 @@ def make_behind(path: Path, name: str) -> subprocess.Popen | None:
     )
 
 
+@contextlib.contextmanager
+def turn() -> Iterator[None]:
+    """Waits until no other process makes graphs: the encoder that it makes may be shared."""
+    import filelock
+
+    home = _home()
+    home.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(home / ".lock", fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+    try:
+        yield
+    finally:
+        lock.release()
+
+
 def make(captioner: TrainedCaptioner, name: str) -> Path | None:
-    """Makes graphs, unless whole ones are there or another process is at it.
+    """Makes graphs; within `turn`.
 
     Args:
         captioner: The captioner, with TensorFlow.
         name: Its fingerprint.
 
     Returns:
-        Their folder; None if another process makes them, or LiteRT cannot hold the captioner.
+        Their folder; None if LiteRT cannot hold the captioner.
     """
-    import filelock
-
-    from sat_tf.lite.graphs import write_graphs
+    from sat_tf.lite.graphs import encoder_name, write_graphs
 
     home, folder = _home(), _home() / name
-    home.mkdir(parents=True, exist_ok=True)
-    try:
-        with filelock.FileLock(home / f"{name}.lock", timeout=0):
-            if find(name) is not None:
-                return folder
-            with tempfile.TemporaryDirectory(dir=home, prefix=".") as draft:
-                made = Path(draft) / name
-                made.mkdir()
-                try:
-                    write_graphs(made, captioner, captioner.config.search, "float32")
-                except ValueError as error:
-                    (home / f"{name}.failed").write_text(f"{error}\n", "utf-8")
-                    return None
-                files = {path.name: _checksum(path) for path in made.iterdir()}
-                write_json(made / _MANIFEST, {"grid": captioner.grid, "files": files})
-                shutil.rmtree(folder, ignore_errors=True)  # damaged
-                made.rename(folder)
-    except filelock.Timeout:
-        return None
+    encoder = home / encoder_name(captioner)
+    if encoder.exists() and not _is_known(encoder):
+        encoder.unlink()
+    with tempfile.TemporaryDirectory(dir=home, prefix=".") as draft:
+        made = Path(draft) / name
+        made.mkdir()
+        try:
+            write_graphs(made, captioner, captioner.config.search, "float32", encoder)
+        except ValueError as error:
+            (home / f"{name}.failed").write_text(f"{error}\n", "utf-8")
+            return None
+        shutil.rmtree(folder, ignore_errors=True)  # damaged
+        sums = {path.name: _checksum(path) for path in (*made.iterdir(), encoder)}
+        write_json(made / _MANIFEST, {"grid": captioner.grid, "files": sums})
+        made.rename(folder)
     forget_old(home)
     return folder
 
 
 def forget_old(home: Path) -> None:
-    """Removes graphs that were not used for longest, beyond `KEPT`."""
+    """Removes graphs that were not used for longest, beyond `KEPT`, and encoders without use."""
     folders = [path.parent for path in home.glob(f"*/{_MANIFEST}")]
     for folder in sorted(folders, key=lambda path: -path.stat().st_mtime)[KEPT:]:
         shutil.rmtree(folder, ignore_errors=True)
+    used = {name for files in _manifests(home) for name in files}
+    for encoder in home.glob("encoder-*.tflite"):
+        if encoder.name not in used:
+            encoder.unlink(missing_ok=True)
+
+
+def _manifests(home: Path) -> Iterator[dict[str, int]]:
+    """Yields the checksums of each captioner's files."""
+    for path in home.glob(f"*/{_MANIFEST}"):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            yield json.loads(path.read_text("utf-8"))["files"]
+
+
+def _is_known(encoder: Path) -> bool:
+    """Returns whether a shared encoder is as a captioner in the cache had it."""
+    found = _checksum(encoder)
+    return any(files.get(encoder.name) == found for files in _manifests(encoder.parent))
+
+
+def _files(folder: Path) -> list[Path]:
+    """Returns the files of an export."""
+    graphs = read_settings(folder).files(folder).values()
+    return [*graphs, folder / SETTINGS, folder / VOCABULARY]
 
 
 def _checksum(path: Path) -> int:
-    """Computes the CRC-32 of a file: a start has to read every graph, and SHA-256 takes longer."""
+    """Computes the CRC-32 of a file, once: SHA-256 of the graphs takes longer than their start."""
+    found = path.stat()
+    return _checksum_of(path, found.st_size, found.st_mtime_ns)
+
+
+@functools.lru_cache
+def _checksum_of(path: Path, *_: int) -> int:
     value = 0
     with path.open("rb") as file:
         while block := file.read(2**20):

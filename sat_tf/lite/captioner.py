@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import json
 import mmap
 import threading
+import weakref
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +53,10 @@ class Settings:
         precision: `float32`, `float16` or `int8`.
         sizes: Bytes of each graph.
         consensus: Sharpness of `rank_by_consensus`; 0, also if absent, ranks by score.
+        min_length: The fewest words of a caption; 1 if absent.
+        no_repeat_ngram: n of the n-grams that no caption repeats; 0, also if absent, for none.
+        encoder: File of the encoder's graph; captioners side by side may share one, which then
+            lies beside their folders.
     """
 
     image_size: int
@@ -63,6 +69,16 @@ class Settings:
     precision: str
     sizes: dict[str, int]
     consensus: float = 0.0
+    min_length: int = 1
+    no_repeat_ngram: int = 0
+    encoder: str = ENCODER
+
+    def files(self, folder: Path) -> dict[str, Path]:
+        """Returns where the graphs are, by `GRAPHS`."""
+        shared = folder / self.encoder
+        if not shared.is_file() and self.encoder != ENCODER:
+            shared = folder.absolute().parent / Path(self.encoder).name
+        return {ENCODER: shared, START: folder / START, STEP: folder / STEP}
 
     def to_json(self) -> str:
         """Returns a JSON object, with `FORMAT` as its `format`."""
@@ -88,18 +104,21 @@ def read_settings(folder: Path) -> Settings:
             f"reads format {FORMAT}. Export the run again, or install the version that wrote it."
         )
     names = {field.name for field in fields(Settings)}
-    values = {"consensus": 0.0} | values  # folders of earlier versions have none
+    # Folders of earlier versions have no settings that have a default.
+    values = {f.name: f.default for f in fields(Settings) if f.default is not MISSING} | values
     if values.keys() != names:
         wrong = ", ".join(sorted(values.keys() ^ names))
         raise ValueError(f"{folder / SETTINGS} is damaged: look at {wrong}. {_ADVICE}.")
     settings = Settings(**values)
-    for name in (*GRAPHS, VOCABULARY):
-        path, size = folder / name, settings.sizes.get(name)
+    for name, path in {**settings.files(folder), VOCABULARY: folder / VOCABULARY}.items():
+        size = settings.sizes.get(name)
         if not path.is_file():
-            raise ValueError(f"{folder} is not whole: {name} is missing. Copy or export it again.")
+            raise ValueError(
+                f"{folder} is not whole: {path.name} is missing. Copy or export it again."
+            )
         if size is not None and path.stat().st_size != size:
             raise ValueError(
-                f"{folder} is not whole: {name} has {path.stat().st_size} bytes, not {size}. "
+                f"{folder} is not whole: {path.name} has {path.stat().st_size} bytes, not {size}. "
                 "Copy or export it again."
             )
     return settings
@@ -116,12 +135,56 @@ def _why_not(folder: Path) -> str:
     return f"{SETTINGS} is missing. {_ADVICE}."
 
 
+class Encoder:
+    """The encoder's graph. Threads take turns.
+
+    `Encoder.of` opens a file once per process. The annotations of the last images are kept:
+    captioners that share an encoder run it once over an image.
+
+    Args:
+        path: The graph.
+        threads: Threads of LiteRT.
+    """
+
+    KEPT = 4
+    """Images whose annotations are kept."""
+
+    _open: weakref.WeakValueDictionary[tuple, Encoder] = weakref.WeakValueDictionary()
+    _opening = threading.Lock()
+
+    def __init__(self, path: Path, threads: int) -> None:
+        self._graph = _open_graph(path, threads)
+        self._turn = threading.Lock()
+        self._kept: dict[bytes, dict[str, np.ndarray]] = {}
+
+    @classmethod
+    def of(cls, path: Path, threads: int) -> Encoder:
+        """Returns the encoder of a file, as open in this process if it is."""
+        path, found = path.resolve(), path.stat()
+        key = (path, found.st_size, found.st_mtime_ns, threads)
+        with cls._opening:
+            if (encoder := cls._open.get(key)) is None:
+                encoder = cls._open[key] = cls(path, threads)
+            return encoder
+
+    def __call__(self, pixels: np.ndarray) -> dict[str, np.ndarray]:
+        """Encodes an image, float32 `[S, S, 3]`, 0 to 255; returns `annotations` `[1, L, D]`."""
+        image = hashlib.blake2b(np.ascontiguousarray(pixels)).digest()
+        with self._turn:
+            if image not in self._kept:
+                while len(self._kept) >= self.KEPT:
+                    del self._kept[next(iter(self._kept))]  # the oldest
+                self._kept[image] = self._graph(pixels=pixels[np.newaxis])
+            return dict(self._kept[image])
+
+
 class LiteRTCaptioner:
     """A captioner from a folder that `python -m serving.export --format litert` wrote.
 
     The encoder turns pixels into annotations; the start graph turns these into the LSTM's first
     state and what else every step reads; the step takes the last word of K hypotheses to the
-    log-probabilities of the next. Threads take turns.
+    log-probabilities of the next. Threads take turns. Captioners of one process that share a file
+    of the encoder share its memory, and its work on an image that all of them caption.
 
     Args:
         folder: The export.
@@ -138,9 +201,9 @@ class LiteRTCaptioner:
         folder = Path(folder)
         self.settings = read_settings(folder)
         self.vocabulary = Vocabulary.load(folder / VOCABULARY)
-        self._encode, self._start, self._step = (
-            _open_graph(folder / name, threads) for name in GRAPHS
-        )
+        paths = self.settings.files(folder)
+        self._encode = Encoder.of(paths[ENCODER], threads)
+        self._start, self._step = (_open_graph(paths[name], threads) for name in (START, STEP))
         self._turn = threading.Lock()  # an interpreter serves one thread at a time
 
     def caption(self, image: str | Path | bytes | np.ndarray) -> Caption:
@@ -157,28 +220,38 @@ class LiteRTCaptioner:
         return self.describe(pixels)
 
     def describe(self, pixels: np.ndarray, search: SearchConfig | None = None) -> Caption:
+        """Captions an image by the encoder's input; the best of `beam`."""
+        return self.beam(pixels, search)[0]
+
+    def beam(self, pixels: np.ndarray, search: SearchConfig | None = None) -> list[Caption]:
         """Captions an image by the encoder's input, float32 `[S, S, 3]`, 0 to 255.
 
         Args:
             pixels: The image.
             search: Settings of the search; by default the export's. A beam that is wider than the
                 export's takes several runs of the step's graph per word.
+
+        Returns:
+            All hypotheses with their maps, best first; the first one's `alternatives` are the rest.
         """
         settings = search or self.settings
         with self._turn:
             found = self._search(pixels, settings)
         if not found:
             raise ValueError(
-                "The image has no caption: every word's probability is 0 or not known."
+                "The image has no caption: the search bars every word, or its probability is 0 or "
+                "not known."
             )
         if settings.consensus:
             found = rank_by_consensus(found, settings.length_power, settings.consensus)
-        return self._read(found, settings.length_power)
+        read = [self._read(one, settings.length_power) for one in found]
+        others = tuple((caption.text, caption.score) for caption in read[1:])
+        return [replace(read[0], alternatives=others), *read[1:]]
 
     def _search(self, pixels: np.ndarray, search: SearchConfig | Settings) -> list[Hypothesis]:
         rows = self.settings.beam
         width = -(-search.beam // rows) * rows  # of the state: whole runs of the step's graph
-        encoded = self._encode(pixels=pixels[np.newaxis])
+        encoded = self._encode(pixels)
         started = self._start(**encoded)
         # All hypotheses begin with the same state, and attend to the same annotations.
         state = {name: np.repeat(started.pop(name), width, axis=0) for name in STATE}
@@ -197,27 +270,29 @@ class LiteRTCaptioner:
             state.update((name, outputs[name]) for name in STATE)
             return outputs["log_probs"], [outputs[name] for name in _ATTENTION if name in outputs]
 
-        power = search.length_power
-        return beam_search(step, search.beam, search.max_length, power, search.forbidden)
+        return beam_search(
+            step,
+            search.beam,
+            search.max_length,
+            search.length_power,
+            search.forbidden,
+            search.min_length,
+            search.no_repeat_ngram,
+        )
 
-    def _read(self, found: list[Hypothesis], power: float) -> Caption:
-        best, length = found[0], found[0].length
-        alpha = beta = None
-        if self.settings.grid is not None:
-            alpha, beta = (np.stack(part) for part in zip(*best.auxiliary[:length], strict=True))
+    def _read(self, found: Hypothesis, power: float) -> Caption:
+        length, alpha, beta = found.length, None, None
+        if self.settings.grid is not None and length:
+            alpha, beta = (np.stack(part) for part in zip(*found.auxiliary[:length], strict=True))
             alpha = alpha.reshape(length, *self.settings.grid)
         return Caption(
-            text=self.vocabulary.decode(best.tokens),
-            words=tuple(self.vocabulary.words[token] for token in best.tokens if token != END),
-            score=float(best.score(power)),
-            log_prob=float(best.totals[-1]),
-            log_probs=np.diff(best.totals[:length], prepend=np.float32(0.0)),
+            text=self.vocabulary.decode(found.tokens),
+            words=tuple(self.vocabulary.words[token] for token in found.tokens if token != END),
+            score=float(found.score(power)),
+            log_prob=float(found.totals[-1]),
+            log_probs=np.diff(found.totals[:length], prepend=np.float32(0.0)),
             alpha=alpha,
             beta=beta,
-            alternatives=tuple(
-                (self.vocabulary.decode(other.tokens), float(other.score(power)))
-                for other in found[1:]
-            ),
         )
 
 

@@ -6,6 +6,8 @@ locations, D annotation width, N LSTM width, V vocabulary, K hypotheses of the b
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import tempfile
 from collections.abc import Callable
@@ -14,10 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from sat_tf.config import SearchConfig
 from sat_tf.errors import invalid_value
+from sat_tf.files import write_atomically
 from sat_tf.layers.lstm import State
 from sat_tf.lite import captioner as files
 
@@ -88,7 +92,11 @@ def make_graphs(captioner: TrainedCaptioner, beam: int) -> dict[str, Graph]:
 
 
 def write_graphs(
-    folder: Path, captioner: TrainedCaptioner, search: SearchConfig, precision: str
+    folder: Path,
+    captioner: TrainedCaptioner,
+    search: SearchConfig,
+    precision: str,
+    encoder: Path | None = None,
 ) -> dict[str, tuple[list[tf.TensorSpec], dict[str, tf.TensorSpec]]]:
     """Writes graphs, settings and vocabulary of a captioner: what `sat_tf.lite.load` reads.
 
@@ -97,6 +105,8 @@ def write_graphs(
         captioner: The captioner.
         search: Beam, length and normalisation.
         precision: `float32`, `float16` or `int8`.
+        encoder: File of the encoder's graph beside the folder, if captioners share it; it is not
+            made again if it is there.
 
     Returns:
         Inputs and outputs of each graph, by its file.
@@ -105,7 +115,11 @@ def write_graphs(
         OSError: They cannot be written.
         ValueError: The captioner has an operation that LiteRT has not built in.
     """
+    paths = {name: folder / name for name in files.GRAPHS} | {
+        files.ENCODER: encoder or folder / files.ENCODER
+    }
     graphs = make_graphs(captioner, search.beam)
+    graphs = {name: graph for name, graph in graphs.items() if not paths[name].exists()}
     with tempfile.TemporaryDirectory() as saved:
         archive = keras.export.ExportArchive()
         functions = {
@@ -118,7 +132,7 @@ def write_graphs(
         except tf.errors.OpError as error:
             raise OSError(f"The graphs cannot be written to {saved}: {error.message}") from error
         for name in graphs:
-            (folder / name).write_bytes(_convert(saved, Path(name).stem, precision))
+            write_atomically(paths[name], _convert(saved, Path(name).stem, precision))
     captioner.vocabulary.save(folder / files.VOCABULARY)
     settings = files.Settings(
         image_size=captioner.config.encoder.image_size,
@@ -129,11 +143,24 @@ def write_graphs(
         length_power=search.length_power,
         forbidden=search.forbidden,
         precision=precision,
-        sizes={name: (folder / name).stat().st_size for name in graphs},
+        sizes={name: path.stat().st_size for name, path in paths.items()},
         consensus=search.consensus,
+        min_length=search.min_length,
+        no_repeat_ngram=search.no_repeat_ngram,
+        encoder=paths[files.ENCODER].name,
     )
     (folder / files.SETTINGS).write_text(settings.to_json(), "utf-8")
     return {name: (graphs[name].inputs, f.structured_outputs) for name, f in traced.items()}
+
+
+def encoder_name(captioner: TrainedCaptioner) -> str:
+    """Returns the file of an encoder's graph that captioners share: named by what it computes."""
+    config = captioner.config.encoder
+    made_of = [files.FORMAT, config.name, config.layer, config.image_size]
+    digest = hashlib.sha256(json.dumps(made_of).encode())
+    for weight in captioner.model.encoder.weights:
+        digest.update(np.ascontiguousarray(weight))
+    return f"encoder-{digest.hexdigest()[:16]}.tflite"
 
 
 def _convert(saved_model: str, signature: str, precision: str) -> bytes:

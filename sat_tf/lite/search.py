@@ -49,7 +49,13 @@ class Hypothesis:
 
 
 def beam_search(
-    step: Step, beam: int, max_length: int, length_power: float, forbidden: Sequence[int]
+    step: Step,
+    beam: int,
+    max_length: int,
+    length_power: float,
+    forbidden: Sequence[int],
+    min_length: int = 1,
+    no_repeat_ngram: int = 0,
 ) -> list[Hypothesis]:
     """Finds the best captions of an image; see `sat_tf.search.beam_search`.
 
@@ -63,21 +69,26 @@ def beam_search(
         beam: K.
         max_length: The most words of a caption.
         length_power: p in `score = log_prob / length^p`.
-        forbidden: Token ids that are never written. `END` is no first token either.
+        forbidden: Token ids that are never written.
+        min_length: The fewest words of a caption.
+        no_repeat_ngram: If above 0, no caption has the same n tokens in a row twice.
 
     Returns:
         At most K hypotheses, the best score first.
     """
     live, parents, ended = [Hypothesis()], [0], []
-    barred = [*forbidden, END]
-    for _ in range(max_length):
+    for length in range(max_length):
         last = [hypothesis.tokens[-1] if hypothesis.tokens else START for hypothesis in live]
         unused = beam - len(live)
         tokens = np.array(last + [PAD] * unused, np.int32)
         log_probs, auxiliary = step(tokens, parents + [0] * unused)
         log_probs = np.where(np.isfinite(log_probs), log_probs, -np.inf)[: len(live)]
-        log_probs[:, barred] = -np.inf
-        barred = list(forbidden)
+        log_probs[:, list(forbidden)] = -np.inf
+        if length < min_length:
+            log_probs[:, END] = -np.inf
+        if no_repeat_ngram:
+            for row, hypothesis in zip(log_probs, live, strict=True):
+                row[_repeating(hypothesis.tokens, no_repeat_ngram)] = -np.inf
         before = np.array([h.totals[-1] if h.totals else 0.0 for h in live], np.float32)
         room = beam - len(ended)
         grown, grown_parents = [], []
@@ -94,6 +105,13 @@ def beam_search(
             break
     # Sorting is stable: of equal scores the caption that ended first.
     return sorted(ended + live, key=lambda h: -h.score(length_power))[:beam]
+
+
+def _repeating(tokens: Sequence[int], n: int) -> list[int]:
+    """Returns the tokens that would complete an n-gram that is there already."""
+    latest = tokens[len(tokens) - n + 1 :]
+    starts = range(len(tokens) - n + 1)
+    return [tokens[k + n - 1] for k in starts if tokens[k : k + n - 1] == latest]
 
 
 def _best(totals: np.ndarray, count: int) -> list[tuple[int, int, np.float32]]:

@@ -165,6 +165,8 @@ class Captioner(TrainableModel):
             length_power=search.length_power,
             consensus=search.consensus,
             forbidden=search.forbidden,
+            min_length=search.min_length,
+            no_repeat_ngram=search.no_repeat_ngram,
             # The draw of a location depends on its row, which must then not move.
             constants=() if self.selection == "sample" else attended,
         )

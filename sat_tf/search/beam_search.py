@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.errors import invalid_value
-from sat_tf.fields import PositiveInt, check_argument
+from sat_tf.fields import NonNegativeInt, PositiveInt, check_argument
 from sat_tf.ops.top_tokens import top_tokens
 from sat_tf.search.consensus import consensus as agreement
 from sat_tf.vocabulary import END, PAD, START
@@ -64,7 +64,8 @@ def beam_search(
     length_power: float = 0.0,
     consensus: float = 0.0,
     forbidden: Sequence[int] = (PAD, START),
-    never_empty: bool = True,
+    min_length: int = 1,
+    no_repeat_ngram: int = 0,
     constants: Nest = (),
 ) -> Hypotheses:
     """Finds the best captions of each image: `max_y log p(y) / length(y)^p`, over a beam.
@@ -94,7 +95,8 @@ def beam_search(
         consensus: If above 0, the captions found are ranked by what they have in common, each
             with weight `exp(consensus * score)`; see `sat_tf.search.consensus`.
         forbidden: Token ids that are never generated.
-        never_empty: `END` may not be the first token.
+        min_length: The fewest words of a caption.
+        no_repeat_ngram: If above 0, no caption has the same n tokens in a row twice.
         constants: Nest of `[B, ...]` that no step changes. If it is not empty, `step` is called
             with `(tokens, state, constants)`, and as soon as half of the images have finished,
             for the others alone, with their rows of everything.
@@ -110,7 +112,11 @@ def beam_search(
         Xu et al. (2015), arXiv:1502.03044, whose code searches with a shrinking beam;
         Wu et al. (2016), arXiv:1609.08144, for the power of the length.
     """
-    rules = make_rules(beam, max_length, length_power, forbidden, never_empty)
+    rules = make_rules(beam, max_length, length_power, forbidden, min_length)
+    check_argument("no_repeat_ngram", no_repeat_ngram, NonNegativeInt)
+    if no_repeat_ngram:
+        step = _without_repeats(step, no_repeat_ngram)
+        state = (state, tf.fill([batch_size, max_length], -1))
     if not 0.0 <= consensus < math.inf:
         raise invalid_value("consensus", "a finite number of at least 0", consensus)
     select = functools.partial(_best_continuations, rules.beam)
@@ -123,6 +129,38 @@ def beam_search(
     # Of equal captions the better score comes first.
     order = tf.math.top_k(agreed, agreed.shape[1]).indices
     return tf.nest.map_structure(lambda x: tf.gather(x, order, batch_dims=1), found)
+
+
+def _without_repeats(step: Step, n: int) -> Step:
+    """Returns a step that bars tokens which would complete an n-gram of their own prefix.
+
+    Its state holds the latest tokens of each prefix too, int32 `[N, max_length]`: the latest
+    on the right, -1 before the first.
+    """
+
+    def restricted(tokens: tf.Tensor, state: Nest, *constants: Nest):
+        state, written = state
+        log_probs, state, auxiliary = step(tokens, state, *constants)
+        written = tf.concat([written[:, 1:], tokens[:, tf.newaxis]], axis=1)
+        rows, length = tf.shape(written)[0], written.shape[1]
+        if length < n:
+            return log_probs, (state, written), auxiliary
+        # The n-gram at each place is repeated if its first n - 1 tokens are the latest ones.
+        places = length - n + 1
+        latest = written[:, length - n + 1 :]
+        grams = tf.stack([written[:, k : k + places] for k in range(n)], axis=2)
+        repeated = tf.reduce_all(grams[:, :, :-1] == latest[:, tf.newaxis], axis=2)
+        repeated &= grams[:, :, -1] >= 0
+        # Places without a repetition bar an additional token, which is then dropped.
+        words = log_probs.shape[1]
+        barred = tf.where(repeated, grams[:, :, -1], words)
+        row = tf.broadcast_to(tf.range(rows)[:, tf.newaxis], tf.shape(barred))
+        indices = tf.reshape(tf.stack([row, barred], axis=2), [-1, 2])
+        counts = tf.scatter_nd(indices, tf.ones_like(indices[:, 0]), [rows, words + 1])
+        log_probs = tf.where(counts[:, :words] > 0, -math.inf, tf.cast(log_probs, tf.float32))
+        return log_probs, (state, written), auxiliary
+
+    return restricted
 
 
 def _best_continuations(beam: int, _, live: tf.Tensor, log_probs: tf.Tensor):
@@ -154,7 +192,7 @@ class Rules(NamedTuple):
     max_length: int
     length_power: float
     forbidden: tuple[int, ...]
-    never_empty: bool
+    min_length: int
 
 
 class Trace(NamedTuple):
@@ -178,7 +216,7 @@ class _Carry(NamedTuple):
 
 
 def make_rules(
-    beam: int, max_length: int, length_power: float, forbidden: Sequence[int], never_empty: bool
+    beam: int, max_length: int, length_power: float, forbidden: Sequence[int], min_length: int
 ) -> Rules:
     """Returns the rules of a search.
 
@@ -187,10 +225,13 @@ def make_rules(
     """
     for name, value in (("beam", beam), ("max_length", max_length)):
         check_argument(name, value, PositiveInt)
+    check_argument("min_length", min_length, NonNegativeInt)
+    if min_length > max_length:
+        raise invalid_value("min_length", f"at most `max_length`, {max_length}", min_length)
     if not 0.0 <= length_power < math.inf:
         raise invalid_value("length_power", "a finite number of at least 0", length_power)
     ids = tuple(int(token) for token in forbidden)
-    return Rules(int(beam), int(max_length), float(length_power), ids, bool(never_empty))
+    return Rules(int(beam), int(max_length), float(length_power), ids, int(min_length))
 
 
 def run(
@@ -244,8 +285,10 @@ def _advance(step: Step, select: Select, rules: Rules, index, carry: _Carry) -> 
     log_probs, state, auxiliary = step(carry.tokens, carry.state, *given)
     log_probs = tf.cast(log_probs, tf.float32)
     # Only the first step, outside the loop, has a Python number as its index.
-    first = isinstance(index, int) and rules.never_empty
+    first = isinstance(index, int) and rules.min_length > 0
     allowed = allowed_tokens(log_probs.shape[1], rules.forbidden, first)
+    if not first and rules.min_length > 1:
+        allowed &= (np.arange(len(allowed)) != END) | (index >= rules.min_length)
     log_probs = tf.where(tf.math.is_finite(log_probs) & allowed, log_probs, -math.inf)
     parent, token, total = select(index, carry.live, log_probs)
     # Finished hypotheses keep their places: the lowest ranks have no slot left.

@@ -23,7 +23,7 @@ def sample(
     temperature: float = 1.0,
     length_power: float = 0.0,
     forbidden: Sequence[int] = (PAD, START),
-    never_empty: bool = True,
+    min_length: int = 1,
 ) -> Hypotheses:
     """Draws one caption per image: `y_t ~ softmax(log_probs / temperature)`.
 
@@ -40,7 +40,7 @@ def sample(
         temperature: Above 0; below 1 sharpens.
         length_power: As in `beam_search`.
         forbidden: Token ids that are never generated.
-        never_empty: `END` may not be the first token.
+        min_length: The fewest words of a caption.
 
     Returns:
         `Hypotheses`.
@@ -49,7 +49,7 @@ def sample(
         ValueError: As in `beam_search`, the temperature is not above 0, or the seed is of
             another shape.
     """
-    rules = make_rules(1, max_length, length_power, forbidden, never_empty)
+    rules = make_rules(1, max_length, length_power, forbidden, min_length)
     if not 0.0 < temperature < math.inf:
         raise invalid_value(
             "temperature", "a number above 0 (its limit is `beam_search`, beam 1)", temperature

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +38,7 @@ def home(run_of, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("cache")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SAT_TF_CACHE", str(folder))
-        for kind in ("soft", "hard"):
-            assert runs.make_graphs(run_of[kind]) is not None
+        assert None not in runs.make_graphs(run_of["soft"], run_of["hard"])
     return folder
 
 
@@ -82,6 +82,35 @@ def test_captions_over_graphs_equal_those_of_tensorflow(filled, run_of, loaded, 
     assert captioner.model.encoder.grid == captioner.grid  # and what needs the model loads it
 
 
+def test_hypotheses_come_with_their_maps(filled, run_of, loaded):
+    (found,), (expected,) = (
+        c.beams([PIXELS]) for c in (sat_tf.load(run_of["soft"]), loaded["soft"])
+    )
+    assert [h.text for h in found] == [h.text for h in expected] and len(found) > 1
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one.score, other.score, atol=1e-3)
+        np.testing.assert_allclose(one.alpha, other.alpha, atol=1e-3)
+    assert [text for text, _ in found[0].alternatives] == [h.text for h in found[1:]]
+
+
+def test_captioners_with_the_same_encoder_share_its_graph_and_its_work(filled):
+    # The tiny runs have encoders of the same weights.
+    assert len(list(filled.glob("encoder-*.tflite"))) == 1
+    assert not list(filled.glob("*/encoder.tflite"))
+    one, other = (cache.find(path.parent.name) for path in filled.glob("*/graphs.json"))
+    encoder = one.captioner._encode
+    assert other.captioner._encode is encoder
+    pixels, graph, runs_of_it = np.zeros([32, 32, 3], np.float32), encoder._graph, []
+    encoder._graph = lambda **inputs: runs_of_it.append(1) or graph(**inputs)
+    for captioner in (one.captioner, other.captioner, one.captioner):
+        captioner.describe(pixels)
+    assert len(runs_of_it) == 1
+    for value in range(1, encoder.KEPT + 1):
+        one.captioner.describe(pixels + value)
+    one.captioner.describe(pixels)  # forgotten by now
+    assert len(runs_of_it) == 2 + encoder.KEPT
+
+
 def test_other_choices_of_a_location_take_the_model(filled, run_of, loaded):
     captioner, other = sat_tf.load(run_of["hard"]), sat_tf.load(run_of["hard"])
     captioner.set_inference("argmax")
@@ -108,27 +137,36 @@ def test_the_first_caption_has_the_graphs_made_once(run_of, loaded, started):
     assert texts == {loaded["soft"].caption(PIXELS).text} and started == [run_of["soft"]]
 
 
-def test_new_weights_and_damaged_graphs_are_made_again(filled, run_of, loaded, started, tmp_path):
-    folder = runs.make_graphs(run_of["soft"])
-    step = folder / "step.tflite"
-    content = bytearray(step.read_bytes())
+@pytest.mark.parametrize("name", ["step.tflite", "encoder-*.tflite"])
+def test_damaged_graphs_are_made_again(filled, run_of, started, name):
+    (folder,) = runs.make_graphs(run_of["soft"])
+    damaged = next(iter([*folder.glob(name), *filled.glob(name)]))
+    content = bytearray(damaged.read_bytes())
     content[len(content) // 2] ^= 1
-    step.write_bytes(content)
+    damaged.write_bytes(content)
     sat_tf.load(run_of["soft"]).caption(PIXELS)
-    assert started == [run_of["soft"]]
-    assert cache.make(loaded["soft"], folder.name) == folder and cache.find(folder.name)
+    assert started == [run_of["soft"]] and runs.graphs_of(run_of["soft"]) is None
+    assert runs.make_graphs(run_of["soft"]) == [folder] and cache.find(folder.name)
+
+
+def test_graphs_of_new_weights_are_made(filled, run_of, started, tmp_path):
     changed = RunFolder(shutil.copytree(run_of["soft"], tmp_path / "run"))
     shutil.copy(RunFolder(run_of["hard"]).best_weights, changed.best_weights)
     sat_tf.load(changed.path).caption(PIXELS)
-    assert started[1:] == [changed.path]
+    assert started == [changed.path]
 
 
-def test_one_of_two_processes_makes_the_graphs(filled, loaded):
-    import filelock
-
-    with filelock.FileLock(filled / "name.lock"):
-        assert cache.make(loaded["soft"], "name") is None
-    assert not (filled / "name").exists()
+def test_of_two_processes_the_second_finds_what_the_first_made(run_of, monkeypatch):
+    made = []
+    monkeypatch.setattr(cache, "make", lambda captioner, name: made.append(name))
+    with ThreadPoolExecutor(1) as others:
+        with cache.turn():
+            other = others.submit(runs.make_graphs, run_of["soft"])
+            with pytest.raises(TimeoutError):
+                other.result(1.0)
+            monkeypatch.setattr(runs, "graphs_of", Path)
+        assert other.result() != [None]
+    assert not made
 
 
 def test_a_captioner_that_litert_cannot_hold_is_not_tried_again(loaded, monkeypatch, tmp_path):
@@ -138,7 +176,8 @@ def test_a_captioner_that_litert_cannot_hold_is_not_tried_again(loaded, monkeypa
     from sat_tf.lite import graphs
 
     monkeypatch.setattr(graphs, "write_graphs", fail)
-    assert cache.make(loaded["soft"], "name") is None
+    with cache.turn():
+        assert cache.make(loaded["soft"], "name") is None
     assert cache.make_behind(tmp_path, "name") is None
     assert [path.name for path in (tmp_path / "cache" / "graphs").glob("*.failed")]
 
@@ -164,3 +203,7 @@ def test_graphs_of_the_captioners_used_last_are_kept(filled, monkeypatch):
     monkeypatch.setattr(cache, "KEPT", 1)
     cache.forget_old(filled)
     assert len(list(filled.glob("*/graphs.json"))) == 1
+    assert len(list(filled.glob("encoder-*.tflite"))) == 1
+    monkeypatch.setattr(cache, "KEPT", 0)
+    cache.forget_old(filled)
+    assert not list(filled.glob("*.tflite"))

@@ -70,6 +70,8 @@ def write_run(folder: Path, attention: dict, unit: str = "words", encoder: dict 
     if attention["kind"] == "hard":  # so that one of the kinds has the layer, and consensus
         decoder["bottleneck_dim"] = 12
         search["consensus"] = 3.0
+    if attention["kind"] == "none":
+        search |= {"min_length": 4, "no_repeat_ngram": 2}
     values = {
         "encoder": encoder or {"name": "scenes_cnn", "image_size": 32},
         "decoder": decoder,

@@ -35,7 +35,7 @@ def photo(tmp_path):
 def _loaded_once():
     """Every command loads its run; here those of the same run share one that is loaded."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "load_captioner", functools.cache(runs.load_captioner))
+        patch.setattr(runs, "load_light", functools.cache(runs.load_light))
         yield
 
 

@@ -7,6 +7,7 @@ mix neighbouring lengths.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -67,38 +68,50 @@ class CaptionTable:
         tokens = [self.tokens[row] for row in rows]
         return CaptionTable(self.image_index[rows], self.caption_index[rows], tokens)
 
+    def cut(self, max_length: int) -> CaptionTable:
+        """Returns the table of captions cut to this many words."""
+        longest = max_length + 2
+        tokens = [
+            one if len(one) <= longest else np.concatenate([one[: max_length + 1], one[-1:]])
+            for one in self.tokens
+        ]
+        truncated = sum(len(one) > longest for one in self.tokens)
+        return dataclasses.replace(self, tokens=tokens, truncated=truncated)
+
     @cached_property
     def lengths(self) -> np.ndarray:
         """int32 `[N]`: tokens per caption, `<start>` and `<end>` included."""
         return np.fromiter(map(len, self.tokens), np.int32, len(self.tokens))
 
 
-def caption_table(split: Split, vocabulary: Vocabulary, max_length: int) -> CaptionTable:
+def caption_table(
+    split: Split, vocabulary: Vocabulary, max_length: int | None = None
+) -> CaptionTable:
     """Encodes the captions of a split, in its order.
 
     Args:
         split: The split.
         vocabulary: Maps words to ids; unknown words become `<unk>`.
-        max_length: Words after which a caption is cut, `<start>` and `<end>` not counted.
+        max_length: Words after which a caption is cut, `<start>` and `<end>` not counted; None
+            cuts none.
 
     Raises:
         DataError: No caption of the split has a word.
     """
-    places, tokens = [], []
-    dropped = truncated = 0
+    places, tokens, dropped = [], [], 0
     for image_index, example in enumerate(split.examples):
         for caption_index, caption in enumerate(example.captions):
             ids = vocabulary.encode(caption)
             if not ids:
                 dropped += 1
                 continue
-            truncated += len(ids) > max_length
             places.append((image_index, caption_index))
-            tokens.append(np.array([START, *ids[:max_length], END], np.int32))
+            tokens.append(np.array([START, *ids, END], np.int32))
     if not tokens:
         raise DataError(f"No caption of the {split.name} split holds a word.")
     image_index, caption_index = np.array(places, np.int32).T.copy()
-    return CaptionTable(image_index, caption_index, tokens, dropped, truncated)
+    table = CaptionTable(image_index, caption_index, tokens, dropped)
+    return table if max_length is None else table.cut(max_length)
 
 
 def plan_epoch(

@@ -116,6 +116,8 @@ class Split:
         notes: Sentences on how the caption file was read, where that is not plain.
         identifiers: Other ids that the caption file gives images, such as COCO's numbers ->
             `image_id`.
+        held_out: `DataConfig.held_out` that gives the same splits if images are added; None if
+            the data set gives its splits.
     """
 
     name: str
@@ -125,6 +127,7 @@ class Split:
     uncaptioned: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     identifiers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    held_out: str | None = None
 
     def __len__(self) -> int:
         return len(self.examples)

@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from sat_tf.images import decoding
 from sat_tf.layers.encoder import Encoder
-from sat_tf.runs import TrainedCaptioner
 from training.data.examples import DataError, Example, Split
 from training.data.feature_store import FeatureStore
 from training.data.image_loader import READERS, UNREADABLE, Views, read_image, unreadable_reason
@@ -141,14 +140,6 @@ def open_input_source(
 def readable_images(split: Split, source: InputSource, count: int | None = None) -> np.ndarray:
     """Returns the indices of the images that can be read, or of the first `count` of them."""
     return np.setdiff1d(np.arange(len(split)), list(source.skipped))[:count]
-
-
-def annotations_of(
-    captioner: TrainedCaptioner, source: InputSource, indices: np.ndarray
-) -> tf.Tensor | np.ndarray:
-    """Reads or computes the annotations `[n, L, D]` of examples by index."""
-    inputs = source.read(indices)
-    return inputs if source.key == "annotations" else captioner.annotate(inputs)
 
 
 def check_readable(split: Split, skipped: Mapping[int, str]) -> None:

@@ -23,7 +23,7 @@ from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Unit
 from training.cli import check_apart, digit_module, peek_flag
-from training.config import DataConfig, read_run_config
+from training.config import DataConfig, read_data_dir, read_run_config
 from training.data.examples import canonical_split
 from training.data.sources import DataName, Splits
 
@@ -53,6 +53,12 @@ class GivenData:
 
     def __post_init__(self) -> None:
         check_fields(self, "data")
+
+    def config(self) -> DataConfig:
+        """Returns the data set as a run configures it."""
+        return DataConfig(
+            **{name: value for name, value in vars(self).items() if value is not None}
+        )
 
 
 @dataclass(frozen=True)
@@ -102,13 +108,6 @@ class Arguments:
             raise invalid_value("--boxes", "a file or folder of boxes", got)
         if self.captions is not None and not self.captions.is_file():
             raise FileNotFoundError(f"There is no file {self.captions}; check the path.")
-        if self.run_dir is not None:
-            kind = read_run_config(published.locate(self.run_dir)).attention.kind
-            if kind != "hard" and self.bound_images is not None:
-                expected = f"none for {kind} attention"
-                raise invalid_value("--bound-images", expected, self.bound_images)
-            if self.out is None:
-                check_folder("--run-dir", published.output_dir(self.run_dir))
 
     def _check_source(self) -> None:
         """Checks that there is either a run or captions, and no flag of the other.
@@ -141,7 +140,7 @@ def main(argv: list[str] | None = None) -> int:
     run_dir = peek_flag("--run-dir", given)
     if run_dir is not None and is_digit_run(run_dir):
         return digit_module("evaluate").main(given)
-    return exit_status(lambda: run(parse(given)))
+    return exit_status(lambda: evaluate(parse(given)))
 
 
 def parse(argv: list[str]) -> Arguments:
@@ -151,40 +150,46 @@ def parse(argv: list[str]) -> Arguments:
     return dataclasses.replace(arguments, split=canonical_split(arguments.split))
 
 
+def evaluate(arguments: Arguments) -> None:
+    """Evaluates the run, or the captions from elsewhere."""
+    if arguments.captions is None:
+        return run(arguments)
+    # Without TensorFlow: scores of captions are there at once.
+    from training.evaluate.given_captions import evaluate_captions
+
+    places = arguments.data_dir, arguments.split, arguments.out
+    evaluate_captions(arguments.captions, arguments.data.config(), *places)
+
+
 def run(arguments: Arguments) -> None:
-    """Evaluates the run or the captions given."""
-    if arguments.captions is not None:
-        # Without TensorFlow: scores of captions are there at once.
-        from training.evaluate.given_captions import evaluate_captions
-
-        given = {name: v for name, v in vars(arguments.data).items() if v is not None}
-        places = arguments.data_dir, arguments.split, arguments.out
-        evaluate_captions(arguments.captions, DataConfig(**given), *places)
-        return
-    with loading():
-        import sat_tf.runs
-        from training.evaluate.evaluation import BOUND_IMAGES, evaluate_run
-        from training.run_state.ownership import read_data_dir
-
-    captioner = sat_tf.runs.load_captioner(arguments.run_dir)
-    config = read_run_config(captioner.path)
-    bound_images = arguments.bound_images
-    if arguments.inference is not None:
-        captioner.set_inference(arguments.inference)
-    data_dir = arguments.data_dir or read_data_dir(RunFolder(captioner.path))
-    out = arguments.out
+    """Captions a split with the run and scores the captions."""
+    data_dir, split, out = arguments.data_dir, arguments.split, arguments.out
+    folder = RunFolder(published.locate(arguments.run_dir))
+    own = RunFolder(published.output_dir(arguments.run_dir))
+    config = read_run_config(folder.path)
+    kind, bound_images = config.attention.kind, arguments.bound_images
+    if kind != "hard" and bound_images is not None:
+        raise invalid_value("--bound-images", f"none for {kind} attention", bound_images)
+    data_dir = data_dir or read_data_dir(folder)
     if out is None:
-        own = RunFolder(published.output_dir(arguments.run_dir))
-        out = own.evaluation(arguments.split)
+        check_folder("--run-dir", own.path)
+        out = own.evaluation(split)
     else:
         check_apart("--out", out, data_dir)
+    with loading():
+        from sat_tf.runs import load_captioner
+        from training.evaluate.evaluation import BOUND_IMAGES, evaluate_run
+
+    captioner = load_captioner(folder.path)
+    if arguments.inference is not None:
+        captioner.set_inference(arguments.inference)
     evaluate_run(
         captioner,
         dataclasses.replace(config, search=arguments.search.over(config.search)),
         out,
         arguments.cache_dir or default_cache_dir(),
         data_dir,
-        arguments.split,
+        split,
         48 if arguments.figures is None else arguments.figures,
         BOUND_IMAGES if bound_images is None else bound_images,
         arguments.boxes,

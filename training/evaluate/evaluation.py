@@ -15,15 +15,9 @@ from sat_tf.fields import to_dict
 from sat_tf.runs import TrainedCaptioner, read_average
 from training.config import RunConfig
 from training.data.examples import Split
-from training.data.input_source import (
-    InputSource,
-    annotations_of,
-    open_input_source,
-    readable_images,
-)
+from training.data.input_source import InputSource, open_input_source, readable_images
 from training.data.seen_images import find_overlap, read_seen, seen_notes
 from training.data.sources import load_split
-from training.evaluate.given_captions import write_captions
 from training.evaluate.grounding import (
     BoxGrounding,
     PlacedBoxes,
@@ -33,9 +27,22 @@ from training.evaluate.grounding import (
     place_boxes,
     reference_grounding,
 )
-from training.evaluate.likelihood import SAMPLES, Bounds, TeacherForcing, read_references
+from training.evaluate.likelihood import (
+    SAMPLES,
+    Bounds,
+    References,
+    TeacherForcing,
+    annotations_of,
+    read_references,
+)
 from training.evaluate.page import write_report_page
-from training.evaluate.reports import caption_report, console_summary, verdict, write_report
+from training.evaluate.reports import (
+    caption_report,
+    console_summary,
+    verdict,
+    write_captions,
+    write_report,
+)
 from training.metrics.bootstrap import intervals
 from training.metrics.calibration import Calibration, calibrate
 from training.metrics.captions import CaptionScores, score_captions
@@ -60,6 +67,7 @@ class Evaluation:
         grounding: Image id -> what `training.metrics.grounding.image_means` gives; empty without
             boxes.
         boxes: Grounding in the boxes of `--boxes`, if any; its scores are among `scores`.
+        bounds: Bounds of the likelihood under hard attention, if they were measured.
         seconds: Seconds of each stage.
     """
 
@@ -70,6 +78,7 @@ class Evaluation:
     notes: tuple[str, ...] = ()
     grounding: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     boxes: BoxGrounding | None = None
+    bounds: Mapping[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -92,7 +101,7 @@ def evaluate_run(
     """Evaluates a run on a split; prints the main scores, writes report, captions and page.
 
     Args:
-        captioner: Best captioner of the run.
+        captioner: Best captioner of the run, loaded from its folder.
         config: Configuration of the run; `search` is the one that captions are generated with.
         out: Output folder, such as `RUN/evaluation/SPLIT`.
         cache_dir: Feature stores.
@@ -106,32 +115,23 @@ def evaluate_run(
     Returns:
         The report.
     """
-    split = load_split(config.data, split_name, data_dir)
-    resize = config.encoder.resize
+    data, resize = config.data, config.encoder.resize
+    split = load_split(data, split_name, data_dir)
     # Before annotations and captions are computed, which take minutes: the file may be wrong.
     placed = None if boxes is None else place_boxes(boxes, split, resize)
-    overlap = captioner.path and find_overlap(
-        read_seen(captioner.path), split.examples, config.data.name
-    )
+    overlap = find_overlap(read_seen(captioner.path), split.examples, data.name)
     boxed = placed and {split.examples[image].image_id for image, _ in placed.phrases}
-    seen = seen_notes(overlap, boxed) if captioner.path else []
+    seen = seen_notes(overlap, boxed)
     for note in seen:
         print(f"Warning: {note}", flush=True)
     source = open_input_source(captioner.model.encoder, resize, split, cache_dir)
-    start, language = time.monotonic(), config.data.language
-    found = evaluate(captioner, split, source, config.search, language=language, boxes=placed)
-    bounds = {}
-    if config.attention.kind == "hard" and bound_images:
-        with timed(found.seconds, "bounds"):
-            measured = Bounds(captioner, split, source, bound_images)
-            print(f"Measuring the bounds of {len(measured):,} captions ...", flush=True)
-            bounds = {"images": len(measured), "samples": SAMPLES} | measured.measure()
-    report = make_report(captioner, config, split, source, found)
+    start = time.monotonic()
+    found = evaluate(captioner, split, source, config.search, data.language, placed, bound_images)
+    report = make_report(captioner, config, split, source.skipped, found)
     report["seconds"] = found.seconds | {"evaluation": time.monotonic() - start}
-    report |= {"bounds": bounds} if bounds else {}
-    report["notes"] = (*seen, *report["notes"])
+    report["notes"] = [*seen, *report["notes"]]
     report |= {"seen_in_training": overlap.details()} if overlap else {}
-    title = f"{config.recipe}: {config.data.name} {split.name}"
+    title = f"{config.recipe}: {data.name} {split.name}"
     write_report(out, report)
     heading = f"{title}, {len(found.captions):,} images, beam {config.search.beam}"
     print(console_summary(heading, report, found.texts, out))
@@ -146,9 +146,9 @@ def evaluate(
     split: Split,
     source: InputSource,
     search: SearchConfig,
-    batch_size: int = 50,
     language: str = "en",
     boxes: PlacedBoxes | None = None,
+    bound_images: int = 0,
 ) -> Evaluation:
     """Captions every image of a split and scores the captions against the raw references.
 
@@ -157,44 +157,50 @@ def evaluate(
         split: References, and boxes of noun phrases if it has them.
         source: Images or annotations of the split.
         search: Beam and length normalisation.
-        batch_size: Images per search.
         language: Language code of the captions, such as "de".
         boxes: Phrases of the split with their boxes, if any.
+        bound_images: Images whose bounds are measured if attention is hard.
     """
     seconds: dict[str, float] = {}
-    unit, attends = captioner.vocabulary.unit, captioner.config.attention.kind != "none"
+    unit, kind = captioner.vocabulary.unit, captioner.config.attention.kind
     with timed(seconds, "search"):
         readable = len(split) - len(source.skipped)
         print(f"Captioning {readable:,} images, beam {search.beam} ...", flush=True)
-        captions = caption_split(captioner, split, source, search, batch_size)
+        captions = caption_split(captioner, split, source, search)
     texts = {image_id: caption.text for image_id, caption in captions.items()}
     references = split.references(of=texts)
     with timed(seconds, "caption metrics"):
         print(f"Scoring {len(captions):,} captions ...", flush=True)
         caption_scores = score_captions(texts, references, language=language, unit=unit)
+        notes = verdict(texts, references, unit)
     drawn = any(example.phrases for example in split.examples)
     with timed(seconds, "teacher forcing"):
         print(f"Reading {sum(map(len, references.values())):,} reference captions ...", flush=True)
-        forced = TeacherForcing(captioner)
-        likelihood, words = read_references(forced, split, source)
+        forced, read = TeacherForcing(captioner), References.of(captioner, split, source)
+        likelihood, words = read_references(forced, read)
         judged = scene_word_confidence(captions, split) if drawn and unit == "words" else None
         about_scenes = word_scores(texts, split) if drawn else {}
         calibration = calibrate(words, judged)
         scores = caption_scores.scores | likelihood | about_scenes | calibration.scores
         grounded, by_image = None, {}
-        if drawn and attends and unit == "words":
-            maps = list(phrase_maps(forced, split, source))
-            found, by_image = reference_grounding(maps)
+        if drawn and kind != "none" and unit == "words":
+            found, by_image = reference_grounding(list(phrase_maps(forced, read)))
             scores |= found | generated_grounding(captions, split)
     if boxes is not None and unit == "words":
         with timed(seconds, "grounding"):
             print(f"Comparing maps with the boxes of {boxes.path} ...", flush=True)
-            grounded = ground(forced, split, source, boxes, captions)
+            grounded = ground(forced, read, boxes, captions)
         scores, by_image = scores | grounded.scores, grounded.by_image
-    located = boxes is not None or (drawn and attends)
-    notes = (_NO_WORDS,) if located and unit != "words" else ()
+    if unit != "words" and (boxes is not None or (drawn and kind != "none")):
+        notes += (_NO_WORDS,)
+    bounds = {}
+    if kind == "hard" and bound_images:
+        with timed(seconds, "bounds"):
+            measured = Bounds(captioner, read, bound_images)
+            print(f"Measuring the bounds of {len(measured):,} captions ...", flush=True)
+            bounds = {"images": len(measured), "samples": SAMPLES} | measured.measure()
     return Evaluation(
-        captions, caption_scores, scores, calibration, notes, by_image, grounded, seconds
+        captions, caption_scores, scores, calibration, notes, by_image, grounded, bounds, seconds
     )
 
 
@@ -221,30 +227,28 @@ def make_report(
     captioner: TrainedCaptioner,
     config: RunConfig,
     split: Split,
-    source: InputSource,
+    unreadable: Mapping[int, str],
     found: Evaluation,
 ) -> dict[str, Any]:
     """Assembles the report: scores, and everything needed to compare them with others."""
     scores = found.caption_scores
     report = caption_report(split, scores, found.scores, intervals(scores))
-    report["notes"] += verdict(found.texts, split.references(), config.data.tokens)
     report["notes"] += found.notes
-    if captioner.path:
-        # The configuration does not tell of the runs that weights are an average of.
-        parts = (
-            f"{share:g} of {Path(run).name}" for run, share in read_average(captioner.path).items()
-        )
-        if average := ", ".join(parts):
-            report["notes"] += (f"The weights are an average: {average}.",)
-        report["weights_sha256"] = captioner.weights_sha256
-        report["notes"] += unfinished_note(captioner.path)
+    # The configuration does not tell of the runs that weights are an average of.
+    shares = read_average(captioner.path).items()
+    if average := ", ".join(f"{share:g} of {Path(run).name}" for run, share in shares):
+        report["notes"] += (f"The weights are an average: {average}.",)
+    report["notes"] += unfinished_note(captioner.path)
     report["intervals"] |= found.calibration.intervals
     report["calibration"] = found.calibration.details()
     if found.boxes is not None:
         report["intervals"] |= found.boxes.intervals
         report["grounding"] = found.boxes.details
+    if found.bounds:
+        report["bounds"] = found.bounds
     return report | {
-        "skipped": split.unusable(source.skipped),
+        "skipped": split.unusable(unreadable),
+        "weights_sha256": captioner.weights_sha256,
         "recipe": config.recipe,
         "seed": config.seed,
         "data": config.data.name,

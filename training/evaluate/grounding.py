@@ -12,14 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sat_tf.captions import Caption
-from sat_tf.runs import TrainedCaptioner
 from sat_tf.vocabulary import tokenize
 from training.data.box_files import read_boxes
 from training.data.boxes import PlacedPhrase, place_phrases, skipped_note, visible_phrases
 from training.data.bucketing import CaptionTable
 from training.data.examples import Box, DataError, Phrase, Split
-from training.data.input_source import InputSource, annotations_of
-from training.evaluate.likelihood import TeacherForcing, readable_captions
+from training.evaluate.likelihood import References, TeacherForcing, annotations_of
 from training.metrics.bootstrap import Interval
 from training.metrics.grounding import (
     METRICS,
@@ -48,20 +46,20 @@ class PhraseMap(NamedTuple):
     alpha: np.ndarray
 
 
-def phrase_maps(forced: TeacherForcing, split: Split, source: InputSource) -> Iterator[PhraseMap]:
+def phrase_maps(forced: TeacherForcing, references: References) -> Iterator[PhraseMap]:
     """Yields the map of every reference noun phrase of the readable images.
 
     The tokens of the captioner have to be words.
     """
-    captioner = forced.captioner
+    captioner, split, table = forced.captioner, references.split, references.table
     phrases: dict[tuple[int, int], list[Phrase]] = defaultdict(list)
     for image, example in enumerate(split.examples):
         for phrase in example.phrases:
             phrases[image, phrase.caption].append(phrase)
-    table, rows = _captions_with(phrases, captioner, split, source)
+    rows = _captions_with(phrases, references)
     for start in range(0, len(rows), _BATCH):
         chosen = rows[start : start + _BATCH]
-        annotations = annotations_of(captioner, source, table.image_index[chosen])
+        annotations = annotations_of(captioner, references.source, table.image_index[chosen])
         _, alphas = forced.words(annotations, [table.tokens[row] for row in chosen])
         for row, alpha in zip(chosen, alphas, strict=True):
             image, caption = _place(table, row)
@@ -198,8 +196,7 @@ class _Found:
 
 def ground(
     forced: TeacherForcing,
-    split: Split,
-    source: InputSource,
+    references: References,
     boxes: PlacedBoxes,
     captions: Mapping[str, Caption],
 ) -> BoxGrounding:
@@ -215,13 +212,12 @@ def ground(
 
     Args:
         forced: The captioner, compiled; its tokens are words.
-        split: Images with reference captions.
-        source: Images or annotations of the split.
+        references: Captions of a split.
         boxes: Phrases of the split, from `place_boxes`.
         captions: Generated captions by image id.
     """
     placed = boxes.phrases
-    found = _read_phrases(forced, split, source, placed)
+    found = _read_phrases(forced, references, placed)
     images, values, sizes = found.images, found.nll(), {"phrase_words": np.array(found.words)}
     intervals = {
         name: over_images(images, sizes["phrase_words"], of_all) for name, of_all in values.items()
@@ -238,7 +234,7 @@ def ground(
     for (image, _), phrases in placed.items():
         for one in phrases:
             noun = tokenize(one.phrase.text)[-1]
-            nouns[split.examples[image].image_id, noun] += one.phrase.boxes
+            nouns[references.split.examples[image].image_id, noun] += one.phrase.boxes
     boxes_of = [one.phrase.boxes for one in found.phrases]
     types = [one.phrase.types for one in found.phrases]
     result = score_phrases(found.maps, boxes_of, images, types)
@@ -252,13 +248,12 @@ def ground(
 
 def _read_phrases(
     forced: TeacherForcing,
-    split: Split,
-    source: InputSource,
+    references: References,
     placed: Mapping[tuple[int, int], Sequence[PlacedPhrase]],
 ) -> _Found:
-    captioner, found = forced.captioner, _Found()
-    table, rows = _captions_with(placed, captioner, split, source)
+    captioner, table, found = forced.captioner, references.table, _Found()
     # Neighbours in length share a batch, so that little is padding.
+    rows = _captions_with(placed, references)
     rows = np.array(sorted(rows, key=lambda row: len(table.tokens[row])))
     pool = np.unique(table.image_index[rows])
     for start in range(0, len(rows), _BATCH):
@@ -268,7 +263,7 @@ def _read_phrases(
         # The other image is the next one of the pool: scores do not depend on the batches.
         next_ones = pool[(np.searchsorted(pool, different) + 1) % len(pool)]
         own, others = (
-            np.asarray(annotations_of(captioner, source, images), np.float32)[numbers]
+            np.asarray(annotations_of(captioner, references.source, images), np.float32)[numbers]
             for images in (different, next_ones)
         )
         outputs = {
@@ -281,7 +276,7 @@ def _read_phrases(
             for phrase in placed[image, caption]:
                 span = slice(phrase.first, phrase.last + 1)
                 found.phrases.append(phrase)
-                found.images.append(split.examples[image].image_id)
+                found.images.append(references.split.examples[image].image_id)
                 found.words.append(phrase.last + 1 - phrase.first)
                 for kind, (log_lik, _) in outputs.items():
                     found.log_lik[kind].append(float(log_lik[n, span].sum()))
@@ -291,16 +286,9 @@ def _read_phrases(
     return found
 
 
-def _captions_with(
-    phrases: Container[tuple[int, int]],
-    captioner: TrainedCaptioner,
-    split: Split,
-    source: InputSource,
-) -> tuple[CaptionTable, list[int]]:
-    """Returns the whole captions of a split, and the readable ones of them that have phrases."""
-    longest = max(len(tokenize(c)) for e in split.examples for c in e.captions)
-    table, rows = readable_captions(captioner, split, source, longest)
-    return table, [row for row in rows if _place(table, row) in phrases]
+def _captions_with(phrases: Container[tuple[int, int]], references: References) -> list[int]:
+    """Returns the rows of readable captions that have phrases."""
+    return [row for row in references.rows if _place(references.table, row) in phrases]
 
 
 def _place(table: CaptionTable, row: int) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from sat_tf.runs import TrainedCaptioner
 from training.data.batches import readable_rows, scoring_batches, scoring_plan
 from training.data.bucketing import CaptionTable, caption_table, pad_tokens
 from training.data.examples import Split
-from training.data.input_source import InputSource, annotations_of
+from training.data.input_source import InputSource
 from training.metrics.calibration import WordConfidence
 
 SAMPLES = 50
@@ -106,16 +107,43 @@ class TeacherForcing:
         return tf.nn.softmax(self.captioner.model(batch, selection=self.selection).logits)
 
 
-def readable_captions(
-    captioner: TrainedCaptioner, split: Split, source: InputSource, longest: int
-) -> tuple[CaptionTable, np.ndarray]:
-    """Returns the captions of a split, cut to the longest, and the rows of readable images."""
-    table = caption_table(split, captioner.vocabulary, longest)
-    return table, readable_rows(table, source)
+@dataclass(frozen=True, eq=False)
+class References:
+    """The reference captions of a split as ids.
+
+    Attributes:
+        split: The captions as written.
+        source: Images or annotations of the split.
+        table: The whole captions.
+        rows: Rows of the table whose image can be read.
+    """
+
+    split: Split
+    source: InputSource
+    table: CaptionTable
+    rows: np.ndarray
+
+    @classmethod
+    def of(cls, captioner: TrainedCaptioner, split: Split, source: InputSource) -> References:
+        """Encodes the captions with the captioner's vocabulary.
+
+        Raises:
+            DataError: No caption has a word, or no image that has one can be read.
+        """
+        table = caption_table(split, captioner.vocabulary)
+        return cls(split, source, table, readable_rows(table, source))
+
+
+def annotations_of(
+    captioner: TrainedCaptioner, source: InputSource, indices: np.ndarray
+) -> tf.Tensor | np.ndarray:
+    """Reads or computes the annotations `[n, L, D]` of examples by index."""
+    inputs = source.read(indices)
+    return inputs if source.key == "annotations" else captioner.annotate(inputs)
 
 
 def read_references(
-    forced: TeacherForcing, split: Split, source: InputSource
+    forced: TeacherForcing, references: References
 ) -> tuple[dict[str, float], WordConfidence]:
     """Predicts every word of the reference captions from the true words before it.
 
@@ -125,8 +153,8 @@ def read_references(
         `nll`, nats per token, and its `perplexity`; the likeliest word at each place, right if it
         is the caption's.
     """
-    captioner = forced.captioner
-    table, _ = readable_captions(captioner, split, source, captioner.config.search.max_length)
+    source = references.source
+    table = references.table.cut(forced.captioner.config.search.max_length)
     total, parts = 0.0, []
     plan = scoring_plan(source, table, _BATCH)
     for rows, batch in zip(plan, scoring_batches(source, table, _BATCH)[0], strict=True):
@@ -144,8 +172,7 @@ class Bounds:
 
     Args:
         captioner: Captioner with attention.
-        split: Reference captions.
-        source: Images or annotations of the split.
+        references: Captions of a split.
         images: Maximum number of images.
         samples: M; a multiple of each smaller M reported.
     """
@@ -153,16 +180,14 @@ class Bounds:
     def __init__(
         self,
         captioner: TrainedCaptioner,
-        split: Split,
-        source: InputSource,
+        references: References,
         images: int,
         samples: int = SAMPLES,
     ) -> None:
-        self._captioner, self._source, self._samples = captioner, source, samples
-        longest = captioner.config.search.max_length
-        table, rows = readable_captions(captioner, split, source, longest)
-        _, first = np.unique(table.image_index[rows], return_index=True)
-        rows = rows[first[:images]]
+        self._captioner, self._source, self._samples = captioner, references.source, samples
+        table = references.table.cut(captioner.config.search.max_length)
+        _, first = np.unique(table.image_index[references.rows], return_index=True)
+        rows = references.rows[first[:images]]
         self._images = table.image_index[rows]
         self._tokens = [table.tokens[row] for row in rows]
         self._compiled = tf.function(self._measure, autograph=False, reduce_retracing=True)

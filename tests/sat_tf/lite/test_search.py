@@ -10,7 +10,9 @@ from sat_tf.vocabulary import END, PAD, START
 from tests.sat_tf.search.tree_models import MAX_LENGTH, TreeModel
 
 
-def search(model: TreeModel, image: int, beam: int, length_power: float = 0.0, forbidden=()):
+def search(
+    model: TreeModel, image: int, beam: int, length_power: float = 0.0, forbidden=(), **rules
+):
     """Searches one image of a model; every row remembers its own prefix."""
     prefixes = [()] * beam
 
@@ -21,16 +23,19 @@ def search(model: TreeModel, image: int, beam: int, length_power: float = 0.0, f
         nodes = [min(model.node(p[1:]), model.log_probs.shape[1] - 1) for p in prefixes]
         return model.log_probs[image, nodes], (np.array(nodes),)
 
-    return beam_search(step, beam, MAX_LENGTH, length_power, (PAD, START, *forbidden))
+    return beam_search(step, beam, MAX_LENGTH, length_power, (PAD, START, *forbidden), **rules)
 
 
 @pytest.mark.parametrize("beam", [1, 3, 7])
 @pytest.mark.parametrize("length_power", [0.0, 0.7])
-def test_it_finds_the_hypotheses_of_the_search_in_the_graph(beam, length_power):
+@pytest.mark.parametrize(
+    "rules", [{}, {"min_length": 3}, {"no_repeat_ngram": 1}, {"no_repeat_ngram": 2}], ids=str
+)
+def test_it_finds_the_hypotheses_of_the_search_in_the_graph(beam, length_power, rules):
     model = TreeModel(seed=beam)
-    expected = model.search(beam, length_power=length_power)
+    expected = model.search(beam, length_power=length_power, **rules)
     for image in range(model.images):
-        found = search(model, image, beam, length_power)
+        found = search(model, image, beam, length_power, **rules)
         for k, hypothesis in enumerate(found):
             length = expected.lengths[image, k]
             ids = expected.token_ids[image, k]

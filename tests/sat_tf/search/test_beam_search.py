@@ -34,11 +34,29 @@ def test_beam_as_wide_as_the_tree_is_brute_force(power):
 
 def test_empty_captions_compete_where_they_are_allowed():
     model = TreeModel(seed=2)
-    hypotheses = model.search(LEAVES + 1, never_empty=False, length_power=0.5)
+    hypotheses = model.search(LEAVES + 1, min_length=0, length_power=0.5)
     for image in range(model.images):
         expected = brute_force(model, image, 0.5, shortest=0)
         assert () in [words for _, words in expected]
         assert_same(hypotheses, image, expected)
+
+
+def repeats(words, n: int) -> bool:
+    grams = [tuple(words[k : k + n]) for k in range(len(words) - n + 1)]
+    return len(set(grams)) < len(grams)
+
+
+@pytest.mark.parametrize(("shortest", "n"), [(3, 0), (MAX_LENGTH, 0), (1, 1), (1, 2), (2, 3)])
+def test_short_captions_and_repeated_n_grams_are_left_out_of_the_tree(shortest, n):
+    model = TreeModel(seed=26)
+    options = {"min_length": shortest, "no_repeat_ngram": n, "length_power": 0.5}
+    hypotheses = model.search(LEAVES, **options)
+    for image in range(model.images):
+        expected = brute_force(model, image, 0.5, shortest=shortest)
+        expected = [(score, words) for score, words in expected if not (n and repeats(words, n))]
+        assert 0 < len(expected) < LEAVES
+        assert_same(hypotheses, image, expected)
+        assert not hypotheses.lengths[image][len(expected) :].any()
 
 
 @pytest.mark.parametrize("beam", [1, 2, 3, 7])
@@ -84,7 +102,7 @@ def test_never_empty_even_when_end_dominates(beam):
     hypotheses = model.search(beam)
     assert (hypotheses.lengths[:, 0] == 1).all()
     assert (hypotheses.lengths >= 1).all()
-    assert model.search(1, never_empty=False).lengths.tolist() == [[0]] * 3
+    assert model.search(1, min_length=0).lengths.tolist() == [[0]] * 3
 
 
 def test_forbidden_tokens_are_never_generated():
@@ -246,7 +264,14 @@ def test_images_that_have_ended_are_left_out_and_nothing_else_changes(beam, comp
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("beam", 0), ("max_length", 0), ("beam", 2.5), ("length_power", -1.0)],
+    [
+        ("beam", 0),
+        ("max_length", 0),
+        ("beam", 2.5),
+        ("length_power", -1.0),
+        ("min_length", MAX_LENGTH + 1),
+        ("no_repeat_ngram", -1),
+    ],
 )
 def test_arguments_out_of_range_are_named(name, value):
     options = {"beam": 2, name: value}
@@ -264,6 +289,9 @@ def test_a_step_whose_vocabulary_is_unknown_is_an_error():
         search(tf.zeros([2, 5]))
 
 
+OPTIONS = {"length_power": 0.5, "min_length": 2}
+
+
 def search_module(model: TreeModel) -> tf.Module:
     module = tf.Module()
     module.calls = 0
@@ -277,8 +305,8 @@ def search_module(model: TreeModel) -> tf.Module:
             "first": tf.ones_like(images, tf.bool),
         }
         size = tf.shape(images)[0]
-        options = {"batch_size": size, "max_length": MAX_LENGTH, "length_power": 0.5}
-        found = beam_search(model.step, state, beam=3, **options)
+        options = {"batch_size": size, "max_length": MAX_LENGTH, **OPTIONS}
+        found = beam_search(model.step, state, beam=3, no_repeat_ngram=1, **options)
         drawn = sample(model.step, state, seed=[1, 2], **options)
         return {**found._asdict(), "drawn": drawn.token_ids}
 
@@ -291,7 +319,7 @@ def test_a_graph_serves_every_batch_size_from_one_trace():
     module = search_module(model)
     for images in ([0], [0, 1, 2, 3], [2, 1]):
         found = module.search(tf.constant(images))
-        expected = model.search(3, images, length_power=0.5)
+        expected = model.search(3, images, no_repeat_ngram=1, **OPTIONS)
         np.testing.assert_array_equal(found["token_ids"], expected.token_ids)
         np.testing.assert_allclose(found["scores"], expected.scores, rtol=1e-6)
     assert module.calls == 1
@@ -315,5 +343,5 @@ def test_an_export_gives_the_same_captions_through_the_runtime(tmp_path):
         names = loaded.signature_def["serving_default"]
         feed = {names.inputs["images"].name: [3, 0]}
         token_ids = session.run(names.outputs["token_ids"].name, feed)
-    expected = model.search(3, [3, 0], length_power=0.5)
+    expected = model.search(3, [3, 0], no_repeat_ngram=1, **OPTIONS)
     np.testing.assert_array_equal(token_ids, expected.token_ids)

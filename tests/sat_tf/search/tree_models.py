@@ -132,7 +132,7 @@ def assert_same(hypotheses, image: int, expected):
 
 def draws(model, count: int, seed, **options):
     images = np.zeros(count, np.int32)
-    options = {"max_length": MAX_LENGTH, "never_empty": False, "forbidden": (), **options}
+    options = {"max_length": MAX_LENGTH, "min_length": 0, "forbidden": (), **options}
     return numpy(sample(model.step, model.state(images), batch_size=count, seed=seed, **options))
 
 

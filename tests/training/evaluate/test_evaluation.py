@@ -13,7 +13,7 @@ from training.data.input_source import ImageSource
 from training.data.sources.scenes import load as load_scenes
 from training.evaluate.evaluation import caption_split
 from training.evaluate.grounding import generated_grounding, phrase_maps, reference_grounding
-from training.evaluate.likelihood import TeacherForcing, read_references
+from training.evaluate.likelihood import References, TeacherForcing, read_references
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_likelihood_is_that_of_each_caption_by_itself(captioner, split):
             log_lik += log_probs[np.arange(len(ids) - 1), ids[1:]].sum()
             words += len(ids) - 1
             tops += [(p.max(), p.argmax() == i) for p, i in zip(log_probs, ids[1:], strict=True)]
-    found, top = read_references(TeacherForcing(captioner), split, source)
+    found, top = read_references(TeacherForcing(captioner), References.of(captioner, split, source))
     assert found["nll"] == pytest.approx(-log_lik / words, rel=1e-4)
     assert found["perplexity"] == pytest.approx(np.exp(-log_lik / words), rel=1e-3)
     confidence, right = np.array(tops).T
@@ -97,7 +97,7 @@ def test_the_map_of_a_phrase_is_the_one_that_predicted_its_head_noun(captioner, 
         for e in split.examples
     )
     Oracle.split = Split("dev", examples)
-    found = phrase_maps(Oracle(captioner), Oracle.split, source)
+    found = phrase_maps(Oracle(captioner), References.of(captioner, Oracle.split, source))
     scores, _ = reference_grounding(list(found))
     assert scores["pointing_game"] > 90 > 40 > scores["pointing_game_uniform"]
     assert scores["pointing_game"] > scores["pointing_game_shuffled"] + 20
@@ -107,7 +107,7 @@ def test_long_captions_are_grounded_to_their_end(captioner, source, split):
     # Longer than any the search gives, and the phrases at the end count too.
     longest = max(phrase.word for example in split.examples for phrase in example.phrases)
     assert longest >= captioner.config.search.max_length
-    found = phrase_maps(TeacherForcing(captioner), split, source)
+    found = phrase_maps(TeacherForcing(captioner), References.of(captioner, split, source))
     scores, by_image = reference_grounding(list(found))
     assert 0 <= scores["pointing_game"] <= 100
     # What each image adds is what the figures are made of.

@@ -14,12 +14,12 @@ from sat_tf.captions import Caption
 from sat_tf.layers.encoder import Encoder
 from training.config import DataConfig
 from training.data.bucketing import caption_table
-from training.data.input_source import annotations_of, open_input_source
+from training.data.input_source import open_input_source
 from training.data.sources import load_split
 from training.evaluate.command import main
 from training.evaluate.evaluation import Evaluation
 from training.evaluate.grounding import ground, place_boxes
-from training.evaluate.likelihood import TeacherForcing
+from training.evaluate.likelihood import References, TeacherForcing, annotations_of
 from training.evaluate.page import page_images
 from training.metrics.grounding import SIZES
 from training.train import main as train
@@ -116,7 +116,7 @@ def placed(split, boxes):
 
 def test_uniform_maps_have_the_share_of_the_boxes(opened, boxes):
     captioner, split, source = opened
-    found = ground(TeacherForcing(captioner), split, source, placed(split, boxes), {})
+    found = ground(TeacherForcing(captioner), References.of(*opened), placed(split, boxes), {})
     # The encoder sees the central square of 4 : 3, in which the small box is 1/3 wide.
     expected = 100 * np.mean([0.5] * 6 + [1 / 3 * 1 / 4])
     assert found.scores["attention_correctness_uniform"] == pytest.approx(expected)
@@ -127,7 +127,7 @@ def test_nats_are_those_of_the_words_in_the_phrase(opened, tmp_path):
     captioner, split, source = opened
     path = write(tmp_path / "one.jsonl", [phrase("dev0.jpg")])
     forced = TeacherForcing(captioner)
-    found = ground(forced, split, source, placed(split, path), {}).scores
+    found = ground(forced, References.of(*opened), placed(split, path), {}).scores
     ids = caption_table(split, captioner.vocabulary, 30).tokens[0]
     annotations = np.asarray(annotations_of(captioner, source, np.array([0])), np.float32)
     mean = np.broadcast_to(annotations.mean(1, keepdims=True), annotations.shape)
@@ -143,7 +143,7 @@ def test_own_words_are_scored_where_they_stand(opened, boxes):
     alpha /= alpha.sum(axis=(1, 2), keepdims=True)
     own = Caption("a dog", ("a", "dog"), 0.0, 0.0, np.zeros(2), alpha, np.ones(2))
     forced = TeacherForcing(captioner)
-    grounded = ground(forced, split, source, placed(split, boxes), {"dev1.jpg": own})
+    grounded = ground(forced, References.of(*opened), placed(split, boxes), {"dev1.jpg": own})
     found = grounded.scores
     assert found["generated_match_rate"] == pytest.approx(100 / 3)
     assert found["generated_attention_correctness"] == pytest.approx(100)

@@ -17,6 +17,7 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Vocabulary
 from tests.training.run_state.stopped_runs import Killed, die_after, lock_holder
 from tests.training.small_runs import check_run_dir, train
+from training.config import read_data_dir, with_recorded_split
 from training.evaluate.command import main as evaluate
 from training.run_state.ownership import (
     BOXES,
@@ -26,7 +27,6 @@ from training.run_state.ownership import (
     check_data,
     claim,
     exclusive_lock,
-    read_data_dir,
     write_data,
 )
 from training.train import main, parse
@@ -230,6 +230,27 @@ def test_a_vocabulary_of_another_run_is_refused(folder):
     other.save(folder.vocabulary)
     with pytest.raises(runs.RunError, match="vocabulary.json is another run's.*Copy its own"):
         runs.read_vocabulary(folder)
+
+
+def test_a_run_keeps_the_split_of_its_folder(tmp_path):
+    """Also one that starts from it on the same folder, and one of before it was recorded."""
+    run_dir, data_dir, other = tmp_path / "run", tmp_path / "data", tmp_path / "other"
+    data_dir.mkdir()
+    folder = ("--recipe", "folder_soft")
+    claimed(run_dir, *folder, "--data.held-out", "0.125,0.25")
+    RunFolder(run_dir).data_dir.write_text(f"{data_dir}\n")
+    new, started = (parse([*folder, *f]).config for f in ((), ("--init-from", str(run_dir))))
+
+    def held_out(config, run_dir, data_dir=data_dir):
+        return with_recorded_split(config, run_dir, data_dir).data.held_out
+
+    assert held_out(new, run_dir) == held_out(started, other) == "0.125,0.25"
+    assert held_out(new, other) is held_out(started, other, tmp_path) is None
+    values = json.loads((run_dir / "config.json").read_text())
+    del values["data"]["held_out"]
+    (run_dir / "config.json").write_text(json.dumps(values))
+    assert held_out(new, run_dir) == "0.1,0.2"
+    check_run_dir(run_dir, *folder, "--data.held-out", "0.1,0.2")
 
 
 def test_an_evaluation_finds_the_data_where_training_did(photographs, tmp_path, capsys):

@@ -49,6 +49,7 @@ def load_split(data: DataConfig, split: str, data_dir: Path | None) -> Split:
             captions=data.captions,
             image_dir=data.image_dir,
             columns=data.columns,
+            held_out=data.held_out,
             limit=data.limit,
         )
     return flickr.load(split, data_dir, flickr.LAYOUTS[data.name], data.splits, data.limit)

@@ -2,7 +2,7 @@
 
 The caption file has any of the forms of `caption_files`, and there may be one per split. It names
 the images relative to the folder, to `--data.image_dir`, or to its own folder. If neither it nor
-its name tells the splits, a hash of each image's name decides, so that adding images moves none.
+its name tells the splits, a hash of each image's name, or of its group's, decides.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
@@ -22,6 +22,7 @@ from sat_tf.files import printable
 from training.data.examples import (
     NO_CAPTIONS,
     NO_FILE,
+    SPLITS,
     DataError,
     Example,
     Split,
@@ -46,6 +47,10 @@ from training.data.sources.caption_files import (
 _NO_CAPTION_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
 _HOW = " Write one, such as captions.csv with the header image,caption and a row per caption."
 _TRIED = 20  # text files that may hold captions
+EXACT_BELOW = 1000
+"""Images of a folder from which on the hash alone decides, so that adding images moves none."""
+TENTHS = (0.1, 0.2)
+"""Places below which names are in dev and in test, in a folder that is not small."""
 
 
 @dataclass
@@ -53,6 +58,7 @@ class _Entry:
     """The records of one image, merged."""
 
     split: str | None
+    group: str | None = None
     captions: list[str] = field(default_factory=list)
     blank: int = 0
     identifier: str | None = None
@@ -67,6 +73,7 @@ def load(
     captions: str | None = None,
     image_dir: str | None = None,
     columns: str | None = None,
+    held_out: str | None = None,
     limit: int | None = None,
 ) -> Split:
     """Loads one split of a folder.
@@ -82,6 +89,8 @@ def load(
             `data_dir` itself.
         columns: Roles of the caption file's columns, `image=NAME,caption=NAME,split=NAME`; None
             if their names or contents tell.
+        held_out: Places below which names are in dev and in test, `0.1,0.2`; None chooses them
+            by `choose_places`.
         limit: Load only so many examples.
 
     Returns:
@@ -101,13 +110,23 @@ def load(
         _gather(files[-1], of_file, images, entries)
     listed, notes = _listed(files), [note for file in files for note in file.notes]
     _take_lists(data_dir, entries, notes)
-    chosen = {name: e for name, e in entries.items() if (e.split or hashed_split(name)) == split}
+    nearly = images.find_nearly(name for name, entry in entries.items() if entry.stored is None)
+    places = None
+    if any(entry.split for entry in entries.values()):
+        _check_groups(listed, entries)
+    else:
+        there = {*images.all_names, *nearly}
+        places = parse_places(held_out) or choose_places(_group_sizes(entries, there))
+        for name, entry in entries.items():
+            entry.split = hashed_split(entry.group or name, places)
+        if groups := {entry.group for entry in entries.values()} - {None}:
+            notes.append(f"{len(groups)} groups are kept together: {_sizes(entries)}.")
+    chosen = {name: entry for name, entry in entries.items() if entry.split == split}
     if not chosen:
         raise DataError(
             f"{listed} names no image of the {split} split: {_sizes(entries)}. Add images, or a "
             f"split to each image.{_advice_on_files(files)}"
         )
-    nearly = images.find_nearly(name for name, entry in entries.items() if entry.stored is None)
     place = image_dir or "the data folder"
     examples, skipped, blank = [], [], 0
     for name, entry in chosen.items():
@@ -134,6 +153,7 @@ def load(
         "uncaptioned": tuple(n for n in images.all_names if n not in entries and n not in used),
         "notes": tuple(dict.fromkeys(notes)),
         "identifiers": {e.identifier: name for name, e in chosen.items() if e.identifier},
+        "held_out": None if places is None else ",".join(map(str, places)),
     }
     try:
         return usable_split(split, examples, skipped, f"the {split} split of {listed}", **details)
@@ -143,10 +163,57 @@ def load(
         raise DataError(" ".join([f"{error}{advice}", *notes])) from error
 
 
-def hashed_split(name: str) -> str:
-    """Chooses a split by the SHA-256 of a name: train for 80 %, dev and test for 10 % each."""
-    tenth = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % 10
-    return "train" if tenth < 8 else ("dev", "test")[tenth - 8]
+def place_of(name: str) -> float:
+    """Returns the place of a name in [0, 1), by its SHA-256."""
+    digest = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
+    return ((digest - 8) % 10 + digest / 2**64) / 10
+
+
+def hashed_split(name: str, places: tuple[float, float] = TENTHS) -> str:
+    """Chooses a split by the place of a name: dev below the first, test below the second."""
+    place = place_of(name)
+    return "dev" if place < places[0] else "test" if place < places[1] else "train"
+
+
+def parse_places(text: str | None) -> tuple[float, float] | None:
+    """Parses `0.1,0.2`.
+
+    Raises:
+        ValueError: It has another form.
+    """
+    if text is None:
+        return None
+    try:
+        dev, test = map(float, text.split(","))
+    except ValueError:
+        dev, test = 1.0, 0.0
+    if not 0 <= dev <= test < 1:
+        expected = "two places in [0, 1), in order, such as 0.1,0.2"
+        raise invalid_value("--data.held_out", expected, repr(text), "key")
+    return dev, test
+
+
+def choose_places(sizes: Mapping[str, int]) -> tuple[float, float]:
+    """Chooses the places below which names are in dev and in test.
+
+    A small folder is split 80/10/10 to the image, or as nearly as its groups allow; dev, and then
+    test, has at least one group.
+
+    Args:
+        sizes: Name of each group, or of an image without one -> number of its images.
+    """
+    total, order = sum(sizes.values()), sorted(sizes, key=place_of)
+    if total >= EXACT_BELOW or len(order) < 2:
+        return TENTHS if total >= EXACT_BELOW else (0.0, 0.0)
+    end, ends = 0, []
+    for left in (2, 1):  # groups that the following splits need
+        count = 0
+        while end < max(len(order) - left, left - 1) and (
+            not count or count + sizes[order[end]] / 2 <= round(total / 10)
+        ):
+            count, end = count + sizes[order[end]], end + 1
+        ends.append(round((place_of(order[end - 1]) + place_of(order[end])) / 2, 12))
+    return ends[0], ends[1]
 
 
 class ImageFolder:
@@ -485,11 +552,16 @@ def _gather(
             if beside and record.stored is None and images.find(f"{beside}/{name}"):
                 name = f"{beside}/{name}"
             names[record.image] = name
-        entry = entries.setdefault(name, _Entry(split, file=path.name))
+        entry = entries.setdefault(name, _Entry(split, record.group, file=path.name))
         if entry.split != split:
             raise DataError(
                 f"{path}, {record.place}: {record.image!r} is in the {split} split here "
                 f"and in {entry.split} before."
+            )
+        if record.group != entry.group:
+            raise DataError(
+                f"{path}, {record.place}: {record.image!r} is in the group {record.group!r} here "
+                f"and in {entry.group!r} before; give each image one group."
             )
         entry.captions += record.captions
         entry.blank += record.blank
@@ -521,7 +593,30 @@ def _inside(path: Path, record: Record) -> str:
     return name
 
 
-def _sizes(entries: dict[str, _Entry]) -> str:
-    splits = [entry.split or hashed_split(name) for name, entry in entries.items()]
-    counted = [f"{name} {splits.count(name)}" for name in dict.fromkeys(splits)]
-    return f"of its {len(entries)} images it has {', '.join(counted)}"
+def _sizes(entries: Mapping[str, _Entry]) -> str:
+    splits = Counter(entry.split for entry in entries.values())
+    counted = ", ".join(f"{name} {splits[name]}" for name in SPLITS if splits[name])
+    return f"of its {len(entries)} images it has {counted}"
+
+
+def _group_sizes(entries: Mapping[str, _Entry], there: set[str]) -> Counter:
+    """Number of images of each group, or of each name without one, that can be used."""
+    usable = {n: e for n, e in entries.items() if e.captions and (e.stored or n in there)}
+    return Counter(entry.group or name for name, entry in (usable or entries).items())
+
+
+def _check_groups(listed: str, entries: Mapping[str, _Entry]) -> None:
+    """Checks that splits which are given keep groups together.
+
+    Raises:
+        DataError: A group is in two of them; the message names it.
+    """
+    first: dict[str, str] = {}
+    for name, entry in entries.items():
+        other = first.setdefault(entry.group, name) if entry.group else name
+        if entries[other].split != entry.split:
+            raise DataError(
+                f"{listed}: the group {entry.group!r} is in two splits, {entries[other].split} "
+                f"({other}) and {entry.split} ({name}): give all images of a group one split, or "
+                "remove the splits, and groups are then kept together."
+            )

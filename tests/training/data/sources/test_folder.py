@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import unicodedata
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from training.config import DataConfig
 from training.data.examples import DataError
 from training.data.sources import load_split
-from training.data.sources.folder import hashed_split, load
+from training.data.sources.folder import EXACT_BELOW, choose_places, hashed_split, load
 
 NAMES = ("a.jpg", "sub folder/b c.png", "Tür.jpg", "gone.jpg", "bare.jpg")
 
@@ -74,7 +75,7 @@ def test_composed_and_decomposed_names_are_the_same(tmp_path, form, on_disk):
     name = "Äpfel/Hündin é.jpg"
     touch(tmp_path / unicodedata.normalize(on_disk, name))
     write_jsonl(tmp_path, unicodedata.normalize(form, name))
-    split = load(hashed_split(unicodedata.normalize("NFC", name)), tmp_path)
+    split = load("train", tmp_path)
     assert [example.image_id for example in split.examples] == [unicodedata.normalize("NFC", name)]
     assert split.examples[0].image.is_file()
 
@@ -83,7 +84,7 @@ def test_composed_and_decomposed_names_are_the_same(tmp_path, form, on_disk):
 def test_spellings_of_one_path_are_one_image(tmp_path, name):
     touch(tmp_path / "sub" / "a.jpg")
     write_jsonl(tmp_path, "sub/a.jpg", name)
-    (example,) = load(hashed_split("sub/a.jpg"), tmp_path).examples
+    (example,) = load("train", tmp_path).examples
     assert example.image_id == "sub/a.jpg" and len(example.captions) == 2
 
 
@@ -111,23 +112,97 @@ def test_images_may_be_in_another_folder(folder, tmp_path_factory):
         load("train", folder, image_dir="nowhere")
 
 
-def test_without_splits_names_decide_and_new_images_move_none(tmp_path):
-    names = [f"{n}.jpg" for n in range(300)]
-    for name in names:
-        touch(tmp_path / name)
+def splits_of(folder: Path, **options) -> dict[str, set[str]]:
+    splits = {}
+    for split in ("train", "dev", "test"):
+        with contextlib.suppress(DataError):
+            splits[split] = {e.image_id for e in load(split, folder, **options).examples}
+    return splits
 
-    def splits():
-        return {
-            split: {e.image_id for e in load(split, tmp_path).examples}
-            for split in ("train", "dev", "test")
-        }
 
-    write_jsonl(tmp_path, *names[:200])
-    before = splits()
-    assert sum(map(len, before.values())) == 200
-    assert 140 <= len(before["train"]) <= 180 and 8 <= len(before["dev"]) <= 35
-    write_jsonl(tmp_path, *reversed(names))
-    assert all(before[split] <= after for split, after in splits().items())
+@pytest.fixture
+def numbered(tmp_path) -> Path:
+    """300 images without captions."""
+    for n in range(300):
+        touch(tmp_path / f"{n}.jpg")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("count", "sizes"),
+    [
+        (1, [1]),
+        (2, [1, 1]),
+        (3, [1, 1, 1]),
+        (10, [8, 1, 1]),
+        (60, [48, 6, 6]),
+        (290, [232, 29, 29]),
+    ],
+)
+def test_a_small_folder_is_split_to_the_image(numbered, count, sizes):
+    write_jsonl(numbered, *(f"{n}.jpg" for n in range(count)), "gone.jpg")
+    splits = splits_of(numbered)
+    assert list(map(len, splits.values())) == sizes
+    write_jsonl(numbered, *(f"{n}.jpg" for n in reversed(range(count))), "gone.jpg")
+    assert splits_of(numbered) == splits
+
+
+def test_an_image_that_is_added_moves_at_most_three_others(numbered):
+    before = None
+    for count in range(30, 60):
+        write_jsonl(numbered, *(f"{n}.jpg" for n in range(count)))
+        after = {name: split for split, names in splits_of(numbered).items() for name in names}
+        if before is not None:
+            assert sum(after[name] != split for name, split in before.items()) <= 3
+        before = after
+
+
+def test_a_split_that_is_recorded_moves_no_image(numbered):
+    write_jsonl(numbered, *(f"{n}.jpg" for n in range(40)))
+    held_out, before = load("train", numbered).held_out, splits_of(numbered)
+    write_jsonl(numbered, *(f"{n}.jpg" for n in reversed(range(300))))
+    after = splits_of(numbered, held_out=held_out)
+    assert all(before[split] < names for split, names in after.items())
+    assert load("train", numbered, held_out=held_out).held_out == held_out
+
+
+def test_large_folders_are_split_by_the_hash_alone():
+    sizes = {f"{n}.jpg": 1 for n in range(EXACT_BELOW)}
+    assert choose_places(sizes) == (0.1, 0.2)
+    assert choose_places({name: 1 for name in list(sizes)[1:]}) != (0.1, 0.2)
+
+
+def test_groups_are_kept_together(numbered):
+    rows = [f"{n}.jpg,a dog,{n % 20 or ''}" for n in range(300)]
+    (numbered / "c.csv").write_text("image,caption,patient\n" + "\n".join(rows))
+    splits = splits_of(numbered, columns="group=patient")
+    of_group = [{int(name[:-4]) % 20 for name in names} - {0} for names in splits.values()]
+    assert sum(map(len, of_group)) == 19  # images of no group are apart
+    assert [len(names) for names in splits.values()] == pytest.approx([240, 30, 30], abs=8)
+    assert any(
+        "19 groups are kept together" in n
+        for n in load("dev", numbered, columns="group=patient").notes
+    )
+
+
+def test_a_group_in_two_splits_is_an_error_that_names_it(folder):
+    text = (folder / "captions.csv").read_text("utf-8").replace("split\n", "split,group\n", 1)
+    lines = [f"{line},{'cats' if n in (1, 6) else ''}" for n, line in enumerate(text.split("\n"))]
+    lines[0] = lines[0].rstrip(",")
+    (folder / "captions.csv").write_text("\n".join(lines[:-1]), "utf-8")
+    with pytest.raises(
+        DataError, match=r"group 'cats' is in two splits, train \(a.jpg\) and dev \(dev.jpg\): give"
+    ):
+        load("train", folder)
+
+
+def test_an_image_in_two_groups_is_an_error(folder):
+    rows = "image,caption,group\na.jpg,a dog,1\na.jpg,a cat,2"
+    (folder / "captions.csv").write_text(rows)
+    with pytest.raises(
+        DataError, match="line 3: 'a.jpg' is in the group '2' here and in '1' before"
+    ):
+        load("train", folder)
 
 
 def test_the_hash_of_a_name_is_for_ever():
@@ -167,7 +242,7 @@ def test_a_file_with_nearly_the_name_is_named(tmp_path, written, on_disk):
     touch(tmp_path / "other.jpg")
     write_jsonl(tmp_path, written, *(f"{n}.jpg" for n in range(20)))
     with pytest.raises(DataError, match="No image of the") as error:
-        load(hashed_split(written), tmp_path)
+        load(hashed_split(written), tmp_path, held_out="0.1,0.2")
     assert f"{written}: no image file in the data folder; there is {on_disk}." in str(error.value)
 
 

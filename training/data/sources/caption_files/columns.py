@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from sat_tf.errors import invalid_value
 from training.data.sources.caption_files.records import IMAGE_SUFFIXES, Source, known_split
 
-ROLES = ("image", "caption", "split")
+ROLES = ("image", "caption", "split", "group")
 # Words that people and tools write, in order of preference.
 _WORDS = {
     "image": "image file_name filename image_name img_name image_file file image_path img_path "
@@ -41,11 +41,13 @@ class Chosen:
         image: The image's name.
         captions: Its captions; several for one caption per column.
         split: Its split; None without.
+        group: The group of images that it belongs to; None without.
     """
 
     image: int
     captions: tuple[int, ...]
     split: int | None
+    group: int | None = None
 
 
 def parse_columns(text: str | None) -> dict[str, tuple[str, ...]]:
@@ -58,7 +60,7 @@ def parse_columns(text: str | None) -> dict[str, tuple[str, ...]]:
     for part in (text or "").split(",") if text is not None else ():
         role, equals, name = part.partition("=")
         if role.strip() not in ROLES or not equals or not name.strip():
-            expected = "ROLE=COLUMN,... with the roles image, caption and split"
+            expected = "ROLE=COLUMN,... with the roles image, caption, split and group"
             raise invalid_value("--data.columns", expected, repr(text), "key")
         found[role.strip()] = (*found.get(role.strip(), ()), name.strip())
     return found
@@ -115,7 +117,8 @@ class _Columns:
         image = given["image"][0] if "image" in given else self._image()
         captions = given.get("caption") or self._captions(image)
         split = given["split"][0] if "split" in given else self._split({image, *captions})
-        chosen = Chosen(image, tuple(captions), split)
+        group = given.get("group") or [i for i in self._called("group") if i not in captions]
+        chosen = Chosen(image, tuple(captions), split, group[0] if group else None)
         self._note(chosen)
         return chosen
 
@@ -201,6 +204,7 @@ class _Columns:
     def _note(self, chosen: Chosen) -> None:
         roles = {chosen.image: "image"} | dict.fromkeys(chosen.captions, "caption")
         roles |= {} if chosen.split is None else {chosen.split: "split"}
+        roles |= {} if chosen.group is None else {chosen.group: "group"}
         index = re.compile(r"(unnamed_+\d+|index|)")
         ignored = [
             repr(name)

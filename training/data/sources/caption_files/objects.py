@@ -140,6 +140,7 @@ def _table(source: Source, entries: Entries) -> Iterator[Record]:
     rows = [[entry.get(name) for name in names] for _, entry, _ in islice(entries, _SAMPLE)]
     chosen = choose(source, f"{entries[0][0]} and others", names, rows)
     image, split = names[chosen.image], None if chosen.split is None else names[chosen.split]
+    group = None if chosen.group is None else names[chosen.group]
     captions = [names[index] for index in chosen.captions]
     for place, entry, part in entries:
         texts = [text for key in captions for text in as_captions(entry.get(key))]
@@ -151,7 +152,8 @@ def _table(source: Source, entries: Entries) -> Iterator[Record]:
             advice = "write the image's name into it, or leave it out"
             source.fail(place, f"no {image!r} ({advice}); it has {keys}")
         for name in found if isinstance(found, list) else [found]:  # views of one study
-            yield source.record(place, name, texts, entry.get(split, part) if split else part)
+            in_split = entry.get(split, part) if split else part
+            yield source.record(place, name, texts, in_split, entry.get(group) if group else None)
 
 
 def _coco(source: Source, images: list[Any], annotations: list[Any]) -> Iterator[Record]:
@@ -179,7 +181,8 @@ def _coco(source: Source, images: list[Any], annotations: list[Any]) -> Iterator
         place = f"images[{index}]"
         name, split = source.value(place, image, key, str), image.get("split")
         texts = captions[image["id"]]
-        yield source.record(place, name, texts, split, identifier=str(image["id"]))
+        group = image.get("group")
+        yield source.record(place, name, texts, split, group, identifier=str(image["id"]))
 
 
 def _karpathy(source: Source, images: list[Any]) -> Iterator[Record]:

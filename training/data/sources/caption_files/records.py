@@ -42,6 +42,7 @@ class Record:
         place: Place in the file for messages, such as "line 7" or "images[3]".
         blank: Number of blank captions that were dropped.
         identifier: The image's number or other id in the file, if it has one beside its name.
+        group: What its images belong to, such as a patient; None without.
         stored: The image itself, if it is inside the file.
     """
 
@@ -51,6 +52,7 @@ class Record:
     place: str
     blank: int = 0
     identifier: str | None = None
+    group: str | None = None
     stored: StoredImage | None = None
 
 
@@ -76,7 +78,7 @@ class Source:
 
     Attributes:
         path: The file.
-        columns: Role (`image`, `caption`, `split`) -> columns or keys that the user gave for it.
+        columns: Role (see `columns.ROLES`) -> columns or keys that the user gave for it.
         root: Folder of the images, for a form that only their names can settle.
         notes: See `CaptionFile`.
         left_out: Mark -> number of captions that it left out.
@@ -118,7 +120,13 @@ class Source:
         return mark is not None
 
     def record(
-        self, place: str, image: Any, captions: list[Any], split: Any = None, **details: Any
+        self,
+        place: str,
+        image: Any,
+        captions: list[Any],
+        split: Any = None,
+        group: Any = None,
+        **details: Any,
     ) -> Record:
         """Makes a record of values as they stand in the file."""
         image = self._name(place, image)
@@ -136,7 +144,8 @@ class Source:
                 self.value(place, {"split": split}, "split", str)
             split = self.split(place, split)
         blank = len(captions) - len(texts)
-        return Record(image, tuple(texts), split, place, blank, **details)
+        group = str(group or "").strip() or None
+        return Record(image, tuple(texts), split, place, blank, group=group, **details)
 
     def split(self, place: str, name: str) -> str | None:
         """The split of that name, None if it is blank."""

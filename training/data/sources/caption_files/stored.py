@@ -224,15 +224,13 @@ def read_parquet(source: Source) -> Iterator[Record]:
     images = ParquetImages(source.path, column, tuple(ends))
     stamp = _stamp(source.path)
     struct = inside and isinstance(rows[0][chosen.image], dict)
-    wanted = {names[i] for i in chosen.captions} | (
-        {names[chosen.split]} if chosen.split else set()
-    )
+    split, group = (None if i is None else names[i] for i in (chosen.split, chosen.group))
+    wanted = {names[i] for i in chosen.captions} | ({split, group} - {None})
     wanted |= {f"{column}.path"} if struct else set() if inside else {column}
     index = 0
     for batch in file.iter_batches(1000, columns=sorted(wanted)):
         for row in batch.to_pylist():
             captions = [t for i in chosen.captions for t in as_captions(row[names[i]])]
-            split = None if chosen.split is None else row[names[chosen.split]]
             name = (row[column] or {}).get("path") if struct else row.get(column)
             stored = None
             if inside:
@@ -240,5 +238,7 @@ def read_parquet(source: Source) -> Iterator[Record]:
                     name if name and is_image_name(name) else f"{source.path.stem}/{index:06}.jpg"
                 )
                 stored = StoredImage(images, index, f"{stamp}/{index}")
-            yield source.record(f"row {index}", name, captions, split, stored=stored)
+            yield source.record(
+                f"row {index}", name, captions, row.get(split), row.get(group), stored=stored
+            )
             index += 1

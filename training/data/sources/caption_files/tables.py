@@ -113,7 +113,7 @@ def _images_of_another_table(
 def _records(
     source: Source, rows: Rows, names: list[str], chosen: Chosen, spaced: bool
 ) -> Iterator[Record]:
-    image, split = chosen.image, chosen.split
+    image, split, group = chosen.image, chosen.split, chosen.group
     several, one = len(chosen.captions) > 1, chosen.captions[0]
     listed = not several and _holds_lists(rows, one)
     for line, row in rows:
@@ -124,7 +124,9 @@ def _records(
             captions = [row[i] for i in chosen.captions if row[i].strip()]
         else:
             captions = as_captions(row[one]) if listed else [row[one]]
-        yield source.record(place, row[image], captions, None if split is None else row[split])
+        part = None if split is None else row[split]
+        of = None if group is None else row[group]
+        yield source.record(place, row[image], captions, part, of)
 
 
 def _holds_lists(rows: Rows, column: int) -> bool:
