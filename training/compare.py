@@ -168,7 +168,7 @@ def compare(
             {image_id: one.captions[image_id] for image_id in references},
             references,
             language=one.data.language,
-            unit=one.data.tokens,
+            unit=one.data.unit,
         )
         for one in found
     ]

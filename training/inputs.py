@@ -110,7 +110,7 @@ def training_vocabulary(config: DataConfig, train: Split) -> Vocabulary:
         (caption for example in train.examples for caption in example.captions),
         min_count=config.min_count,
         max_size=config.vocabulary_size,
-        unit=config.tokens,
+        **config.splitting(),
     )
 
 
@@ -121,7 +121,7 @@ def check_vocabulary(config: DataConfig, vocabulary: Vocabulary) -> None:
         DataError: There is none; the message names the key.
     """
     if len(vocabulary) == len(SPECIAL_TOKENS):
-        unit = config.tokens.removesuffix("s")
+        unit = config.unit.removesuffix("s")
         raise DataError(
             f"No {unit} occurs {config.min_count} times in the training captions: lower "
             "`--data.min_count`, or add captions."

@@ -258,7 +258,7 @@ def compare(
         found = caption_split(captioner, split, source, config.search)
         texts = {image_id: caption.text for image_id, caption in found.items()}
         references = split.references(of=texts)
-        scored = score_captions(texts, references, unit=config.data.tokens, **wanted)
+        scored = score_captions(texts, references, unit=config.data.unit, **wanted)
         captions.append(texts)
         scores.append(scored.scores)
     before, after = captions

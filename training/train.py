@@ -37,6 +37,7 @@ from training.cli import (
     digit_module,
     parse_settings,
     peek_flag,
+    with_rules_of,
 )
 from training.config import (
     RunConfig,
@@ -133,6 +134,7 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
     config, data_dir = arguments.config, arguments.data_dir
     run_dir = arguments.run_dir or Path("runs") / config.recipe
     cache_dir = arguments.cache_dir or default_cache_dir()
+    config = with_rules_of(run_dir if run_dir.exists() else config.init_from, config)
     check_data_dir(config, data_dir)
     if not os.environ.get("TF_CONFIG"):  # one of several workers: the chief knows if it resumes
         check_init_from(config, run_dir)
@@ -263,7 +265,8 @@ def fit(
     say(progress.outlook(config.fit.epochs, steps))
 
     if not progress.finished(config.fit.epochs):
-        logs.remove_from(folder.logs, progress.epoch)
+        done = lambda: progress.epoch * steps + progress.step  # noqa: E731
+        logs.remove_from(folder.logs, progress.epoch, done())
         dev = Validation(TrainedCaptioner(model, data.vocabulary), config, data, inputs)
         best_weights = folder.best_weights
         all_callbacks = [
@@ -271,7 +274,8 @@ def fit(
             *chief_callbacks(AttentionCollapseWarning()),
             logs.LearningRate(),
             *chief_callbacks(
-                logs.TensorBoardScalars(str(folder.logs), write_graph=False),
+                logs.TensorBoardScalars(folder.logs),
+                logs.TensorBoardSteps(folder.logs, done),
                 logs.TensorBoardFigures(dev.figures, folder.logs),
             ),
             CheckpointAndStop(checkpoints, progress, config.fit, steps, best_weights, interrupts),

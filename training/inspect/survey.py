@@ -167,7 +167,7 @@ def _add_captions(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> A
     Returns:
         The amount of training data.
     """
-    report, unit = found.report, config.data.tokens
+    report, unit = found.report, config.data.unit
     report["vocabulary"] = {
         "unit": unit,
         "size": len(vocabulary) - len(SPECIAL_TOKENS),
@@ -400,7 +400,7 @@ def _about_images(report: dict[str, Any]) -> Iterator[str]:
 
 def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]:
     train, splits = report["splits"]["train"], report["splits"]
-    unit = config.tokens
+    unit = config.unit
     if train["captions_per_image"]["max"] == 1:
         yield "Every image has a single caption: scores against one reference are low and noisy."
     if train["length"]["p95"] < BLEU_ORDERS:
@@ -412,8 +412,8 @@ def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]
         yield f"{counted(empty, 'caption')} without a word, left out of training."
     if entities := sum(split["entities"] for split in splits.values()):
         yield (
-            f"{counted(entities, 'caption')} with HTML entities (&amp;), of which amp becomes "
-            "a word: write the characters instead (Python: html.unescape)."
+            f"{counted(entities, 'caption')} with HTML entities (&amp;), which are read as the "
+            "characters that they stand for."
         )
     if nothing := sum(split["nothing"] for split in splits.values()):
         yield (
@@ -449,15 +449,16 @@ def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]
 
 def _about_language(report: dict[str, Any], config: DataConfig) -> Iterator[str]:
     script = next(iter(report["scripts"]), "LATIN")
-    if config.tokens == "words" and script in _UNSPACED:
+    split = config.splitting()
+    if (split["unit"], split["segmenter"]) == ("words", "spaces") and script in _UNSPACED:
         yield (
             f"The captions are written in {script} letters, mostly without spaces between words: "
-            "use `--data.tokens characters`."
+            "name their language (`--data.language`), or use `--data.tokens characters`."
         )
     english = config.language.lower().split("-")[0] == "en"
     if english and script != "LATIN":
         yield f"The captions are written in {script} letters: is `--data.language` really en?"
-    if left_out := note_on_language(config.language, config.tokens):
+    if left_out := note_on_language(config.language, config.unit):
         yield left_out
     elif find_java() is None:
         yield "METEOR and the PTB tokeniser are left out of the scores: they need Java."

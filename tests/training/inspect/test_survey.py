@@ -166,8 +166,9 @@ def test_each_defect_has_its_warning(changes, said):
 @pytest.mark.parametrize(
     ("script", "config", "said"),
     [
-        ("CJK", {"language": "zh"}, ["`--data.tokens characters`", "METEOR"]),
-        ("CJK", {"language": "zh", "tokens": "characters"}, ["METEOR"]),
+        ("CJK", {"language": "ko"}, ["`--data.tokens characters`", "METEOR"]),
+        ("CJK", {"language": "zh"}, ["METEOR"]),
+        ("CJK", {"language": "zh", "tokens": "words"}, ["METEOR"]),
         ("CYRILLIC", {}, ["really en?"]),
         ("CYRILLIC", {"language": "ru"}, ["METEOR"]),
         ("LATIN", {"language": "de"}, ["METEOR"]),
