@@ -92,7 +92,7 @@ def viewer_data(
     Args:
         upload: The image.
         captions: Of the beam, best first.
-        kind: Of attention: `soft`, `hard` or `none`.
+        kind: Of attention: `soft`, `hard` or `none`; empty if not known.
         resize: `crop` or `squash`.
 
     Returns:
