@@ -192,7 +192,8 @@ def compare(
         ]
     lines = [f"{split.name}, {len(shared)} images, {samples} resamples", ""]
     lines += [score_table(table), "", difference_table(differences), ""]
-    lines += [*notes(scores, seeds), *maps_notes]
+    few = [f"Note: {note}" for note in bootstrap.few_images_note(len(shared))]
+    lines += [*notes(scores, seeds), *few, *maps_notes]
     left_out = {image_id for one in found for image_id in one.captions} - set(references)
     if left_out:
         lines.append(

@@ -47,19 +47,6 @@ from training.metrics.java import find_java
 
 T = TypeVar("T")
 
-LOWER_IS_BETTER = ("nll", "error")
-"""Dev scores of which a lower one is better; of all others a higher one is."""
-
-
-def monitors(monitor: str) -> tuple[str, ...]:
-    """Returns the dev scores that decide about an epoch, the first that is defined.
-
-    A score that comes earlier decides against one that comes later: the nll chooses among epochs
-    only while no epoch has a BLEU or CIDEr above 0.
-    """
-    return tuple(dict.fromkeys((monitor, "cider", "nll")))
-
-
 _MISTAKEN = ("kr",)  # Kanuri, which knc is too
 _FORMER_KEYS = {"pictures": "figures"}
 _FORMER_VALUES = (("batch_by", "picture", "image"),)

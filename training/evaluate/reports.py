@@ -15,6 +15,7 @@ import numpy as np
 
 from sat_tf.files import write_atomically, write_json
 from sat_tf.vocabulary import Unit, tokenize
+from training.metrics.bootstrap import few_images_note
 from training.tables import text_table
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def caption_report(
         "intervals": dict(intervals),
         "metric_versions": found.versions,
         "versions": package_versions(),
-        "notes": list(found.notes),
+        "notes": [*found.notes, *few_images_note(len(found.image_ids))],
     }
 
 

@@ -22,7 +22,7 @@ def address():
     """Soft, hard and no attention side by side."""
     kinds = {kind: ScriptedModel(kind=kind) for kind in ("soft", "hard", "none")}
     with page_of(**kinds) as page:
-        page.about = ("It knows dogs that run.",)
+        page.about, page.lang = ("It knows dogs that run.",), "de"
         with listening(page) as url:
             yield url
 
@@ -73,12 +73,14 @@ def brightest(page) -> tuple[int, int]:
 
 def test_the_page_opens_with_a_captioned_sample_and_one_word_lit(open_page, address):
     page = open_page(address)
-    assert (
-        page.locator(".samples [aria-pressed=true]").get_attribute("title") == "A man with a camera"
-    )
+    assert page.locator(".samples [aria-pressed=true]").get_attribute("title") == "A skier"
     page.locator(".column.chosen .looking").wait_for()
     assert page.locator(".column.chosen .word[aria-current]").count() == 1
     assert page.locator("#about").inner_text() == "It knows dogs that run."
+    spoken = page.locator("[lang=de]").evaluate_all("all => all.map((e) => e.className || e.alt)")
+    assert {"words", "a dog runs"} <= set(spoken)  # the buttons stay English
+    assert page.locator("[lang=de] button").all_inner_texts()[:3] == list(WORDS[0])
+    assert page.locator("[lang=de]", has_text="Heat map").count() == 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -93,6 +95,13 @@ def test_a_photograph_is_uploaded_and_every_word_shows_its_map(open_page, addres
     assert "probability 50 %, brightest place 7.6 times the mean, gate β 0.50" in (
         page.locator(".said").first.inner_text()
     )
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_first_screen_shows_the_sample_and_its_words(open_page, address, width):
+    page = open_page(address, width)
+    words = page.locator(".column.chosen .words").bounding_box()
+    assert words["y"] + words["height"] < (844 if width == 390 else 900)
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -176,7 +185,7 @@ FOCUSED = """(() => {
 
 def test_the_keyboard_alone_reaches_everything(open_page, address):
     page, seen = open_page(address), []
-    while "Two dogs" not in seen:
+    while "A skateboarder" not in seen:
         page.keyboard.press("Tab")
         seen.append(page.evaluate(FOCUSED))
         assert len(seen) < 20
@@ -288,8 +297,8 @@ def test_the_answer_of_a_proxy_is_told_by_its_status(open_page, address, status,
 def test_two_tabs_do_not_meet(open_page, address):
     pages = [open_page(address) for _ in range(2)]
     upload(pages[1])
-    pages[0].get_by_role("button", name="Two dogs").click()
-    pages[0].locator(".samples [title='Two dogs'][aria-pressed=true]").wait_for()
+    pages[0].get_by_role("button", name="A skateboarder").click()
+    pages[0].locator(".samples [title='A skateboarder'][aria-pressed=true]").wait_for()
     assert pages[1].locator(".samples [aria-pressed=true]").count() == 0
 
 

@@ -44,7 +44,7 @@ def test_english_programs_are_left_out_for_other_languages_with_the_reason():
     found = score_captions(GERMAN, {"a": ["Ein Hund läuft"]}, language="de")
     assert found.tokeniser == "simple" and "meteor" not in found.scores
     assert found.scores["bleu_3"] == pytest.approx(100.0)
-    note, _ = found.notes  # the other is of the undefined BLEU-4
+    note, *_ = found.notes  # the others are of the undefined BLEU-4 and CIDEr
     assert note.startswith("METEOR and the PTB tokeniser") and "(`--data.language`) is 'de'" in note
 
 
