@@ -53,6 +53,7 @@ setup(
         "gpu": [GPU_TENSORFLOW],
         "hub": ["huggingface_hub>=1,<3"],
         "litert": ["ai-edge-litert>=2,<3"],
+        "scores": read_requirements("requirements-scores.txt"),
         "web": read_requirements("requirements-web.txt"),
     },
     classifiers=[

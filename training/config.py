@@ -32,8 +32,8 @@ from sat_tf.vocabulary import Unit
 from training.data.sources import DataName, Splits
 from training.data.sources.caption_files.columns import parse_columns
 from training.data.sources.folder import parse_places
-from training.metrics.captions import english_only
 from training.metrics.java import find_java
+from training.metrics.score_tokens import OVER_CHARACTERS, default_tokens
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ class DataConfig:
     tokens: Unit = "words"
     """Units of a caption; characters suit languages without spaces."""
     language: str = "en"
-    """Language code of the captions; METEOR and the PTB tokeniser support English only."""
+    """Language code of the captions; it chooses the scores' tokeniser and METEOR's tables."""
     min_count: PositiveInt = 5
     """Words seen fewer times in the training captions become <unk>."""
     vocabulary_size: PositiveInt | None = None
@@ -325,9 +325,9 @@ def _check_reward(config: RunConfig) -> None:
                 expected = "0 with `--reward.metric none`"
                 raise invalid_value(f"--reward.{key}", expected, weight, "key")
         return
-    foreign = english_only(config.data.language, config.data.tokens)
-    if reward.meteor_weight and foreign:
-        weight, expected = reward.meteor_weight, "0 for captions that are not English words"
+    characters = default_tokens(config.data.language, config.data.tokens) in OVER_CHARACTERS
+    if reward.meteor_weight and characters:
+        weight, expected = reward.meteor_weight, "0 for captions of characters"
         raise invalid_value("--reward.meteor_weight", expected, weight, "key")
     metric = f"with `--reward.metric {reward.metric}`"
     if config.init_from is None:

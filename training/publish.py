@@ -25,6 +25,8 @@ from sat_tf.files import default_cache_dir, write_atomically
 from sat_tf.run_folder import RunFolder, outdated_note
 from training.cli import digit_module
 from training.config import RunConfig, read_data_dir, read_run_config
+from training.evaluate.reports import SIGNATURE
+from training.metrics.score_tokens import NOT_WORDS, OVER_CHARACTERS
 from training.tables import markdown_table, score_rows
 
 if TYPE_CHECKING:
@@ -84,7 +86,7 @@ _MAPS = (
 _CARD = """---
 library_name: sat_tf
 pipeline_tag: image-to-text
-language: {language}
+language: "{language}"
 license: other
 license_name: {short_licence}
 ---
@@ -347,6 +349,9 @@ def _scores(run_dir: Path, config: RunConfig, weights_sha256: str | None) -> str
         header = ("score", report["split"], "95 % interval")[: 3 if intervals else 2]
         table = markdown_table(header, score_rows(scores, intervals))
         parts.append(f"{report['images']:,} images of the {report['split']} split:\n\n{table}")
+        tokens = report.get("tokeniser")  # reports of early versions have no signature
+        parts.append(SIGNATURE.format(report.get("signature") or f"tok:{tokens}"))
+        parts += [NOT_WORDS] if tokens in OVER_CHARACTERS else []
         measured = report.get("search")  # reports of early versions have none
         parts += filter(None, [measured and other_search(measured, to_dict(config.search))])
     return "\n\n".join(parts) or "None were measured."

@@ -24,13 +24,16 @@ if TYPE_CHECKING:
 
 REPORT_FILE, MARKDOWN_FILE = "report.json", "report.md"
 
+SIGNATURE = "Scores with another signature are not comparable: `{}`"
+"""Sentence on what other scores have to share."""
+
 HEADLINE = (*(f"bleu_{n}" for n in range(1, 5)), "meteor", "rouge_l", "cider", "perplexity")
 HEADLINE += ("calibration_error", "pointing_game", "attention_correctness", "nll_phrase_gain")
 """Scores on the console; the report has all."""
 
 # Keys that lead the report; others follow in alphabetical order.
 _SECTIONS = ("scores", "intervals", "bounds", "notes", "recipe", "seed", "captions", "data")
-_SECTIONS += ("split", "images", "split_fingerprint", "tokeniser", "search")
+_SECTIONS += ("split", "images", "split_fingerprint", "tokeniser", "signature", "search")
 _SECTIONS += ("metric_versions",)
 _SCORES = tuple(f"bleu_{n}" for n in range(1, 5)) + tuple(f"bleu_{n}_no_bp" for n in range(1, 5))
 _SCORES += ("brevity_ratio", "meteor", "cider", "rouge_l")
@@ -71,6 +74,7 @@ def caption_report(
         "images": len(found.image_ids),
         "skipped": dict(split.skipped),
         "tokeniser": found.tokeniser,
+        "signature": found.signature,
         "scores": dict(scores),
         "intervals": dict(intervals),
         "metric_versions": found.versions,
@@ -221,6 +225,8 @@ def _markdown(report: Mapping[str, Any]) -> str:
         header = ("metric", "score", "95 % interval")[: 3 if intervals else 2]
         rows = score_rows(report["scores"], intervals)
         parts += ["## Scores", markdown_table(header, rows)]
+        if report.get("signature"):
+            parts.append(SIGNATURE.format(report["signature"]))
     if report.get("notes"):
         parts.append("\n".join(f"- {markdown_cell(note)}" for note in report["notes"]))
     rest = {k: v for k, v in report.items() if k not in ("scores", "intervals", "notes")}
