@@ -18,13 +18,13 @@ from typing import Any
 
 import tyro
 
+from benchmarks.measure import Column, format_table
 from benchmarks.run import chosen
 from sat_tf.commands import exit_status
 from sat_tf.errors import invalid_value
 from sat_tf.fields import NonNegativeInt, PositiveInt, check_fields
 from sat_tf.files import write_json
 from training.run_state.checkpoints import last_progress
-from training.tables import Column, format_table
 
 ESTIMATORS: dict[str, dict[str, Any]] = {
     "soft": {"kind": "soft"},

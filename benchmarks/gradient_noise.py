@@ -130,7 +130,7 @@ def measure(
         unbiased estimator.
     """
     run = read_run_config(start)
-    data = load_data(run)
+    data = load_data(run.data)
 
     def configured(keys: Mapping[str, Any]) -> RunConfig:
         none = {name: 0.0 for name in vars(run.decoder) if name.endswith("_dropout")}

@@ -23,6 +23,7 @@ import tensorflow as tf
 import tyro
 
 import sat_tf
+from benchmarks.measure import Column, format_table
 from benchmarks.serving_latency import load as load_export
 from sat_tf.commands import exit_status
 from sat_tf.images.reader import read_content
@@ -33,7 +34,6 @@ from training.config import read_run_config
 from training.data.examples import Example
 from training.data.sources import load_split
 from training.metrics.captions import score_captions
-from training.tables import Column, format_table
 
 _EXPORT = "SavedModel"
 _STARTS = 3

@@ -1,4 +1,4 @@
-"""Timing of calls that take turns, the rate of matrix products, the machine."""
+"""Timing of calls that take turns, the rate of matrix products, the machine, tables of figures."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import platform
 import re
 import statistics
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
+
+from training.tables import text_table
 
 _CPU = Path("/proc/cpuinfo")
 
@@ -89,3 +92,40 @@ def photograph(width: int = 640, height: int = 480) -> bytes:
     grain = np.random.default_rng(0).normal(0, 8, smooth.shape)
     pixels = np.clip(128 + 100 * smooth + grain, 0, 255).astype(np.uint8)
     return tf.io.encode_jpeg(pixels, quality=90).numpy()
+
+
+@dataclass(frozen=True)
+class Column:
+    """Column of `format_table`.
+
+    Attributes:
+        key: Key of the column's cell in each row.
+        heading: Text above the column; the key if empty.
+        form: Format specification of numbers.
+    """
+
+    key: str
+    heading: str = ""
+    form: str = ""
+
+    def cell(self, row: Mapping[str, Any]) -> str:
+        """Formats the row's cell; a missing one is a dash."""
+        value = row.get(self.key)
+        if value is None:
+            return "-"
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        return value if isinstance(value, str) else format(value, self.form)
+
+
+def format_table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Formats mappings as aligned text: one line of headings, then one line per row.
+
+    Columns that hold text in the first row are aligned left, all others right.
+    """
+    cells = [[column.heading or column.key for column in columns]]
+    cells += [[column.cell(row) for column in columns] for row in rows]
+    first = rows[0] if rows else {}
+    return text_table(
+        cells, [i for i, c in enumerate(columns) if isinstance(first.get(c.key), str)]
+    )

@@ -17,11 +17,11 @@ from typing import Any
 
 import tyro
 
+from benchmarks.measure import Column, format_table
 from sat_tf.commands import exit_status
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.files import write_atomically
-from training.tables import Column, format_table
 
 _SHAPE, _SIDE, _PRECISION, _BATCH = map(Column, ("shape", "side", "precision", "batch"))
 _CAPTIONS = Column("captions_s", "captions/s", ".1f")

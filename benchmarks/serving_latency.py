@@ -23,14 +23,13 @@ from keras.export import ExportArchive
 
 import sat_tf
 from benchmarks import models
-from benchmarks.measure import medians, photograph
+from benchmarks.measure import Column, format_table, medians, photograph
 from sat_tf.commands import exit_status
 from sat_tf.config import SearchConfig
 from sat_tf.runs import TrainedCaptioner
 from serving.export import export
 from serving.saved_model import load_session
 from serving.signatures import SERVING_DEFAULT, read_images
-from training.tables import Column, format_table
 
 _COLUMNS = (
     Column("batch"),

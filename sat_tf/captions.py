@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import base64
+import io
 from dataclasses import dataclass
+from html import escape
+from pathlib import Path
 
 import numpy as np
+from PIL import Image
+
+from sat_tf.errors import invalid_value
+from sat_tf.figures.attention import attention_figure, attention_svg, save_figure
+from sat_tf.files import write_atomically
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Caption:
     """The caption of one image.
 
@@ -22,6 +31,9 @@ class Caption:
         beta: `[T]`, gate of each word; None without attention.
         alternatives: The other hypotheses of the beam, best first: (text, score). The order is
             that of consensus if the search ranks by it.
+        image: uint8 `[S, S, 3]`, the image as the encoder saw it, all of which the maps cover; None
+            if annotations were captioned.
+        language: Code of the caption's language; empty if it is not known.
     """
 
     text: str
@@ -32,3 +44,56 @@ class Caption:
     alpha: np.ndarray | None
     beta: np.ndarray | None
     alternatives: tuple[tuple[str, float], ...] = ()
+    image: np.ndarray | None = None
+    language: str = ""
+
+    def __repr__(self) -> str:
+        return f"Caption({self.text!r}, score={self.score:.2f})"
+
+    def _repr_html_(self) -> str:
+        """Returns the figure as HTML, for notebooks."""
+        if self.image is None:
+            return f"<p>{escape(self.text)}</p>"
+        content = io.BytesIO()
+        Image.fromarray(self.figure()).save(content, "PNG")
+        data = base64.b64encode(content.getvalue()).decode()
+        return f'<img src="data:image/png;base64,{data}" alt="{escape(self.text)}">'
+
+    def figure(self) -> np.ndarray:
+        """Draws where the captioner looked for each word; see `attention_figure`.
+
+        Returns:
+            uint8 `[H, W, 3]`.
+
+        Raises:
+            MissingFontError: No font of the machine has the caption's letters.
+            ValueError: The caption is that of annotations.
+        """
+        return attention_figure(**self._drawn())
+
+    def show(self) -> None:
+        """Opens the figure in the system's image viewer; see `figure`."""
+        Image.fromarray(self.figure()).show()
+
+    def save(self, path: str | Path) -> None:
+        """Writes the figure; see `figure`.
+
+        Args:
+            path: File, `*.png` or `*.svg`, which is replaced if it exists.
+
+        Raises:
+            ValueError: The name ends otherwise.
+        """
+        path = Path(path)
+        if path.suffix.lower() == ".svg":
+            write_atomically(path, attention_svg(**self._drawn()))
+        elif path.suffix.lower() == ".png":
+            save_figure(self.figure(), path)
+        else:
+            raise invalid_value("path", "a file named *.png or *.svg", str(path))
+
+    def _drawn(self) -> dict:
+        if self.image is None:
+            raise ValueError("A caption of annotations has no image to draw: caption an image.")
+        names = ("image", "words", "alpha", "beta", "language")
+        return {"title": self.text} | {name: getattr(self, name) for name in names}

@@ -49,9 +49,3 @@ def adam_moments(
     """Returns Adam's first and second moment of a variable, for a fused kernel."""
     index = optimizer._get_variable_index(variable)
     return optimizer._momentums[index], optimizer._velocities[index]
-
-
-def flush_tensorboard(callback: keras.callbacks.TensorBoard) -> None:
-    """Writes what the callback has logged, which Keras does at the end of training alone."""
-    for writer in (callback._train_writer, callback._val_writer):
-        writer.flush()

@@ -85,6 +85,12 @@ def graphs_of(run_dir: str | Path) -> Path | None:
     return cache.folder_of(source.fingerprint(source.digest()))
 
 
+def graphs_missing(run_dir: str | Path) -> bool:
+    """Returns whether `load` would caption by graphs if they were made."""
+    source = _Source.read(published.locate(run_dir))
+    return cache.usable(source.config) and cache.missing(source.fingerprint(source.digest()))
+
+
 def make_graphs(*run_dirs: str | Path) -> list[Path | None]:
     """Makes the graphs that `load` captions with, where they are not there yet.
 
@@ -206,6 +212,9 @@ def read_vocabulary(run_dir: Path | RunFolder) -> Vocabulary:
             f"{path} is another run's: its words are not those that the run in {folder} was "
             "trained with. Copy its own vocabulary.json back."
         )
+    if not vocabulary.language and folder.config.exists():  # a file of the first rules
+        data = read_object(folder.config).get("data", {})
+        vocabulary = dataclasses.replace(vocabulary, language=data.get("language", ""))
     return vocabulary
 
 
@@ -303,8 +312,8 @@ class TrainedCaptioner:
         """Captions one image.
 
         Args:
-            image: Path of a file, its bytes, or uint8 pixels `[H, W, 3]`. A photograph is turned
-                upright by its EXIF first.
+            image: Path of a file, its bytes, an image of Pillow, or uint8 pixels `[H, W, 3]`. A
+                photograph is turned upright by its EXIF first.
             search: All settings of the search; by default the run's, of which
                 `dataclasses.replace(captioner.config.search, beam=1)` changes one.
 
@@ -340,7 +349,11 @@ class TrainedCaptioner:
         if self.after_first_caption is not None:
             self.after_first_caption()
             self.after_first_caption = None
-        return found
+        seen = [one.round().astype(np.uint8) for one in pixels]
+        return [
+            [dataclasses.replace(caption, image=image) for caption in beam]
+            for image, beam in zip(seen, found, strict=True)
+        ]
 
     def _light(self) -> bool:
         """Returns whether graphs caption: those of the present choice of locations."""

@@ -1,107 +1,22 @@
-"""Tokenisation, and the vocabulary that maps tokens to ids and back."""
+"""The vocabulary: how captions become tokens, their ids, and how tokens become a text."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, checked
 from sat_tf.files import write_atomically
+from sat_tf.tokens import RULES, Segmenter, Unit, join, joining, split_subwords, tokenize
 
 PAD, START, END, UNK = 0, 1, 2, 3
 SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
-
-Unit = Literal["words", "characters"]
-
-_APOSTROPHES = "'\u2019\u02bc\uff07"
-_HYPHENS = "-\u2010\u2011"
-# Persian and Indic scripts use these two inside words.
-_JOINERS = "\u200c\u200d"
-
-
-class _Clean(dict):
-    """Table for `str.translate`, filled as characters turn up.
-
-    Letters, marks and numbers stay; apostrophes and hyphens take their ASCII form; invisible
-    format characters and variation selectors vanish; white space becomes a space and everything
-    else becomes `other`.
-    """
-
-    def __init__(self, other: str):
-        super().__init__()
-        self._other = other
-
-    def __missing__(self, code: int) -> str:
-        char = chr(code)
-        self[code] = result = self._replacement(char)
-        return result
-
-    def _replacement(self, char: str) -> str:
-        category = unicodedata.category(char)
-        if char in _APOSTROPHES:
-            return "'"
-        if char in _HYPHENS:
-            return "-"
-        if char in _JOINERS:
-            return char
-        if category == "Cf" or "\ufe00" <= char <= "\ufe0f":
-            return ""
-        if category[0] in "LMN":
-            return char
-        return " " if char.isspace() else self._other
-
-
-_CLEAN = {"words": _Clean(other=" "), "characters": _Clean(other="")}
-# A clitic that the data set has detached ("man 's"), or runs of letters, marks and numbers joined
-# by single hyphens, apostrophes or joiners. No run starts with a mark.
-_WORD = re.compile(
-    r"(?<!\S)'[^\W\d_]{1,2}(?!\S)"
-    r"|[^\W_][^\s'\-\u200c\u200d]*(?:['\-\u200c\u200d][^\s'\-\u200c\u200d]+)*"
-)
-
-
-def tokenize(caption: str, unit: Unit = "words") -> list[str]:
-    """Splits a caption into lower-case tokens without punctuation, in Unicode's NFC form.
-
-    Keeps letters, marks and numbers. A hyphen or an apostrophe stays inside a word ("t-shirt",
-    "man's") and at the head of a detached clitic ("man 's"), so that captions match their
-    references in the metrics. Any other character separates words.
-
-    Characters are code points with the marks that follow them. One space, itself a token,
-    separates words; punctuation vanishes, since languages without spaces want none in its place.
-
-    Args:
-        caption: Any text.
-        unit: "words" or "characters".
-
-    Returns:
-        The tokens, none of them empty; an empty list if nothing is left.
-    """
-    if unit not in _CLEAN:
-        raise invalid_value("unit", '"words" or "characters"', repr(unit))
-    # Lower-casing can decompose (capital I with a dot), hence the order.
-    text = unicodedata.normalize("NFC", caption.lower())
-    words = _WORD.findall(unicodedata.normalize("NFC", text.translate(_CLEAN[unit])))
-    return words if unit == "words" else split_characters(" ".join(words))
-
-
-def split_characters(text: str) -> list[str]:
-    """Splits a text into code points with the marks that follow them."""
-    characters: list[str] = []
-    for char in text:
-        if characters and unicodedata.category(char)[0] == "M":
-            characters[-1] += char
-        else:
-            characters.append(char)
-    return characters
 
 
 @dataclass(frozen=True)
@@ -110,17 +25,28 @@ class Vocabulary:
 
     Args:
         words: The words in the order of their ids; the first four are `SPECIAL_TOKENS`.
-        unit: Tokens are "words" or "characters".
+        unit: Tokens are "words", "characters" or "subwords".
+        language: Language code of the captions; empty if it is not known.
+        rules: Version of the rules that split captions, see `tokenize`.
+        segmenter: Finds words in scripts without spaces between them, see `tokenize`.
     """
 
     words: tuple[str, ...]
     unit: Unit = "words"
+    language: str = ""
+    rules: int = RULES
+    segmenter: Segmenter = "spaces"
     _ids: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):
         words = tuple(self.words)
-        if self.unit not in get_args(Unit):
-            raise invalid_value("unit", '"words" or "characters"', repr(self.unit))
+        for name, options in (("unit", get_args(Unit)), ("segmenter", get_args(Segmenter))):
+            if getattr(self, name) not in options:
+                expected = f"one of {', '.join(options)}"
+                raise invalid_value(name, expected, repr(getattr(self, name)))
+        if self.rules not in range(1, RULES + 1):
+            expected = f"a version up to {RULES}, that of this sat_tf"
+            raise invalid_value("rules", expected, repr(self.rules))
         if words[: len(SPECIAL_TOKENS)] != SPECIAL_TOKENS:
             first = words[: len(SPECIAL_TOKENS)]
             raise invalid_value("words", f"the first words to be {SPECIAL_TOKENS}", first)
@@ -139,23 +65,37 @@ class Vocabulary:
         min_count: PositiveInt = 5,
         max_size: PositiveInt | None = None,
         unit: Unit = "words",
+        language: str = "",
+        rules: int = RULES,
+        segmenter: Segmenter = "spaces",
     ) -> Vocabulary:
         """Collects the words of captions, the most frequent first, ties by code point.
 
         Args:
             captions: Captions as written, those of the training split alone.
-            min_count: Rarer words become `<unk>`.
+            min_count: Rarer words become `<unk>`; rarer subwords are taken apart.
             max_size: The most words to keep, special tokens not counted. None keeps all.
-            unit: "words" or "characters".
+            unit: "words", "characters" or "subwords".
+            language: Language code of the captions.
+            rules: Version of the rules that split captions.
+            segmenter: See `tokenize`.
+
+        Raises:
+            ImportError: What segments, or finds subwords, is not installed.
         """
         if isinstance(captions, str):
             raise invalid_value("captions", "a list of captions, not one", repr(captions))
         counts: Counter[str] = Counter()
         for caption in captions:
-            counts.update(tokenize(caption, unit))
+            counts.update(tokenize(caption, unit, language, rules, segmenter))
+        if unit == "subwords":
+            from sat_tf.subwords import learn_subwords
+
+            counts, min_count = learn_subwords(counts, min_count, max_size), 1
         kept = [item for item in counts.items() if item[1] >= min_count]
         kept.sort(key=lambda item: (-item[1], item[0]))
-        return cls(SPECIAL_TOKENS + tuple(word for word, _ in kept[:max_size]), unit)
+        words = SPECIAL_TOKENS + tuple(word for word, _ in kept[:max_size])
+        return cls(words, unit, language, rules, segmenter)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -164,9 +104,20 @@ class Vocabulary:
         """Returns the id of a word, `UNK` if it is not listed."""
         return self._ids.get(word, UNK)
 
+    def tokenize(self, caption: str) -> list[str]:
+        """Splits a caption as the training captions were; a subword may be none of `words`."""
+        tokens = tokenize(caption, self.unit, self.language, self.rules, self.segmenter)
+        if self.unit != "subwords":
+            return tokens
+        return [piece for token in tokens for piece in split_subwords(token, self._ids)]
+
     def encode(self, caption: str) -> list[int]:
         """Returns the ids of a caption's tokens, without `<start>` and `<end>`."""
-        return [self._ids.get(token, UNK) for token in tokenize(caption, self.unit)]
+        return [self._ids.get(token, UNK) for token in self.tokenize(caption)]
+
+    def joining(self) -> tuple[str, str, str]:
+        """Returns how tokens make a text: what stands between, a pattern and its replacement."""
+        return joining(self.unit, self.language, self.rules)
 
     def decode(self, ids: Iterable[int]) -> str:
         """Returns the caption of a row of ids, up to `<end>`, without `<pad>` and `<start>`."""
@@ -178,15 +129,24 @@ class Vocabulary:
                 raise invalid_value("ids", f"ids in [0, {len(self)})", int(index))
             if index not in (PAD, START):
                 words.append(self.words[index])
-        return (" " if self.unit == "words" else "").join(words)
+        return join(words, *self.joining())
 
     def to_json(self) -> str:
-        """Returns a JSON object with `unit` and `words`."""
-        return json.dumps({"unit": self.unit, "words": self.words}, ensure_ascii=False, indent=0)
+        """Returns a JSON object with `words`, how captions are split, and how words are joined.
+
+        `join` is what stands between words, a pattern and what replaces it in the text.
+        """
+        value = {name: getattr(self, name) for name in ("unit", "language", "rules", "segmenter")}
+        value |= {"join": self.joining(), "words": self.words}
+        return json.dumps(value, ensure_ascii=False, indent=0)
 
     def fingerprint(self) -> str:
-        """SHA-256 (hexadecimal) of the unit and the words, in their order."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()
+        """SHA-256 (hexadecimal) of `to_json`; under rules 1, of the unit and the words alone."""
+        text = self.to_json()
+        if self.rules == 1:
+            value = {"unit": self.unit, "words": self.words}
+            text = json.dumps(value, ensure_ascii=False, indent=0)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @classmethod
     def from_json(cls, text: str) -> Vocabulary:
@@ -199,7 +159,8 @@ class Vocabulary:
         words = value.get("words") if isinstance(value, dict) else None
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise invalid_value("text", "an object with a list `words`", repr(text[:80]))
-        return cls(tuple(words), value.get("unit", "words"))
+        old = {"unit": "words", "language": "", "rules": 1, "segmenter": "spaces"}
+        return cls(tuple(words), **{name: value.get(name, old[name]) for name in old})
 
     def save(self, path: str | Path) -> None:
         """Writes the vocabulary as UTF-8 JSON, atomically."""

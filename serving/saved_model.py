@@ -99,14 +99,13 @@ def writing_errors(out: Path) -> Iterator[None]:
 
 
 def load_session(
-    path: Path, threads: int = 0, rewrite: bool = True
+    path: Path, threads: int = 0
 ) -> tuple[tf.compat.v1.Session, meta_graph_pb2.MetaGraphDef]:
     """Loads a version of an export into a session of its own.
 
     Args:
         path: The version's folder.
         threads: Threads within an operation, and operations at a time; 0 leaves it to TensorFlow.
-        rewrite: Let TensorFlow rewrite the graphs (Grappler) before they run first.
 
     Returns:
         The session, for its user to close, and the graph with its signatures.
@@ -119,7 +118,6 @@ def load_session(
         intra_op_parallelism_threads=threads, inter_op_parallelism_threads=threads
     )
     config.gpu_options.allow_growth = True
-    config.graph_options.rewrite_options.disable_meta_optimizer = not rewrite
     session = tf.compat.v1.Session(graph=tf.Graph(), config=config)
     try:
         with session.graph.as_default(), literal_path(path) as folder:

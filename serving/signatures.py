@@ -132,10 +132,12 @@ def write_captions(
     """
     words = tf.gather(tf.constant(vocabulary.words), token_ids)
     words = tf.where(tf.range(tf.shape(token_ids)[-1]) < lengths[..., None], words, "")
-    if vocabulary.unit == "characters":
-        return tf.strings.reduce_join(words, axis=-1), words
+    separator, pattern, replacement = vocabulary.joining()
+    texts = tf.strings.reduce_join(words, axis=-1, separator=separator)
+    if pattern:
+        texts = tf.strings.regex_replace(texts, pattern, replacement)
     # The places after the last word leave separators behind.
-    return tf.strings.strip(tf.strings.reduce_join(words, axis=-1, separator=" ")), words
+    return tf.strings.strip(texts), words
 
 
 def _describer(captioner: TrainedCaptioner, search: SearchConfig):

@@ -30,26 +30,11 @@ def find_versions(folder: Path) -> dict[int, Path]:
     return {n: path for n, path in numbered if n is not None and (path / GRAPH_FILE).is_file()}
 
 
-def has_version(folder: Path) -> bool:
-    """Returns whether a folder exists and holds a version.
-
-    Raises:
-        OSError: The folder cannot be read.
-    """
-    return folder.is_dir() and bool(find_versions(folder))
-
-
 def _number(name: str) -> int | None:
     """The version that a folder's name stands for, if any."""
     if not (name.isascii() and name.isdigit() and len(name) < 20):
         return None
     return number if (number := int(name)) <= _MOST_VERSION else None
-
-
-def remove_drafts(folder: Path) -> None:
-    """Removes unfinished versions, which killed processes leave; nobody may be writing one."""
-    for draft in folder.glob(f"{_DRAFT}*"):
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 def write_version(out: Path, write: Callable[[Path], None]) -> Path:

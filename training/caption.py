@@ -100,7 +100,7 @@ def run(arguments: Arguments) -> int:
         if arguments.html is not None:
             entries.append(image_entry(captioner, whole, caption, path.name))
         if arguments.json:
-            from training.evaluate.given_captions import caption_fields
+            from training.evaluate.reports import caption_fields
 
             words = {"words": caption.words, "log_probs": caption.log_probs.tolist()}
             row = {"image": str(path), **caption_fields(caption), **words}

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import dataclasses
 import difflib
+import functools
 import textwrap
 from collections.abc import Iterable, Mapping
 from importlib import import_module
@@ -17,12 +20,25 @@ from sat_tf import published
 from sat_tf.commands import loading, program
 from sat_tf.errors import RunError, invalid_value
 from sat_tf.run_folder import RunFolder
+from sat_tf.vocabulary import Vocabulary
 from training.config import BaseOptimizerConfig, RunConfig
 from training.recipes import RECIPES
 
 T = TypeVar("T")
 
 DEFAULT_RECIPE = "scenes_soft"
+
+_GROUPS = {
+    "Drawn scenes, no data needed; start with scenes_soft, the default": ("scenes",),
+    "Your own photographs, in --data-dir; check them first: training.inspect": ("folder",),
+    "A data set, in --data-dir": ("flickr8k", "flickr30k", "coco"),
+}
+_OTHERS = "Digits: recurrent attention, Spatial Transformers and their baselines"
+_USED_MOST = (
+    "--seed --init-from --data.language --data.tokens --data.columns --attention.kind "
+    "--encoder.name --encoder.weights --optimizer.learning-rate --fit.epochs --fit.batch-size "
+    "--fit.monitor --fit.patience --search.beam"
+)
 
 # --data.mirror True, like every other key.
 Settings = Annotated[RunConfig, tyro.conf.arg(name=""), tyro.conf.FlagConversionOff]
@@ -72,6 +88,8 @@ def parse_settings(
 ) -> T:
     """Reads a command line: first the recipe, then the keys that change it.
 
+    `--help` names the keys that are used most, `--help-all` describes all of them.
+
     Args:
         kind: Dataclass of the arguments; its first field is `config: Settings`.
         argv: The command line.
@@ -81,26 +99,39 @@ def parse_settings(
 
     Raises:
         ValueError: There is no such recipe, or a value is out of its range.
-        SystemExit: A flag or its type is wrong (status 2), or `--help` was asked for.
+        SystemExit: A flag or its type is wrong (status 2), or help was asked for.
     """
+    description = f"{purpose} Recipes (--recipe):\n{recipe_list(recipes)}"
+    config = find_recipe(recipes, peek_flag("--recipe", argv, DEFAULT_RECIPE))
+    if "--help-all" in argv:
+        argv = ["--help"]
+    elif {"-h", "--help"} & set(argv):
+        hidden = [("config", Annotated[type(config), tyro.conf.Suppress])]
+        kind = dataclasses.make_dataclass(kind.__name__, hidden, bases=(kind,), frozen=True)
+        description += "\n\nEvery setting of a recipe is a flag, too; --help-all lists them."
+        if isinstance(config, RunConfig):
+            keys = textwrap.fill(_USED_MOST, 78, initial_indent="  ", subsequent_indent="  ")
+            description += f" Used most:\n{keys}"
     return tyro.cli(
         kind,
         args=argv,
-        default=kind(find_recipe(recipes, peek_flag("--recipe", argv, DEFAULT_RECIPE))),
+        default=kind(config),
         prog=program(command),
-        description=f"{purpose} Recipes:\n{recipe_list(recipes)}",
+        description=description,
     )
 
 
 def recipe_list(recipes: Iterable[str]) -> str:
-    """Returns the names, those with the same first part on lines of their own."""
+    """Returns the names, under what they are for."""
     groups: dict[str, list[str]] = {}
     for name in recipes:
-        groups.setdefault(name.partition("_")[0], []).append(name)
-    return "\n".join(
-        textwrap.fill(", ".join(names), 78, initial_indent="  ", subsequent_indent="    ")
-        for names in groups.values()
-    )
+        first = name.partition("_")[0]
+        title = next((t for t, firsts in _GROUPS.items() if first in firsts), _OTHERS)
+        groups.setdefault(title, []).append(name)
+    order = [title for title in (*_GROUPS, _OTHERS) if title in groups]
+    wrap = functools.partial(textwrap.fill, width=78, initial_indent="    ")
+    names = {title: wrap(", ".join(groups[title]), subsequent_indent="    ") for title in order}
+    return "\n".join(f"  {title}:\n{text}" for title, text in names.items())
 
 
 def check_init_from(config: RunConfig, run_dir: Path | None = None) -> None:
@@ -125,6 +156,15 @@ def check_init_from(config: RunConfig, run_dir: Path | None = None) -> None:
     except RunError as error:
         expected, got = f"{expected} or a published captioner", str(error).rstrip(".")
         raise invalid_value("--init-from", expected, got, "key") from error
+
+
+def with_rules_of(start: str | Path | None, config: RunConfig) -> RunConfig:
+    """Returns a configuration with the rules that split the captions of a run it goes on from."""
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        vocabulary = Vocabulary.load(RunFolder(published.locate(start)).vocabulary)
+        data = dataclasses.replace(config.data, rules=vocabulary.rules)
+        return dataclasses.replace(config, data=data)
+    return config
 
 
 def check_optimizer(config: BaseOptimizerConfig, base: BaseOptimizerConfig) -> None:

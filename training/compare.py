@@ -25,18 +25,19 @@ from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields, from_dict
 from sat_tf.published import locate, output_dir
 from sat_tf.run_folder import RunFolder
+from sat_tf.tokens import primary
 from training.cli import digit_module
 from training.config import DataConfig, common_data_dir, saved_data
 from training.data.examples import Split, canonical_split
 from training.data.seen_images import UNCHECKED
 from training.data.sources import load_split
-from training.evaluate.given_captions import CAPTIONS_FILE, parse_captions, read_grounding
-from training.evaluate.reports import REPORT_FILE
+from training.evaluate.given_captions import parse_captions
+from training.evaluate.reports import CAPTIONS_FILE, REPORT_FILE, number, read_grounding
 from training.metrics import bootstrap
 from training.metrics.captions import CaptionScores, score_captions
 from training.metrics.grounding import SIZES, sums_and_sizes
-from training.metrics.score_tokens import ScoreTokens, check_tokens, default_tokens, primary
-from training.tables import number, text_table
+from training.metrics.score_tokens import ScoreTokens, check_tokens, default_tokens
+from training.tables import text_table
 
 T = TypeVar("T")
 
@@ -183,9 +184,8 @@ def compare(
         score_captions(
             {image_id: one.captions[image_id] for image_id in references},
             references,
-            language=one.data.language,
-            unit=one.data.tokens,
             tokens=tokens,
+            **one.data.splitting(),
         )
         for one in found
     ]
@@ -281,7 +281,7 @@ def common_tokens(
     """
     ways: dict[tuple[str, ScoreTokens], Path] = {}
     for one in found:
-        default = default_tokens(one.data.language, one.data.tokens)
+        default = default_tokens(**one.data.splitting())
         used = one.report["tokeniser"] if "signature" in one.report else default
         ways.setdefault((primary(one.data.language), score_tokens or used), one.folder)
     if len(ways) > 1:

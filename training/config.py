@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import re
 import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from langcodes import Language, LanguageTagError, standardize_tag, tag_is_valid
 
 from sat_tf import config as configs
 from sat_tf import digits
@@ -28,7 +29,16 @@ from sat_tf.fields import (
     to_dict,
 )
 from sat_tf.run_folder import RunFolder, read_object
-from sat_tf.vocabulary import Unit
+from sat_tf.tokens import (
+    CHINESE,
+    RULES,
+    Segmenter,
+    Unit,
+    default_segmenter,
+    default_unit,
+    missing_extra,
+    primary,
+)
 from training.data.sources import DataName, Splits
 from training.data.sources.caption_files.columns import parse_columns
 from training.data.sources.folder import parse_places
@@ -50,6 +60,7 @@ def monitors(monitor: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((monitor, "cider", "nll")))
 
 
+_MISTAKEN = ("kr",)  # Kanuri, which knc is too
 _FORMER_KEYS = {"pictures": "figures"}
 _FORMER_VALUES = (("batch_by", "picture", "image"),)
 
@@ -73,8 +84,14 @@ class DataConfig:
     for those that hold out a tenth each. A run records them, so that added images move none."""
     image_dir: str | None = None
     """Folder of the images of the data set `folder`, relative to it; None for the folder itself."""
-    tokens: Unit = "words"
-    """Units of a caption; characters suit languages without spaces."""
+    tokens: Unit | None = None
+    """Tokens of a caption; None takes the language's: words, or characters in Chinese and
+    Japanese. subwords are pieces of words, which leave hardly a word unknown."""
+    segmenter: Segmenter | None = None
+    """Finds words where no spaces are: icu, jieba (Chinese) or mecab (Japanese); spaces takes those
+    of the captions; None takes icu for such languages."""
+    rules: Literal[1, 2] = RULES
+    """Version of the rules that split captions; 1 repeats runs of earlier versions."""
     language: str = "en"
     """Language code of the captions; it chooses the scores' tokeniser and METEOR's tables."""
     min_count: PositiveInt = 5
@@ -94,9 +111,15 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, "data")
-        if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]+)*", self.language):
-            expected = "a code such as en, de or zh-Hans"
-            raise invalid_value("--data.language", expected, repr(self.language), "key")
+        if self.rules > 1:  # runs of earlier versions may have others
+            _check_language(self.language)
+        if self.rules == 1 and (self.tokens == "subwords" or self.segmenter):
+            expected = f"{RULES} with subwords or a segmenter"
+            raise invalid_value("--data.rules", expected, self.rules, "key")
+        for segmenter, languages in (("jieba", CHINESE), ("mecab", ["ja"])):
+            if self.segmenter == segmenter and primary(self.language) not in languages:
+                expected = f"`--data.language {languages[0]}` with `--data.segmenter {segmenter}`"
+                raise invalid_value("--data.language", expected, self.language, "key")
         parse_columns(self.columns)
         parse_places(self.held_out)
         owners = dict.fromkeys(("captions", "columns", "held_out", "image_dir"), ("folder",))
@@ -106,6 +129,33 @@ class DataConfig:
             if value is not None and self.name not in names:
                 expected = f"None for {self.name}, as it belongs to {' and '.join(names)}"
                 raise invalid_value(f"--data.{key}", expected, repr(value), "key")
+
+    @property
+    def unit(self) -> Unit:
+        """Tokens of a caption: those chosen, or the language's."""
+        return self.tokens or ("words" if self.rules == 1 else default_unit(self.language))
+
+    def splitting(self) -> dict[str, Any]:
+        """Returns the arguments of `tokenize` and `Vocabulary` for these captions."""
+        by_language = self.rules > 1 and self.unit == "words"
+        segmenter = default_segmenter(self.language) if by_language else "spaces"
+        segmenter = self.segmenter or segmenter
+        names = {"language": self.language, "rules": self.rules, "segmenter": segmenter}
+        return {"unit": self.unit, **names}
+
+
+def _check_language(code: str) -> None:
+    """Checks a code against the registry of BCP 47."""
+    with contextlib.suppress(LanguageTagError):
+        if "_" not in code and code.lower() not in _MISTAKEN and tag_is_valid(code):
+            return
+    expected, country = "a code such as en, de or zh-Hans", code.upper()
+    if "_" in code and tag_is_valid(code.replace("_", "-")):
+        expected = f"{standardize_tag(code)}, with a hyphen"
+    elif len(code) == 2 and not country.startswith("X") and tag_is_valid(f"und-{country}"):
+        language = Language.make(territory=country).maximize().language
+        expected += f" ({code} is a country; the language is {language})"
+    raise invalid_value("--data.language", expected, repr(code), "key")
 
 
 @dataclass(frozen=True)
@@ -325,7 +375,7 @@ def _check_reward(config: RunConfig) -> None:
                 expected = "0 with `--reward.metric none`"
                 raise invalid_value(f"--reward.{key}", expected, weight, "key")
         return
-    characters = default_tokens(config.data.language, config.data.tokens) in OVER_CHARACTERS
+    characters = default_tokens(**config.data.splitting()) in OVER_CHARACTERS
     if reward.meteor_weight and characters:
         weight, expected = reward.meteor_weight, "0 for captions of characters"
         raise invalid_value("--reward.meteor_weight", expected, weight, "key")
@@ -344,7 +394,7 @@ def _check_teachers(config: RunConfig) -> None:
     if config.attention.supervision_weight:
         for key, found in (
             ("data.random_crop", config.data.random_crop or None),
-            ("data.tokens", None if config.data.tokens == "words" else config.data.tokens),
+            ("data.tokens", None if config.data.unit == "words" else config.data.unit),
             ("reward.metric", rewarded),
         ):
             if found is not None:
@@ -367,7 +417,12 @@ def check_available(config: RunConfig) -> None:
     Raises:
         ValueError: The message names the key.
     """
-    attention, fit = config.attention, config.fit
+    attention, fit, splitting = config.attention, config.fit, config.data.splitting()
+    for key, needs in (("tokens", splitting["unit"]), ("segmenter", splitting["segmenter"])):
+        if package := missing_extra(needs):
+            expected = f'{package} to be installed (`pip install "sat-tf[{needs}]"`), or '
+            expected += "`--data.tokens characters`, which needs nothing"
+            raise invalid_value(f"--data.{key}", expected, needs, "key")
     if attention.supervision_weight:
         if attention.teacher is None and config.data.name != "scenes":
             expected = "boxes of the training captions' phrases to supervise attention by "
@@ -469,5 +524,11 @@ def read_saved(kind: type[T], values: dict[str, Any]) -> T:
 
 
 def saved_data(values: dict[str, Any]) -> dict[str, Any]:
-    """Returns saved `data` keys: before there was `held_out`, folders were split at 0.1,0.2."""
-    return {"held_out": "0.1,0.2"} | values if values.get("name") == "folder" else values
+    """Returns saved `data` keys of any version.
+
+    Before there was `held_out`, folders were split at 0.1,0.2; before there was `rules`, captions
+    by the first.
+    """
+    rules = {"rules": 1} if "tokens" in values else {}
+    places = {"held_out": "0.1,0.2"} if values.get("name") == "folder" else {}
+    return rules | places | values

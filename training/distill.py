@@ -66,15 +66,15 @@ def run(arguments: Arguments) -> int:
     """Reads the training captions with every run and writes the mean of the predictions."""
     configs = check(arguments)
     with loading():
-        from training.data.seen_images import SeenImages, read_seen_of
+        from training.data.seen_images import SeenImages
         from training.inputs import load_data
 
     folder = RunFolder(next(iter(configs)))
-    data = load_data(configs[folder.path], arguments.data_dir or read_data_dir(folder))
+    data = load_data(configs[folder.path].data, arguments.data_dir or read_data_dir(folder))
     found = predict(configs, data, arguments.cache_dir or default_cache_dir(), arguments.words)
     seen = SeenImages()
     for path in arguments.runs:
-        seen = seen.after(published.bare_name(str(path)), read_seen_of(path))
+        seen = seen.after_captioner(str(path))
     found.save(arguments.out, seen)
     covered = float(found.shares.sum(axis=1, dtype="float64").mean())
     print(

@@ -71,17 +71,14 @@ def run(arguments: Arguments) -> None:
         from training.data.extraction import write_on_spark
         from training.data.feature_store import FeatureStore
         from training.inputs import load_data
-        from training.model import initialize, new_model
+        from training.model import first_model
 
     cache_dir = (arguments.cache_dir or default_cache_dir()).absolute()
     data_dir = arguments.data_dir and arguments.data_dir.absolute()
     # As training does, so that an encoder of random weights is the same.
     keras.utils.set_random_seed(config.seed)
-    data = load_data(config, data_dir)
-    new = config.init_from is None
-    model = new_model(config, len(data.vocabulary), load_encoder_weights=new)
-    if not new:
-        print(initialize(model, config, data.vocabulary))
+    data = load_data(config.data, data_dir)
+    model = first_model(config, data.vocabulary)
     spark = open_session("sat_tf feature extraction", arguments.master)
     try:
         for split, mirrored in ((data.train, config.data.mirror), (data.dev, False)):

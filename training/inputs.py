@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from sat_tf.layers.encoder import Encoder
 from sat_tf.run_folder import RunFolder
-from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
+from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary, tokenize
 from training.config import DataConfig, RunConfig
 from training.data.batches import training_batches
 from training.data.box_files import read_boxes
@@ -24,6 +24,7 @@ from training.data.examples import DataError, Split
 from training.data.input_source import InputSource, open_input_source
 from training.data.sources import load_split
 from training.distributed.workers import distribute
+from training.little_data import Amount
 from training.tables import counted
 from training.teach.attention_targets import AttentionTargets, attention_targets
 from training.teach.word_locator import WordLocator, located_targets
@@ -49,6 +50,15 @@ class Data:
     vocabulary: Vocabulary
     table: CaptionTable
     dev_table: CaptionTable
+
+    def amount(self, unreadable: int) -> Amount:
+        """Counts the training data, of which so many images cannot be read."""
+        words = (
+            tokenize(caption, self.vocabulary.unit)
+            for example in self.train.examples
+            for caption in example.captions
+        )
+        return Amount.of(len(self.train) - unreadable, words)
 
     def fingerprint(self) -> str:
         """Describes splits and vocabulary: equal ones are the same."""
@@ -79,18 +89,18 @@ class Inputs:
         return {data.train: self.train, data.dev: self.dev}
 
 
-def load_data(config: RunConfig, data_dir: Path | None = None) -> Data:
+def load_data(config: DataConfig, data_dir: Path | None = None) -> Data:
     """Loads the training and dev splits; the vocabulary sees training captions only.
 
     Raises:
         DataError: The data cannot be used, or the captions have no word to learn.
     """
-    train, dev = (load_split(config.data, name, data_dir) for name in ("train", "dev"))
-    vocabulary = training_vocabulary(config.data, train)
+    train, dev = (load_split(config, name, data_dir) for name in ("train", "dev"))
+    vocabulary = training_vocabulary(config, train)
     table, dev_table = (
-        caption_table(split, vocabulary, config.data.max_length) for split in (train, dev)
+        caption_table(split, vocabulary, config.max_length) for split in (train, dev)
     )
-    check_vocabulary(config.data, vocabulary)
+    check_vocabulary(config, vocabulary)
     return Data(train, dev, vocabulary, table, dev_table)
 
 
@@ -100,7 +110,7 @@ def training_vocabulary(config: DataConfig, train: Split) -> Vocabulary:
         (caption for example in train.examples for caption in example.captions),
         min_count=config.min_count,
         max_size=config.vocabulary_size,
-        unit=config.tokens,
+        **config.splitting(),
     )
 
 
@@ -111,7 +121,7 @@ def check_vocabulary(config: DataConfig, vocabulary: Vocabulary) -> None:
         DataError: There is none; the message names the key.
     """
     if len(vocabulary) == len(SPECIAL_TOKENS):
-        unit = config.tokens.removesuffix("s")
+        unit = config.unit.removesuffix("s")
         raise DataError(
             f"No {unit} occurs {config.min_count} times in the training captions: lower "
             "`--data.min_count`, or add captions."

@@ -82,14 +82,11 @@ def run(arguments: Arguments) -> int:
         from training.data.input_source import open_input_source
         from training.data.seen_images import SeenImages
         from training.inputs import load_data
-        from training.model import initialize, new_model
+        from training.model import first_model
         from training.teach.word_locator import learn
     keras.utils.set_random_seed(config.seed)
-    data = load_data(config, arguments.data_dir)
-    new = config.init_from is None
-    model = new_model(config, len(data.vocabulary), load_encoder_weights=new)
-    if not new:  # the encoder's weights are that run's, as in training
-        print(initialize(model, config, data.vocabulary))
+    data = load_data(config.data, arguments.data_dir)
+    model = first_model(config, data.vocabulary)
     resize, mirror = config.encoder.resize, config.data.mirror
     source = open_input_source(model.encoder, resize, data.train, cache_dir, mirror)
     locator, areas = learn(

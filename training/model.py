@@ -6,8 +6,9 @@ import dataclasses
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -37,15 +38,34 @@ def new_model(
     return Captioner(config.captioner, vocabulary_size, load_encoder_weights, dtype=policy)
 
 
-def initialize(model: Captioner, config: RunConfig, vocabulary: Vocabulary) -> str:
-    """Gives the model the weights of `init_from`; returns a line that says so.
+def first_model(
+    config: RunConfig,
+    vocabulary: Vocabulary,
+    begun: bool = False,
+    strategy: tf.distribute.Strategy | None = None,
+    say: Callable[[str], Any] = print,
+) -> Captioner:
+    """Builds a run's model with its first weights: new ones, or those of `init_from`.
+
+    Args:
+        config: The run's configuration.
+        vocabulary: Words of the training captions.
+        begun: The run has a checkpoint, whose weights it takes: the files and the run that it
+            started from may be gone.
+        strategy: Distributes work over devices; None for the present one.
+        say: Receives a message about the other run.
 
     Raises:
         ValueError: See `start_from`.
     """
-    folder = start_from(config.init_from, model, vocabulary)
-    notes = unfinished_note(folder)
-    return "\nNote: ".join([f"Initialized with the weights of {config.init_from}.", *notes])
+    origin = None if begun else config.init_from
+    with (strategy or tf.distribute.get_strategy()).scope():
+        model = new_model(config, len(vocabulary), not begun and origin is None)
+    if origin is not None:
+        folder = start_from(origin, model, vocabulary)
+        notes = unfinished_note(folder)
+        say("\nNote: ".join([f"Initialized with the weights of {origin}.", *notes]))
+    return model
 
 
 def start_from(

@@ -25,9 +25,8 @@ from sat_tf.files import default_cache_dir, write_atomically
 from sat_tf.run_folder import RunFolder, outdated_note
 from training.cli import digit_module
 from training.config import RunConfig, read_data_dir, read_run_config
-from training.evaluate.reports import SIGNATURE
+from training.evaluate.reports import SIGNATURE, markdown_table, score_rows
 from training.metrics.score_tokens import NOT_WORDS, OVER_CHARACTERS
-from training.tables import markdown_table, score_rows
 
 if TYPE_CHECKING:
     from sat_tf.runs import TrainedCaptioner
@@ -253,14 +252,13 @@ def compare(
     from training.evaluate.evaluation import caption_split
     from training.metrics.captions import score_captions
 
-    resize, wanted = config.encoder.resize, {"language": config.data.language}
     captions, scores = [], []
     for captioner in (full, compact):
-        source = open_input_source(captioner.model.encoder, resize, split, cache_dir)
+        source = open_input_source(captioner.model.encoder, config.encoder.resize, split, cache_dir)
         found = caption_split(captioner, split, source, config.search)
         texts = {image_id: caption.text for image_id, caption in found.items()}
         references = split.references(of=texts)
-        scored = score_captions(texts, references, unit=config.data.tokens, **wanted)
+        scored = score_captions(texts, references, **config.data.splitting())
         captions.append(texts)
         scores.append(scored.scores)
     before, after = captions

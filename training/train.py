@@ -28,7 +28,7 @@ from sat_tf.commands import loading
 from sat_tf.errors import invalid_value
 from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
-from training import digits
+from training import digits, little_data
 from training.cli import (
     Settings,
     check_data_dir,
@@ -37,6 +37,7 @@ from training.cli import (
     digit_module,
     parse_settings,
     peek_flag,
+    with_rules_of,
 )
 from training.config import (
     RunConfig,
@@ -127,6 +128,7 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
     config, data_dir = arguments.config, arguments.data_dir
     run_dir = arguments.run_dir or Path("runs") / config.recipe
     cache_dir = arguments.cache_dir or default_cache_dir()
+    config = with_rules_of(run_dir if run_dir.exists() else config.init_from, config)
     check_data_dir(config, data_dir)
     if not os.environ.get("TF_CONFIG"):  # one of several workers: the chief knows if it resumes
         check_init_from(config, run_dir)
@@ -152,6 +154,8 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
             config = read_run_config(run_dir)
         on_chief(evaluate_run)(captioner, config, out, cache_dir, data_dir)
         on_chief(print)(f"Caption with it: python -m training.caption --run-dir {run_dir} PHOTO")
+        if captioner is not None:
+            print(*little_data.after_training(RunFolder(run_dir), config, data_dir), sep="\n")
         barrier()  # the others would take a worker that ends early for a lost one
 
 
@@ -185,34 +189,26 @@ def train(
             used, or training has diverged.
     """
     import keras
-    import tensorflow as tf
 
     from sat_tf import runs
     from training.distributed.workers import check_equal, on_chief, shared
     from training.inputs import load_data, open_inputs
-    from training.model import initialize, new_model
+    from training.model import first_model
     from training.run_state import ownership
     from training.run_state.checkpoints import restore_layers
 
     folder, say = RunFolder(run_dir), on_chief(say)
-    strategy = strategy or tf.distribute.get_strategy()
     config = with_recorded_split(config, run_dir, data_dir)
     ownership.check_run_dir(run_dir, config, read_run_config)
     say(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
     keras.utils.set_random_seed(config.seed)
-    data = load_data(config, data_dir)
+    data = load_data(config.data, data_dir)
     config = config.split_at(data.train.held_out)
     same = "configuration or data"
     check_equal(same, lambda: to_text(config.without_files()) + data.fingerprint())
 
-    # A run that is resumed has the weights of its checkpoint: the files and the run that it started
-    # from may be gone.
     begun = shared(folder.has_checkpoint())
-    with strategy.scope():
-        own_weights = not begun and config.init_from is None
-        model = new_model(config, len(data.vocabulary), load_encoder_weights=own_weights)
-    if config.init_from is not None and not begun:
-        say(initialize(model, config, data.vocabulary))
+    model = first_model(config, data.vocabulary, begun, strategy, say)
     if not model.encoder.trainable:  # its weights are final before its annotations are stored
         restore_layers(folder.checkpoints, model, [model.encoder])
 
@@ -221,7 +217,8 @@ def train(
     check_equal("readable images", lambda: repr(used))
     ownership.check_data(folder, data.vocabulary, used)
     ownership.claim(run_dir, to_text(config), config.init_from)
-    ownership.write_data(folder, data.vocabulary, used, inputs.unusable, data_dir)
+    amount = data.amount(len(inputs.train.skipped))
+    ownership.write_data(folder, data.vocabulary, used, inputs.unusable, data_dir, amount)
     ownership.write_training_images(folder, config, data, inputs)
 
     fit(model, config, data, inputs, folder, interrupts or Interrupts(), say, callbacks)
@@ -249,20 +246,21 @@ def fit(
     from training.teach.rewards import reward_objective
     from training.validation import AttentionCollapseWarning, Validation
 
+    for line in describe_inputs(config, data, inputs, folder):
+        say(line)
     steps, batches_from = batches_of(config, data.table, inputs)
     with model.distribute_strategy.scope():
         objective = reward_objective(config, data.table, data.vocabulary)
         compile_model(model, config, steps, objective)
-    checkpoints = Checkpoints(folder.checkpoints, model)
-    progress = checkpoints.restore() or Progress()
-    for line in describe_inputs(config, data, inputs, folder):
-        say(line)
     for line in describe_model(model, config.fit.batch_size):
         say(line)
+    checkpoints = Checkpoints(folder.checkpoints, model)
+    progress = checkpoints.restore() or Progress()
     say(progress.outlook(config.fit.epochs, steps))
 
     if not progress.finished(config.fit.epochs):
-        logs.remove_from(folder.logs, progress.epoch)
+        done = lambda: progress.epoch * steps + progress.step  # noqa: E731
+        logs.remove_from(folder.logs, progress.epoch, done())
         dev = Validation(TrainedCaptioner(model, data.vocabulary), config, data, inputs)
         best_weights = folder.best_weights
         all_callbacks = [
@@ -270,7 +268,8 @@ def fit(
             *chief_callbacks(AttentionCollapseWarning()),
             logs.LearningRate(),
             *chief_callbacks(
-                logs.TensorBoardScalars(str(folder.logs), write_graph=False),
+                logs.TensorBoardScalars(folder.logs),
+                logs.TensorBoardSteps(folder.logs, done),
                 logs.TensorBoardFigures(dev.figures, folder.logs),
             ),
             CheckpointAndStop(checkpoints, progress, config.fit, steps, best_weights, interrupts),

@@ -10,7 +10,7 @@ import io
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_argument
@@ -19,8 +19,8 @@ from sat_tf.images.pillow import FORMATS, centred_square, check_scans, read_upri
 
 _UNKNOWN = "it is in none of the formats JPEG, PNG, GIF, BMP, WebP and TIFF"
 
-ImageInput = str | Path | bytes | np.ndarray
-"""Path of an image file, its bytes, or uint8 pixels `[H, W, 3]`."""
+ImageInput = str | Path | bytes | np.ndarray | Image.Image
+"""Path of an image file, its bytes, uint8 pixels `[H, W, 3]`, or an image of Pillow."""
 
 
 def read_content(image: str | Path | bytes) -> bytes:
@@ -84,7 +84,7 @@ def read_pixels(image: ImageInput, size: int, policy: str) -> np.ndarray:
     """Reads an image as the encoder sees it, a photograph turned upright by its EXIF.
 
     Args:
-        image: Path of a file, its bytes, or uint8 pixels `[H, W, 3]`.
+        image: Path of a file, its bytes, uint8 pixels `[H, W, 3]`, or an image of Pillow.
         size: Side, pixels.
         policy: `crop` or `squash`.
 
@@ -100,4 +100,6 @@ def read_pixels(image: ImageInput, size: int, policy: str) -> np.ndarray:
             raise invalid_value("image", "uint8 pixels [H, W, 3]", got)
         return resize(Image.fromarray(image), size, policy)
     check_argument("image", image, ImageInput)
+    if isinstance(image, Image.Image):
+        return resize(to_rgb(ImageOps.exif_transpose(image)), size, policy)
     return resize(decode(read_content(image)), size, policy)

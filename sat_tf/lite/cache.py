@@ -78,7 +78,7 @@ def fingerprint(config: CaptionerConfig, vocabulary: Vocabulary, weights: Sequen
         vocabulary: Its words.
         weights: SHA-256 of the files of its weights.
     """
-    made_of = [VERSION, FORMAT, to_dict(config), vocabulary.unit, vocabulary.words, *weights]
+    made_of = [VERSION, FORMAT, to_dict(config), vocabulary.to_json(), *weights]
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -104,6 +104,11 @@ def folder_of(name: str) -> Path | None:
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return folder if whole else None
+
+
+def missing(name: str) -> bool:
+    """Returns whether there are no whole graphs of a fingerprint, but may be."""
+    return folder_of(name) is None and not (_home() / f"{name}.failed").exists()
 
 
 def find(name: str) -> Graphs | None:

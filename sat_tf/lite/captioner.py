@@ -18,7 +18,7 @@ from sat_tf.captions import Caption
 from sat_tf.commands import without_stderr
 from sat_tf.config import SearchConfig
 from sat_tf.errors import invalid_value
-from sat_tf.images.reader import read_pixels
+from sat_tf.images.reader import ImageInput, read_pixels
 from sat_tf.lite.search import Hypothesis, beam_search, rank_by_consensus
 from sat_tf.vocabulary import END, PAD, Vocabulary
 
@@ -206,12 +206,12 @@ class LiteRTCaptioner:
         self._start, self._step = (_open_graph(paths[name], threads) for name in (START, STEP))
         self._turn = threading.Lock()  # an interpreter serves one thread at a time
 
-    def caption(self, image: str | Path | bytes | np.ndarray) -> Caption:
+    def caption(self, image: ImageInput) -> Caption:
         """Captions an image.
 
         Args:
-            image: Path of a file, its bytes, or uint8 pixels `[H, W, 3]`. A photograph is turned
-                upright by its EXIF first.
+            image: Path of a file, its bytes, an image of Pillow, or uint8 pixels `[H, W, 3]`. A
+                photograph is turned upright by its EXIF first.
 
         Raises:
             ValueError: The image cannot be read.
@@ -244,7 +244,8 @@ class LiteRTCaptioner:
             )
         if settings.consensus:
             found = rank_by_consensus(found, settings.length_power, settings.consensus)
-        read = [self._read(one, settings.length_power) for one in found]
+        seen = pixels.round().astype(np.uint8)
+        read = [self._read(one, settings.length_power, seen) for one in found]
         others = tuple((caption.text, caption.score) for caption in read[1:])
         return [replace(read[0], alternatives=others), *read[1:]]
 
@@ -280,7 +281,7 @@ class LiteRTCaptioner:
             search.no_repeat_ngram,
         )
 
-    def _read(self, found: Hypothesis, power: float) -> Caption:
+    def _read(self, found: Hypothesis, power: float, seen: np.ndarray) -> Caption:
         length, alpha, beta = found.length, None, None
         if self.settings.grid is not None and length:
             alpha, beta = (np.stack(part) for part in zip(*found.auxiliary[:length], strict=True))
@@ -293,6 +294,7 @@ class LiteRTCaptioner:
             log_probs=np.diff(found.totals[:length], prepend=np.float32(0.0)),
             alpha=alpha,
             beta=beta,
+            image=seen,
         )
 
 

@@ -112,14 +112,6 @@ def make_request(images: Sequence[bytes], outputs: Sequence[str], model: str) ->
     return request
 
 
-def write_floats(tensor, values: np.ndarray) -> None:
-    """Writes an array into a tensor of a request, as float32."""
-    tensor.dtype = DT_FLOAT
-    for size in values.shape:
-        tensor.tensor_shape.dim.add(size=size)
-    tensor.tensor_content = np.ascontiguousarray(values, np.float32).tobytes()
-
-
 def to_array(tensor) -> np.ndarray:
     """Reads a tensor of a response.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,25 +46,17 @@ class Servable:
     Args:
         path: Its folder.
         limits: Limits of one request.
-        warm_up: Signatures to warm up, if the model has any of them; otherwise all.
-        rewrite: Let TensorFlow rewrite the graphs before they run first.
 
     Raises:
         Exception: The folder is no SavedModel with the tag `serve`, or a warm-up request
             fails; TensorFlow raises several types.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        limits: Limits,
-        warm_up: Collection[str] = (),
-        rewrite: bool = True,
-    ) -> None:
+    def __init__(self, path: Path, limits: Limits) -> None:
         self._limits = limits
         # Sets of outputs that are run, by signature: the session compiles each for good.
         self._output_sets: dict[str, list[frozenset[str]]] = {}
-        self._session, loaded = load_session(path, rewrite=rewrite)
+        self._session, loaded = load_session(path)
         try:
             self.signatures = dict(loaded.signature_def)
             inputs = [i for s in self.signatures.values() for i in s.inputs.values()]
@@ -77,7 +69,7 @@ class Servable:
                     for dtype in {info.dtype for info in inputs}
                 }
             self._session.graph.finalize()
-            self._warm_up(path / WARM_UP_FILE, self.signatures.keys() & warm_up)
+            self._warm_up(path / WARM_UP_FILE)
         except BaseException:
             self.close()
             raise
@@ -202,7 +194,7 @@ class Servable:
         except (TypeError, ValueError) as error:  # raised where shapes do not fit
             raise statuses.invalid(str(error)) from error
 
-    def _warm_up(self, path: Path, chosen: Collection[str]) -> None:
+    def _warm_up(self, path: Path) -> None:
         """Replays the requests that come with the model, as the first of a kind is slow."""
         if not path.is_file():
             return
@@ -215,8 +207,6 @@ class Servable:
                 )
             request = log.predict_log.request
             name = request.model_spec.signature_name or DEFAULT_SIGNATURE
-            if chosen and name not in chosen:
-                continue
             if request.output_filter:
                 found = frozenset(request.output_filter)
                 self._output_sets.setdefault(name, []).append(found)

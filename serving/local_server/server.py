@@ -11,7 +11,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from pathlib import Path
 
@@ -49,8 +49,6 @@ class LocalServer:
         admission: Bounds the predictions at work and waiting; the state of the model is answered
             at once.
         poll_seconds: How often to look for new versions.
-        warm_up: Signatures to warm up, if a model has any of them; otherwise all.
-        rewrite: Let TensorFlow rewrite graphs (Grappler) before they run first.
 
     Raises:
         ValueError: The folder has no version that can be served.
@@ -67,13 +65,9 @@ class LocalServer:
         limits: Limits | None = None,
         admission: Admission | None = None,
         poll_seconds: float = 1.0,
-        warm_up: Collection[str] = (),
-        rewrite: bool = True,
     ) -> None:
         limits, folder = limits or Limits(), Path(export_dir)
-        self.versions = Versions(
-            folder, model, lambda path: Servable(path, limits, warm_up, rewrite), labels
-        )
+        self.versions = Versions(folder, model, lambda path: Servable(path, limits), labels)
         self.versions.refresh()
         try:
             if not self.versions.available():

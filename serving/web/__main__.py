@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import os
 import re
@@ -18,16 +19,18 @@ import tyro
 
 from sat_tf import digits, published
 from sat_tf.commands import exit_status, program
+from sat_tf.digits.config import read_reader_config
 from sat_tf.errors import invalid_value
 from sat_tf.fields import Positive, PositiveInt, check_fields
 from serving.process import check_port
 from serving.web import sources
 
 if TYPE_CHECKING:
-    from serving.client import CaptionClient
-    from serving.digits import ServedDigits
+    from serving.web.captioning import Captioner
+    from serving.web.digits import DigitModel
 
 _PACKAGES = ("starlette", "uvicorn", "python_multipart")
+_SECONDS_TO_END = 2  # for answers that are on their way
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _HOST = re.compile(r"(?P<name>[a-z0-9._-]+|\[[0-9a-f:.]+\])(?P<port>:[0-9]+)?", re.IGNORECASE)
 
@@ -37,7 +40,7 @@ class Arguments:
     """Open a page that captions photographs and shows where each word looked."""
 
     export: tuple[Path, ...] = ()
-    """Exports to show side by side, served by this command: soft, hard and none, say."""
+    """Exports for LiteRT to show side by side: soft, hard and none, say."""
     run_dir: tuple[Path, ...] = ()
     """Runs or published models to show; by default those that ship."""
     server: str | None = None
@@ -53,13 +56,13 @@ class Arguments:
     browser: bool = True
     """Open the page in a browser."""
     lang: str | None = None
-    """Language of the captions, for screen readers: en, de, ar, ...; by default the runs'."""
+    """Language of the captions, for screen readers: en, de, ar, ...; by default the captioners'."""
     resize: Literal["crop", "squash"] = "crop"
     """Fit of photographs to the model's square, for old exports that do not state it."""
     max_mb: PositiveInt = 20
     """Largest file that is accepted."""
     timeout: Positive = 30.0
-    """Seconds to wait for a caption."""
+    """Seconds to wait for a caption of `--server`."""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -80,35 +83,38 @@ def run(arguments: Arguments) -> None:
     if not (runs or arguments.export or arguments.server):
         runs = sources.shipped_captioners()
     with contextlib.ExitStack() as stack:
-        clients, readers, state = _models(arguments, runs, drawn, stack)
-        # While the models load.
+        if arguments.server is not None:
+            models, views, open_digits = _served(arguments, stack), {}, lambda: None
+        else:
+            models, views, open_digits = _own(arguments, runs, drawn, stack)
+        # While the first model loads.
         import uvicorn
 
         from serving.web.app import Page
 
         page = Page(
-            clients,
-            readers,
+            models,
+            views,
+            open_digits=open_digits,
             notes=sources.notes_of(runs),
             about=tuple(dict.fromkeys(filter(None, map(published.knows, runs)))),
             lang=arguments.lang or sources.language_of(runs),
-            resize=arguments.resize,
             max_mb=arguments.max_mb,
             hosts=_hosts(arguments),
             proxies=arguments.allow_host,
-            state=state,
         )
         config = uvicorn.Config(
-            page.app(), host=arguments.host, port=arguments.port, log_level="warning"
+            page.app(),
+            host=arguments.host,
+            port=arguments.port,
+            log_level="warning",
+            timeout_graceful_shutdown=_SECONDS_TO_END,
         )
         _serve(uvicorn.Server(config), arguments)
 
 
 def _check(arguments: Arguments) -> None:
-    """Checks that the page's packages are there and that the arguments go together.
-
-    Runs are exported after it, which takes a minute or more.
-    """
+    """Checks that the page's packages are there and that the arguments go together."""
     missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise ValueError(f'The page needs {", ".join(missing)}: pip install -e ".[web]"')
@@ -145,42 +151,53 @@ def _serve(server, arguments: Arguments) -> None:
     server.run(sockets)
 
 
-def _models(
-    arguments: Arguments, runs: Sequence[Path], drawn: Sequence[Path], stack: contextlib.ExitStack
-) -> tuple[dict[str, CaptionClient], dict[str, ServedDigits], Callable[[], str] | None]:
-    """Captioners and digit models by name, and who says why a model does not answer."""
-    readers, state = [], None
-    if arguments.server is not None:
-        host, port = parse_server(arguments.server)
-        places = [(name, host, port) for name in arguments.model]
-    else:
-        from serving.web.model_process import ModelProcess
+def _served(arguments: Arguments, stack: contextlib.ExitStack) -> dict[str, Captioner]:
+    """Returns the captioners of a model server, by name."""
+    try:
+        from serving.client import CaptionClient, Connection
+    except ImportError as error:
+        raise ValueError(
+            f"`--server` needs {error.name}, which is not installed: pip install grpcio "
+            "tensorflow-serving-api"
+        ) from error
+    from serving.web.served import captioner
 
-        captioners = sources.from_exports(arguments.export) + sources.from_runs(runs)
-        models = sources.name_apart(captioners + sources.from_runs(drawn))
-        readers = models[len(captioners) :]
-        process = ModelProcess(models)
-        stack.callback(process.stop)
-        state = process.state
-        ports = zip(models, process.ports, strict=True)
-        places = [(model.name, "127.0.0.1", port) for model, port in ports]
-    # While the models load.
-    from serving.client import CaptionClient, Connection
-    from serving.digits import view
-
-    def connection(host: str, port: int) -> Connection:
-        # The page itself waits for a model that is away, and says so.
-        return Connection(host, port, timeout=arguments.timeout, wait=False)
-
-    count = len(places) - len(readers)
-    clients = {name: CaptionClient(connection(*at), name) for name, *at in places[:count]}
-    views = {
-        name: view(connection(*at), name, reader.run)
-        for reader, (name, *at) in zip(readers, places[count:], strict=True)
-    }
-    for client in (*clients.values(), *(shown.client for shown in views.values())):
+    host, port = parse_server(arguments.server)
+    # The page itself waits for a model that is away, and says so.
+    connection = Connection(host, port, timeout=arguments.timeout, wait=False)
+    clients = {name: CaptionClient(connection, name) for name in arguments.model}
+    for client in clients.values():
         stack.enter_context(client)
-    return clients, views, state
+    return {name: captioner(client, arguments.resize) for name, client in clients.items()}
+
+
+def _own(
+    arguments: Arguments, runs: Sequence[Path], drawn: Sequence[Path], stack: contextlib.ExitStack
+) -> tuple[dict[str, Captioner], dict[str, DigitModel], Callable[[], None]]:
+    """Returns captioners and digit models by name, and what starts the digit models."""
+    from serving.web.model_process import ModelProcess
+
+    captioners = sources.from_exports(arguments.export) + sources.from_runs(runs)
+    models = sources.name_apart(captioners + sources.from_runs(drawn))
+    captioners, readers = models[: len(captioners)], models[len(captioners) :]
+    process, reading = (
+        ModelProcess([model.folder for model in part]) for part in (captioners, readers)
+    )
+    stack.callback(process.stop)
+    stack.callback(reading.stop)
+    process.start()
+    from serving.web.digits import DigitModel
+
+    return (
+        {model.name: process.captioner(model.folder) for model in captioners},
+        {
+            model.name: DigitModel(
+                read_reader_config(model.folder), functools.partial(reading.ask, model.folder)
+            )
+            for model in readers
+        },
+        reading.start,
+    )
 
 
 def parse_server(text: str) -> tuple[str, int]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, TypeVar
@@ -22,9 +23,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from sat_tf import viewer
-from serving.client import CaptionClient, ServingError
-from serving.digits import ServedDigits
-from serving.web.captioning import Upload, UploadError, caption_upload, in_words, read_upload
+from serving.web.captioning import Captioner, Upload, UploadError, read_upload
+from serving.web.digits import DigitModel
 
 T = TypeVar("T")
 
@@ -85,12 +85,12 @@ class Page:
     """Contents and limits of the page.
 
     Attributes:
-        models: Client of each captioner by the name shown, in the order shown.
+        models: Captioners by the name shown, in the order shown.
         digits: Digit models of the second view by name, in the order shown.
+        open_digits: Called when that view is opened.
         notes: Sentences about the models.
         about: Sentences on what the captioners know.
-        lang: Language of the captions.
-        resize: `crop` or `squash`, for exports that do not say.
+        lang: Language of the captions, if known.
         max_mb: Largest upload.
         upload_seconds: Time for an upload to arrive.
         hosts: Names under which browsers may ask for the page.
@@ -98,28 +98,26 @@ class Page:
             request whose `Origin` is one of them is answered even if the proxy replaces `Host`.
         throttle: Limits the uploads of photographs.
         drawings: Limits the drawings, which come as quickly as a pen is moved.
-        state: Returns why a model does not answer.
     """
 
-    models: Mapping[str, CaptionClient]
-    digits: Mapping[str, ServedDigits] = field(default_factory=dict)
+    models: Mapping[str, Captioner]
+    digits: Mapping[str, DigitModel] = field(default_factory=dict)
+    open_digits: Callable[[], None] = lambda: None
     notes: tuple[str, ...] = ()
     about: tuple[str, ...] = ()
-    lang: str = "en"
-    resize: str = "crop"
+    lang: str | None = None
     max_mb: int = 20
     upload_seconds: float = 60.0
     hosts: tuple[str, ...] = ("127.0.0.1", "localhost")
     proxies: tuple[str, ...] = ()
     throttle: Throttle = field(default_factory=Throttle)
     drawings: Throttle = field(default_factory=lambda: Throttle(per_minute=1200))
-    state: Callable[[], str] | None = None
 
     def app(self) -> Starlette:
         """Returns the application."""
         routes = [
             Route("/", self._document("page.html")),
-            Route("/digits", self._document("digits.html")),
+            Route("/digits", self._document("digits.html", self.open_digits)),
             Route("/assets/{name}", self._asset),
             Route("/samples/{name}", self._sample),
             Route("/api/page", self._describe),
@@ -131,10 +129,17 @@ class Page:
         failures = {HTTPException: lambda _, error: _error(error.detail, error.status_code)}
         return Starlette(routes=routes, middleware=[hosts], exception_handlers=failures)
 
-    def _document(self, name: str) -> Callable[[Request], Response]:
+    def _document(
+        self, name: str, opened: Callable[[], None] = lambda: None
+    ) -> Callable[[Request], Response]:
         headers = {"Content-Security-Policy": _POLICY, "Referrer-Policy": "no-referrer"}
         content = (_OWN / name).read_bytes()
-        return lambda _: Response(content, media_type="text/html", headers=headers)
+
+        def document(_: Request) -> Response:
+            opened()
+            return Response(content, media_type="text/html", headers=headers)
+
+        return document
 
     async def _asset(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -152,12 +157,18 @@ class Page:
 
     async def _describe(self, _: Request) -> Response:
         facts = {"models": list(self.models), "notes": self.notes, "about": self.about}
-        facts |= {"lang": self.lang, "digits": [model.describe() for model in self.digits.values()]}
+        facts |= {
+            "lang": self.lang,
+            "digits": [
+                {"name": name, "system": model.config.system, "digits": model.config.digits}
+                for name, model in self.digits.items()
+            ],
+        }
         return JSONResponse(facts | {"max_mb": self.max_mb, "samples": _samples()})
 
     async def _caption(self, request: Request) -> Response:
-        def answer(content: bytes, client: CaptionClient) -> dict[str, Any]:
-            return caption_upload(read_upload(content), client, self.resize)
+        async def answer(content: bytes, captioner: Captioner) -> dict[str, Any]:
+            return await captioner(await run_in_threadpool(read_upload, content), lambda _: None)
 
         return await self._answer(request, self.throttle, self.models, answer)
 
@@ -202,30 +213,24 @@ class Page:
                 task.cancel()
 
     async def _patiently(self, upload: Upload, name: str, waiting: dict[str, str]) -> dict:
-        """Asks a captioner until it is loaded and has time."""
+        """Asks a captioner until it is there and has time."""
+        tell = functools.partial(waiting.__setitem__, name)
         while True:
             try:
                 with self.throttle.turn(tokens=0):
-                    client = self.models[name]
-                    found = await run_in_threadpool(caption_upload, upload, client, self.resize)
+                    found = await self.models[name](upload, tell)
                 waiting.pop(name, None)
                 return {"model": name} | found
             except UploadError as error:
                 if error.status not in (429, 503):
                     waiting.pop(name, None)
                     return {"model": name, "error": str(error), "status": error.status}
-                away = error.status == 503 and self.state is not None
-                waiting[name] = self.state() if away else str(error)
+                tell(str(error))
             await asyncio.sleep(_AGAIN_AFTER)
 
     async def _digits(self, request: Request) -> Response:
-        def answer(content: bytes, model: ServedDigits) -> dict[str, Any]:
-            try:
-                return model.read(content)
-            except ValueError as error:
-                raise UploadError(f"This drawing cannot be read: {error}.", 400) from error
-            except ServingError as error:
-                raise in_words(error, model.client) from error
+        async def answer(content: bytes, model: DigitModel) -> dict[str, Any]:
+            return await model.read(content)
 
         return await self._answer(request, self.drawings, self.digits, answer)
 
@@ -234,7 +239,7 @@ class Page:
         request: Request,
         throttle: Throttle,
         models: Mapping[str, T],
-        answer: Callable[[bytes, T], dict[str, Any]],
+        answer: Callable[[bytes, T], Awaitable[dict[str, Any]]],
     ) -> Response:
         """Reads an upload, asks the model it names; errors become sentences."""
         try:
@@ -244,10 +249,9 @@ class Page:
                 model = _find_model(models, name)
                 if content is None:
                     raise UploadError("The request has no file called `image`.", 400)
-                found = await run_in_threadpool(answer, content, model)
+                found = await answer(content, model)
         except UploadError as error:
-            away = error.status == 503 and self.state is not None
-            return _error(self.state() if away else str(error), error.status)
+            return _error(str(error), error.status)
         return JSONResponse(found)
 
     def _check(self, request: Request) -> None:

@@ -1,26 +1,19 @@
-"""An upload as the data of the viewer; whatever goes wrong, as a sentence and an HTTP status."""
+"""An upload, and captions of it as the data of the viewer; what goes wrong, as a sentence."""
 
 from __future__ import annotations
 
 import io
 import warnings
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-import grpc
+import numpy as np
 from PIL import Image
 
 from sat_tf.images import MAX_PIXELS, MAX_SIDE
 from sat_tf.images.pillow import to_decodable, upright
 from sat_tf.viewer import crop_of, data_url, hypothesis_data
-from serving.client import CaptionClient, ServingError
-from serving.client.channel import ModelClient
-
-_STATUSES = {
-    grpc.StatusCode.UNAVAILABLE: ("does not answer", 503),
-    grpc.StatusCode.RESOURCE_EXHAUSTED: ("is busy", 429),
-    grpc.StatusCode.DEADLINE_EXCEEDED: ("took too long", 504),
-}
 
 
 class UploadError(Exception):
@@ -52,6 +45,24 @@ class Upload:
     shown: str | None = None
 
 
+Tell = Callable[[str], None]
+"""Takes a sentence on why an answer does not come yet."""
+
+Captioner = Callable[[Upload, Tell], Awaitable[dict[str, Any]]]
+"""Captions an upload as the viewer reads it, see `viewer_data`; raises an `UploadError`."""
+
+
+class Hypothesis(Protocol):
+    """A caption with its maps: of this library or of its client."""
+
+    text: str
+    words: Sequence[str]
+    score: float
+    log_probs: np.ndarray | None
+    alpha: np.ndarray | None
+    beta: np.ndarray | None
+
+
 def read_upload(content: bytes) -> Upload:
     """Reads an image file.
 
@@ -72,38 +83,31 @@ def read_upload(content: bytes) -> Upload:
     return Upload(sent, height, width, shown)
 
 
-def caption_upload(upload: Upload, client: CaptionClient, resize: str = "crop") -> dict[str, Any]:
-    """Captions an image.
+def viewer_data(
+    upload: Upload, captions: Sequence[Hypothesis], kind: str, resize: str
+) -> dict[str, Any]:
+    """Returns captions of an upload as the viewer reads them.
 
     Args:
         upload: The image.
-        client: The model.
-        resize: `crop` or `squash`, for an export that does not say.
+        captions: Of the beam, best first.
+        kind: Of attention: `soft`, `hard` or `none`.
+        resize: `crop` or `squash`.
 
     Returns:
-        The viewer's `hypotheses`, `crop`, `grid` and `kind`; `image`, a data URL, if browsers
-        do not show the format.
-
-    Raises:
-        UploadError: There is no caption.
+        `hypotheses`, `crop`, `grid` and `kind`; `image`, a data URL, if browsers do not show the
+        format.
     """
-    try:
-        beam = client.beam(upload.content)
-    except ServingError as error:
-        raise in_words(error, client) from error
-    best = beam.captions[0]
-    if not best.valid:
-        raise UploadError(f"This file cannot be read as an image: {best.reason or 'damaged'}.", 400)
     shown = {"image": upload.shown} if upload.shown else {}
+    maps = captions[0].alpha
     return shown | {
         "hypotheses": [
             hypothesis_data(c.words, c.text, c.score, c.alpha, c.beta, c.log_probs)
-            for c in beam.captions
+            for c in captions
         ],
-        "grid": None if best.alpha is None else list(best.alpha.shape[1:]),
-        "kind": beam.attention_kind or ("none" if best.alpha is None else "soft"),
-        "crop": crop_of(upload.height, upload.width, beam.resize or resize),
-        "version": best.version,
+        "grid": None if maps is None else list(maps.shape[1:]),
+        "kind": kind,
+        "crop": crop_of(upload.height, upload.width, resize),
     }
 
 
@@ -125,14 +129,3 @@ def _size(content: bytes) -> tuple[int, int]:
             413,
         )
     return height, width
-
-
-def in_words(error: ServingError, client: ModelClient) -> UploadError:
-    """Describes a model server's error as the page's."""
-    address = client.connection.address
-    if error.too_large:
-        return UploadError("This file is too large for the model server: make it smaller.", 413)
-    if error.code in _STATUSES:
-        words, status = _STATUSES[error.code]
-        return UploadError(f"The model server on {address} {words}.", status)
-    return UploadError(str(error), 502)

@@ -1,194 +1,229 @@
-"""The models of the page, served by a process beside it.
+"""The models of the page, in a process beside it, without TensorFlow where there are graphs.
 
-The page starts `python -m serving.web.model_process MODELS PIPE`, watches it, starts it again and
-ends it by SIGTERM: `ModelProcess`. `MODELS` is a JSON list of `{"name", "export", "run", "port"}`;
-a run is exported first if `export` has no version. `PIPE` is the number of an open file that takes
-a byte once all are loaded. The process ends when its standard input does, however the page ends.
+The page starts `python -m serving.web.model_process PIPE FOLDER...`, asks it through the pipe, and
+starts it again if it ended: `ModelProcess`. The process loads the first model at once and the
+others when they are asked; it ends when the page's end of the pipe does, however the page ends.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import io
-import json
-import logging
-import os
+import multiprocessing
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
-from sat_tf.commands import exit_status, loading
-from serving.process import free_ports, return_freed_memory
-from serving.versions import has_version
-from serving.web.sources import Source, exporting_to, remove_earlier
-
-TERMINATED = 128 + signal.SIGTERM
-"""Status of a process that tidied up after SIGTERM, and then ended."""
+import sat_tf
+from sat_tf import digits, lite
+from sat_tf.images.reader import read_pixels
+from sat_tf.runs import TrainedCaptioner, graphs_missing
+from serving.process import return_freed_memory
+from serving.web.captioning import Captioner, Tell, Upload, UploadError, viewer_data
+from serving.web.digits import reading_data
+from serving.web.sources import is_export
 
 MOST_TRIES = 3
-"""Processes in a row that a signal may end before their models are loaded."""
+"""Processes that one question may end, for want of memory for example."""
 
-_ASK_AGAIN = 3.0
-"""Seconds between two SIGTERMs: TensorFlow's C code may swallow what the first one raises."""
+LOADING = "The captioner is being loaded; that takes a few seconds."
+MAKING = "The captioners are being prepared, once per version: half a minute, or a little more."
+
+_WAITING, _ANSWER, _REFUSED = range(3)  # kinds of messages from the process
+_LOOK_AGAIN = 0.2  # seconds
+_MAKE = "import sys; from sat_tf.runs import make_graphs; make_graphs(*sys.argv[1:])"
 
 
 class ModelProcess:
-    """Local servers of several models in one other process, which ends with this one.
-
-    It is started again if a signal ended it, for want of memory for example, but not for ever if
-    its models were not loaded by then. A process that ends by itself could not load them: another
-    would load TensorFlow and fail likewise.
+    """Models in one other process, which ends with this one; they answer one after another.
 
     Args:
-        sources: The models.
-        seconds: Time for it to tidy up when it is stopped.
-
-    Attributes:
-        ports: Port of each model, in order.
+        folders: Runs, published models, or exports for LiteRT.
     """
 
-    def __init__(self, sources: Sequence[Source], seconds: float = 10.0) -> None:
-        self._seconds = seconds
-        self.ports = free_ports(len(sources))
-        self._models = [
-            {
-                "name": source.name,
-                "export": str(source.export),
-                "run": source.run and str(source.run),
-                "port": port,
-            }
-            for source, port in zip(sources, self.ports, strict=True)
-        ]
-        self._lock = threading.Lock()
-        self._tries = 0  # since models were loaded last
-        self._start()
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = list(folders)
+        self._turn = asyncio.Lock()  # first come, first served
+        self._lock = threading.Lock()  # a question whose asker has gone is still answered
+        self._process: subprocess.Popen | None = None
+        self._pipe: Connection | None = None
+        self._stopped = False
 
-    def state(self) -> str:
-        """Returns why a model does not answer; starts the process again if a signal ended it."""
+    def start(self) -> None:
+        """Starts the process if it does not run."""
         with self._lock:
-            status = self._process.poll()
-            if status is None and any(not has_version(Path(m["export"])) for m in self._models):
-                return "The models are being exported, which takes a minute, once per version."
-            if status is None:
-                return "The captioner is being loaded; that takes a few seconds."
-            if status > 0 and status != TERMINATED:
-                return "The captioner cannot be loaded: the terminal says why."
-            if self._ready.read():
-                self._tries = 0
-            if self._tries == MOST_TRIES:
-                return (
-                    f"The captioner cannot be loaded: the system ended it {self._tries} times, "
-                    "perhaps for want of memory. Start the page again when there is more."
-                )
-            self._ready.close()
             self._start()
-            return "The model server stopped and is being started again."
 
     def stop(self) -> None:
-        """Ends the process, which removes an export that it has not finished."""
-        end = time.monotonic() + self._seconds
+        """Ends the process, also while it answers, for good."""
+        self._stopped = True
+        self._end()
+
+    def captioner(self, folder: Path) -> Captioner:
+        """Returns a captioner of the process."""
+
+        async def caption(upload: Upload, tell: Tell) -> dict[str, Any]:
+            return viewer_data(upload, *await self.ask(folder, upload.content, tell))
+
+        return caption
+
+    async def ask(self, folder: Path, content: bytes, tell: Tell = lambda _: None) -> Any:
+        """Returns a model's answer about an image, once the questions before are answered.
+
+        Args:
+            folder: The model's.
+            content: The image file.
+            tell: Takes sentences on why the answer does not come yet.
+
+        Returns:
+            Of a captioner the hypotheses, the kind of attention and how it fits images to its
+            square; of a digit model `reading_data`.
+
+        Raises:
+            UploadError: There is no answer.
+        """
+        async with self._turn:
+            return await asyncio.to_thread(self._ask, self._folders.index(folder), content, tell)
+
+    def _ask(self, index: int, content: bytes, tell: Tell) -> Any:
         with self._lock:
-            while (left := end - time.monotonic()) > 0 and self._process.poll() is None:
-                self._process.terminate()
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self._process.wait(min(left, _ASK_AGAIN))
+            for _ in range(MOST_TRIES):
+                self._start()
+                try:
+                    self._pipe.send((index, content))
+                    while True:
+                        kind, *message = self._pipe.recv()
+                        if kind == _REFUSED:
+                            raise UploadError(*message)
+                        if kind == _ANSWER:
+                            return message[0]
+                        tell(message[0])
+                except (EOFError, OSError) as error:  # the process ended
+                    if self._stopped:
+                        raise UploadError("The page has been ended.", 500) from error
+                    self._end()
+        raise UploadError(
+            f"The captioner was ended by the system {MOST_TRIES} times, perhaps for want of "
+            "memory. Try again when there is more.",
+            500,
+        )
+
+    def _end(self) -> None:
+        if self._process is not None:
             self._process.kill()
             self._process.wait()
-            self._process.stdin.close()
-            self._ready.close()
 
     def _start(self) -> None:
-        self._tries += 1
-        command = [sys.executable, "-m", "serving.web.model_process", json.dumps(self._models)]
-        reader, writer = os.pipe()  # takes a byte once the models are loaded
-        os.set_blocking(reader, False)
-        self._ready = io.FileIO(reader)
-        try:
-            self._process = subprocess.Popen(
-                [*command, str(writer)], stdin=subprocess.PIPE, pass_fds=[writer]
-            )
-        finally:
-            os.close(writer)
+        if self._process is not None and self._process.poll() is None:
+            return
+        if self._pipe is not None:
+            self._pipe.close()
+        self._pipe, theirs = multiprocessing.Pipe()
+        command = [sys.executable, "-m", __name__, str(theirs.fileno())]
+        self._process = subprocess.Popen(
+            [*command, *map(str, self._folders)], pass_fds=[theirs.fileno()]
+        )
+        theirs.close()
 
 
 def main() -> int:
-    """Serves; returns the exit status."""
-    # Ctrl-C reaches this process too: the page ends it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _stop)
-    try:
-        return exit_status(lambda: run(json.loads(sys.argv[1]), int(sys.argv[2])))
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # all is tidied up
+    """Answers until the page ends; returns the exit status."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches this process too
+    return_freed_memory()
+    serve(Connection(int(sys.argv[1])), [Path(folder) for folder in sys.argv[2:]])
+    return 0
 
 
-def _stop(_number: int, _) -> None:
-    """Ends the process by an exception, so that an unfinished export is removed."""
-    raise SystemExit(TERMINATED)
+def serve(pipe: Connection, folders: Sequence[Path]) -> None:
+    """Answers questions from a pipe until its other end is closed."""
+    models = Models(folders, lambda text: pipe.send((_WAITING, text)))
+
+    def answer(index: int, content: bytes) -> tuple:
+        try:
+            return _ANSWER, models.get(index)(content)
+        except UploadError as error:
+            return _REFUSED, str(error), error.status
+        except Exception as error:  # of one model: the others go on
+            print(f"{folders[index]}: {error}", file=sys.stderr, flush=True)
+            return _REFUSED, f"It cannot be used: {error}", 500
+
+    with contextlib.suppress(EOFError, OSError):
+        with contextlib.suppress(Exception):  # told to whoever asks
+            models.get(0)
+        while True:
+            pipe.send(answer(*pipe.recv()))
+
+
+class Models:
+    """Models of the page, each loaded when it is first asked for.
+
+    Args:
+        folders: Of the models.
+        tell: Takes a sentence on what is waited for.
+    """
+
+    def __init__(self, folders: Sequence[Path], tell: Tell) -> None:
+        self._folders, self._tell = folders, tell
+        self._loaded: dict[int, Callable[[bytes], Any]] = {}
+        self._maker: subprocess.Popen | None = None
+
+    def get(self, index: int) -> Callable[[bytes], Any]:
+        """Returns a function from an image file to the model's answer."""
+        if index not in self._loaded:
+            self._tell(LOADING)
+            self._loaded[index] = self._load(self._folders[index])
+        return self._loaded[index]
+
+    def _load(self, folder: Path) -> Callable[[bytes], Any]:
+        if digits.system_of(folder) is not None:
+            return partial(reading_data, digits.load(folder))
+        if is_export(folder):
+            return partial(_caption_by_graphs, lite.load(folder))
+        if graphs_missing(folder):
+            self._tell(MAKING)
+            self._make_graphs(folder)
+        return partial(_caption, sat_tf.load(folder))
+
+    def _make_graphs(self, folder: Path) -> None:
+        """Waits for the graphs of a captioner: one process makes those of all, in order."""
+        if self._maker is None:
+            runs = [str(run) for run in self._folders if not is_export(run)]
+            silent = subprocess.DEVNULL
+            self._maker = subprocess.Popen(
+                [sys.executable, "-c", _MAKE, *runs], stdout=silent, stderr=silent
+            )
+        while self._maker.poll() is None and graphs_missing(folder):
+            time.sleep(_LOOK_AGAIN)
+
+
+def _caption(captioner: TrainedCaptioner, content: bytes) -> tuple:
+    config = captioner.config
+    with _readable():
+        (beam,) = captioner.beams([content])
+    return beam, config.attention.kind, config.encoder.resize
+
+
+def _caption_by_graphs(captioner: lite.LiteRTCaptioner, content: bytes) -> tuple:
+    settings = captioner.settings
+    with _readable():
+        pixels = read_pixels(content, settings.image_size, settings.resize)
+        beam = captioner.beam(pixels)
+    return beam, "none" if settings.grid is None else "soft", settings.resize
 
 
 @contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
-    """Ignores further signals once the end has begun, so that what follows is not interrupted.
-
-    Not in `_stop`: TensorFlow may swallow its exception, and the page then asks again.
-    """
+def _readable():
     try:
         yield
-    except SystemExit:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        raise
-
-
-def run(models: list[dict], pipe: int) -> None:
-    """Exports what has to be, serves all, says so, waits for the end of standard input."""
-    return_freed_memory()
-    with loading():
-        import tensorflow as tf
-
-        from serving.client.captions import EVERY_BEAM
-        from serving.local_server.server import LocalServer
-
-    tf.get_logger().setLevel(logging.ERROR)  # the session's loader calls itself deprecated
-    with contextlib.ExitStack() as servers, undisturbed():
-        for model in models:
-            folder = Path(model["export"])
-            if not has_version(folder):
-                with exporting_to(folder), undisturbed():
-                    if not has_version(folder):  # another page may have made it meanwhile
-                        _export(Path(model["run"]), folder)
-            # The page calls no other signature, and each costs seconds to compile; rewriting its
-            # graphs takes a captioner that ships 2 of its 7 seconds, and makes no answer faster.
-            server = LocalServer(
-                folder,
-                model=model["name"],
-                port=model["port"],
-                warm_up=(EVERY_BEAM,),
-                rewrite=False,
-            )
-            servers.callback(server.stop, 1.0)
-        print(f"Ready: {', '.join(model['name'] for model in models)}.", flush=True)
-        with contextlib.suppress(BrokenPipeError):  # the page has ended
-            os.write(pipe, b"1")
-        sys.stdin.buffer.read()
-
-
-def _export(run_dir: Path, folder: Path) -> None:
-    from sat_tf import digits
-    from sat_tf.runs import load_captioner
-    from serving.digits import export as export_digits
-    from serving.export import export
-
-    print(f"Exporting {run_dir}, once, to {folder} ...", flush=True)
-    if digits.system_of(run_dir) is None:
-        export(load_captioner(run_dir), folder)
-    else:
-        export_digits(run_dir, folder)
-    remove_earlier(folder, run_dir)
+    except ValueError as error:
+        raise UploadError(str(error), 400) from error
 
 
 if __name__ == "__main__":

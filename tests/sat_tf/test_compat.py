@@ -83,16 +83,3 @@ def test_adams_moments_are_those_of_the_variable():
     np.testing.assert_allclose(mean, [0.0, 0.2], rtol=1e-5)
     np.testing.assert_allclose(square, [0.0, 0.004], rtol=1e-5)
     assert compat.variable_key(optimizer, first) != compat.variable_key(optimizer, second)
-
-
-def test_flushing_puts_an_epoch_into_the_event_file(tmp_path):
-    callback = keras.callbacks.TensorBoard(tmp_path)
-    model = keras.Sequential([keras.Input([1]), keras.layers.Dense(1)])
-    model.compile("sgd", "mse")
-    callback.set_model(model)
-    callback.on_train_begin()
-    callback.on_epoch_end(0, {"loss": 1.5})
-    compat.flush_tensorboard(callback)
-    (path,) = tmp_path.rglob("train/*tfevents*")
-    records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
-    assert any(b"epoch_loss" in record for record in records)

@@ -149,7 +149,7 @@ def test_alternatives_are_the_rest_of_the_beam_best_first(loaded):
 
 def test_path_bytes_and_pixels_of_an_image_get_the_same_caption(loaded, tmp_path):
     (tmp_path / "a.png").write_bytes(png())
-    forms = [PIXELS, png(), tmp_path / "a.png", str(tmp_path / "a.png")]
+    forms = [PIXELS, Image.fromarray(PIXELS), png(), tmp_path / "a.png", str(tmp_path / "a.png")]
     found = [loaded["soft"].caption(form) for form in forms]
     assert len({caption.text for caption in found}) == 1
     np.testing.assert_allclose([c.score for c in found], found[0].score, atol=1e-4)
@@ -203,9 +203,11 @@ def test_pixels_of_another_type_or_shape_are_an_error(loaded, pixels, got):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda c: c.caption(Image.fromarray(PIXELS)), "`image`: expected .*ndarray, got <PIL"),
-        (lambda c: c.caption(bytearray(png())), "`image`: expected .*ndarray, got bytearray"),
-        (lambda c: c.caption(None), "`image`: expected str or Path or bytes or ndarray, got None"),
+        (
+            lambda c: c.caption(bytearray(png())),
+            "`image`: expected .* Image, got bytearray",
+        ),
+        (lambda c: c.caption(None), "`image`: expected str or .* Image, got None"),
         (lambda c: c.captions(iter([PIXELS])), "`images`: expected Collection, got <list"),
         (lambda c: c.caption(PIXELS, {"beam": 1}), "`search`: expected SearchConfig or None, got"),
         (

@@ -22,9 +22,10 @@ def page(exports: tuple[Path, ...]) -> Iterator[tuple[str, int]]:
             process.terminate()
 
 
-def child_of(process: int) -> int:
-    """The one child of a process."""
-    return int(Path(f"/proc/{process}/task/{process}/children").read_text().split()[0])
+def children_of(process: int) -> list[int]:
+    """The children of a process."""
+    found = Path(f"/proc/{process}/task").glob("*/children")  # by the thread that started them
+    return [int(child) for children in found for child in children.read_text().split()]
 
 
 def resident_megabytes(process: int | str) -> float:

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from serving import versions
-from serving.versions import find_versions, has_version, write_version
+from serving.versions import find_versions, write_version
 
 
 def modes_of(version) -> dict[str, set[int]]:
@@ -41,8 +41,6 @@ def test_only_numbered_folders_with_a_graph_are_versions(tmp_path):
     (tmp_path / "3" / "variables").mkdir(parents=True)
     (tmp_path / "8").write_text("no folder")
     assert find_versions(tmp_path) == {1: tmp_path / "1", 2: tmp_path / "2"}
-    assert has_version(tmp_path)
-    assert not has_version(tmp_path / "3") and not has_version(tmp_path / "nowhere")
     draft = tmp_path / ".writing-x"
     draft.mkdir()
     assert versions.publish_version(draft, tmp_path) == tmp_path / "9"  # 3 and 8 are taken
@@ -81,6 +79,6 @@ def test_an_export_that_is_killed_leaves_no_version(tmp_path):
     done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)], timeout=120)
     assert done.returncode == -signal.SIGKILL
     (left,) = tmp_path.iterdir()  # nothing tidies up after a kill
-    assert (left / "saved_model.pb").exists() and not has_version(tmp_path)
+    assert (left / "saved_model.pb").exists() and not find_versions(tmp_path)
     version = write_version(tmp_path, lambda draft: (draft / "saved_model.pb").touch())
     assert version == tmp_path / "1" and find_versions(tmp_path) == {1: version}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from PIL import Image
 
@@ -92,3 +94,18 @@ def test_an_evaluation_does_not_replace_the_captions_of_the_data(tmp_path, capsy
     status, said = exit_of(capsys, evaluate.main, *source, *flags)
     assert status == 2 and "`--out`: expected a folder other than the data's" in said
     assert (tmp_path / "captions.json").read_text() == "[]"
+
+
+def test_help_names_recipes_and_the_keys_used_most_in_two_screens(capsys):
+    def help_of(*argv: str) -> str:
+        with pytest.raises(SystemExit) as end:
+            train.main([*argv])
+        assert end.value.code == 0
+        return capsys.readouterr().out
+
+    short, whole = help_of("--help"), help_of("--help-all")
+    assert len(short.splitlines()) <= 60
+    assert "start with scenes_soft" in short and "folder_soft" in short and "--help-all" in short
+    keys = re.findall(r"--[a-z]+\.[a-z-]+", short)
+    assert len(keys) > 9 and all(f"{key} " in whole for key in keys)
+    assert "--model.glimpses" in help_of("--recipe", "ram_28", "--help-all")

@@ -53,7 +53,7 @@ def probabilities(run_dir, image, tokens) -> np.ndarray:
 @pytest.mark.slow
 def test_predictions_are_the_mean_over_runs_and_views(teachers, predictions):
     config = read_run_config(teachers[0])
-    data = load_data(config)
+    data = load_data(config.data)
     found = WordPredictions.load(predictions, data.table, data.vocabulary)
     size = len(data.vocabulary)
     for row in (0, 37):
@@ -86,7 +86,7 @@ def test_a_student_learns_from_predictions_and_is_resumed_with_the_same_ones(
     assert contents["predictions"]["teachers"] == []
 
     config = read_run_config(teachers[0])
-    data = load_data(config)
+    data = load_data(config.data)
     predict({Path(teachers[0]): config}, data, tmp_path / "cache", 5).save(tmp_path / "others.npz")
     assert train([*flags, "--predictions", str(tmp_path / "others.npz")]) == 2
     said = " ".join(capsys.readouterr().err.split())

@@ -37,7 +37,7 @@ def test_a_damaged_file_is_an_error_at_once(tmp_path, capsys, monkeypatch, flags
 def test_the_vocabulary_sees_training_captions_only(tmp_path, make_photographs):
     folder = make_photographs(tmp_path / "flickr8k")
     flags = ("--recipe", "flickr8k_soft", "--data.min_count", "1")
-    words = load_data(parse([*flags]).config, folder).vocabulary.words
+    words = load_data(parse([*flags]).config.data, folder).vocabulary.words
     assert "trainword" in words and not {"devword", "testword"} & set(words)
 
 

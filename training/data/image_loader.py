@@ -64,7 +64,11 @@ def _compile_resize(size: int, policy: str) -> Callable[[tf.Tensor], tf.Tensor]:
 
 
 class ImageLoader:
-    """Reads, decodes and resizes images on a few threads, and notes the unreadable ones."""
+    """Reads, decodes and resizes images on a few threads, and notes the unreadable ones.
+
+    Attributes:
+        sizes: int32 `[N, 2]`, height and width of each image read so far, upright; else zeros.
+    """
 
     def __init__(self, examples: Sequence[Example], size: int, policy: str) -> None:
         self._examples = examples
@@ -73,6 +77,7 @@ class ImageLoader:
         self._rotated: set[int] = set()
         self._lost: set[int] = set()
         self._resize = _compile_resize(size, policy)
+        self.sizes = np.zeros([len(examples), 2], np.int32)
 
     def batches(self, indices: range, batch_size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yields `(pixels [batch_size, size, size, 3], valid [n])`; the last batch is padded."""
@@ -107,8 +112,12 @@ class ImageLoader:
         return pixels, np.array([image is not None for image in loaded])
 
     def _load(self, index: int) -> np.ndarray | None:
+        def resize(image: tf.Tensor) -> tf.Tensor:
+            self.sizes[index] = image.shape[:2]
+            return self._resize(image)
+
         try:
-            pixels, rotated = read_image(self._examples[index].image, self._resize)
+            pixels, rotated = read_image(self._examples[index].image, resize)
         except UNREADABLE as error:
             self._skipped[index] = unreadable_reason(error)
             if isinstance(error, OSError):

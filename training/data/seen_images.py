@@ -149,6 +149,16 @@ class SeenImages:
         unknown = dict.fromkeys((*self.unknown, *earlier.unknown))
         return SeenImages(tuple(sources), tuple(unknown))
 
+    def after_captioner(self, name: str, place: str | Path | None = None) -> SeenImages:
+        """Adds the images of a run or published captioner.
+
+        Args:
+            name: What `published.locate` takes.
+            place: Where it was found, if the name may lead elsewhere by now.
+        """
+        earlier = read_seen_of(place or name)
+        return self.after(published.bare_name(name), earlier)
+
     def to_json(self) -> dict[str, Any]:
         """Returns the record as plain JSON, each array as compressed differences."""
         sources = [
@@ -218,7 +228,8 @@ def _parsed(content: bytes) -> SeenImages | None:
 def read_seen_of(name: str | Path) -> SeenImages | None:
     """Reads the record of a run or captioner by its name; None also if it is no longer there."""
     try:
-        return read_seen(published.locate(name))
+        folder = published.locate(name)
+        return read_seen(folder)
     except ValueError:
         return None
 

@@ -166,7 +166,7 @@ def train(
         callbacks = [
             Validate(scorer.scores),
             LearningRate(),
-            TensorBoardScalars(str(folder.logs), write_graph=False),
+            TensorBoardScalars(folder.logs),
             TensorBoardFigures(draw_figures, folder.logs),
             CheckpointAndStop(
                 checkpoints, progress, fit, steps, folder.best_weights, interrupts or Interrupts()

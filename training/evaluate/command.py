@@ -144,7 +144,7 @@ def main(argv: list[str] | None = None) -> int:
     run_dir = peek_flag("--run-dir", given)
     if run_dir is not None and is_digit_run(run_dir):
         return digit_module("evaluate").main(given)
-    return exit_status(lambda: run(parse(given)))
+    return exit_status(lambda: evaluate(parse(given)))
 
 
 def parse(argv: list[str]) -> Arguments:
@@ -154,16 +154,20 @@ def parse(argv: list[str]) -> Arguments:
     return dataclasses.replace(arguments, split=canonical_split(arguments.split))
 
 
-def run(arguments: Arguments) -> None:
-    """Evaluates the run or the captions given."""
-    data_dir, split, out = arguments.data_dir, arguments.split, arguments.out
-    if arguments.captions is not None:
-        # Without TensorFlow: scores of captions are there at once.
-        from training.evaluate.given_captions import evaluate_captions
+def evaluate(arguments: Arguments) -> None:
+    """Evaluates the run, or the captions from elsewhere."""
+    if arguments.captions is None:
+        return run(arguments)
+    # Without TensorFlow: scores of captions are there at once.
+    from training.evaluate.given_captions import evaluate_captions
 
-        scored = arguments.captions, arguments.data.config(), data_dir, split, out
-        evaluate_captions(*scored, arguments.score_tokens)
-        return
+    places = arguments.data_dir, arguments.split, arguments.out
+    evaluate_captions(arguments.captions, arguments.data.config(), *places, arguments.score_tokens)
+
+
+def run(arguments: Arguments) -> None:
+    """Captions a split with the run and scores the captions."""
+    data_dir, split, out = arguments.data_dir, arguments.split, arguments.out
     folder = RunFolder(published.locate(arguments.run_dir))
     own = RunFolder(published.output_dir(arguments.run_dir))
     config = read_run_config(folder.path)

@@ -18,7 +18,6 @@ from training.data.examples import Split
 from training.data.input_source import InputSource, open_input_source, readable_images
 from training.data.seen_images import find_overlap, read_seen, seen_notes
 from training.data.sources import load_split
-from training.evaluate.given_captions import write_captions
 from training.evaluate.grounding import (
     BoxGrounding,
     PlacedBoxes,
@@ -37,10 +36,16 @@ from training.evaluate.likelihood import (
     read_references,
 )
 from training.evaluate.page import write_report_page
-from training.evaluate.reports import caption_report, console_summary, verdict, write_report
+from training.evaluate.reports import (
+    caption_report,
+    console_summary,
+    verdict,
+    write_captions,
+    write_report,
+)
 from training.metrics.bootstrap import intervals
 from training.metrics.calibration import Calibration, calibrate
-from training.metrics.captions import CaptionScores, score_captions
+from training.metrics.captions import CaptionScores, quick_tokens, score_captions
 from training.metrics.scene_words import scene_word_confidence, word_scores
 from training.metrics.score_tokens import ScoreTokens
 from training.run_state.checkpoints import unfinished_note
@@ -124,8 +129,8 @@ def evaluate_run(
         print(f"Warning: {note}", flush=True)
     source = open_input_source(captioner.model.encoder, resize, split, cache_dir)
     start = time.monotonic()
-    scored = {"language": data.language, "score_tokens": score_tokens}
-    found = evaluate(captioner, split, source, config.search, placed, bound_images, **scored)
+    scored = score_tokens, data.splitting()
+    found = evaluate(captioner, split, source, config.search, placed, bound_images, *scored)
     report = make_report(captioner, config, split, source.skipped, found)
     report["seconds"] = found.seconds | {"evaluation": time.monotonic() - start}
     report["notes"] = [*seen, *report["notes"]]
@@ -147,8 +152,8 @@ def evaluate(
     search: SearchConfig,
     boxes: PlacedBoxes | None = None,
     bound_images: int = 0,
-    language: str = "en",
     score_tokens: ScoreTokens | None = None,
+    splitting: Mapping[str, Any] | None = None,
 ) -> Evaluation:
     """Captions every image of a split and scores the captions against the raw references.
 
@@ -159,8 +164,8 @@ def evaluate(
         search: Beam and length normalisation.
         boxes: Phrases of the split with their boxes, if any.
         bound_images: Images whose bounds are measured if attention is hard.
-        language: Language code of the captions, such as "de".
         score_tokens: Tokeniser of the scores; that of the language by default.
+        splitting: Language of the captions and how they were split, see `default_tokens`.
     """
     seconds: dict[str, float] = {}
     unit, kind = captioner.vocabulary.unit, captioner.config.attention.kind
@@ -172,9 +177,9 @@ def evaluate(
     references = split.references(of=texts)
     with timed(seconds, "caption metrics"):
         print(f"Scoring {len(captions):,} captions ...", flush=True)
-        scored = {"language": language, "unit": unit, "tokens": score_tokens}
-        caption_scores = score_captions(texts, references, **scored)
-        notes = verdict(texts, references, unit)
+        how = splitting or {}
+        caption_scores = score_captions(texts, references, tokens=score_tokens, **how)
+        notes = verdict(texts, references, quick_tokens(**how), how.get("language", "en"))
     drawn = any(example.phrases for example in split.examples)
     with timed(seconds, "teacher forcing"):
         print(f"Reading {sum(map(len, references.values())):,} reference captions ...", flush=True)

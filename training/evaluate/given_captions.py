@@ -1,4 +1,4 @@
-"""`captions.json`: captions written by an evaluation, or given by the user and scored alone."""
+"""Captions from elsewhere, scored alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sat_tf.errors import invalid_value
 from sat_tf.fields import to_dict
@@ -18,6 +18,7 @@ from training.data.examples import DataError, Split
 from training.data.sources import load_split
 from training.data.sources.caption_files import has_half_character
 from training.evaluate.reports import (
+    CAPTIONS_FILE,
     MARKDOWN_FILE,
     REPORT_FILE,
     caption_report,
@@ -28,13 +29,6 @@ from training.metrics.bootstrap import intervals
 from training.metrics.captions import score_captions
 from training.metrics.scene_words import word_scores
 from training.metrics.score_tokens import ScoreTokens
-
-if TYPE_CHECKING:
-    from sat_tf.captions import Caption
-
-CAPTIONS_FILE = "captions.json"
-GROUNDING_KEY = "grounding"
-"""Key of a row: the grounding of its image, see `training.metrics.grounding.image_means`."""
 
 
 def evaluate_captions(
@@ -81,8 +75,7 @@ def evaluate_captions(
     captions = captions_of(split, given, path)
     print(f"Scoring {len(captions):,} captions ...", flush=True)
     start, references = time.monotonic(), split.references()
-    scored = {"language": data.language, "unit": data.tokens, "tokens": score_tokens}
-    found = score_captions(captions, references, **scored)
+    found = score_captions(captions, references, tokens=score_tokens, **data.splitting())
     scores = dict(found.scores)
     if any(example.phrases for example in split.examples):
         scores |= word_scores(captions, split)
@@ -100,25 +93,6 @@ def evaluate_captions(
     heading = f"{path.name}: {data.name} {split.name}, {len(captions):,} images"
     print(console_summary(heading, report, captions, out))
     return report
-
-
-def caption_fields(caption: Caption) -> dict[str, Any]:
-    """Returns the caption, its score and the other hypotheses as JSON."""
-    others = [{"caption": text, "score": score} for text, score in caption.alternatives]
-    return {"caption": caption.text, "score": caption.score, "alternatives": others}
-
-
-def write_captions(
-    folder: Path,
-    captions: Mapping[str, Caption],
-    grounding: Mapping[str, Mapping[str, float]],
-) -> None:
-    """Writes `captions.json`: the captions of images by id, and the grounding of those with it."""
-    rows = []
-    for image_id, caption in captions.items():
-        row = {"image_id": image_id} | caption_fields(caption)
-        rows.append(row | ({GROUNDING_KEY: grounding[image_id]} if image_id in grounding else {}))
-    write_json(folder / CAPTIONS_FILE, rows)
 
 
 def parse_captions(content: bytes, path: Path) -> dict[str, str]:
@@ -191,9 +165,3 @@ def captions_of(split: Split, captions: Mapping[str, str], path: Path) -> dict[s
             f"caption, such as {missing[0]!r}."
         )
     return {image_id: captions[image_id] for image_id in known}
-
-
-def read_grounding(path: Path) -> dict[str, dict[str, float]]:
-    """Reads image id -> grounding from the rows of `captions.json` that have it."""
-    rows = json.loads(path.read_bytes())
-    return {str(row["image_id"]): row[GROUNDING_KEY] for row in rows if GROUNDING_KEY in row}

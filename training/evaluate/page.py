@@ -18,9 +18,8 @@ from sat_tf.runs import TrainedCaptioner
 from sat_tf.viewer import crop_of, data_url, hypothesis_data, report_page
 from sat_tf.vocabulary import END, START
 from training.data.examples import Split, StoredImage
-from training.evaluate.reports import HEADLINE, SIGNATURE
+from training.evaluate.reports import HEADLINE, SIGNATURE, score_rows
 from training.metrics.calibration import Reliability
-from training.tables import score_rows
 
 if TYPE_CHECKING:
     from training.evaluate.evaluation import Evaluation

@@ -1,4 +1,4 @@
-"""Reports of an evaluation: `report.json` for programs, `report.md` and the console for people."""
+"""Reports of an evaluation: `report.json` and `captions.json` for programs, the rest for people."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ import importlib.metadata
 import json
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sat_tf.files import write_atomically
-from sat_tf.vocabulary import Unit, tokenize
-from training.tables import flat, markdown_cell, markdown_table, score_rows, text_table
+from sat_tf.files import write_atomically, write_json
+from training.metrics.score_tokens import OVER_CHARACTERS, ScoreTokens, split_lines
+from training.tables import text_table
 
 if TYPE_CHECKING:
+    from sat_tf.captions import Caption
     from training.data.examples import Split
     from training.metrics.bootstrap import Interval
     from training.metrics.captions import CaptionScores
 
 REPORT_FILE, MARKDOWN_FILE = "report.json", "report.md"
+CAPTIONS_FILE = "captions.json"
+GROUNDING_KEY = "grounding"
+"""Key of a row: the grounding of its image, see `training.metrics.grounding.image_means`."""
 
 SIGNATURE = "Scores with another signature are not comparable: `{}`"
 """Sentence on what other scores have to share."""
@@ -143,7 +147,10 @@ def console_summary(
 
 
 def verdict(
-    captions: Mapping[str, str], references: Mapping[str, Sequence[str]], unit: Unit = "words"
+    captions: Mapping[str, str],
+    references: Mapping[str, Sequence[str]],
+    tokens: ScoreTokens = "simple",
+    language: str = "en",
 ) -> tuple[str, ...]:
     """Returns a sentence on whether captions fit their own images; none for under ten images.
 
@@ -153,7 +160,8 @@ def verdict(
     Args:
         captions: Image id -> caption.
         references: Image id -> reference captions.
-        unit: Unit of the tokens that are compared.
+        tokens: What splits captions into the tokens that are compared.
+        language: Language code of the captions.
     """
     if len(captions) < _FEW_IMAGES:
         return ()
@@ -161,13 +169,17 @@ def verdict(
     if count > _SAME * len(captions):
         same = f"{100 * count / len(captions):.0f} % of the images get the same caption, {text!r}"
         return (f"{same}: train longer or add data.",)
-    known = [set().union(*(tokenize(text, unit) for text in references[i])) for i in captions]
-    used = [set(tokenize(text, unit)) for text in captions.values()]
+
+    def split(lines: Iterable[str]) -> list[set[str]]:
+        return [set(line.split()) for line in split_lines(tokens, [*lines], language).lines]
+
+    known = split(". ".join(references[image]) for image in captions)
+    used = split(captions.values())
     own, other = (
         np.array([len(a & b) / max(1, len(a)) for a, b in zip(used, sets, strict=True)])
         for sets in (known, known[1:] + known[:1])
     )
-    gain = own - other
+    gain, unit = own - other, "characters" if tokens in OVER_CHARACTERS else "words"
     shares = (
         f"{100 * own.mean():.0f} % of the {unit} of a caption are in the references of its image, "
         f"{100 * other.mean():.0f} % in those of another"
@@ -188,6 +200,88 @@ def package_versions() -> dict[str, str]:
             except importlib.metadata.PackageNotFoundError:
                 continue
     return versions
+
+
+def caption_fields(caption: Caption) -> dict[str, Any]:
+    """Returns the caption, its score and the other hypotheses as JSON."""
+    others = [{"caption": text, "score": score} for text, score in caption.alternatives]
+    return {"caption": caption.text, "score": caption.score, "alternatives": others}
+
+
+def write_captions(
+    folder: Path,
+    captions: Mapping[str, Caption],
+    grounding: Mapping[str, Mapping[str, float]],
+) -> None:
+    """Writes `captions.json`: the captions of images by id, and the grounding of those with it."""
+    rows = []
+    for image_id, caption in captions.items():
+        row = {"image_id": image_id} | caption_fields(caption)
+        rows.append(row | ({GROUNDING_KEY: grounding[image_id]} if image_id in grounding else {}))
+    write_json(folder / CAPTIONS_FILE, rows)
+
+
+def read_grounding(path: Path) -> dict[str, dict[str, float]]:
+    """Reads image id -> grounding from the rows of `captions.json` that have it."""
+    rows = json.loads(path.read_bytes())
+    return {str(row["image_id"]): row[GROUNDING_KEY] for row in rows if GROUNDING_KEY in row}
+
+
+def decimals(score: str) -> int:
+    """Returns the decimals of a score: of gaps four, ratios and nats per word three, others two."""
+    if score.endswith("_gap"):
+        return 4
+    return 3 if score.endswith("_ratio") or score.startswith("nll_phrase") else 2
+
+
+def number(score: str, value: float | None, sign: str = "") -> str:
+    """Formats the value of a score; one that is None or not finite is "undefined"."""
+    if value is None or not math.isfinite(value):
+        return "undefined"
+    return f"{value:{sign}.{decimals(score)}f}"
+
+
+def score_rows(scores: Mapping[str, Any], intervals: Mapping[str, Any]) -> list[list[str]]:
+    """Formats name, score and interval; the third cells are left out if there is no interval."""
+    rows = []
+    for name, value in flat(scores).items():
+        numeric = value is None or isinstance(value, (int, float))
+        rows.append([name, number(name, value) if numeric else value])
+        if intervals:
+            rows[-1].append(interval_text(name, intervals[name]) if intervals.get(name) else "")
+    return rows
+
+
+def interval_text(name: str, interval: Any) -> str:
+    """Formats the ends of an interval, the last two of its numbers; a dash if undefined."""
+    ends = interval.values() if isinstance(interval, Mapping) else interval
+    low, high = list(ends)[-2:]
+    undefined = low is None or not math.isfinite(low)
+    return "-" if undefined else f"[{number(name, low)}, {number(name, high)}]"
+
+
+def flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Flattens nested mappings, with dotted names."""
+    found = {}
+    for key, value in mapping.items():
+        nested = isinstance(value, Mapping)
+        found |= flat(value, f"{prefix}{key}.") if nested else {prefix + key: value}
+    return found
+
+
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Formats a Markdown table; floats have six digits, None is a dash, lists have commas."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(map(markdown_cell, line))} |" for line in lines)
+
+
+def markdown_cell(value: Any) -> str:
+    """Formats a value in one line that does not end a cell."""
+    if isinstance(value, list):
+        value = ", ".join(map(str, value))
+    if isinstance(value, float):
+        value = f"{value:.6g}"
+    return " ".join(str("-" if value is None else value).split()).replace("|", "\\|")
 
 
 def _ordered(mapping: Mapping[str, Any], first: Sequence[str], last: Sequence[str] = ()) -> dict:

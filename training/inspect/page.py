@@ -92,6 +92,8 @@ def table_of(report: dict[str, Any]) -> list[list[str]]:
         "without a caption": "no_captions",
         "unreadable": "unreadable",
         "turned upright (EXIF)": "rotated",
+        "% of an image outside its square (median / max)": ("outside", "median max"),
+        "nearly black": "dark",
     }
     if "vocabulary" in report:
         unit = report["vocabulary"]["unit"]
@@ -136,7 +138,7 @@ def sentences(report: dict[str, Any]) -> list[str]:
     found += [f"Warning: {warning}" for warning in report["warnings"]]
     found += [f"Error: {error}" for error in report["errors"]]
     if report["trainable"]:
-        found.append("Ready to train.")
+        found += ["Ready to train.", f"Next: {report['next']}"]
     return found
 
 

@@ -24,6 +24,7 @@ from sat_tf.files import printable
 from sat_tf.layers.backbones import canonical_name
 from sat_tf.progress import progress_bar
 from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Unit, Vocabulary, tokenize
+from training import little_data
 from training.cli import check_init_from
 from training.config import DataConfig, RunConfig
 from training.data.bucketing import caption_table
@@ -34,6 +35,7 @@ from training.data.sources import load_split
 from training.inputs import check_vocabulary, training_vocabulary
 from training.inspect.duplicates import Prints, find_twins
 from training.inspect.timing import measure
+from training.little_data import Amount
 from training.metrics.captions import BLEU_ORDERS, note_on_scores
 from training.tables import counted
 
@@ -46,6 +48,13 @@ _MANY_REPEATED = 0.05
 _UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
 _ENTITY = re.compile(r"&(?:#\d+|#x[0-9a-fA-F]+|[A-Za-z]+\d*);")
 _NOTHING = ("nan", "none", "null", "n/a", "#n/a")  # empty cells, as programs write them
+_SIGNS, _SIGN_KINDS = "%\u2030@#&*", ("Sm", "Sc", "So")
+_NUMBER = re.compile(r"[^\d.,:/ ]+")  # all that is no part of one
+_MANY_SIGNS = 0.01
+_NAMED_SIGNS = 100
+_MOST_OUTSIDE = 0.5
+_MANY_OUTSIDE = 0.05
+_DARK = 32  # grey levels; 12 bits stored in 16 reach 15
 _LETTERS = 100_000  # enough to recognise the script
 _BATCH = 8
 _SERVER = "https://storage.googleapis.com/tensorflow/keras-applications/"
@@ -98,9 +107,12 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
         found.attempt(check_imagenet_weights, config.encoder)
     found.attempt(check_init_from, config)
     report["splits"] = {name: _image_figures(splits[name], scans[name]) for name in splits}
+    few: list[str] = []
     if "train" in splits:
         vocabulary = training_vocabulary(config.data, splits["train"])
-        _add_captions(found, config, vocabulary)
+        amount = _add_captions(found, config, vocabulary)
+        few = list(little_data.sentences(amount, config)) if config.data.name == "folder" else few
+        report["next"] = little_data.next_command(amount, config, data_dir)
         _add_twins(found)
         report["time"] = _time(found, config, vocabulary)
     report["skipped"] = {name: splits[name].unusable(scans[name].skipped) for name in splits}
@@ -112,7 +124,7 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
     report["errors"] = list(dict.fromkeys(map(printable, found.errors)))
     report["trainable"] = not found.errors
     report["notes"] = list(map(printable, read))
-    report["warnings"] = [*map(printable, notes), *warnings_of(report, config.data)]
+    report["warnings"] = [*map(printable, notes), *warnings_of(report, config.data), *few]
     report["configuration"] = to_dict(config)
     return found
 
@@ -129,7 +141,7 @@ def _load(found: Survey, config: RunConfig, data_dir: Path | None) -> list[str]:
     return [f"Nothing to test on: {note}" for note in notes if note not in found.errors]
 
 
-def _image_figures(split: Split, scan: ImageScan) -> dict[str, int]:
+def _image_figures(split: Split, scan: ImageScan) -> dict[str, Any]:
     kinds = Counter(
         NO_FILE if reason.startswith(NO_FILE) else NO_CAPTIONS for _, reason in split.skipped
     )
@@ -140,11 +152,20 @@ def _image_figures(split: Split, scan: ImageScan) -> dict[str, int]:
         "no_captions": kinds[NO_CAPTIONS],
         "unreadable": len(scan.skipped),
         "rotated": len(scan.rotated),
+        "outside": {
+            name: round(100 * share) for name, share in _distribution(scan.outside).items()
+        },
+        "mostly_outside": int(np.sum(scan.outside > _MOST_OUTSIDE)),
+        "dark": scan.dark,
     }
 
 
-def _add_captions(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> None:
-    """Adds caption figures, and the number of captions that an earlier split has too."""
+def _add_captions(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> Amount:
+    """Adds caption figures, and the number of captions that an earlier split has too.
+
+    Returns:
+        The amount of training data.
+    """
     report, unit = found.report, config.data.tokens
     report["vocabulary"] = {
         "unit": unit,
@@ -153,11 +174,15 @@ def _add_captions(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> N
     }
     report["scripts"] = scripts(captions_of(found.splits["train"]))
     earlier: set[str] = set()
+    amount = None
     for name, split in found.splits.items():
         spoken = spoken_captions(split, unit)
         report["splits"][name] |= caption_figures(split, vocabulary, config.data.max_length)
         report["splits"][name]["captions_of_earlier_splits"] = sum(c in earlier for c in spoken)
         earlier.update(spoken)
+        used = report["splits"][name]["used"]
+        amount = amount or Amount.of(used, (caption.split("\0") for caption in spoken))
+    return amount
 
 
 def _add_twins(found: Survey) -> None:
@@ -200,26 +225,33 @@ class ImageScan:
         skipped: Index -> reason of each image that cannot be decoded.
         rotated: Indices of the images that were turned upright according to their EXIF.
         prints: Fingerprints by which duplicates are found.
+        outside: float `[n]`, the share of each readable image outside the square that is kept.
+        dark: Number of images that are nearly black.
     """
 
     skipped: dict[int, str]
     rotated: list[int]
     prints: Prints
+    outside: np.ndarray
+    dark: int
 
 
 def scan_images(split: Split, config: EncoderConfig) -> ImageScan:
     """Decodes every image of a split, with a few batches in memory at a time."""
     loader = ImageLoader(split.examples, config.image_size, config.resize)
-    everything, prints, index = range(len(split)), Prints.empty(len(split)), 0
+    everything, prints, index, dark = range(len(split)), Prints.empty(len(split)), 0, 0
     with progress_bar(len(split), f"Images of {split.name}", "images") as bar:
         for pixels, valid in loader.batches(everything, _BATCH):
             for row in np.flatnonzero(valid):
                 prints.take(index + int(row), pixels[row])
+                dark += bool(pixels[row].max() < _DARK)
             index += len(valid)
             bar.update(len(valid))
     notes = loader.notes(everything)
     skipped = {int(index): reason for index, reason in notes["skipped"].items()}
-    return ImageScan(skipped, notes["rotated"], prints)
+    sizes = np.sort(loader.sizes[prints.readable], axis=1)
+    outside = 1 - sizes[:, 0] / sizes[:, 1] if config.resize == "crop" else np.zeros(len(sizes))
+    return ImageScan(skipped, notes["rotated"], prints, outside, dark)
 
 
 def caption_figures(split: Split, vocabulary: Vocabulary, max_length: int) -> dict[str, Any]:
@@ -230,20 +262,20 @@ def caption_figures(split: Split, vocabulary: Vocabulary, max_length: int) -> di
         number of empty captions in the file (None if the data set does not count them);
         `without_words`, the number of captions of punctuation alone; `repeated`, the number of
         captions that their image has already; `images_with_repeats`; `entities` and `nothing`, the
-        numbers of those with HTML entities and of those that say nan or null; `cut_share` and
-        `unknown_share`, the shares in [0, 1] of captions that are cut and of unknown words.
+        numbers of those with HTML entities and of those that say nan or null; `signs`, numbers and
+        signs that tokenisation takes apart or drops -> what is left of them; `with_signs`, the
+        number of captions with such; `cut_share` and `unknown_share`, the shares in [0, 1] of
+        captions that are cut and of unknown words.
     """
-    lengths, unknown = [], 0
-    for caption in captions_of(split):
-        ids = vocabulary.encode(caption)
-        lengths.append(len(ids))
-        unknown += ids.count(UNK)
-    counts = np.array([len(example.captions) for example in split.examples])
-    repeats = []
+    lengths, unknown, repeats = [], 0, []
     for example in split.examples:
         words = [tuple(tokenize(caption, vocabulary.unit)) for caption in example.captions]
+        lengths += map(len, words)
+        unknown += sum(vocabulary.id(word) == UNK for caption in words for word in caption)
         repeats.append(sum(map(bool, words)) - len({*words} - {()}))
+    counts = np.array([len(example.captions) for example in split.examples])
     spoken = np.array([length for length in lengths if length])
+    signs = lost_signs((c for caption in captions_of(split) for c in caption.split()), vocabulary)
     return {
         "captions": len(lengths),
         "captions_per_image": _distribution(counts),
@@ -253,10 +285,34 @@ def caption_figures(split: Split, vocabulary: Vocabulary, max_length: int) -> di
         "images_with_repeats": sum(map(bool, repeats)),
         "entities": sum(bool(_ENTITY.search(c)) for c in captions_of(split) if "&" in c),
         "nothing": sum(c.strip().lower() in _NOTHING for c in captions_of(split)),
+        "signs": dict(islice(signs.items(), _NAMED_SIGNS)),
+        "with_signs": sum(any(chunk in signs for chunk in c.split()) for c in captions_of(split)),
         "length": _distribution(spoken),
         "cut_share": float(np.mean(spoken > max_length)) if spoken.size else 0.0,
         "unknown_share": unknown / max(int(spoken.sum()), 1),
     }
+
+
+def lost_signs(chunks: Iterable[str], vocabulary: Vocabulary) -> dict[str, str]:
+    """Finds numbers and signs that tokenisation takes apart or drops.
+
+    Args:
+        chunks: Texts without white space.
+        vocabulary: Tells the unit.
+
+    Returns:
+        For example `{"3/5": "3 5", "%": ""}`.
+    """
+    found, between = {}, " " if vocabulary.unit == "words" else ""
+    for chunk in dict.fromkeys(chunks):
+        signs = {c for c in chunk if c in _SIGNS or unicodedata.category(c) in _SIGN_KINDS}
+        if not signs and not any(map(str.isdigit, chunk)):
+            continue
+        left = between.join(tokenize(chunk, vocabulary.unit))
+        number = _NUMBER.sub("", chunk.rstrip(".,:/").lstrip(".,:/"))
+        if not signs.issubset(left) or number != _NUMBER.sub("", left):
+            found[chunk] = left
+    return found
 
 
 def captions_of(split: Split) -> Iterator[str]:
@@ -317,6 +373,19 @@ def _about_images(report: dict[str, Any]) -> Iterator[str]:
             f"{counted(len(unlisted), 'image')} of the folder not in the caption file, such as "
             f"{unlisted[0]}; see `uncaptioned` in inspect.json."
         )
+    used = sum(split["used"] for _, split in splits)
+    if (most := sum(s["mostly_outside"] for _, s in splits)) > _MANY_OUTSIDE * used:
+        worst = max(split["outside"]["max"] for _, split in splits)
+        yield (
+            f"{counted(most, 'image')} of {used} mostly outside the central square, which alone is "
+            f"seen (up to {worst} % is not): `--encoder.resize squash` takes the whole image, out "
+            "of proportion."
+        )
+    if dark := sum(split["dark"] for _, split in splits):
+        yield (
+            f"{counted(dark, 'image')} nearly black (no value above {_DARK - 1} of 255), as when "
+            "10 or 12 bits are stored in 16: save them stretched to the whole range."
+        )
     for name, split in splits:
         if copies := split.get("images_of_earlier_splits"):
             yield (
@@ -330,7 +399,7 @@ def _about_images(report: dict[str, Any]) -> Iterator[str]:
 
 def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]:
     train, splits = report["splits"]["train"], report["splits"]
-    unit = config.tokens
+    unit = config.unit
     if train["captions_per_image"]["max"] == 1:
         yield "Every image has a single caption: scores against one reference are low and noisy."
     if train["length"]["p95"] < BLEU_ORDERS:
@@ -342,13 +411,21 @@ def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]
         yield f"{counted(empty, 'caption')} without a word, left out of training."
     if entities := sum(split["entities"] for split in splits.values()):
         yield (
-            f"{counted(entities, 'caption')} with HTML entities (&amp;), of which amp becomes "
-            "a word: write the characters instead (Python: html.unescape)."
+            f"{counted(entities, 'caption')} with HTML entities (&amp;), which are read as the "
+            "characters that they stand for."
         )
     if nothing := sum(split["nothing"] for split in splits.values()):
         yield (
             f"{counted(nothing, 'caption')} with nothing but nan, none or null, as programs write "
             "empty cells: empty them, or remove their rows."
+        )
+    with_signs = sum(split["with_signs"] for split in splits.values())
+    if with_signs > _MANY_SIGNS * sum(split["captions"] for split in splits.values()):
+        signs = [item for split in splits.values() for item in split["signs"].items()][:3]
+        shown = ", ".join(f"{sign!r} ({left!r})" for sign, left in dict(signs).items())
+        yield (
+            f"{counted(with_signs, 'caption')} with numbers or signs that are taken apart or "
+            f"dropped, such as {shown}: write them as words where they matter (95 percent)."
         )
     if train["cut_share"] > _MANY_CUT:
         yield (
@@ -371,15 +448,16 @@ def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]
 
 def _about_language(report: dict[str, Any], config: DataConfig) -> Iterator[str]:
     script = next(iter(report["scripts"]), "LATIN")
-    if config.tokens == "words" and script in _UNSPACED:
+    split = config.splitting()
+    if (split["unit"], split["segmenter"]) == ("words", "spaces") and script in _UNSPACED:
         yield (
             f"The captions are written in {script} letters, mostly without spaces between words: "
-            "use `--data.tokens characters`."
+            "name their language (`--data.language`), or use `--data.tokens characters`."
         )
     english = config.language.lower().split("-")[0] == "en"
     if english and script != "LATIN":
         yield f"The captions are written in {script} letters: is `--data.language` really en?"
-    if note := note_on_scores(config.language, config.tokens):
+    if note := note_on_scores(**config.splitting()):
         yield note
 
 

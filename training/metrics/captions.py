@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sat_tf.errors import invalid_value
-from sat_tf.vocabulary import Unit
+from sat_tf.tokens import RULES, Segmenter, Unit, primary
 from training.metrics.cider import CiderD, count_grams
 from training.metrics.java import JavaError, find_java
 from training.metrics.meteor import ENGLISH, Tables, meteor_scores, meteor_statistics, tables_of
@@ -27,9 +27,7 @@ from training.metrics.score_tokens import (
     OVER_CHARACTERS,
     ScoreTokens,
     default_tokens,
-    primary,
     split_lines,
-    words,
 )
 
 BLEU_ORDERS = 4
@@ -107,9 +105,11 @@ def score_captions(
     references: Mapping[str, Sequence[str]],
     *,
     meteor: bool | None = None,
+    tokens: ScoreTokens | None = None,
     language: str = "en",
     unit: Unit = "words",
-    tokens: ScoreTokens | None = None,
+    rules: int = RULES,
+    segmenter: Segmenter = "spaces",
 ) -> CaptionScores:
     """Scores one caption per image against the reference captions of that image.
 
@@ -117,11 +117,12 @@ def score_captions(
         candidates: Image id -> caption. An empty caption matches nothing.
         references: Image id -> raw reference captions, at least one; the same ids.
         meteor: True requires METEOR, False skips it, None computes it if Java runs.
-        language: Language code of the captions, such as "de", for the default of `tokens` and
-            METEOR's tables.
-        unit: Unit of the captioner's tokens, for the default of `tokens`.
-        tokens: What splits all captions; see `default_tokens`. The default "ptb" gives way to
-            "simple" where Java does not run.
+        tokens: What splits all captions; by default that of `default_tokens`, where "ptb" gives
+            way to "simple" if Java does not run.
+        language: Language code of the captions, such as "de".
+        unit: How captions were split for the captioner, for the default of `tokens`.
+        rules: The same.
+        segmenter: The same.
 
     Returns:
         The scores; `notes` names what is missing.
@@ -133,7 +134,14 @@ def score_captions(
     """
     _check(candidates, references)
     notes: list[str] = []
-    found = tokenise(candidates, references, tokens, language, unit, notes)
+    default = default_tokens(language, unit, rules, segmenter)
+    try:
+        found = tokenise(candidates, references, tokens or default, language, find_java())
+    except JavaError as error:
+        if tokens:
+            raise
+        notes.append(f"The simple tokeniser was used instead of PTB's: {error}")
+        found = tokenise(candidates, references, "simple", language)
     characters, tables = found.tokeniser in OVER_CHARACTERS, tables_of(language)
     if characters:
         if meteor:
@@ -191,11 +199,14 @@ def _signature(found: Tokens, language: str, tables: Tables | None) -> str:
 
 
 def quick_bleu(
-    candidates: Mapping[str, str], references: Mapping[str, Sequence[str]], unit: Unit = "words"
+    candidates: Mapping[str, str],
+    references: Mapping[str, Sequence[str]],
+    tokens: ScoreTokens = "simple",
+    language: str = "en",
 ) -> dict[str, float]:
     """Computes corpus `bleu_1` ... `bleu_4` (0-100 or NaN) without Java, for every epoch."""
     _check(candidates, references)
-    statistics = _bleu_statistics(_quick_tokens(candidates, references, unit))
+    statistics = _bleu_statistics(tokenise(candidates, references, tokens, language))
     scores = bleu_scores(statistics.sum(axis=0))
     return {f"bleu_{n}": float(scores[f"bleu_{n}"]) for n in range(1, BLEU_ORDERS + 1)}
 
@@ -203,7 +214,8 @@ def quick_bleu(
 def quick_cider(
     candidates: Mapping[str, str],
     references: Mapping[str, Sequence[str]],
-    unit: Unit = "words",
+    tokens: ScoreTokens = "simple",
+    language: str = "en",
     frequencies: CiderD | None = None,
 ) -> float:
     """Computes CIDEr (0-100) without Java, for every epoch.
@@ -211,32 +223,43 @@ def quick_cider(
     Args:
         candidates: Image id -> caption.
         references: Image id -> raw reference captions.
-        unit: Unit of n-grams.
+        tokens: What splits all captions; see `quick_tokens`.
+        language: Language code of the captions.
         frequencies: Document frequencies, of `caption_frequencies`; those of `references` by
             default, as in reports. Scores of other images, or of fewer, are on another scale then.
     """
     _check(candidates, references)
+    found = tokenise(candidates, references, tokens, language)
     if frequencies is None:
-        return float(np.mean(_cider(_quick_tokens(candidates, references, unit))))
+        return float(np.mean(_cider(found)))
     scores = []
-    for image, caption in candidates.items():
-        own, *others = (
-            frequencies.vectors(count_grams(words(text, unit)))
-            for text in (caption, *references[image])
+    for caption, others in zip(found.candidates, found.references, strict=True):
+        own, *theirs = (
+            frequencies.vectors(count_grams(text.split())) for text in (caption, *others)
         )
-        scores.append(frequencies.score(own, others))
+        scores.append(frequencies.score(own, theirs))
     return 100.0 * float(np.mean(scores))
 
 
-def caption_frequencies(captions: Sequence[Sequence[str]], unit: Unit = "words") -> CiderD:
+def caption_frequencies(
+    captions: Sequence[Sequence[str]], tokens: ScoreTokens = "simple", language: str = "en"
+) -> CiderD:
     """Returns the document frequencies of the captions of images, evenly chosen if they are many.
 
     Args:
         captions: Raw captions of each image.
-        unit: Unit of n-grams.
+        tokens: What splits them.
+        language: Their language code.
     """
     every = max(1, len(captions) // MOST_DOCUMENTS)
-    return CiderD([count_grams(words(text, unit)) for text in own] for own in captions[::every])
+    split = (split_lines(tokens, own, language).lines for own in captions[::every])
+    return CiderD([count_grams(text.split()) for text in lines] for lines in split)
+
+
+def quick_tokens(**splitting) -> ScoreTokens:
+    """Returns the tokeniser of the scores after each epoch: `default_tokens` without Java."""
+    found = default_tokens(**splitting)
+    return "simple" if found == "ptb" else found
 
 
 class Tokens(NamedTuple):
@@ -258,37 +281,22 @@ class Tokens(NamedTuple):
 def tokenise(
     candidates: Mapping[str, str],
     references: Mapping[str, Sequence[str]],
-    tokens: ScoreTokens | None,
+    tokens: ScoreTokens,
     language: str,
-    unit: Unit,
-    notes: list[str],
+    java: str | None = None,
 ) -> Tokens:
-    """Splits captions and references; a default that does not run gives way, with a note."""
+    """Splits captions and their references; errors are those of `split_lines`."""
     lines = [*candidates.values(), *(r for image in candidates for r in references[image])]
-    try:
-        wanted = tokens or default_tokens(language, unit)
-        found = split_lines(wanted, lines, language, find_java())
-    except JavaError as error:
-        if tokens:
-            raise
-        notes.append(f"The simple tokeniser was used instead of PTB's: {error}")
-        found = split_lines("simple", lines, language)
+    found = split_lines(tokens, lines, language, java)
     rest = iter(found.lines)
     own = [next(rest) for _ in candidates]
     others = [[next(rest) for _ in references[image]] for image in candidates]
     return Tokens(found.tokeniser, found.version, own, others)
 
 
-def _quick_tokens(
-    candidates: Mapping[str, str], references: Mapping[str, Sequence[str]], unit: Unit
-) -> Tokens:
-    quick: ScoreTokens = "characters" if unit == "characters" else "simple"
-    return tokenise(candidates, references, quick, "", unit, [])
-
-
-def note_on_scores(language: str, unit: Unit) -> str | None:
+def note_on_scores(**splitting) -> str | None:
     """Returns a sentence on what the scores of such captions cannot tell; None if there is none."""
-    if default_tokens(language, unit) in OVER_CHARACTERS:
+    if default_tokens(**splitting) in OVER_CHARACTERS:
         return NOT_WORDS
     return None if find_java() else _NO_METEOR
 

@@ -4,58 +4,51 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
-from sat_tf.vocabulary import Unit, tokenize
+from sat_tf.tokens import (
+    RULES,
+    Segmenter,
+    Unit,
+    comparable,
+    default_segmenter,
+    join,
+    joining,
+    primary,
+    tokenize,
+)
 from training.metrics.java import JavaError, ask_java
 
-ScoreTokens = Literal["ptb", "simple", "characters", "icu", "jieba", "zh", "ja-mecab"]
+ScoreTokens = Literal["ptb", "simple", "characters", "icu", "jieba", "mecab", "zh", "ja-mecab"]
 """Stanford's PTB tokeniser (English); words, or characters, as training splits them; words that
-ICU or jieba find; Chinese characters and whole Latin words, or Japanese words, as sacrebleu has
-them."""
+ICU, jieba or MeCab find; Chinese characters and whole Latin words, or Japanese words, as sacrebleu
+has them."""
 
 OVER_CHARACTERS = ("characters", "zh")
 """Tokenisers whose scores are not over words."""
+NOT_WORDS = "The scores are over characters: they are not comparable with scores over words."
+"""Note on scores of `OVER_CHARACTERS`."""
+PACKAGES = {"icu": "icu4py", "jieba": "jieba", "mecab": "fugashi"}
+PACKAGES |= {"zh": "sacrebleu", "ja-mecab": "sacrebleu"}
+"""Packages that tokenisers need."""
 SECONDS = 300.0
 """Time limit of the PTB tokeniser."""
 
-_SIMPLE = "1"  # version of the rules of `sat_tf.vocabulary.tokenize`
-PACKAGES = {"icu": "icu4py", "jieba": "jieba", "zh": "sacrebleu", "ja-mecab": "sacrebleu"}
-_EXTRAS = {"icu": "icu", "jieba": "jieba", "zh": "scores", "ja-mecab": "scores"}
-NOT_WORDS = "The scores are over characters: they are not comparable with scores over words."
-"""Note on scores of `OVER_CHARACTERS`."""
 
-
-def primary(language: str) -> str:
-    """Returns the language of a code, such as "en" of "en-GB"."""
-    return language.lower().split("-")[0]
-
-
-def default_tokens(language: str, unit: Unit = "words") -> ScoreTokens:
-    """Returns the tokeniser of scores for the captions of a language.
-
-    Args:
-        language: Language code.
-        unit: Unit of the captioner's tokens.
-    """
-    if unit == "characters":
-        return "characters"
+def default_tokens(
+    language: str = "en",
+    unit: Unit = "words",
+    rules: int = RULES,
+    segmenter: Segmenter = "spaces",
+) -> ScoreTokens:
+    """Returns the tokeniser of scores for captions that are split as told, see `tokenize`."""
+    if segmenter != "spaces":
+        return segmenter
+    if unit == "characters" or (rules > 1 and default_segmenter(language) != "spaces"):
+        return "characters"  # texts of these languages have no spaces, whoever put some in
     return "ptb" if primary(language) == "en" else "simple"
-
-
-def check_tokens(name: ScoreTokens | None) -> str | None:
-    """Returns the package that a tokeniser needs, if any.
-
-    Raises:
-        ValueError: It is not installed.
-    """
-    package = PACKAGES.get(name)
-    if package and importlib.util.find_spec(package) is None:
-        install = f'pip install "sat-tf[{_EXTRAS[name]}]"'
-        raise ValueError(f"`--score-tokens {name}` needs {package}: `{install}`.")
-    return package
 
 
 class Tokens(NamedTuple):
@@ -72,10 +65,24 @@ class Tokens(NamedTuple):
     lines: list[str]
 
 
+def check_tokens(name: ScoreTokens | None) -> str | None:
+    """Returns the package that a tokeniser needs, if any.
+
+    Raises:
+        ValueError: It is not installed.
+    """
+    package = PACKAGES.get(name)
+    if package and importlib.util.find_spec(package) is None:
+        extra = name if name in get_args(Segmenter) else "scores"
+        install = f'pip install "sat-tf[{extra}]"'
+        raise ValueError(f"`--score-tokens {name}` needs {package}: `{install}`.")
+    return package
+
+
 def split_lines(
     name: ScoreTokens, lines: Sequence[str], language: str = "en", java: str | None = None
 ) -> Tokens:
-    """Splits texts into small-letter tokens without punctuation.
+    """Splits texts into tokens without punctuation and letter case.
 
     Args:
         name: The tokeniser.
@@ -89,44 +96,37 @@ def split_lines(
     """
     if name == "ptb":
         return Tokens(name, "corenlp3.4.1", ptb_lines(java, lines))
+    package, version = check_tokens(name), str(RULES)
+    if package:
+        version = f"{package}{importlib.metadata.version(package)}-{RULES}"
+    split = _splitter(name, language)
+    # A blank inside a caption of characters would vanish from BLEU's n-grams anyway.
+    found = (
+        [comparable(token, language) for token in split(line) if token != " "] for line in lines
+    )
+    return Tokens(name, version, [" ".join(tokens) for tokens in found])
+
+
+def _splitter(name: ScoreTokens, language: str) -> Callable[[str], list[str]]:
     if name in ("simple", "characters"):
         unit = "words" if name == "simple" else name
-        return Tokens(name, _SIMPLE, [" ".join(words(line, unit)) for line in lines])
-    package = check_tokens(name)
-    split = _splitter(name, language)
-    found = [
-        " ".join(part for part in split(" ".join(words(line))) if any(map(str.isalnum, part)))
-        for line in lines
-    ]
-    return Tokens(name, f"{package}{importlib.metadata.version(package)}", found)
-
-
-def _splitter(name: ScoreTokens, language: str) -> Callable[[str], Iterable[str]]:
-    """Returns what splits a text of words into tokens; punctuation may be among them."""
-    if name == "icu":
-        from icu4py.breakers import WordBreaker
-
-        return lambda text: WordBreaker(text, language)
-    if name == "jieba":
-        import jieba
-
-        jieba.setLogLevel("WARNING")
-        return jieba.lcut
+        return lambda text: tokenize(text, unit, language)
+    if name in get_args(Segmenter):
+        return lambda text: tokenize(text, "words", language, segmenter=name)
     if name == "zh":
         from sacrebleu.tokenizers.tokenizer_zh import TokenizerZh as Tokenizer
     else:
         from sacrebleu.tokenizers.tokenizer_ja_mecab import TokenizerJaMecab as Tokenizer
     try:
-        split = Tokenizer()
+        cut = Tokenizer()
     except RuntimeError as error:
         raise ValueError(" ".join(str(error).split())) from error
-    return lambda text: split(text).split()
 
+    def split(text: str) -> list[str]:
+        text = join(tokenize(text, "words", language), *joining("words", language))
+        return [token for token in cut(text).split() if any(map(str.isalnum, token))]
 
-def words(text: str, unit: Unit = "words") -> list[str]:
-    """Splits a text as training does, without the blanks that are characters."""
-    # A blank inside a caption of characters would vanish from BLEU's n-grams anyway.
-    return [token for token in tokenize(text, unit) if token != " "]
+    return split
 
 
 def ptb_lines(java: str | None, lines: Sequence[str]) -> list[str]:

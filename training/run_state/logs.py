@@ -15,13 +15,20 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.compat import flush_tensorboard
 from sat_tf.files import sync
+from sat_tf.models.base import spans_workers
+from sat_tf.objectives.logs import ATTENTION_MEANS
 from sat_tf.progress import progress_bar
 from training.distributed.workers import on_chief
 
 _ON_THE_BAR = ("loss", "nll", "beta")  # of captioners; digit systems have others
 _MOST_ON_THE_BAR = 3
+_GROUPS = {
+    "optimizer": ("learning_rate", "gradient_norm"),
+    "attention": ("beta", *ATTENTION_MEANS),
+    "scores": ("bleu_4", "cider", "distinct", "error", "accuracy"),
+}
+_POINT_EVERY = 20  # steps
 
 
 class Validate(keras.callbacks.Callback):
@@ -42,52 +49,116 @@ class LearningRate(keras.callbacks.Callback):
         logs["learning_rate"] = float(np.asarray(self.model.optimizer.learning_rate))
 
 
-class TensorBoardScalars(keras.callbacks.TensorBoard):
-    """Keras' callback, which also flushes each epoch before its checkpoint is written."""
+class _TensorBoard(keras.callbacks.Callback):
+    """Opens folders of a run's logs. Each point is flushed before the next checkpoint is written.
 
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        super().on_epoch_end(epoch, logs)
-        flush_tensorboard(self)
+    Keras' own callback flushes at the end of training alone, and knows no groups.
+    """
 
-
-class TensorBoardFigures(keras.callbacks.Callback):
-    """Writes figures of the model to TensorBoard after each epoch."""
-
-    def __init__(self, draw: Callable[[], Mapping[str, np.ndarray | str]], log_dir: Path) -> None:
+    def __init__(self, log_dir: Path, *parts: str) -> None:
         super().__init__()
-        self._draw, self._log_dir = draw, str(log_dir / "figures")
+        self._folders = {part: str(log_dir / part) for part in parts}
 
     def on_train_begin(self, logs: dict | None = None) -> None:
-        self._writer = tf.summary.create_file_writer(self._log_dir)
+        self._writers = {k: tf.summary.create_file_writer(v) for k, v in self._folders.items()}
+
+    def on_train_end(self, logs: dict | None = None) -> None:
+        for writer in self._writers.values():
+            writer.close()
+
+    def _write(self, part: str, values: Mapping[str, float], step: int) -> None:
+        with self._writers[part].as_default(step=step):
+            for tag, value in values.items():
+                tf.summary.scalar(tag, value)
+        self._writers[part].flush()
+
+
+class TensorBoardScalars(_TensorBoard):
+    """Writes the logs of each epoch, dev scores under `validation`, grouped by what they tell."""
+
+    def __init__(self, log_dir: Path) -> None:
+        super().__init__(log_dir, "train", "validation")
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        with self._writer.as_default(step=epoch):
+        parts: dict[str, dict[str, float]] = {"train": {}, "validation": {}}
+        for name, value in logs.items():
+            part, bare = ("validation", name[4:]) if name.startswith("val_") else ("train", name)
+            group = next((group for group, names in _GROUPS.items() if bare in names), "objective")
+            parts[part][f"{group}/{bare}"] = value
+        for part, values in parts.items():
+            self._write(part, values, epoch)
+
+
+class TensorBoardSteps(_TensorBoard):
+    """Writes the loss of every twentieth batch, whose number is what `position` returns before it.
+
+    Logs are means over the epoch so far; the difference of their sums is the batch alone. Runs of
+    several processes write none.
+    """
+
+    def __init__(self, log_dir: Path, position: Callable[[], int]) -> None:
+        super().__init__(log_dir, "steps")
+        self._position = position
+
+    def on_train_batch_begin(self, batch: int, logs: dict | None = None) -> None:
+        self._step = self._position()
+        alone = not spans_workers(self.model.distribute_strategy)  # else all would have to read
+        self._due = alone and self._step % _POINT_EVERY == 0
+        if self._due:
+            self._before = self._sums()
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        if self._due:
+            sums, weights = self._sums() - self._before
+            names = self.model.metrics[0].names
+            means = {n: s / w for n, s, w in zip(names, sums, weights, strict=True) if w}
+            values = {f"steps/{name}": means[name] for name in ("loss", "nll") if name in means}
+            self._write("steps", values, self._step)
+
+    def _sums(self) -> np.ndarray:
+        means = self.model.metrics[0]
+        return np.stack([means.sums, means.weights])
+
+
+class TensorBoardFigures(_TensorBoard):
+    """Writes figures of the model after each epoch."""
+
+    def __init__(self, draw: Callable[[], Mapping[str, np.ndarray | str]], log_dir: Path) -> None:
+        super().__init__(log_dir, "figures")
+        self._draw = draw
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        writer = self._writers["figures"]
+        with writer.as_default(step=epoch):
             for tag, figure in self._draw().items():
                 if isinstance(figure, str):
                     tf.summary.text(tag, figure)
                 else:
                     tf.summary.image(tag, figure[np.newaxis])
-        self._writer.flush()
-
-    def on_train_end(self, logs: dict | None = None) -> None:
-        self._writer.close()
+        writer.flush()
 
 
 @on_chief
-def remove_from(log_dir: Path, epoch: int) -> None:
+def remove_from(log_dir: Path, epoch: int, step: int = 0) -> None:
     """Removes the records of `epoch` (from 0) and later ones, which are about to be logged again.
 
     A process that was killed between logging an epoch and saving its checkpoint would otherwise
     leave two points there. Half-written records are removed as well.
+
+    Args:
+        log_dir: Folder of the logs.
+        epoch: Epochs done.
+        step: Steps done in all epochs together, for the records of steps.
     """
     for path in sorted(log_dir.rglob("*tfevents*")):
+        first = step if path.parent.name == "steps" else epoch
         records, whole = [], True
         try:
             for record in tf.data.TFRecordDataset(str(path)):
                 records.append(record.numpy())
         except tf.errors.DataLossError:
             whole = False
-        kept = [record for record in records if not _is_late(record, epoch)]
+        kept = [record for record in records if not _is_late(record, first)]
         if len(kept) == len(records) and whole:
             continue
         temporary = path.with_name(".writing-events")
@@ -98,9 +169,9 @@ def remove_from(log_dir: Path, epoch: int) -> None:
         os.replace(temporary, path)
 
 
-def _is_late(record: bytes, epoch: int) -> bool:
+def _is_late(record: bytes, first: int) -> bool:
     event = tf.compat.v1.Event.FromString(record)
-    return event.HasField("summary") and event.step >= epoch
+    return event.HasField("summary") and event.step >= first
 
 
 class EpochProgress(keras.callbacks.Callback):

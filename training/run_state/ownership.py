@@ -26,9 +26,10 @@ from sat_tf.files import NO_LOCKS, write_atomically, write_json
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.vocabulary import Vocabulary
 from training.config import RunConfig
-from training.data.seen_images import SeenImages, read_seen_of, write_seen
+from training.data.seen_images import SeenImages, write_seen
 from training.distributed.workers import is_chief, on_chief
 from training.inputs import Data, Inputs
+from training.little_data import Amount
 from training.run_state.checkpoints import start_again
 from training.teach.archives import read_seen_archive
 
@@ -176,7 +177,7 @@ def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, f
     if template.vocabulary.exists():
         seen = SeenImages()
         for run in shares:
-            seen = seen.after(published.bare_name(run), read_seen_of(run))
+            seen = seen.after_captioner(run)
         write_seen(folder, seen)
 
 
@@ -265,6 +266,7 @@ def write_data(
     contents: Mapping[str, Contents],
     unusable: Mapping[str, Mapping[str, str]] | None = None,
     data_dir: Path | None = None,
+    amount: Amount | None = None,
 ) -> None:
     """Records what `check_data` compares, and what is of use to people and to later evaluations.
 
@@ -274,10 +276,12 @@ def write_data(
         contents: By `contents`.
         unusable: Split -> image -> why it cannot be used.
         data_dir: Where the data is, if it is in a folder.
+        amount: How many and how varied the training data are.
     """
     values = {split: dataclasses.asdict(found) for split, found in contents.items()}
     vocabulary.save(folder.vocabulary)
     values["vocabulary"] = dataclasses.asdict(Contents(vocabulary.fingerprint(), ()))
+    values |= {} if amount is None else {"amount": dataclasses.asdict(amount)}
     write_json(folder.data, values)
     for split, reasons in (unusable or {}).items():
         if reasons:
@@ -301,8 +305,7 @@ def write_training_images(folder: RunFolder, config: RunConfig, data: Data, inpu
         config.data.name,
     )
     if (origin := config.init_from) is not None:
-        found = read_seen_of(recorded_origins(folder).get(origin, origin))
-        seen = seen.after(published.bare_name(origin), found)
+        seen = seen.after_captioner(origin, recorded_origins(folder).get(origin))
     files = [config.attention.teacher] if config.attention.located else []
     files += [config.fit.predictions] if inputs.predictions is not None else []
     for file in map(Path, files):
@@ -330,6 +333,7 @@ def _read_contents(folder: RunFolder) -> dict[str, Contents]:
                 found["fingerprint"], tuple(found["unreadable"]), tuple(found.get("teachers", ()))
             )
             for split, found in values.items()
+            if split != "amount"
         }
     except FileNotFoundError:
         return {}

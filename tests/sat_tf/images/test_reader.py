@@ -9,7 +9,7 @@ from PIL import Image
 from sat_tf.images import MAX_SIDE, decoding
 from sat_tf.images.pillow import read_upright
 from sat_tf.images.reader import read_pixels
-from tests.image_files import encode
+from tests.image_files import encode, smooth
 from tests.serving.export_fixtures import bad_images, good_images
 
 TOLERANCE = 1e-3  # grey levels of 255
@@ -54,3 +54,14 @@ def test_other_images_that_cannot_be_read_are_clear_errors(tmp_path):
         read_pixels(encode(Image.new("L", (1, MAX_SIDE + 1)), "PNG"), 24, "crop")
     with pytest.raises(ValueError, match=r"expected uint8 pixels \[H, W, 3\], got float32"):
         read_pixels(np.zeros([4, 4, 3], np.float32), 24, "crop")
+
+
+def test_an_image_of_pillow_is_read_as_its_file(tmp_path):
+    photo = smooth().convert("RGBA")
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by 90 degrees
+    photo.save(tmp_path / "photo.png", exif=exif)
+    with Image.open(tmp_path / "photo.png") as opened:
+        found = read_pixels(opened, 32, "crop")
+    np.testing.assert_array_equal(found, read_pixels(tmp_path / "photo.png", 32, "crop"))
+    assert not np.array_equal(found, read_pixels(photo, 32, "crop"))

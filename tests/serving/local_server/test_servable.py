@@ -51,16 +51,6 @@ def test_a_failing_warm_up_fails_the_load(place):
         Servable(folder / "1", Limits())
 
 
-def test_only_chosen_signatures_are_warmed_up_if_the_model_has_any(place):
-    folder = place(1)
-    write_warm_up(folder / "1", predict_request(b"explode", signature="other"))
-    Servable(folder / "1", Limits(), warm_up=("serving_default",)).close()
-    folder = place(2)
-    write_warm_up(folder / "2", predict_request(b"explode"))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="assertion failed"):
-        Servable(folder / "2", Limits(), warm_up=("every_beam",))
-
-
 def shaped(dtype: int, *sizes: int) -> tensor_pb2.TensorProto:
     """A tensor of one value, repeated."""
     values = {"string_val": [b"ok"]} if dtype == types_pb2.DT_STRING else {"float_val": [1.0]}

@@ -10,8 +10,9 @@ import uvicorn
 from PIL import Image
 
 from serving.client import CaptionClient, Connection
-from serving.digits import DigitClient, ServedDigits
+from serving.web import served
 from serving.web.app import Page
+from serving.web.digits import DigitModel
 from tests.image_files import encode
 from tests.serving.web.scripted_digits import ScriptedDigits
 from tests.serving.web.scripted_model import ScriptedModel, serve
@@ -39,16 +40,16 @@ def drawing(ink: bool = True, side: int = 280) -> bytes:
 def page_of(**models: ScriptedModel | ScriptedDigits | int) -> Iterator[Page]:
     """A page of models by name, each served here, or a captioner away at a port."""
     with contextlib.ExitStack() as stack:
-        clients, digits = {}, {}
+        captioners, digits = {}, {}
         for name, model in models.items():
+            if isinstance(model, ScriptedDigits):
+                digits[name] = DigitModel(model.config, model.answer)
+                continue
             port = model if isinstance(model, int) else stack.enter_context(serve(model))
             connection = Connection(port=port, timeout=20.0, wait=False)
-            if isinstance(model, ScriptedDigits):
-                client = stack.enter_context(DigitClient(connection, name))
-                digits[name] = ServedDigits(client, model.config)
-            else:
-                clients[name] = stack.enter_context(CaptionClient(connection, name))
-        yield Page(clients, digits, hosts=("127.0.0.1", "testserver"))
+            client = stack.enter_context(CaptionClient(connection, name))
+            captioners[name] = served.captioner(client)
+        yield Page(captioners, digits, hosts=("127.0.0.1", "testserver"))
 
 
 @contextlib.contextmanager

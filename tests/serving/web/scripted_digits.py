@@ -1,15 +1,15 @@
-"""Digit models without TensorFlow, which look where a test wants and read a 7."""
+"""Digit models that look where a test wants and read a 7."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import grpc
 import numpy as np
 
 from sat_tf.digits.config import DRAMConfig, RAMConfig, ReaderConfig, STNConfig
-from serving.client.protocol import PredictResponse, to_array
-from tests.serving.web.scripted_model import write_tensor
+from sat_tf.digits.drawing import decode_drawing, fit_drawing
+from sat_tf.digits.reader import DigitReading
+from serving.web.digits import reading_data
 
 ANSWER = "7"
 CENTRES = ((0.25, 0.25), (0.5, 0.5), (0.75, 0.5))  # of the glimpses, shares of the image
@@ -36,19 +36,16 @@ class ScriptedDigits:
     config: ReaderConfig
     images: list[np.ndarray] = field(default_factory=list)
 
-    def predict(self, request, context) -> PredictResponse:
-        """Answers one request."""
-        image = to_array(request.inputs["images"])
-        side = self.config.image_size
-        if image.shape != (1, side, side, 1):
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"the shape is {image.shape}")
-        self.images.append(image[0, ..., 0])
-        response = PredictResponse()
-        for name, value in self._outputs().items():
-            write_tensor(response.outputs[name], value)
-        return response
+    async def answer(self, content: bytes) -> dict:
+        """Answers as the page's process does."""
+        return reading_data(self, content)
 
-    def _outputs(self) -> dict:
+    def read(self, content: bytes) -> DigitReading:
+        """Reads a drawing."""
+        config = self.config
+        ink = (config.ink_from, config.ink_to)
+        image, frame = fit_drawing(decode_drawing(content), config.image_size, ink, config.digits)
+        self.images.append(image)
         names, scales = list(self.config.answers), 1
         corners = [TURNED]
         if self.config.system != "stn":
@@ -59,10 +56,5 @@ class ScriptedDigits:
         sure = np.linspace(0.4, 0.9, looks) if looks > 1 else np.array([0.9])
         probabilities = np.tile((1 - sure[:, None]) / (len(names) - 1), len(names))
         probabilities[:, best] = sure
-        patches = np.full([1, looks, 8, 8, scales], 0.5, np.float32)
-        return {
-            "answers": names,
-            "corners": np.array([corners], np.float32),
-            "patches": patches,
-            "probabilities": probabilities[None].astype(np.float32),
-        }
+        patches = np.full([looks, 8, 8, scales], 0.5, np.float32)
+        return DigitReading(names[best], probabilities, np.array(corners), patches, image, frame)

@@ -14,8 +14,8 @@ from sat_tf import published
 from serving.web import __main__ as command
 from serving.web.__main__ import main, parse_server
 from serving.web.app import Page
-from serving.web.sources import Source
-from tests.serving.processes import child_of, page
+from serving.web.model_process import ModelProcess
+from tests.serving.processes import children_of, page
 from tests.serving.web.page_fixtures import drawing, photograph
 from tests.serving.web.run_fixtures import make_export, make_run
 from tests.waiting import eventually
@@ -58,17 +58,12 @@ def test_missing_packages_are_named_before_anything_is_exported(monkeypatch, cap
 
 @pytest.fixture
 def shown(monkeypatch):
-    """Returns the page that a command would serve, and the sources of its models."""
+    """Returns the page that a command would serve, and the folders of its captioners."""
 
-    def show(*argv: str) -> tuple[Page, list[Source]]:
+    def show(*argv: str) -> tuple[Page, list[list[Path]]]:
         pages, served = [], []
 
-        class Models:
-            def __init__(self, models):
-                served.extend(models)
-                self.ports, self.state, self.stop = range(1, len(models) + 1), None, lambda: None
-
-        monkeypatch.setattr("serving.web.model_process.ModelProcess", Models)
+        monkeypatch.setattr(ModelProcess, "start", lambda process: served.append(process._folders))
         monkeypatch.setattr("serving.web.app.Page.app", lambda page: pages.append(page))
         monkeypatch.setattr("uvicorn.Server.run", lambda *_: None)
         assert main([*argv, "--no-browser", "--port", "0"]) == 0
@@ -79,9 +74,10 @@ def shown(monkeypatch):
 
 def test_an_export_and_a_run_of_one_name_are_both_shown(tmp_path, shown):
     run = make_run(tmp_path / "soft")
-    page, served = shown("--export", str(make_export(run / "export")), "--run-dir", str(run))
+    export = make_export(run / "export")
+    page, served = shown("--export", str(export), "--run-dir", str(run))
     assert list(page.models) == ["soft", "soft-2"]
-    assert [model.run for model in served[:2]] == [None, run]
+    assert served == [[export, run]]  # digit models start when their view is opened
 
 
 def test_the_page_is_served_under_this_machines_names_and_those_allowed(shown):
@@ -99,38 +95,30 @@ def test_a_server_is_a_host_and_a_port():
     assert parse_server("[::1]:8500") == ("::1", 8500)
 
 
-def wait_for_caption(client: httpx.Client, model: str) -> dict:
-    return wait_for(client, "/api/caption", model, photograph())
-
-
-def wait_for(client: httpx.Client, path: str, model: str, image: bytes) -> dict:
-    answers = []
-
-    def answered() -> bool:
-        answers.append(client.post(path, files={"image": image}, data={"model": model}))
-        assert answers[-1].status_code in (200, 429, 503), answers[-1].text
-        return answers[-1].status_code == 200
-
-    eventually(answered, seconds=LOADED_WITHIN)
-    return answers[-1].json()
-
-
 @pytest.mark.slow
-def test_exports_side_by_side_whose_process_may_die(exports):
-    folders = tuple(exports[kind].version.parent for kind in ("hard", "none"))
+def test_exports_side_by_side_whose_process_may_die(litert_exports):
+    folders = tuple(litert_exports(kind).parent for kind in ("hard", "none"))
     with (
         page(folders) as (address, process),
-        httpx.Client(base_url=address, timeout=60) as client,
+        httpx.Client(base_url=address, timeout=LOADED_WITHIN) as client,
     ):
-        assert client.get("/api/page").json()["models"] == ["hard", "none"]
-        hard = wait_for_caption(client, "hard")
-        assert hard["kind"] == "hard" and hard["hypotheses"][1]["words"][0]["map"]
-        assert wait_for_caption(client, "none")["kind"] == "none"
+
+        def ask(path: str, model: str, image: bytes) -> dict:
+            answer = client.post(path, files={"image": image}, data={"model": model})
+            assert answer.status_code == 200, answer.text
+            return answer.json()
+
+        names = client.get("/api/page").json()["models"]
+        hard = ask("/api/caption", names[0], photograph())
+        assert hard["grid"] and hard["hypotheses"][1]["words"][0]["map"]
+        assert ask("/api/caption", names[1], photograph())["kind"] == "none"
         for digits in client.get("/api/page").json()["digits"]:
-            found = wait_for(client, "/api/digits", digits["name"], drawing())
+            found = ask("/api/digits", digits["name"], drawing())
             assert len(found["steps"][-1]["probabilities"]) == len(found["answers"])
-        os.kill(child_of(process), signal.SIGKILL)
-        again = wait_for_caption(client, "hard")
-        assert again["hypotheses"] == hard["hypotheses"]
-        models = child_of(process)
-    eventually(lambda: not Path(f"/proc/{models}/stat").exists())  # it ends with the page
+        started = children_of(process)
+        for child in started:
+            os.kill(child, signal.SIGKILL)
+        assert ask("/api/caption", names[0], photograph())["hypotheses"] == hard["hypotheses"]
+        models = set(children_of(process)) - set(started)
+        assert models
+    eventually(lambda: not any(Path(f"/proc/{child}/stat").exists() for child in models))

@@ -5,13 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from serving.client import Connection
-from serving.digits import DigitClient, ServedDigits
-from serving.web.app import Page
 from tests.browser import browser, grey, violations, watched_pages  # noqa: F401  (a fixture, found by name)
 from tests.serving.web.page_fixtures import listening, page_of
 from tests.serving.web.scripted_digits import CENTRES, CONFIGS, HALF, ScriptedDigits
-from tests.serving.web.scripted_model import ScriptedModel, serve
+from tests.serving.web.scripted_model import ScriptedModel
 
 pytestmark = pytest.mark.slow
 
@@ -183,15 +180,10 @@ def test_the_views_lead_to_each_other(open_page, address):
     page.get_by_role("button", name="Write a 0").wait_for()
 
 
-def test_a_model_that_is_away_is_waited_for(open_page):
-    model = ScriptedDigits(CONFIGS["ram"])
-    with serve(model) as port:
-        pass
-    with DigitClient(Connection(port=port, wait=False), "ram") as client:
-        served = Page({}, {"ram": ServedDigits(client, model.config)}, hosts=("127.0.0.1",))
+def test_the_models_are_started_when_the_view_is_opened(open_page):
+    opened = []
+    with page_of(ram=ScriptedDigits(CONFIGS["ram"])) as served:
+        served.open_digits = lambda: opened.append("once")
         with listening(served) as url:
-            page = open_page(url, expected="503 (Service Unavailable)")
-            page.get_by_role("button", name="Write a 7").click()
-            page.locator("#said").filter(has_text="does not answer. Trying again").wait_for()
-            with serve(model, port):
-                wait_for_answer(page)
+            open_page(url)
+    assert opened == ["once"]

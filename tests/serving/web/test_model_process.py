@@ -1,16 +1,22 @@
-"""The process of the models: when it is started again, and how it ends."""
+"""The models' process: what answers, without TensorFlow; when it starts again, and how it ends."""
 
 from __future__ import annotations
 
-import signal
-import sys
+import asyncio
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from serving.web.model_process import MOST_TRIES, TERMINATED, ModelProcess, undisturbed
-from serving.web.sources import Source
-from tests.serving.web.run_fixtures import make_export
+import sat_tf
+from sat_tf import lite, runs
+from sat_tf.lite import cache
+from serving.web import model_process
+from serving.web.captioning import UploadError
+from serving.web.model_process import LOADING, MAKING, MOST_TRIES, ModelProcess
+from tests.sat_tf.digits.small_readers import write_reader
+from tests.sat_tf.tiny_runs import png, write_run
+from tests.serving.web.page_fixtures import drawing as drawn
 from tests.waiting import eventually
 
 
@@ -19,8 +25,9 @@ def processes():
     """Starts processes of models, which end with the test."""
     made = []
 
-    def start(*sources: Source, **options) -> ModelProcess:
-        made.append(ModelProcess(sources, **options))
+    def start(*folders: Path) -> ModelProcess:
+        made.append(ModelProcess(folders))
+        made[-1].start()
         return made[-1]
 
     yield start
@@ -28,87 +35,112 @@ def processes():
         process.stop()
 
 
-@pytest.fixture
-def python(tmp_path, monkeypatch):
-    """Puts a shell script in the place of Python; returns its starts, as lines of a file."""
-
-    def replace(script: str) -> Path:
-        path, starts = tmp_path / "python", tmp_path / "starts"
-        path.write_text(f"#!/bin/sh\necho >> {starts}\n{script}\n")
-        path.chmod(0o755)
-        starts.touch()
-        monkeypatch.setattr(sys, "executable", str(path))
-        return starts
-
-    return replace
+def ask(process: ModelProcess, folder: Path, content: bytes, said: list[str] | None = None):
+    said = [] if said is None else said
+    return asyncio.run(asyncio.wait_for(process.ask(folder, content, said.append), 300))
 
 
-@pytest.mark.parametrize("status", [1, 2])
-def test_a_process_that_ends_by_itself_is_not_started_again(processes, python, status, tmp_path):
-    starts = python(f"exit {status}")
-    process = processes(Source("soft", make_export(tmp_path / "soft")))
-    eventually(lambda: "cannot be loaded: the terminal says why" in process.state())
-    assert "cannot be loaded" in process.state()
-    assert starts.read_text() == "\n"
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> tuple[Path, Path]:
+    """A run, and a cache with its graphs."""
+    folder = tmp_path_factory.mktemp("made")
+    run = write_run(folder / "soft")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SAT_TF_CACHE", str(folder / "cache"))
+        runs.make_graphs(run)
+    return run, folder / "cache"
 
 
-@pytest.mark.parametrize("end", ["kill -KILL $$", f"exit {TERMINATED}"])
-def test_a_process_that_a_signal_ended_is_started_again(processes, python, end, tmp_path):
-    starts = python(end)
-    process = processes(Source("soft", make_export(tmp_path / "soft")))
-    eventually(lambda: "is being started again" in process.state())
-    eventually(lambda: starts.read_text() == "\n\n")
-
-
-def test_a_process_that_had_loaded_its_models_is_always_started_again(processes, python, tmp_path):
-    starts = python('echo > "/dev/fd/$4"; kill -KILL $$')
-    process = processes(Source("soft", make_export(tmp_path / "soft")))
-    eventually(lambda: process.state() and len(starts.read_text()) > 2 * MOST_TRIES)
-    assert "cannot be loaded" not in process.state()
-
-
-def test_a_first_export_is_said_to_take_longer_than_loading(processes, python, tmp_path):
-    python("exec cat")
-    made, missing = make_export(tmp_path / "soft"), tmp_path / "hard"
-    assert "takes a few seconds" in processes(Source("soft", made)).state()
-    process = processes(Source("soft", made), Source("hard", missing, tmp_path / "run"))
-    assert "exported, which takes a minute, once per version" in process.state()
-
-
-def test_a_process_that_missed_the_first_signal_tidies_up_after_the_next(
-    processes, python, tmp_path
-):
-    waiting, tidied = tmp_path / "waiting", tmp_path / "tidied"
-    python(
-        f"trap 'if [ $missed ]; then echo > {tidied}; exit {TERMINATED}; fi; missed=1' TERM\n"
-        f"echo > {waiting}\nwhile :; do sleep 0.1; done"
-    )
-    process = processes(Source("soft", make_export(tmp_path / "soft")))
-    eventually(waiting.exists)
-    process.stop()
-    assert tidied.exists()
-
-
-def test_no_further_signal_interrupts_what_follows_the_end():
-    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    try:
-        with undisturbed():
-            assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-        with pytest.raises(SystemExit), undisturbed():
-            raise SystemExit(TERMINATED)
-        assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def test_a_captioner_answers_from_its_graphs_without_tensorflow(processes, made, monkeypatch):
+    run, home = made
+    monkeypatch.delenv(cache.SWITCH)
+    monkeypatch.setenv("SAT_TF_CACHE", str(home))
+    process, said = processes(run), []
+    beam, kind, resize = ask(process, run, png(), said)
+    (expected,) = sat_tf.load(run).beams([png()])
+    assert [c.text for c in beam] == [c.text for c in expected] and len(beam) > 1
+    np.testing.assert_allclose(beam[1].alpha, expected[1].alpha, atol=1e-5)
+    assert (kind, resize) == ("soft", "crop") and said == [LOADING]
+    maps = Path(f"/proc/{process._process.pid}/maps").read_text()
+    assert "litert" in maps and "tensorflow" not in maps.replace("sat_tf", "")
+    with pytest.raises(UploadError, match="Cannot read the image") as error:
+        ask(process, run, b"text")
+    assert error.value.status == 400
+    assert ask(process, run, png())[0][0].text == expected[0].text  # and it goes on
 
 
 @pytest.mark.slow
-def test_an_export_that_the_end_of_the_page_stops_leaves_nothing_but_its_lock(
-    processes, make_run, tmp_path
-):
-    run, folder = make_run(tmp_path / "run", {"kind": "none"}), tmp_path / "exports" / "none"
-    left = folder / ".writing-killed"
-    left.mkdir(parents=True)
-    process = processes(Source("none", folder, run), seconds=600.0)
-    eventually(lambda: not left.exists() and any(folder.glob(".writing-*")))
-    process.stop()
-    assert list(folder.iterdir()) == [folder / ".lock"]
+def test_graphs_that_are_not_there_are_made_first(processes, tmp_path, monkeypatch):
+    monkeypatch.delenv(cache.SWITCH)
+    monkeypatch.setenv("SAT_TF_CACHE", str(tmp_path / "cache"))
+    folders = [write_run(tmp_path / kind, kind) for kind in ("soft", "none")]
+    process, said = processes(*folders), []
+    assert ask(process, folders[1], png(), said)[1] == "none"
+    assert said.count(MAKING) >= 1
+    assert all(runs.graphs_of(folder) for folder in folders)
+
+
+def test_an_export_for_litert_is_captioned(processes, made, monkeypatch):
+    run, home = made
+    monkeypatch.setenv("SAT_TF_CACHE", str(home))
+    export = runs.graphs_of(run)
+    beam, kind, _ = ask(processes(export), export, png())
+    assert beam[0].text == lite.load(export).caption(png()).text and kind == "soft"
+
+
+@pytest.mark.slow
+def test_a_digit_model_reads_drawings(processes, tmp_path):
+    folder = write_reader(tmp_path / "ram", "ram")
+    found = ask(processes(folder), folder, drawn())
+    steps = sat_tf.load(folder).read(drawn()).probabilities
+    np.testing.assert_allclose(found["steps"][-1]["probabilities"], steps[-1], atol=1e-3)
+    assert found["size"] == 28
+
+
+def test_a_model_that_cannot_be_loaded_is_told_and_the_others_answer(processes, made, tmp_path):
+    run, _ = made
+    broken = write_run(tmp_path / "broken")
+    (broken / "vocabulary.json").write_text("{")
+    process = processes(broken, run)
+    with pytest.raises(UploadError, match="It cannot be used: .*vocabulary.json"):
+        ask(process, broken, png())
+    assert ask(process, run, png())[1] == "soft"
+
+
+def test_a_process_that_the_system_ended_is_started_again(processes, made):
+    run, _ = made
+    process = processes(run)
+    first = ask(process, run, png())
+    process._process.kill()
+    assert ask(process, run, png())[0][0].text == first[0][0].text
+
+
+def test_a_question_that_ends_every_process_is_given_up(processes, tmp_path, monkeypatch):
+    starts, python = tmp_path / "starts", tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho >> {starts}\nkill -KILL $$\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(model_process.sys, "executable", str(python))
+    process = ModelProcess([tmp_path])
+    with pytest.raises(UploadError, match=f"ended by the system {MOST_TRIES} times"):
+        ask(process, tmp_path, png())
+    assert len(starts.read_text()) == MOST_TRIES
+
+
+def test_the_process_ends_when_the_page_does(made):
+    run, _ = made
+    process = ModelProcess([run])
+    process.start()
+    ask(process, run, png())
+    process._pipe.close()  # as the system does when the page ends in whatever way
+    eventually(lambda: process._process.poll() == 0)
+
+
+def test_questions_are_answered_in_their_order(tmp_path, monkeypatch):
+    process, asked = ModelProcess([Path("a"), Path("b"), Path("c")]), []
+    monkeypatch.setattr(process, "_ask", lambda index, *_: asked.append(index))
+
+    async def all_at_once():
+        await asyncio.gather(*(process.ask(Path(name), b"") for name in "abc"))
+
+    asyncio.run(all_at_once())
+    assert asked == [0, 1, 2]

@@ -73,9 +73,7 @@ def brightest(page) -> tuple[int, int]:
 
 def test_the_page_opens_with_a_captioned_sample_and_one_word_lit(open_page, address):
     page = open_page(address)
-    assert (
-        page.locator(".samples [aria-pressed=true]").get_attribute("title") == "A man with a camera"
-    )
+    assert page.locator(".samples [aria-pressed=true]").get_attribute("title") == "A skier"
     page.locator(".column.chosen .looking").wait_for()
     assert page.locator(".column.chosen .word[aria-current]").count() == 1
     assert page.locator("#about").inner_text() == "It knows dogs that run."
@@ -176,7 +174,7 @@ FOCUSED = """(() => {
 
 def test_the_keyboard_alone_reaches_everything(open_page, address):
     page, seen = open_page(address), []
-    while "Two dogs" not in seen:
+    while "A skateboarder" not in seen:
         page.keyboard.press("Tab")
         seen.append(page.evaluate(FOCUSED))
         assert len(seen) < 20
@@ -288,8 +286,8 @@ def test_the_answer_of_a_proxy_is_told_by_its_status(open_page, address, status,
 def test_two_tabs_do_not_meet(open_page, address):
     pages = [open_page(address) for _ in range(2)]
     upload(pages[1])
-    pages[0].get_by_role("button", name="Two dogs").click()
-    pages[0].locator(".samples [title='Two dogs'][aria-pressed=true]").wait_for()
+    pages[0].get_by_role("button", name="A skateboarder").click()
+    pages[0].locator(".samples [title='A skateboarder'][aria-pressed=true]").wait_for()
     assert pages[1].locator(".samples [aria-pressed=true]").count() == 0
 
 

@@ -61,7 +61,7 @@ def test_a_run_leaves_weights_a_report_and_figures(hard_digits_run):
     assert len(figures) == 12 and np.asarray(Image.open(figures[0])).ndim == 3
     logs = logs_of(hard_digits_run)
     assert len(logs["figures attention/1"]) == len(logs["validation epoch_error"]) == 2
-    assert {"train epoch_loss", "train epoch_reward"} < set(logs)
+    assert {"train objective/loss", "train objective/reward"} < set(logs)
 
 
 def test_a_run_killed_within_its_epochs_ends_like_an_unbroken_one(

@@ -56,7 +56,8 @@ def result(path: Path) -> tuple[np.ndarray, dict[str, np.ndarray]]:
 
 def losses_of(run: Path) -> list[float]:
     """The training loss of every epoch, as TensorBoard reads it."""
-    points = [TensorProto.FromString(content) for _, content in logs_of(run)["train epoch_loss"]]
+    contents = [content for _, content in logs_of(run)["train objective/loss"]]
+    points = [TensorProto.FromString(content) for content in contents]
     return [float(tensor_util.make_ndarray(point)) for point in points]
 
 

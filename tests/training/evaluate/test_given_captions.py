@@ -13,12 +13,8 @@ from tests.training.small_runs import report_of
 from training import compare
 from training.data.examples import DataError, Example, Split
 from training.evaluate.command import main
-from training.evaluate.given_captions import (
-    captions_of,
-    parse_captions,
-    read_grounding,
-    write_captions,
-)
+from training.evaluate.given_captions import captions_of, parse_captions
+from training.evaluate.reports import read_grounding, write_captions
 
 PATH = Path("theirs.json")
 PIXELS = np.zeros([2, 2, 3], np.uint8)

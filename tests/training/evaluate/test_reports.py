@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from training.evaluate.reports import format_scores, verdict, write_report
+from training.evaluate.reports import format_scores, markdown_table, verdict, write_report
 
 REPORT = {
     "versions": {"numpy": "2.0"},
@@ -102,3 +102,14 @@ def test_captions_of_other_images_are_told():
     (said,) = verdict(captions, REFERENCES)
     assert said.startswith("The captions fit other images as well: 50 % of the words")
     assert said.endswith("Train longer or add data.")
+
+
+def test_markdown_cells_are_plain_and_escaped():
+    rows = [("a|b", 1 / 3), ("c\nd", None), ("e", [1, "f"])]
+    assert markdown_table(("key", "value"), rows).splitlines() == [
+        "| key | value |",
+        "| --- | --- |",
+        "| a\\|b | 0.333333 |",
+        "| c d | - |",
+        "| e | 1, f |",
+    ]

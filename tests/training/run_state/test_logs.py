@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,9 +15,10 @@ from PIL import Image
 from tensorboard.backend.event_processing.event_multiplexer import EventMultiplexer
 from tensorboard.util import tensor_util
 
+from sat_tf.models.base import RunningMeans
 from sat_tf.objectives.logs import ROLLOUT_LOGS
 from tests.training.run_state.stopped_runs import logs_of
-from training.run_state.logs import EpochProgress, remove_from
+from training.run_state.logs import EpochProgress, TensorBoardSteps, remove_from
 
 EVERY_RUN = {
     "train": ("loss", "nll", "learning_rate", "beta", "gradient_norm"),
@@ -33,7 +35,8 @@ def opened(run: Path) -> EventMultiplexer:
 
 
 def scalars(events: EventMultiplexer, part: str, name: str) -> dict[int, float]:
-    found = events.Tensors(part, f"epoch_{name}")
+    (tag,) = [t for t in events.Runs()[part]["tensors"] if t.endswith(f"/{name}")]
+    found = events.Tensors(part, tag)
     return {event.step: float(tensor_util.make_ndarray(event.tensor_proto)) for event in found}
 
 
@@ -66,6 +69,21 @@ def test_tensorboard_finds_the_scalars_of_every_epoch(request, kind, epochs):
     assert all(0 < value < 1 for value in scalars(events, "train", "beta").values())
 
 
+def test_tensorboard_finds_the_loss_of_every_twentieth_batch_alone(tmp_path):
+    means = RunningMeans(["loss", "nll"])
+    model = SimpleNamespace(metrics=[means], distribute_strategy=tf.distribute.get_strategy())
+    curve = TensorBoardSteps(tmp_path / "logs", lambda: step)
+    curve.set_model(model)
+    curve.on_train_begin()
+    for step in range(15, 45):  # resumed at step 15, each batch of other size
+        curve.on_train_batch_begin(step)
+        means.update_state({"loss": (float(step), step), "nll": (-1.0, 1.0)})
+        curve.on_train_batch_end(step)
+    events = opened(tmp_path)
+    np.testing.assert_allclose(list(scalars(events, "steps", "loss").items()), [(20, 20), (40, 40)])
+    assert list(scalars(events, "steps", "nll").values()) == [-1.0, -1.0]
+
+
 @pytest.mark.parametrize(("kind", "epochs"), [("hard", 2), ("none", 1)])
 def test_tensorboard_finds_the_attention_figures_of_every_epoch(request, kind, epochs):
     found = figures(opened(request.getfixturevalue(f"{kind}_run")))
@@ -76,7 +94,7 @@ def test_tensorboard_finds_the_attention_figures_of_every_epoch(request, kind, e
 
 
 def log(folder, *epochs: int) -> None:
-    """TensorBoardScalars of these epochs, in a file of their own."""
+    """Points of these epochs, in a file of their own."""
     writer = tf.summary.create_file_writer(str(folder))
     with writer.as_default():
         for epoch in epochs:

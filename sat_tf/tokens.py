@@ -1,0 +1,323 @@
+"""Tokenisation: the rules that split captions into tokens, by their version."""
+
+from __future__ import annotations
+
+import functools
+import html
+import re
+import unicodedata
+from collections.abc import Callable, Container
+from importlib.util import find_spec
+from typing import Literal
+
+from sat_tf.errors import invalid_value
+
+Unit = Literal["words", "characters", "subwords"]
+Segmenter = Literal["spaces", "icu", "jieba", "mecab"]
+
+RULES = 2
+"""Version of the rules. Captioners of version 1 keep theirs."""
+MARK = "\u2581"
+"""Begins the first subword of a word, as in SentencePiece."""
+LONGEST = 16
+"""Most characters of a subword, its mark among them."""
+
+_APOSTROPHES = "'\u2019\u02bc\uff07"
+_HYPHENS = "-\u2010\u2011"
+# Persian and Indic scripts use these two inside words.
+_JOINERS = "\u200c\u200d"
+# Thai to Khmer, kana and Han: no spaces between words.
+_CLOSED = (
+    "\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
+    "\u2e80-\u2fdf\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003fffd"
+)
+_CLOSE = f" ?([{_CLOSED}]) ?"
+_CLOSED_LETTER = re.compile(f"[{_CLOSED}]")
+CHINESE = ["zh", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "cmn", "lzh"]
+_UNSPACED = [*CHINESE, "ja", "th", "lo", "km", "my", "shn"]
+_BY_CHARACTER = {*CHINESE, "ja", "bo", "dz"}
+_DOTLESS = {"tr", "az", "crh", "gag"}
+
+
+def primary(language: str) -> str:
+    """Returns the primary subtag of a language code: zh of zh-Hans."""
+    return language.lower().partition("-")[0]
+
+
+def default_unit(language: str) -> Unit:
+    """Returns the tokens of a language: characters where words have neither spaces nor breakers."""
+    return "characters" if primary(language) in _BY_CHARACTER else "words"
+
+
+def default_segmenter(language: str) -> Segmenter:
+    """Returns what finds words: ICU in languages without spaces between them."""
+    return "icu" if primary(language) in _UNSPACED else "spaces"
+
+
+def lower_case(text: str, language: str = "") -> str:
+    """Returns small letters; in Turkish and Azerbaijani, I without a dot stays without one."""
+    if primary(language) in _DOTLESS:
+        text = text.replace("I\u0307", "i").replace("\u0130", "i").replace("I", "\u0131")
+    return text.lower().replace("i\u0307", "i")
+
+
+def comparable(token: str, language: str = "") -> str:
+    """Folds a token so that spellings that differ by letter case alone are equal.
+
+    A German ß is its capitals' SS, and Greek goes without its tonos, as its capitals do.
+    """
+    token = token.casefold()
+    if primary(language) == "el":
+        token = unicodedata.normalize("NFD", token).replace("\u0301", "")
+    return unicodedata.normalize("NFC", token)
+
+
+class _Clean(dict):
+    """Table for `str.translate`, filled as characters turn up.
+
+    Letters, marks and numbers stay; apostrophes and hyphens take their ASCII form; invisible
+    format characters and variation selectors vanish; white space becomes a space and everything
+    else becomes `other`.
+    """
+
+    def __init__(self, other: str):
+        super().__init__()
+        self._other = other
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        self[code] = result = self._replacement(char)
+        return result
+
+    def _replacement(self, char: str) -> str:
+        category = unicodedata.category(char)
+        if char in _APOSTROPHES:
+            return "'"
+        if char in _HYPHENS:
+            return "-"
+        if char in _JOINERS:
+            return char
+        if category == "Cf" or "\ufe00" <= char <= "\ufe0f":
+            return ""
+        if category[0] in "LMN":
+            return char
+        return " " if char.isspace() else self._other
+
+
+# Signs that belong to words or numbers; where they do, `_WORD` says.
+_INSIDE = "\u00b7\u30fb\u0f0b\u05f4"
+_IN_NUMBERS = ".,:/\u066b\u066c"
+_PERCENT = "%\u066a"
+_SAME = {
+    **dict.fromkeys("\u2018`\u00b4\u055a\u05f3", "'"),
+    **dict.fromkeys("\u05be\u058a", "-"),
+    "\u0f0c": "\u0f0b",
+    "\u0140": "l\u00b7",
+    # Tatweel and vowel signs of Arabic; Armenian marks of tone inside words; joiners of graphemes.
+    **dict.fromkeys("\u0640\u064b\u064c\u064d\u064e\u064f\u0650\u0651\u0652\u0670", ""),
+    **dict.fromkeys("\u055b\u055c\u055e\u034f", ""),
+    # Words written as signs, in Burmese and Sindhi.
+    **{sign: sign for sign in "\u104c\u104d\u104e\u104f\u06fd\u06fe"},
+}
+
+
+class _Folded(_Clean):
+    """As `_Clean`, and folds width and presentation forms; signs inside words stay for now."""
+
+    def _replacement(self, char: str) -> str:
+        if "\ufb00" <= char <= "\ufdff" or "\ufe70" <= char <= "\uffee":
+            folded = unicodedata.normalize("NFKC", char)
+            return "".join(map(self._fold, folded))
+        return self._fold(char)
+
+    def _fold(self, char: str) -> str:
+        if char in _INSIDE + _IN_NUMBERS + _PERCENT:
+            return char
+        if char in _SAME:
+            return _SAME[char]
+        if unicodedata.category(char) == "Me" or "\U000e0100" <= char <= "\U000e01ef":
+            return ""
+        return super()._replacement(char)
+
+
+_FIRST = {"words": _Clean(other=" "), "characters": _Clean(other="")}
+_SECOND = _Folded(other=" ")
+# A clitic that the data set has detached ("man 's"), or runs of letters, marks and numbers joined
+# by single hyphens, apostrophes or joiners. No run starts with a mark.
+_CLITIC = r"(?<!\S)'[^\W\d_]{1,2}(?!\S)"
+_FIRST_WORD = re.compile(
+    rf"{_CLITIC}|[^\W_][^\s'\-{_JOINERS}]*(?:['\-{_JOINERS}][^\s'\-{_JOINERS}]+)*"
+)
+# The same, with signs inside words and, between digits, of numbers; and percent beside a number.
+_RUN = rf"[^\s'\-{_JOINERS}{_INSIDE}{_IN_NUMBERS}{_PERCENT}]"
+_WORD = re.compile(
+    rf"{_CLITIC}|(?:(?<![\w.%])[.{_PERCENT}](?=\d))?[^\W_]{_RUN}*"
+    rf"(?:(?:['\-{_JOINERS}{_INSIDE}]|(?<=\d)[{_IN_NUMBERS}](?=\d)){_RUN}+)*(?:(?<=\d)[{_PERCENT}])?"
+    rf"|(?<=\d )[{_PERCENT}]"
+)
+_NUMBER = re.compile(rf"([.{_PERCENT}]?\d+(?:[{_IN_NUMBERS}]\d+)*[{_PERCENT}]?)")
+_GERSHAYIM = re.compile('(?<=[\u05d0-\u05ea])["\u201c\u201d](?=[\u05d0-\u05ea])')
+_HEBREW_POINTS = re.compile("[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7]")
+_WORD_BREAK = re.compile(f"(?<=[{_CLOSED}])\u200b(?=[{_CLOSED}])")
+
+
+def tokenize(
+    caption: str,
+    unit: Unit = "words",
+    language: str = "",
+    rules: int = RULES,
+    segmenter: Segmenter = "spaces",
+) -> list[str]:
+    """Splits a caption into lower-case tokens without punctuation, in Unicode's NFC form.
+
+    Keeps letters, marks and numbers. A hyphen or an apostrophe stays inside a word ("t-shirt",
+    "man's") and at the head of a detached clitic ("man 's"), so that captions match their
+    references in the metrics; `. , : /` stay between digits and `%` beside a number, as do the
+    signs inside words of other scripts. Any other character separates words. HTML entities are
+    read, width and presentation forms are folded, and Arabic goes without tatweel and vowel signs.
+
+    Characters are grapheme clusters. One space, itself a token, separates words, but none stands
+    beside a letter of a script without spaces between words.
+
+    Args:
+        caption: Any text.
+        unit: "words", "characters", or "subwords": words, for `Vocabulary.encode` to take apart.
+        language: Language code of the caption, for its small letters and its segmenter.
+        rules: Version of these rules; 1 has fewer, and splits between code points.
+        segmenter: Finds words in scripts without spaces between them: "icu", "jieba" (Chinese) or
+            "mecab" (Japanese); "spaces" takes the words that are given.
+
+    Returns:
+        The tokens, none of them empty; an empty list if nothing is left.
+
+    Raises:
+        ImportError: The segmenter is not installed.
+    """
+    if rules == 1:
+        return _tokenize_first(caption, unit)
+    words = _split(caption, language)
+    if unit == "words":
+        if segmenter == "spaces" or caption.isascii():
+            return words
+        return [part for word in words for part in _segment(word, segmenter, language)]
+    if unit not in ("characters", "subwords"):
+        expected = '"words", "characters" or "subwords"'
+        raise invalid_value("unit", expected, repr(unit))
+    text = join(words, *joining("words", language))
+    return split_clusters(text) if unit == "characters" else text.split()
+
+
+def _split(caption: str, language: str) -> list[str]:
+    text = html.unescape(caption) if "&" in caption else caption
+    if text.isascii() and primary(language) not in _DOTLESS:
+        return _WORD.findall(text.lower().translate(_SECOND))
+    text = unicodedata.normalize("NFC", lower_case(text, language))
+    text = _WORD_BREAK.sub(" ", _GERSHAYIM.sub("\u05f4", text))
+    if primary(language) == "he":
+        text = _HEBREW_POINTS.sub("", text)
+    return _WORD.findall(unicodedata.normalize("NFC", text.translate(_SECOND)))
+
+
+def _tokenize_first(caption: str, unit: Unit) -> list[str]:
+    """Splits by the first version of the rules: words, or code points with their marks."""
+    if unit not in _FIRST:
+        raise invalid_value("unit", '"words" or "characters" under rules 1', repr(unit))
+    # Lower-casing can decompose (capital I with a dot), hence the order.
+    text = unicodedata.normalize("NFC", caption.lower())
+    words = _FIRST_WORD.findall(unicodedata.normalize("NFC", text.translate(_FIRST[unit])))
+    if unit == "words":
+        return words
+    characters: list[str] = []
+    for char in " ".join(words):
+        if characters and unicodedata.category(char)[0] == "M":
+            characters[-1] += char
+        else:
+            characters.append(char)
+    return characters
+
+
+def split_clusters(text: str) -> list[str]:
+    """Splits a text into grapheme clusters, what its readers take for characters."""
+    if text.isascii():
+        return list(text)
+    import regex  # captioning needs none
+
+    return regex.findall(r"\X", text)
+
+
+def joining(unit: Unit, language: str = "", rules: int = RULES) -> tuple[str, str, str]:
+    """Returns how tokens make a text: what stands between them, a pattern, its replacement.
+
+    Spaces beside a letter of a script that has none between words go (not in Korean, where Han
+    letters stand among spaces); a subword's mark is a space.
+    """
+    if unit == "characters":
+        return "", "", ""
+    if unit == "subwords":
+        return "", MARK, " "
+    return (" ", "", "") if rules == 1 or primary(language) == "ko" else (" ", _CLOSE, r"\1")
+
+
+def join(tokens: list[str], separator: str, pattern: str, replacement: str) -> str:
+    """Joins tokens to a text by a rule of `joining`."""
+    text = separator.join(tokens)
+    return re.sub(pattern, replacement, text).strip() if pattern else text
+
+
+def split_subwords(word: str, known: Container[str]) -> list[str]:
+    """Splits a word into the longest known pieces of whole clusters, the first behind `MARK`."""
+    clusters, pieces, first = [MARK, *split_clusters(word)], [], 0
+    while first < len(clusters):
+        for last in range(min(len(clusters), first + LONGEST), first, -1):
+            piece = "".join(clusters[first:last])
+            if piece in known:
+                break
+        pieces.append(piece)
+        first = last
+    return pieces
+
+
+def stands_alone(piece: str) -> bool:
+    """Returns whether a subword begins a word: by its mark, or in a script without spaces."""
+    return piece.startswith(MARK) or _CLOSED_LETTER.match(piece) is not None
+
+
+_PACKAGES = {"icu": "icu4py", "jieba": "jieba", "mecab": "fugashi", "subwords": "sentencepiece"}
+
+
+def missing_extra(name: str) -> str | None:
+    """Returns the name of the package that a segmenter, or subwords, needs and that is missing."""
+    package = _PACKAGES.get(name)
+    return package if package and find_spec(package) is None else None
+
+
+def _segment(word: str, segmenter: Segmenter, language: str) -> list[str]:
+    """Splits what has no spaces into words; numbers stay whole."""
+    if not _CLOSED_LETTER.search(word):
+        return [word]
+    parts = _NUMBER.split(word)
+    cut = _segmenter(segmenter, primary(language))
+    return [w for n, part in enumerate(parts) if part for w in ([part] if n % 2 else cut(part))]
+
+
+@functools.cache
+def _segmenter(name: Segmenter, language: str) -> Callable[[str], list[str]]:
+    if package := missing_extra(name):
+        raise ImportError(f'The segmenter {name} needs {package}: `pip install "sat-tf[{name}]"`.')
+    if name == "icu":
+        from icu4py.breakers import WordBreaker
+
+        return lambda text: list(WordBreaker(text, language or "root"))
+    if name == "jieba":
+        import jieba
+
+        jieba.setLogLevel("WARNING")
+        return jieba.lcut
+    if name == "mecab":
+        import fugashi
+
+        tagger = fugashi.Tagger("-Owakati")
+        return lambda text: tagger.parse(text).split()
+    expected = '"spaces", "icu", "jieba" or "mecab"'
+    raise invalid_value("segmenter", expected, repr(name))

@@ -1,0 +1,79 @@
+"""What is said of data that are too few or too alike, and the command that is named."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from sat_tf.run_folder import RunFolder
+from sat_tf.vocabulary import Vocabulary
+from training import little_data
+from training.little_data import LEARN_ON, Amount, after_training, next_command, sentences
+from training.recipes import RECIPES
+from training.run_state.ownership import write_data
+from training.train import parse
+
+FOLDER = RECIPES["folder_soft"]
+LEARNING_ON = dataclasses.replace(FOLDER, init_from="flickr8k_soft")
+
+
+def amount(images: int, **changes) -> Amount:
+    return dataclasses.replace(Amount(images, 5 * images, 5 * images, 0.2), **changes)
+
+
+@pytest.mark.parametrize(
+    ("config", "images", "said"),
+    [
+        (FOLDER, 48, "48 training images are too few to expect sentences"),
+        (FOLDER, 400, "400 training images are few: expect short, common"),
+        (LEARNING_ON, 40, "40 training images are few even to learn on from flickr8k_soft"),
+    ],
+)
+def test_few_images_are_said_to_be_few_with_what_helps(config, images, said):
+    (sentence,) = sentences(amount(images), config)
+    assert sentence.startswith(said) and "more images" in sentence.lower()
+    assert (LEARN_ON in sentence) == (config is FOLDER)
+
+
+def test_enough_images_need_no_words():
+    assert list(sentences(amount(1500), FOLDER)) == list(sentences(amount(60), LEARNING_ON)) == []
+
+
+def test_captions_are_counted():
+    found = Amount.of(2, [["a", "dog"], ["a", "dog"], ["a", "big", "cat", "runs"], []])
+    assert found == Amount(2, 3, 2, round(5 / 8, 4))
+
+
+@pytest.mark.parametrize("changes", [{"distinct": 200}, {"common": 0.7}])
+def test_captions_that_are_nearly_alike_are_named(changes):
+    (sentence,) = sentences(amount(2000, **changes), FOLDER)
+    assert "nearly alike" in sentence and "Describe what differs" in sentence
+
+
+def test_the_next_command_has_the_flags_that_were_given(monkeypatch):
+    flags = ["--recipe", "folder_soft", "--data.min-count", "1", "--encoder.name", "resnet50"]
+    flags += ["--data.columns", "image=my file"]
+    config, data_dir = parse(flags).config, Path("my data")
+    command = next_command(amount(2000), config, data_dir)
+    assert command == (
+        "python -m training.train --recipe folder_soft --data-dir 'my data' "
+        "--data.columns 'image=my file' --data.min-count 1 --encoder.name resnet50"
+    )
+    monkeypatch.setitem(little_data.RECIPES, LEARN_ON, LEARNING_ON)
+    assert next_command(amount(200), config, data_dir) == (
+        f"python -m training.train --recipe {LEARN_ON} --data-dir 'my data' "
+        "--data.columns 'image=my file' --data.min-count 1"
+    )
+
+
+def test_a_run_says_at_its_end_what_its_record_tells(tmp_path):
+    folder, vocabulary = RunFolder(tmp_path), Vocabulary.from_captions(["a dot"], min_count=1)
+    write_data(folder, vocabulary, {}, amount=amount(48))
+    warning, *_ = after_training(folder, FOLDER, tmp_path)
+    assert warning.startswith("Warning: 48 training images are too few")
+    write_data(folder, vocabulary, {}, amount=amount(2000))
+    (following,) = after_training(folder, FOLDER, tmp_path)
+    assert following == f"Next: python -m training.evaluate --run-dir {tmp_path} --split test"
+    assert list(after_training(folder, RECIPES["scenes_soft"], None)) == []

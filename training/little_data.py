@@ -1,0 +1,115 @@
+"""Sentences on data that are too few, or too alike, to learn captions from, and what to do next."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from sat_tf.fields import to_dict
+from sat_tf.run_folder import RunFolder, read_object
+from training.config import RunConfig
+from training.recipes import RECIPES
+
+LEARN_ON = "folder_from_flickr8k"
+"""Recipe that learns on from a captioner that ships."""
+FEW = 300
+"""Training images below which new weights learn no sentences (experiments/TRIALS.md)."""
+SOME = 1500
+"""Training images below which learning on from another captioner is better than new weights."""
+FEW_TO_LEARN_ON = 60
+# Of photographs that people describe, 87 to 100 % of the captions differ, and at most 20 % of
+# their words are in most captions; of templates with one word exchanged, over 80 %.
+_DISTINCT = 0.3
+_COMMON = 0.6
+
+
+@dataclass(frozen=True)
+class Amount:
+    """Size and variety of training data.
+
+    Attributes:
+        images: Number of images.
+        captions: Number of captions with a word.
+        distinct: Number of different ones among them.
+        common: Share of their words that are words of at least half of them.
+    """
+
+    images: int
+    captions: int
+    distinct: int
+    common: float
+
+    @classmethod
+    def of(cls, images: int, captions: Iterable[Sequence[str]]) -> Self:
+        """Counts captions, each a sequence of its words."""
+        captions = [tuple(caption) for caption in captions if caption]
+        found = Counter(word for caption in captions for word in set(caption))
+        common = {word for word, count in found.items() if count >= len(captions) / 2}
+        words = [word in common for caption in captions for word in caption]
+        share = round(sum(words) / max(len(words), 1), 4)
+        return cls(images, len(captions), len(set(captions)), share)
+
+
+def sentences(amount: Amount, config: RunConfig) -> Iterator[str]:
+    """Says if images are too few to expect sentences, or captions nearly alike; and what helps."""
+    count, learns_on = amount.images, config.init_from is not None
+    more = "a few hundred give plain sentences, a few thousand good ones"
+    if learns_on and count < FEW_TO_LEARN_ON:
+        yield (
+            f"{count} training images are few even to learn on from {config.init_from}: expect its "
+            f"sentences with some of your words. More images help most: {more}."
+        )
+    elif not learns_on and count < SOME:
+        expected = (
+            f"{count} training images are too few to expect sentences from new weights: expect "
+            "frequent words, repeated."
+            if count < FEW
+            else f"{count} training images are few: expect short, common sentences."
+        )
+        yield (
+            f"{expected} What helps most: to learn on from a captioner that knows sentences "
+            f"(`--recipe {LEARN_ON}`), then more images: {more}."
+        )
+    if amount.distinct < _DISTINCT * amount.captions or amount.common > _COMMON:
+        yield (
+            f"The training captions are nearly alike ({amount.distinct:,} different ones among "
+            f"{amount.captions:,}; {amount.common:.0%} of their words are in most captions): "
+            "captions will be the most frequent ones, whatever the image. Describe what differs "
+            "between images; labels of a few kinds are a task for a classifier."
+        )
+
+
+def after_training(folder: RunFolder, config: RunConfig, data_dir: Path | None) -> Iterator[str]:
+    """Yields what a run on a folder of one's own should have said of its data, and what is next."""
+    if config.data.name != "folder":
+        return
+    amount = Amount(**read_object(folder.data)["amount"])
+    yield from (f"Warning: {sentence}" for sentence in sentences(amount, config))
+    following = next_command(amount, config, data_dir)
+    if LEARN_ON not in following or config.recipe == LEARN_ON:
+        following = f"python -m training.evaluate --run-dir {folder} --split test"
+    yield f"Next: {following}"
+
+
+def next_command(amount: Amount, config: RunConfig, data_dir: Path | None) -> str:
+    """Returns the training that helps most, as a command: learning on if images are few."""
+    learn_on = amount.images < SOME and config.init_from is None and config.data.name == "folder"
+    recipe = LEARN_ON if learn_on and LEARN_ON in RECIPES else config.recipe
+    words = ["python", "-m", "training.train", "--recipe", recipe]
+    words += [] if data_dir is None else ["--data-dir", str(data_dir)]
+    values, usual = to_dict(config), to_dict(RECIPES[config.recipe])
+    for group, keys in values.items():
+        if not isinstance(keys, dict):
+            flags = {group: (keys, usual[group])} if recipe == config.recipe else {}
+        elif group == "data" or recipe == config.recipe:
+            flags = {f"{group}.{key}": (value, usual[group][key]) for key, value in keys.items()}
+        else:
+            flags = {}
+        for flag, (value, default) in flags.items():
+            if value != default:
+                words += [f"--{flag.replace('_', '-')}", str(value)]
+    return shlex.join(words)
