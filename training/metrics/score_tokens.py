@@ -101,10 +101,8 @@ def split_lines(
         version = f"{package}{importlib.metadata.version(package)}-{RULES}"
     split = _splitter(name, language)
     # A blank inside a caption of characters would vanish from BLEU's n-grams anyway.
-    found = (
-        [comparable(token, language) for token in split(line) if token != " "] for line in lines
-    )
-    return Tokens(name, version, [" ".join(tokens) for tokens in found])
+    found = ((comparable(token, language) for token in split(line)) for line in lines)
+    return Tokens(name, version, [" ".join(filter(str.strip, tokens)) for tokens in found])
 
 
 def _splitter(name: ScoreTokens, language: str) -> Callable[[str], list[str]]:

@@ -39,7 +39,7 @@ def asked(monkeypatch) -> list[str]:
 def test_characters_are_scored_as_words_set_apart_by_blanks(asked):
     found = score_captions(CHINESE, REFERENCES, language="zh", unit="characters")
     assert asked == []
-    wanted = score_captions(SPACED, SPACED_REFERENCES, language="zh", meteor=False)
+    wanted = score_captions(SPACED, SPACED_REFERENCES, language="zh", rules=1, meteor=False)
     assert found.scores == pytest.approx(wanted.scores, nan_ok=True)
     assert found.scores["bleu_1_no_bp"] == pytest.approx(100.0)
     assert found.bleu[:, -2].tolist() == [5, 4]
@@ -71,6 +71,25 @@ def test_tokeniser_and_meteor_are_those_of_the_language(language, ran, asked):
     found = score_captions(GERMAN, {"a": ["Ein Hund läuft"]}, language=language)
     assert asked == ran and "meteor" in found.scores and len(found.notes) == 1  # on BLEU-4
     assert found.signature.startswith(f"lang:{language[:2]}|") and ran[-1] in found.signature
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("tr", "İki çocuk ışıklı ırmakta koşuyor"),
+        ("az", "İki İT qırmızı işıq"),
+        ("de", "Große Straße mit Füßen"),
+        ("el", "Ένας σκύλος τρέχει στους δρόμους"),
+    ],
+)
+def test_letter_case_does_not_count(language, text):
+    capitals, small = text.upper(), text.lower()
+    if language in ("tr", "az"):
+        capitals = text.replace("i", "İ").upper()
+        small = text.replace("İ", "i").replace("I", "ı").lower()
+    for caption in (text, capitals, small):
+        scores = score_captions({"a": caption}, {"a": [text]}, language=language).scores
+        assert scores["bleu_4"] == pytest.approx(100.0), caption
 
 
 def test_meteor_cannot_be_required_of_characters():
