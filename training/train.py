@@ -119,8 +119,14 @@ def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
     if peek_flag("--recipe", given) in digits.RECIPES:
-        return digit_module("train").main(given)
+        return exit_status(lambda interrupts: run_digits(given, interrupts))
     return exit_status(lambda interrupts: run(parse(given), interrupts))
+
+
+def run_digits(argv: Sequence[str], interrupts: Interrupts) -> None:
+    """Trains a digit system."""
+    arguments = digits.parse([*argv])  # before TensorFlow is loaded: a flag may be wrong
+    digit_module("train").run(arguments, interrupts)
 
 
 def run(arguments: Arguments, interrupts: Interrupts) -> None:

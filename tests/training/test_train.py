@@ -87,8 +87,14 @@ def test_an_unknown_key_or_a_wrong_value_is_an_error_that_names_it(
     assert status == 2 and named in message and "Traceback" not in message
 
 
-def test_a_wrong_path_is_answered_without_loading_tensorflow():
-    flags = ["--recipe", "folder_soft", "--data-dir", "nowhere"]
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--recipe", "folder_soft", "--data-dir", "nowhere"],
+        ["--recipe", "ram_28", "--fit.epochs", "0"],
+    ],
+)
+def test_a_wrong_path_or_value_is_answered_without_loading_tensorflow(flags):
     code = f"import sys, training.train as t; s = t.main({flags})\n"
     code += "sys.exit(9 if 'tensorflow' in sys.modules else s)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 2

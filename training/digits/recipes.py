@@ -1,4 +1,4 @@
-"""Named configurations of the digit systems.
+"""Named configurations of the digit systems, and the command line that takes them.
 
 Two CPU cores suffice to train each of them, except those ending in `_paper`, which have the
 canvas, the widths and the length of training of the paper, with Adam instead of SGD.
@@ -7,10 +7,14 @@ canvas, the widths and the length of training of the paper, with Adam instead of
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+import tyro
 
 from sat_tf.digits.config import DRAMConfig, PortionsConfig, RAMConfig, STNConfig
+from training.cli import check_optimizer, find_recipe, parse_settings, peek_flag
 from training.config import BaseOptimizerConfig
 from training.digits.config import (
     CanvasData,
@@ -234,6 +238,34 @@ RECIPES: dict[str, DigitRunConfig] = {
         *(*_STN, *_STN_PAPER, *_RAM, *_RAM_PAPER, *_PAIRED, *_PAIRED_PAPER),
     )
 }
+
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True)
+class Arguments(Generic[C]):
+    """Train a digit system; any key of the configuration is a flag."""
+
+    config: Annotated[C, tyro.conf.arg(name=""), tyro.conf.FlagConversionOff]
+    """The recipe's settings."""
+    data_dir: Path | None = None
+    """Folder of mnist.npz; None downloads MNIST by TensorFlow Datasets."""
+    run_dir: Path | None = None
+    """Folder of the run, new or to be resumed; runs/RECIPE by default."""
+    strategy: Literal["auto", "none", "mirrored"] = "auto"
+    """auto mirrors the model over the GPUs if there are several."""
+    deterministic: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """The same bits every time, resumed or not, on one kind of device; slower on a GPU."""
+
+
+def parse(argv: list[str]) -> Arguments[Any]:
+    """Reads the command line; the recipe decides which flags there are."""
+    recipe = find_recipe(RECIPES, peek_flag("--recipe", argv))
+    kind, purpose = Arguments[type(recipe)], "Train a digit system."
+    arguments = parse_settings(kind, argv, "training.train", purpose, RECIPES)
+    check_optimizer(arguments.config.optimizer, recipe.optimizer)
+    return arguments
 
 
 def stages(config: DigitRunConfig, run_dir: Path) -> list[tuple[DigitRunConfig, Path]]:

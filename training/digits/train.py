@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
-import tyro
 
 from sat_tf.digits.model import DigitModel
 from sat_tf.errors import invalid_value
 from sat_tf.run_folder import RunFolder
-from training.cli import check_data_dir, check_optimizer, find_recipe, parse_settings, peek_flag
+from training.cli import check_data_dir
 from training.digits.config import DigitRunConfig, read_digit_config, to_text
 from training.digits.data import epoch_steps, load_digits, training_batches
 from training.digits.evaluate import Scorer, evaluate_run
-from training.digits.recipes import RECIPES, stages
+from training.digits.recipes import Arguments, stages
 from training.digits.runs import (
     check_init_from,
     check_resumed,
@@ -43,40 +40,7 @@ from training.run_state.logs import (
 )
 from training.run_state.ownership import check_run_dir, claim, exclusive_lock
 from training.run_state.resume import CheckpointAndStop, best_epoch, train_epochs
-from training.run_state.signals import Interrupts, exit_status
-
-C = TypeVar("C")
-
-
-@dataclass(frozen=True)
-class Arguments(Generic[C]):
-    """Train a digit system; any key of the configuration is a flag."""
-
-    config: Annotated[C, tyro.conf.arg(name=""), tyro.conf.FlagConversionOff]
-    """The recipe's settings."""
-    data_dir: Path | None = None
-    """Folder of mnist.npz; None downloads MNIST by TensorFlow Datasets."""
-    run_dir: Path | None = None
-    """Folder of the run, new or to be resumed; runs/RECIPE by default."""
-    strategy: Literal["auto", "none", "mirrored"] = "auto"
-    """auto mirrors the model over the GPUs if there are several."""
-    deterministic: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """The same bits every time, resumed or not, on one kind of device; slower on a GPU."""
-
-
-def parse(argv: list[str]) -> Arguments[Any]:
-    """Reads the command line; the recipe decides which flags there are."""
-    recipe = find_recipe(RECIPES, peek_flag("--recipe", argv))
-    kind, purpose = Arguments[type(recipe)], "Train a digit system."
-    arguments = parse_settings(kind, argv, "training.train", purpose, RECIPES)
-    check_optimizer(arguments.config.optimizer, recipe.optimizer)
-    return arguments
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Runs the command; returns the exit status."""
-    given = sys.argv[1:] if argv is None else argv
-    return exit_status(lambda interrupts: run(parse(given), interrupts))
+from training.run_state.signals import Interrupts
 
 
 def run(arguments: Arguments[Any], interrupts: Interrupts) -> None:

@@ -166,7 +166,7 @@ def _add_captions(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> A
     Returns:
         The amount of training data.
     """
-    report, unit = found.report, config.data.tokens
+    report, unit = found.report, config.data.unit
     report["vocabulary"] = {
         "unit": unit,
         "size": len(vocabulary) - len(SPECIAL_TOKENS),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from sat_tf.digits.model import DigitModel
+from training.digits import parse
 from training.digits import train as digits
 from training.train import main
 
@@ -44,7 +45,7 @@ def train(
     run_dir: Path, *flags: str, data_dir: Path | None = None, say: Callable[[str], Any] = len
 ) -> DigitModel:
     """Trains a run without the command; says nothing by default."""
-    config = digits.parse([*flags]).config
+    config = parse([*flags]).config
     digits.check_run_dir(run_dir, config, digits.read_digit_config)
     return digits.train(config, run_dir, data_dir, say=say)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.training.small_runs import report_of
+from training.digits import parse
 from training.digits.config import changed_flags, read_digit_config
 from training.digits.evaluate import training_command
-from training.digits.train import parse
 from training.evaluate import command as evaluate
 
 

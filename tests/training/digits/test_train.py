@@ -13,10 +13,10 @@ from sat_tf.run_folder import RunFolder
 from tests.training.digits.digit_fixtures import train
 from tests.training.run_state.stopped_runs import Killed, assert_same_runs, die_after, logs_of
 from tests.training.small_runs import exit_of, report_of
+from training.digits import parse
 from training.digits import train as digits
 from training.digits.config import read_digit_config
 from training.digits.recipes import RECIPES, single_dir
-from training.digits.train import parse
 from training.run_state.checkpoints import last_progress
 from training.run_state.logs import Validate
 from training.run_state.resume import CheckpointAndStop

@@ -7,18 +7,16 @@ its name tells the splits, a hash of each image's name, or of its group's, decid
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from sat_tf.errors import invalid_value
-from sat_tf.files import printable
 from training.data.examples import (
     NO_CAPTIONS,
     NO_FILE,
@@ -31,7 +29,6 @@ from training.data.examples import (
     usable_split,
 )
 from training.data.sources.caption_files import (
-    IMAGE_SUFFIXES,
     SUFFIXES,
     TEXTS,
     CaptionFile,
@@ -42,11 +39,13 @@ from training.data.sources.caption_files import (
     pairs,
     read_caption_file,
 )
+from training.data.sources.image_folder import ImageFolder, is_image
 
 # Beside data sets of Hugging Face.
 _NO_CAPTION_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
 _HOW = " Write one, such as captions.csv with the header image,caption and a row per caption."
 _TRIED = 20  # text files that may hold captions
+_FEW, _SMALL = 4, 2**26  # caption files of which one is to be found by reading them, and bytes
 EXACT_BELOW = 1000
 """Images of a folder from which on the hash alone decides, so that adding images moves none."""
 TENTHS = (0.1, 0.2)
@@ -104,11 +103,11 @@ def load(
     """
     data_dir = Path(data_dir)
     images = ImageFolder(data_dir / (image_dir or ""))
-    files, entries = [], {}
-    for path, of_file in _caption_files(data_dir, captions, images):
+    files, entries, notes = [], {}, []
+    for path, of_file in _caption_files(data_dir, captions, images, columns, notes):
         files.append(read_caption_file(path, columns, images.root))
-        _gather(files[-1], of_file, images, entries)
-    listed, notes = _listed(files), [note for file in files for note in file.notes]
+        notes += [*files[-1].notes, *_gather(files[-1], of_file, images, entries)]
+    listed = _listed(files)
     _take_lists(data_dir, entries, notes)
     nearly = images.find_nearly(name for name, entry in entries.items() if entry.stored is None)
     places = None
@@ -136,7 +135,7 @@ def load(
         image = entry.stored or images.find(nearly.get(name, name))
         if image is None:
             near = images.near_match(name)
-            skipped.append((name, f"{NO_FILE} in {place}{f'; there is {near}' if near else ''}"))
+            skipped.append((name, f"{NO_FILE} in {place}{f'; {near}' if near else ''}"))
         elif not entry.captions:
             skipped.append((name, f"{NO_CAPTIONS} in {entry.file}"))
         else:
@@ -216,148 +215,21 @@ def choose_places(sizes: Mapping[str, int]) -> tuple[float, float]:
     return ends[0], ends[1]
 
 
-class ImageFolder:
-    """Finds files by name, whichever way their letters are composed.
-
-    Some systems store an umlaut as one character (NFC), others as a letter and a mark (NFD): a
-    file and the caption file that names it need not agree.
-
-    Args:
-        root: Folder that names start from.
-
-    Raises:
-        DataError: There is no such folder.
-    """
-
-    def __init__(self, root: Path) -> None:
-        if not root.is_dir():
-            raise DataError(f"`--data.image_dir`: there is no folder {root}.")
-        self.root = root
-        self._listings: dict[Path, dict[str, str]] = {}
-        self._nearly: dict[Path, dict[str, str]] = {}
-
-    def find(self, name: str) -> Path | None:
-        """The file of this name (NFC, forward slashes), if any."""
-        folder = self.root
-        *inner, last = name.split("/")
-        for part in inner:
-            if (entry := self._listing(folder).get(part)) is None:
-                return None
-            folder = folder / entry
-        entry = self._listing(folder).get(last)
-        path = None if entry is None else folder / entry
-        return path if path is not None and path.is_file() else None
-
-    def find_nearly(self, names: Iterable[str]) -> dict[str, str]:
-        """Of many names, those without a file, each with the only image that it can mean.
-
-        That is an image of the name one or more folders deeper, or in another folder than one that
-        does not exist; with a suffix; without the prefix of Label Studio's uploads. An image that
-        two names could mean is neither's.
-        """
-        names, there = tuple(names), set(self.all_names)
-        missing = [n for n in names if n not in there and self.find(n) is None]
-        nearly = {name: near for name in missing if (near := self._only(name)) is not None}
-        claims = Counter((*names, *nearly.values()))
-        return {name: near for name, near in nearly.items() if claims[near] == 1}
-
-    def _only(self, name: str) -> str | None:
-        """The only image that a name without a file can mean, if any."""
-        folder, last = PurePosixPath(name).parent, PurePosixPath(name).name
-        elsewhere = folder == PurePosixPath(".") or not (self.root / folder).is_dir()
-        for written in (last, re.sub(r"^[0-9a-f]{8}-", "", last)):
-            several = self._by_last_part.get(written, ())
-            inside = [n for n in several if n.endswith(f"/{name}")]
-            if several:
-                only = inside if inside or not elsewhere else several
-                return only[0] if len(only) == 1 else None
-            several = self._by_stem.get(written, ())
-            inside = [n for n in several if PurePosixPath(n).parent == folder]
-            only = inside if inside or not elsewhere else several
-            if len(only) == 1:
-                return only[0]
-        numbered = self._by_number.get(int(last), ()) if last.isdecimal() else ()
-        return numbered[0] if len(numbered) == 1 else None
-
-    def near_match(self, name: str) -> str | None:
-        """A file that may be meant, if any.
-
-        It is in the same folder and differs only in case or suffix, or has the same name in
-        another folder.
-        """
-        path = PurePosixPath(name)
-        near = self._near(self.root / path.parent)
-        for written in (path.name.lower(), path.stem.lower()):
-            if written in near:
-                return str(path.with_name(near[written]))
-        same = self._by_last_part.get(path.name, ())
-        return same[0] if len(same) == 1 else None
-
-    def names(self) -> Iterator[str]:
-        """The names of all image files (NFC, forward slashes), hidden folders left out.
-
-        Bytes that are not UTF-8 are escaped: no caption file names such a file.
-        """
-        for folder, folders, files in os.walk(self.root):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            inner = Path(folder).relative_to(self.root)
-            for file in sorted(filter(_is_image, files)):
-                yield printable(unicodedata.normalize("NFC", (inner / file).as_posix()))
-
-    @functools.cached_property
-    def all_names(self) -> tuple[str, ...]:
-        """All of `names`."""
-        return tuple(self.names())
-
-    @functools.cached_property
-    def _by_stem(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for name in self.all_names:
-            found.setdefault(PurePosixPath(name).stem, []).append(name)
-        return found
-
-    @functools.cached_property
-    def _by_number(self) -> dict[int, list[str]]:
-        """The images that are called by a number, as COCO's with leading zeros."""
-        found: dict[int, list[str]] = {}
-        for name in self.all_names:
-            if number := re.fullmatch(r"(?:COCO_\w+_)?(\d+)", PurePosixPath(name).stem):
-                found.setdefault(int(number[1]), []).append(name)
-        return found
-
-    @functools.cached_property
-    def _by_last_part(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for name in self.all_names:
-            found.setdefault(PurePosixPath(name).name, []).append(name)
-        return found
-
-    def _near(self, folder: Path) -> dict[str, str]:
-        """The images of a folder by their names and stems in small letters."""
-        if folder not in self._nearly:
-            images = list(filter(_is_image, self._listing(folder)))
-            stems = {PurePosixPath(name).stem.lower(): name for name in images}
-            self._nearly[folder] = stems | {name.lower(): name for name in images}
-        return self._nearly[folder]
-
-    def _listing(self, folder: Path) -> dict[str, str]:
-        # One listing per folder, instead of one look-up per image and form.
-        if folder not in self._listings:
-            names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
-            self._listings[folder] = {unicodedata.normalize("NFC", name): name for name in names}
-        return self._listings[folder]
-
-
-def _is_image(name: str) -> bool:
-    return name.lower().endswith(IMAGE_SUFFIXES) and not name.startswith(".")
-
-
 Files = list[tuple[Path, str | None]]
 """Caption files, each with the split that its name gives all of its images."""
 
 
-def _caption_files(data_dir: Path, named: str | None, images: ImageFolder) -> Files:
-    """The caption file or files: those named, else the only one, or one per split."""
+def _caption_files(
+    data_dir: Path,
+    named: str | None,
+    images: ImageFolder,
+    columns: str | None,
+    notes: list[str],
+) -> Files:
+    """The caption file or files: those named, else the only one, or one per split.
+
+    If a few could be it, they are read: the only one with captions is it, which is noted.
+    """
     kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
     here = _files(data_dir)
     if named is not None:
@@ -375,23 +247,32 @@ def _caption_files(data_dir: Path, named: str | None, images: ImageFolder) -> Fi
         found = _without_by_products([file for file in within if _is_caption_file(file)])
     if not found and next(pairs(images.root), None):
         return [(images.root, None)]
+    errors: list[DataError] = []
     if not found:
         texts = [f for f in here if f.suffix.lower() in TEXTS and f.name.lower() != "readme.txt"]
-        found = [f for f in texts[:_TRIED] if _looks_like_captions(f, images)]
+        found = _that_parse(texts[:_TRIED], images, columns, errors)
         captions = [file for file in found if "caption" in file.stem.lower()]
         found = captions if len(captions) == 1 else found
     if len(found) == 1:
         return [(found[0], None)]
     if several := _one_per_split(found, data_dir):
         return several
+    if 1 < len(found) <= _FEW and sum(file.stat().st_size for file in found) < _SMALL:
+        parsed = _that_parse(found, images, columns, errors)
+        if len(parsed) == 1:
+            rest = ", ".join(file.name for file in found if file != parsed[0])
+            notes.append(f"Captions are those of {parsed[0].name}; not read: {rest}.")
+            return [(parsed[0], None)]
     there = ", ".join(f.relative_to(data_dir).as_posix() for f in found[:20]) or "none"
     advice = (
         " Name the one to use with `--data.captions FILE`, or one per split with "
         "`--data.captions train.FILE,val.FILE`."
     )
+    tried = f" (Reading them: {' '.join(map(str, errors))})"
     raise DataError(
         f"{data_dir}: expected one caption file ({kinds}), found {there}."
         f"{advice if found else advice_without_captions([*here, *within]) or _HOW}"
+        f"{tried if 0 < len(errors) <= 2 else ''}"
     )
 
 
@@ -401,7 +282,7 @@ def _files(folder: Path) -> list[Path]:
         names = [
             entry.name
             for entry in entries
-            if not entry.name.startswith(".") and not _is_image(entry.name) and entry.is_file()
+            if not entry.name.startswith(".") and not is_image(entry.name) and entry.is_file()
         ]
     return [folder / name for name in sorted(names)]
 
@@ -429,11 +310,20 @@ def _without_by_products(files: list[Path]) -> list[Path]:
     return [file for file in files if not is_by_product(file)]
 
 
-def _looks_like_captions(file: Path, images: ImageFolder) -> bool:
-    try:
-        return bool(read_caption_file(file, root=images.root).records)
-    except DataError:
-        return False
+def _that_parse(
+    files: Sequence[Path], images: ImageFolder, columns: str | None, errors: list[DataError]
+) -> list[Path]:
+    """The files that can be read as caption files; notes the errors of the others."""
+    found = []
+    for file in files:
+        try:
+            if any(
+                record.captions for record in read_caption_file(file, columns, images.root).records
+            ):
+                found.append(file)
+        except DataError as error:
+            errors.append(error)
+    return found
 
 
 def _named(data_dir: Path, named: str) -> list[Path]:
@@ -534,11 +424,11 @@ def _advice_on_files(files: Sequence[CaptionFile]) -> str:
 
 def _gather(
     file: CaptionFile, of_file: str | None, images: ImageFolder, entries: dict[str, _Entry]
-) -> None:
-    """Adds the entry of every image, in the order of the file."""
+) -> list[str]:
+    """Adds the entry of every image, in the order of the file; returns notes."""
     path, records = file.path, file.records
     named = any(record.split for record in records)
-    beside, names = _folder_of(path, images), {}
+    beside, names, absolute = _folder_of(path, images), {}, {}
     for record in records:
         if named and record.split is None:
             raise DataError(
@@ -548,7 +438,11 @@ def _gather(
         split = record.split or of_file
         name = names.get(record.image)
         if name is None:
-            name = _inside(path, record)
+            name = _inside(path, record, images)
+            if name in absolute.values():
+                raise _outside(path, record)
+            if name != canonical_name(record.image):
+                absolute[record.image] = name
             if beside and record.stored is None and images.find(f"{beside}/{name}"):
                 name = f"{beside}/{name}"
             names[record.image] = name
@@ -567,6 +461,12 @@ def _gather(
         entry.blank += record.blank
         entry.identifier = entry.identifier or record.identifier
         entry.stored = entry.stored or record.stored
+    if not absolute:
+        return []
+    first, found = next(iter(absolute.items()))
+    return [
+        f"{path.name}: {len(absolute)} absolute paths are taken by their ends: {first} is {found}."
+    ]
 
 
 def _folder_of(path: Path, images: ImageFolder) -> str:
@@ -579,18 +479,26 @@ def _folder_of(path: Path, images: ImageFolder) -> str:
     return "" if inner == "." else unicodedata.normalize("NFC", inner)
 
 
-def _inside(path: Path, record: Record) -> str:
-    """The image's name in NFC with forward slashes, which must not leave the folder."""
+def _inside(path: Path, record: Record, images: ImageFolder) -> str:
+    """The image's name in NFC with forward slashes, which must not leave the folder.
+
+    An absolute path, such as one of another machine, is that of the image that its end means.
+    """
     name = canonical_name(record.image)
     # On Windows a drive makes a path absolute.
     anchored = PureWindowsPath(name).anchor or PureWindowsPath(name).drive
-    if anchored or name in (".", "..") or name.startswith("../"):
-        raise DataError(
-            f"{path}, {record.place}: expected the path of an image relative to its folder and "
-            f"inside it, got {record.image!r}; {PureWindowsPath(name).name!r} alone is enough if "
-            "it is the only image of that name."
-        )
-    return name
+    found = images.inside(name) if anchored else name
+    if found is None or found in (".", "..") or found.startswith("../"):
+        raise _outside(path, record)
+    return found
+
+
+def _outside(path: Path, record: Record) -> DataError:
+    return DataError(
+        f"{path}, {record.place}: expected the path of an image relative to its folder and "
+        f"inside it, got {record.image!r}; {PureWindowsPath(record.image).name!r} alone is enough "
+        "if it is the only image of that name."
+    )
 
 
 def _sizes(entries: Mapping[str, _Entry]) -> str:

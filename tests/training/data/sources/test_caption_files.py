@@ -151,7 +151,7 @@ def test_a_spreadsheet_may_write_other_separators(tmp_path, delimiter):
             {"images": [{"id": 1, "file_name": "a"}], "annotations": [{"image_id": 1}]},
             r"annotations\[0\]: expected 'caption', a text, got None",
         ),
-        ("c.doc", "", r"expected a file named \*.csv, .* \*.token, .* \*.txt.$"),
+        ("c.doc", "", r"expected a file named \*.csv, .* \*.txt. If c.doc is a table .*, rename"),
         ("c.xlsx", b"PK", "expected a file named .* c.xlsx is a spreadsheet: save it as CSV"),
     ],
 )

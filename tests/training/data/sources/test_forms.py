@@ -197,6 +197,56 @@ AT_ONCE = {
             for n, c in (("a", A), ("b", B))
         }
     },
+    "JSON lines of another suffix": {"c.jsonlines": "".join(json.dumps(r) + "\n" for r in RECORDS)},
+    "a manifest of Ground Truth": {
+        "output.manifest": "".join(
+            json.dumps({"source-ref": f"s3://x/{n}.jpg", "caption": c, "caption-metadata": {}})
+            + "\n"
+            for n, c in (("a", A), ("b", B))
+        )
+    },
+    "rows of a data viewer": {
+        "rows.json": {
+            "features": [{"name": "file_name"}, {"name": "text"}],
+            "rows": [
+                {"row_idx": 0, "row": {"file_name": "a.jpg", "text": A}, "truncated_cells": []},
+                {"row_idx": 1, "row": {"file_name": "b.jpg", "text": B}, "truncated_cells": []},
+            ],
+        }
+    },
+    "lists by kind": {
+        "c.json": {
+            "airport": [{"raw": A, "filename": "a.jpg"}],
+            "beach": [{"raw": B, "filename": "b.jpg"}],
+        }
+    },
+    "numbers that name records": {
+        "c.json": {"0": {"caption": A, "uuid": "a"}, "1": {"caption": B, "uuid": "b"}}
+    },
+    "addresses beside names": {
+        "c.json": [
+            {"link": "http://x/1.jpg", "shown": "a.jpg", "caption": A},
+            {"link": "http://x/2.jpg", "shown": "b.jpg", "caption": B},
+        ]
+    },
+    "a caption beside others": {
+        "c.csv": table("image,raw_caption,caption", f"a.jpg,{A}!,{A}", f"b.jpg,{B}!,{B}")
+    },
+    "words beside sentences": {
+        "c.json": {
+            "8": {"emotions": ["awe"], "told": [A], "image_name": "a.jpg"},
+            "9": {"emotions": ["fear"], "told": [B], "image_name": "b.jpg"},
+        }
+    },
+    "an empty column of texts": {"c.csv": table("image,text,words", f"a.jpg,,{A}", f"b.jpg,,{B}")},
+    "splits of many names": {
+        "c.csv": table("image,caption,split", f"a.jpg,{A},train2014", f"b.jpg,{B},qual_dev")
+    },
+    "one of two tables": {
+        "c.csv": table("image,caption", f"a.jpg,{A}", f"b.jpg,{B}"),
+        "links.csv": table("image,link", "a.jpg,http://x/1", "b.jpg,http://x/2"),
+    },
+    "JSON beside images": {"a.json": {"shapes": [], "caption": A}, "b.json": {"caption": B}},
     "pairs of files": {"a.txt": A, "b.txt": B + "\n"},
 }
 
@@ -205,7 +255,7 @@ AT_ONCE = {
 @pytest.mark.parametrize("form", AT_ONCE)
 def test_a_form_is_read_at_once(tmp_path, form, images):
     files = AT_ONCE[form]
-    if form == "pairs of files" and images is INNER:
+    if form in ("pairs of files", "JSON beside images") and images is INNER:
         files = {f"images/{name}": text for name, text in files.items()}
         wanted = {f"images/{name}": captions for name, captions in BOTH.items()}
     else:
@@ -362,6 +412,12 @@ def test_parquet_without_the_extra_is_refused_with_the_command(tmp_path, monkeyp
         load("train", write(tmp_path, {"c.parquet": b"PAR1"}))
 
 
+def test_two_absolute_paths_that_could_mean_one_image_are_refused(tmp_path):
+    text = table("path,caption", f"/x/a.jpg,{A}", f"/y/a.jpg,{B}")
+    with pytest.raises(DataError, match="line 3: expected the path of an image .*/y/a.jpg"):
+        load("train", write(tmp_path, IMAGES | {"c.csv": text}))
+
+
 def test_a_file_that_two_names_could_mean_is_neithers(tmp_path):
     text = table("image,caption", f"a,{A}", f"a.jpg,{B}", f"x/b,{A}", f"y/b,{A}", f"c.jpg,{A}")
     folder = write(tmp_path, {"c.csv": text, "1/a.jpg": b"", "1/b.jpg": b"", "c.jpg": b""})
@@ -375,6 +431,36 @@ def test_a_file_that_two_names_could_mean_is_neithers(tmp_path):
 
 
 REFUSED = {
+    "links that expire": (
+        {"rows.json": {"rows": [{"row": {"image": {"src": "https://x/image.jpg"}, "text": A}}]}},
+        r"links that expire; download the data set's Parquet files .*`hf download",
+    ),
+    "names and captions apart": (
+        {"names.txt": "a.jpg\nb.jpg\n", "texts.txt": f"{A}\n{B}\n"},
+        "names.txt names images; .*`paste names.txt FILE > captions.tsv`",
+    ),
+    "a text file of two languages": (
+        {"c.txt": table("", f"a.jpg\t{A}\t{B}")},
+        "Reading them: .*columns '2' and '3' could each be the caption; choose with `--data.col",
+    ),
+    "another suffix": ({"photos.tsv000": "x"}, "If photos.tsv000 is a table .* rename it to"),
+    "two files of one name": (
+        {
+            "c.csv": table("image,caption", f"x/d.jpg,{A}"),
+            "1/d.jpg": b"",
+            "2/d.jpg": b"",
+            "x/e": "",
+        },
+        "2 have that name, such as 1/d.jpg and 2/d.jpg: name the folder too",
+    ),
+    "phrases of regions": (
+        {"c.json": [{"image": "a.jpg", "captions": [{"phrase": A, "x": 1}]}]},
+        "expected a caption, or an object with one under raw, caption",
+    ),
+    "Latin-1": (
+        {"c.csv": "image,caption\na.jpg,été".encode("latin-1")},
+        "line 2: not UTF-8 .* try `iconv -f windows-1252",
+    ),
     "two captions": (
         {"c.csv": table("image,caption,description", f"a.jpg,{A},{B}")},
         r"line 1: the columns 'caption' and 'description' could each be .*columns caption=caption`",
@@ -461,6 +547,14 @@ def test_an_image_in_the_lists_of_two_splits_is_an_error(tmp_path):
 
 
 ODD = {
+    "absolute paths of another machine": (
+        {
+            "c.csv": table("path,caption", f"/content/drive/a.jpg,{A}", f"C:\\x\\b.jpg,{B}"),
+            "images/a.jpg": b"",
+            "b.jpg": b"",
+        },
+        {"images/a.jpg": (A,), "b.jpg": (B,)},
+    ),
     "captions beside images in another folder": (
         {"images/1/a.jpg": b"", "text/1/a.txt": f"{A}\n[/EN#5/people Two dogs] run home"},
         {"images/1/a.jpg": (A, "Two dogs run home")},

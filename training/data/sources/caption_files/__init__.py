@@ -27,11 +27,12 @@ References:
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 
 from training.data.examples import DataError
-from training.data.sources.caption_files.columns import parse_columns
+from training.data.sources.caption_files.columns import is_image_name, parse_columns
 from training.data.sources.caption_files.objects import read_cvat, read_json, read_jsonl
 from training.data.sources.caption_files.records import (
     IMAGE_SUFFIXES,
@@ -68,6 +69,7 @@ __all__ = [
 ]
 
 SUFFIXES = (".csv", ".jsonl", ".json", ".token", ".token.txt", ".parquet", ".tar")
+SUFFIXES += (".jsonlines", ".manifest")
 """Names of files that are taken for caption files without being named end in one of these."""
 TEXTS = (".tsv", ".txt", ".xml")
 """Folders hold such files for other ends too: taken if there is nothing else and they parse."""
@@ -78,6 +80,7 @@ _BINARY = {
     **dict.fromkeys((".tfrecord", ".tfrecords", ".pkl", ".h5", ".hdf5", ".mat", ".npz"), _TO_CSV),
     **dict.fromkeys((".mdb", ".lmdb", ".db", ".sqlite"), _TO_CSV),
 }
+_OTHERS = (".md", ".py", ".ipynb", ".sh", ".yaml", ".yml", ".pdf", ".html", *IMAGE_SUFFIXES)
 _PACKED = (".zip", ".gz", ".tgz", ".7z", ".rar")
 
 
@@ -126,7 +129,7 @@ def _read(
     return CaptionFile(path, records, source.finished())
 
 
-def advice_without_captions(paths: Iterable[Path]) -> str:
+def advice_without_captions(paths: Sequence[Path]) -> str:
     """Returns a sentence on what there is instead of a caption file, if it can become one."""
     for path in paths:
         suffix = path.suffix.lower()
@@ -136,15 +139,36 @@ def advice_without_captions(paths: Iterable[Path]) -> str:
             return f" {path.name} is packed: unpack it in the folder."
         if suffix in _BINARY:
             return f" {path.name} is not read: {_BINARY[suffix]}."
+        if suffix in TEXTS and _names_images(path):
+            return (
+                f" {path.name} names images; if FILE has their captions in the same order, join "
+                f"them, `paste {path.name} FILE > captions.tsv`, and give `--data.captions "
+                "captions.tsv`."
+            )
+    for path in paths:
+        suffix = path.suffix.lower()
         if suffix in TEXTS:
             return f" If {path.name} is a table of captions, give `--data.captions {path.name}`."
+        if suffix not in ("", *_OTHERS, *_READERS):
+            return f" If {path.name} is a table or JSON lines, rename it to *.csv or *.jsonl."
     return ""
+
+
+def _names_images(path: Path) -> bool:
+    """Tests if the first lines of a text file are names of images and nothing else."""
+    try:
+        first = [line for _, line in islice(lines(path), 5)]
+    except DataError:
+        return False
+    return bool(first) and all(is_image_name(line) and len(line.split()) == 1 for line in first)
 
 
 _READERS = {
     ".csv": read_table,
     ".jsonl": read_jsonl,
+    ".jsonlines": read_jsonl,
     ".ndjson": read_jsonl,
+    ".manifest": read_jsonl,
     ".json": read_json,
     ".token": read_tokens,
     ".token.txt": read_tokens,

@@ -9,6 +9,7 @@ import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any, NoReturn
 
 from sat_tf.errors import invalid_value
@@ -143,6 +144,10 @@ class _Columns:
                 if self.plain.count(self.plain[several[0]]) > 1:
                     self._fail(f"two columns are called {self.names[several[0]]!r}")
                 return several[0]
+        if len(files) > 1:  # those that are there, else those that are no web addresses
+            here = [i for i in files if _mostly(self._is_here, self.values[i])]
+            named = [i for i in files if not _mostly(_is_address, self.values[i])]
+            files = here or named or files
         if len(files) > 1:
             self._ask("image", files)
         ids = [i for name in _IDS for i in self._called(name)]
@@ -159,21 +164,29 @@ class _Columns:
             self._fail(f"{why}column with `--data.columns image=COLUMN`")
         return (files or ids)[0]
 
+    def _is_here(self, value: Any) -> bool:
+        return isinstance(value, str) and PurePosixPath(value).stem in self.source.stems
+
     def _captions(self, image: int) -> list[int]:
-        rest = [i for i in range(len(self.names)) if i != image and self.values[i]]
+        rest = [i for i, values in enumerate(self.values) if i != image and values]
+        rest = [i for i in rest if not _mostly(_names_image, self.values[i])]
+        texts = [i for i in rest if _mostly(_is_phrase, self.values[i])]
         found = [i for i in range(len(self.names)) if i != image and _is_caption(self.plain[i])]
+        if texts and not set(found) & set(rest):  # nothing is written in them
+            found = []
         filled = [i for i in found if i in rest and all(map(_is_text, self.values[i][:5]))]
         stems = {re.sub(r"_?\d+$", "", self.plain[i]) for i in found}
-        numbered = all(re.search(r"\d$", self.plain[i]) for i in found)
-        if found and (len(found) == 1 or (numbered and len(stems) == 1)):
+        if len(stems) == 1:  # raw, raw_1, raw_2
             return found
         if len(filled) == 1:
             return filled
+        whole = [i for i in filled if re.sub(r"_?\d+$", "", self.plain[i]) in _CAPTIONS]
+        if len(whole) == 1:  # caption beside raw_caption
+            return whole
         if found:
             if all(self.values[i] == self.values[found[0]] for i in found):
                 return found[:1]
             self._ask("caption", filled or found)
-        texts = [i for i in rest if _mostly(_is_phrase, self.values[i])]
         if len(rest) == 1 and all(map(_is_text, self.values[rest[0]][:5])):
             return rest
         if len(texts) > 1:
@@ -243,7 +256,7 @@ def _is_text(value: Any) -> bool:
 def _is_phrase(value: Any) -> bool:
     """A text of several words, or of letters that are written without spaces."""
     if isinstance(value, (list, tuple)):
-        return bool(value) and all(isinstance(item, (str, dict)) for item in value)
+        return bool(value) and all(isinstance(item, dict) or _is_phrase(item) for item in value)
     if not isinstance(value, str) or is_image_name(value):
         return False
     return len(value.split()) >= _PHRASE or (not value.isascii() and len(value) >= 2 * _PHRASE)
@@ -251,6 +264,10 @@ def _is_phrase(value: Any) -> bool:
 
 def _is_address(value: Any) -> bool:
     return isinstance(value, str) and value.startswith(("http://", "https://"))
+
+
+def _names_image(value: Any) -> bool:
+    return _is_address(value) or is_image_name(value)
 
 
 def _is_split(value: str) -> bool:

@@ -55,10 +55,14 @@ def read_json(source: Source) -> Iterator[Record]:
         return _list(source, content, "")
     if not isinstance(content, dict) or not content:
         source.fail(_WHOLE, f"{_FORMS}, got {json.dumps(content)[:80]}")
+    rows = content.get("rows")
+    if isinstance(rows, list) and all(isinstance(r, dict) and "row" in r for r in rows):
+        return _viewer(source, [source.value("rows", row, "row", dict) for row in rows])
     if "images" in content:
         images = source.value(_WHOLE, content, "images", list)
-        if "annotations" in content:
-            return _coco(source, images, source.value(_WHOLE, content, "annotations", list))
+        if "annotations" in content or "info" in content:  # COCO's; of test only the images
+            whole = {"annotations": [], **content}
+            return _coco(source, images, source.value(_WHOLE, whole, "annotations", list))
         if not images or any("sentences" in image for image in images if isinstance(image, dict)):
             return _karpathy(source, images)
         return _list(source, images, "images")
@@ -68,10 +72,29 @@ def read_json(source: Source) -> Iterator[Record]:
     if splits and all(isinstance(value, (list, dict)) for value in splits.values()):
         return _parts(source, content, splits)
     lists = [key for key, v in content.items() if isinstance(v, list) and v and _objects(v)]
-    for key in ("data", "annotations", *lists):
-        if isinstance(content.get(key), list) and key in lists:
-            return _list(source, content[key], key)
+    for key in ("data", "annotations", *lists[:1]):
+        if key in lists:
+            alike = [k for k in lists if content[k][0].keys() == content[key][0].keys()]
+            if rest := [k for k in lists if k not in alike]:
+                source.note(f"captions are those under {key!r}; not read: {', '.join(rest)}")
+            if len(alike) == 1:
+                return _list(source, content[key], key)
+            return _table(
+                source, [(f"{k}[{i}]", v, None) for k in alike for i, v in enumerate(content[k])]
+            )
     return _mapping(source, content, None)
+
+
+def _viewer(source: Source, rows: list[Mapping[str, Any]]) -> Iterator[Record]:
+    """Reads a page of rows of Hugging Face's data viewer, if images are named in it."""
+    if any(isinstance(value, dict) and "src" in value for row in rows for value in row.values()):
+        source.fail(
+            "rows",
+            "a page of Hugging Face's data viewer, whose images are links that expire; download "
+            "the data set's Parquet files instead, into this folder: `hf download OWNER/NAME "
+            "--repo-type dataset --include '*.parquet' --local-dir .`",
+        )
+    return _list(source, rows, "rows")
 
 
 def _objects(values: list[Any]) -> bool:
@@ -105,7 +128,8 @@ def _mapped(source: Source, content: Mapping[str, Any], split: str | None) -> En
     for name, value in content.items():
         place = f"the image {name!r}"
         if isinstance(value, dict):
-            named = any(is_image_name(v) for v in value.values())
+            stems = source.stems if name not in source.stems else ()
+            named = any(is_image_name(v) or (type(v) is str and v in stems) for v in value.values())
             flat: dict[str, Any] = {} if named else {"image": name}
             for key, inner in value.items():  # VIA has them in file_attributes
                 flat |= inner if isinstance(inner, dict) else {key: inner}

@@ -150,7 +150,8 @@ class Source:
     def split(self, place: str, name: str) -> str | None:
         """The split of that name, None if it is blank."""
         name = name.strip().lower()
-        split = known_split(name)
+        words = {known_split(word) for word in re.findall("[a-z]+", name)} - {None}
+        split = known_split(name) or (words.pop() if len(words) == 1 else None)  # val2017, qual_dev
         if name and split is None:
             self.fail(place, f"expected the split train, dev (or val) or test, got {name!r}")
         return split
@@ -173,6 +174,8 @@ class Source:
             texts = [caption[key] for key in _TEXT_KEYS if isinstance(caption.get(key), str)]
             if texts:
                 return texts[0]
+            expected = f"a caption, or an object with one under {', '.join(_TEXT_KEYS)}"
+            self.fail(place, f"expected {expected}, got {caption!r}"[:240])
         return self.value(place, {"caption": caption}, "caption", str)
 
     def _name(self, place: str, image: Any) -> str:
@@ -253,7 +256,8 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise DataError(
-            f"{path}, line {line}: not UTF-8 ({error.reason}); save the file as UTF-8."
+            f"{path}, line {line}: not UTF-8 ({error.reason}); save the file as UTF-8, or try "
+            f"`iconv -f windows-1252 -t utf-8 {path.name} > new.{path.name}`."
         ) from error
 
 

@@ -19,10 +19,11 @@ from training.data.sources.caption_files.records import (
     Record,
     Source,
     as_captions,
+    read_text,
 )
 
-PAIRED = (".txt", ".caption")
-"""Suffixes of a file with an image's captions, named like the image."""
+PAIRED = (".txt", ".caption", ".json")
+"""Suffixes of a file with an image's captions, named like the image, in order of preference."""
 _SAMPLE = 100
 _PHRASE = re.compile(r"\[/EN#\d+(?:/\w+)+ ([^\]]*)\]")
 
@@ -43,18 +44,34 @@ def pairs(root: Path) -> Iterator[tuple[Path, Path]]:
     for image in images:
         several = texts.get(image.stem, ())
         several = [text for text in several if text.parent == image.parent] or several
-        if len(several) == 1:
-            yield image, several[0]
+        for suffix in PAIRED:
+            of_kind = [text for text in several if text.suffix.lower() == suffix]
+            if of_kind:
+                if len(of_kind) == 1:
+                    yield image, of_kind[0]
+                break
 
 
 def read_pairs(source: Source) -> Iterator[Record]:
-    """Reads the captions of each image from the text file of its name, one per line."""
-    longer, number = 0, 0
+    """Reads the captions of each image from the file of its name: one per line, or JSON."""
+    longer, number, entries = 0, 0, {}
     for image, text in pairs(source.path):
-        try:
-            captions = text.read_bytes().decode("utf-8-sig").splitlines()
-        except UnicodeDecodeError as error:
-            raise DataError(f"{text}: not UTF-8 ({error.reason}); save it as UTF-8.") from error
+        if text.suffix.lower() == ".json":
+            try:
+                entries[image] = json.loads(read_text(text))
+            except json.JSONDecodeError as error:
+                source.fail(str(text), f"not JSON ({error.msg}, line {error.lineno})")
+    objects = {image: entry for image, entry in entries.items() if isinstance(entry, dict)}
+    keys = list(dict.fromkeys(key for entry in objects.values() for key in entry))
+    field = _json_fields(source, keys, objects) if objects else ""
+    for image, text in pairs(source.path):
+        if image in entries:
+            captions = as_captions(objects[image].get(field)) if image in objects else []
+            number += 1
+            name = image.relative_to(source.path).as_posix()
+            yield source.record(text.name, name, captions)
+            continue
+        captions = read_text(text).splitlines()
         # Flickr30k Entities: [/EN#5/people A man] sits.
         captions = [_PHRASE.sub(r"\1", caption) for caption in captions if caption.strip()]
         if not any(char.isalpha() for caption in captions for char in caption) and captions:
@@ -67,7 +84,7 @@ def read_pairs(source: Source) -> Iterator[Record]:
         name = image.relative_to(source.path).as_posix()
         yield source.record(text.name, name, captions or [""])
     several = f"; {longer} of them have several lines, each a caption" if longer else ""
-    source.note(f"captions are those of {number} text files named like their images{several}")
+    source.note(f"captions are those of {number} files named like their images{several}")
 
 
 @dataclass(frozen=True)
@@ -155,8 +172,8 @@ def _check_texts(source: Source, images: int, texts: Mapping[str, Any]) -> None:
         )
 
 
-def _json_fields(source: Source, keys: list[str], entries: Mapping[str, Any]) -> str:
-    """The key of the caption in the tar's JSON files."""
+def _json_fields(source: Source, keys: list[str], entries: Mapping[Any, Any]) -> str:
+    """The key of the caption in JSON files, one of each image."""
     some = list(entries.items())[:_SAMPLE]
     names = [" key", *keys]
     rows = [[f"{key}.jpg", *(entry.get(k) for k in keys)] for key, entry in some]

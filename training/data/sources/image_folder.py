@@ -1,0 +1,164 @@
+"""The images of a folder by name, whichever way their letters are composed."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePosixPath
+
+from sat_tf.files import printable
+from training.data.examples import DataError
+from training.data.sources.caption_files import IMAGE_SUFFIXES
+
+
+def is_image(name: str) -> bool:
+    """Returns whether a file is an image by its name."""
+    return name.lower().endswith(IMAGE_SUFFIXES) and not name.startswith(".")
+
+
+class ImageFolder:
+    """Finds files by name, whichever way their letters are composed.
+
+    Some systems store an umlaut as one character (NFC), others as a letter and a mark (NFD): a
+    file and the caption file that names it need not agree.
+
+    Args:
+        root: Folder that names start from.
+
+    Raises:
+        DataError: There is no such folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        if not root.is_dir():
+            raise DataError(f"`--data.image_dir`: there is no folder {root}.")
+        self.root = root
+        self._listings: dict[Path, dict[str, str]] = {}
+        self._nearly: dict[Path, dict[str, str]] = {}
+
+    def find(self, name: str) -> Path | None:
+        """The file of this name (NFC, forward slashes), if any."""
+        folder = self.root
+        *inner, last = name.split("/")
+        for part in inner:
+            if (entry := self._listing(folder).get(part)) is None:
+                return None
+            folder = folder / entry
+        entry = self._listing(folder).get(last)
+        path = None if entry is None else folder / entry
+        return path if path is not None and path.is_file() else None
+
+    def find_nearly(self, names: Iterable[str]) -> dict[str, str]:
+        """Of many names, those without a file, each with the only image that it can mean.
+
+        That is an image of the name one or more folders deeper, or in another folder than one that
+        does not exist; with a suffix; without the prefix of Label Studio's uploads. An image that
+        two names could mean is neither's.
+        """
+        names, there = tuple(names), set(self.all_names)
+        missing = [n for n in names if n not in there and self.find(n) is None]
+        nearly = {name: near for name in missing if (near := self.only(name)) is not None}
+        claims = Counter((*names, *nearly.values()))
+        return {name: near for name, near in nearly.items() if claims[near] == 1}
+
+    def only(self, name: str) -> str | None:
+        """The only image that a name without a file can mean, if any."""
+        folder, last = PurePosixPath(name).parent, PurePosixPath(name).name
+        elsewhere = folder == PurePosixPath(".") or not (self.root / folder).is_dir()
+        for written in (last, re.sub(r"^[0-9a-f]{8}-", "", last)):
+            several = self._by_last_part.get(written, ())
+            inside = [n for n in several if n.endswith(f"/{name}")]
+            if several:
+                only = inside if inside or not elsewhere else several
+                return only[0] if len(only) == 1 else None
+            several = self._by_stem.get(written, ())
+            inside = [n for n in several if PurePosixPath(n).parent == folder]
+            only = inside if inside or not elsewhere else several
+            if len(only) == 1:
+                return only[0]
+        numbered = self._by_number.get(int(last), ()) if last.isdecimal() else ()
+        return numbered[0] if len(numbered) == 1 else None
+
+    def near_match(self, name: str) -> str | None:
+        """A file that may be meant, if any, or what to do about several.
+
+        It is in the same folder and differs only in case or suffix, or has the same name in
+        another folder.
+        """
+        path = PurePosixPath(name)
+        near = self._near(self.root / path.parent)
+        for written in (path.name.lower(), path.stem.lower()):
+            if written in near:
+                return f"there is {path.with_name(near[written])}"
+        same = self._by_last_part.get(path.name, ())
+        if len(same) > 1:
+            two = f"{same[0]} and {same[1]}"
+            return f"{len(same)} have that name, such as {two}: name the folder too"
+        return f"there is {same[0]}" if same else None
+
+    def inside(self, path: str) -> str | None:
+        """The image that an absolute path of another machine means, by its longest end; or None."""
+        parts = PurePosixPath(path).parts
+        for start in range(1, len(parts)):
+            name = "/".join(parts[start:])
+            if self.find(name):
+                return name
+        return self.only(parts[-1]) if parts else None
+
+    def names(self) -> Iterator[str]:
+        """The names of all image files (NFC, forward slashes), hidden folders left out.
+
+        Bytes that are not UTF-8 are escaped: no caption file names such a file.
+        """
+        for folder, folders, files in os.walk(self.root):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            inner = Path(folder).relative_to(self.root)
+            for file in sorted(filter(is_image, files)):
+                yield printable(unicodedata.normalize("NFC", (inner / file).as_posix()))
+
+    @functools.cached_property
+    def all_names(self) -> tuple[str, ...]:
+        """All of `names`."""
+        return tuple(self.names())
+
+    @functools.cached_property
+    def _by_stem(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name in self.all_names:
+            found.setdefault(PurePosixPath(name).stem, []).append(name)
+        return found
+
+    @functools.cached_property
+    def _by_number(self) -> dict[int, list[str]]:
+        """The images that are called by a number, as COCO's with leading zeros."""
+        found: dict[int, list[str]] = {}
+        for name in self.all_names:
+            if number := re.fullmatch(r"(?:COCO_\w+_)?(\d+)", PurePosixPath(name).stem):
+                found.setdefault(int(number[1]), []).append(name)
+        return found
+
+    @functools.cached_property
+    def _by_last_part(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name in self.all_names:
+            found.setdefault(PurePosixPath(name).name, []).append(name)
+        return found
+
+    def _near(self, folder: Path) -> dict[str, str]:
+        """The images of a folder by their names and stems in small letters."""
+        if folder not in self._nearly:
+            images = list(filter(is_image, self._listing(folder)))
+            stems = {PurePosixPath(name).stem.lower(): name for name in images}
+            self._nearly[folder] = stems | {name.lower(): name for name in images}
+        return self._nearly[folder]
+
+    def _listing(self, folder: Path) -> dict[str, str]:
+        # One listing per folder, instead of one look-up per image and form.
+        if folder not in self._listings:
+            names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+            self._listings[folder] = {unicodedata.normalize("NFC", name): name for name in names}
+        return self._listings[folder]
