@@ -8,7 +8,7 @@ import dataclasses
 import difflib
 import functools
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +20,7 @@ from sat_tf import published
 from sat_tf.commands import loading, program
 from sat_tf.errors import RunError, invalid_value
 from sat_tf.run_folder import RunFolder
+from sat_tf.runs import read_config
 from sat_tf.vocabulary import Vocabulary
 from training.config import BaseOptimizerConfig, RunConfig
 from training.recipes import RECIPES
@@ -27,6 +28,7 @@ from training.recipes import RECIPES
 T = TypeVar("T")
 
 DEFAULT_RECIPE = "scenes_soft"
+_OWN = ("weights", "trainable", "trainable_from")
 
 _GROUPS = {
     "Drawn scenes, no data needed; start with scenes_soft, the default": ("scenes",),
@@ -112,13 +114,54 @@ def parse_settings(
         if isinstance(config, RunConfig):
             keys = textwrap.fill(_USED_MOST, 78, initial_indent="  ", subsequent_indent="  ")
             description += f" Used most:\n{keys}"
-    return tyro.cli(
+    found = tyro.cli(
         kind,
         args=argv,
         default=kind(config),
         prog=program(command),
         description=description,
     )
+    if not isinstance(found.config, RunConfig) or found.config.init_from is None:
+        return found
+    run_dir = getattr(found, "run_dir", None) or Path("runs") / found.config.recipe
+    return dataclasses.replace(found, config=shaped_like_origin(found.config, argv, run_dir))
+
+
+def shaped_like_origin(config: RunConfig, argv: Sequence[str], run_dir: Path) -> RunConfig:
+    """Returns the configuration with encoder and decoder of the run of `--init-from`.
+
+    A flag given wins over that run's image size and layer; dropout and what learns stay.
+
+    Args:
+        config: The configuration.
+        argv: The command line, for the keys that are given.
+        run_dir: The run's own folder; if it holds a run, it is like that, as the other may be gone.
+
+    Raises:
+        ValueError: A flag contradicts the shape of the run.
+    """
+    try:
+        begun = RunFolder(run_dir).has_checkpoint()
+        origin = read_config(run_dir if begun else published.locate(config.init_from))
+    except RunError:  # where it is needed, `check_init_from` says so
+        return config
+    given = {word.partition("=")[0][2:].replace("-", "_") for word in argv if word[:2] == "--"}
+    for part in ("encoder", "decoder"):
+        ours, theirs = vars(getattr(config, part)), vars(getattr(origin, part))
+        taken = {k: v for k, v in theirs.items() if not k.endswith("_dropout") and k not in _OWN}
+        for key in [key for key in taken if f"{part}.{key}" in given]:
+            same = _plain(taken.pop(key)) == _plain(ours[key])
+            if not same and (part == "decoder" or key == "name"):
+                expected = f"{theirs[key]}, as in `--init-from {config.init_from}` (leave it out)"
+                raise invalid_value(f"--{part}.{key}", expected, ours[key], "key")
+        config = dataclasses.replace(
+            config, **{part: dataclasses.replace(getattr(config, part), **taken)}
+        )
+    return config
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower().replace("_", "")  # Keras' names of encoders have capitals
 
 
 def recipe_list(recipes: Iterable[str]) -> str:

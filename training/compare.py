@@ -209,7 +209,8 @@ def compare(
         ]
     lines = [f"{split.name}, {len(shared)} images, {samples} resamples", ""]
     lines += [score_table(table), "", difference_table(differences), ""]
-    lines += [f"Signature: {scores[0].signature}", *notes(scores, seeds), *maps_notes]
+    few = [f"Note: {note}" for note in bootstrap.few_images_note(len(shared))]
+    lines += [f"Signature: {scores[0].signature}", *notes(scores, seeds), *few, *maps_notes]
     left_out = {image_id for one in found for image_id in one.captions} - set(references)
     if left_out:
         lines.append(

@@ -78,7 +78,7 @@ def run(arguments: Arguments) -> None:
     # As training does, so that an encoder of random weights is the same.
     keras.utils.set_random_seed(config.seed)
     data = load_data(config.data, data_dir)
-    model = first_model(config, data.vocabulary)
+    model = first_model(config, data)
     spark = open_session("sat_tf feature extraction", arguments.master)
     try:
         for split, mirrored in ((data.train, config.data.mirror), (data.dev, False)):

@@ -86,7 +86,7 @@ def run(arguments: Arguments) -> int:
         from training.teach.word_locator import learn
     keras.utils.set_random_seed(config.seed)
     data = load_data(config.data, arguments.data_dir)
-    model = first_model(config, data.vocabulary)
+    model = first_model(config, data)
     resize, mirror = config.encoder.resize, config.data.mirror
     source = open_input_source(model.encoder, resize, data.train, cache_dir, mirror)
     locator, areas = learn(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from sat_tf import runs
@@ -19,8 +20,9 @@ from sat_tf.models.captioner import Captioner
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.terms import Objective
 from sat_tf.run_folder import RunFolder
-from sat_tf.vocabulary import Vocabulary
+from sat_tf.vocabulary import SPECIAL_TOKENS, START, Vocabulary
 from training.config import RunConfig, read_run_config
+from training.inputs import Data
 from training.optimizers import make_optimizer
 from training.run_state.checkpoints import unfinished_note
 
@@ -40,7 +42,7 @@ def new_model(
 
 def first_model(
     config: RunConfig,
-    vocabulary: Vocabulary,
+    data: Data,
     begun: bool = False,
     strategy: tf.distribute.Strategy | None = None,
     say: Callable[[str], Any] = print,
@@ -49,7 +51,7 @@ def first_model(
 
     Args:
         config: The run's configuration.
-        vocabulary: Words of the training captions.
+        data: The run's data.
         begun: The run has a checkpoint, whose weights it takes: the files and the run that it
             started from may be gone.
         strategy: Distributes work over devices; None for the present one.
@@ -60,12 +62,26 @@ def first_model(
     """
     origin = None if begun else config.init_from
     with (strategy or tf.distribute.get_strategy()).scope():
-        model = new_model(config, len(vocabulary), not begun and origin is None)
+        model = new_model(config, len(data.vocabulary), not begun and origin is None)
     if origin is not None:
-        folder = start_from(origin, model, vocabulary)
-        notes = unfinished_note(folder)
-        say("\nNote: ".join([f"Initialized with the weights of {origin}.", *notes]))
+        say(_learn_on(origin, model, data))
     return model
+
+
+def _learn_on(origin: str, model: Captioner, data: Data) -> str:
+    """Gives a model the weights of another run; returns lines that say which words it knows."""
+    words, special = data.vocabulary, len(SPECIAL_TOKENS)
+    counts = np.bincount(np.concatenate(data.table.tokens), minlength=len(words))
+    folder = start_from(origin, model, words, counts=counts)
+    theirs, notes = runs.read_vocabulary(folder), unfinished_note(folder)
+    said = f"Initialized with the weights of {origin}"
+    if theirs != words:
+        known = np.count_nonzero(_rows(theirs, words)[special:] >= 0)
+        said += f", which knows {known:,} of the {len(words) - special:,} {words.unit}"
+        if not known:
+            gives = "It gives encoder, attention and LSTM, and no word. If the captions are in its "
+            notes = (f"{gives}language, check `--data.tokens` and the caption file.", *notes)
+    return "\nNote: ".join([f"{said}.", *notes])
 
 
 def start_from(
@@ -74,10 +90,12 @@ def start_from(
     vocabulary: Vocabulary,
     name: str = "--init-from",
     kind: str = "key",
+    counts: np.ndarray | None = None,
 ) -> Path:
     """Gives a captioner the best weights of what `sat_tf.load` reads, including the encoder's.
 
-    The optimizer's state and the baseline are not among them.
+    The optimizer's state and the baseline are not among them. Of another vocabulary, words that
+    both have keep their rows of the embedding and the output; `_of_words` makes those of the rest.
 
     Args:
         run_dir: What `sat_tf.load` takes.
@@ -85,6 +103,7 @@ def start_from(
         vocabulary: The model's.
         name: The argument that `run_dir` is, for messages.
         kind: Its kind, see `invalid_value`.
+        counts: `[K]`, tokens in the training captions by id; None asks for the same vocabulary.
 
     Returns:
         The folder that they come from.
@@ -94,7 +113,8 @@ def start_from(
     """
     try:
         found = runs.load_captioner(run_dir)
-        if found.vocabulary != vocabulary:
+        rows = None if found.vocabulary == vocabulary else _rows(found.vocabulary, vocabulary)
+        if rows is not None and counts is None:
             differing = sorted(set(found.vocabulary.words) ^ set(vocabulary.words))
             which = f"only one has {differing[0]!r}" if differing else "their order differs"
             raise RunError(
@@ -117,17 +137,55 @@ def start_from(
                     f"{', '.join(only[:_SHOWN])}{more})"
                 )
             pairs += zip(theirs, ours, strict=True)
+        output = model.decoder.deep_output.word_projection
+        axes = {id(model.decoder.embedding.embeddings): 0, id(output.kernel): 1, id(output.bias): 0}
+        values = []
         for theirs, ours in pairs:
-            if theirs.shape != ours.shape:
-                sizes = [" x ".join(map(str, weight.shape)) for weight in (theirs, ours)]
+            value = theirs.numpy()
+            if rows is not None and id(ours) in axes:
+                value = _of_words(value, axes[id(ours)], rows, counts)
+            if value.shape != ours.shape:
+                sizes = [" x ".join(map(str, shape)) for shape in (theirs.shape, ours.shape)]
                 raise RunError(f"its weight {theirs.path} is {sizes[0]}, this one {sizes[1]}")
+            values.append(value)
     except RunError as error:
         expected = "a finished run with the vocabulary and the shapes of this one"
+        if counts is not None:
+            expected = "a finished run with the encoder and the shapes of this one (without "
+            expected += "`--encoder.name` and widths, those of that run are taken)"
         got = f"{str(run_dir)!r}: {str(error).rstrip('.')}"
         raise invalid_value(name, expected, got, kind) from error
-    for theirs, ours in pairs:
-        ours.assign(theirs.numpy())
+    for (_, ours), value in zip(pairs, values, strict=True):
+        ours.assign(value)
     return found.path
+
+
+def _rows(theirs: Vocabulary, ours: Vocabulary) -> np.ndarray:
+    """Returns the id that each word of ours has in theirs, or -1."""
+    shared = theirs.words if theirs.unit == ours.unit else SPECIAL_TOKENS
+    ids = {word: index for index, word in enumerate(shared)}
+    return np.array([ids.get(word, -1) for word in ours.words])
+
+
+def _of_words(theirs: np.ndarray, axis: int, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Returns a weight with the rows of known words, and of new ones the mean of their words.
+
+    The bias of a new word is `log count` plus the mean of `bias - log count` over known words.
+
+    Args:
+        theirs: The weight; axis `axis` is that of words.
+        axis: 0 or 1.
+        rows: `[K]`, the row of each word of ours, -1 for a new one.
+        counts: `[K]`.
+    """
+    known, ours = rows >= 0, np.take(theirs, rows, axis)
+    words = np.take(theirs, range(len(SPECIAL_TOKENS), theirs.shape[axis]), axis)
+    if theirs.ndim == 1:
+        log_counts = np.log(np.maximum(counts, 1)).astype(theirs.dtype)
+        predicted = known & (counts > 0) & (np.arange(len(rows)) != START)
+        return np.where(known, ours, log_counts + (ours - log_counts)[predicted].mean())
+    new = words.mean(axis, keepdims=True)
+    return np.where(np.expand_dims(known, 1 - axis), ours, new)
 
 
 def _names(weights: list[keras.Variable]) -> Counter[str]:

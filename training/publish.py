@@ -223,7 +223,8 @@ def packed_files(
         config: The run's configuration; of paths in it, the names are kept.
         vocabulary: The run's vocabulary file.
     """
-    from sat_tf.weights import pack, weight_arrays
+    from sat_tf.packing import pack
+    from sat_tf.weights import weight_arrays
 
     weights = JOIN.join(Path(file).name for file in weights_files(config.encoder.weights)) or None
     origin = config.init_from and published.bare_name(config.init_from)
@@ -290,7 +291,7 @@ def make_card(
         weights_sha256: SHA-256 of the weights that are published; those in the run by default,
             which training may have replaced since.
     """
-    from sat_tf.weights import GROUP
+    from sat_tf.packing import GROUP
 
     source, terms = _SOURCES.get(config.data.name, (config.data.name, None))
     licence = licence or (terms if terms else _UNSTATED)

@@ -95,6 +95,20 @@ _FOLDER = dataclasses.replace(
     fit=dataclasses.replace(_FLICKR8K.fit, epochs=20, monitor="bleu_4"),
 )
 
+# Starts from the captioner that ships, whose encoder it takes: experiments/learning_on.sh.
+_FOLDER_FROM_FLICKR8K = dataclasses.replace(
+    _FOLDER,
+    recipe="folder_from_flickr8k",
+    init_from="flickr8k_soft",
+    encoder=dataclasses.replace(
+        _FOLDER.encoder,
+        name="resnet50+mobilenet_v2",
+        layer="conv5_block3_out+out_relu",
+        image_size=288,
+    ),
+    optimizer=dataclasses.replace(_FOLDER.optimizer, learning_rate=2e-4),
+)
+
 
 def _noisy(base: RunConfig) -> RunConfig:
     """Returns the run with less dropout for hard attention, whose samples are noise already."""
@@ -138,5 +152,6 @@ RECIPES: dict[str, RunConfig] = {
         *(_with_attention(_PAPER, "coco", kind) for kind in ("soft", "hard")),
         _with_attention(_FOLDER, "folder", "soft"),
         _with_attention(_from_soft(_FOLDER, "folder", epochs=3), "folder", "hard"),
+        _FOLDER_FROM_FLICKR8K,
     )
 }

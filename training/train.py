@@ -214,7 +214,7 @@ def train(
     check_equal(same, lambda: to_text(config.without_files()) + data.fingerprint())
 
     begun = shared(folder.has_checkpoint())
-    model = first_model(config, data.vocabulary, begun, strategy, say)
+    model = first_model(config, data, begun, strategy, say)
     if not model.encoder.trainable:  # its weights are final before its annotations are stored
         restore_layers(folder.checkpoints, model, [model.encoder])
 

@@ -145,7 +145,7 @@ def test_damaged_graphs_are_made_again(filled, run_of, started, name):
     content[len(content) // 2] ^= 1
     damaged.write_bytes(content)
     sat_tf.load(run_of["soft"]).caption(PIXELS)
-    assert started == [run_of["soft"]] and runs.graphs_of(run_of["soft"]) is None
+    assert started == [run_of["soft"]] and runs.graphs_missing(run_of["soft"])
     assert runs.make_graphs(run_of["soft"]) == [folder] and cache.find(folder.name)
 
 
@@ -164,7 +164,7 @@ def test_of_two_processes_the_second_finds_what_the_first_made(run_of, monkeypat
             other = others.submit(runs.make_graphs, run_of["soft"])
             with pytest.raises(TimeoutError):
                 other.result(1.0)
-            monkeypatch.setattr(runs, "graphs_of", Path)
+            monkeypatch.setattr(cache, "folder_of", Path)
         assert other.result() != [None]
     assert not made
 

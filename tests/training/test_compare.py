@@ -10,8 +10,15 @@ from pathlib import Path
 import pytest
 
 from training.compare import main
+from training.metrics import bootstrap
 
 FAST = ("--samples", "20")
+
+
+@pytest.fixture(autouse=True)
+def _intervals_of_few_images(monkeypatch):
+    """Gives the twelve images of these runs intervals."""
+    monkeypatch.setattr(bootstrap, "FEW", 2)
 
 
 def compared(capsys, *runs: Path) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from sat_tf.fields import from_dict, to_dict
+from sat_tf.published import locate
+from sat_tf.runs import read_config
 from training.cli import check_init_from
 from training.config import DataConfig, FitConfig, OptimizerConfig, RunConfig
 from training.recipes import RECIPES
@@ -17,6 +20,7 @@ THREE = ["scenes", "flickr8k", "flickr8k_vgg19"]
 TWO = ["flickr30k", "coco", "folder"]
 NAMES = [f"{data}_{kind}" for data in THREE for kind in ("soft", "hard", "none")]
 NAMES += [f"{data}_{kind}" for data in TWO for kind in ("soft", "hard")]
+NAMES.append("folder_from_flickr8k")
 
 
 def test_the_recipes_are_those_promised():
@@ -37,6 +41,15 @@ def test_the_run_to_start_from_has_to_be_trained_first(tmp_path, monkeypatch):
         check_init_from(config, Path("runs/flickr8k_hard"))
     (tmp_path / "runs" / "flickr8k_soft").mkdir(parents=True)
     check_init_from(config, Path("runs/flickr8k_hard"))
+
+
+def test_a_folder_learns_on_from_the_captioner_that_ships_whose_shape_it_has():
+    ours, theirs = RECIPES["folder_from_flickr8k"], read_config(locate("flickr8k_soft"))
+    same = ("name", "layer", "image_size", "resize")
+    for key in same:
+        assert getattr(ours.encoder, key) == getattr(theirs.encoder, key)
+    dropout = {k: v for k, v in vars(theirs.decoder).items() if k.endswith("_dropout")}
+    assert dataclasses.replace(ours.decoder, **dropout) == theirs.decoder
 
 
 @pytest.mark.parametrize("language", ["en", "de", "zh-Hans", "yue"])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sat_tf.files import write_atomically, write_json
+from training.metrics.bootstrap import few_images_note
 from training.metrics.score_tokens import OVER_CHARACTERS, ScoreTokens, split_lines
 from training.tables import text_table
 
@@ -83,7 +84,7 @@ def caption_report(
         "intervals": dict(intervals),
         "metric_versions": found.versions,
         "versions": package_versions(),
-        "notes": list(found.notes),
+        "notes": [*found.notes, *few_images_note(len(found.image_ids))],
     }
 
 

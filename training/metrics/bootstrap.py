@@ -13,6 +13,8 @@ from sat_tf.errors import invalid_value
 from training.metrics.captions import CaptionScores, bleu_scores
 from training.metrics.meteor import meteor_scores
 
+FEW = 30
+"""Sets of fewer images get no interval: their resamples tell too little of other images."""
 SMALL = 250
 """Sets of fewer images get BCa intervals; from here on percentile intervals cover as well."""
 
@@ -58,8 +60,9 @@ def bootstrap(a: CaptionScores, metric: str, samples: int = 1000, seed: int = 0)
         seed: Seed of the draws; the same seed and number of images give the same draws.
 
     Returns:
-        Estimate, low, high, on the scale of the metric; all NaN if the score is undefined. A draw
-        whose BLEU is undefined counts as 0, the limit of fewer and fewer matches.
+        Estimate, low, high, on the scale of the metric; all NaN if the score is undefined, the ends
+        if there are fewer than `FEW` images. A draw whose BLEU is undefined counts as 0, the limit
+        of fewer and fewer matches.
 
     Raises:
         ValueError: Unknown metric, or arguments out of range.
@@ -78,6 +81,16 @@ def bootstrap(a: CaptionScores, metric: str, samples: int = 1000, seed: int = 0)
 def intervals(a: CaptionScores) -> dict[str, Interval]:
     """Computes the intervals of a report: BLEU-4, METEOR and CIDEr, if scored."""
     return {metric: bootstrap(a, metric) for metric in _REPORTED if metric in a.scores}
+
+
+def few_images_note(count: int) -> list[str]:
+    """Returns a sentence on what so many images cannot tell; none from `FEW` on."""
+    if count >= FEW:
+        return []
+    return [
+        f"Intervals are left out: they need {FEW} images, and got {count}. CIDEr takes the weights "
+        "of words from these few images."
+    ]
 
 
 def paired_over_seeds(
@@ -138,7 +151,7 @@ def resampled_means(
     """Computes the interval of a mean over the phrases of all images.
 
     The estimate is `sum_n sums_n / sum_n sizes_n`; images are drawn with replacement, and draws
-    without any phrase are left out. Without phrases at all, all three numbers are 0.
+    without any phrase are left out. Without phrases at all, all three numbers are NaN.
     """
 
     def mean(weights: np.ndarray) -> np.ndarray:
@@ -146,7 +159,7 @@ def resampled_means(
         return np.divide(weights @ sums, drawn, out=np.full(drawn.shape, np.nan), where=drawn > 0)
 
     if not np.any(sizes):
-        return Interval(0.0, 0.0, 0.0)
+        return UNDEFINED
     return interval_over_images(mean, len(sums), samples, seed)
 
 
@@ -177,11 +190,13 @@ def interval_over_images(
     """
     if samples < 1:
         raise invalid_value("samples", "a positive integer", samples)
+    estimate = float(statistic(np.ones((1, count)))[0])
+    if count < FEW:
+        return Interval(estimate, math.nan, math.nan)
     values = np.concatenate([statistic(weights) for weights in _draws(count, samples, seed)])
     values = values[~np.isnan(values)]
-    estimate = float(statistic(np.ones((1, count)))[0])
     shares = np.array([(1.0 - _LEVEL) / 2.0, (1.0 + _LEVEL) / 2.0])
-    if 1 < count < SMALL:
+    if count < SMALL:
         without = statistic(1.0 - np.eye(count))
         shares = _bca_shares(shares, values, estimate, without[~np.isnan(without)])
     low, high = np.quantile(values, shares)

@@ -46,7 +46,7 @@ class CaptionScores:
         scores: `bleu_1` ... `bleu_4`, `bleu_1_no_bp` ... (without brevity penalty),
             `brevity_ratio` (words of the candidates / words of the closest references), `meteor`
             (absent if it could not run), `cider`, `rouge_l`. 0-100, except `brevity_ratio`. NaN
-            for an undefined BLEU.
+            for an undefined BLEU or CIDEr.
         image_ids: Images, in the order of every array.
         per_image: Metric -> `[N]`, the score of each image alone, same scales. Corpus `cider` and
             `rouge_l` are their means; corpus BLEU and METEOR are not.
@@ -313,14 +313,16 @@ def _check(candidates: Mapping[str, str], references: Mapping[str, Sequence[str]
 
 
 def _undefined_note(scores: Mapping[str, float], unit: Unit) -> list[str]:
-    """Returns a sentence on the orders of BLEU that are undefined, if any."""
+    """Returns sentences on the scores that are undefined."""
+    cider = "CIDEr is undefined: these images have all n-grams of their references in common."
+    found = [cider] if math.isnan(scores["cider"]) else []
     orders = [n for n in range(1, BLEU_ORDERS + 1) if math.isnan(scores[f"bleu_{n}"])]
     if not orders:
-        return []
+        return found
     first = orders[0]
     run = f"{first} {unit} in a row" if first > 1 else f"any of its {unit}"
     names, verb = ", ".join(f"BLEU-{n}" for n in orders), "is" if len(orders) == 1 else "are"
-    return [f"{names} {verb} undefined: no caption has {run} in common with a reference."]
+    return [f"{names} {verb} undefined: no caption has {run} in common with a reference.", *found]
 
 
 def _bleu_statistics(tokens: Tokens) -> np.ndarray:
@@ -340,14 +342,17 @@ def _bleu_statistics(tokens: Tokens) -> np.ndarray:
 
 
 def _cider(tokens: Tokens) -> np.ndarray:
+    """Returns the CIDEr of each image; all NaN where no n-gram tells one image from another."""
     from pycocoevalcap.cider.cider_scorer import CiderScorer
 
-    if not any(r for references in tokens.references for r in references):
-        return np.zeros(len(tokens.candidates))  # pycocoevalcap fails on references without a word
-    scorer = CiderScorer()
+    scorer, count = CiderScorer(), len(tokens.candidates)
     for caption, references in zip(tokens.candidates, tokens.references, strict=True):
         scorer += (caption, references)
-    return 100.0 * np.asarray(scorer.compute_score()[1], np.float64)
+    # pycocoevalcap fails on references without a word, and gives 0 if all n-grams weigh nothing.
+    if not any(map(any, tokens.references)):
+        return np.full(count, np.nan)
+    scores = 100.0 * np.asarray(scorer.compute_score()[1], np.float64)
+    return scores if min(scorer.document_frequency.values()) < count else np.full(count, np.nan)
 
 
 def _rouge(tokens: Tokens) -> np.ndarray:

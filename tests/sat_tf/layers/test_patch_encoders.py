@@ -11,7 +11,7 @@ from sat_tf import weights
 from sat_tf.config import EncoderConfig
 from sat_tf.layers import backbones, patch_encoders
 from sat_tf.layers.encoder import Encoder
-from sat_tf.weights import pack, unpack
+from sat_tf.packing import pack, unpack
 
 keras_hub = pytest.importorskip("keras_hub")
 
@@ -304,7 +304,7 @@ def test_trained_position_embeddings_come_back_to_the_bit(tmp_path, image_size):
     ):
         np.testing.assert_array_equal(saved, expected)
         np.testing.assert_array_equal(loaded, expected)
-    (tmp_path / "published.npz").write_bytes(weights.pack(weights.weight_arrays(kept[0])))
+    (tmp_path / "published.npz").write_bytes(pack(weights.weight_arrays(kept[0])))
     weights.load_compact(kept[1], [tmp_path / "published.npz"])
     (used,) = [n for n, w in enumerate(again.weights) if "interpolated_position" in w.path]
     np.testing.assert_array_equal(again.get_weights()[used], before[used])

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from training.metrics import bootstrap as bootstrap_module
-from training.metrics.bootstrap import SMALL, bootstrap, paired_over_seeds, resampled_means
+from training.metrics.bootstrap import (
+    FEW,
+    SMALL,
+    bootstrap,
+    few_images_note,
+    paired_over_seeds,
+    resampled_means,
+)
 from training.metrics.captions import CaptionScores, bleu_scores
 
 
@@ -111,7 +118,7 @@ def test_means_over_what_images_hold_count_by_how_much_that_is():
     theory = 2 * 1.96 * errors.std() / np.sqrt(300)
     assert found.high - found.low == pytest.approx(theory, rel=0.1)
     assert resampled_means(0 * a, sizes) == (0, 0, 0)
-    assert resampled_means(0 * a, 0 * sizes) == (0, 0, 0)
+    assert np.isnan(resampled_means(0 * a, 0 * sizes)).all()  # nothing was measured
     flat = resampled_means(a - b, np.ones(300), samples=2000)
     assert flat.difference == pytest.approx((a - b).mean())
 
@@ -121,6 +128,15 @@ def test_an_undefined_score_has_no_interval_and_no_difference():
     assert np.isnan(bootstrap(scores, "bleu_4")).all()
     assert np.isnan(paired_over_seeds([other, scores], [other, other], "bleu_4")).all()
     assert not np.isnan(paired_over_seeds([scores], [other], "cider", samples=5)).any()
+
+
+def test_few_images_have_a_score_without_an_interval():
+    few, enough = made_up(FEW - 1), made_up(FEW)
+    for found in (bootstrap(few, "cider"), paired_over_seeds([few], [few], "cider")):
+        assert np.isfinite(found.difference) and np.isnan(found[1:]).all()
+    assert np.isfinite(bootstrap(enough, "cider", samples=5)).all()
+    assert "they need 30 images, and got 29" in few_images_note(FEW - 1)[0]
+    assert not few_images_note(FEW)
 
 
 def test_draws_without_a_match_count_as_zero():

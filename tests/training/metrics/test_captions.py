@@ -152,8 +152,21 @@ def test_captions_without_a_word_match_nothing(no_java):
     for candidate in ("", "  \n", "..."):
         scores = score_captions({"a": candidate}, {"a": ["a dog", ""]})
         rest = {name: v for name, v in scores.scores.items() if not np.isnan(v)}
-        assert rest == {"brevity_ratio": 0, "cider": 0, "rouge_l": 0}
+        assert rest == {"brevity_ratio": 0, "rouge_l": 0}
         assert any("1 of 1 captions are empty" in note for note in scores.notes)
+
+
+def test_cider_that_no_n_gram_can_tell_is_undefined(no_java):
+    words = ["a dog", "a red ball"]
+    for texts in ([words[0]], [words[0]] * 3, [""] * 2):  # one image; all alike; no words
+        candidates = {str(i): text for i, text in enumerate(texts)}
+        scores = score_captions(candidates, {i: [text] for i, text in candidates.items()})
+        assert np.isnan(scores.scores["cider"]) and np.isnan(scores.per_image["cider"]).all()
+        assert any("CIDEr is undefined" in note for note in scores.notes)
+    both = dict(enumerate(words))
+    scores = score_captions(both, {i: [text] for i, text in both.items()})
+    assert scores.scores["cider"] > 0
+    assert not any("CIDEr" in note for note in scores.notes)
 
 
 def test_quick_scores_are_those_of_the_simple_tokeniser(no_java):

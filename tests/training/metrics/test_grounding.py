@@ -136,7 +136,7 @@ def test_union_counts_an_overlap_once():
 
 
 def test_intervals_hold_their_means():
-    maps, boxes, images = random_case(60)
+    maps, boxes, images = random_case(90)
     scores = score_phrases(maps, [[box] for box in boxes], images)
     means = scores.means()
     for name, interval in scores.intervals(100).items():
