@@ -69,7 +69,7 @@ def test_the_quick_scores_are_over_characters_too():
 )
 def test_tokeniser_and_meteor_are_those_of_the_language(language, ran, asked):
     found = score_captions(GERMAN, {"a": ["Ein Hund läuft"]}, language=language)
-    assert asked == ran and "meteor" in found.scores and len(found.notes) == 2
+    assert asked == ran and "meteor" in found.scores and all("undefined" in n for n in found.notes)
     assert found.signature.startswith(f"lang:{language[:2]}|") and ran[-1] in found.signature
 
 
