@@ -67,6 +67,7 @@ setup(
         "docs": ["sphinx>=8.2,<10", "myst-nb>=1.3,<2", "furo>=2025.7"],
         "encoders": ["keras-hub>=0.32,<1"],
         "gpu": [GPU_TENSORFLOW],
+        "heic": ["pillow-heif>=0.20,<2"],
         "icu": ["icu4py>=1.2,<2"],
         "jieba": ["jieba>=0.42,<1"],
         "mecab": ["fugashi>=1.3,<2", "unidic-lite>=1.0,<2"],

@@ -15,11 +15,11 @@ from sat_tf.figures.drawing import MissingFontError
 from sat_tf.runs import TrainedCaptioner
 from training.config import RunConfig
 from training.data.batches import scoring_batches
+from training.data.examples import StoredImage
 from training.data.input_source import readable_images
 from training.distributed.workers import distribute, on_chief
 from training.evaluate.evaluation import caption_split
 from training.evaluate.likelihood import Bounds, References, annotations_of
-from training.evaluate.page import figure_of
 from training.inputs import Data, Inputs
 from training.metrics.captions import (
     caption_frequencies,
@@ -92,13 +92,17 @@ class Validation:
         if not len(indices):
             return {}
         annotations = annotations_of(self._captioner, self._source, indices)
+        language = self._config.data.language
         figures: dict[str, np.ndarray | str] = {}
         for index, caption in zip(indices, self._captioner.describe(annotations), strict=True):
             example = self._split.examples[index]
             figures[f"caption/{example.image_id}"] = caption.text
-            language = self._config.data.language
+            image = example.image
+            image = image.read_bytes() if isinstance(image, StoredImage) else image
+            pixels = np.round(self._captioner.pixels(image)).astype(np.uint8)
+            caption = dataclasses.replace(caption, image=pixels, language=language)
             try:
-                figure = figure_of(self._captioner, example.image, caption, language=language)
+                figure = caption.figure()
             except MissingFontError as error:
                 if not self._told_of_fonts:
                     warnings.warn(f"Figures are left out of TensorBoard. {error}", stacklevel=2)
