@@ -74,6 +74,7 @@ setup(
         "subwords": ["sentencepiece>=0.2,<1"],
         "hub": ["huggingface_hub>=1,<3"],
         "lite": only("ai-edge-litert"),
+        "scores": ["sacrebleu>=2.4,<3"],
         "train": ALL,
         "web": read_requirements("requirements-web.txt"),
     },

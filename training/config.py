@@ -42,8 +42,8 @@ from sat_tf.tokens import (
 from training.data.sources import DataName, Splits
 from training.data.sources.caption_files.columns import parse_columns
 from training.data.sources.folder import parse_places
-from training.metrics.captions import english_only
 from training.metrics.java import find_java
+from training.metrics.score_tokens import OVER_CHARACTERS, default_tokens
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class DataConfig:
     rules: Literal[1, 2] = RULES
     """Version of the rules that split captions; 1 repeats runs of earlier versions."""
     language: str = "en"
-    """Language code of the captions."""
+    """Language code of the captions; it chooses the scores' tokeniser and METEOR's tables."""
     min_count: PositiveInt = 5
     """Words seen fewer times in the training captions become <unk>."""
     vocabulary_size: PositiveInt | None = None
@@ -369,9 +369,9 @@ def _check_reward(config: RunConfig) -> None:
                 expected = "0 with `--reward.metric none`"
                 raise invalid_value(f"--reward.{key}", expected, weight, "key")
         return
-    foreign = english_only(config.data.language, config.data.unit)
-    if reward.meteor_weight and foreign:
-        weight, expected = reward.meteor_weight, "0 for captions that are not English words"
+    characters = default_tokens(**config.data.splitting()) in OVER_CHARACTERS
+    if reward.meteor_weight and characters:
+        weight, expected = reward.meteor_weight, "0 for captions of characters"
         raise invalid_value("--reward.meteor_weight", expected, weight, "key")
     metric = f"with `--reward.metric {reward.metric}`"
     if config.init_from is None:
