@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 
 from sat_tf.layers.encoder import Encoder
@@ -207,7 +208,7 @@ def batches_of(
         The batches per epoch; and a function that returns those from an epoch and a step of it on,
         endless, in the form that `fit` takes.
     """
-    by_image = config.fit.batch_by == "image"
+    by_image = config.by_image and len(np.unique(table.image_index)) < len(table)
     if config.reward.metric != "none":
         # Captions are sampled from the model: one row per image, with its number.
         table, by_image = table.first_captions(), True

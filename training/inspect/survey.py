@@ -37,8 +37,7 @@ from training.inputs import check_vocabulary, training_vocabulary
 from training.inspect.duplicates import Prints, find_twins
 from training.inspect.timing import measure
 from training.little_data import Amount
-from training.metrics.captions import BLEU_ORDERS, note_on_language
-from training.metrics.java import find_java
+from training.metrics.captions import BLEU_ORDERS, note_on_scores
 from training.tables import counted
 
 TRAINED_WITH = ("train", "dev")  # splits that training cannot do without
@@ -458,10 +457,8 @@ def _about_language(report: dict[str, Any], config: DataConfig) -> Iterator[str]
     english = config.language.lower().split("-")[0] == "en"
     if english and script != "LATIN":
         yield f"The captions are written in {script} letters: is `--data.language` really en?"
-    if left_out := note_on_language(config.language, config.unit):
-        yield left_out
-    elif find_java() is None:
-        yield "METEOR and the PTB tokeniser are left out of the scores: they need Java."
+    if note := note_on_scores(**config.splitting()):
+        yield note
 
 
 def check_imagenet_weights(config: EncoderConfig) -> None:
