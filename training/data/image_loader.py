@@ -1,8 +1,4 @@
-"""Reads examples' images from wherever they are stored, or says why they cannot be read.
-
-Images to train on may be seen in random views, mirrored and cropped, drawn from (seed, epoch,
-caption) alone, so that a resumed run sees the same views.
-"""
+"""Reads examples' images from wherever they are stored, or says why they cannot be read."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -126,28 +121,3 @@ class ImageLoader:
         if rotated:
             self._rotated.add(index)
         return pixels
-
-
-@dataclass(frozen=True, eq=False)
-class Views:
-    """Views of the images of `n` captions.
-
-    Attributes:
-        mirrored: bool `[n]`, True if flipped left to right.
-        corners: float `[n, 2]` in [0, 1): top and left corner of a crop, as a share of the room
-            that it has.
-    """
-
-    mirrored: np.ndarray
-    corners: np.ndarray
-
-    @classmethod
-    def draw(cls, count: int, seed: int, epoch: int) -> Views:
-        """Draws the views of an epoch for `count` captions."""
-        return cls(
-            np.random.default_rng([seed, epoch, 1]).random(count) < 0.5,
-            np.random.default_rng([seed, epoch, 2]).random((count, 2)),
-        )
-
-    def __getitem__(self, rows: np.ndarray | slice) -> Views:
-        return Views(self.mirrored[rows], self.corners[rows])
