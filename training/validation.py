@@ -21,8 +21,14 @@ from training.distributed.workers import distribute, on_chief
 from training.evaluate.evaluation import caption_split
 from training.evaluate.likelihood import Bounds, References, annotations_of
 from training.inputs import Data, Inputs
-from training.metrics.captions import caption_frequencies, quick_bleu, quick_cider
+from training.metrics.captions import (
+    caption_frequencies,
+    quick_bleu,
+    quick_cider,
+    quick_tokens,
+)
 from training.metrics.cider import CiderD
+from training.metrics.score_tokens import ScoreTokens
 
 UNIFORM_ENTROPY = 0.98
 """Attention counts as uniform if its entropy exceeds this share of log L."""
@@ -67,7 +73,7 @@ class Validation:
             frequencies of `cider` are those of the training captions, so that it does not depend
             on how many images are captioned; that of a report has those of its own images.
         """
-        fit, unit = self._config.fit, self._captioner.vocabulary.unit
+        fit = self._config.fit
         search = dataclasses.replace(self._config.search, beam=fit.validation_beam)
         captions = caption_split(
             self._captioner, self._split, self._source, search, count=fit.validation_images
@@ -75,8 +81,8 @@ class Validation:
         texts = {image_id: caption.text for image_id, caption in captions.items()}
         references = self._split.references(of=texts)
         return {
-            "bleu_4": quick_bleu(texts, references, unit)["bleu_4"],
-            "cider": quick_cider(texts, references, unit, self._frequencies),
+            "bleu_4": quick_bleu(texts, references, *self._tokens)["bleu_4"],
+            "cider": quick_cider(texts, references, *self._tokens, self._frequencies),
             "distinct": 100.0 * len(set(texts.values())) / len(texts),
         }
 
@@ -108,7 +114,12 @@ class Validation:
     @functools.cached_property
     def _frequencies(self) -> CiderD:
         captions = [example.captions for example in self._train.examples]
-        return caption_frequencies(captions, self._captioner.vocabulary.unit)
+        return caption_frequencies(captions, *self._tokens)
+
+    @property
+    def _tokens(self) -> tuple[ScoreTokens, str]:
+        data = self._config.data
+        return quick_tokens(**data.splitting()), data.language
 
     @functools.cached_property
     def _batches(self) -> tuple[Any, int]:

@@ -16,7 +16,7 @@ from sat_tf.runs import TrainedCaptioner
 from sat_tf.viewer import crop_of, data_url, hypothesis_data, report_page
 from sat_tf.vocabulary import END, START
 from training.data.examples import Split
-from training.evaluate.reports import HEADLINE, score_rows
+from training.evaluate.reports import HEADLINE, SIGNATURE, score_rows
 from training.metrics.calibration import Reliability
 
 if TYPE_CHECKING:
@@ -153,7 +153,8 @@ def write_report_page(
     diagram = reliability_diagram(found.calibration.bins)
     images = page_images(captioner, split, found, count)
     figures = [{"image": data_url(diagram.encode(), "image/svg+xml"), "text": DIAGRAM_TEXT}]
-    page = report_page(title, images, rows, report["notes"], common, "CIDEr", figures=figures)
+    notes = [*report["notes"], SIGNATURE.format(report["signature"])]
+    page = report_page(title, images, rows, notes, common, "CIDEr", figures=figures)
     write_atomically(out / PAGE_FILE, page)
     return out / PAGE_FILE
 
