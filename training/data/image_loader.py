@@ -62,7 +62,7 @@ class ImageLoader:
     """Reads, decodes and resizes images on a few threads, and notes the unreadable ones.
 
     Attributes:
-        sizes: int32 `[N, 2]`, height and width of each image read so far, upright; else zeros.
+        sizes: Index -> height and width, upright, of each image read so far.
     """
 
     def __init__(self, examples: Sequence[Example], size: int, policy: str) -> None:
@@ -72,7 +72,7 @@ class ImageLoader:
         self._rotated: set[int] = set()
         self._lost: set[int] = set()
         self._resize = _compile_resize(size, policy)
-        self.sizes = np.zeros([len(examples), 2], np.int32)
+        self.sizes: dict[int, tuple[int, int]] = {}  # a part of a data set has any indices
 
     def batches(self, indices: range, batch_size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yields `(pixels [batch_size, size, size, 3], valid [n])`; the last batch is padded."""
@@ -108,7 +108,7 @@ class ImageLoader:
 
     def _load(self, index: int) -> np.ndarray | None:
         def resize(image: tf.Tensor) -> tf.Tensor:
-            self.sizes[index] = image.shape[:2]
+            self.sizes[int(index)] = tuple(image.shape[:2])
             return self._resize(image)
 
         try:
