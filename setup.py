@@ -64,7 +64,7 @@ setup(
     install_requires=only(*LIGHT),
     extras_require={
         "bulk": ["pyspark>=4.0,<5", "pyarrow>=18"],
-        "docs": ["sphinx>=8.2,<10", "myst-nb>=1.3,<2", "furo>=2025.7"],
+        "docs": read_requirements("requirements-docs.txt"),
         "encoders": ["keras-hub>=0.32,<1"],
         "gpu": [GPU_TENSORFLOW],
         "heic": ["pillow-heif>=0.20,<2"],
@@ -74,6 +74,7 @@ setup(
         "subwords": ["sentencepiece>=0.2,<1"],
         "hub": ["huggingface_hub>=1,<3"],
         "lite": only("ai-edge-litert"),
+        "scores": ["sacrebleu>=2.4,<3"],
         "train": ALL,
         "web": read_requirements("requirements-web.txt"),
     },
