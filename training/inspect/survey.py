@@ -23,7 +23,8 @@ from sat_tf.fields import to_dict
 from sat_tf.files import printable
 from sat_tf.layers.backbones import canonical_name
 from sat_tf.progress import progress_bar
-from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Unit, Vocabulary, tokenize
+from sat_tf.tokens import join
+from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
 from training import little_data
 from training.cli import check_init_from
 from training.config import DataConfig, RunConfig
@@ -49,7 +50,7 @@ _UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
 _ENTITY = re.compile(r"&(?:#\d+|#x[0-9a-fA-F]+|[A-Za-z]+\d*);")
 _NOTHING = ("nan", "none", "null", "n/a", "#n/a")  # empty cells, as programs write them
 _SIGNS, _SIGN_KINDS = "%\u2030@#&*", ("Sm", "Sc", "So")
-_NUMBER = re.compile(r"[^\d.,:/ ]+")  # all that is no part of one
+_NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*")
 _MANY_SIGNS = 0.01
 _NAMED_SIGNS = 100
 _MOST_OUTSIDE = 0.5
@@ -176,7 +177,7 @@ def _add_captions(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> A
     earlier: set[str] = set()
     amount = None
     for name, split in found.splits.items():
-        spoken = spoken_captions(split, unit)
+        spoken = spoken_captions(split, vocabulary)
         report["splits"][name] |= caption_figures(split, vocabulary, config.data.max_length)
         report["splits"][name]["captions_of_earlier_splits"] = sum(c in earlier for c in spoken)
         earlier.update(spoken)
@@ -269,7 +270,7 @@ def caption_figures(split: Split, vocabulary: Vocabulary, max_length: int) -> di
     """
     lengths, unknown, repeats = [], 0, []
     for example in split.examples:
-        words = [tuple(tokenize(caption, vocabulary.unit)) for caption in example.captions]
+        words = [tuple(vocabulary.tokenize(caption)) for caption in example.captions]
         lengths += map(len, words)
         unknown += sum(vocabulary.id(word) == UNK for caption in words for word in caption)
         repeats.append(sum(map(bool, words)) - len({*words} - {()}))
@@ -298,19 +299,18 @@ def lost_signs(chunks: Iterable[str], vocabulary: Vocabulary) -> dict[str, str]:
 
     Args:
         chunks: Texts without white space.
-        vocabulary: Tells the unit.
+        vocabulary: Tokenises.
 
     Returns:
         For example `{"3/5": "3 5", "%": ""}`.
     """
-    found, between = {}, " " if vocabulary.unit == "words" else ""
+    found = {}
     for chunk in dict.fromkeys(chunks):
         signs = {c for c in chunk if c in _SIGNS or unicodedata.category(c) in _SIGN_KINDS}
         if not signs and not any(map(str.isdigit, chunk)):
             continue
-        left = between.join(tokenize(chunk, vocabulary.unit))
-        number = _NUMBER.sub("", chunk.rstrip(".,:/").lstrip(".,:/"))
-        if not signs.issubset(left) or number != _NUMBER.sub("", left):
+        left = join(vocabulary.tokenize(chunk), *vocabulary.joining())
+        if not signs.issubset(left) or _NUMBER.findall(chunk) != _NUMBER.findall(left):
             found[chunk] = left
     return found
 
@@ -320,9 +320,9 @@ def captions_of(split: Split) -> Iterator[str]:
     return (caption for example in split.examples for caption in example.captions)
 
 
-def spoken_captions(split: Split, unit: Unit) -> list[str]:
+def spoken_captions(split: Split, vocabulary: Vocabulary) -> list[str]:
     """The captions in a form that is equal for captions that training cannot tell apart."""
-    spoken = ("\0".join(tokenize(caption, unit)) for caption in captions_of(split))
+    spoken = ("\0".join(vocabulary.tokenize(caption)) for caption in captions_of(split))
     return [caption for caption in spoken if caption]
 
 

@@ -66,7 +66,7 @@ def test_captions_that_programs_wrote_are_counted():
 
 @pytest.mark.parametrize("unit", ["words", "characters"])
 def test_signs_that_tokenisation_loses_are_counted_with_what_is_left(unit):
-    split = split_of(("a mass of <2 cm", "95 % water"), ("the 2nd, a t-shirt.", "in 1950."))
+    split = split_of(("a mass of <2 cm", "95 % water"), ("the 2nd, a t-shirt.", "in 3.5, 1950."))
     figures = caption_figures(split, Vocabulary.from_captions(["a dog"], 1, unit=unit), 9)
     assert (figures["signs"], figures["with_signs"]) == ({"<2": "2", "%": ""}, 2)
 
@@ -81,11 +81,12 @@ def test_images_beside_the_square_and_dark_ones_are_measured():
 
 
 def test_captions_are_equal_whatever_their_capitals_and_punctuation():
+    words = Vocabulary.from_captions(["a dog"], 1)
     one, other, third = spoken_captions(
-        split_of(("A dog, runs!", "a dog runs", "adog runs")), "words"
+        split_of(("A dog, runs!", "a dog runs", "adog runs")), words
     )
     assert one == other != third
-    assert spoken_captions(split_of(("...",)), "words") == []
+    assert spoken_captions(split_of(("...",)), words) == []
 
 
 def test_scripts_are_shares_of_letters():
