@@ -7,6 +7,7 @@ its name tells the splits, a hash of each image's name, or of its group's, decid
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
@@ -278,13 +279,17 @@ def _caption_files(
 
 def _files(folder: Path) -> list[Path]:
     """The files of a folder that may hold captions, sorted."""
+    return [folder / name for name in _file_names(folder, folder.stat().st_mtime_ns)]
+
+
+@functools.lru_cache(maxsize=16)
+def _file_names(folder: Path, changed: int) -> list[str]:
     with os.scandir(folder) as entries:
-        names = [
+        return sorted(
             entry.name
             for entry in entries
             if not entry.name.startswith(".") and not is_image(entry.name) and entry.is_file()
-        ]
-    return [folder / name for name in sorted(names)]
+        )
 
 
 def _is_caption_file(file: Path) -> bool:
@@ -378,7 +383,8 @@ def _take_lists(data_dir: Path, entries: dict[str, _Entry], notes: list[str]) ->
     known |= {PurePosixPath(name).stem: name for name in entries} | {n: n for n in entries}
     lists: dict[str, list[str]] = {}
     named = []
-    texts = [file for file in _files(data_dir) if file.suffix.lower() in (".txt", ".lst")]
+    names = _file_names(data_dir, data_dir.stat().st_mtime_ns)
+    texts = [data_dir / name for name in names if name.lower().endswith((".txt", ".lst"))]
     for file in texts if len(texts) <= _TRIED else ():
         split = _split_of(file, data_dir)
         if split is None or split in lists:
