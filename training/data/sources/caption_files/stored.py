@@ -118,9 +118,9 @@ def read_tar(source: Source) -> Iterator[Record]:
                 folder, slash, file = member.name.rpartition("/")
                 if not member.isfile() or file.startswith("."):
                     continue
-                key, _, kind = file.partition(".")
+                key, _, kind = file.rpartition(".")
                 key, kind = f"{folder}{slash}{key}", kind.lower()
-                if f".{kind}".endswith(IMAGE_SUFFIXES):
+                if f".{kind}" in IMAGE_SUFFIXES:
                     places[member.name] = (key, (member.offset_data, member.size))
                 elif kind in ("txt", "caption", "json"):
                     content = tar.extractfile(member)
