@@ -14,7 +14,7 @@ from serving.model_card import operations
 from tests.serving.export_fixtures import BATCHES, warm_up_calls
 
 KINDS = ("soft", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("hard", "none")))
-TEXTS = ("captions", "words", "reasons")
+TEXTS = ("captions", "words", "reasons", "language")
 FORBIDDEN = ("PyFunc", "XlaLaunch", "XlaCallModule", "Iterator", "Random", ">")
 
 
@@ -45,6 +45,7 @@ def reference(captioner, contents: list[bytes]) -> dict[str, np.ndarray]:
         "word_log_probs": found.word_log_probs,
         "valid": np.ones(len(contents), bool),
         "reasons": [""] * len(contents),
+        "language": [captioner.vocabulary.language] * len(contents),
     }
     if captioner.config.attention.kind != "none":
         alpha, beta = found.auxiliary

@@ -106,6 +106,7 @@ def test_a_beam_holds_the_attention_of_every_hypothesis(client_of, exports):
     beam, best = client.beam(jpeg()), client.caption(jpeg(), attention=True)
     assert (beam.attention_kind, beam.resize) == ("soft", captioner.config.encoder.resize)
     assert beam.captions[0].text == best.text
+    assert beam.captions[0].language == best.language == captioner.vocabulary.language == "en"
     np.testing.assert_allclose(beam.captions[0].alpha, best.alpha, atol=1e-6)
     assert [(c.text, c.score) for c in beam.captions[1:]] == list(best.alternatives)
     for caption in beam.captions:
