@@ -102,7 +102,7 @@ def test_an_answer_may_exceed_grpcs_default(client_of, tmp_path):
 
 def test_a_beam_holds_the_attention_of_every_hypothesis(client_of, exports):
     export, captioner = exports["soft"].version.parent, exports["soft"].captioner
-    client = client_of(export, {"warm_up": ["every_beam"]})
+    client = client_of(export)
     beam, best = client.beam(jpeg()), client.caption(jpeg(), attention=True)
     assert (beam.attention_kind, beam.resize) == ("soft", captioner.config.encoder.resize)
     assert beam.captions[0].text == best.text
