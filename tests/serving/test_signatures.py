@@ -124,6 +124,7 @@ def test_what_is_no_image_is_not_valid_and_has_no_caption(answers, kind, call):
     assert bad == list(range(1, 12, 2) if call == "mixed" else range(6))
     answer = rows(answer, bad)
     assert answer.pop("reasons") == list(REASONS.values())
+    assert set(answer.pop("language")) == {"en"}
     assert set(np.ravel(answer.pop("captions"))) == {""} == set(np.ravel(answer.pop("words")))
     assert set(np.ravel(answer.pop("scores"))) == {FLOOR}
     assert all(not np.any(value) for value in answer.values())
