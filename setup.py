@@ -9,6 +9,8 @@ from setuptools import find_packages, setup
 
 ROOT = Path(__file__).resolve().parent
 GPU_TENSORFLOW = "tensorflow[and-cuda]"
+LIGHT = ("ai-edge-litert", "numpy", "pillow", "tyro", "filelock", "tqdm")
+"""Packages that captions without TensorFlow need."""
 
 
 def read_requirements(name: str) -> list[str]:
@@ -16,6 +18,14 @@ def read_requirements(name: str) -> list[str]:
     lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
     bare = (line.split("#", 1)[0].strip() for line in lines)
     return [line for line in bare if line and not line.startswith("-")]
+
+
+ALL = read_requirements("requirements.txt")
+
+
+def only(*names: str) -> list[str]:
+    """Returns the requirements of these packages, as `requirements.txt` has them."""
+    return [line for line in ALL if re.match(r"[\w-]+", line)[0] in names]
 
 
 def read_text(name: str) -> str:
@@ -42,21 +52,30 @@ setup(
         "sat_tf.viewer": ["*.css", "*.js"],
         "serving": ["compose.yaml", "config/*"],
         "serving.web": ["*.html", "*.css", "*.js", "samples/*"],
-        "sat_tf": ["log4j2.properties", "captioners/*.npz", "captioners/*.json", "captioners/*/*"],
+        "sat_tf": [
+            "log4j2.properties",
+            "captioners/*.npz",
+            "captioners/*.json",
+            "captioners/*/*",
+            "captioners/*/*/*",
+        ],
     },
     entry_points={"console_scripts": ["sat-tf = sat_tf.__main__:main"]},
-    install_requires=read_requirements("requirements.txt"),
+    install_requires=only(*LIGHT),
     extras_require={
         "bulk": ["pyspark>=4.0,<5", "pyarrow>=18"],
-        "docs": ["sphinx>=8.2,<10", "myst-nb>=1.3,<2", "furo>=2025.7"],
+        "docs": read_requirements("requirements-docs.txt"),
         "encoders": ["keras-hub>=0.32,<1"],
         "gpu": [GPU_TENSORFLOW],
+        "heic": ["pillow-heif>=0.20,<2"],
         "icu": ["icu4py>=1.2,<2"],
         "jieba": ["jieba>=0.42,<1"],
         "mecab": ["fugashi>=1.3,<2", "unidic-lite>=1.0,<2"],
         "subwords": ["sentencepiece>=0.2,<1"],
         "hub": ["huggingface_hub>=1,<3"],
-        "litert": ["ai-edge-litert>=2,<3"],
+        "lite": [],  # as without an extra
+        "scores": ["sacrebleu>=2.4,<3"],
+        "train": ALL,
         "web": read_requirements("requirements-web.txt"),
     },
     classifiers=[

@@ -94,7 +94,13 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     module, _ = COMMANDS[name]
     sys.argv = [f"sat-tf {name}", *rest]
-    return _imported(module).main(rest)
+    try:
+        return _imported(module).main(rest)
+    except ModuleNotFoundError as error:
+        if error.name.partition(".")[0] in ("sat_tf", "training", "serving"):
+            raise
+        print(f'Error: {name} needs {error.name}: pip install "sat-tf[train]"', file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

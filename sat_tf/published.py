@@ -23,6 +23,9 @@ TRAINING_IMAGES = "training_images.json"
 WEIGHTS = {"encoder": "encoder.npz", "decoder": "decoder.npz"}
 """Files of the weights, by part of the captioner."""
 
+GRAPHS = "graphs"
+"""Folder of a captioner in a wheel, in place of the files of its weights; see `serving.wheel`."""
+
 _FILES = {
     MANIFEST: {CONFIG, VOCABULARY, *WEIGHTS.values()},
     "digits.json": {CONFIG, "weights.npz"},

@@ -17,14 +17,15 @@ import numpy as np
 from sat_tf import digits, published
 from sat_tf.captions import Caption
 from sat_tf.commands import native_log_kept
-from sat_tf.config import CaptionerConfig, Inference, SearchConfig
+from sat_tf.config import AttentionConfig, CaptionerConfig, EncoderConfig, Inference, SearchConfig
 from sat_tf.errors import RunError, invalid_value, other_version
 from sat_tf.fields import check_argument, from_dict
 from sat_tf.files import sha256_of
 from sat_tf.images.reader import ImageInput, read_pixels
 from sat_tf.lite import cache
+from sat_tf.lite.captioner import LiteRTCaptioner, is_export
 from sat_tf.run_folder import RunFolder, read_object
-from sat_tf.vocabulary import Vocabulary
+from sat_tf.vocabulary import UNK, Vocabulary
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -38,7 +39,8 @@ def load(run_dir: str | Path) -> TrainedCaptioner | DigitReader:
     """Loads the best captioner of a run, or a published model.
 
     Args:
-        run_dir: Folder written by `python -m training.train` or `python -m training.publish`; or
+        run_dir: Folder written by `python -m training.train`, `python -m training.publish` or
+            `python -m serving.export --format litert`, of which the last needs no TensorFlow; or
             the name of a model that ships (`sat_tf.published.names()`, `sat_tf.digits.names()`);
             or `hf://OWNER/NAME[@REVISION]` on the Hugging Face Hub.
 
@@ -60,17 +62,27 @@ def load_captioner(run_dir: str | Path) -> TrainedCaptioner:
     return _Source.read(published.locate(run_dir)).load()
 
 
-def load_light(run_dir: str | Path) -> TrainedCaptioner:
+def load_light(run_dir: str | Path, images: int = 1) -> TrainedCaptioner:
     """Loads a captioner that does without TensorFlow as long as nothing needs the model.
 
     It captions over LiteRT graphs from the cache. Where there are none yet, TensorFlow captions,
     and the first caption has them made by another process. A digit model is an error.
+
+    Args:
+        run_dir: See `load`.
+        images: Images that will be captioned; many of them take the model if there is a GPU.
     """
     source = _Source.read(published.locate(run_dir))
-    if not cache.usable(source.config):
+    if source.export is not None:
+        graphs = cache.Graphs(source.export, source.export.grid)
+        return TrainedCaptioner(source, source.vocabulary, source.path, None, graphs)
+    if not cache.usable(source.config) or (source.has_weights and cache.worth_a_gpu(images)):
         return source.load()
     digest = source.digest()
-    graphs = cache.find(source.fingerprint(digest))
+    name = source.fingerprint(digest)
+    graphs = cache.find(name)
+    if graphs is None and source.packed.is_dir():
+        graphs = cache.unpack(source.packed, name)
     if graphs is not None:
         return TrainedCaptioner(source, source.vocabulary, source.path, digest, graphs)
     captioner = source.load()
@@ -79,15 +91,11 @@ def load_light(run_dir: str | Path) -> TrainedCaptioner:
     return captioner
 
 
-def graphs_of(run_dir: str | Path) -> Path | None:
-    """Returns the folder of the graphs that `load` captions with; None if they are not made yet."""
-    source = _Source.read(published.locate(run_dir))
-    return cache.folder_of(source.fingerprint(source.digest()))
-
-
 def graphs_missing(run_dir: str | Path) -> bool:
     """Returns whether `load` would caption by graphs if they were made."""
     source = _Source.read(published.locate(run_dir))
+    if not source.has_weights:
+        return False
     return cache.usable(source.config) and cache.missing(source.fingerprint(source.digest()))
 
 
@@ -102,8 +110,8 @@ def make_graphs(*run_dirs: str | Path) -> list[Path | None]:
     folders = []
     with cache.turn():
         for run_dir in run_dirs:
-            if (folder := graphs_of(run_dir)) is None:
-                source = _Source.read(published.locate(run_dir))
+            source = _Source.read(published.locate(run_dir))
+            if (folder := cache.folder_of(source.fingerprint(source.digest()))) is None:
                 captioner = source.load()
                 folder = cache.make(captioner, source.fingerprint(captioner.weights_sha256))
             folders.append(folder)
@@ -118,10 +126,17 @@ class _Source:
     config: CaptionerConfig
     vocabulary: Vocabulary
     is_run: bool
+    export: LiteRTCaptioner | None = None
 
     @classmethod
     def read(cls, path: Path) -> _Source:
         """Reads and checks all but the weights."""
+        if is_export(path):
+            try:
+                export = LiteRTCaptioner(path, cache.threads())
+            except ImportError as error:
+                raise RunError(f"{path} holds LiteRT graphs. {error}") from error
+            return cls(path, _exported_config(path, export), export.vocabulary, False, export)
         folder, is_run = RunFolder(path), not published.is_published(path)
         if not is_run:
             published.checked_files(path, (published.CONFIG, published.VOCABULARY))
@@ -132,6 +147,16 @@ class _Source:
                 "yet."
             )
         return cls(path, config, vocabulary, is_run)
+
+    @property
+    def packed(self) -> Path:
+        """Folder of a captioner's graphs in a wheel."""
+        return self.path / published.GRAPHS
+
+    @property
+    def has_weights(self) -> bool:
+        """False for a LiteRT export, and for a captioner in a wheel."""
+        return self.export is None and not self.packed.is_dir()
 
     def load(self) -> TrainedCaptioner:
         """Loads the captioner with its model."""
@@ -149,6 +174,11 @@ class _Source:
 
     def load_model(self) -> tuple[Captioner, str | None]:
         """Loads the model with TensorFlow; returns it with the SHA-256 of a run's weights."""
+        if not self.has_weights:
+            raise RunError(
+                f"{self.path} holds graphs for captions without TensorFlow, and no weights: for "
+                "anything else name the run, or a captioner of a checkout, that they were made of."
+            )
         try:
             with native_log_kept():
                 from sat_tf.models.captioner import Captioner
@@ -157,8 +187,9 @@ class _Source:
             if error.name not in ("tensorflow", "keras"):
                 raise
             raise RunError(
-                f"{self.path} has no graphs in the cache yet, and {error.name}, which makes them, "
-                "is not installed: `pip install tensorflow keras`."
+                f"{self.path}: without {error.name} there are captions alone, and those by graphs "
+                "that it makes once: `pip install tensorflow keras`. A wheel of `make wheel` and "
+                "an export for LiteRT have graphs already."
             ) from error
         model = Captioner(
             self.config, len(self.vocabulary), load_encoder_weights=False, dtype="float32"
@@ -189,6 +220,20 @@ def read_config(run_dir: Path | RunFolder) -> CaptionerConfig:
         raise RunError(f"{path} is not a run's configuration: it has no {error}.") from error
     except (TypeError, AttributeError, ValueError) as error:
         raise other_version(path, error) from error
+
+
+def _exported_config(path: Path, export: LiteRTCaptioner) -> CaptionerConfig:
+    """Returns the configuration of a LiteRT export, as far as it says; the search is its own."""
+    made, kind = export.settings, "none" if export.settings.grid is None else "soft"
+    if RunFolder(path).config.is_file():
+        config = read_config(path)
+    else:  # of an earlier version
+        encoder = EncoderConfig(image_size=made.image_size, resize=made.resize)
+        config = CaptionerConfig(encoder=encoder, attention=AttentionConfig(kind=kind))
+    names = {field.name for field in dataclasses.fields(SearchConfig)}
+    search = {k: v for k, v in dataclasses.asdict(made).items() if k in names}
+    search["suppress_unknown"] = UNK in made.forbidden
+    return dataclasses.replace(config, search=SearchConfig(**search))
 
 
 def read_vocabulary(run_dir: Path | RunFolder) -> Vocabulary:
@@ -328,7 +373,10 @@ class TrainedCaptioner:
     def captions(
         self, images: Sequence[ImageInput], search: SearchConfig | None = None
     ) -> list[Caption]:
-        """Captions several images in one batch; see `caption`."""
+        """Captions several images in one batch; see `caption`.
+
+        Graphs take one image after another; with 64 or more, TensorFlow captions if there is a GPU.
+        """
         return [beam[0] for beam in self.beams(images, search)]
 
     def beams(
@@ -342,7 +390,7 @@ class TrainedCaptioner:
             return []
         check_argument("search", search, SearchConfig | None)
         pixels = [self.pixels(image) for image in images]
-        if self._light():
+        if self._light(len(images)):
             used = search or self.config.search
             return [self._graphs.captioner.beam(one, used) for one in pixels]
         found = self._read_beams(self.search(self.annotate(np.stack(pixels)), search))
@@ -355,11 +403,13 @@ class TrainedCaptioner:
             for image, beam in zip(seen, found, strict=True)
         ]
 
-    def _light(self) -> bool:
-        """Returns whether graphs caption: those of the present choice of locations."""
-        chosen = self.config.attention.selection
-        made_for = self._source and self._source.config.attention.selection
-        return self._graphs is not None and self._model is None and chosen == made_for
+    def _light(self, images: int) -> bool:
+        """Returns whether graphs caption: few images, by the present choice of locations."""
+        if self._graphs is None or self._model is not None:
+            return False
+        if self.config.attention.selection != self._source.config.attention.selection:
+            return False
+        return not (self._source.has_weights and cache.worth_a_gpu(images))
 
     def pixels(self, image: ImageInput) -> np.ndarray:
         """Returns the encoder's input, float32 `[S, S, 3]`, 0..255; see `read_pixels`."""
@@ -429,7 +479,7 @@ class TrainedCaptioner:
             alpha = alpha.reshape(length, *self.grid)
         return Caption(
             text=self.vocabulary.decode(ids),
-            words=tuple(self.vocabulary.words[i] for i in ids),
+            words=tuple(self.vocabulary.forms[i] for i in ids),
             score=float(hypotheses.scores[row, k]),
             log_prob=float(hypotheses.log_probs[row, k]),
             log_probs=hypotheses.word_log_probs[row, k, :length],

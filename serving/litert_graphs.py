@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from sat_tf.config import SearchConfig
+from sat_tf.fields import to_dict
+from sat_tf.files import write_json
 from sat_tf.lite import captioner as files
 from sat_tf.lite.graphs import write_graphs
+from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.runs import TrainedCaptioner
 from serving.model_card import facts, scores, table
 
@@ -26,9 +31,9 @@ pip install ai-edge-litert numpy pillow
 python -m serving.litert FOLDER photo.jpg
 ```
 
-Or `serving.litert.load(FOLDER).caption("photo.jpg")`. Encode the pixels; give the annotations to
-`start`, and to `step` unless `start` returned some itself; then step all hypotheses word by word,
-beginning with `<start>` (1) and the first state in every row."""
+Or `sat_tf.load(FOLDER).caption("photo.jpg")`, or `serving.litert.load`. Encode the pixels; give the
+annotations to `start`, and to `step` unless `start` returned some itself; then step all hypotheses
+word by word, beginning with `<start>` (1) and the first state in every row."""
 
 
 def write_litert(
@@ -43,6 +48,7 @@ def write_litert(
         precision: `float32`, `float16` or `int8`.
     """
     traced = write_graphs(folder, captioner, search, precision)
+    write_json(folder / files.CONFIG, _config(captioner, search))
     inside = facts(captioner, search, folder) | {"precision": precision}
     inside |= {name: f"{(folder / name).stat().st_size / 1e6:.1f} MB" for name in traced}
     card = [
@@ -59,6 +65,15 @@ def write_litert(
         f"TensorFlow {tf.__version__}, Keras {keras.__version__}.",
     ]
     (folder / files.CARD).write_text("\n\n".join(card) + "\n", "utf-8")
+
+
+def _config(captioner: TrainedCaptioner, search: SearchConfig) -> dict[str, Any]:
+    """Returns what `sat_tf.load` reads of a captioner's configuration, without paths."""
+    config = dataclasses.replace(captioner.config, search=search)
+    values = to_dict(config)
+    values["encoder"]["weights"] = None
+    data = read_object(RunFolder(captioner.path).config).get("data", {}) if captioner.path else {}
+    return values | {"data": {key: data[key] for key in ("name", "language") if key in data}}
 
 
 def _tensors(name: str, inputs: list[tf.TensorSpec], outputs: dict[str, tf.TensorSpec]) -> str:

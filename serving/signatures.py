@@ -130,7 +130,7 @@ def write_captions(
     Returns:
         UTF-8 strings: captions `[B, K]`, and words `[B, K, T]`, empty after the last.
     """
-    words = tf.gather(tf.constant(vocabulary.words), token_ids)
+    words = tf.gather(tf.constant(vocabulary.forms), token_ids)
     words = tf.where(tf.range(tf.shape(token_ids)[-1]) < lengths[..., None], words, "")
     separator, pattern, replacement = vocabulary.joining()
     texts = tf.strings.reduce_join(words, axis=-1, separator=separator)

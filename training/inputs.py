@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 
 from sat_tf.layers.encoder import Encoder
 from sat_tf.run_folder import RunFolder
-from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary, tokenize
+from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.config import DataConfig, RunConfig
 from training.data.batches import training_batches
 from training.data.box_files import read_boxes
@@ -54,7 +55,7 @@ class Data:
     def amount(self, unreadable: int) -> Amount:
         """Counts the training data, of which so many images cannot be read."""
         words = (
-            tokenize(caption, self.vocabulary.unit)
+            self.vocabulary.tokenize(caption)
             for example in self.train.examples
             for caption in example.captions
         )
@@ -110,6 +111,7 @@ def training_vocabulary(config: DataConfig, train: Split) -> Vocabulary:
         (caption for example in train.examples for caption in example.captions),
         min_count=config.min_count,
         max_size=config.vocabulary_size,
+        capitals=config.regains_capitals,
         **config.splitting(),
     )
 
@@ -174,13 +176,13 @@ def describe_inputs(
     train, dev = (len(split) - len(source.skipped) for split, source in inputs.of(data).items())
     yield (
         f"Data: {names.name}, {train} images with {len(table)} captions to train on, {dev} dev "
-        f"images, {len(data.vocabulary) - len(SPECIAL_TOKENS)} {names.tokens}."
+        f"images, {len(data.vocabulary) - len(SPECIAL_TOKENS)} {names.unit}."
     )
     yield from (f"Read: {note}" for note in data.train.notes)
     if table.dropped:
         yield f"Warning: {counted(table.dropped, 'caption')} without a word dropped."
     if table.truncated:
-        limit = f"{names.max_length} {names.tokens}"
+        limit = f"{names.max_length} {names.unit}"
         yield f"Warning: {counted(table.truncated, 'caption')} cut to {limit}."
     for split, source in inputs.of(data).items():
         if reasons := inputs.unusable[split.name]:
@@ -207,7 +209,7 @@ def batches_of(
         The batches per epoch; and a function that returns those from an epoch and a step of it on,
         endless, in the form that `fit` takes.
     """
-    by_image = config.fit.batch_by == "image"
+    by_image = config.by_image and len(np.unique(table.image_index)) < len(table)
     if config.reward.metric != "none":
         # Captions are sampled from the model: one row per image, with its number.
         table, by_image = table.first_captions(), True

@@ -23,7 +23,7 @@ from sat_tf.config import JOIN, EncoderConfig
 from sat_tf.dtype_policy import default_policy
 from sat_tf.errors import invalid_value
 from sat_tf.layers import patch_encoders
-from sat_tf.weights import pack, unpack
+from sat_tf.packing import pack, unpack
 
 SCENES_CNN = "scenes_cnn"
 

@@ -180,7 +180,7 @@ def _save_used_positions(embeddings: keras.Layer) -> None:
 
     def save(store) -> None:
         keras.layers.Layer.save_own_variables(embeddings, store)
-        # Flat, as `weights.pack` keeps vectors as they are and rounds the rest.
+        # Flat, as `packing.pack` keeps vectors as they are and rounds the rest.
         store[USED_POSITIONS] = np.ravel(embeddings.interpolated_position_embeddings)
 
     def load(store) -> None:

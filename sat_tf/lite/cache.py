@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sat_tf.config import CaptionerConfig
+from sat_tf.errors import RunError
 from sat_tf.fields import to_dict
 from sat_tf.files import NO_LOCKS, default_cache_dir, write_json
 from sat_tf.lite.captioner import (
@@ -49,6 +50,12 @@ SWITCH = "SAT_TF_LITE"
 
 KEPT = 12
 """Captioners whose graphs are kept: those used last."""
+
+PACKED = ".npz"
+"""Suffix that the file of a graph gets when it is packed."""
+
+MANY = 64
+"""Images at once that are worth the start of TensorFlow if it sees a GPU."""
 
 _MANIFEST = "graphs.json"
 _FREE = 2**29  # bytes that the cache's disk must have left; graphs of a large captioner fit
@@ -95,9 +102,22 @@ def usable(config: CaptionerConfig) -> bool:
     return True
 
 
-def folder_of(name: str) -> Path | None:
+def worth_a_gpu(images: int) -> bool:
+    """Returns whether TensorFlow captions so many images sooner: `MANY`, and a GPU of NVIDIA."""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    if images < MANY or hidden or find_spec("tensorflow") is None:
+        return False
+    return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
+
+
+def threads() -> int:
+    """Returns how many threads LiteRT takes."""
+    return min(4, os.cpu_count() or 1)
+
+
+def folder_of(name: str, home: Path | None = None) -> Path | None:
     """Returns the folder of whole graphs of a fingerprint, without opening them."""
-    folder = _home() / name
+    folder = (home or _home()) / name
     try:
         sums = json.loads((folder / _MANIFEST).read_text("utf-8"))["files"]
         whole = all(_checksum(path) == sums[path.name] for path in _files(folder))
@@ -111,20 +131,104 @@ def missing(name: str) -> bool:
     return folder_of(name) is None and not (_home() / f"{name}.failed").exists()
 
 
-def find(name: str) -> Graphs | None:
-    """Opens the graphs of a fingerprint; None if there are none, or damaged ones."""
-    folder = folder_of(name)
+def find(name: str, home: Path | None = None) -> Graphs | None:
+    """Opens the graphs of a fingerprint; None if there are none, or damaged ones.
+
+    Args:
+        name: The fingerprint.
+        home: Folder of the graphs; by default the cache's.
+    """
+    folder = folder_of(name, home)
     if folder is None:
         return None
     try:
         height, width = json.loads((folder / _MANIFEST).read_text("utf-8"))["grid"]
-        threads = min(4, os.cpu_count() or 1)
-        found = Graphs(LiteRTCaptioner(folder, threads), (height, width))
+        found = Graphs(LiteRTCaptioner(folder, threads()), (height, width))
     except (OSError, ValueError, KeyError, TypeError, ImportError):
         return None
     with contextlib.suppress(OSError):
         os.utime(folder)  # used last now
     return found
+
+
+def unpack(packed: Path, name: str) -> Graphs:
+    """Opens the packed graphs of a wheel: by the cache or, where that takes none, by memory alone.
+
+    Args:
+        packed: Their folder; see `write_packed`.
+        name: The fingerprint.
+
+    Raises:
+        RunError: They are damaged.
+    """
+    found = None
+    try:
+        with turn():
+            if (found := find(name)) is None:
+                _unpack_into(_home(), packed, name)
+                found = find(name)
+                forget_old(_home())
+    except OSError as error:
+        _say(f"The graphs are unpacked each time: they cannot be kept in {_home()} ({error}).")
+        with tempfile.TemporaryDirectory() as home:  # LiteRT holds what it has opened
+            _unpack_into(Path(home), packed, name)
+            found = find(name, Path(home))
+    if found is None:
+        raise RunError(f"{packed} is damaged: install the wheel again.")
+    return found
+
+
+def _unpack_into(home: Path, packed: Path, name: str) -> None:
+    from sat_tf.lite.packed import unpack_graph
+
+    files = json.loads((packed / _MANIFEST).read_text("utf-8"))["files"]
+    with tempfile.TemporaryDirectory(dir=home, prefix=".") as draft:
+        made = Path(draft) / name
+        made.mkdir()
+        shutil.copyfile(packed / _MANIFEST, made / _MANIFEST)
+        for file, expected in files.items():
+            path, kept = packed / file, home / file
+            if path.is_file():
+                shutil.copyfile(path, made / file)
+                continue
+            shared = packed.parents[1] / f"{file}{PACKED}"
+            if shared.is_file() and kept.is_file() and _checksum(kept) == expected:
+                continue
+            path = shared if shared.is_file() else packed / f"{file}{PACKED}"
+            try:
+                content = unpack_graph(path.read_bytes())
+            except ValueError as error:
+                raise RunError(f"{path} is damaged: install the wheel again.") from error
+            (made / file).write_bytes(content)
+            if path == shared:
+                os.replace(made / file, kept)
+        shutil.rmtree(home / name, ignore_errors=True)  # damaged
+        made.rename(home / name)
+
+
+def write_packed(graphs: Path, packed: Path) -> None:
+    """Packs graphs of the cache for a wheel.
+
+    Args:
+        graphs: Their folder in the cache.
+        packed: A new folder, below that of the captioner. The encoder's graph is written beside
+            the captioner's folder, where other captioners find it.
+    """
+    from sat_tf.lite.packed import pack_graph, unpack_graph
+
+    packed.mkdir()
+    manifest = json.loads((graphs / _MANIFEST).read_text("utf-8"))
+    for path in _files(graphs):
+        if path.suffix != ".tflite":
+            shutil.copyfile(path, packed / path.name)
+            continue
+        folder = packed if path.parent == graphs else packed.parents[1]
+        target = folder / f"{path.name}{PACKED}"
+        if not target.exists():
+            target.write_bytes(pack_graph(path))
+        # Of what comes back, which may differ from the graph in the last bits.
+        manifest["files"][path.name] = zlib.crc32(unpack_graph(target.read_bytes()))
+    write_json(packed / _MANIFEST, manifest)
 
 
 def make_behind(path: Path, name: str) -> subprocess.Popen | None:

@@ -28,6 +28,7 @@ FORMAT = 1
 ENCODER, START, STEP = "encoder.tflite", "start.tflite", "step.tflite"
 GRAPHS = (ENCODER, START, STEP)
 SETTINGS, VOCABULARY, CARD = "captioner.json", "vocabulary.json", "MODEL_CARD.md"
+CONFIG = "config.json"
 
 STATE = ("hidden", "memory")
 """Names of the LSTM's state, h and c, in the graphs."""
@@ -124,6 +125,11 @@ def read_settings(folder: Path) -> Settings:
     return settings
 
 
+def is_export(folder: Path) -> bool:
+    """Returns whether a folder holds an export, whole or not."""
+    return (folder / SETTINGS).is_file() and any((folder / name).is_file() for name in GRAPHS)
+
+
 def _why_not(folder: Path) -> str:
     if not folder.is_dir():
         return "there is no such folder."
@@ -144,6 +150,9 @@ class Encoder:
     Args:
         path: The graph.
         threads: Threads of LiteRT.
+
+    Attributes:
+        locations: L.
     """
 
     KEPT = 4
@@ -154,6 +163,7 @@ class Encoder:
 
     def __init__(self, path: Path, threads: int) -> None:
         self._graph = _open_graph(path, threads)
+        self.locations = int(self._graph.get_output_details()["annotations"]["shape"][1])
         self._turn = threading.Lock()
         self._kept: dict[bytes, dict[str, np.ndarray]] = {}
 
@@ -205,6 +215,11 @@ class LiteRTCaptioner:
         self._encode = Encoder.of(paths[ENCODER], threads)
         self._start, self._step = (_open_graph(paths[name], threads) for name in (START, STEP))
         self._turn = threading.Lock()  # an interpreter serves one thread at a time
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """`(h, w)` of the annotations; of a captioner without attention `(1, L)`."""
+        return tuple(self.settings.grid or (1, self._encode.locations))
 
     def caption(self, image: ImageInput) -> Caption:
         """Captions an image.
@@ -288,7 +303,7 @@ class LiteRTCaptioner:
             alpha = alpha.reshape(length, *self.settings.grid)
         return Caption(
             text=self.vocabulary.decode(found.tokens),
-            words=tuple(self.vocabulary.words[token] for token in found.tokens if token != END),
+            words=tuple(self.vocabulary.forms[token] for token in found.tokens if token != END),
             score=float(found.score(power)),
             log_prob=float(found.totals[-1]),
             log_probs=np.diff(found.totals[:length], prepend=np.float32(0.0)),

@@ -18,23 +18,11 @@ import pytest
 import sat_tf
 from sat_tf import published
 from sat_tf.errors import RunError
-from sat_tf.run_folder import RunFolder
-from sat_tf.weights import pack, weight_arrays
-from tests.sat_tf.tiny_runs import PIXELS
+from tests.sat_tf.tiny_runs import PIXELS, contents
 
 NAMES = ["flickr8k_hard", "flickr8k_none", "flickr8k_soft"]
 SAMPLE = Path(__file__).parents[2] / "serving" / "web" / "samples" / "cat.jpg"
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-
-
-def contents(run_dir: Path, captioner) -> dict[str, bytes]:
-    arrays, folder = weight_arrays(captioner.model), RunFolder(run_dir)
-    parts = {
-        file: pack({k: v for k, v in arrays.items() if k.startswith(part)})
-        for part, file in published.WEIGHTS.items()
-    }
-    files = {"config.json": folder.config, "vocabulary.json": folder.vocabulary}
-    return {name: path.read_bytes() for name, path in files.items()} | parts
 
 
 @pytest.fixture(scope="module")

@@ -9,10 +9,11 @@ import keras
 import numpy as np
 from PIL import Image
 
-from sat_tf import weights
+from sat_tf import published, weights
 from sat_tf.config import CaptionerConfig
 from sat_tf.fields import from_dict, to_dict
 from sat_tf.models.captioner import Captioner
+from sat_tf.packing import pack
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Vocabulary
 from tests.image_files import encode
@@ -44,3 +45,14 @@ def write_run(path: Path, kind: str = "soft", hidden_dim: int = 8) -> Path:
 def png(pixels: np.ndarray = PIXELS, **options) -> bytes:
     """Returns an image's bytes as PNG."""
     return encode(Image.fromarray(pixels), "PNG", **options)
+
+
+def contents(run_dir: Path, captioner) -> dict[str, bytes]:
+    """Returns the files of a published captioner."""
+    arrays, folder = weights.weight_arrays(captioner.model), RunFolder(run_dir)
+    parts = {
+        file: pack({k: v for k, v in arrays.items() if k.startswith(part)})
+        for part, file in published.WEIGHTS.items()
+    }
+    files = {"config.json": folder.config, "vocabulary.json": folder.vocabulary}
+    return {name: path.read_bytes() for name, path in files.items()} | parts

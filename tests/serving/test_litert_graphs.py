@@ -9,7 +9,7 @@ import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
 from sat_tf.lite import graphs
-from sat_tf.lite.captioner import CARD, GRAPHS, SETTINGS, VOCABULARY
+from sat_tf.lite.captioner import CARD, CONFIG, GRAPHS, SETTINGS, VOCABULARY
 from serving.export import export, main
 
 
@@ -29,7 +29,13 @@ def test_graphs_are_static_and_of_built_in_operations(litert_exports, kind):
 def test_an_export_has_these_files_and_nothing_else(litert_exports):
     version = litert_exports("soft")
     assert version.name == "1"
-    assert {path.name for path in version.iterdir()} == {*GRAPHS, SETTINGS, VOCABULARY, CARD}
+    assert {path.name for path in version.iterdir()} == {
+        *GRAPHS,
+        SETTINGS,
+        VOCABULARY,
+        CONFIG,
+        CARD,
+    }
 
 
 def test_weights_are_stored_once_and_smaller_with_fewer_bits(exports, litert_exports):

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from sat_tf import digits, published
 from sat_tf.digits.config import MODELS, ReaderConfig
 from sat_tf.errors import invalid_value
+from sat_tf.packing import GROUP, pack
 from sat_tf.run_folder import RunFolder, outdated_note
-from sat_tf.weights import GROUP, pack, weight_arrays
+from sat_tf.weights import weight_arrays
 from training.digits.config import CanvasData, DigitRunConfig, read_digit_config
 from training.digits.evaluate import OWN_SETTINGS, Scorer, training_command
 from training.digits.recipes import single_dir

@@ -28,6 +28,7 @@ from training.evaluate.reports import (
 from training.metrics.bootstrap import intervals
 from training.metrics.captions import score_captions
 from training.metrics.scene_words import word_scores
+from training.metrics.score_tokens import ScoreTokens
 
 
 def evaluate_captions(
@@ -36,6 +37,7 @@ def evaluate_captions(
     data_dir: Path | None = None,
     split_name: str = "dev",
     out: Path | None = None,
+    score_tokens: ScoreTokens | None = None,
 ) -> dict[str, Any]:
     """Scores a file of captions on a split; prints the main scores, writes report and captions.
 
@@ -47,6 +49,7 @@ def evaluate_captions(
         data_dir: The user's copy of the data set; None for drawn ones.
         split_name: `train`, `dev` or `test`.
         out: Output folder; `evaluation/SPLIT` in a folder named like the file if None.
+        score_tokens: Tokeniser of the scores; that of the language by default.
 
     Returns:
         The report.
@@ -72,7 +75,7 @@ def evaluate_captions(
     captions = captions_of(split, given, path)
     print(f"Scoring {len(captions):,} captions ...", flush=True)
     start, references = time.monotonic(), split.references()
-    found = score_captions(captions, references, language=data.language, unit=data.unit)
+    found = score_captions(captions, references, tokens=score_tokens, **data.splitting())
     scores = dict(found.scores)
     if any(example.phrases for example in split.examples):
         scores |= word_scores(captions, split)
@@ -150,15 +153,18 @@ def captions_of(split: Split, captions: Mapping[str, str], path: Path) -> dict[s
     if named.isdisjoint(captions):
         captions = {split.identifiers.get(name, name): text for name, text in captions.items()}
     unknown = [image_id for image_id in captions if image_id not in named]
+    divided = " If a run made them, give the `held_out` of its config.json: `--data.held-out`."
+    divided = "" if split.held_out is None else divided
     if unknown:
         raise DataError(
             f"{path}: {len(unknown)} of {len(captions)} captions are of no image of the "
             f"{split.name} split, such as {unknown[0]!r}; its images are called {known[0]!r}, ..."
+            f"{divided}"
         )
     missing = [image_id for image_id in known if image_id not in captions]
     if missing:
         raise DataError(
             f"{path}: {len(missing)} of {len(known)} images of the {split.name} split have no "
-            f"caption, such as {missing[0]!r}."
+            f"caption, such as {missing[0]!r}.{divided}"
         )
     return {image_id: captions[image_id] for image_id in known}

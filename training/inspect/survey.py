@@ -23,7 +23,8 @@ from sat_tf.fields import to_dict
 from sat_tf.files import printable
 from sat_tf.layers.backbones import canonical_name
 from sat_tf.progress import progress_bar
-from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Unit, Vocabulary, tokenize
+from sat_tf.tokens import join
+from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
 from training import little_data
 from training.cli import check_init_from
 from training.config import DataConfig, RunConfig
@@ -36,8 +37,7 @@ from training.inputs import check_vocabulary, training_vocabulary
 from training.inspect.duplicates import Prints, find_twins
 from training.inspect.timing import measure
 from training.little_data import Amount
-from training.metrics.captions import BLEU_ORDERS, note_on_language
-from training.metrics.java import find_java
+from training.metrics.captions import BLEU_ORDERS, note_on_scores
 from training.tables import counted
 
 TRAINED_WITH = ("train", "dev")  # splits that training cannot do without
@@ -50,7 +50,7 @@ _UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
 _ENTITY = re.compile(r"&(?:#\d+|#x[0-9a-fA-F]+|[A-Za-z]+\d*);")
 _NOTHING = ("nan", "none", "null", "n/a", "#n/a")  # empty cells, as programs write them
 _SIGNS, _SIGN_KINDS = "%\u2030@#&*", ("Sm", "Sc", "So")
-_NUMBER = re.compile(r"[^\d.,:/ ]+")  # all that is no part of one
+_NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*")
 _MANY_SIGNS = 0.01
 _NAMED_SIGNS = 100
 _MOST_OUTSIDE = 0.5
@@ -177,7 +177,7 @@ def _add_captions(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> A
     earlier: set[str] = set()
     amount = None
     for name, split in found.splits.items():
-        spoken = spoken_captions(split, unit)
+        spoken = spoken_captions(split, vocabulary)
         report["splits"][name] |= caption_figures(split, vocabulary, config.data.max_length)
         report["splits"][name]["captions_of_earlier_splits"] = sum(c in earlier for c in spoken)
         earlier.update(spoken)
@@ -250,7 +250,8 @@ def scan_images(split: Split, config: EncoderConfig) -> ImageScan:
             bar.update(len(valid))
     notes = loader.notes(everything)
     skipped = {int(index): reason for index, reason in notes["skipped"].items()}
-    sizes = np.sort(loader.sizes[prints.readable], axis=1)
+    seen = [loader.sizes[index] for index in np.flatnonzero(prints.readable)]
+    sizes = np.sort(np.reshape(seen, [-1, 2]), axis=1)
     outside = 1 - sizes[:, 0] / sizes[:, 1] if config.resize == "crop" else np.zeros(len(sizes))
     return ImageScan(skipped, notes["rotated"], prints, outside, dark)
 
@@ -270,7 +271,7 @@ def caption_figures(split: Split, vocabulary: Vocabulary, max_length: int) -> di
     """
     lengths, unknown, repeats = [], 0, []
     for example in split.examples:
-        words = [tuple(tokenize(caption, vocabulary.unit)) for caption in example.captions]
+        words = [tuple(vocabulary.tokenize(caption)) for caption in example.captions]
         lengths += map(len, words)
         unknown += sum(vocabulary.id(word) == UNK for caption in words for word in caption)
         repeats.append(sum(map(bool, words)) - len({*words} - {()}))
@@ -299,19 +300,18 @@ def lost_signs(chunks: Iterable[str], vocabulary: Vocabulary) -> dict[str, str]:
 
     Args:
         chunks: Texts without white space.
-        vocabulary: Tells the unit.
+        vocabulary: Tokenises.
 
     Returns:
         For example `{"3/5": "3 5", "%": ""}`.
     """
-    found, between = {}, " " if vocabulary.unit == "words" else ""
+    found = {}
     for chunk in dict.fromkeys(chunks):
         signs = {c for c in chunk if c in _SIGNS or unicodedata.category(c) in _SIGN_KINDS}
         if not signs and not any(map(str.isdigit, chunk)):
             continue
-        left = between.join(tokenize(chunk, vocabulary.unit))
-        number = _NUMBER.sub("", chunk.rstrip(".,:/").lstrip(".,:/"))
-        if not signs.issubset(left) or number != _NUMBER.sub("", left):
+        left = join(vocabulary.tokenize(chunk), *vocabulary.joining())
+        if not signs.issubset(left) or _NUMBER.findall(chunk) != _NUMBER.findall(left):
             found[chunk] = left
     return found
 
@@ -321,9 +321,9 @@ def captions_of(split: Split) -> Iterator[str]:
     return (caption for example in split.examples for caption in example.captions)
 
 
-def spoken_captions(split: Split, unit: Unit) -> list[str]:
+def spoken_captions(split: Split, vocabulary: Vocabulary) -> list[str]:
     """The captions in a form that is equal for captions that training cannot tell apart."""
-    spoken = ("\0".join(tokenize(caption, unit)) for caption in captions_of(split))
+    spoken = ("\0".join(vocabulary.tokenize(caption)) for caption in captions_of(split))
     return [caption for caption in spoken if caption]
 
 
@@ -458,10 +458,8 @@ def _about_language(report: dict[str, Any], config: DataConfig) -> Iterator[str]
     english = config.language.lower().split("-")[0] == "en"
     if english and script != "LATIN":
         yield f"The captions are written in {script} letters: is `--data.language` really en?"
-    if left_out := note_on_language(config.language, config.unit):
-        yield left_out
-    elif find_java() is None:
-        yield "METEOR and the PTB tokeniser are left out of the scores: they need Java."
+    if note := note_on_scores(**config.splitting()):
+        yield note
 
 
 def check_imagenet_weights(config: EncoderConfig) -> None:

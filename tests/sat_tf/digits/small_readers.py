@@ -10,7 +10,8 @@ import numpy as np
 from sat_tf import digits, published
 from sat_tf.digits.config import DRAMConfig, RAMConfig, ReaderConfig, STNConfig
 from sat_tf.digits.reader import build
-from sat_tf.weights import pack, weight_arrays
+from sat_tf.packing import pack
+from sat_tf.weights import weight_arrays
 
 GLIMPSES = {"glimpse_size": 8, "glimpse_dim": 8, "hidden_dim": 8, "location_hidden_dim": 8}
 CONFIGS = {

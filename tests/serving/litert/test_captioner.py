@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.lite.captioner import FORMAT, GRAPHS, SETTINGS, VOCABULARY, Settings, read_settings
+import sat_tf
+from sat_tf.errors import RunError
+from sat_tf.lite.captioner import (
+    CONFIG,
+    FORMAT,
+    GRAPHS,
+    SETTINGS,
+    VOCABULARY,
+    Settings,
+    read_settings,
+)
 from serving.litert import load
 
 IMAGES = 4
@@ -47,6 +58,26 @@ def test_captions_equal_those_of_the_saved_model(litert_exports, exports, images
             continue
         np.testing.assert_allclose(caption.alpha, expected["attention"][row, :length], atol=1e-4)
         np.testing.assert_allclose(caption.beta, expected["beta"][row, :length], atol=1e-4)
+
+
+def test_sat_tf_loads_an_export_as_it_loads_a_run(litert_exports, exports, images):
+    folder = litert_exports("hard")
+    captioner, expected = sat_tf.load(folder), exports["hard"].captioner
+    assert captioner.config.attention.inference == "argmax" and captioner.grid == expected.grid
+    assert captioner.config.search == expected.config.search
+    for found in (captioner.caption(images.files[0]), load(folder).caption(images.files[0])):
+        assert found.text == expected.caption(images.files[0]).text
+    with pytest.raises(RunError, match="holds graphs for captions without TensorFlow, and no wei"):
+        captioner.annotate(np.zeros([1, 32, 32, 3]))
+
+
+def test_an_export_of_an_earlier_version_loads_too(litert_exports, images, tmp_path):
+    folder = shutil.copytree(litert_exports("soft"), tmp_path / "old")
+    (folder / CONFIG).unlink()
+    found, expected = (sat_tf.load(path) for path in (folder, litert_exports("soft")))
+    assert found.config.search == expected.config.search
+    content = images.files[0]
+    assert found.caption(content).score == expected.caption(content).score
 
 
 @pytest.mark.parametrize("precision", ["float16", "int8"])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from serving.litert import load
 from serving.litert.__main__ import main
 
 # Everything that the project needs and `serving.litert` does not.
@@ -40,6 +41,22 @@ def test_it_runs_without_tensorflow(litert_exports, exports, photo, tmp_path):
     assert done.stdout == f"{photo}: {caption.text}  ({caption.score:.2f})\n"
     with Image.open(out / "photo.png") as figure:
         assert figure.width > 600
+
+
+def test_the_command_caption_takes_an_export_without_tensorflow(litert_exports, photo, tmp_path):
+    script = """
+import sys
+for name in ("tensorflow", "keras", "h5py", "matplotlib", "pandas", "grpc", "tensorboard", "scipy"):
+    sys.modules[name] = None  # an import of it fails
+from sat_tf.__main__ import main
+sys.exit(main(["caption", *sys.argv[1:]]))
+"""
+    argv = [photo, "--run-dir", litert_exports("soft"), "--out", tmp_path / "out"]
+    command = [sys.executable, "-c", script, *argv, "--html", tmp_path / "page.html", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert f'"caption": "{load(litert_exports("soft")).caption(photo).text}"' in done.stdout
+    assert (tmp_path / "out" / "photo.png").is_file() and (tmp_path / "page.html").is_file()
 
 
 def test_an_image_that_cannot_be_read_harms_no_other(litert_exports, photo, tmp_path, capsys):

@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from sat_tf.weights import pack, unpack
+from sat_tf.packing import pack, unpack
 
 RNG = np.random.default_rng(0)
 ARRAYS = {

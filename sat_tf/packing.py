@@ -1,0 +1,159 @@
+"""Arrays rounded to 8 or 10 bits: a compressed `.npz` of integers with scales. NumPy alone.
+
+Nothing in such a file can be executed.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import zipfile
+from collections.abc import Mapping
+from typing import IO
+
+import numpy as np
+
+from sat_tf.errors import invalid_value
+
+GROUP = 128
+"""Weights of a column that share a scale."""
+
+BITS = (8, 10)
+"""Sizes of a rounded weight."""
+
+_SCALE = ":scale"  # suffix of the scales' name; names of weights have no colon
+_LOW = ":low2"  # suffix of the name of the lower 2 of 10 bits
+_SHIFTS = np.array([6, 4, 2, 0], np.uint8)
+_TYPES = [np.dtype(kind) for kind in (np.int8, np.uint8, np.float16, np.float32)]
+_MOST_BYTES = 2**31  # a small archive can unpack to any size
+
+
+def pack(arrays: Mapping[str, np.ndarray], bits: int = 8) -> bytes:
+    """Returns arrays as an `.npz`; equal arrays give equal bytes.
+
+    Matrices, and whatever has more axes, are rounded to integers, with a float16 scale for each
+    `GROUP` weights of an output channel: the last axis, or the one before it for a depthwise
+    kernel `[h, w, C, 1]`. Vectors stay as they are. Packing the weights of an 8-bit file in 8 bits
+    again leaves them as they are.
+
+    Args:
+        arrays: Weights by name.
+        bits: Size of an integer, one of `BITS`.
+
+    Raises:
+        ValueError: A weight is not finite, or the size is another.
+    """
+    if bits not in BITS:
+        raise invalid_value("bits", "8 or 10", bits)
+    packed = {}
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise invalid_value("arrays", "finite weights", f"others in {name}")
+        packed |= {name: array} if array.ndim < 2 else rounded(name, array, bits)
+    return archive(packed)
+
+
+def rounded(
+    name: str, array: np.ndarray, bits: int, scales: type = np.float16
+) -> dict[str, np.ndarray]:
+    """Returns the entries of a rounded array; see `pack`.
+
+    Args:
+        name: Its name.
+        array: Finite weights, with two axes or more.
+        bits: Size of an integer, one of `BITS`.
+        scales: Type of the scales.
+    """
+    most = 2 ** (bits - 1) - 1
+    columns = _columns(array)
+    peaks = np.maximum.reduceat(np.abs(columns), np.arange(0, len(columns), GROUP))
+    scale = np.maximum(peaks / most, np.finfo(scales).smallest_subnormal).astype(scales)
+    levels = np.clip(np.round(columns / _spread(scale, len(columns))), -most, most)
+    levels = levels.astype(np.int16).reshape(array.shape)
+    entries = {}
+    if bits > 8:
+        entries[name + _LOW] = _quadruples(levels & 3)
+        levels >>= 2
+    return entries | {name: levels.astype(np.int8), name + _SCALE: scale}
+
+
+def archive(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Returns arrays as a compressed `.npz`."""
+    file = io.BytesIO()
+    np.savez_compressed(file, allow_pickle=False, **arrays)
+    return file.getvalue()
+
+
+def unpack(content: bytes) -> dict[str, np.ndarray]:
+    """Returns the arrays of `pack` as float32.
+
+    Raises:
+        ValueError: The content is no such archive, or one with objects in it.
+    """
+    try:
+        return restored(read(content))
+    except Exception as error:  # the readers raise almost anything on crafted files
+        raise ValueError(f"The weights are damaged: {error}.") from error
+
+
+def restored(entries: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns the arrays of an archive's entries as float32."""
+    return {
+        name: _restored(array, entries.get(name + _SCALE), entries.get(name + _LOW))
+        for name, array in entries.items()
+        if not name.endswith((_SCALE, _LOW))
+    }
+
+
+def read(content: bytes) -> dict[str, np.ndarray]:
+    """Returns the entries of an archive, in which each array is as large as its header says."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        entries = archive.infolist()
+        if sum(entry.file_size for entry in entries) > _MOST_BYTES:
+            raise ValueError(f"it unpacks to more than {_MOST_BYTES:,} bytes")
+        for entry in entries:
+            with archive.open(entry) as file:
+                _check_header(file, entry.file_size)
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+def _check_header(file: IO[bytes], size: int) -> None:
+    """Checks the header of an array, before NumPy makes room for what it says."""
+    if np.lib.format.read_magic(file) != (1, 0):
+        raise ValueError("an array has another format")
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype not in _TYPES:
+        raise ValueError(f"an array is of type {dtype}")
+    if min(shape, default=0) < 0 or file.tell() + math.prod(shape) * dtype.itemsize != size:
+        raise ValueError(f"an array of shape {list(shape)} has another size")
+
+
+def _columns(array: np.ndarray) -> np.ndarray:
+    """Returns weights as a matrix with a column for each output channel."""
+    depthwise = array.ndim == 4 and array.shape[-1] == 1
+    return array.reshape(-1, array.shape[-2 if depthwise else -1])
+
+
+def _spread(scale: np.ndarray, count: int) -> np.ndarray:
+    """Repeats the scales of groups for each of `count` rows, float32."""
+    return np.repeat(scale.astype(np.float32), GROUP, axis=0)[:count]
+
+
+def _quadruples(digits: np.ndarray) -> np.ndarray:
+    """Returns numbers below 4 as bytes, four in each, the first in the highest bits."""
+    flat = digits.ravel().astype(np.uint8)
+    flat = np.pad(flat, (0, -len(flat) % 4)).reshape(-1, 4)
+    return np.bitwise_or.reduce(flat << _SHIFTS, axis=1)
+
+
+def _restored(array: np.ndarray, scale: np.ndarray | None, low: np.ndarray | None) -> np.ndarray:
+    if scale is None:
+        return array.astype(np.float32)
+    columns = _columns(array).astype(np.float32)
+    if scale.shape != (math.ceil(len(columns) / GROUP), columns.shape[1]):
+        raise ValueError(f"scales of shape {list(scale.shape)} do not fit {list(array.shape)}")
+    if low is not None:
+        digits = (low[:, None] >> _SHIFTS & 3).ravel()[: array.size]
+        columns = columns * 4 + digits.reshape(columns.shape)
+    return (columns * _spread(scale, len(columns))).reshape(array.shape)

@@ -1,0 +1,86 @@
+"""A wheel whose captioners caption without TensorFlow: `make wheel`, in a checkout.
+
+In place of their weights the captioners that ship hold LiteRT graphs, packed: 8 or 10 bits per
+weight, unpacked to float32 at the first use. Captions equal those of the weights. What needs the
+weights themselves (evaluation, training on, export) takes a checkout.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from sat_tf import published
+from sat_tf.commands import exit_status, program
+from sat_tf.errors import invalid_value
+from sat_tf.lite import cache
+from sat_tf.runs import make_graphs
+
+ROOT = Path(__file__).resolve().parents[1]
+TREE = ROOT / "build" / "wheel"
+PACKAGES = ("sat_tf", "training", "serving")
+_FILES = ("setup.py", "pyproject.toml", "README.md", "LICENSE")
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Build a wheel whose captioners need no TensorFlow."""
+
+    out: Path = Path("dist")
+    """Folder of the wheel."""
+    captioners: tuple[str, ...] = tuple(published.names())
+    """Captioners in it; without a name after it, none."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command; returns the exit status."""
+    return exit_status(lambda: run(tyro.cli(Arguments, args=argv, prog=program("serving.wheel"))))
+
+
+def run(arguments: Arguments) -> None:
+    """Builds the wheel."""
+    if not (ROOT / "setup.py").is_file():
+        raise ValueError(f"A wheel is built in a checkout, and {ROOT} is none.")
+    unknown = set(arguments.captioners) - set(published.names())
+    if unknown:
+        raise invalid_value("captioners", " ".join(published.names()), " ".join(unknown))
+    out, tree = arguments.out, TREE
+    shutil.rmtree(tree, ignore_errors=True)
+    copy_sources(tree)
+    graphs = dict(zip(arguments.captioners, make_graphs(*arguments.captioners), strict=True))
+    for name in published.names():
+        folder = tree / "sat_tf" / "captioners" / name
+        if name in graphs:
+            put_graphs(folder, graphs[name])
+        else:
+            shutil.rmtree(folder)
+    out.mkdir(parents=True, exist_ok=True)
+    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--wheel-dir", str(out.absolute()), str(tree)], check=True)
+    shutil.rmtree(tree)
+    wheel = max(out.glob("sat_tf-*.whl"), key=lambda path: path.stat().st_mtime)
+    print(f"{wheel}: {wheel.stat().st_size / 1e6:.1f} MB. pip install '{wheel}[web]'")
+
+
+def copy_sources(tree: Path) -> None:
+    """Copies what a wheel is built of, without the weights of captioners."""
+    tree.mkdir(parents=True)
+    ignored = shutil.ignore_patterns("__pycache__", "encoder*.npz", "decoder.npz")
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, tree / package, ignore=ignored)
+    for path in (*(ROOT / name for name in _FILES), *ROOT.glob("requirements*.txt")):
+        shutil.copyfile(path, tree / path.name)
+
+
+def put_graphs(captioner: Path, graphs: Path) -> None:
+    """Packs graphs, in a folder of the cache, into the folder of a captioner without weights."""
+    cache.write_packed(graphs, captioner / published.GRAPHS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

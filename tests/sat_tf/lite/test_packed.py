@@ -1,0 +1,106 @@
+"""Graphs that are packed for a wheel take a quarter of the bytes and caption as before."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sat_tf
+from sat_tf import published, runs
+from sat_tf.errors import RunError
+from sat_tf.lite import cache
+from tests.sat_tf.tiny_runs import PIXELS, contents, png
+
+WITHOUT = """
+import sys
+sys.modules["keras"] = sys.modules["tensorflow"] = None  # an import of them fails
+import sat_tf
+print(sat_tf.load(sys.argv[1]).caption(sys.argv[2]).text)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _light(monkeypatch, tmp_path):
+    monkeypatch.delenv(cache.SWITCH)
+    monkeypatch.setenv("SAT_TF_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def whole(run_of, loaded, tmp_path_factory) -> Path:
+    """A captioner as it is published, with its weights."""
+    folder = tmp_path_factory.mktemp("whole") / "soft"
+    published.write(folder, contents(run_of["soft"], loaded["soft"]))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(whole, tmp_path_factory) -> Path:
+    """The same captioner as in a wheel, without weights."""
+    folder = tmp_path_factory.mktemp("wheel") / "soft"
+    shutil.copytree(whole, folder, ignore=shutil.ignore_patterns("*.npz"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SAT_TF_CACHE", str(folder.parent / "cache"))
+        (graphs,) = runs.make_graphs(whole)
+        cache.write_packed(graphs, folder / published.GRAPHS)
+    return folder
+
+
+def same(found, expected) -> bool:
+    return (found.text, found.alternatives[0][0]) == (
+        expected.text,
+        expected.alternatives[0][0],
+    ) and np.allclose(found.alpha, expected.alpha, atol=1e-4)
+
+
+def test_weights_come_back_from_a_quarter_of_the_bytes(wheel):
+    encoder = next((wheel.parent / "cache" / "graphs").glob("encoder-*.tflite"))
+    packed = wheel.parent / f"{encoder.name}{cache.PACKED}"
+    plain = (encoder.stat().st_size, packed.stat().st_size)
+    assert plain[1] < 0.4 * plain[0]  # of a tiny graph, operations are much
+
+
+def test_a_wheel_captions_without_tensorflow_as_the_weights_do(wheel, whole, tmp_path):
+    (tmp_path / "a.png").write_bytes(png())
+    command = [sys.executable, "-c", WITHOUT, wheel, tmp_path / "a.png"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    os.environ[cache.SWITCH] = "0"
+    try:
+        expected = sat_tf.load(whole).caption(png())
+    finally:
+        del os.environ[cache.SWITCH]
+    assert done.stdout.strip() == expected.text
+    captioner = sat_tf.load(wheel)
+    assert same(captioner.caption(png()), expected)
+    with pytest.raises(RunError, match="holds graphs for captions without TensorFlow, and no wei"):
+        captioner.model  # noqa: B018
+    assert len(list((tmp_path / "cache" / "graphs").glob("*/graphs.json"))) == 1
+
+
+def test_a_cache_that_takes_nothing_does_not_matter(wheel, monkeypatch, tmp_path, caplog):
+    expected = sat_tf.load(wheel).caption(PIXELS)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("SAT_TF_CACHE", str(tmp_path / "file"))
+    for _ in range(2):
+        assert same(sat_tf.load(wheel).caption(PIXELS), expected)
+    (line,) = [record.getMessage() for record in caplog.records if record.name == cache.__name__]
+    assert "The graphs are unpacked each time" in line and str(tmp_path / "file") in line
+
+
+def test_damaged_graphs_are_unpacked_again_and_a_damaged_wheel_is_an_error(wheel, tmp_path):
+    expected = sat_tf.load(wheel).caption(PIXELS)
+    (step,) = (tmp_path / "cache" / "graphs").glob("*/step.tflite")
+    step.write_bytes(b"x" * step.stat().st_size)
+    assert same(sat_tf.load(wheel).caption(PIXELS), expected)
+    copy = shutil.copytree(wheel.parent, tmp_path / "copy") / "soft"
+    packed = copy / published.GRAPHS / f"step.tflite{cache.PACKED}"
+    packed.write_bytes(packed.read_bytes()[:-9])
+    shutil.rmtree(tmp_path / "cache")
+    with pytest.raises(RunError, match="step.tflite.npz is damaged: install the wheel again"):
+        sat_tf.load(copy)

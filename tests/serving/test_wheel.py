@@ -1,0 +1,64 @@
+"""The light wheel: what it holds, what it needs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from sat_tf import published
+from serving import wheel
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Path:
+    """A wheel whose graphs are a few bytes."""
+    folder = tmp_path_factory.mktemp("wheel")
+
+    def put(captioner: Path, graphs: Path) -> None:
+        (captioner / published.GRAPHS).mkdir()
+        (captioner / published.GRAPHS / "step.tflite.npz").write_bytes(b"graph")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(wheel, "make_graphs", lambda *names: [Path(name) for name in names])
+        patch.setattr(wheel, "put_graphs", put)
+        patch.setattr(wheel, "TREE", folder / "tree")
+        wheel.run(wheel.Arguments(folder, ("flickr8k_soft",)))
+    (path,) = folder.glob("sat_tf-*.whl")
+    return path
+
+
+def test_it_holds_graphs_in_place_of_weights(built):
+    names = zipfile.ZipFile(built).namelist()
+    own = [name for name in names if name.startswith("sat_tf/captioners/flickr8k")]
+    assert {name.rpartition("/")[2] for name in own} == {
+        "README.md",
+        "captioner.json",
+        "config.json",
+        "step.tflite.npz",
+        "vocabulary.json",
+    }
+    assert all("flickr8k_soft" in name for name in own)
+    assert not [name for name in names if "encoder-" in name or "__pycache__" in name]
+    assert {"serving/web/page.html", "sat_tf/viewer/viewer.js"} <= set(names)
+    assert built.stat().st_size < 5e6
+
+
+def test_it_needs_no_tensorflow_but_for_training(built):
+    with zipfile.ZipFile(built) as archive:
+        (metadata,) = (name for name in archive.namelist() if name.endswith("METADATA"))
+        lines = archive.read(metadata).decode().splitlines()
+    needed = [line for line in lines if line.startswith("Requires-Dist")]
+    always = {re.split("[<>=]", line.split()[1])[0] for line in needed if "extra ==" not in line}
+    assert always == {"ai-edge-litert", "numpy", "pillow", "tyro", "filelock", "tqdm"}
+    assert any("tensorflow" in line and 'extra == "train"' in line for line in needed)
+
+
+def test_a_captioner_that_does_not_ship_is_named():
+    command = [sys.executable, "-m", "serving.wheel", "--captioners", "flickr9k"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "flickr9k" in done.stderr
