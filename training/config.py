@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from langcodes import Language, LanguageTagError, standardize_tag, tag_is_valid
 
 from sat_tf import config as configs
-from sat_tf import digits
+from sat_tf import digits, published
 from sat_tf.capitals import CAPITAL_NOUNS
 from sat_tf.errors import RunError, invalid_value, other_version
 from sat_tf.fields import (
@@ -40,6 +40,7 @@ from sat_tf.tokens import (
     missing_extra,
     primary,
 )
+from sat_tf.vocabulary import Vocabulary
 from training.data.sources import DataName, Splits
 from training.data.sources.caption_files.columns import parse_columns
 from training.data.sources.folder import parse_places
@@ -49,6 +50,7 @@ from training.metrics.score_tokens import OVER_CHARACTERS, default_tokens
 T = TypeVar("T")
 
 _MISTAKEN = ("kr",)  # Kanuri, which knc is too
+_OPEN = ("batch_by", "precision")  # keys of `fit` that may be `auto`
 _FORMER_KEYS = {"pictures": "figures"}
 _FORMER_VALUES = (("batch_by", "picture", "image"),)
 
@@ -469,29 +471,29 @@ def read_run_config(run_dir: Path) -> RunConfig:
         raise other_version(path, error) from error
 
 
-def with_recorded_split(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfig:
-    """Returns the configuration with the splits of the run in a folder, if there is one.
+def settled(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfig:
+    """Decides what a configuration leaves open: as the run in the folder did, if there is one.
 
-    Else with those of the run that it starts from, if that learned from the same folder: its
-    training images must not become dev or test images.
+    Without one, captions are split by the rules of the run that it starts from, and a folder as
+    there if that run learned from it: its training images must not become dev or test images.
+    A precision `auto` is left open then, as it is measured.
     """
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        start = published.locate(run_dir if run_dir.exists() else config.init_from)
+        rules = Vocabulary.load(RunFolder(start).vocabulary).rules
+        config = dataclasses.replace(config, data=dataclasses.replace(config.data, rules=rules))
+    open_fit = {"batch_by": "image" if config.by_image else "length"}
     for folder in map(RunFolder, filter(None, (run_dir, config.init_from))):
         same = data_dir is not None and read_data_dir(folder) == data_dir.absolute()
         if folder.config.is_file() and (folder.path == run_dir or same):
             with contextlib.suppress(ValueError):  # `check_run_dir` says what is wrong with it
-                config = config.split_at(read_run_config(folder.path).data.held_out)
-    return config
-
-
-def with_recorded_batches(config: RunConfig, run_dir: Path) -> RunConfig:
-    """Replaces batches `auto` by those of the run in the folder, or else by what it stands for."""
-    if config.fit.batch_by != "auto":
-        return config
-    batch_by = "image" if config.by_image else "length"
-    if RunFolder(run_dir).config.is_file():
-        with contextlib.suppress(ValueError):  # `check_run_dir` says what is wrong with it
-            batch_by = read_run_config(run_dir).fit.batch_by
-    return dataclasses.replace(config, fit=dataclasses.replace(config.fit, batch_by=batch_by))
+                recorded = read_run_config(folder.path)
+                config = config.split_at(recorded.data.held_out)
+                if folder.path == run_dir:
+                    open_fit = vars(recorded.fit)
+    fit = config.fit
+    chosen = {key: open_fit.get(key, "auto") for key in _OPEN if getattr(fit, key) == "auto"}
+    return dataclasses.replace(config, fit=dataclasses.replace(fit, **chosen))
 
 
 def read_data_dir(folder: RunFolder) -> Path | None:
