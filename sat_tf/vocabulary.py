@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import get_args
 
+from sat_tf import tokens
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, checked
 from sat_tf.files import write_atomically
-from sat_tf.tokens import RULES, Segmenter, Unit, join, joining, split_subwords, tokenize
+from sat_tf.tokens import RULES, Segmenter, Unit, joining, split_subwords, tokenize
 
 PAD, START, END, UNK = 0, 1, 2, 3
 SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
@@ -91,7 +92,8 @@ class Vocabulary:
         if unit == "subwords":
             from sat_tf.subwords import learn_subwords
 
-            counts, min_count = learn_subwords(counts, min_count, max_size), 1
+            counts = learn_subwords(counts, min_count, max_size)
+            min_count, max_size = 1, None
         kept = [item for item in counts.items() if item[1] >= min_count]
         kept.sort(key=lambda item: (-item[1], item[0]))
         words = SPECIAL_TOKENS + tuple(word for word, _ in kept[:max_size])
@@ -106,14 +108,22 @@ class Vocabulary:
 
     def tokenize(self, caption: str) -> list[str]:
         """Splits a caption as the training captions were; a subword may be none of `words`."""
-        tokens = tokenize(caption, self.unit, self.language, self.rules, self.segmenter)
+        found = tokenize(caption, self.unit, self.language, self.rules, self.segmenter)
         if self.unit != "subwords":
-            return tokens
-        return [piece for token in tokens for piece in split_subwords(token, self._ids)]
+            return found
+        return [piece for word in found for piece in split_subwords(word, self._ids)]
 
     def encode(self, caption: str) -> list[int]:
         """Returns the ids of a caption's tokens, without `<start>` and `<end>`."""
         return [self._ids.get(token, UNK) for token in self.tokenize(caption)]
+
+    def base_words(self, caption: str) -> list[str]:
+        """Splits a caption into the words whose places boxes name, see `tokens.base_words`."""
+        return tokens.base_words(caption, self.language, self.rules)
+
+    def spans(self, words: Sequence[str], caption: str) -> list[tuple[int, int]]:
+        """Returns the first and the last token of each base word of a caption."""
+        return tokens.spans(words, self.tokenize(caption))
 
     def joining(self) -> tuple[str, str, str]:
         """Returns how tokens make a text: what stands between, a pattern and its replacement."""
@@ -129,7 +139,11 @@ class Vocabulary:
                 raise invalid_value("ids", f"ids in [0, {len(self)})", int(index))
             if index not in (PAD, START):
                 words.append(self.words[index])
-        return join(words, *self.joining())
+        return self.join(words)
+
+    def join(self, words: Sequence[str]) -> str:
+        """Returns the text of tokens."""
+        return tokens.join(words, *self.joining())
 
     def to_json(self) -> str:
         """Returns a JSON object with `words`, how captions are split, and how words are joined.

@@ -394,7 +394,6 @@ def _check_teachers(config: RunConfig) -> None:
     if config.attention.supervision_weight:
         for key, found in (
             ("data.random_crop", config.data.random_crop or None),
-            ("data.tokens", None if config.data.unit == "words" else config.data.unit),
             ("reward.metric", rewarded),
         ):
             if found is not None:

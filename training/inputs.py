@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from sat_tf.layers.encoder import Encoder
 from sat_tf.run_folder import RunFolder
-from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary, tokenize
+from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.config import DataConfig, RunConfig
 from training.data.batches import training_batches
 from training.data.box_files import read_boxes
@@ -54,7 +54,7 @@ class Data:
     def amount(self, unreadable: int) -> Amount:
         """Counts the training data, of which so many images cannot be read."""
         words = (
-            tokenize(caption, self.vocabulary.unit)
+            self.vocabulary.tokenize(caption)
             for example in self.train.examples
             for caption in example.captions
         )
@@ -152,12 +152,14 @@ def open_inputs(config: RunConfig, encoder: Encoder, data: Data, cache_dir: Path
         locator = WordLocator.load(Path(attention.teacher), encoder)
     elif attention.supervision_weight:
         boxes, outside = read_boxes(attention.teacher) if attention.teacher else (None, None)
-        targets = attention_targets(data.train, boxes, encoder.grid, resize, outside)
+        targets = attention_targets(
+            data.train, boxes, encoder.grid, resize, outside, data.vocabulary
+        )
     views = (config.data.mirror, config.data.random_crop)
     train = open_input_source(encoder, resize, data.train, cache_dir, *views)
     dev = open_input_source(encoder, resize, data.dev, cache_dir)
     if locator is not None:
-        targets = located_targets(locator, encoder, data.train.examples, train)
+        targets = located_targets(locator, encoder, data.train.examples, train, data.vocabulary)
     unusable = {
         split.name: split.unusable(source.skipped)
         for split, source in ((data.train, train), (data.dev, dev))

@@ -23,7 +23,8 @@ from sat_tf.fields import to_dict
 from sat_tf.files import printable
 from sat_tf.layers.backbones import canonical_name
 from sat_tf.progress import progress_bar
-from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Unit, Vocabulary, tokenize
+from sat_tf.tokens import primary
+from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
 from training import little_data
 from training.cli import check_init_from
 from training.config import DataConfig, RunConfig
@@ -56,6 +57,8 @@ _NAMED_SIGNS = 100
 _MOST_OUTSIDE = 0.5
 _MANY_OUTSIDE = 0.05
 _DARK = 32  # grey levels; 12 bits stored in 16 reach 15
+_READ, _SHORT = 1_000, 200  # captions, and letters of them, that tell the language
+_ALIKE = ({"no", "nb", "nn"}, {"hr", "bs", "sr"}, {"id", "ms"})
 _LETTERS = 100_000  # enough to recognise the script
 _BATCH = 8
 _SERVER = "https://storage.googleapis.com/tensorflow/keras-applications/"
@@ -174,10 +177,11 @@ def _add_captions(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> A
         "min_count": config.data.min_count,
     }
     report["scripts"] = scripts(captions_of(found.splits["train"]))
+    report["language"] = found_language(captions_of(found.splits["train"]), config.data.language)
     earlier: set[str] = set()
     amount = None
     for name, split in found.splits.items():
-        spoken = spoken_captions(split, unit)
+        spoken = spoken_captions(split, vocabulary)
         report["splits"][name] |= caption_figures(split, vocabulary, config.data.max_length)
         report["splits"][name]["captions_of_earlier_splits"] = sum(c in earlier for c in spoken)
         earlier.update(spoken)
@@ -270,7 +274,7 @@ def caption_figures(split: Split, vocabulary: Vocabulary, max_length: int) -> di
     """
     lengths, unknown, repeats = [], 0, []
     for example in split.examples:
-        words = [tuple(tokenize(caption, vocabulary.unit)) for caption in example.captions]
+        words = [tuple(vocabulary.tokenize(caption)) for caption in example.captions]
         lengths += map(len, words)
         unknown += sum(vocabulary.id(word) == UNK for caption in words for word in caption)
         repeats.append(sum(map(bool, words)) - len({*words} - {()}))
@@ -304,12 +308,12 @@ def lost_signs(chunks: Iterable[str], vocabulary: Vocabulary) -> dict[str, str]:
     Returns:
         For example `{"3/5": "3 5", "%": ""}`.
     """
-    found, between = {}, " " if vocabulary.unit == "words" else ""
+    found = {}
     for chunk in dict.fromkeys(chunks):
         signs = {c for c in chunk if c in _SIGNS or unicodedata.category(c) in _SIGN_KINDS}
         if not signs and not any(map(str.isdigit, chunk)):
             continue
-        left = between.join(tokenize(chunk, vocabulary.unit))
+        left = vocabulary.join(vocabulary.tokenize(chunk))
         number = _NUMBER.sub("", chunk.rstrip(".,:/").lstrip(".,:/"))
         if not signs.issubset(left) or number != _NUMBER.sub("", left):
             found[chunk] = left
@@ -321,9 +325,9 @@ def captions_of(split: Split) -> Iterator[str]:
     return (caption for example in split.examples for caption in example.captions)
 
 
-def spoken_captions(split: Split, unit: Unit) -> list[str]:
+def spoken_captions(split: Split, vocabulary: Vocabulary) -> list[str]:
     """The captions in a form that is equal for captions that training cannot tell apart."""
-    spoken = ("\0".join(tokenize(caption, unit)) for caption in captions_of(split))
+    spoken = ("\0".join(vocabulary.tokenize(caption)) for caption in captions_of(split))
     return [caption for caption in spoken if caption]
 
 
@@ -339,6 +343,20 @@ def scripts(captions: Iterable[str]) -> dict[str, float]:
     letters = (char for caption in captions for char in caption if char.isalpha())
     counts = Counter(unicodedata.name(c, "?").split()[0] for c in islice(letters, _LETTERS))
     return {name: count / counts.total() for name, count in counts.most_common()}
+
+
+def found_language(captions: Iterable[str], language: str) -> str:
+    """Returns the code of the captions' language, by py3langid; that of `language` if in doubt."""
+    known = primary(language)
+    text = " ".join(islice(captions, _READ))
+    if len(text) < _SHORT:
+        return known
+    import py3langid
+
+    ranked = dict(py3langid.rank(text))
+    found = next(iter(ranked))
+    alike = any({found, known} <= group for group in _ALIKE)
+    return known if alike or known not in ranked else found
 
 
 def _distribution(values: np.ndarray) -> dict[str, float]:
@@ -455,9 +473,11 @@ def _about_language(report: dict[str, Any], config: DataConfig) -> Iterator[str]
             f"The captions are written in {script} letters, mostly without spaces between words: "
             "name their language (`--data.language`), or use `--data.tokens characters`."
         )
-    english = config.language.lower().split("-")[0] == "en"
-    if english and script != "LATIN":
-        yield f"The captions are written in {script} letters: is `--data.language` really en?"
+    if report["language"] != primary(config.language):
+        yield (
+            f"The captions look like {report['language']}: is `--data.language` really "
+            f"{config.language}?"
+        )
     if left_out := note_on_language(config.language, config.unit):
         yield left_out
     elif find_java() is None:

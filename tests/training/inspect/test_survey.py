@@ -18,6 +18,7 @@ from training.inspect import survey as advice
 from training.inspect.survey import (
     caption_figures,
     check_imagenet_weights,
+    found_language,
     scan_images,
     scripts,
     spoken_captions,
@@ -81,11 +82,12 @@ def test_images_beside_the_square_and_dark_ones_are_measured():
 
 
 def test_captions_are_equal_whatever_their_capitals_and_punctuation():
+    vocabulary = Vocabulary.from_captions([])
     one, other, third = spoken_captions(
-        split_of(("A dog, runs!", "a dog runs", "adog runs")), "words"
+        split_of(("A dog, runs!", "a dog runs", "adog runs")), vocabulary
     )
     assert one == other != third
-    assert spoken_captions(split_of(("...",)), "words") == []
+    assert spoken_captions(split_of(("...",)), vocabulary) == []
 
 
 def test_scripts_are_shares_of_letters():
@@ -129,8 +131,9 @@ def warnings(changes: dict, config: DataConfig | None = None, **report) -> list[
     splits = {"train": copy.deepcopy(SPLIT), "dev": copy.deepcopy(SPLIT) | changes}
     if {"captions_per_image", "cut_share", "length"} & set(changes):
         splits["train"] |= changes
-    whole = {"splits": splits, "vocabulary": {"size": 50}, "scripts": {"LATIN": 1.0}} | report
-    return warnings_of(whole, config or DataConfig())
+    config = config or DataConfig()
+    whole = {"splits": splits, "vocabulary": {"size": 50}, "scripts": {"LATIN": 1.0}}
+    return warnings_of(whole | {"language": config.language[:2]} | report, config)
 
 
 def test_good_data_has_no_warnings():
@@ -169,7 +172,6 @@ def test_each_defect_has_its_warning(changes, said):
         ("CJK", {"language": "ko"}, ["`--data.tokens characters`", "METEOR"]),
         ("CJK", {"language": "zh"}, ["METEOR"]),
         ("CJK", {"language": "zh", "tokens": "words"}, ["METEOR"]),
-        ("CYRILLIC", {}, ["really en?"]),
         ("CYRILLIC", {"language": "ru"}, ["METEOR"]),
         ("LATIN", {"language": "de"}, ["METEOR"]),
         ("LATIN", {"language": "en-GB"}, []),
@@ -179,6 +181,15 @@ def test_a_script_that_tokens_or_language_do_not_suit_has_a_warning(script, conf
     found = warnings({}, DataConfig(**config), scripts={script: 1.0})
     assert len(found) == len(said)
     assert all(text in warning for text, warning in zip(said, found, strict=True))
+
+
+def test_captions_of_another_language_than_said_have_a_warning():
+    portuguese = ["um cachorro corre na grama com uma bola na boca", "duas crianças na praia"] * 5
+    assert found_language(portuguese, "pt-BR") == "pt" == found_language(portuguese, "en")
+    assert found_language(portuguese[:2], "en") == "en"  # too few to tell
+    assert found_language(portuguese, "haw") == "haw"  # no language that is told
+    (warning,) = warnings({}, language="pt")
+    assert "look like pt: is `--data.language` really en?" in warning
 
 
 FILES = {
