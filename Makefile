@@ -12,6 +12,7 @@ JOBS ?= 2
 BIN := $(VENV)/bin
 RUN_STAMP := $(VENV)/.installed
 WEB_STAMP := $(VENV)/.installed-web
+DOCS_STAMP := $(VENV)/.installed-docs
 DEV_STAMP := $(VENV)/.installed-dev
 PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
 
@@ -45,8 +46,9 @@ demo: $(WEB_STAMP) ## Open a page that captions your photographs and shows where
 test: $(DEV_STAMP) ## Run the tests (SLOW=1 for all, JOBS=1 in one process, ARGS="tests/sat_tf -x").
 	$(BIN)/python -m pytest --durations=10 $(if $(filter-out 1,$(JOBS)),-n $(JOBS) --dist loadfile --no-loadscope-reorder) $(if $(filter 1,$(SLOW)),-m "") $(ARGS)
 
-docs: $(DEV_STAMP) ## Build the site of docs/ in build/docs; any warning is an error.
-	$(BIN)/python -m sphinx -q -W --keep-going -b html -d build/doctrees $(ARGS) docs build/docs
+docs: $(DOCS_STAMP) ## Build the site in build/docs, with the notebooks' output; any warning is an error.
+	$(BIN)/python -m sphinx -q -W --keep-going -b html -d build/doctrees \
+		-D nb_execution_mode=cache $(ARGS) docs build/docs
 	@echo "Open build/docs/index.html"
 
 bench: $(RUN_STAMP) ## Measure this machine (ARGS="--only step,search --json figures.json").
@@ -84,6 +86,10 @@ $(WEB_STAMP): requirements-web.txt $(RUN_STAMP)
 	$(PIP_INSTALL) -r requirements-web.txt
 	@touch $@
 
-$(DEV_STAMP): requirements-dev.txt requirements-web.txt $(RUN_STAMP)
+$(DOCS_STAMP): requirements-docs.txt $(RUN_STAMP)
+	$(PIP_INSTALL) -r requirements-docs.txt
+	@touch $@
+
+$(DEV_STAMP): requirements-dev.txt requirements-docs.txt requirements-web.txt $(RUN_STAMP)
 	$(PIP_INSTALL) -r requirements-dev.txt
 	@touch $@

@@ -33,7 +33,11 @@ html_copy_source = False
 myst_heading_anchors = 4
 myst_enable_extensions = ["dollarmath"]
 exclude_patterns = ["notebooks/*/**"]  # what the notebooks leave
-nb_execution_mode = "off"  # tests/docs/test_notebooks.py executes the notebooks
+nb_execution_mode = (
+    "off"  # `make docs` executes the notebooks, as does tests/docs/test_notebooks.py
+)
+nb_execution_timeout = 600  # seconds per cell
+nb_execution_raise_on_error = True
 
 default_role = "code"  # docstrings mark code with single backticks
 autodoc_member_order = "bysource"

@@ -55,6 +55,7 @@ def run(arguments: Arguments) -> None:
         expected = "float32, or `--format litert` with it"
         raise invalid_value("litert_precision", expected, arguments.litert_precision)
     published.locate(arguments.run_dir)  # a wrong name is answered before TensorFlow is loaded
+    print(f"Loading {arguments.run_dir} and building its graph, half a minute ...", flush=True)
     with loading():
         from sat_tf.runs import load_captioner
         from serving.model_card import facts

@@ -58,7 +58,7 @@ def facts(captioner: TrainedCaptioner, search: SearchConfig, version: Path) -> d
     config, (height, width) = captioner.config, captioner.grid
     encoder = config.encoder
     attention, unit = config.attention.kind, captioner.vocabulary.unit
-    repeated = f"of {search.no_repeat_ngram}" if search.no_repeat_ngram else "none"
+    repeated = f"none of {search.no_repeat_ngram}" if search.no_repeat_ngram else "allowed"
     if attention == "hard":
         attention += f", location by {captioner.model.selection}"
     model = captioner.model
@@ -71,7 +71,7 @@ def facts(captioner: TrainedCaptioner, search: SearchConfig, version: Path) -> d
         "vocabulary": f"{len(captioner.vocabulary)} {unit}",
         "beam": str(search.beam),
         "length of a caption": f"{search.min_length} to {search.max_length} {unit}",
-        "n-grams never repeated": repeated,
+        "repeated n-grams": repeated,
         "scores": f"log p / length^{search.length_power:g}",
         "ranked by": f"consensus {search.consensus:g}" if search.consensus else "score",
         "unknown word": "never written" if search.suppress_unknown else "written as <unk>",

@@ -25,6 +25,7 @@ from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields, from_dict
 from sat_tf.published import locate, output_dir
 from sat_tf.run_folder import RunFolder
+from sat_tf.tokens import primary
 from training.cli import digit_module
 from training.config import DataConfig, common_data_dir, saved_data
 from training.data.examples import Split, canonical_split
@@ -35,6 +36,7 @@ from training.evaluate.reports import CAPTIONS_FILE, REPORT_FILE, number, read_g
 from training.metrics import bootstrap
 from training.metrics.captions import CaptionScores, score_captions
 from training.metrics.grounding import SIZES, sums_and_sizes
+from training.metrics.score_tokens import ScoreTokens, check_tokens, default_tokens
 from training.tables import text_table
 
 T = TypeVar("T")
@@ -58,9 +60,12 @@ class Arguments:
     """Split: train, dev or test."""
     samples: int = 1000
     """Bootstrap resamples."""
+    score_tokens: ScoreTokens | None = None
+    """What n-grams of the scores are of, for all; by default as in the reports, if they agree."""
 
     def __post_init__(self) -> None:
         check_fields(self)
+        check_tokens(self.score_tokens)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -87,8 +92,13 @@ def run(arguments: Arguments) -> str:
             )
     systems = [", ".join(map(str, runs[at : at + seeds])) for at in range(0, len(runs), seeds)]
     lines = [f"{label}: {paths}" for label, paths in zip(LABELS, systems, strict=False)]
-    compare_all = digit_module("evaluate").compare if are_digits[0] else compare
-    lines += compare_all(folders, split, arguments.data_dir, arguments.samples, seeds)
+    settings = split, arguments.data_dir, arguments.samples, seeds
+    if not are_digits[0]:
+        lines += compare(folders, *settings, arguments.score_tokens)
+    elif arguments.score_tokens:
+        raise invalid_value("--score-tokens", "none for digit systems", arguments.score_tokens)
+    else:
+        lines += digit_module("evaluate").compare(folders, *settings)
     return "\n".join(lines).rstrip()
 
 
@@ -139,7 +149,12 @@ class Evaluated:
 
 
 def compare(
-    folders: Sequence[Path], split_name: str, data_dir: Path | None, samples: int, seeds: int
+    folders: Sequence[Path],
+    split_name: str,
+    data_dir: Path | None,
+    samples: int,
+    seeds: int,
+    score_tokens: ScoreTokens | None = None,
 ) -> list[str]:
     """Compares evaluations of captioners.
 
@@ -149,26 +164,28 @@ def compare(
         data_dir: The user's copy of the data; that of the runs by default.
         samples: Bootstrap resamples.
         seeds: Evaluations of each system.
+        score_tokens: Tokeniser of the scores; that of the reports by default.
 
     Returns:
         Lines of text.
 
     Raises:
-        ValueError: A file is missing, or one was evaluated on other images or captions.
+        ValueError: A file is missing, or one was evaluated on other images or captions, in another
+            language, or by another tokeniser if none is given.
     """
     found = [read_evaluation(folder, split_name) for folder in folders]
     if data_dir is None:
         # An evaluation of a run is its folder `evaluation/SPLIT`.
         data_dir = common_data_dir(RunFolder(f.absolute().parent.parent) for f in folders)
-    split = common_split(found, data_dir)
+    split, tokens = common_split(found, data_dir), common_tokens(found, score_tokens)
     shared = set.intersection(*(set(one.captions) for one in found))
     references = split.references(of=shared)
     scores = [
         score_captions(
             {image_id: one.captions[image_id] for image_id in references},
             references,
-            language=one.data.language,
-            unit=one.data.unit,
+            tokens=tokens,
+            **one.data.splitting(),
         )
         for one in found
     ]
@@ -193,7 +210,7 @@ def compare(
     lines = [f"{split.name}, {len(shared)} images, {samples} resamples", ""]
     lines += [score_table(table), "", difference_table(differences), ""]
     few = [f"Note: {note}" for note in bootstrap.few_images_note(len(shared))]
-    lines += [*notes(scores, seeds), *few, *maps_notes]
+    lines += [f"Signature: {scores[0].signature}", *notes(scores, seeds), *few, *maps_notes]
     left_out = {image_id for one in found for image_id in one.captions} - set(references)
     if left_out:
         lines.append(
@@ -253,6 +270,30 @@ def common_split(found: Sequence[Evaluated], data_dir: Path | None) -> Split:
                 f"{one.report['split_fingerprint'][:12]}..."
             )
     return split
+
+
+def common_tokens(
+    found: Sequence[Evaluated], score_tokens: ScoreTokens | None
+) -> ScoreTokens | None:
+    """Returns the tokeniser that all are scored by; None for that of their language.
+
+    Raises:
+        ValueError: Their languages differ, or their tokenisers if none is given.
+    """
+    ways: dict[tuple[str, ScoreTokens], Path] = {}
+    for one in found:
+        default = default_tokens(**one.data.splitting())
+        used = one.report["tokeniser"] if "signature" in one.report else default
+        ways.setdefault((primary(one.data.language), score_tokens or used), one.folder)
+    if len(ways) > 1:
+        (first, folder), (other, its_folder), *_ = ways.items()
+        raise ValueError(
+            f"{its_folder} was scored as {':'.join(other)}, {folder} as {':'.join(first)}: give "
+            "`--score-tokens` to score all alike, or the language to `python -m training.evaluate "
+            "--captions`."
+        )
+    ((_, name),) = ways
+    return None if name == default else name
 
 
 def grounded(

@@ -42,23 +42,10 @@ from sat_tf.tokens import (
 from training.data.sources import DataName, Splits
 from training.data.sources.caption_files.columns import parse_columns
 from training.data.sources.folder import parse_places
-from training.metrics.captions import english_only
 from training.metrics.java import find_java
+from training.metrics.score_tokens import OVER_CHARACTERS, default_tokens
 
 T = TypeVar("T")
-
-LOWER_IS_BETTER = ("nll", "error")
-"""Dev scores of which a lower one is better; of all others a higher one is."""
-
-
-def monitors(monitor: str) -> tuple[str, ...]:
-    """Returns the dev scores that decide about an epoch, the first that is defined.
-
-    A score that comes earlier decides against one that comes later: the nll chooses among epochs
-    only while no epoch has a BLEU or CIDEr above 0.
-    """
-    return tuple(dict.fromkeys((monitor, "cider", "nll")))
-
 
 _MISTAKEN = ("kr",)  # Kanuri, which knc is too
 _FORMER_KEYS = {"pictures": "figures"}
@@ -93,7 +80,7 @@ class DataConfig:
     rules: Literal[1, 2] = RULES
     """Version of the rules that split captions; 1 repeats runs of earlier versions."""
     language: str = "en"
-    """Language code of the captions."""
+    """Language code of the captions; it chooses the scores' tokeniser and METEOR's tables."""
     min_count: PositiveInt = 5
     """Words seen fewer times in the training captions become <unk>."""
     vocabulary_size: PositiveInt | None = None
@@ -265,9 +252,9 @@ class FitConfig(BaseFitConfig):
 
     batch_size: PositiveInt = 64
     """Captions per batch, over all devices; images with a reward."""
-    batch_by: Literal["length", "image"] = "length"
-    """Captions of a batch: of similar length, or all those of an image, so that a trained encoder
-    sees it once."""
+    batch_by: Literal["length", "image", "auto"] = "length"
+    """Captions of a batch: of similar length, or all those of an image, so that what does not
+    depend on the caption is computed once. auto: by image for a frozen encoder, without XLA."""
     label_smoothing: Fraction = 0.0
     """Share of each target spread over the vocabulary."""
     distillation_weight: Probability = 0.0
@@ -289,7 +276,8 @@ class FitConfig(BaseFitConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.jit_compile and self.batch_by == "image":
-            expected = "False with `--fit.batch_by image`, as XLA needs few batch shapes"
+            expected = "False with `--fit.batch_by image`, as XLA needs few batch shapes (those "
+            expected += "of `length`)"
             raise invalid_value("--fit.jit_compile", expected, True, "key")
         if self.predictions is not None and not self.distillation_weight:
             expected = "above 0 with `--fit.predictions`"
@@ -326,7 +314,6 @@ class RunConfig:
             for key, value, expected in (
                 ("data.random_crop", self.data.random_crop, 0.0),
                 ("optimizer.encoder_learning_rate", self.optimizer.encoder_learning_rate, None),
-                ("fit.batch_by", self.fit.batch_by, "length"),
             ):
                 if value != expected:
                     wanted = f"{expected} for a frozen encoder (`--encoder.trainable True` "
@@ -337,6 +324,13 @@ class RunConfig:
         """The model's part, without what concerns its training alone."""
         attention = _only(configs.AttentionConfig, self.attention)
         return dataclasses.replace(_only(configs.CaptionerConfig, self), attention=attention)
+
+    @property
+    def by_image(self) -> bool:
+        """True if a batch holds all captions of its images."""
+        if self.fit.batch_by == "auto":
+            return not (self.encoder.trainable or self.fit.jit_compile)
+        return self.fit.batch_by == "image"
 
     def without_files(self) -> RunConfig:
         """Returns the configuration without the places of files that teach, which may change."""
@@ -375,9 +369,9 @@ def _check_reward(config: RunConfig) -> None:
                 expected = "0 with `--reward.metric none`"
                 raise invalid_value(f"--reward.{key}", expected, weight, "key")
         return
-    foreign = english_only(config.data.language, config.data.unit)
-    if reward.meteor_weight and foreign:
-        weight, expected = reward.meteor_weight, "0 for captions that are not English words"
+    characters = default_tokens(**config.data.splitting()) in OVER_CHARACTERS
+    if reward.meteor_weight and characters:
+        weight, expected = reward.meteor_weight, "0 for captions of characters"
         raise invalid_value("--reward.meteor_weight", expected, weight, "key")
     metric = f"with `--reward.metric {reward.metric}`"
     if config.init_from is None:
@@ -471,6 +465,17 @@ def with_recorded_split(config: RunConfig, run_dir: Path, data_dir: Path | None)
             with contextlib.suppress(ValueError):  # `check_run_dir` says what is wrong with it
                 config = config.split_at(read_run_config(folder.path).data.held_out)
     return config
+
+
+def with_recorded_batches(config: RunConfig, run_dir: Path) -> RunConfig:
+    """Replaces batches `auto` by those of the run in the folder, or else by what it stands for."""
+    if config.fit.batch_by != "auto":
+        return config
+    batch_by = "image" if config.by_image else "length"
+    if RunFolder(run_dir).config.is_file():
+        with contextlib.suppress(ValueError):  # `check_run_dir` says what is wrong with it
+            batch_by = read_run_config(run_dir).fit.batch_by
+    return dataclasses.replace(config, fit=dataclasses.replace(config.fit, batch_by=batch_by))
 
 
 def read_data_dir(folder: RunFolder) -> Path | None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 
 from sat_tf.layers.encoder import Encoder
@@ -176,13 +177,13 @@ def describe_inputs(
     train, dev = (len(split) - len(source.skipped) for split, source in inputs.of(data).items())
     yield (
         f"Data: {names.name}, {train} images with {len(table)} captions to train on, {dev} dev "
-        f"images, {len(data.vocabulary) - len(SPECIAL_TOKENS)} {names.tokens}."
+        f"images, {len(data.vocabulary) - len(SPECIAL_TOKENS)} {names.unit}."
     )
     yield from (f"Read: {note}" for note in data.train.notes)
     if table.dropped:
         yield f"Warning: {counted(table.dropped, 'caption')} without a word dropped."
     if table.truncated:
-        limit = f"{names.max_length} {names.tokens}"
+        limit = f"{names.max_length} {names.unit}"
         yield f"Warning: {counted(table.truncated, 'caption')} cut to {limit}."
     for split, source in inputs.of(data).items():
         if reasons := inputs.unusable[split.name]:
@@ -209,7 +210,7 @@ def batches_of(
         The batches per epoch; and a function that returns those from an epoch and a step of it on,
         endless, in the form that `fit` takes.
     """
-    by_image = config.fit.batch_by == "image"
+    by_image = config.by_image and len(np.unique(table.image_index)) < len(table)
     if config.reward.metric != "none":
         # Captions are sampled from the model: one row per image, with its number.
         table, by_image = table.first_captions(), True

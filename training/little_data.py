@@ -90,7 +90,7 @@ def after_training(folder: RunFolder, config: RunConfig, data_dir: Path | None) 
     amount = Amount(**read_object(folder.data)["amount"])
     yield from (f"Warning: {sentence}" for sentence in sentences(amount, config))
     following = next_command(amount, config, data_dir)
-    if LEARN_ON not in following or config.recipe == LEARN_ON:
+    if config.init_from is not None or LEARN_ON not in following:
         following = f"python -m training.evaluate --run-dir {folder} --split test"
     yield f"Next: {following}"
 
@@ -98,7 +98,7 @@ def after_training(folder: RunFolder, config: RunConfig, data_dir: Path | None) 
 def next_command(amount: Amount, config: RunConfig, data_dir: Path | None) -> str:
     """Returns the training that helps most, as a command: learning on if images are few."""
     learn_on = amount.images < SOME and config.init_from is None and config.data.name == "folder"
-    recipe = LEARN_ON if learn_on and LEARN_ON in RECIPES else config.recipe
+    recipe = LEARN_ON if learn_on else config.recipe
     words = ["python", "-m", "training.train", "--recipe", recipe]
     words += [] if data_dir is None else ["--data-dir", str(data_dir)]
     values, usual = to_dict(config), to_dict(RECIPES[config.recipe])

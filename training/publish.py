@@ -25,7 +25,8 @@ from sat_tf.files import default_cache_dir, write_atomically
 from sat_tf.run_folder import RunFolder, outdated_note
 from training.cli import digit_module
 from training.config import RunConfig, read_data_dir, read_run_config
-from training.evaluate.reports import markdown_table, score_rows
+from training.evaluate.reports import SIGNATURE, markdown_table, score_rows
+from training.metrics.score_tokens import NOT_WORDS, OVER_CHARACTERS
 
 if TYPE_CHECKING:
     from sat_tf.runs import TrainedCaptioner
@@ -84,7 +85,7 @@ _MAPS = (
 _CARD = """---
 library_name: sat_tf
 pipeline_tag: image-to-text
-language: {language}
+language: "{language}"
 license: other
 license_name: {short_licence}
 ---
@@ -252,14 +253,13 @@ def compare(
     from training.evaluate.evaluation import caption_split
     from training.metrics.captions import score_captions
 
-    resize, wanted = config.encoder.resize, {"language": config.data.language}
     captions, scores = [], []
     for captioner in (full, compact):
-        source = open_input_source(captioner.model.encoder, resize, split, cache_dir)
+        source = open_input_source(captioner.model.encoder, config.encoder.resize, split, cache_dir)
         found = caption_split(captioner, split, source, config.search)
         texts = {image_id: caption.text for image_id, caption in found.items()}
         references = split.references(of=texts)
-        scored = score_captions(texts, references, unit=config.data.unit, **wanted)
+        scored = score_captions(texts, references, **config.data.splitting())
         captions.append(texts)
         scores.append(scored.scores)
     before, after = captions
@@ -348,6 +348,9 @@ def _scores(run_dir: Path, config: RunConfig, weights_sha256: str | None) -> str
         header = ("score", report["split"], "95 % interval")[: 3 if intervals else 2]
         table = markdown_table(header, score_rows(scores, intervals))
         parts.append(f"{report['images']:,} images of the {report['split']} split:\n\n{table}")
+        tokens = report.get("tokeniser")  # reports of early versions have no signature
+        parts.append(SIGNATURE.format(report.get("signature") or f"tok:{tokens}"))
+        parts += [NOT_WORDS] if tokens in OVER_CHARACTERS else []
         measured = report.get("search")  # reports of early versions have none
         parts += filter(None, [measured and other_search(measured, to_dict(config.search))])
     return "\n\n".join(parts) or "None were measured."

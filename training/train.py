@@ -44,6 +44,7 @@ from training.config import (
     check_available,
     read_run_config,
     to_text,
+    with_recorded_batches,
     with_recorded_split,
 )
 from training.recipes import RECIPES
@@ -146,6 +147,7 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
         from training.model import resolve_precision
         from training.run_state.ownership import check_run_dir, exclusive_lock
     config = with_recorded_split(resolve_precision(config, run_dir), run_dir, data_dir)
+    config = with_recorded_batches(config, run_dir)
     if arguments.deterministic:
         tf.config.experimental.enable_op_determinism()
     warnings.formatwarning = lambda message, *_: f"Warning: {message}\n"
@@ -204,7 +206,7 @@ def train(
     from training.run_state.checkpoints import restore_layers
 
     folder, say = RunFolder(run_dir), on_chief(say)
-    config = with_recorded_split(config, run_dir, data_dir)
+    config = with_recorded_batches(with_recorded_split(config, run_dir, data_dir), run_dir)
     ownership.check_run_dir(run_dir, config, read_run_config)
     say(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
     keras.utils.set_random_seed(config.seed)

@@ -15,14 +15,20 @@ from sat_tf.figures.drawing import MissingFontError
 from sat_tf.runs import TrainedCaptioner
 from training.config import RunConfig
 from training.data.batches import scoring_batches
+from training.data.examples import StoredImage
 from training.data.input_source import readable_images
 from training.distributed.workers import distribute, on_chief
 from training.evaluate.evaluation import caption_split
 from training.evaluate.likelihood import Bounds, References, annotations_of
-from training.evaluate.page import figure_of
 from training.inputs import Data, Inputs
-from training.metrics.captions import caption_frequencies, quick_bleu, quick_cider
+from training.metrics.captions import (
+    caption_frequencies,
+    quick_bleu,
+    quick_cider,
+    quick_tokens,
+)
 from training.metrics.cider import CiderD
+from training.metrics.score_tokens import ScoreTokens
 
 UNIFORM_ENTROPY = 0.98
 """Attention counts as uniform if its entropy exceeds this share of log L."""
@@ -67,7 +73,7 @@ class Validation:
             frequencies of `cider` are those of the training captions, so that it does not depend
             on how many images are captioned; that of a report has those of its own images.
         """
-        fit, unit = self._config.fit, self._captioner.vocabulary.unit
+        fit = self._config.fit
         search = dataclasses.replace(self._config.search, beam=fit.validation_beam)
         captions = caption_split(
             self._captioner, self._split, self._source, search, count=fit.validation_images
@@ -75,8 +81,8 @@ class Validation:
         texts = {image_id: caption.text for image_id, caption in captions.items()}
         references = self._split.references(of=texts)
         return {
-            "bleu_4": quick_bleu(texts, references, unit)["bleu_4"],
-            "cider": quick_cider(texts, references, unit, self._frequencies),
+            "bleu_4": quick_bleu(texts, references, *self._tokens)["bleu_4"],
+            "cider": quick_cider(texts, references, *self._tokens, self._frequencies),
             "distinct": 100.0 * len(set(texts.values())) / len(texts),
         }
 
@@ -86,13 +92,17 @@ class Validation:
         if not len(indices):
             return {}
         annotations = annotations_of(self._captioner, self._source, indices)
+        language = self._config.data.language
         figures: dict[str, np.ndarray | str] = {}
         for index, caption in zip(indices, self._captioner.describe(annotations), strict=True):
             example = self._split.examples[index]
             figures[f"caption/{example.image_id}"] = caption.text
-            language = self._config.data.language
+            image = example.image
+            image = image.read_bytes() if isinstance(image, StoredImage) else image
+            pixels = np.round(self._captioner.pixels(image)).astype(np.uint8)
+            caption = dataclasses.replace(caption, image=pixels, language=language)
             try:
-                figure = figure_of(self._captioner, example.image, caption, language=language)
+                figure = caption.figure()
             except MissingFontError as error:
                 if not self._told_of_fonts:
                     warnings.warn(f"Figures are left out of TensorBoard. {error}", stacklevel=2)
@@ -104,7 +114,12 @@ class Validation:
     @functools.cached_property
     def _frequencies(self) -> CiderD:
         captions = [example.captions for example in self._train.examples]
-        return caption_frequencies(captions, self._captioner.vocabulary.unit)
+        return caption_frequencies(captions, *self._tokens)
+
+    @property
+    def _tokens(self) -> tuple[ScoreTokens, str]:
+        data = self._config.data
+        return quick_tokens(**data.splitting()), data.language
 
     @functools.cached_property
     def _batches(self) -> tuple[Any, int]:

@@ -1,6 +1,6 @@
 """From an image file to pixels: the one preprocessing, in training and in the exported graph.
 
-pillow.py    what Pillow does to a file first: turn it upright, convert a TIFF
+pillow.py    what Pillow does to a file first: turn it upright, convert TIFF, HEIC and AVIF
 headers.py   what a file's header asks for, checked in the graph
 decoding.py  pixels, and the encoder's square of them
 
@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff")
+SUFFIXES += (".heic", ".heif", ".avif")
 """Names of the files that are captioned in a folder end in one of these."""
 
 VERSION = 3

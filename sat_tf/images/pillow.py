@@ -1,17 +1,18 @@
 """Files before `decode`, by Pillow alone: turned upright, converted, refused. No TensorFlow.
 
 TensorFlow's decoders ignore the EXIF orientation and read no TIFF: photographs are turned upright
-and encoded again, TIFFs become PNGs, HEIC is refused with advice.
+and encoded again; TIFF, HEIC and AVIF are converted.
 """
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps, UnidentifiedImageError, features
 
 from sat_tf.images import MAX_PIXELS, MAX_SIDE
 
@@ -48,7 +49,8 @@ _TURNS = {
     8: Image.Transpose.ROTATE_90,
 }
 _TIFF = (b"II*\0", b"MM\0*")
-_HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1", b"avif")
+_HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
+_AVIF_BRANDS = (b"avif", b"avis")
 
 _START, _END, _START_OF_SCAN = 0xD8, 0xD9, 0xDA
 _MARKER = re.compile(rb"\xff[\x02-\xcf\xd8-\xfe]")  # those of restarts are part of a scan
@@ -62,37 +64,72 @@ def read_upright(image: bytes | str | Path) -> bytes:
         image: Path of the file, or its content.
 
     Raises:
-        ValueError: The file is HEIC, AVIF, or a TIFF that cannot be read.
+        ValueError: It is a TIFF, HEIC or AVIF that cannot be read.
         OSError: The file cannot be read.
     """
     return upright(to_decodable(image if isinstance(image, bytes) else Path(image).read_bytes()))
 
 
 def to_decodable(content: bytes) -> bytes:
-    """Converts a TIFF to an upright PNG; returns any other content unchanged.
+    """Converts TIFF, HEIC and AVIF, upright; returns any other content unchanged.
+
+    Returns:
+        A PNG of a TIFF; of HEIC and AVIF, whose pixels are not exact either, a JPEG.
 
     Raises:
-        ValueError: The TIFF cannot be read or is too large, or the file is HEIC or AVIF.
+        ValueError: The file cannot be read or is too large, or what reads HEIC is not installed.
     """
-    if content[4:8] == b"ftyp" and content[8:12] in _HEIC_BRANDS:
-        raise ValueError("HEIC and AVIF are not read: export it as JPEG from the phone or a viewer")
-    if not content.startswith(_TIFF):
+    kind = _foreign_format(content)
+    if kind is None:
         return content
     stream = io.BytesIO()
     try:
-        with Image.open(io.BytesIO(content), formats=["TIFF"]) as image:
+        _check_reader(kind)
+        with Image.open(io.BytesIO(content), formats=[kind]) as image:
             if not _fits(image):
                 raise ValueError(f"{image.width} x {image.height} pixels are too many")
             if image.mode in ("I", "F"):
                 raise ValueError(
                     "its samples are 32-bit or signed: convert it to 8 or 16 bits per sample"
                 )
-            image.load()  # turns it upright as well
-            pixels = to_rgb(image)
-        pixels.save(stream, "PNG", compress_level=1)
+            image.load()
+            pixels = to_rgb(ImageOps.exif_transpose(image))
+        pixels.info.clear()
+        form = {"compress_level": 1} if kind == "TIFF" else {"quality": 95, "subsampling": 0}
+        pixels.save(stream, "PNG" if kind == "TIFF" else "JPEG", **form)
+    except ImportError as error:
+        raise ValueError(str(error)) from error
     except Exception as error:  # Pillow's readers raise almost anything on broken files
-        raise ValueError(f"a TIFF that cannot be read: {error}") from error
+        name = "HEIC" if kind == "HEIF" else kind
+        why = "it is damaged" if isinstance(error, UnidentifiedImageError) else error
+        raise ValueError(f"a {name} that cannot be read: {why}") from error
     return stream.getvalue()
+
+
+def _foreign_format(content: bytes) -> str | None:
+    """Returns Pillow's name of a format that `decode` does not read, but this module does."""
+    if content.startswith(_TIFF):
+        return "TIFF"
+    brand = content[8:12]
+    if content[4:8] != b"ftyp" or brand not in (*_HEIC_BRANDS, *_AVIF_BRANDS):
+        return None
+    length = int.from_bytes(content[:4], "big")  # of the list of brands that the file has
+    return "AVIF" if any(name in content[8 : min(length, 256)] for name in _AVIF_BRANDS) else "HEIF"
+
+
+@functools.cache
+def _check_reader(kind: str) -> None:
+    """Checks that Pillow reads a format, and has it learn HEIC; raises an `ImportError`."""
+    if kind == "AVIF" and not features.check("avif"):
+        raise ImportError("AVIF is read by Pillow 11.3 or later: pip install -U pillow")
+    if kind == "HEIF":
+        try:
+            import pillow_heif
+        except ImportError as error:
+            raise ImportError(
+                "HEIC is read with pillow-heif: pip install pillow-heif, or export it as JPEG"
+            ) from error
+        pillow_heif.register_heif_opener()
 
 
 def upright(image_bytes: bytes) -> bytes:

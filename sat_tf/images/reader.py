@@ -17,7 +17,7 @@ from sat_tf.fields import check_argument
 from sat_tf.images import MAX_PIXELS, MAX_SIDE
 from sat_tf.images.pillow import FORMATS, centred_square, check_scans, read_upright, to_rgb
 
-_UNKNOWN = "it is in none of the formats JPEG, PNG, GIF, BMP, WebP and TIFF"
+_UNKNOWN = "it is in none of the formats JPEG, PNG, GIF, BMP, WebP, TIFF, HEIC and AVIF"
 
 ImageInput = str | Path | bytes | np.ndarray | Image.Image
 """Path of an image file, its bytes, uint8 pixels `[H, W, 3]`, or an image of Pillow."""

@@ -34,6 +34,11 @@ class Attended(NamedTuple):
     pre_projected: bool = False
     """True if `annotations` are `[B, L, 4 N + m]`, from `RNNDecoder.project`."""
 
+    def of(self, images: tf.Tensor) -> Attended:
+        """Gathers the tensors of images by their numbers, int `[rows]`."""
+        parts = {name: part for name, part in self._asdict().items() if tf.is_tensor(part)}
+        return self._replace(**{name: tf.gather(part, images) for name, part in parts.items()})
+
 
 class AttentionOutput(NamedTuple):
     """Result of attention at one step, or of all steps (time second)."""
@@ -228,6 +233,8 @@ class RNNDecoder(keras.layers.Layer):
             and under the same dropout masks.
         captions: C, captions per image, side by side; keys and initial state are computed once per
             image.
+        images: int `[B]` in 0 ... B' - 1, the image of each caption, if there are B' annotations;
+            keys and initial state are computed, and annotations dropped, once per image.
 
     Output:
         `DecoderOutput`: logits, alignment scores, beta, log-probabilities and states, time second.
@@ -319,9 +326,10 @@ class RNNDecoder(keras.layers.Layer):
         training: bool = False,
         samples: int = 1,
         captions: int = 1,
+        images: tf.Tensor | None = None,
     ) -> DecoderOutput:
         config = self.config
-        _check_words(words.shape, annotations.shape, captions)
+        _check_words(words.shape, (annotations if images is None else images).shape, captions)
         if seed is None:
             rates = [rate for name, rate in vars(config).items() if name.endswith("_dropout")]
             draws = selection == "sample" or (training and any(rates))
@@ -330,6 +338,8 @@ class RNNDecoder(keras.layers.Layer):
         # Steps fold their time, 0 or more, into the seed: dropout shares no draw with them.
         noise = tf.random.experimental.stateless_fold_in(seed, -1) if training else None
         attended, state = self.begin(annotations, noise)
+        if images is not None:
+            attended, state = attended.of(images), State(*(tf.gather(p, images) for p in state))
         state = State(*(_side_by_side(part, captions * samples) for part in state))
         embeddings = dropout(self.embedding(words), config.embedding_dropout, noise, 2)
         word_gates = tf.transpose(self.cell.project_words(embeddings), [1, 0, 2])

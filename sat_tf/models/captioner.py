@@ -44,7 +44,8 @@ class Captioner(TrainableModel):
     Call arguments:
         batch: `tokens` int32 `[B, T + 1]` from <start> to <end>, padded with 0, and either
             `annotations` `[B, L, D]` or `images` `[B, H, W, 3]`, 0..255. If there is `image_index`
-            int `[B]`, rows with the same number hold the same image, which is encoded once.
+            int `[B]`, rows with the same number hold the same image: what does not depend on the
+            caption is computed once.
 
     Output:
         `DecoderOutput`: logits, alignment scores and beta of each step, teacher-forced.
@@ -97,17 +98,22 @@ class Captioner(TrainableModel):
 
     def annotate(self, batch: Batch, training: bool = False) -> tf.Tensor:
         """Returns the annotations in a batch, or encodes its images: `[B, L, D]`."""
-        if "annotations" in batch:
-            return batch["annotations"]
-        if "images" not in batch:
+        annotations, place = self._annotate_once(batch, training)
+        return annotations if place is None else tf.gather(annotations, place)
+
+    def _annotate_once(self, batch: Batch, training: bool) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Annotates each image once; returns the image of each row, too, None if it is its own."""
+        name = "annotations" if "annotations" in batch else "images"
+        if name not in batch:
             raise invalid_value("batch", "`annotations` or `images` in it", sorted(batch))
-        images = tf.cast(batch["images"], tf.float32)
-        if "image_index" not in batch:
-            return self.encoder(images, training=training)
-        numbers, place = tf.unique(batch["image_index"])
-        rows = tf.range(tf.size(place))
-        first = tf.math.unsorted_segment_min(rows, place, tf.size(numbers))
-        return tf.gather(self.encoder(tf.gather(images, first), training=training), place)
+        inputs, place = batch[name], None
+        if "image_index" in batch:
+            numbers, place = tf.unique(batch["image_index"])
+            rows = tf.range(tf.size(place))
+            inputs = tf.gather(inputs, tf.math.unsorted_segment_min(rows, place, tf.size(numbers)))
+        if name == "images":
+            inputs = self.encoder(tf.cast(inputs, tf.float32), training=training)
+        return inputs, place
 
     def call(
         self,
@@ -119,14 +125,16 @@ class Captioner(TrainableModel):
         samples: int = 1,
     ) -> DecoderOutput:
         """Reads the captions of a batch (teacher forcing); arguments as those of `RNNDecoder`."""
+        annotations, place = self._annotate_once(batch, training)
         return self.decoder(
-            self.annotate(batch, training),
+            annotations,
             batch["tokens"][:, :-1],
             selection=selection or self.selection,
             seed=seed,
             use_expectation=use_expectation,
             training=training,
             samples=samples,
+            images=place,
         )
 
     def test_means(self, batch: Batch, seed: tf.Tensor) -> Means:

@@ -151,7 +151,7 @@ const SatViewer = (() => {
       this.panel = panel;
       this.panel.viewers.push(this);
       this.current = -1;
-      this.root = element("section", { class: "viewer", "aria-label": data.model || "Caption", lang: data.lang });
+      this.root = element("section", { class: "viewer", "aria-label": data.model || "Caption" });
       host.replaceChildren(this.root);
       this.build();
       this.choose(0);
@@ -162,11 +162,11 @@ const SatViewer = (() => {
       this.canvas = element("canvas", { "aria-hidden": "true" });
       this.dots = svg("svg", { class: "dots", "aria-hidden": "true" });
       this.crop = element("div", { class: "crop" }, this.canvas, this.dots);
-      this.image = element("img", { src: data.image, alt: "" });
+      this.image = element("img", { src: data.image, alt: "", lang: data.lang });
       this.stage = element("div", { class: "stage" }, this.image, this.crop);
       this.image.addEventListener("load", () => this.stage.style.setProperty("--ratio", this.image.naturalWidth / this.image.naturalHeight));
       this.placeCrop();
-      this.words = element("ol", { class: "words", dir: "auto", "aria-label": "Caption, word by word" });
+      this.words = element("ol", { class: "words", dir: "auto", lang: data.lang, "aria-label": "Caption, word by word" });
       this.words.addEventListener("keydown", (event) => this.key(event));
       this.stage.addEventListener("click", () => { this.panel.stop(); this.panel.look(-1); });
       this.said = element("p", { class: "quiet said", role: "status" });
@@ -201,16 +201,16 @@ const SatViewer = (() => {
       const hidden = choices.filter((choice) => choice.hidden);
       const rest = element("button", { type: "button", class: "rest", onclick: () => this.listHypotheses(Infinity) }, `${hidden.length} more`);
       this.others.replaceChildren(element("p", { class: "quiet" }, "Sentences that it weighed"),
-        element("ol", { "aria-label": "Hypotheses of the beam", dir: "auto" }, ...choices), ...(hidden.length ? [rest] : []));
+        element("ol", { "aria-label": "Hypotheses of the beam", dir: "auto", lang: this.data.lang }, ...choices), ...(hidden.length ? [rest] : []));
       this.allListed = !hidden.length;
     }
 
     more() {
-      const { references = [], scores } = this.data;
+      const { references = [], scores, lang } = this.data;
       const parts = [];
       if (scores) parts.push(element("p", { class: "quiet" }, Object.entries(scores).map(([name, value]) => `${name} ${value}`).join(" · ")));
       if (references.length) {
-        const items = references.map((text) => element("li", { dir: "auto" }, text));
+        const items = references.map((text) => element("li", { dir: "auto", lang }, text));
         parts.push(element("details", {}, element("summary", {}, `${references.length} reference captions`), element("ul", { class: "references" }, ...items)));
       }
       return parts;
@@ -279,16 +279,18 @@ const SatViewer = (() => {
       if (!word) return void (this.said.textContent = this.looks ? "Point at a word, or use the arrow keys." : " ");
       if (this.looks) paint(this.canvas, this.levels(i), this.panel.heat);
       if (this.panel.boxed) (word.boxes || []).forEach((box) => this.addBox(box));
-      this.said.textContent = this.describe(i);
+      this.describe(i);
     }
 
-    describe(i) {
+    // Says the word that is shown, and what is known of it.
+    describe(i, more = "") {
       const word = this.hypothesis.words[i];
-      const facts = [`“${word.text}”`];
+      const facts = [];
       if (word.log_prob != null) facts.push(`probability ${percent(Math.exp(word.log_prob))}`);
       if (this.maps[i]) facts.push(`brightest place ${(Math.max(...this.maps[i]) / mean(this.maps[i]) || 0).toFixed(1)} times the mean`);
       if (this.gates && word.beta != null) facts.push(`gate β ${word.beta.toFixed(2)}`);
-      return facts.join(", ");
+      const text = element("span", { lang: this.data.lang }, `“${word.text}”`);
+      this.said.replaceChildren(text, ["", ...facts].join(", ") + more);
     }
 
     draw(count) {
@@ -296,7 +298,7 @@ const SatViewer = (() => {
       this.dots.querySelectorAll(".last").forEach((dot) => dot.classList.remove("last"));
       for (let n = 0; n < count; n++) this.addDot(drawLocation(this.maps[this.current]));
       const number = this.dots.querySelectorAll("circle").length;
-      this.said.textContent = `${this.describe(this.current)}; ${number} location${number > 1 ? "s" : ""} drawn from this map`;
+      this.describe(this.current, `; ${number} location${number > 1 ? "s" : ""} drawn from this map`);
     }
 
     // A box `[top, left, bottom, right]` in shares of what the model sees.
@@ -357,18 +359,26 @@ const SatViewer = (() => {
   }
 
   // Captioners of one photograph: one at a time, large, or side by side; a word is lit in all.
+  // `kinds` of attention are known before the answers, or come with them.
   class Comparison {
-    constructor(host, names) {
-      this.names = names;
+    constructor(host, names, kinds = []) {
+      [this.names, this.kinds] = [names, [...kinds]];
       this.panel = new Panel();
       this.answers = [];
       this.switch = element("div", { class: "switch", role: "group", "aria-label": "Captioner shown" });
       this.columns = element("div", { class: "columns" });
       this.beside = element("button", { type: "button", "aria-pressed": "false", onclick: () => this.choose(this.chosen, !this.together) }, "Side by side");
-      this.buttons = names.map((name, i) => element("button", { type: "button", onclick: () => this.choose(i) }, name));
+      this.buttons = names.map((_, i) => element("button", { type: "button", onclick: () => this.choose(i) }, this.title(i)));
       if (names.length > 1) this.switch.append(...this.buttons, this.beside);
-      host.replaceChildren(element("div", { class: "bar" }, this.switch, this.panel.root), this.columns);
+      host.replaceChildren(element("div", { class: "bar" }, this.switch, this.panel.controls), this.columns, this.panel.legend);
       this.choose(0);
+    }
+
+    // The kind of attention in words; with the name beside it if several are of one kind.
+    title(i) {
+      const kind = this.kinds[i];
+      if (!KINDS[kind]) return this.names[i];
+      return KINDS[kind] + (this.kinds.filter((other) => other === kind).length > 1 ? ` (${this.names[i]})` : "");
     }
 
     // Takes away the photograph before; the choice and the settings stay.
@@ -382,12 +392,11 @@ const SatViewer = (() => {
     // Shows the answer of captioner `i`, or a sentence on why there is none.
     put(i, answer) {
       const column = this.columns.children[i];
-      if (answer.error) return void column.replaceChildren(element("p", { class: "refused" }, element("strong", {}, this.names[i]), ` ${answer.error}`));
+      if (answer.error) return void column.replaceChildren(element("p", { class: "refused" }, element("strong", {}, this.title(i)), ` ${answer.error}`));
       this.answers[i] = answer;
-      const kinds = this.answers.filter((other) => other?.kind === answer.kind);
-      const title = KINDS[answer.kind] ? KINDS[answer.kind] + (kinds.length > 1 ? ` (${this.names[i]})` : "") : this.names[i];
-      this.buttons[i].textContent = title;
-      column.viewer = new Viewer(column, { ...answer, model: title }, this.panel);
+      this.kinds[i] = answer.kind;
+      this.buttons.forEach((button, n) => (button.textContent = this.title(n)));
+      column.viewer = new Viewer(column, { ...answer, model: this.title(i) }, this.panel);
       if (i === this.chosen) this.panel.look(column.viewer.striking(), column.viewer);
     }
 
@@ -477,7 +486,7 @@ const SatViewer = (() => {
     card(image) {
       const button = element("button", { type: "button", onclick: () => this.open(image, true) },
         element("img", { src: image.image, alt: "", loading: "lazy", decoding: "async" }),
-        element("span", { dir: "auto" }, image.hypotheses[0].text));
+        element("span", { dir: "auto", lang: this.report.common.lang }, image.hypotheses[0].text));
       if (image === this.opened) button.setAttribute("aria-current", "true");
       return button;
     }

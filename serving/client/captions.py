@@ -130,7 +130,7 @@ class CaptionClient(ModelClient):
 
         Raises:
             ServingError: The server gave no answer, or an error for one.
-            ValueError: A file is HEIC, AVIF, or a TIFF that cannot be read.
+            ValueError: A file is a TIFF, HEIC or AVIF that cannot be read.
             OSError: A file cannot be read.
         """
         found = []

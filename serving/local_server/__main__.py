@@ -17,7 +17,7 @@ from typing import Annotated
 
 import tyro
 
-from sat_tf.commands import exit_status, program
+from sat_tf.commands import exit_status, loading, program
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, Range, check_fields
 from serving.process import check_port, return_freed_memory
@@ -68,10 +68,11 @@ def run(arguments: Arguments) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     return_freed_memory()
     # After the flags were checked, as TensorFlow takes seconds to load.
-    import tensorflow as tf
+    with loading():
+        import tensorflow as tf
 
-    from serving.local_server.servable import Limits
-    from serving.local_server.server import LocalServer
+        from serving.local_server.servable import Limits
+        from serving.local_server.server import LocalServer
 
     tf.get_logger().setLevel(logging.ERROR)  # the session's loader calls itself deprecated
     told = threading.Event()

@@ -10,10 +10,10 @@ import re
 import sys
 import threading
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import tyro
 
@@ -27,7 +27,6 @@ from serving.web import sources
 
 if TYPE_CHECKING:
     from serving.web.captioning import Captioner
-    from serving.web.digits import DigitModel
 
 _PACKAGES = ("starlette", "uvicorn", "python_multipart")
 _SECONDS_TO_END = 2  # for answers that are on their way
@@ -84,18 +83,16 @@ def run(arguments: Arguments) -> None:
         runs = sources.shipped_captioners()
     with contextlib.ExitStack() as stack:
         if arguments.server is not None:
-            models, views, open_digits = _served(arguments, stack), {}, lambda: None
+            shown = {"models": _served(arguments, stack)}
         else:
-            models, views, open_digits = _own(arguments, runs, drawn, stack)
+            shown = _own(arguments, runs, drawn, stack)
         # While the first model loads.
         import uvicorn
 
         from serving.web.app import Page
 
         page = Page(
-            models,
-            views,
-            open_digits=open_digits,
+            **shown,
             notes=sources.notes_of(runs),
             about=tuple(dict.fromkeys(filter(None, map(published.knows, runs)))),
             lang=arguments.lang or sources.language_of(runs),
@@ -173,8 +170,8 @@ def _served(arguments: Arguments, stack: contextlib.ExitStack) -> dict[str, Capt
 
 def _own(
     arguments: Arguments, runs: Sequence[Path], drawn: Sequence[Path], stack: contextlib.ExitStack
-) -> tuple[dict[str, Captioner], dict[str, DigitModel], Callable[[], None]]:
-    """Returns captioners and digit models by name, and what starts the digit models."""
+) -> dict[str, Any]:
+    """Returns the page's own models, run by processes that end with `stack`."""
     from serving.web.model_process import ModelProcess
 
     captioners = sources.from_exports(arguments.export) + sources.from_runs(runs)
@@ -188,16 +185,21 @@ def _own(
     process.start()
     from serving.web.digits import DigitModel
 
-    return (
-        {model.name: process.captioner(model.folder) for model in captioners},
-        {
+    return {
+        "models": {model.name: process.captioner(model.folder) for model in captioners},
+        "kinds": {
+            model.name: sources.kind_of(model.folder)
+            for model in captioners
+            if not sources.is_export(model.folder)
+        },
+        "digits": {
             model.name: DigitModel(
                 read_reader_config(model.folder), functools.partial(reading.ask, model.folder)
             )
             for model in readers
         },
-        reading.start,
-    )
+        "open_digits": reading.start,
+    }
 
 
 def parse_server(text: str) -> tuple[str, int]:

@@ -88,6 +88,7 @@ class Page:
         models: Captioners by the name shown, in the order shown.
         digits: Digit models of the second view by name, in the order shown.
         open_digits: Called when that view is opened.
+        kinds: Kinds of attention by the captioner's name, where known: `soft`, `hard` or `none`.
         notes: Sentences about the models.
         about: Sentences on what the captioners know.
         lang: Language of the captions, if known.
@@ -103,6 +104,7 @@ class Page:
     models: Mapping[str, Captioner]
     digits: Mapping[str, DigitModel] = field(default_factory=dict)
     open_digits: Callable[[], None] = lambda: None
+    kinds: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     about: tuple[str, ...] = ()
     lang: str | None = None
@@ -157,6 +159,7 @@ class Page:
 
     async def _describe(self, _: Request) -> Response:
         facts = {"models": list(self.models), "notes": self.notes, "about": self.about}
+        facts["kinds"] = [self.kinds.get(name, "") for name in self.models]
         facts |= {
             "lang": self.lang,
             "digits": [

@@ -15,6 +15,8 @@ from sat_tf.images import MAX_PIXELS, MAX_SIDE
 from sat_tf.images.pillow import to_decodable, upright
 from sat_tf.viewer import crop_of, data_url, hypothesis_data
 
+_SHOWN = (1600, 1600)  # pixels
+
 
 class UploadError(Exception):
     """An upload that gets no caption.
@@ -79,8 +81,7 @@ def read_upload(content: bytes) -> Upload:
         warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # told below
         sent = upright(decodable)
         height, width = _size(sent)
-    shown = None if decodable is content else data_url(decodable, "image/png")
-    return Upload(sent, height, width, shown)
+    return Upload(sent, height, width, None if decodable is content else _shown(decodable))
 
 
 def viewer_data(
@@ -91,7 +92,7 @@ def viewer_data(
     Args:
         upload: The image.
         captions: Of the beam, best first.
-        kind: Of attention: `soft`, `hard` or `none`.
+        kind: Of attention: `soft`, `hard` or `none`; empty if not known.
         resize: `crop` or `squash`.
 
     Returns:
@@ -109,6 +110,15 @@ def viewer_data(
         "kind": kind,
         "crop": crop_of(upload.height, upload.width, resize),
     }
+
+
+def _shown(content: bytes) -> str:
+    """Returns an image as a data URL that browsers show, no larger than the page needs."""
+    stream = io.BytesIO()
+    with Image.open(io.BytesIO(content)) as image:
+        image.thumbnail(_SHOWN)
+        image.save(stream, "JPEG", quality=90)
+    return data_url(stream.getvalue())
 
 
 def _size(content: bytes) -> tuple[int, int]:

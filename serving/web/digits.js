@@ -6,6 +6,7 @@
   const find = (query) => document.querySelector(query);
   const PACE = 800; // ms per glimpse
   const PAUSE = 150; // ms after the last stroke
+  const PATIENCE = 1000; // ms without an answer until the page says what it waits for
   const SENT = 280; // pixels, side of what is sent
   // Title, hint, width of the pen and size of a written digit, as shares of the paper, by system.
   const SYSTEMS = {
@@ -186,6 +187,7 @@
     ink(canvas, "#fff", "#000");
     const image = await new Promise((done) => canvas.toBlob(done, "image/png"));
     if (signal.aborted) return;
+    const loading = setTimeout(() => empty("The model is being loaded; that takes a few seconds …"), PATIENCE);
     try {
       const wait = (why) => (find("#said").textContent = `${why} Trying again …`);
       show(await SatAsk.ask("api/digits", { model: model.name, image }, signal, wait));
@@ -193,6 +195,8 @@
       if (error.name === "AbortError") return;
       empty("");
       say(error.message);
+    } finally {
+      clearTimeout(loading);
     }
   }
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import sat_tf
 from sat_tf import digits, lite
+from sat_tf.commands import native_log_kept
 from sat_tf.images.reader import read_pixels
 from sat_tf.runs import TrainedCaptioner, graphs_missing
 from serving.process import return_freed_memory
@@ -83,8 +84,8 @@ class ModelProcess:
             tell: Takes sentences on why the answer does not come yet.
 
         Returns:
-            Of a captioner the hypotheses, the kind of attention and how it fits images to its
-            square; of a digit model `reading_data`.
+            Of a captioner the hypotheses, the kind of attention (empty if an export does not say)
+            and how it fits images to its square; of a digit model `reading_data`.
 
         Raises:
             UploadError: There is no answer.
@@ -183,7 +184,8 @@ class Models:
 
     def _load(self, folder: Path) -> Callable[[bytes], Any]:
         if digits.system_of(folder) is not None:
-            return partial(reading_data, digits.load(folder))
+            with native_log_kept():
+                return partial(reading_data, digits.load(folder))
         if is_export(folder):
             return partial(_caption_by_graphs, lite.load(folder))
         if graphs_missing(folder):
@@ -215,7 +217,7 @@ def _caption_by_graphs(captioner: lite.LiteRTCaptioner, content: bytes) -> tuple
     with _readable():
         pixels = read_pixels(content, settings.image_size, settings.resize)
         beam = captioner.beam(pixels)
-    return beam, "none" if settings.grid is None else "soft", settings.resize
+    return beam, "none" if settings.grid is None else "", settings.resize
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@
     find("#samples").replaceChildren(...[...groups].map(([name, items], i) =>
       element("div", {}, element("h3", { id: `group${i}` }, name), element("ul", { class: "samples", "aria-labelledby": `group${i}` }, ...items))));
     find("#sources").replaceChildren(...page.samples.map((sample) => element("li", {}, `${sample.title}: ${sample.source}`)));
-    comparison = new SatViewer.Comparison(find("#results"), page.models);
+    comparison = new SatViewer.Comparison(find("#results"), page.models, page.kinds);
     if (page.models.length && page.samples.length) await take(page.samples[0], find(".samples button"), false);
   }
 

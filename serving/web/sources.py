@@ -86,10 +86,15 @@ def shipped_captioners() -> list[Path]:
     shipped = [published.locate(name) for name in published.names()]
 
     def order(run: Path) -> tuple[int, str]:
-        kind = _values(run).get("attention", {}).get("kind", "")
+        kind = kind_of(run)
         return (_KINDS.index(kind) if kind in _KINDS else len(_KINDS), run.name)
 
     return sorted(shipped[:_MOST_RUNS], key=order)
+
+
+def kind_of(run: Path) -> str:
+    """Returns a run's kind of attention: `soft`, `hard` or `none`."""
+    return _values(run).get("attention", {}).get("kind", "")
 
 
 def notes_of(runs: Sequence[Path]) -> tuple[str, ...]:

@@ -149,6 +149,23 @@ def test_evaluations_on_other_data_are_not_compared(capsys, soft_run, copy):
     assert str(copy) in said and "other images or captions" in said
 
 
+def test_scores_of_several_tokenisers_or_languages_are_not_compared(capsys, soft_run, copy):
+    rewrite(copy, "report.json", lambda report: report.update(tokeniser="characters"))
+    said = refused(capsys, soft_run, copy)
+    assert "as en:characters" in said and "as en:simple" in said and "`--score-tokens`" in said
+    given = ("--score-tokens", "characters")
+    assert main([str(soft_run), str(copy), *FAST, *given]) == 0
+    said = capsys.readouterr().out
+    assert "Signature: lang:en|nrefs:5|tok:characters-" in said
+    assert said.count("not comparable with scores over words") == 1
+
+    def in_german(report):
+        report["configuration"]["data"]["language"] = "de"
+
+    rewrite(copy, "report.json", in_german)
+    assert "as de:characters" in refused(capsys, soft_run, copy, *given)
+
+
 @pytest.mark.parametrize("content", ["no JSON", "[]", "{}"])
 def test_a_file_that_is_no_report_is_an_error(capsys, soft_run, copy, content):
     (copy / "evaluation" / "dev" / "report.json").write_text(content)

@@ -13,7 +13,13 @@ from sat_tf.errors import RunError
 from sat_tf.fields import to_dict
 from sat_tf.runs import read_config
 from tests.training.small_runs import check_run_dir
-from training.config import AttentionConfig, read_run_config, to_text
+from training.config import (
+    AttentionConfig,
+    FitConfig,
+    read_run_config,
+    to_text,
+    with_recorded_batches,
+)
 from training.train import parse
 
 CAPTIONER = ("--recipe", "scenes_soft", "--fit.figures", "3", "--fit.batch_by", "image")
@@ -49,6 +55,37 @@ def test_a_damaged_configuration_is_an_error_that_names_the_file(tmp_path, text)
     (tmp_path / "config.json").write_text(text, "latin-1")
     with pytest.raises(RunError, match=r"Cannot read .*config\.json: "):
         read_run_config(tmp_path)
+
+
+STORED = ("--encoder.trainable", "False", "--fit.batch_by")
+
+
+@pytest.mark.parametrize(
+    ("flags", "chosen"),
+    [
+        ((*STORED, "auto"), "image"),
+        ((*STORED, "auto", "--fit.jit_compile", "True"), "length"),
+        (("--fit.batch_by", "auto"), "length"),  # a trained encoder
+        (("--fit.batch_by", "image"), "image"),
+    ],
+)
+def test_batches_left_open_are_by_image_for_stored_annotations(tmp_path, flags, chosen):
+    assert with_recorded_batches(parse([*flags]).config, tmp_path).fit.batch_by == chosen
+
+
+@pytest.mark.parametrize("kept", ["length", "image", None])
+def test_a_resumed_run_keeps_its_batches(tmp_path, kept):
+    values = to_dict(parse([*STORED, kept or "length"]).config)
+    if kept is None:  # as earlier versions wrote it
+        del values["fit"]["batch_by"]
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    resumed = with_recorded_batches(parse([*STORED, "auto"]).config, tmp_path)
+    assert resumed == read_run_config(tmp_path) and resumed.fit.batch_by == (kept or "length")
+
+
+def test_xla_and_batches_by_image_are_an_error_that_names_the_other_batches():
+    with pytest.raises(ValueError, match=r"`--fit.jit_compile`: expected False .*`length`"):
+        FitConfig(batch_by="image", jit_compile=True)
 
 
 def test_a_teacher_is_recorded_and_may_be_moved_but_is_no_part_of_the_captioner(tmp_path):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
+import numpy as np
 import pytest
 
 from tests.training.small_runs import exit_of
-from training.inputs import load_data
+from training.data.bucketing import caption_table
+from training.data.examples import Example, Split
+from training.data.input_source import ImageSource
+from training.inputs import Inputs, batches_of, load_data, training_vocabulary
 from training.train import main, parse
 
 SCENES = ["--recipe", "scenes_soft", "--data.limit", "8", "--encoder.trainable", "False"]
@@ -39,6 +44,30 @@ def test_the_vocabulary_sees_training_captions_only(tmp_path, make_photographs):
     flags = ("--recipe", "flickr8k_soft", "--data.min_count", "1")
     words = load_data(parse([*flags]).config.data, folder).vocabulary.words
     assert "trainword" in words and not {"devword", "testword"} & set(words)
+
+
+@pytest.mark.parametrize("captions", [1, 2])
+def test_batches_by_image_are_those_by_length_if_no_image_has_two_captions(captions):
+    config = parse([*SCENES, "--fit.batch_by", "image", "--fit.batch_size", "4"]).config
+    pixels = np.zeros([64, 64, 3], np.uint8)
+    texts = ["a", "a b", "b a b", "b"]
+    examples = tuple(
+        Example(str(n), pixels, tuple(texts[n : n + captions])) for n in range(len(texts))
+    )
+    split = Split("train", examples)
+    table = caption_table(split, training_vocabulary(config.data, split), 9)
+    source = ImageSource(examples, 64, "crop", mirrored=True)
+    _, batches = batches_of(config, table, Inputs(source, source))
+    _, by_length = batches_of(by(config, "length"), table, Inputs(source, source))
+    one, other = (next(each(0, 0).as_numpy_iterator()) for each in (batches, by_length))
+    assert ("image_index" in one) is (captions == 2) and "image_index" not in other
+    if captions == 1:
+        np.testing.assert_array_equal(one["tokens"], other["tokens"])
+        np.testing.assert_array_equal(one["images"], other["images"])
+
+
+def by(config, batch_by):
+    return dataclasses.replace(config, fit=dataclasses.replace(config.fit, batch_by=batch_by))
 
 
 def test_an_unreadable_image_is_skipped_named_and_counted(photographs):

@@ -9,7 +9,6 @@ import pytest
 
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Vocabulary
-from training import little_data
 from training.little_data import LEARN_ON, Amount, after_training, next_command, sentences
 from training.recipes import RECIPES
 from training.run_state.ownership import write_data
@@ -52,7 +51,7 @@ def test_captions_that_are_nearly_alike_are_named(changes):
     assert "nearly alike" in sentence and "Describe what differs" in sentence
 
 
-def test_the_next_command_has_the_flags_that_were_given(monkeypatch):
+def test_the_next_command_has_the_flags_that_were_given():
     flags = ["--recipe", "folder_soft", "--data.min-count", "1", "--encoder.name", "resnet50"]
     flags += ["--data.columns", "image=my file"]
     config, data_dir = parse(flags).config, Path("my data")
@@ -61,7 +60,6 @@ def test_the_next_command_has_the_flags_that_were_given(monkeypatch):
         "python -m training.train --recipe folder_soft --data-dir 'my data' "
         "--data.columns 'image=my file' --data.min-count 1 --encoder.name resnet50"
     )
-    monkeypatch.setitem(little_data.RECIPES, LEARN_ON, LEARNING_ON)
     assert next_command(amount(200), config, data_dir) == (
         f"python -m training.train --recipe {LEARN_ON} --data-dir 'my data' "
         "--data.columns 'image=my file' --data.min-count 1"
@@ -71,8 +69,9 @@ def test_the_next_command_has_the_flags_that_were_given(monkeypatch):
 def test_a_run_says_at_its_end_what_its_record_tells(tmp_path):
     folder, vocabulary = RunFolder(tmp_path), Vocabulary.from_captions(["a dot"], min_count=1)
     write_data(folder, vocabulary, {}, amount=amount(48))
-    warning, *_ = after_training(folder, FOLDER, tmp_path)
+    warning, following = after_training(folder, FOLDER, tmp_path)
     assert warning.startswith("Warning: 48 training images are too few")
+    assert following.startswith(f"Next: python -m training.train --recipe {LEARN_ON}")
     write_data(folder, vocabulary, {}, amount=amount(2000))
     (following,) = after_training(folder, FOLDER, tmp_path)
     assert following == f"Next: python -m training.evaluate --run-dir {tmp_path} --split test"

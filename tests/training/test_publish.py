@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import re
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 import sat_tf
 from sat_tf import published, weights
@@ -167,6 +169,19 @@ def test_the_card_says_if_scores_are_of_another_search(soft_run, tmp_path):
     assert "Measured with another search" not in make_card(run, read_run_config(run), "mine")
     path.write_text(json.dumps(report | {"search": report["search"] | {"beam": 9}}))
     assert "than the one inside: beam 9, not " in make_card(run, read_run_config(run), "mine")
+
+
+def test_the_card_says_of_what_language_and_tokens_scores_are(soft_run, tmp_path):
+    run = shutil.copytree(soft_run, tmp_path / "run")
+    path = run / "evaluation" / "dev" / "report.json"
+    report, config = json.loads(path.read_text("utf-8")), read_run_config(run)
+    card = make_card(run, config, "mine")
+    assert f"`{report['signature']}`" in card and "over characters" not in card
+    path.write_text(json.dumps(report | {"tokeniser": "characters", "signature": "lang:no|tok:c"}))
+    config = dataclasses.replace(config, data=dataclasses.replace(config.data, language="no"))
+    card = make_card(run, config, "mine")
+    assert "not comparable with scores over words" in card and "`lang:no|tok:c`" in card
+    assert yaml.safe_load(card.split("---")[1])["language"] == "no"
 
 
 def test_a_comparison_that_cannot_be_made_leaves_what_was_published(soft_run, tmp_path, capsys):

@@ -83,7 +83,6 @@ def test_a_run_that_cannot_be_is_never_described(group, cls, values):
     [
         ("data.random_crop", "0.1"),
         ("optimizer.encoder_learning_rate", "1e-05"),
-        ("fit.batch_by", "image"),
     ],
 )
 def test_what_only_a_trained_encoder_heeds_is_an_error_with_a_frozen_one(key, value, capsys):

@@ -26,6 +26,7 @@ from training.cli import check_apart, digit_module, peek_flag
 from training.config import DataConfig, read_data_dir, read_run_config
 from training.data.examples import canonical_split
 from training.data.sources import DataName, Splits
+from training.metrics.score_tokens import ScoreTokens, check_tokens
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ class Arguments:
     """Feature stores; $SAT_TF_CACHE, $XDG_CACHE_HOME/sat_tf or ~/.cache/sat_tf by default."""
     bound_images: NonNegativeInt | None = None
     """Images whose bounds and NWGM gap are measured, hard attention only; 100 by default."""
+    score_tokens: ScoreTokens | None = None
+    """What n-grams of the scores are of, see docs/metrics.md; the language's own by default."""
     figures: NonNegativeInt | None = None
     """Images on the page; 48 by default."""
     boxes: Path | None = None
@@ -99,6 +102,7 @@ class Arguments:
         """
         check_fields(self)
         check_fields(self.search)
+        check_tokens(self.score_tokens)
         self._check_source()
         if self.out is not None:
             check_apart("--out", self.out, self.data_dir)
@@ -158,7 +162,7 @@ def evaluate(arguments: Arguments) -> None:
     from training.evaluate.given_captions import evaluate_captions
 
     places = arguments.data_dir, arguments.split, arguments.out
-    evaluate_captions(arguments.captions, arguments.data.config(), *places)
+    evaluate_captions(arguments.captions, arguments.data.config(), *places, arguments.score_tokens)
 
 
 def run(arguments: Arguments) -> None:
@@ -193,4 +197,5 @@ def run(arguments: Arguments) -> None:
         48 if arguments.figures is None else arguments.figures,
         BOUND_IMAGES if bound_images is None else bound_images,
         arguments.boxes,
+        arguments.score_tokens,
     )

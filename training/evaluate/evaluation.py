@@ -45,8 +45,9 @@ from training.evaluate.reports import (
 )
 from training.metrics.bootstrap import intervals
 from training.metrics.calibration import Calibration, calibrate
-from training.metrics.captions import CaptionScores, score_captions
+from training.metrics.captions import CaptionScores, quick_tokens, score_captions
 from training.metrics.scene_words import scene_word_confidence, word_scores
+from training.metrics.score_tokens import ScoreTokens
 from training.run_state.checkpoints import unfinished_note
 
 BOUND_IMAGES = 100
@@ -96,6 +97,7 @@ def evaluate_run(
     figures: int = 48,
     bound_images: int = BOUND_IMAGES,
     boxes: Path | None = None,
+    score_tokens: ScoreTokens | None = None,
 ) -> dict[str, Any]:
     """Evaluates a run on a split; prints the main scores, writes report, captions and page.
 
@@ -110,6 +112,7 @@ def evaluate_run(
         bound_images: Images, with one caption each, whose bounds and NWGM gap are measured if
             attention is hard.
         boxes: Boxes of phrases to compare attention with, if any.
+        score_tokens: Tokeniser of the scores; that of the language by default.
 
     Returns:
         The report.
@@ -125,7 +128,8 @@ def evaluate_run(
         print(f"Warning: {note}", flush=True)
     source = open_input_source(captioner.model.encoder, resize, split, cache_dir)
     start = time.monotonic()
-    found = evaluate(captioner, split, source, config.search, data.language, placed, bound_images)
+    scored = score_tokens, data.splitting()
+    found = evaluate(captioner, split, source, config.search, placed, bound_images, *scored)
     report = make_report(captioner, config, split, source.skipped, found)
     report["seconds"] = found.seconds | {"evaluation": time.monotonic() - start}
     report["notes"] = [*seen, *report["notes"]]
@@ -145,9 +149,10 @@ def evaluate(
     split: Split,
     source: InputSource,
     search: SearchConfig,
-    language: str = "en",
     boxes: PlacedBoxes | None = None,
     bound_images: int = 0,
+    score_tokens: ScoreTokens | None = None,
+    splitting: Mapping[str, Any] | None = None,
 ) -> Evaluation:
     """Captions every image of a split and scores the captions against the raw references.
 
@@ -156,9 +161,10 @@ def evaluate(
         split: References, and boxes of noun phrases if it has them.
         source: Images or annotations of the split.
         search: Beam and length normalisation.
-        language: Language code of the captions, such as "de".
         boxes: Phrases of the split with their boxes, if any.
         bound_images: Images whose bounds are measured if attention is hard.
+        score_tokens: Tokeniser of the scores; that of the language by default.
+        splitting: Language of the captions and how they were split, see `default_tokens`.
     """
     seconds: dict[str, float] = {}
     unit, kind = captioner.vocabulary.unit, captioner.config.attention.kind
@@ -170,8 +176,9 @@ def evaluate(
     references = split.references(of=texts)
     with timed(seconds, "caption metrics"):
         print(f"Scoring {len(captions):,} captions ...", flush=True)
-        caption_scores = score_captions(texts, references, language=language, unit=unit)
-        notes = verdict(texts, references, unit)
+        how = splitting or {}
+        caption_scores = score_captions(texts, references, tokens=score_tokens, **how)
+        notes = verdict(texts, references, quick_tokens(**how), how.get("language", "en"))
     drawn = any(example.phrases for example in split.examples)
     with timed(seconds, "teacher forcing"):
         print(f"Reading {sum(map(len, references.values())):,} reference captions ...", flush=True)

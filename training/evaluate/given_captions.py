@@ -28,6 +28,7 @@ from training.evaluate.reports import (
 from training.metrics.bootstrap import intervals
 from training.metrics.captions import score_captions
 from training.metrics.scene_words import word_scores
+from training.metrics.score_tokens import ScoreTokens
 
 
 def evaluate_captions(
@@ -36,6 +37,7 @@ def evaluate_captions(
     data_dir: Path | None = None,
     split_name: str = "dev",
     out: Path | None = None,
+    score_tokens: ScoreTokens | None = None,
 ) -> dict[str, Any]:
     """Scores a file of captions on a split; prints the main scores, writes report and captions.
 
@@ -47,6 +49,7 @@ def evaluate_captions(
         data_dir: The user's copy of the data set; None for drawn ones.
         split_name: `train`, `dev` or `test`.
         out: Output folder; `evaluation/SPLIT` in a folder named like the file if None.
+        score_tokens: Tokeniser of the scores; that of the language by default.
 
     Returns:
         The report.
@@ -72,7 +75,7 @@ def evaluate_captions(
     captions = captions_of(split, given, path)
     print(f"Scoring {len(captions):,} captions ...", flush=True)
     start, references = time.monotonic(), split.references()
-    found = score_captions(captions, references, language=data.language, unit=data.unit)
+    found = score_captions(captions, references, tokens=score_tokens, **data.splitting())
     scores = dict(found.scores)
     if any(example.phrases for example in split.examples):
         scores |= word_scores(captions, split)

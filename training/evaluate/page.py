@@ -11,14 +11,12 @@ import numpy as np
 from PIL import Image
 
 from sat_tf.captions import Caption
-from sat_tf.figures.attention import attention_figure
 from sat_tf.files import write_atomically
-from sat_tf.images.reader import ImageInput
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.viewer import crop_of, data_url, hypothesis_data, report_page
 from sat_tf.vocabulary import END, START
-from training.data.examples import Split, StoredImage
-from training.evaluate.reports import HEADLINE, score_rows
+from training.data.examples import Split
+from training.evaluate.reports import HEADLINE, SIGNATURE, score_rows
 from training.metrics.calibration import Reliability
 
 if TYPE_CHECKING:
@@ -32,32 +30,6 @@ DIAGRAM_TEXT = (
 )
 _SIDE, _MARGIN = 300, 40  # of the diagram's plot, and around it
 _LONGER_SIDE = 480  # pixels of a photograph on a page
-
-
-def figure_of(
-    captioner: TrainedCaptioner,
-    image: ImageInput | StoredImage,
-    caption: Caption,
-    chosen: np.ndarray | None = None,
-    language: str = "",
-) -> np.ndarray:
-    """Draws attention under each word over the encoder's input; the input alone without it.
-
-    `chosen` is what `chosen_locations` returns, if hard attention chose locations; `language`
-    is the code of the caption's language, for its fonts.
-
-    Returns:
-        uint8 `[H, W, 3]`.
-
-    Raises:
-        MissingFontError: Letters cannot be drawn.
-    """
-    if isinstance(image, StoredImage):
-        image = image.read_bytes()
-    pixels = np.round(captioner.pixels(image)).astype(np.uint8)
-    maps = caption.alpha, caption.beta
-    drawn = {"title": caption.text, "chosen": chosen, "language": language}
-    return attention_figure(pixels, caption.words, *maps, **drawn)
 
 
 def chosen_locations(
@@ -181,7 +153,8 @@ def write_report_page(
     diagram = reliability_diagram(found.calibration.bins)
     images = page_images(captioner, split, found, count)
     figures = [{"image": data_url(diagram.encode(), "image/svg+xml"), "text": DIAGRAM_TEXT}]
-    page = report_page(title, images, rows, report["notes"], common, "CIDEr", figures=figures)
+    notes = [*report["notes"], SIGNATURE.format(report["signature"])]
+    page = report_page(title, images, rows, notes, common, "CIDEr", figures=figures)
     write_atomically(out / PAGE_FILE, page)
     return out / PAGE_FILE
 

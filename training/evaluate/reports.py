@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sat_tf.files import write_atomically, write_json
-from sat_tf.vocabulary import Unit, tokenize
 from training.metrics.bootstrap import few_images_note
+from training.metrics.score_tokens import OVER_CHARACTERS, ScoreTokens, split_lines
 from training.tables import text_table
 
 if TYPE_CHECKING:
@@ -29,13 +29,16 @@ CAPTIONS_FILE = "captions.json"
 GROUNDING_KEY = "grounding"
 """Key of a row: the grounding of its image, see `training.metrics.grounding.image_means`."""
 
+SIGNATURE = "Scores with another signature are not comparable: `{}`"
+"""Sentence on what other scores have to share."""
+
 HEADLINE = (*(f"bleu_{n}" for n in range(1, 5)), "meteor", "rouge_l", "cider", "perplexity")
 HEADLINE += ("calibration_error", "pointing_game", "attention_correctness", "nll_phrase_gain")
 """Scores on the console; the report has all."""
 
 # Keys that lead the report; others follow in alphabetical order.
 _SECTIONS = ("scores", "intervals", "bounds", "notes", "recipe", "seed", "captions", "data")
-_SECTIONS += ("split", "images", "split_fingerprint", "tokeniser", "search")
+_SECTIONS += ("split", "images", "split_fingerprint", "tokeniser", "signature", "search")
 _SECTIONS += ("metric_versions",)
 _SCORES = tuple(f"bleu_{n}" for n in range(1, 5)) + tuple(f"bleu_{n}_no_bp" for n in range(1, 5))
 _SCORES += ("brevity_ratio", "meteor", "cider", "rouge_l")
@@ -76,6 +79,7 @@ def caption_report(
         "images": len(found.image_ids),
         "skipped": dict(split.skipped),
         "tokeniser": found.tokeniser,
+        "signature": found.signature,
         "scores": dict(scores),
         "intervals": dict(intervals),
         "metric_versions": found.versions,
@@ -144,7 +148,10 @@ def console_summary(
 
 
 def verdict(
-    captions: Mapping[str, str], references: Mapping[str, Sequence[str]], unit: Unit = "words"
+    captions: Mapping[str, str],
+    references: Mapping[str, Sequence[str]],
+    tokens: ScoreTokens = "simple",
+    language: str = "en",
 ) -> tuple[str, ...]:
     """Returns a sentence on whether captions fit their own images; none for under ten images.
 
@@ -154,7 +161,8 @@ def verdict(
     Args:
         captions: Image id -> caption.
         references: Image id -> reference captions.
-        unit: Unit of the tokens that are compared.
+        tokens: What splits captions into the tokens that are compared.
+        language: Language code of the captions.
     """
     if len(captions) < _FEW_IMAGES:
         return ()
@@ -162,13 +170,17 @@ def verdict(
     if count > _SAME * len(captions):
         same = f"{100 * count / len(captions):.0f} % of the images get the same caption, {text!r}"
         return (f"{same}: train longer or add data.",)
-    known = [set().union(*(tokenize(text, unit) for text in references[i])) for i in captions]
-    used = [set(tokenize(text, unit)) for text in captions.values()]
+
+    def split(lines: Iterable[str]) -> list[set[str]]:
+        return [set(line.split()) for line in split_lines(tokens, [*lines], language).lines]
+
+    known = split(". ".join(references[image]) for image in captions)
+    used = split(captions.values())
     own, other = (
         np.array([len(a & b) / max(1, len(a)) for a, b in zip(used, sets, strict=True)])
         for sets in (known, known[1:] + known[:1])
     )
-    gain = own - other
+    gain, unit = own - other, "characters" if tokens in OVER_CHARACTERS else "words"
     shares = (
         f"{100 * own.mean():.0f} % of the {unit} of a caption are in the references of its image, "
         f"{100 * other.mean():.0f} % in those of another"
@@ -308,6 +320,8 @@ def _markdown(report: Mapping[str, Any]) -> str:
         header = ("metric", "score", "95 % interval")[: 3 if intervals else 2]
         rows = score_rows(report["scores"], intervals)
         parts += ["## Scores", markdown_table(header, rows)]
+        if report.get("signature"):
+            parts.append(SIGNATURE.format(report["signature"]))
     if report.get("notes"):
         parts.append("\n".join(f"- {markdown_cell(note)}" for note in report["notes"]))
     rest = {k: v for k, v in report.items() if k not in ("scores", "intervals", "notes")}

@@ -37,8 +37,7 @@ from training.inputs import check_vocabulary, training_vocabulary
 from training.inspect.duplicates import Prints, find_twins
 from training.inspect.timing import measure
 from training.little_data import Amount
-from training.metrics.captions import BLEU_ORDERS, note_on_language
-from training.metrics.java import find_java
+from training.metrics.captions import BLEU_ORDERS, note_on_scores
 from training.tables import counted
 
 TRAINED_WITH = ("train", "dev")  # splits that training cannot do without
@@ -51,7 +50,7 @@ _UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
 _ENTITY = re.compile(r"&(?:#\d+|#x[0-9a-fA-F]+|[A-Za-z]+\d*);")
 _NOTHING = ("nan", "none", "null", "n/a", "#n/a")  # empty cells, as programs write them
 _SIGNS, _SIGN_KINDS = "%\u2030@#&*", ("Sm", "Sc", "So")
-_NUMBER = re.compile(r"[^\d.,:/ ]+")  # all that is no part of one
+_NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*")
 _MANY_SIGNS = 0.01
 _NAMED_SIGNS = 100
 _MOST_OUTSIDE = 0.5
@@ -303,7 +302,7 @@ def lost_signs(chunks: Iterable[str], vocabulary: Vocabulary) -> dict[str, str]:
 
     Args:
         chunks: Texts without white space.
-        vocabulary: Tells the unit.
+        vocabulary: Tokenises.
 
     Returns:
         For example `{"3/5": "3 5", "%": ""}`.
@@ -314,8 +313,7 @@ def lost_signs(chunks: Iterable[str], vocabulary: Vocabulary) -> dict[str, str]:
         if not signs and not any(map(str.isdigit, chunk)):
             continue
         left = vocabulary.join(vocabulary.tokenize(chunk))
-        number = _NUMBER.sub("", chunk.rstrip(".,:/").lstrip(".,:/"))
-        if not signs.issubset(left) or number != _NUMBER.sub("", left):
+        if not signs.issubset(left) or _NUMBER.findall(chunk) != _NUMBER.findall(left):
             found[chunk] = left
     return found
 
@@ -478,10 +476,8 @@ def _about_language(report: dict[str, Any], config: DataConfig) -> Iterator[str]
             f"The captions look like {report['language']}: is `--data.language` really "
             f"{config.language}?"
         )
-    if left_out := note_on_language(config.language, config.unit):
-        yield left_out
-    elif find_java() is None:
-        yield "METEOR and the PTB tokeniser are left out of the scores: they need Java."
+    if note := note_on_scores(**config.splitting()):
+        yield note
 
 
 def check_imagenet_weights(config: EncoderConfig) -> None:

@@ -113,8 +113,8 @@ def paired_over_seeds(
         seed: Seed of the draws.
 
     Raises:
-        ValueError: As `bootstrap`, or systems scored on different images or with different
-            tokenisers.
+        ValueError: As `bootstrap`, or systems scored on different images or in another
+            language or by another tokeniser.
     """
     first = a[0]
     orders = [_order(first, one) for one in (*a, *b)]
@@ -135,8 +135,9 @@ def _undefined(one: CaptionScores, metric: str) -> bool:
 
 def _order(a: CaptionScores, b: CaptionScores) -> np.ndarray:
     """Returns the place in `b` of each image of `a`."""
-    if a.tokeniser != b.tokeniser:
-        raise invalid_value("b", f"scores from the tokeniser of `a` ({a.tokeniser})", b.tokeniser)
+    if (a.tokeniser, a.signature) != (b.tokeniser, b.signature):
+        wanted, got = (one.signature or one.tokeniser for one in (a, b))
+        raise invalid_value("b", f"scores with the signature of `a` ({wanted})", got)
     if different := set(a.image_ids) ^ set(b.image_ids):
         got = f"{len(different)} images found in one only"
         raise invalid_value("b", "scores of the images of `a`", got)
@@ -171,7 +172,7 @@ def _resampled(
     if metric.startswith("bleu") or metric == "brevity_ratio":
         return np.nan_to_num(bleu_scores(weights @ scores.bleu[order])[metric])
     if metric == "meteor":
-        return meteor_scores(weights @ scores.meteor[order])
+        return meteor_scores(weights @ scores.meteor[order], scores.tables)
     return weights @ scores.per_image[metric][order] / weights.sum(axis=1)
 
 

@@ -13,24 +13,29 @@ import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from sat_tf.errors import invalid_value
-from sat_tf.vocabulary import Unit, tokenize
+from sat_tf.tokens import RULES, Segmenter, Unit, primary
 from training.metrics.cider import CiderD, count_grams
-from training.metrics.java import JavaError, ask_java, find_java
-from training.metrics.meteor import meteor_scores, meteor_statistics
+from training.metrics.java import JavaError, find_java
+from training.metrics.meteor import ENGLISH, Tables, meteor_scores, meteor_statistics, tables_of
+from training.metrics.score_tokens import (
+    NOT_WORDS,
+    OVER_CHARACTERS,
+    ScoreTokens,
+    default_tokens,
+    split_lines,
+)
 
 BLEU_ORDERS = 4
 # pycocoevalcap's guards against division by zero, so that scores agree to the last digit.
 _TINY, _SMALL = 1e-15, 1e-9
+_NO_METEOR = "METEOR is left out: it needs Java."
 MOST_DOCUMENTS = 30_000
 """Images whose captions give document frequencies: more would take a gigabyte for the same."""
-SECONDS = 300.0
-"""Time limit of the PTB tokeniser."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +51,12 @@ class CaptionScores:
         per_image: Metric -> `[N]`, the score of each image alone, same scales. Corpus `cider` and
             `rouge_l` are their means; corpus BLEU and METEOR are not.
         bleu: `[N, 10]` statistics whose sums give corpus BLEU (`bleu_scores`).
-        tokeniser: "ptb" (Stanford PTB tokeniser, punctuation dropped), "simple" or "characters".
+        tokeniser: Name of what split the captions, one of `ScoreTokens`.
         meteor: `[N, 23]` statistics that give corpus METEOR (`meteor_scores`), or None.
         notes: Sentences for the report: what was left out, and why.
         versions: Versions of the programs behind the scores.
+        signature: What scores have to share to be compared, in a line like sacrebleu's.
+        tables: METEOR's tables.
     """
 
     scores: dict[str, float]
@@ -60,6 +67,8 @@ class CaptionScores:
     meteor: np.ndarray | None = None
     notes: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
+    signature: str = ""
+    tables: Tables = ENGLISH
 
 
 def bleu_scores(totals: np.ndarray) -> dict[str, np.ndarray]:
@@ -96,8 +105,11 @@ def score_captions(
     references: Mapping[str, Sequence[str]],
     *,
     meteor: bool | None = None,
+    tokens: ScoreTokens | None = None,
     language: str = "en",
     unit: Unit = "words",
+    rules: int = RULES,
+    segmenter: Segmenter = "spaces",
 ) -> CaptionScores:
     """Scores one caption per image against the reference captions of that image.
 
@@ -105,60 +117,96 @@ def score_captions(
         candidates: Image id -> caption. An empty caption matches nothing.
         references: Image id -> raw reference captions, at least one; the same ids.
         meteor: True requires METEOR, False skips it, None computes it if Java runs.
-        language: Language code of the captions, such as "de". METEOR and the PTB tokeniser are
-            for English words only.
-        unit: Unit of n-grams: "words" or "characters".
+        tokens: What splits all captions; by default that of `default_tokens`, where "ptb" gives
+            way to "simple" if Java does not run.
+        language: Language code of the captions, such as "de".
+        unit: How captions were split for the captioner, for the default of `tokens`.
+        rules: The same.
+        segmenter: The same.
 
     Returns:
         The scores; `notes` names what is missing.
 
     Raises:
-        ValueError: Nothing to score, ids that differ, an image without references, or METEOR
-            required for captions that are not English words.
-        JavaError: `meteor=True` and METEOR did not run.
+        ValueError: Nothing to score, ids that differ, an image without references, METEOR
+            required for scores over characters, or a package that splits is not installed.
+        JavaError: `meteor=True` and METEOR did not run, or `tokens="ptb"` and Java did not.
     """
     _check(candidates, references)
-    foreign = english_only(language, unit)
-    if foreign and meteor:
-        raise invalid_value("meteor", f"False or None, since {foreign}", True)
-    java, notes = None if foreign else find_java(), []
-    if foreign:
-        notes.append(note_on_language(language, unit))
-    elif java is None:
-        notes.append("Java was not found: the simple tokeniser was used.")
-        if meteor is None:
-            notes.append("METEOR is left out: it needs Java.")
-    tokens = tokenise(candidates, references, unit, java, notes)
-    if empty := sum(not caption for caption in tokens.candidates):
+    notes: list[str] = []
+    default = default_tokens(language, unit, rules, segmenter)
+    try:
+        found = tokenise(candidates, references, tokens or default, language, find_java())
+    except JavaError as error:
+        if tokens:
+            raise
+        notes.append(f"The simple tokeniser was used instead of PTB's: {error}")
+        found = tokenise(candidates, references, "simple", language)
+    characters, tables = found.tokeniser in OVER_CHARACTERS, tables_of(language)
+    if characters:
+        if meteor:
+            expected = f"False or None for scores over {found.tokeniser!r} tokens"
+            raise invalid_value("meteor", expected, True)
+        meteor = False
+        notes += [NOT_WORDS, "METEOR is left out: it is over words."]
+    if empty := sum(not caption for caption in found.candidates):
         notes.append(f"{empty} of {len(candidates)} captions are empty and score 0.")
-    rows = None
-    if meteor or (meteor is None and java is not None):
+    rows, java = None, find_java()
+    if meteor or meteor is None:
         try:
-            rows = meteor_statistics(java, tokens.candidates, tokens.references)
+            rows = meteor_statistics(java, found.candidates, found.references, tables)
         except JavaError as error:
             if meteor:
                 raise
-            notes.append(f"METEOR is left out: {error}")
+            notes.append(f"METEOR is left out: {error}" if java else _NO_METEOR)
 
-    bleu = _bleu_statistics(tokens)
-    per_image = bleu_scores(bleu) | {"cider": _cider(tokens), "rouge_l": _rouge(tokens)}
+    bleu = _bleu_statistics(found)
+    per_image = bleu_scores(bleu) | {"cider": _cider(found), "rouge_l": _rouge(found)}
     scores = {name: float(v) for name, v in bleu_scores(bleu.sum(axis=0)).items()}
     if rows is not None:
-        per_image["meteor"] = meteor_scores(rows)
-        scores["meteor"] = float(meteor_scores(rows.sum(axis=0)))
+        per_image["meteor"] = meteor_scores(rows, tables)
+        scores["meteor"] = float(meteor_scores(rows.sum(axis=0), tables))
     scores |= {name: float(np.mean(per_image[name])) for name in ("cider", "rouge_l")}
-    notes += _undefined_note(scores, unit)
-    versions = _versions(java, tokens.tokeniser, rows is not None)
-    ids = tuple(candidates)
-    return CaptionScores(scores, ids, per_image, bleu, tokens.tokeniser, rows, notes, versions)
+    notes += _undefined_note(scores, "characters" if characters else "words")
+    return CaptionScores(
+        scores,
+        tuple(candidates),
+        per_image,
+        bleu,
+        found.tokeniser,
+        rows,
+        notes,
+        _versions(java, found, rows is not None),
+        _signature(found, language, None if rows is None else tables),
+        tables,
+    )
+
+
+def _signature(found: Tokens, language: str, tables: Tables | None) -> str:
+    """Formats what scores have to share to be compared; of the versions, those that count."""
+    fewest, most = (f({len(r) for r in found.references}) for f in (min, max))
+    parts = {
+        "lang": primary(language),
+        "nrefs": most if fewest == most else f"{fewest}-{most}",
+        "tok": f"{found.tokeniser}-{found.version}",
+        "case": "lc",
+        "punct": "no",
+    }
+    if tables:
+        parts["meteor"] = f"1.5-{tables}"
+    parts["pycocoevalcap"] = importlib.metadata.version("pycocoevalcap")
+    return "|".join(f"{name}:{value}" for name, value in parts.items())
 
 
 def quick_bleu(
-    candidates: Mapping[str, str], references: Mapping[str, Sequence[str]], unit: Unit = "words"
+    candidates: Mapping[str, str],
+    references: Mapping[str, Sequence[str]],
+    tokens: ScoreTokens = "simple",
+    language: str = "en",
 ) -> dict[str, float]:
     """Computes corpus `bleu_1` ... `bleu_4` (0-100 or NaN) without Java, for every epoch."""
     _check(candidates, references)
-    statistics = _bleu_statistics(tokenise(candidates, references, unit))
+    statistics = _bleu_statistics(tokenise(candidates, references, tokens, language))
     scores = bleu_scores(statistics.sum(axis=0))
     return {f"bleu_{n}": float(scores[f"bleu_{n}"]) for n in range(1, BLEU_ORDERS + 1)}
 
@@ -166,7 +214,8 @@ def quick_bleu(
 def quick_cider(
     candidates: Mapping[str, str],
     references: Mapping[str, Sequence[str]],
-    unit: Unit = "words",
+    tokens: ScoreTokens = "simple",
+    language: str = "en",
     frequencies: CiderD | None = None,
 ) -> float:
     """Computes CIDEr (0-100) without Java, for every epoch.
@@ -174,49 +223,57 @@ def quick_cider(
     Args:
         candidates: Image id -> caption.
         references: Image id -> raw reference captions.
-        unit: Unit of n-grams.
+        tokens: What splits all captions; see `quick_tokens`.
+        language: Language code of the captions.
         frequencies: Document frequencies, of `caption_frequencies`; those of `references` by
             default, as in reports. Scores of other images, or of fewer, are on another scale then.
     """
     _check(candidates, references)
+    found = tokenise(candidates, references, tokens, language)
     if frequencies is None:
-        return float(np.mean(_cider(tokenise(candidates, references, unit))))
+        return float(np.mean(_cider(found)))
     scores = []
-    for image, caption in candidates.items():
-        own, *others = (
-            frequencies.vectors(count_grams(_split(text, unit)))
-            for text in (caption, *references[image])
+    for caption, others in zip(found.candidates, found.references, strict=True):
+        own, *theirs = (
+            frequencies.vectors(count_grams(text.split())) for text in (caption, *others)
         )
-        scores.append(frequencies.score(own, others))
+        scores.append(frequencies.score(own, theirs))
     return 100.0 * float(np.mean(scores))
 
 
-def caption_frequencies(captions: Sequence[Sequence[str]], unit: Unit = "words") -> CiderD:
+def caption_frequencies(
+    captions: Sequence[Sequence[str]], tokens: ScoreTokens = "simple", language: str = "en"
+) -> CiderD:
     """Returns the document frequencies of the captions of images, evenly chosen if they are many.
 
     Args:
         captions: Raw captions of each image.
-        unit: Unit of n-grams.
+        tokens: What splits them.
+        language: Their language code.
     """
     every = max(1, len(captions) // MOST_DOCUMENTS)
-    return CiderD([count_grams(_split(text, unit)) for text in own] for own in captions[::every])
+    split = (split_lines(tokens, own, language).lines for own in captions[::every])
+    return CiderD([count_grams(text.split()) for text in lines] for lines in split)
 
 
-def _split(text: str, unit: Unit) -> list[str]:
-    # A blank inside a caption of characters would vanish from BLEU's n-grams anyway.
-    return [token for token in tokenize(text, unit) if token != " "]
+def quick_tokens(**splitting) -> ScoreTokens:
+    """Returns the tokeniser of the scores after each epoch: `default_tokens` without Java."""
+    found = default_tokens(**splitting)
+    return "simple" if found == "ptb" else found
 
 
 class Tokens(NamedTuple):
-    """Tokenised captions, tokens separated by spaces.
+    """Captions whose tokens are separated by spaces.
 
     Attributes:
-        tokeniser: "ptb", "simple" or "characters".
+        tokeniser: Name of what split them, one of `ScoreTokens`.
+        version: Its version.
         candidates: `N` captions.
         references: `N` lists of reference captions.
     """
 
-    tokeniser: str
+    tokeniser: ScoreTokens
+    version: str
     candidates: list[str]
     references: list[list[str]]
 
@@ -224,55 +281,24 @@ class Tokens(NamedTuple):
 def tokenise(
     candidates: Mapping[str, str],
     references: Mapping[str, Sequence[str]],
-    unit: Unit,
+    tokens: ScoreTokens,
+    language: str,
     java: str | None = None,
-    notes: list[str] | None = None,
 ) -> Tokens:
-    """Tokenises by PTB if Java runs, otherwise as training does, with a note if Java failed."""
+    """Splits captions and their references; errors are those of `split_lines`."""
     lines = [*candidates.values(), *(r for image in candidates for r in references[image])]
-    name, tokens = "simple" if unit == "words" else "characters", None
-    if java is not None:
-        try:
-            name, tokens = "ptb", ptb_lines(java, lines)
-        except JavaError as error:
-            notes.append(f"The simple tokeniser was used instead of PTB's: {error}")
-            name = "simple"
-    if tokens is None:
-        tokens = [" ".join(_split(line, unit)) for line in lines]
-    rest = iter(tokens)
-    words = [next(rest) for _ in candidates]
-    return Tokens(name, words, [[next(rest) for _ in references[image]] for image in candidates])
+    found = split_lines(tokens, lines, language, java)
+    rest = iter(found.lines)
+    own = [next(rest) for _ in candidates]
+    others = [[next(rest) for _ in references[image]] for image in candidates]
+    return Tokens(found.tokeniser, found.version, own, others)
 
 
-def ptb_lines(java: str, lines: Sequence[str]) -> list[str]:
-    """Tokenises each line: lower case, no punctuation, tokens separated by spaces."""
-    from pycocoevalcap.tokenizer import ptbtokenizer
-
-    jar = Path(ptbtokenizer.__file__).with_name(ptbtokenizer.STANFORD_CORENLP_3_4_1_JAR)
-    command = [java, "-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer"]
-    command += ["-preserveLines", "-lowerCase", "-encoding", "UTF-8"]
-    # A line break inside a caption would shift all lines after it.
-    lines = [" ".join(line.split()) for line in lines]
-    answers = ask_java(command, lines, SECONDS, "the PTB tokeniser")
-    punctuation = set(ptbtokenizer.PUNCTUATIONS)
-    return [" ".join(w for w in line.split() if w not in punctuation) for line in answers]
-
-
-def note_on_language(language: str, unit: Unit) -> str | None:
-    """Returns a sentence on the scores that such captions go without; None if they have all."""
-    reason = english_only(language, unit)
-    if reason is None:
-        return None
-    return f"METEOR and the PTB tokeniser, which are English, are left out: {reason}."
-
-
-def english_only(language: str, unit: Unit) -> str | None:
-    """Returns why programs made for English words do not apply; None if they do."""
-    if unit == "characters":
-        return "the scores are over characters, separated by spaces, as is customary for Chinese"
-    if language.lower().split("-")[0] != "en":
-        return f"the language of the captions (`--data.language`) is {language!r}"
-    return None
+def note_on_scores(**splitting) -> str | None:
+    """Returns a sentence on what the scores of such captions cannot tell; None if there is none."""
+    if default_tokens(**splitting) in OVER_CHARACTERS:
+        return NOT_WORDS
+    return None if find_java() else _NO_METEOR
 
 
 def _check(candidates: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> None:
@@ -341,13 +367,12 @@ def _rouge(tokens: Tokens) -> np.ndarray:
     return 100.0 * np.asarray(values, np.float64)
 
 
-def _versions(java: str | None, tokeniser: str, with_meteor: bool) -> dict[str, str]:
+def _versions(java: str | None, tokens: Tokens, with_meteor: bool) -> dict[str, str]:
     versions = {"pycocoevalcap": importlib.metadata.version("pycocoevalcap")}
-    if tokeniser == "ptb":
-        versions["tokeniser"] = "PTBTokenizer, Stanford CoreNLP 3.4.1"
+    versions["tokeniser"] = f"{tokens.tokeniser} {tokens.version}"
     if with_meteor:
         versions["meteor"] = "1.5"
-    if tokeniser == "ptb" or with_meteor:
+    if tokens.tokeniser == "ptb" or with_meteor:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
         found = re.search(r'version "([^"]+)"', done.stderr + done.stdout)
         versions["java"] = found.group(1) if found else "unknown"

@@ -35,7 +35,7 @@ class Progress:
         epoch: Epochs finished.
         best_epoch: Epoch with the best weights so far, from 1; 0 if there is none.
         best_score: The score that decided for it, of which a higher one is better.
-        best_rank: Place of that score in `training.config.monitors`.
+        best_rank: Place of that score in `resume.monitors`.
         waited: Epochs since the best one.
         stopped: Early stopping ended the run.
         seconds: Time spent training, in all processes that the run took.

@@ -16,12 +16,24 @@ import tensorflow as tf
 
 from sat_tf import weights
 from sat_tf.errors import RunError
-from training.config import LOWER_IS_BETTER, BaseFitConfig, monitors
+from training.config import BaseFitConfig
 from training.distributed.workers import chief_callbacks, heard, on_chief, shared
 from training.run_state.checkpoints import Checkpoints, Progress
 from training.run_state.logs import EpochProgress
 from training.run_state.signals import Interrupts
 from training.tables import counted
+
+LOWER_IS_BETTER = ("nll", "error")
+"""Dev scores of which a lower one is better; of all others a higher one is."""
+
+
+def monitors(monitor: str) -> tuple[str, ...]:
+    """Returns the dev scores that decide about an epoch, the first that is defined.
+
+    A score that comes earlier decides against one that comes later: the nll chooses among epochs
+    only while no epoch has a BLEU or CIDEr above 0.
+    """
+    return tuple(dict.fromkeys((monitor, "cider", "nll")))
 
 
 def monitored(logs: Mapping[str, float], monitor: str) -> tuple[int, float]:

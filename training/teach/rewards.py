@@ -27,12 +27,14 @@ def reward_objective(
     reward = config.reward
     if reward.metric == "none":
         return None
-    score = reward_of(reward, table, vocabulary)
+    score = reward_of(reward, table, vocabulary, config.data.language)
     search = dataclasses.replace(config.search, max_length=reward.max_length)
     return RewardObjective(score, reward.samples, config.attention, search)
 
 
-def reward_of(config: RewardConfig, table: CaptionTable, vocabulary: Vocabulary) -> Reward:
+def reward_of(
+    config: RewardConfig, table: CaptionTable, vocabulary: Vocabulary, language: str = "en"
+) -> Reward:
     """Makes the reward: CIDEr-D, plus BLEU's precisions and METEOR if they have a weight.
 
     Raises:
@@ -42,7 +44,7 @@ def reward_of(config: RewardConfig, table: CaptionTable, vocabulary: Vocabulary)
     if config.bleu_weight:
         rewards.append((config.bleu_weight, BleuReward.of(table)))
     if config.meteor_weight:
-        rewards.append((config.meteor_weight, MeteorReward(table, vocabulary)))
+        rewards.append((config.meteor_weight, MeteorReward(table, vocabulary, language)))
 
     def score(images: np.ndarray, captions: np.ndarray) -> np.ndarray:
         return sum(np.float32(weight) * reward(images, captions) for weight, reward in rewards)
@@ -162,7 +164,8 @@ class MeteorReward:
 
     Args:
         table: The captions; images as in `table.image_index`.
-        vocabulary: Their words, in English.
+        vocabulary: Their words.
+        language: Language code, for METEOR's tables.
 
     Raises:
         JavaError: There is no Java, or METEOR did not start.
@@ -172,10 +175,10 @@ class MeteorReward:
         Any Target Language".
     """
 
-    def __init__(self, table: CaptionTable, vocabulary: Vocabulary) -> None:
+    def __init__(self, table: CaptionTable, vocabulary: Vocabulary, language: str = "en") -> None:
         self._vocabulary = vocabulary
         self._references = [[*map(self._text, group)] for group in references_of(table)]
-        self._meteor = MeteorProgram()
+        self._meteor = MeteorProgram(language)
 
     def __call__(self, images: np.ndarray, captions: np.ndarray) -> np.ndarray:
         """Computes the rewards of captions, float32 `[N]`; see `CaptionReward`."""

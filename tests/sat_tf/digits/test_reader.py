@@ -55,7 +55,7 @@ def test_a_transformer_that_has_learned_nothing_looks_at_everything(readers):
     ("content", "says"),
     [
         (None, "No such file or directory"),
-        (b"\0\0\0\x18ftypheic", "HEIC and AVIF are not read: export it as JPEG"),
+        (b"\0\0\0\x18ftypheic", "a HEIC that cannot be read"),
         (encode(Image.new("L", (40, 40)), "PNG"), "there is no ink in it"),
     ],
     ids=["missing", "HEIC", "no ink"],

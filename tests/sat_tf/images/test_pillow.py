@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import sys
 
 import numpy as np
 import pytest
@@ -148,9 +149,31 @@ def test_of_a_tiff_of_16_bits_the_high_byte_is_read_and_one_of_32_is_refused():
             images.read_upright(encode(Image.fromarray(grey.astype(kind)), "TIFF"))
 
 
-def test_heic_is_refused_with_advice():
-    with pytest.raises(ValueError, match="HEIC and AVIF are not read: export it as JPEG"):
+@pytest.mark.parametrize(("kind", "module"), [("HEIF", "pillow_heif"), ("AVIF", "PIL")])
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_a_photograph_of_a_phone_becomes_an_upright_jpeg(kind, module, orientation):
+    reader = pytest.importorskip(module)
+    if kind == "HEIF":
+        reader.register_heif_opener()
+    content = encode(smooth(), kind, exif=exif(orientation), quality=90)
+    read = images.read_upright(content)
+    assert Image.open(io.BytesIO(read)).format == "JPEG"
+    upright = np.rot90(np.asarray(smooth()).astype(float), -1 if orientation == 6 else 0)
+    assert np.abs(decoded(read) - upright).mean() < 6.0
+
+
+def test_heic_without_its_reader_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pillow_heif", None)
+    pillow._check_reader.cache_clear()
+    with pytest.raises(ValueError, match="HEIC is read with pillow-heif: pip install pillow-heif"):
         images.read_upright(b"\0\0\0\x18ftypheic" + bytes(40))
+
+
+@pytest.mark.parametrize("brand", [b"heic", b"mif1", b"avif"])
+def test_a_broken_photograph_of_a_phone_is_told(brand):
+    pytest.importorskip("pillow_heif")
+    with pytest.raises(ValueError, match="a (HEIC|AVIF) that cannot be read"):
+        images.read_upright(b"\0\0\0\x18ftyp" + brand + bytes(40))
 
 
 @pytest.mark.parametrize(

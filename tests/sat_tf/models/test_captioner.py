@@ -118,6 +118,36 @@ def test_the_encoder_sees_an_image_once_for_all_its_captions(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_captions_that_share_annotations_have_the_loss_and_gradient_of_captions_apart(kind):
+    model = compile_model(randomise(make_model(kind, decoder={"initial_layers": 2})))
+    batch = make_batch(5)
+    batch["annotations"] = batch["annotations"][[0, 1, 0, 2, 1]]
+    shared = batch | {"image_index": np.array([7, 2, 7, 0, 2], np.int32)}
+
+    def step(batch):
+        with tf.GradientTape() as tape:
+            loss = model.objective(model, batch, tf.constant([3, 4]), tf.constant(5.0)).loss
+        return loss, *map(tf.convert_to_tensor, tape.gradient(loss, model.trainable_variables))
+
+    for got, wanted in zip(step(shared), step(batch), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_annotations_are_dropped_for_an_image_and_words_for_a_caption():
+    batch = make_batch(4) | {"image_index": np.array([1, 1, 0, 1], np.int32)}
+    batch["tokens"][:] = batch["tokens"][0]
+
+    def rows(**dropout):
+        model = randomise(make_model(decoder=dropout))
+        logits = model(batch, training=True, seed=tf.constant([3, 4])).logits.numpy()
+        return [bool(np.allclose(logits[0], row, atol=1e-5)) for row in logits]
+
+    batch["annotations"][:] = batch["annotations"][0]
+    assert rows(annotation_dropout=0.5) == [True, True, False, True]
+    assert rows(output_dropout=0.5) == [True, False, False, False]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_mixed_precision_trains_with_float32_losses(kind):
     keras.config.set_dtype_policy("mixed_bfloat16")
     model = make_model(kind, trainable=True)

@@ -65,10 +65,14 @@ ALL_EXPECTED = {"expectation_probability": 1.0, "entropy_weight": 0.2}
         ("hard", {"preset": "vimco", "samples": 2, **ALL_EXPECTED}),
     ],
 )
-def test_two_replicas_train_as_one_device_does(kind, options):
+@pytest.mark.parametrize("by_image", [False, True])
+def test_two_replicas_train_as_one_device_does(kind, options, by_image):
     config = make_config(kind, **options)
     weights = randomise(make_model(kind, **options), 0.3).get_weights()
     batch = make_batch(9)
+    if by_image:  # of which one is on both replicas
+        batch["image_index"] = np.array([5, 5, 5, 0, 0, 0, 2, 2, 2], np.int32)
+        batch["annotations"] = batch["annotations"][batch["image_index"]]
     one, expected = trained(tf.distribute.get_strategy(), config, weights, batch)
     two, logs = trained(make_strategy("mirrored"), config, weights, batch)
     assert len(logs) == len(expected) == 3

@@ -45,7 +45,7 @@ def page_of(count: int = 12, kind: str = "hard") -> str:
         crop = crop_of(*SIDE, "crop")
         shown.append({"image": photograph(), "name": f"{n}.jpg", "hypotheses": [first, other]})
         shown[-1] |= {"crop": crop, "references": ["a dog is running"], "rank": float(n)}
-    common = {"grid": list(GRID), "kind": kind, "model": "a captioner", "lang": "en"}
+    common = {"grid": list(GRID), "kind": kind, "model": "a captioner", "lang": "de"}
     scores = [{"name": "BLEU-4", "value": "21.0", "interval": "[19.8, 22.4]"}]
     return report_page("A report", shown, scores, ["A note."], common, "Log-probability")
 

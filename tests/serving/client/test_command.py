@@ -80,7 +80,7 @@ def test_what_is_missing_is_told_without_a_server(tmp_path, capsys):
     err = capsys.readouterr().err.splitlines()
     assert err[0].endswith("missing.jpg: No such file or directory")
     assert err[1].endswith(": Is a directory")
-    assert "photo.heic: HEIC and AVIF are not read" in err[2]
+    assert "photo.heic: a HEIC that cannot be read" in err[2]
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_an_export_for_litert_is_captioned(processes, made, monkeypatch):
     monkeypatch.setenv("SAT_TF_CACHE", str(home))
     export = runs.graphs_of(run)
     beam, kind, _ = ask(processes(export), export, png())
-    assert beam[0].text == lite.load(export).caption(png()).text and kind == "soft"
+    assert beam[0].text == lite.load(export).caption(png()).text and kind == ""
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ def address():
     """Soft, hard and no attention side by side."""
     kinds = {kind: ScriptedModel(kind=kind) for kind in ("soft", "hard", "none")}
     with page_of(**kinds) as page:
-        page.about = ("It knows dogs that run.",)
+        page.about, page.lang = ("It knows dogs that run.",), "de"
         with listening(page) as url:
             yield url
 
@@ -77,6 +77,10 @@ def test_the_page_opens_with_a_captioned_sample_and_one_word_lit(open_page, addr
     page.locator(".column.chosen .looking").wait_for()
     assert page.locator(".column.chosen .word[aria-current]").count() == 1
     assert page.locator("#about").inner_text() == "It knows dogs that run."
+    spoken = page.locator("[lang=de]").evaluate_all("all => all.map((e) => e.className || e.alt)")
+    assert {"words", "a dog runs"} <= set(spoken)  # the buttons stay English
+    assert page.locator("[lang=de] button").all_inner_texts()[:3] == list(WORDS[0])
+    assert page.locator("[lang=de]", has_text="Heat map").count() == 0
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -91,6 +95,13 @@ def test_a_photograph_is_uploaded_and_every_word_shows_its_map(open_page, addres
     assert "probability 50 %, brightest place 7.6 times the mean, gate β 0.50" in (
         page.locator(".said").first.inner_text()
     )
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_first_screen_shows_the_sample_and_its_words(open_page, address, width):
+    page = open_page(address, width)
+    words = page.locator(".column.chosen .words").bounding_box()
+    assert words["y"] + words["height"] < (844 if width == 390 else 900)
 
 
 @pytest.mark.parametrize("width", [390, 1280])

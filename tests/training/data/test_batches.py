@@ -29,18 +29,19 @@ def test_every_caption_of_an_epoch_comes_once_with_its_own_image():
     assert sorted(seen) == sorted(c for example in examples for c in example.captions)
 
 
+@pytest.mark.parametrize("by_image", [False, True])
 @pytest.mark.parametrize("random_crop", [0.0, 0.2])
-def test_batches_depend_on_seed_and_epoch_alone(random_crop):
+def test_batches_depend_on_seed_and_epoch_alone(random_crop, by_image):
     examples = slopes(6, SIZE)
     table, _ = table_of(examples)
     source = ImageSource(examples, SIZE, "crop", mirrored=True, random_crop=random_crop)
-    straight = epochs(source, table, 0, 3)
-    resumed = epochs(source, table, 2, 1)
+    straight = epochs(source, table, 0, 3, by_image=by_image)
+    resumed = epochs(source, table, 2, 1, by_image=by_image)
     assert same(straight[2], resumed[0])
-    middle, steps = training_batches(source, table, 4, 0, 1, first_step=2)
+    middle, steps = training_batches(source, table, 4, 0, 1, 2, by_image)
     assert same(straight[1][2:], list(middle.take(steps - 2).as_numpy_iterator()))
     assert not same(straight[0], straight[1])
-    assert not same(straight[0], epochs(source, table, 0, 1, seed=1)[0])
+    assert not same(straight[0], epochs(source, table, 0, 1, seed=1, by_image=by_image)[0])
     for batch in scoring_batches(source, table, 4)[0].as_numpy_iterator():
         assert (batch["images"] == examples[0].image).all()
 

@@ -45,7 +45,7 @@ def test_exif_turns_it_and_that_is_said(pixels):
         (b"", "the file is empty"),
         (b"no image", "no JPEG"),
         (None, "No such file"),
-        (b"\0\0\0\x18ftypheic\0\0\0\0", "HEIC and AVIF are not read: export it as JPEG"),
+        (b"\0\0\0\x18ftypheic\0\0\0\0", "a HEIC that cannot be read"),
         (b"II*\0\x08\0\0\0", "a TIFF that cannot be read"),
     ],
 )

@@ -32,7 +32,8 @@ def test_the_page_shows_the_report(run_dir):
     shown = {row["name"]: row["value"] for row in data["scores"]}
     assert shown["bleu_4"] == "undefined" and report["scores"]["bleu_4"] is None  # hardly trained
     assert shown["bleu_1"] == f"{report['scores']['bleu_1']:.2f}"
-    assert data["common"]["lang"] == "en" and data["notes"] == report["notes"]
+    assert data["common"]["lang"] == "en" and data["notes"][:-1] == report["notes"]
+    assert f"`{report['signature']}`" in data["notes"][-1]
 
 
 def test_the_page_has_each_caption_with_its_image_and_maps(run_dir):

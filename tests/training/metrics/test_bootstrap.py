@@ -155,7 +155,7 @@ def test_bad_arguments_are_errors():
         bootstrap(scores, "meteor")
     with pytest.raises(ValueError, match="`samples`"):
         bootstrap(scores, "cider", samples=0)
-    with pytest.raises(ValueError, match="tokeniser"):
+    with pytest.raises(ValueError, match="signature of `a`"):
         paired_over_seeds([scores], [made_up(tokeniser="ptb")], "cider")
     with pytest.raises(ValueError, match="2 images"):
         paired_over_seeds([scores], [made_up(ids=["x", *map(str, range(1, 200))])], "cider")

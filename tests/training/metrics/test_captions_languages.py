@@ -1,11 +1,14 @@
-"""Scores of captions that are not English words: other languages, and characters."""
+"""Scores of captions that are not English words: other languages, tokenisers, and characters."""
 
 from __future__ import annotations
 
 import pytest
 
 from training.metrics import captions as metrics
+from training.metrics import score_tokens
 from training.metrics.captions import quick_bleu, quick_cider, score_captions
+from training.metrics.meteor import STATISTICS
+from training.metrics.score_tokens import ScoreTokens, split_lines
 
 CHINESE = {"a": "一只狗在跑。", "b": "两个 孩子"}
 REFERENCES = {"a": ["一只狗在跑", "狗跑"], "b": ["两个孩子在玩"]}
@@ -15,22 +18,35 @@ GERMAN = {"a": "Ein Hund läuft."}
 
 
 @pytest.fixture(autouse=True)
-def _java_fails(monkeypatch):
-    """Java is there and must not be started."""
-    monkeypatch.setattr(metrics, "find_java", lambda: "java")
-    monkeypatch.setattr(metrics, "ask_java", lambda *_: pytest.fail("Java was started"))
-    monkeypatch.setattr(metrics, "meteor_statistics", lambda *_: pytest.fail("METEOR was started"))
+def asked(monkeypatch) -> list[str]:
+    """Java is there; whatever is asked of it is kept, as it must not be started."""
+    asked = []
+
+    def meteor(java, words, references, tables):
+        asked.append(str(tables))
+        return metrics.np.ones((len(words), STATISTICS))
+
+    def ptb(java, lines):
+        asked.append("ptb")
+        return lines
+
+    monkeypatch.setattr(metrics, "find_java", lambda: "true")
+    monkeypatch.setattr(metrics, "meteor_statistics", meteor)
+    monkeypatch.setattr(score_tokens, "ptb_lines", ptb)
+    return asked
 
 
-def test_characters_are_scored_as_words_set_apart_by_blanks():
+def test_characters_are_scored_as_words_set_apart_by_blanks(asked):
     found = score_captions(CHINESE, REFERENCES, language="zh", unit="characters")
-    wanted = score_captions(SPACED, SPACED_REFERENCES, language="zh")
+    assert asked == []
+    wanted = score_captions(SPACED, SPACED_REFERENCES, language="zh", rules=1, meteor=False)
     assert found.scores == pytest.approx(wanted.scores, nan_ok=True)
     assert found.scores["bleu_1_no_bp"] == pytest.approx(100.0)
     assert found.bleu[:, -2].tolist() == [5, 4]
     assert found.tokeniser == "characters" and "meteor" not in found.scores
-    (note,) = found.notes
-    assert note.startswith("METEOR") and "over characters" in note
+    assert "not comparable with scores over words" in found.notes[0]
+    assert found.signature.startswith("lang:zh|nrefs:1-2|tok:characters-")
+    assert found.signature != wanted.signature
 
 
 def test_the_quick_scores_are_over_characters_too():
@@ -40,22 +56,82 @@ def test_the_quick_scores_are_over_characters_too():
     assert quick_cider(CHINESE, REFERENCES, "characters") == pytest.approx(scores["cider"])
 
 
-def test_english_programs_are_left_out_for_other_languages_with_the_reason():
-    found = score_captions(GERMAN, {"a": ["Ein Hund läuft"]}, language="de")
-    assert found.tokeniser == "simple" and "meteor" not in found.scores
-    assert found.scores["bleu_3"] == pytest.approx(100.0)
-    note, *_ = found.notes  # the others are of the undefined BLEU-4 and CIDEr
-    assert note.startswith("METEOR and the PTB tokeniser") and "(`--data.language`) is 'de'" in note
+@pytest.mark.parametrize(
+    ("language", "ran"),
+    [
+        ("de", ["de-exact+stem"]),
+        ("pt-BR", ["pt-exact+stem"]),
+        ("nb", ["no-exact+stem"]),
+        ("hi", ["other-exact"]),
+        ("en", ["ptb", "en-exact+stem+synonym+paraphrase"]),
+        ("en-GB", ["ptb", "en-exact+stem+synonym+paraphrase"]),
+    ],
+)
+def test_tokeniser_and_meteor_are_those_of_the_language(language, ran, asked):
+    found = score_captions(GERMAN, {"a": ["Ein Hund läuft"]}, language=language)
+    assert asked == ran and "meteor" in found.scores and all("undefined" in n for n in found.notes)
+    assert found.signature.startswith(f"lang:{language[:2]}|") and ran[-1] in found.signature
 
 
-def test_meteor_cannot_be_required_of_another_language():
-    with pytest.raises(ValueError, match="`meteor`: .*is 'de', got True"):
-        score_captions(GERMAN, {"a": ["Ein Hund"]}, language="de", meteor=True)
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("tr", "İki çocuk ışıklı ırmakta koşuyor"),
+        ("az", "İki İT qırmızı işıq"),
+        ("de", "Große Straße mit Füßen"),
+        ("el", "Ένας σκύλος τρέχει στους δρόμους"),
+    ],
+)
+def test_letter_case_does_not_count(language, text):
+    capitals, small = text.upper(), text.lower()
+    if language in ("tr", "az"):
+        capitals = text.replace("i", "İ").upper()
+        small = text.replace("İ", "i").replace("I", "ı").lower()
+    for caption in (text, capitals, small):
+        scores = score_captions({"a": caption}, {"a": [text]}, language=language).scores
+        assert scores["bleu_4"] == pytest.approx(100.0), caption
 
 
-@pytest.mark.parametrize("language", ["en", "en-GB"])
-def test_english_takes_its_own_programs(language, monkeypatch):
-    asked = []
-    monkeypatch.setattr(metrics, "ask_java", lambda _, lines, *__: asked.append(lines) or lines)
-    found = score_captions({"a": "a dog"}, {"a": ["a dog runs"]}, language=language, meteor=False)
-    assert found.tokeniser == "ptb" and asked == [["a dog", "a dog runs"]]
+def test_meteor_cannot_be_required_of_characters():
+    with pytest.raises(ValueError, match="`meteor`: .*scores over 'characters' tokens, got True"):
+        score_captions(CHINESE, REFERENCES, unit="characters", meteor=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "language", "text", "tokens"),
+    [
+        ("simple", "en", "A dog's ball.", "a dog's ball"),
+        ("characters", "zh", "一只 NBA", "一 只 n b a"),
+        ("icu", "zh", "一个男人。", "一个 男人"),
+        ("icu", "th", "หมาวิ่งเร็ว", "หมา วิ่ง เร็ว"),
+        ("jieba", "zh", "一个男人骑自行车。", "一个 男人 骑 自行车"),
+        ("zh", "zh", "一个NBA球员。", "一 个 nba 球 员"),
+        ("ja-mecab", "ja", "犬が走っている。", "犬 が 走っ て いる"),
+    ],
+)
+def test_each_tokeniser_drops_punctuation_and_has_a_version(name, language, text, tokens):
+    if package := score_tokens.PACKAGES.get(name):
+        pytest.importorskip("ipadic" if name == "ja-mecab" else package)
+    found = split_lines(name, [text, ""], language)
+    assert found.lines == [tokens, ""] and found.tokeniser == name and found.version[-1].isdigit()
+
+
+def test_a_captioner_of_characters_can_be_scored_over_words():
+    pytest.importorskip("jieba")
+    found = score_captions(
+        {"a": "两只狗在跑"},
+        {"a": ["两只 狗在跑。"]},
+        unit="characters",
+        tokens="jieba",
+        language="zh",
+    )
+    assert found.bleu[0, -2] == 4 and found.scores["bleu_1"] == pytest.approx(100.0)
+    assert "tok:jieba-" in found.signature and "other-exact" in found.signature
+
+
+def test_a_tokeniser_without_its_package_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for name in ("icu", "jieba", "zh", "ja-mecab"):
+        with pytest.raises(ValueError, match=f"`--score-tokens {name}` needs .*pip install"):
+            score_captions(CHINESE, REFERENCES, language="zh", tokens=name)
+    assert set(score_tokens.PACKAGES) <= set(ScoreTokens.__args__)

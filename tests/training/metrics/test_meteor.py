@@ -16,12 +16,14 @@ from training.metrics.bootstrap import bootstrap, paired_over_seeds
 from training.metrics.captions import score_captions
 from training.metrics.java import JavaError, JavaProgram, ask_java
 from training.metrics.meteor import (
+    ENGLISH,
     MeteorProgram,
     meteor_command,
     meteor_scores,
     meteor_statistics,
     parse_statistics,
     score_line,
+    tables_of,
 )
 
 USES_JAVA = True  # see tests/training/conftest.py
@@ -58,10 +60,10 @@ def answers(java) -> list[str]:
     return ask_java(meteor_command(java), lines, 60, "METEOR")
 
 
-def evaluate(java, corpora: list[list[str]]) -> list[list[float]]:
+def evaluate(java, corpora: list[list[str]], tables=ENGLISH) -> list[list[float]]:
     """Asks METEOR for the scores of a corpus, 0-100: one per segment, then the corpus."""
     text = "".join(" ||| ".join(["EVAL", *corpus]) + "\n" for corpus in corpora)
-    done = subprocess.run(meteor_command(java), input=text, capture_output=True, text=True)
+    done = subprocess.run(meteor_command(java, tables), input=text, capture_output=True, text=True)
     values = iter(100 * float(line) for line in done.stdout.split())
     return [[next(values) for _ in range(len(corpus) + 1)] for corpus in corpora]
 
@@ -80,6 +82,34 @@ def test_scores_of_images_and_corpora_are_those_of_the_jar(java, answers):
     np.testing.assert_allclose(
         meteor_scores(weights @ rows), [corpus for *_, corpus in told], atol=1e-9
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("language", "caption", "stems"),
+    [
+        ("de", "ein hund läuft", "hunde laufen"),
+        ("fr", "deux chiens courent", "le chien court"),
+        ("es", "dos perros corren", "un perro corre"),
+        ("cs", "pes běží", None),
+        ("ru", "две собаки бегут", "собака бежит"),
+        ("pt-BR", "dois cachorros correm", "um cachorro corre"),
+        ("sv", "två hundar", "en hund"),
+        ("ar", "كلب أسود يركض", "الكلاب السوداء"),
+        ("hi", "एक कुत्ता", None),
+    ],
+)
+def test_scores_of_other_languages_are_those_of_the_jar_with_their_tables(
+    java, language, caption, stems
+):
+    tables, pairs = tables_of(language), [caption, stems or "x", "y"]
+    lines = [score_line(caption, [reference], tables) for reference in pairs]
+    answers = ask_java(meteor_command(java, tables), lines, 60, "METEOR")
+    rows = parse_statistics(answers)
+    ((*segments, corpus),) = evaluate(java, [answers], tables)
+    np.testing.assert_allclose(meteor_scores(rows, tables), segments, atol=1e-9)
+    assert meteor_scores(rows.sum(axis=0), tables) == pytest.approx(corpus, abs=1e-9)
+    assert segments[0] == 100 and segments[2] == 0 and (segments[1] > 0) == bool(stems)
 
 
 @pytest.mark.slow

@@ -220,6 +220,7 @@ def test_a_run_without_a_best_epoch_says_why():
 
 KILLS = int(os.environ.get("SAT_TF_KILLS", "3"))
 FROZEN = ("--encoder.trainable", "False", "--fit.checkpoint_steps", "2", "--deterministic")
+FROZEN += ("--fit.batch_by", "image")
 MOMENTS = {  # moment of `killed_command.py` -> the longest wait after it, seconds
     "store": 0.1,
     "shard": 0.01,

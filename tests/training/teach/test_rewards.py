@@ -102,6 +102,9 @@ def test_short_captions_and_those_that_break_off_are_worth_less():
 class FakeMeteor:
     """METEOR's place without Java: a score from the lengths, 0 to 100."""
 
+    def __init__(self, language):
+        assert language == "en"
+
     def scores(self, captions, references):
         pairs = zip(captions, references, strict=True)
         return np.array([len(caption) + len(" ".join(group)) % 7 for caption, group in pairs])
@@ -132,6 +135,9 @@ def test_meteor_reads_words_without_ends_and_unknown_ones(monkeypatch):
     asked = []
 
     class Listen:
+        def __init__(self, language):
+            asked.append(language)
+
         def scores(self, captions, references):
             asked.extend(zip(captions, references, strict=True))
             return np.array([50.0, 12.5])
@@ -140,21 +146,21 @@ def test_meteor_reads_words_without_ends_and_unknown_ones(monkeypatch):
     tokens = [caption([5, UNK, 6]), caption([7]), caption([8])]
     table = CaptionTable(np.array([0, 2, 2], np.int32), np.zeros(3, np.int32), tokens)
     rows = np.array([[5, 9, END, 6], [UNK, 7, PAD, PAD]])
-    rewards = MeteorReward(table, WORDS_OF_IDS)(np.array([2, 0]), rows)
-    assert asked == [("w5 w9", ["w7", "w8"]), ("w7", ["w5 w6"])]
+    rewards = MeteorReward(table, WORDS_OF_IDS, "de")(np.array([2, 0]), rows)
+    assert asked == ["de", ("w5 w9", ["w7", "w8"]), ("w7", ["w5 w6"])]
     np.testing.assert_allclose(rewards, [5.0, 1.25])
 
 
-def test_meteor_without_java_or_for_other_languages_is_an_error(monkeypatch):
+def test_meteor_without_java_or_over_characters_is_an_error(monkeypatch):
     monkeypatch.setattr("training.config.find_java", lambda: None)
     plain, weighted = (RewardConfig(metric="cider", meteor_weight=weight) for weight in (0.0, 2.0))
     check_available(RunConfig(init_from="RUN", reward=plain))
     with pytest.raises(ValueError, match="--reward.meteor_weight.*expected 0 without Java.*got 2"):
         check_available(RunConfig(init_from="RUN", reward=weighted))
-    with pytest.raises(ValueError, match="meteor_weight.*0 for captions that are not English"):
+    with pytest.raises(ValueError, match="meteor_weight.*0 for captions of characters"):
         RunConfig(
             init_from="RUN",
-            data=DataConfig(language="de"),
+            data=DataConfig(tokens="characters"),
             reward=RewardConfig(metric="cider", meteor_weight=1.0),
         )
 

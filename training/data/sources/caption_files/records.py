@@ -16,7 +16,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from sat_tf.images import SUFFIXES as READ_SUFFIXES
 from training.data.examples import DataError, StoredImage, canonical_split
 
-IMAGE_SUFFIXES = (*READ_SUFFIXES, ".heic")  # refused later, with advice
+IMAGE_SUFFIXES = READ_SUFFIXES
 
 MARKS = ("is_rejected", "is_precanned")
 """Keys by which a data set (VizWiz) marks a caption as invalid: those with a true one are left

@@ -1,0 +1,147 @@
+"""Tokenisers of scores: what n-grams are of. Scores of different tokenisers cannot be compared."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple, get_args
+
+from sat_tf.tokens import (
+    RULES,
+    Segmenter,
+    Unit,
+    comparable,
+    default_segmenter,
+    join,
+    joining,
+    primary,
+    tokenize,
+)
+from training.metrics.java import JavaError, ask_java
+
+ScoreTokens = Literal["ptb", "simple", "characters", "icu", "jieba", "mecab", "zh", "ja-mecab"]
+"""Stanford's PTB tokeniser (English); words, or characters, as training splits them; words that
+ICU, jieba or MeCab find; Chinese characters and whole Latin words, or Japanese words, as sacrebleu
+has them."""
+
+OVER_CHARACTERS = ("characters", "zh")
+"""Tokenisers whose scores are not over words."""
+NOT_WORDS = "The scores are over characters: they are not comparable with scores over words."
+"""Note on scores of `OVER_CHARACTERS`."""
+PACKAGES = {"icu": "icu4py", "jieba": "jieba", "mecab": "fugashi"}
+PACKAGES |= {"zh": "sacrebleu", "ja-mecab": "sacrebleu"}
+"""Packages that tokenisers need."""
+SECONDS = 300.0
+"""Time limit of the PTB tokeniser."""
+
+
+def default_tokens(
+    language: str = "en",
+    unit: Unit = "words",
+    rules: int = RULES,
+    segmenter: Segmenter = "spaces",
+) -> ScoreTokens:
+    """Returns the tokeniser of scores for captions that are split as told, see `tokenize`."""
+    if segmenter != "spaces":
+        return segmenter
+    if unit == "characters" or (rules > 1 and default_segmenter(language) != "spaces"):
+        return "characters"  # texts of these languages have no spaces, whoever put some in
+    return "ptb" if primary(language) == "en" else "simple"
+
+
+class Tokens(NamedTuple):
+    """Texts whose tokens are separated by spaces.
+
+    Attributes:
+        tokeniser: Name of what split them.
+        version: Its version.
+        lines: The texts.
+    """
+
+    tokeniser: ScoreTokens
+    version: str
+    lines: list[str]
+
+
+def check_tokens(name: ScoreTokens | None) -> str | None:
+    """Returns the package that a tokeniser needs, if any.
+
+    Raises:
+        ValueError: It is not installed.
+    """
+    package = PACKAGES.get(name)
+    if package and importlib.util.find_spec(package) is None:
+        extra = name if name in get_args(Segmenter) else "scores"
+        install = f'pip install "sat-tf[{extra}]"'
+        raise ValueError(f"`--score-tokens {name}` needs {package}: `{install}`.")
+    return package
+
+
+def split_lines(
+    name: ScoreTokens, lines: Sequence[str], language: str = "en", java: str | None = None
+) -> Tokens:
+    """Splits texts into tokens without punctuation and letter case.
+
+    Args:
+        name: The tokeniser.
+        lines: Texts as people write them.
+        language: Their language code.
+        java: Path of Java, for "ptb".
+
+    Raises:
+        ValueError: The package that splits is not installed.
+        JavaError: Java did not split.
+    """
+    if name == "ptb":
+        return Tokens(name, "corenlp3.4.1", ptb_lines(java, lines))
+    package, version = check_tokens(name), str(RULES)
+    if package:
+        version = f"{package}{importlib.metadata.version(package)}-{RULES}"
+    split = _splitter(name, language)
+    # A blank inside a caption of characters would vanish from BLEU's n-grams anyway.
+    found = ((comparable(token, language) for token in split(line)) for line in lines)
+    return Tokens(name, version, [" ".join(filter(str.strip, tokens)) for tokens in found])
+
+
+def _splitter(name: ScoreTokens, language: str) -> Callable[[str], list[str]]:
+    if name in ("simple", "characters"):
+        unit = "words" if name == "simple" else name
+        return lambda text: tokenize(text, unit, language)
+    if name in get_args(Segmenter):
+        return lambda text: tokenize(text, "words", language, segmenter=name)
+    if name == "zh":
+        from sacrebleu.tokenizers.tokenizer_zh import TokenizerZh as Tokenizer
+    else:
+        from sacrebleu.tokenizers.tokenizer_ja_mecab import TokenizerJaMecab as Tokenizer
+    try:
+        cut = Tokenizer()
+    except RuntimeError as error:
+        raise ValueError(" ".join(str(error).split())) from error
+
+    def split(text: str) -> list[str]:
+        text = join(tokenize(text, "words", language), *joining("words", language))
+        return [token for token in cut(text).split() if any(map(str.isalnum, token))]
+
+    return split
+
+
+def ptb_lines(java: str | None, lines: Sequence[str]) -> list[str]:
+    """Splits each line by the PTB tokeniser: small letters, no punctuation.
+
+    Raises:
+        JavaError: There is no Java, or it failed.
+    """
+    from pycocoevalcap.tokenizer import ptbtokenizer
+
+    if java is None:
+        raise JavaError("Java was not found.")
+    jar = Path(ptbtokenizer.__file__).with_name(ptbtokenizer.STANFORD_CORENLP_3_4_1_JAR)
+    command = [java, "-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer"]
+    command += ["-preserveLines", "-lowerCase", "-encoding", "UTF-8"]
+    # A line break inside a caption would shift all lines after it.
+    lines = [" ".join(line.split()) for line in lines]
+    answers = ask_java(command, lines, SECONDS, "the PTB tokeniser")
+    punctuation = set(ptbtokenizer.PUNCTUATIONS)
+    return [" ".join(w for w in line.split() if w not in punctuation) for line in answers]
