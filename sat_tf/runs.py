@@ -63,17 +63,21 @@ def load_captioner(run_dir: str | Path) -> TrainedCaptioner:
     return _Source.read(published.locate(run_dir)).load()
 
 
-def load_light(run_dir: str | Path) -> TrainedCaptioner:
+def load_light(run_dir: str | Path, images: int = 1) -> TrainedCaptioner:
     """Loads a captioner that does without TensorFlow as long as nothing needs the model.
 
     It captions over LiteRT graphs from the cache. Where there are none yet, TensorFlow captions,
     and the first caption has them made by another process. A digit model is an error.
+
+    Args:
+        run_dir: See `load`.
+        images: Images that will be captioned; many of them take the model if there is a GPU.
     """
     source = _Source.read(published.locate(run_dir))
     if source.export is not None:
         graphs = cache.Graphs(source.export, source.export.grid)
         return TrainedCaptioner(source, source.vocabulary, source.path, None, graphs)
-    if not cache.usable(source.config):
+    if not cache.usable(source.config) or (source.has_weights and cache.worth_a_gpu(images)):
         return source.load()
     digest = source.digest()
     name = source.fingerprint(digest)
@@ -91,7 +95,7 @@ def load_light(run_dir: str | Path) -> TrainedCaptioner:
 def graphs_missing(run_dir: str | Path) -> bool:
     """Returns whether `load` would caption by graphs if they were made."""
     source = _Source.read(published.locate(run_dir))
-    if source.export is not None or source.packed.is_dir():
+    if not source.has_weights:
         return False
     return cache.usable(source.config) and cache.missing(source.fingerprint(source.digest()))
 
@@ -150,6 +154,11 @@ class _Source:
         """Folder of a captioner's graphs in a wheel."""
         return self.path / published.GRAPHS
 
+    @property
+    def has_weights(self) -> bool:
+        """False for a LiteRT export, and for a captioner in a wheel."""
+        return self.export is None and not self.packed.is_dir()
+
     def load(self) -> TrainedCaptioner:
         """Loads the captioner with its model."""
         model, digest = self.load_model()
@@ -166,7 +175,7 @@ class _Source:
 
     def load_model(self) -> tuple[Captioner, str | None]:
         """Loads the model with TensorFlow; returns it with the SHA-256 of a run's weights."""
-        if self.export is not None or self.packed.is_dir():
+        if not self.has_weights:
             raise RunError(
                 f"{self.path} holds graphs for captions without TensorFlow, and no weights: for "
                 "anything else name the run, or a captioner of a checkout, that they were made of."
@@ -179,8 +188,9 @@ class _Source:
             if error.name not in ("tensorflow", "keras"):
                 raise
             raise RunError(
-                f"{self.path} has no graphs in the cache yet, and {error.name}, which makes them, "
-                "is not installed: `pip install tensorflow keras`."
+                f"{self.path}: without {error.name} there are captions alone, and those by graphs "
+                "that it makes once: `pip install tensorflow keras`. A wheel of `make wheel` and "
+                "an export for LiteRT have graphs already."
             ) from error
         model = Captioner(
             self.config, len(self.vocabulary), load_encoder_weights=False, dtype="float32"
@@ -364,7 +374,10 @@ class TrainedCaptioner:
     def captions(
         self, images: Sequence[ImageInput], search: SearchConfig | None = None
     ) -> list[Caption]:
-        """Captions several images in one batch; see `caption`."""
+        """Captions several images in one batch; see `caption`.
+
+        Graphs take one image after another; with 64 or more, TensorFlow captions if there is a GPU.
+        """
         return [beam[0] for beam in self.beams(images, search)]
 
     def beams(
@@ -378,7 +391,7 @@ class TrainedCaptioner:
             return []
         check_argument("search", search, SearchConfig | None)
         pixels = [self.pixels(image) for image in images]
-        if self._light():
+        if self._light(len(images)):
             used = search or self.config.search
             return [self._graphs.captioner.beam(one, used) for one in pixels]
         found = self._read_beams(self.search(self.annotate(np.stack(pixels)), search))
@@ -391,11 +404,13 @@ class TrainedCaptioner:
             for image, beam in zip(seen, found, strict=True)
         ]
 
-    def _light(self) -> bool:
-        """Returns whether graphs caption: those of the present choice of locations."""
-        chosen = self.config.attention.selection
-        made_for = self._source and self._source.config.attention.selection
-        return self._graphs is not None and self._model is None and chosen == made_for
+    def _light(self, images: int) -> bool:
+        """Returns whether graphs caption: few images, by the present choice of locations."""
+        if self._graphs is None or self._model is not None:
+            return False
+        if self.config.attention.selection != self._source.config.attention.selection:
+            return False
+        return not (self._source.has_weights and cache.worth_a_gpu(images))
 
     def pixels(self, image: ImageInput) -> np.ndarray:
         """Returns the encoder's input, float32 `[S, S, 3]`, 0..255; see `read_pixels`."""
@@ -463,7 +478,7 @@ class TrainedCaptioner:
         if self.config.attention.kind != "none":
             alpha, beta = (part[row, k, :length] for part in hypotheses.auxiliary)
             alpha = alpha.reshape(length, *self.grid)
-        words = [self.vocabulary.words[i] for i in ids]
+        words = [self.vocabulary.forms[i] for i in ids]
         log_probs = hypotheses.word_log_probs[row, k, :length]
         return Caption(
             text=self.vocabulary.decode(ids),

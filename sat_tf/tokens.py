@@ -260,7 +260,7 @@ def spans(words: Sequence[str], tokens: Sequence[str]) -> list[tuple[int, int]]:
         names = "" if text else names + token
         bare.append(text.replace(MARK, "").replace(" ", ""))
     ends = list(itertools.accumulate(map(len, bare)))
-    text, found, end = "".join(bare), [], 0
+    text, found, end = "".join(bare).lower(), [], 0
     for word in words:
         start = max(text.find(word, end), end)
         end = start + len(word)

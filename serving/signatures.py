@@ -139,7 +139,7 @@ def write_captions(
         return tf.where(inside, tf.gather(tf.constant(words), token_ids), "")
 
     separator, pattern, replacement = vocabulary.joining()
-    words = pieces = look_up(vocabulary.words)
+    words = pieces = look_up(vocabulary.forms)
     if vocabulary.unit == "subwords":
         pieces = look_up([token_bytes(word) for word in vocabulary.words])
     texts = tf.strings.reduce_join(pieces, axis=-1, separator=separator)

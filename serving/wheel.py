@@ -62,6 +62,7 @@ def run(arguments: Arguments) -> None:
     out.mkdir(parents=True, exist_ok=True)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "--wheel-dir", str(out.absolute()), str(tree)], check=True)
+    shutil.rmtree(tree)
     wheel = max(out.glob("sat_tf-*.whl"), key=lambda path: path.stat().st_mtime)
     print(f"{wheel}: {wheel.stat().st_size / 1e6:.1f} MB. pip install '{wheel}[lite,web]'")
 

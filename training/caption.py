@@ -71,7 +71,7 @@ def run(arguments: Arguments) -> int:
     with loading():
         from training.evaluate.page import caption_data, chosen_locations, common_facts, image_entry
 
-    captioner = runs.load_light(arguments.run_dir)
+    captioner = runs.load_light(arguments.run_dir, len(images))
     _note_on_words(arguments.run_dir, captioner)
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)

@@ -54,6 +54,9 @@ KEPT = 12
 PACKED = ".npz"
 """Suffix that the file of a graph gets when it is packed."""
 
+MANY = 64
+"""Images at once that are worth the start of TensorFlow if it sees a GPU."""
+
 _MANIFEST = "graphs.json"
 _FREE = 2**29  # bytes that the cache's disk must have left; graphs of a large captioner fit
 _MAKE = """
@@ -97,6 +100,14 @@ def usable(config: CaptionerConfig) -> bool:
         _say("Captions take TensorFlow, which is slow to start: `pip install ai-edge-litert`.")
         return False
     return True
+
+
+def worth_a_gpu(images: int) -> bool:
+    """Returns whether TensorFlow captions so many images sooner: `MANY`, and a GPU of NVIDIA."""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
+    if images < MANY or hidden or find_spec("tensorflow") is None:
+        return False
+    return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
 
 
 def threads() -> int:

@@ -302,7 +302,7 @@ class LiteRTCaptioner:
         if self.settings.grid is not None and length:
             alpha, beta = (np.stack(part) for part in zip(*found.auxiliary[:length], strict=True))
             alpha = alpha.reshape(length, *self.settings.grid)
-        words = [self.vocabulary.words[token] for token in found.tokens if token != END]
+        words = [self.vocabulary.forms[token] for token in found.tokens if token != END]
         log_probs = np.diff(found.totals[:length], prepend=np.float32(0.0))
         return Caption(
             text=self.vocabulary.decode(found.tokens),

@@ -83,7 +83,7 @@ def run(arguments: Arguments) -> None:
         runs = sources.shipped_captioners()
     with contextlib.ExitStack() as stack:
         if arguments.server is not None:
-            shown = {"models": _served(arguments, stack)}
+            shown = {"models": _served(arguments, stack), "lang": arguments.lang}
         else:
             shown = _own(arguments, runs, drawn, stack)
         # While the first model loads.
@@ -95,7 +95,6 @@ def run(arguments: Arguments) -> None:
             **shown,
             notes=sources.notes_of(runs),
             about=tuple(dict.fromkeys(filter(None, map(published.knows, runs)))),
-            lang=arguments.lang or sources.language_of(runs),
             max_mb=arguments.max_mb,
             hosts=_hosts(arguments),
             proxies=arguments.allow_host,
@@ -187,11 +186,8 @@ def _own(
 
     return {
         "models": {model.name: process.captioner(model.folder) for model in captioners},
-        "kinds": {
-            model.name: sources.kind_of(model.folder)
-            for model in captioners
-            if not sources.is_export(model.folder)
-        },
+        "lang": arguments.lang or sources.language_of([model.folder for model in captioners]),
+        "kinds": {model.name: sources.kind_of(model.folder) for model in captioners},
         "digits": {
             model.name: DigitModel(
                 read_reader_config(model.folder), functools.partial(reading.ask, model.folder)

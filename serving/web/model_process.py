@@ -22,14 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import sat_tf
-from sat_tf import digits, lite
+from sat_tf import digits
 from sat_tf.commands import native_log_kept
-from sat_tf.images.reader import read_pixels
 from sat_tf.runs import TrainedCaptioner, graphs_missing
 from serving.process import return_freed_memory
 from serving.web.captioning import Captioner, Tell, Upload, UploadError, viewer_data
 from serving.web.digits import reading_data
-from serving.web.sources import is_export
 
 MOST_TRIES = 3
 """Processes that one question may end, for want of memory for example."""
@@ -84,8 +82,8 @@ class ModelProcess:
             tell: Takes sentences on why the answer does not come yet.
 
         Returns:
-            Of a captioner the hypotheses, the kind of attention (empty if an export does not say)
-            and how it fits images to its square; of a digit model `reading_data`.
+            Of a captioner the hypotheses, the kind of attention and how it fits images to its
+            square; of a digit model `reading_data`.
 
         Raises:
             UploadError: There is no answer.
@@ -186,8 +184,6 @@ class Models:
         if digits.system_of(folder) is not None:
             with native_log_kept():
                 return partial(reading_data, digits.load(folder))
-        if is_export(folder):
-            return partial(_caption_by_graphs, lite.load(folder))
         if graphs_missing(folder):
             self._tell(MAKING)
             self._make_graphs(folder)
@@ -196,7 +192,7 @@ class Models:
     def _make_graphs(self, folder: Path) -> None:
         """Waits for the graphs of a captioner: one process makes those of all, in order."""
         if self._maker is None:
-            runs = [str(run) for run in self._folders if not is_export(run)]
+            runs = [str(run) for run in self._folders if graphs_missing(run)]
             silent = subprocess.DEVNULL
             self._maker = subprocess.Popen(
                 [sys.executable, "-c", _MAKE, *runs], stdout=silent, stderr=silent
@@ -207,25 +203,11 @@ class Models:
 
 def _caption(captioner: TrainedCaptioner, content: bytes) -> tuple:
     config = captioner.config
-    with _readable():
-        (beam,) = captioner.beams([content])
-    return beam, config.attention.kind, config.encoder.resize
-
-
-def _caption_by_graphs(captioner: lite.LiteRTCaptioner, content: bytes) -> tuple:
-    settings = captioner.settings
-    with _readable():
-        pixels = read_pixels(content, settings.image_size, settings.resize)
-        beam = captioner.beam(pixels)
-    return beam, "none" if settings.grid is None else "", settings.resize
-
-
-@contextlib.contextmanager
-def _readable():
     try:
-        yield
+        (beam,) = captioner.beams([content])
     except ValueError as error:
         raise UploadError(str(error), 400) from error
+    return beam, config.attention.kind, config.encoder.resize
 
 
 if __name__ == "__main__":

@@ -35,8 +35,9 @@ def from_exports(folders: Sequence[Path]) -> list[Source]:
     """
     found = []
     for folder in folders:
-        versions = [path.parent for path in folder.glob(f"[0-9]*/{SETTINGS}")]
-        export = max(versions, key=lambda path: int(path.name), default=folder)
+        versions = [path.parent for path in folder.glob(f"*/{SETTINGS}")]
+        numbered = [path for path in versions if path.name.isdecimal()]
+        export = max(numbered, key=lambda path: int(path.name), default=folder)
         try:
             read_settings(export)
         except ValueError as error:
@@ -47,11 +48,6 @@ def from_exports(folders: Sequence[Path]) -> list[Source]:
             raise invalid_value("export", expected, f"{folder}: {error}") from error
         found.append(Source(_name(folder), export))
     return found
-
-
-def is_export(folder: Path) -> bool:
-    """Returns whether a folder is an export for LiteRT: a published model has a configuration."""
-    return (folder / SETTINGS).is_file() and not RunFolder(folder).config.exists()
 
 
 def from_runs(runs: Sequence[Path]) -> list[Source]:
@@ -93,7 +89,7 @@ def shipped_captioners() -> list[Path]:
 
 
 def kind_of(run: Path) -> str:
-    """Returns a run's kind of attention: `soft`, `hard` or `none`."""
+    """Returns a captioner's kind of attention: `soft`, `hard` or `none`; empty if not known."""
     return _values(run).get("attention", {}).get("kind", "")
 
 
@@ -108,10 +104,14 @@ def notes_of(runs: Sequence[Path]) -> tuple[str, ...]:
     )
 
 
-def language_of(runs: Sequence[Path]) -> str | None:
-    """Returns the language of the first run's captions; None if no run says."""
-    languages = [_values(run).get("data", {}).get("language") for run in runs]
-    return next(filter(None, languages), None)
+def language_of(folders: Sequence[Path]) -> str | None:
+    """Returns the language of the first captioner's words that is known; None if none is."""
+    said = (
+        place
+        for folder in folders
+        for place in (_read(RunFolder(folder).vocabulary), _values(folder).get("data", {}))
+    )
+    return next(filter(None, (place.get("language") for place in said)), None)
 
 
 def _name(folder: Path) -> str:
@@ -120,5 +120,14 @@ def _name(folder: Path) -> str:
     return path.parent.name if path.name == "export" else path.name
 
 
-def _values(run: Path) -> dict:
-    return json.loads(RunFolder(run).config.read_text(encoding="utf-8"))
+def _values(folder: Path) -> dict:
+    return _read(RunFolder(folder).config)
+
+
+def _read(path: Path) -> dict:
+    """Reads a file's values; a damaged file is told where it is loaded."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return values if isinstance(values, dict) else {}

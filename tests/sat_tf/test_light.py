@@ -7,6 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -127,7 +128,7 @@ def test_without_tensorflow_graphs_caption_and_the_rest_says_what_to_install(
     assert done.returncode == 0 and done.stderr == "", done.stderr
     text, error = done.stdout.splitlines()
     assert text == loaded["soft"].caption(png()).text
-    assert "is not installed: `pip install tensorflow keras`" in error
+    assert "that it makes once: `pip install tensorflow keras`" in error
 
 
 def test_the_first_caption_has_the_graphs_made_once(run_of, loaded, started):
@@ -189,6 +190,30 @@ def test_a_cache_that_takes_no_graphs_is_named_in_one_line(run_of, monkeypatch, 
         assert sat_tf.load(run_of["soft"]).caption(PIXELS).text
     (line,) = [record.getMessage() for record in caplog.records if record.name == cache.__name__]
     assert "their graphs cannot be kept in" in line and str(tmp_path / "file") in line
+
+
+def test_a_full_disk_is_named_too(run_of, monkeypatch, caplog):
+    monkeypatch.setattr(cache.shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
+    assert sat_tf.load(run_of["soft"]).caption(PIXELS).text
+    assert "the disk is full" in caplog.text
+
+
+def test_graphs_of_another_version_are_made_again(filled, run_of, monkeypatch, started):
+    monkeypatch.setattr(cache, "VERSION", cache.VERSION + 1)
+    sat_tf.load(run_of["soft"]).caption(PIXELS)
+    assert started == [run_of["soft"]]
+
+
+def test_many_images_take_tensorflow_where_there_is_a_gpu(filled, run_of, loaded, monkeypatch):
+    captioner = sat_tf.load(run_of["soft"])
+    monkeypatch.setattr(cache, "MANY", 3)
+    captioner.captions([PIXELS] * 3)
+    assert captioner._model is None  # no GPU is visible in tests
+    monkeypatch.setattr(cache, "worth_a_gpu", lambda images: images >= 3)
+    captioner.captions([PIXELS] * 2)
+    assert captioner._model is None
+    texts = {caption.text for caption in captioner.captions([PIXELS] * 3)}
+    assert captioner._model is not None and texts == {loaded["soft"].caption(PIXELS).text}
 
 
 def test_without_litert_tensorflow_captions_and_one_line_says_so(run_of, monkeypatch, caplog):

@@ -165,6 +165,15 @@ def test_subwords_are_pieces_of_whole_characters_and_nothing_is_unknown():
         Vocabulary.from_captions(captions, 3, 5, unit="subwords")
 
 
+def test_subwords_are_of_words_as_they_are_written():
+    captions = ["Ein Hund und ein Hund.", "Der Hund."] * 3
+    vocabulary = Vocabulary.from_captions(
+        captions, 1, unit="subwords", language="de", capitals=True
+    )
+    assert vocabulary.decode(vocabulary.encode("EIN HUND")) == "ein Hund"
+    assert vocabulary.spans(["ein", "hund"], "ein hund") == [(0, 0), (1, 1)]
+
+
 def test_a_word_has_the_mean_of_its_subwords_maps_and_all_of_their_log_probability():
     pieces = ["\u2581dog", "s", "\u2581", "\u72d7", "\u8dd1"]
     alpha, ones = np.arange(5.0).reshape(5, 1, 1), -np.ones(5)

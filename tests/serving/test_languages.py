@@ -44,7 +44,7 @@ def test_run_session_and_litert_write_equal_words(
     assert light.vocabulary == vocabulary
     files = images.files[:2]
     call = make_request("serving_default", files)
-    answer = ask({"it": (tmp_path / "served" / "1", {"call": call})})["it"]["call"]
+    answer = ask({"it": (tmp_path / "served" / "1", {"call": call})})["it"]["calls"]["call"]
     for row, content in enumerate(files):
         expected = captioner.caption(content)
         assert (" " in expected.text) == (language == "de")

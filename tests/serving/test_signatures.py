@@ -188,15 +188,17 @@ def saved_signatures(version):
 
 @pytest.mark.parametrize("unit", ["words", "characters"])
 def test_captions_are_those_the_vocabulary_writes(unit):
-    vocabulary = Vocabulary.from_captions(["a bb ccc ü"], 1, unit=unit)
+    vocabulary = Vocabulary.from_captions(["a Bb ccc ü"], 1, unit=unit, capitals=unit == "words")
     ids = [vocabulary.encode("a bb ü"), [UNK], []]
     longest = max(len(row) for row in ids) + 1
     padded = [[*row, END, *[0] * (longest - len(row) - 1)] for row in ids]
     lengths = tf.constant([[len(row) for row in ids]])
     captions, words = signatures.write_captions(tf.constant([padded]), lengths, vocabulary)
-    assert [text.decode() for text in captions.numpy()[0]] == ["a bb ü", "<unk>", ""]
+    assert [text.decode() for text in captions.numpy()[0]] == [
+        vocabulary.decode(row) for row in ids
+    ]
     first = [word.decode() for word in words.numpy()[0, 0]]
-    assert first == [*(["a", "bb", "ü"] if unit == "words" else "a bb ü"), ""]
+    assert first == [*(["a", "Bb", "ü"] if unit == "words" else "a bb ü"), ""]
     assert b"".join(words.numpy()[0, 2]) == b""
 
 

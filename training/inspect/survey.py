@@ -253,7 +253,8 @@ def scan_images(split: Split, config: EncoderConfig) -> ImageScan:
             bar.update(len(valid))
     notes = loader.notes(everything)
     skipped = {int(index): reason for index, reason in notes["skipped"].items()}
-    sizes = np.sort(loader.sizes[prints.readable], axis=1)
+    seen = [loader.sizes[index] for index in np.flatnonzero(prints.readable)]
+    sizes = np.sort(np.reshape(seen, [-1, 2]), axis=1)
     outside = 1 - sizes[:, 0] / sizes[:, 1] if config.resize == "crop" else np.zeros(len(sizes))
     return ImageScan(skipped, notes["rotated"], prints, outside, dark)
 

@@ -14,7 +14,6 @@ def test_exports_are_named_by_their_folders_and_the_newest_version_is_shown(tmp_
     versions = [make_export(tmp_path / "hard" / "export" / number) for number in ("2", "10")]
     found = sources.from_exports([plain, tmp_path / "hard" / "export"])
     assert found == [sources.Source("soft", plain), sources.Source("hard", versions[1])]
-    assert sources.is_export(plain) and not sources.is_export(make_run(tmp_path / "run"))
 
 
 @pytest.mark.parametrize(
