@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import sat_tf
-from sat_tf.vocabulary import Vocabulary
+from sat_tf.vocabulary import END, Vocabulary
 from serving import export as export_module
 from serving.client.captions import read_caption
 from serving.litert import load
+from serving.signatures import write_captions
 
 CHINESE = ["一个 男人 骑 自行车", "两只 狗 在 草地 上 跑 3.5 米"]
 GERMAN = ["zwei Hunde laufen über eine Wiese", "ein Mann über Wiesen"]
 
 
 def vocabulary_of(language: str, unit: str) -> Vocabulary:
-    """A vocabulary of a few words; byte tokens are left out, which random weights would write."""
+    """A vocabulary of a few words; random weights would write single letters and bytes too."""
     captions = {"zh": CHINESE, "de": GERMAN}[language]
     found = Vocabulary.from_captions(captions, 1, unit=unit, language=language)
-    words = [word for word in found.words if not word.startswith("<0x")]
-    return Vocabulary(tuple(words), unit, language)
+    words = [w for w in found.words if language == "zh" or len(w) > 2]
+    return Vocabulary(tuple(w for w in words if not w.startswith("<0x")), unit, language)
 
 
 @pytest.mark.parametrize(
@@ -54,6 +56,19 @@ def test_run_session_and_litert_write_equal_words(
             assert found.alternatives[0][0] == expected.alternatives[0][0]
             np.testing.assert_allclose(found.alpha, expected.alpha, atol=1e-4)
             np.testing.assert_allclose(found.log_probs, expected.log_probs, atol=1e-4)
+
+
+@pytest.mark.parametrize("unit", ["words", "characters", "subwords"])
+def test_the_graph_joins_tokens_as_the_vocabulary_does(unit):
+    captions = [*CHINESE, *GERMAN, "NBA \u732b"]
+    vocabulary = Vocabulary.from_captions(captions, 1, unit=unit, language="zh")
+    rows = [vocabulary.encode(caption) for caption in [*captions, "\u9c7b \u732b"]]
+    rows.append(rows[-1][:3])  # bytes that are no character
+    width = max(map(len, rows))
+    ids = tf.constant([[row + [END] * (width - len(row)) for row in rows]])
+    texts, _ = write_captions(ids, tf.constant([[*map(len, rows)]]), vocabulary)
+    written = [text.decode() for text in texts.numpy()[0]]
+    assert written == [vocabulary.decode(row) for row in rows]
 
 
 def as_arrays(answer: dict) -> dict[str, np.ndarray]:
