@@ -277,9 +277,10 @@ class FitConfig(BaseFitConfig):
     """Those predictions, for distillation_weight: a file of training.distill (.npz)."""
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
     """Precision of the matrix products; softmax and loss are always float32."""
-    monitor: Literal["bleu_4", "cider", "nll"] = "bleu_4"
+    monitor: Literal["bleu_4", "cider", "nll", "last"] = "bleu_4"
     """Free-running dev score (or teacher-forced nll) for early stopping and the best weights; while
-    it is 0 or undefined in every epoch, cider decides, and while that is 0 too, nll."""
+    it is 0 or undefined in every epoch, cider decides, and while that is 0 too, nll. last keeps the
+    last epoch, for dev splits too small to tell epochs apart."""
     patience: PositiveInt = 5
     """Epochs without a better score before training stops."""
     validation_beam: PositiveInt = 1

@@ -128,7 +128,7 @@ def read_settings(folder: Path) -> Settings:
 
 def is_export(folder: Path) -> bool:
     """Returns whether a folder holds an export, whole or not."""
-    return (folder / SETTINGS).is_file() and (folder / STEP).is_file()
+    return (folder / SETTINGS).is_file() and any((folder / name).is_file() for name in GRAPHS)
 
 
 def _why_not(folder: Path) -> str:

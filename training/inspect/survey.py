@@ -423,7 +423,7 @@ def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]
     if train["length"]["p95"] < BLEU_ORDERS:
         yield (
             f"Nearly all captions have fewer than {BLEU_ORDERS} {unit}: BLEU-{BLEU_ORDERS} is "
-            "undefined without a match of so many; use `--fit.monitor cider`."
+            "undefined without a match of so many."
         )
     if empty := sum((s["blank"] or 0) + s["without_words"] for s in splits.values()):
         yield f"{counted(empty, 'caption')} without a word, left out of training."
