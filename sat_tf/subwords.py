@@ -14,7 +14,7 @@ from sat_tf.tokens import (
     LONGEST,
     MARK,
     byte_token,
-    missing_extra,
+    check_extra,
     read_bytes,
     split_clusters,
     split_subwords,
@@ -37,15 +37,12 @@ def learn_subwords(words: Counter[str], min_count: int, size: int | None = None)
         Subword -> how often it occurs when words are split.
 
     Raises:
-        ImportError: SentencePiece is not installed.
+        ValueError: SentencePiece is not installed, or `size` is too small.
 
     References:
         Sennrich et al. (2016), arXiv:1508.07909; Kudo and Richardson (2018), arXiv:1808.06226.
     """
-    if package := missing_extra("subwords"):
-        raise ImportError(
-            f'`--data.tokens subwords` needs {package}: `pip install "sat-tf[subwords]"`.'
-        )
+    check_extra("subwords", "unit")
     import sentencepiece
 
     spelled = {word: split_clusters(word) for word in words}

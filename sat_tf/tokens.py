@@ -195,7 +195,7 @@ def tokenize(
         The tokens, none of them empty; an empty list if nothing is left.
 
     Raises:
-        ImportError: The segmenter is not installed.
+        ValueError: The segmenter is not installed.
     """
     if rules == 1:
         return _tokenize_first(caption, unit)
@@ -344,10 +344,16 @@ def stands_alone(piece: str, before: str) -> bool:
 _PACKAGES = {"icu": "icu4py", "jieba": "jieba", "mecab": "fugashi", "subwords": "sentencepiece"}
 
 
-def missing_extra(name: str) -> str | None:
-    """Returns the name of the package that a segmenter, or subwords, needs and that is missing."""
+def check_extra(name: str, argument: str, kind: str = "argument") -> None:
+    """Checks that what a segmenter, or `subwords`, needs is installed.
+
+    Raises:
+        ValueError: It is not; the message names the package and the extra.
+    """
     package = _PACKAGES.get(name)
-    return package if package and find_spec(package) is None else None
+    if package and find_spec(package) is None:
+        expected = f'{package} to be installed (`pip install "sat-tf[{name}]"`), or other tokens'
+        raise invalid_value(argument, expected, repr(name), kind)
 
 
 def _segment(word: str, segmenter: Segmenter, language: str) -> list[str]:
@@ -361,8 +367,7 @@ def _segment(word: str, segmenter: Segmenter, language: str) -> list[str]:
 
 @functools.cache
 def _segmenter(name: Segmenter, language: str) -> Callable[[str], list[str]]:
-    if package := missing_extra(name):
-        raise ImportError(f'The segmenter {name} needs {package}: `pip install "sat-tf[{name}]"`.')
+    check_extra(name, "segmenter")
     if name == "icu":
         from icu4py.breakers import WordBreaker
 

@@ -93,7 +93,7 @@ class Vocabulary:
             capitals: Words regain their capitals in captions that are written.
 
         Raises:
-            ImportError: What segments, or finds subwords, is not installed.
+            ValueError: What segments, or finds subwords, is not installed.
         """
         if isinstance(captions, str):
             raise invalid_value("captions", "a list of captions, not one", repr(captions))

@@ -35,9 +35,9 @@ from sat_tf.tokens import (
     RULES,
     Segmenter,
     Unit,
+    check_extra,
     default_segmenter,
     default_unit,
-    missing_extra,
     primary,
 )
 from training.data.sources import DataName, Splits
@@ -427,10 +427,7 @@ def check_available(config: RunConfig) -> None:
     """
     attention, fit, splitting = config.attention, config.fit, config.data.splitting()
     for key, needs in (("tokens", splitting["unit"]), ("segmenter", splitting["segmenter"])):
-        if package := missing_extra(needs):
-            expected = f'{package} to be installed (`pip install "sat-tf[{needs}]"`), or '
-            expected += "`--data.tokens characters`, which needs nothing"
-            raise invalid_value(f"--data.{key}", expected, needs, "key")
+        check_extra(needs, f"--data.{key}", "key")
     if attention.supervision_weight:
         if attention.teacher is None and config.data.name != "scenes":
             expected = "boxes of the training captions' phrases to supervise attention by "
@@ -491,6 +488,14 @@ def with_recorded_batches(config: RunConfig, run_dir: Path) -> RunConfig:
         with contextlib.suppress(ValueError):  # `check_run_dir` says what is wrong with it
             batch_by = read_run_config(run_dir).fit.batch_by
     return dataclasses.replace(config, fit=dataclasses.replace(config.fit, batch_by=batch_by))
+
+
+def with_recorded_rules(config: RunConfig, run_dir: Path) -> RunConfig:
+    """Returns the configuration with the rules by which the run in a folder splits captions."""
+    with contextlib.suppress(ValueError):  # `check_run_dir` says what is wrong with it
+        rules = read_run_config(run_dir).data.rules
+        return dataclasses.replace(config, data=dataclasses.replace(config.data, rules=rules))
+    return config
 
 
 def read_data_dir(folder: RunFolder) -> Path | None:

@@ -37,7 +37,6 @@ from training.cli import (
     digit_module,
     parse_settings,
     peek_flag,
-    with_rules_of,
 )
 from training.config import (
     RunConfig,
@@ -45,6 +44,7 @@ from training.config import (
     read_run_config,
     to_text,
     with_recorded_batches,
+    with_recorded_rules,
     with_recorded_split,
 )
 from training.recipes import RECIPES
@@ -135,7 +135,6 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
     config, data_dir = arguments.config, arguments.data_dir
     run_dir = arguments.run_dir or Path("runs") / config.recipe
     cache_dir = arguments.cache_dir or default_cache_dir()
-    config = with_rules_of(run_dir if run_dir.exists() else config.init_from, config)
     check_data_dir(config, data_dir)
     if not os.environ.get("TF_CONFIG"):  # one of several workers: the chief knows if it resumes
         check_init_from(config, run_dir)
@@ -147,7 +146,7 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
         from training.model import resolve_precision
         from training.run_state.ownership import check_run_dir, exclusive_lock
     config = with_recorded_split(resolve_precision(config, run_dir), run_dir, data_dir)
-    config = with_recorded_batches(config, run_dir)
+    config = with_recorded_rules(with_recorded_batches(config, run_dir), run_dir)
     if arguments.deterministic:
         tf.config.experimental.enable_op_determinism()
     warnings.formatwarning = lambda message, *_: f"Warning: {message}\n"

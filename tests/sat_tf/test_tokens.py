@@ -132,9 +132,9 @@ def test_segmented_words_are_joined_without_spaces(language, segmenter, text, wo
 def test_a_missing_segmenter_is_named_with_its_extra(monkeypatch):
     monkeypatch.setattr(tokens, "find_spec", lambda name: None)
     tokens._segmenter.cache_clear()
-    with pytest.raises(ImportError, match=r"segmenter mecab needs fugashi: .*sat-tf\[mecab\]"):
+    with pytest.raises(ValueError, match=r"`segmenter`: expected fugashi to be .*sat-tf\[mecab\]"):
         tokenize("\u7537\u6027", "words", "ja", segmenter="mecab")
-    with pytest.raises(ImportError, match=r"subwords` needs sentencepiece"):
+    with pytest.raises(ValueError, match=r"`unit`: expected sentencepiece to be installed"):
         Vocabulary.from_captions(["a"], unit="subwords")
 
 
