@@ -85,7 +85,7 @@ def write_run(
         "search": search,
     }
     config = from_dict(CaptionerConfig, values)
-    vocabulary = vocabulary or Vocabulary.from_captions(CAPTIONS, min_count=1, unit=unit)
+    vocabulary = vocabulary or Vocabulary.from_captions(CAPTIONS, 1, unit=unit, language="en")
     folder.mkdir(parents=True)
     RunFolder(folder).config.write_text(json.dumps(to_dict(config)))
     vocabulary.save(RunFolder(folder).vocabulary)

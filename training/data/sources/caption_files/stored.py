@@ -36,26 +36,25 @@ def pairs(root: Path) -> Iterator[tuple[Path, Path]]:
     images, texts = [], {}
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for file in map(Path(folder).joinpath, sorted(files)):
-            if file.name.lower().endswith(IMAGE_SUFFIXES) and not file.name.startswith("."):
-                images.append(file)
-            elif file.suffix.lower() in PAIRED:
-                texts.setdefault(file.stem, []).append(file)
-    for image in images:
-        several = texts.get(image.stem, ())
-        several = [text for text in several if text.parent == image.parent] or several
-        for suffix in PAIRED:
-            of_kind = [text for text in several if text.suffix.lower() == suffix]
-            if of_kind:
-                if len(of_kind) == 1:
-                    yield image, of_kind[0]
-                break
+        for file in sorted(files):
+            stem, suffix = os.path.splitext(file)
+            if suffix.lower() in IMAGE_SUFFIXES and not file.startswith("."):
+                images.append((folder, stem, file))
+            elif suffix.lower() in PAIRED:
+                texts.setdefault(stem, []).append((folder, PAIRED.index(suffix.lower()), file))
+    for folder, stem, image in images:
+        several = texts.get(stem, ())
+        several = [text for text in several if text[0] == folder] or several
+        best = min((kind for _, kind, _ in several), default=None)
+        of_kind = [os.path.join(within, file) for within, kind, file in several if kind == best]
+        if len(of_kind) == 1:
+            yield Path(folder, image), Path(of_kind[0])
 
 
 def read_pairs(source: Source) -> Iterator[Record]:
     """Reads the captions of each image from the file of its name: one per line, or JSON."""
-    longer, number, entries = 0, 0, {}
-    for image, text in pairs(source.path):
+    longer, number, entries, paired = 0, 0, {}, list(pairs(source.path))
+    for image, text in paired:
         if text.suffix.lower() == ".json":
             try:
                 entries[image] = json.loads(read_text(text))
@@ -64,7 +63,7 @@ def read_pairs(source: Source) -> Iterator[Record]:
     objects = {image: entry for image, entry in entries.items() if isinstance(entry, dict)}
     keys = list(dict.fromkeys(key for entry in objects.values() for key in entry))
     field = _json_fields(source, keys, objects) if objects else ""
-    for image, text in pairs(source.path):
+    for image, text in paired:
         if image in entries:
             captions = as_captions(objects[image].get(field)) if image in objects else []
             number += 1
@@ -119,9 +118,9 @@ def read_tar(source: Source) -> Iterator[Record]:
                 folder, slash, file = member.name.rpartition("/")
                 if not member.isfile() or file.startswith("."):
                     continue
-                key, _, kind = file.partition(".")
+                key, _, kind = file.rpartition(".")
                 key, kind = f"{folder}{slash}{key}", kind.lower()
-                if f".{kind}".endswith(IMAGE_SUFFIXES):
+                if f".{kind}" in IMAGE_SUFFIXES:
                     places[member.name] = (key, (member.offset_data, member.size))
                 elif kind in ("txt", "caption", "json"):
                     content = tar.extractfile(member)
