@@ -19,9 +19,8 @@ from sat_tf.errors import RunError, invalid_value
 from sat_tf.models.captioner import Captioner
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.terms import Objective
-from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import SPECIAL_TOKENS, START, Vocabulary
-from training.config import RunConfig, read_run_config
+from training.config import RunConfig
 from training.inputs import Data
 from training.optimizers import make_optimizer
 from training.run_state.checkpoints import unfinished_note
@@ -240,21 +239,18 @@ def describe_model(model: Captioner, batch_size: int) -> Iterator[str]:
         yield f"  {name}: {value}"
 
 
-def resolve_precision(config: RunConfig, run_dir: Path) -> RunConfig:
-    """Replaces precision `auto` by that of the run in the folder, or else by the faster one.
+def resolve_precision(config: RunConfig) -> RunConfig:
+    """Replaces precision `auto` by the faster one.
 
     Not every processor with bfloat16 instructions is faster with them, so one product of each is
     timed. The choice is kept in the run's configuration: a resumed run does not change it.
     """
     if config.fit.precision != "auto":
         return config
-    if RunFolder(run_dir).config.is_file():
-        precision = read_run_config(run_dir).fit.precision
-    else:
-        seconds = product_seconds()
-        ratio = seconds["float32"] / seconds["bfloat16"]
-        precision = "bfloat16" if ratio >= WORTH else "float32"
-        print(f"Precision {precision}: here products are {ratio:.1f} times as fast in bfloat16.")
+    seconds = product_seconds()
+    ratio = seconds["float32"] / seconds["bfloat16"]
+    precision = "bfloat16" if ratio >= WORTH else "float32"
+    print(f"Precision {precision}: here products are {ratio:.1f} times as fast in bfloat16.")
     return dataclasses.replace(config, fit=dataclasses.replace(config.fit, precision=precision))
 
 

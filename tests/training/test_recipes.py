@@ -18,7 +18,7 @@ from training.config import (
     OptimizerConfig,
     RunConfig,
     read_run_config,
-    with_recorded_rules,
+    settled,
 )
 from training.recipes import RECIPES
 from training.train import parse
@@ -95,9 +95,9 @@ def test_a_run_of_the_first_rules_keeps_them(tmp_path):
     values["data"] |= {"tokens": "words", "language": "jp"}
     (tmp_path / "config.json").write_text(json.dumps(values))
     assert read_run_config(tmp_path).data.rules == 1
-    resumed = with_recorded_rules(RECIPES["scenes_soft"], tmp_path)
+    resumed = settled(RECIPES["scenes_soft"], tmp_path, None)
     assert resumed.data.rules == 1
-    assert with_recorded_rules(resumed, tmp_path / "none") == resumed
+    assert settled(RECIPES["scenes_soft"], tmp_path / "new", None).data.rules == 2
 
 
 @pytest.mark.parametrize("language", ["en", "de", "zh-Hans", "yue"])

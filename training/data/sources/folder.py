@@ -7,7 +7,6 @@ its name tells the splits, a hash of each image's name, or of its group's, decid
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
 import re
@@ -36,6 +35,7 @@ from training.data.sources.caption_files import (
     Record,
     advice_without_captions,
     known_split,
+    lie_beside,
     lines,
     pairs,
     read_caption_file,
@@ -247,7 +247,7 @@ def _caption_files(
         inner = _folders(data_dir)
         within = [file for folder in inner for file in _files(folder)]
         found = _without_by_products([file for file in within if _is_caption_file(file)])
-    if not found and next(pairs(images.root), None):
+    if not found and (lie_beside(images.root) or next(pairs(images.root), None)):
         return [(images.root, None)]
     errors: list[DataError] = []
     if not found:
@@ -283,7 +283,7 @@ def _caption_files(
 
 def _files(folder: Path) -> list[Path]:
     """The files of a folder that may hold captions, sorted."""
-    return [folder / name for name in _file_names(folder, folder.stat().st_mtime_ns)]
+    return [folder / name for name in _file_names(folder)]
 
 
 def _folders(folder: Path) -> list[Path]:
@@ -293,8 +293,7 @@ def _folders(folder: Path) -> list[Path]:
     return [folder / name for name in names[:_MANY]]
 
 
-@functools.lru_cache(maxsize=16)
-def _file_names(folder: Path, changed: int) -> list[str]:
+def _file_names(folder: Path) -> list[str]:
     with os.scandir(folder) as entries:
         return sorted(
             entry.name
@@ -394,7 +393,7 @@ def _take_lists(data_dir: Path, entries: dict[str, _Entry], notes: list[str]) ->
     known |= {PurePosixPath(name).stem: name for name in entries} | {n: n for n in entries}
     lists: dict[str, list[str]] = {}
     named = []
-    names = _file_names(data_dir, data_dir.stat().st_mtime_ns)
+    names = _file_names(data_dir)
     texts = [data_dir / name for name in names if name.lower().endswith((".txt", ".lst"))]
     for file in texts if len(texts) <= _TRIED else ():
         split = _split_of(file, data_dir)

@@ -45,6 +45,7 @@ from training.data.sources.caption_files.records import (
     read_text,
 )
 from training.data.sources.caption_files.stored import (
+    lie_beside,
     pairs,
     read_pairs,
     read_parquet,
@@ -61,6 +62,7 @@ __all__ = [
     "advice_without_captions",
     "has_half_character",
     "known_split",
+    "lie_beside",
     "lines",
     "pairs",
     "read_caption_file",

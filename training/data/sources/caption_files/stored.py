@@ -51,6 +51,15 @@ def pairs(root: Path) -> Iterator[tuple[Path, Path]]:
             yield Path(folder, image), Path(of_kind[0])
 
 
+def lie_beside(root: Path) -> bool:
+    """Returns whether the first image of a folder has a text file of its name beside it."""
+    with os.scandir(root) as entries:
+        names = sorted(entry.name for entry in entries)
+    first = next((name for name in names if name.lower().endswith(IMAGE_SUFFIXES)), None)
+    stem = None if first is None else os.path.splitext(first)[0]
+    return stem is not None and any(stem + suffix in names for suffix in PAIRED)
+
+
 def read_pairs(source: Source) -> Iterator[Record]:
     """Reads the captions of each image from the file of its name: one per line, or JSON."""
     longer, number, entries, paired = 0, 0, {}, list(pairs(source.path))
