@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from langcodes import Language, LanguageTagError, standardize_tag, tag_is_valid
 
 from sat_tf import config as configs
-from sat_tf import digits, published
+from sat_tf import digits
 from sat_tf.capitals import CAPITAL_NOUNS
 from sat_tf.errors import RunError, invalid_value, other_version
 from sat_tf.fields import (
@@ -35,12 +35,11 @@ from sat_tf.tokens import (
     RULES,
     Segmenter,
     Unit,
+    check_extra,
     default_segmenter,
     default_unit,
-    missing_extra,
     primary,
 )
-from sat_tf.vocabulary import Vocabulary
 from training.data.sources import DataName, Splits
 from training.data.sources.caption_files.columns import parse_columns
 from training.data.sources.folder import parse_places
@@ -405,7 +404,6 @@ def _check_teachers(config: RunConfig) -> None:
     if config.attention.supervision_weight:
         for key, found in (
             ("data.random_crop", config.data.random_crop or None),
-            ("data.tokens", None if config.data.unit == "words" else config.data.unit),
             ("reward.metric", rewarded),
         ):
             if found is not None:
@@ -430,10 +428,7 @@ def check_available(config: RunConfig) -> None:
     """
     attention, fit, splitting = config.attention, config.fit, config.data.splitting()
     for key, needs in (("tokens", splitting["unit"]), ("segmenter", splitting["segmenter"])):
-        if package := missing_extra(needs):
-            expected = f'{package} to be installed (`pip install "sat-tf[{needs}]"`), or '
-            expected += "`--data.tokens characters`, which needs nothing"
-            raise invalid_value(f"--data.{key}", expected, needs, "key")
+        check_extra(needs, f"--data.{key}", "key")
     if attention.supervision_weight:
         if attention.teacher is None and config.data.name != "scenes":
             expected = "boxes of the training captions' phrases to supervise attention by "
@@ -474,14 +469,10 @@ def read_run_config(run_dir: Path) -> RunConfig:
 def settled(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfig:
     """Decides what a configuration leaves open: as the run in the folder did, if there is one.
 
-    Without one, captions are split by the rules of the run that it starts from, and a folder as
-    there if that run learned from it: its training images must not become dev or test images.
+    Without one, as the run did that it starts from, if that learned from the same folder: its
+    training images must not become dev or test images, nor its captions be split otherwise.
     A precision `auto` is left open then, as it is measured.
     """
-    with contextlib.suppress(OSError, ValueError, TypeError):
-        start = published.locate(run_dir if run_dir.exists() else config.init_from)
-        rules = Vocabulary.load(RunFolder(start).vocabulary).rules
-        config = dataclasses.replace(config, data=dataclasses.replace(config.data, rules=rules))
     open_fit = {"batch_by": "image" if config.by_image else "length"}
     for folder in map(RunFolder, filter(None, (run_dir, config.init_from))):
         same = data_dir is not None and read_data_dir(folder) == data_dir.absolute()
@@ -489,6 +480,8 @@ def settled(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfi
             with contextlib.suppress(ValueError):  # `check_run_dir` says what is wrong with it
                 recorded = read_run_config(folder.path)
                 config = config.split_at(recorded.data.held_out)
+                data = dataclasses.replace(config.data, rules=recorded.data.rules)
+                config = dataclasses.replace(config, data=data)
                 if folder.path == run_dir:
                     open_fit = vars(recorded.fit)
     fit = config.fit

@@ -71,8 +71,8 @@ def _learn_on(origin: str, model: Captioner, data: Data) -> str:
     """Gives a model the weights of another run; returns lines that say which words it knows."""
     words, special = data.vocabulary, len(SPECIAL_TOKENS)
     counts = np.bincount(np.concatenate(data.table.tokens), minlength=len(words))
-    folder = start_from(origin, model, words, counts=counts)
-    theirs, notes = runs.read_vocabulary(folder), unfinished_note(folder)
+    found = start_from(origin, model, words, counts=counts)
+    theirs, notes = found.vocabulary, unfinished_note(found.path)
     said = f"Initialized with the weights of {origin}"
     if theirs != words:
         known = np.count_nonzero(_rows(theirs, words)[special:] >= 0)
@@ -90,7 +90,7 @@ def start_from(
     name: str = "--init-from",
     kind: str = "key",
     counts: np.ndarray | None = None,
-) -> Path:
+) -> runs.TrainedCaptioner:
     """Gives a captioner the best weights of what `sat_tf.load` reads, including the encoder's.
 
     The optimizer's state and the baseline are not among them. Of another vocabulary, words that
@@ -105,7 +105,7 @@ def start_from(
         counts: `[K]`, tokens in the training captions by id; None asks for the same vocabulary.
 
     Returns:
-        The folder that they come from.
+        The captioner that they are of.
 
     Raises:
         ValueError: It is no finished run, or has another vocabulary or other shapes.
@@ -156,7 +156,7 @@ def start_from(
         raise invalid_value(name, expected, got, kind) from error
     for (_, ours), value in zip(pairs, values, strict=True):
         ours.assign(value)
-    return found.path
+    return found
 
 
 def _rows(theirs: Vocabulary, ours: Vocabulary) -> np.ndarray:
