@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import numpy as np
@@ -138,7 +139,12 @@ def test_the_process_ends_when_the_page_does(made):
 
 def test_questions_are_answered_in_their_order(tmp_path, monkeypatch):
     process, asked = ModelProcess([Path("a"), Path("b"), Path("c")]), []
-    monkeypatch.setattr(process, "_ask", lambda index, *_: asked.append(index))
+
+    def answer(index, *_):
+        time.sleep(0.1 * (3 - index))  # the first takes longest
+        asked.append(index)
+
+    monkeypatch.setattr(process, "_ask", answer)
 
     async def all_at_once():
         await asyncio.gather(*(process.ask(Path(name), b"") for name in "abc"))
