@@ -9,8 +9,8 @@ from setuptools import find_packages, setup
 
 ROOT = Path(__file__).resolve().parent
 GPU_TENSORFLOW = "tensorflow[and-cuda]"
-LIGHT = ("numpy", "pillow", "tyro", "filelock", "tqdm")
-"""Packages that captions without TensorFlow need beside LiteRT."""
+LIGHT = ("ai-edge-litert", "numpy", "pillow", "tyro", "filelock", "tqdm")
+"""Packages that captions without TensorFlow need."""
 
 
 def read_requirements(name: str) -> list[str]:
@@ -73,7 +73,7 @@ setup(
         "mecab": ["fugashi>=1.3,<2", "unidic-lite>=1.0,<2"],
         "subwords": ["sentencepiece>=0.2,<1"],
         "hub": ["huggingface_hub>=1,<3"],
-        "lite": only("ai-edge-litert"),
+        "lite": [],  # as without an extra
         "scores": ["sacrebleu>=2.4,<3"],
         "train": ALL,
         "web": read_requirements("requirements-web.txt"),

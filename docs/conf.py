@@ -33,9 +33,7 @@ html_copy_source = False
 myst_heading_anchors = 4
 myst_enable_extensions = ["dollarmath"]
 exclude_patterns = ["notebooks/*/**"]  # what the notebooks leave
-nb_execution_mode = (
-    "off"  # `make docs` executes the notebooks, as does tests/docs/test_notebooks.py
-)
+nb_execution_mode = "off"  # `make docs` executes the notebooks, and so does a slow test
 nb_execution_timeout = 600  # seconds per cell
 nb_execution_raise_on_error = True
 

@@ -479,7 +479,7 @@ class TrainedCaptioner:
             alpha = alpha.reshape(length, *self.grid)
         return Caption(
             text=self.vocabulary.decode(ids),
-            words=tuple(self.vocabulary.words[i] for i in ids),
+            words=tuple(self.vocabulary.forms[i] for i in ids),
             score=float(hypotheses.scores[row, k]),
             log_prob=float(hypotheses.log_probs[row, k]),
             log_probs=hypotheses.word_log_probs[row, k, :length],

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
+from sat_tf.capitals import written_forms
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, checked
 from sat_tf.files import write_atomically
@@ -29,6 +30,10 @@ class Vocabulary:
         language: Language code of the captions; empty if it is not known.
         rules: Version of the rules that split captions, see `tokenize`.
         segmenter: Finds words in scripts without spaces between them, see `tokenize`.
+        written: Word -> its form in captions that are written, where that has capitals.
+
+    Attributes:
+        forms: The words as captions have them, in the order of their ids.
     """
 
     words: tuple[str, ...]
@@ -36,6 +41,8 @@ class Vocabulary:
     language: str = ""
     rules: int = RULES
     segmenter: Segmenter = "spaces"
+    written: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    forms: tuple[str, ...] = field(init=False, repr=False, compare=False)
     _ids: dict[str, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self):
@@ -55,7 +62,8 @@ class Vocabulary:
             twice = [word for word, count in Counter(words).items() if count > 1]
             raise invalid_value("words", "no word twice", twice[:5])
         object.__setattr__(self, "words", words)
-        object.__setattr__(self, "_ids", ids)
+        object.__setattr__(self, "forms", tuple(self.written.get(word, word) for word in words))
+        object.__setattr__(self, "_ids", dict(zip(self.forms, ids.values(), strict=True)) | ids)
 
     @classmethod
     @checked
@@ -68,6 +76,7 @@ class Vocabulary:
         language: str = "",
         rules: int = RULES,
         segmenter: Segmenter = "spaces",
+        capitals: bool = False,
     ) -> Vocabulary:
         """Collects the words of captions, the most frequent first, ties by code point.
 
@@ -79,6 +88,7 @@ class Vocabulary:
             language: Language code of the captions.
             rules: Version of the rules that split captions.
             segmenter: See `tokenize`.
+            capitals: Words regain their capitals in captions that are written.
 
         Raises:
             ImportError: What segments, or finds subwords, is not installed.
@@ -86,6 +96,7 @@ class Vocabulary:
         if isinstance(captions, str):
             raise invalid_value("captions", "a list of captions, not one", repr(captions))
         counts: Counter[str] = Counter()
+        captions = [*captions] if capitals else captions
         for caption in captions:
             counts.update(tokenize(caption, unit, language, rules, segmenter))
         if unit == "subwords":
@@ -95,13 +106,14 @@ class Vocabulary:
         kept = [item for item in counts.items() if item[1] >= min_count]
         kept.sort(key=lambda item: (-item[1], item[0]))
         words = SPECIAL_TOKENS + tuple(word for word, _ in kept[:max_size])
-        return cls(words, unit, language, rules, segmenter)
+        written = written_forms(captions, words, language) if capitals else {}
+        return cls(words, unit, language, rules, segmenter, written)
 
     def __len__(self) -> int:
         return len(self.words)
 
     def id(self, word: str) -> int:
-        """Returns the id of a word, `UNK` if it is not listed."""
+        """Returns the id of a word or of its form, `UNK` if it is not listed."""
         return self._ids.get(word, UNK)
 
     def tokenize(self, caption: str) -> list[str]:
@@ -128,25 +140,28 @@ class Vocabulary:
             if not 0 <= index < len(self.words):
                 raise invalid_value("ids", f"ids in [0, {len(self)})", int(index))
             if index not in (PAD, START):
-                words.append(self.words[index])
+                words.append(self.forms[index])
         return join(words, *self.joining())
 
     def to_json(self) -> str:
         """Returns a JSON object with `words`, how captions are split, and how words are joined.
 
-        `join` is what stands between words, a pattern and what replaces it in the text.
+        `join` is what stands between words, a pattern and what replaces it in the text; `written`
+        is there if words have forms with capitals.
         """
-        value = {name: getattr(self, name) for name in ("unit", "language", "rules", "segmenter")}
-        value |= {"join": self.joining(), "words": self.words}
+        value = self._value() | ({"written": dict(self.written)} if self.written else {})
         return json.dumps(value, ensure_ascii=False, indent=0)
 
+    def _value(self) -> dict[str, Any]:
+        value = {name: getattr(self, name) for name in ("unit", "language", "rules", "segmenter")}
+        return value | {"join": self.joining(), "words": self.words}
+
     def fingerprint(self) -> str:
-        """SHA-256 (hexadecimal) of `to_json`; under rules 1, of the unit and the words alone."""
-        text = self.to_json()
+        """SHA-256 (hexadecimal) of `to_json` without `written`; of unit and words under rules 1."""
+        value = self._value()
         if self.rules == 1:
             value = {"unit": self.unit, "words": self.words}
-            text = json.dumps(value, ensure_ascii=False, indent=0)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hashlib.sha256(json.dumps(value, ensure_ascii=False, indent=0).encode()).hexdigest()
 
     @classmethod
     def from_json(cls, text: str) -> Vocabulary:
@@ -159,7 +174,7 @@ class Vocabulary:
         words = value.get("words") if isinstance(value, dict) else None
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise invalid_value("text", "an object with a list `words`", repr(text[:80]))
-        old = {"unit": "words", "language": "", "rules": 1, "segmenter": "spaces"}
+        old = {"unit": "words", "language": "", "rules": 1, "segmenter": "spaces", "written": {}}
         return cls(tuple(words), **{name: value.get(name, old[name]) for name in old})
 
     def save(self, path: str | Path) -> None:

@@ -40,7 +40,8 @@ def make_signatures(captioner: TrainedCaptioner, search: SearchConfig) -> list[S
     float32 `[B, K]`, log p / length^p in nats; `token_ids` int32 and `words` string `[B, K, T]`;
     `lengths` int32 `[B, K]`, words without <end>; `valid` bool `[B]`; `reasons` string `[B]`, empty
     where valid; and of the best caption `word_log_probs` float32 `[B, T]`, nats, <end> included,
-    and with attention `attention` float32 `[B, T, h, w]` and `beta` float32 `[B, T]`. `every_beam`
+    and with attention `attention` float32 `[B, T, h, w]` and `beta` float32 `[B, T]`; `language`
+    string `[B]`, the code of the captions' language, empty if it is not known. `every_beam`
     has these three of every hypothesis, `[B, K, T, ...]`, and two constants, string `[B]`:
     `attention_kind` (soft, hard or none) and `resize` (crop or squash).
 
@@ -130,7 +131,7 @@ def write_captions(
     Returns:
         UTF-8 strings: captions `[B, K]`, and words `[B, K, T]`, empty after the last.
     """
-    words = tf.gather(tf.constant(vocabulary.words), token_ids)
+    words = tf.gather(tf.constant(vocabulary.forms), token_ids)
     words = tf.where(tf.range(tf.shape(token_ids)[-1]) < lengths[..., None], words, "")
     separator, pattern, replacement = vocabulary.joining()
     texts = tf.strings.reduce_join(words, axis=-1, separator=separator)
@@ -174,6 +175,7 @@ def _describer(captioner: TrainedCaptioner, search: SearchConfig):
         outputs["scores"] = tf.where(valid[:, None], outputs["scores"], FLOOR)
         captions, words = write_captions(outputs["token_ids"], outputs["lengths"], vocabulary)
         texts = {"captions": captions, "words": words, "reasons": reasons}
+        texts["language"] = tf.fill(tf.shape(valid), vocabulary.language)
         return outputs | texts | {"valid": valid}
 
     size = captioner.config.encoder.image_size

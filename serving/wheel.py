@@ -64,7 +64,7 @@ def run(arguments: Arguments) -> None:
     subprocess.run([*pip, "--wheel-dir", str(out.absolute()), str(tree)], check=True)
     shutil.rmtree(tree)
     wheel = max(out.glob("sat_tf-*.whl"), key=lambda path: path.stat().st_mtime)
-    print(f"{wheel}: {wheel.stat().st_size / 1e6:.1f} MB. pip install '{wheel}[lite,web]'")
+    print(f"{wheel}: {wheel.stat().st_size / 1e6:.1f} MB. pip install '{wheel}[web]'")
 
 
 def copy_sources(tree: Path) -> None:

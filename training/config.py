@@ -15,6 +15,7 @@ from langcodes import Language, LanguageTagError, standardize_tag, tag_is_valid
 
 from sat_tf import config as configs
 from sat_tf import digits
+from sat_tf.capitals import CAPITAL_NOUNS
 from sat_tf.errors import RunError, invalid_value, other_version
 from sat_tf.fields import (
     Fraction,
@@ -81,6 +82,8 @@ class DataConfig:
     """Version of the rules that split captions; 1 repeats runs of earlier versions."""
     language: str = "en"
     """Language code of the captions; it chooses the scores' tokeniser and METEOR's tables."""
+    capitals: bool | None = None
+    """Words regain their commonest written form in captions; None does so in German (de, lb)."""
     min_count: PositiveInt = 5
     """Words seen fewer times in the training captions become <unk>."""
     vocabulary_size: PositiveInt | None = None
@@ -103,6 +106,9 @@ class DataConfig:
         if self.rules == 1 and (self.tokens == "subwords" or self.segmenter):
             expected = f"{RULES} with subwords or a segmenter"
             raise invalid_value("--data.rules", expected, self.rules, "key")
+        if self.capitals and self.unit != "words":
+            expected = f"False with `--data.tokens {self.unit}`"
+            raise invalid_value("--data.capitals", expected, True, "key")
         for segmenter, languages in (("jieba", CHINESE), ("mecab", ["ja"])):
             if self.segmenter == segmenter and primary(self.language) not in languages:
                 expected = f"`--data.language {languages[0]}` with `--data.segmenter {segmenter}`"
@@ -121,6 +127,14 @@ class DataConfig:
     def unit(self) -> Unit:
         """Tokens of a caption: those chosen, or the language's."""
         return self.tokens or ("words" if self.rules == 1 else default_unit(self.language))
+
+    @property
+    def regains_capitals(self) -> bool:
+        """Whether captions regain capitals: as chosen, or where nouns have them."""
+        if self.capitals is None:
+            by_language = primary(self.language) in CAPITAL_NOUNS
+            return by_language and self.rules > 1 and self.unit == "words"
+        return self.capitals
 
     def splitting(self) -> dict[str, Any]:
         """Returns the arguments of `tokenize` and `Vocabulary` for these captions."""
@@ -263,9 +277,10 @@ class FitConfig(BaseFitConfig):
     """Those predictions, for distillation_weight: a file of training.distill (.npz)."""
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
     """Precision of the matrix products; softmax and loss are always float32."""
-    monitor: Literal["bleu_4", "cider", "nll"] = "bleu_4"
+    monitor: Literal["bleu_4", "cider", "nll", "last"] = "bleu_4"
     """Free-running dev score (or teacher-forced nll) for early stopping and the best weights; while
-    it is 0 or undefined in every epoch, cider decides, and while that is 0 too, nll."""
+    it is 0 or undefined in every epoch, cider decides, and while that is 0 too, nll. last keeps the
+    last epoch, for dev splits too small to tell epochs apart."""
     patience: PositiveInt = 5
     """Epochs without a better score before training stops."""
     validation_beam: PositiveInt = 1

@@ -123,9 +123,7 @@ def predict(
     import tensorflow as tf
 
     from sat_tf.runs import load_captioner
-    from training.data.batches import scoring_plan
-    from training.data.bucketing import pad_tokens
-    from training.data.image_loader import Views
+    from training.data.batches import Views, pad_tokens, scoring_plan
     from training.data.input_source import open_input_source
     from training.evaluate.likelihood import TeacherForcing
     from training.lineage import teachers_of

@@ -111,6 +111,7 @@ def training_vocabulary(config: DataConfig, train: Split) -> Vocabulary:
         (caption for example in train.examples for caption in example.captions),
         min_count=config.min_count,
         max_size=config.vocabulary_size,
+        capitals=config.regains_capitals,
         **config.splitting(),
     )
 

@@ -10,9 +10,9 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -145,7 +145,7 @@ def attention_svg(
         if gate is not None:
             parts.append(_svg_gate(float(gate), left, top + height + 2 * size, width, size))
     box = f'viewBox="0 0 {total[0]:.1f} {total[1]:.1f}" font-family="sans-serif"'
-    box += f" xml:lang={quoteattr(style.language)}" if style.language else ""
+    box += f' xml:lang="{escape(style.language)}"' if style.language else ""
     box += ' direction="rtl"' if style.right_to_left else ""
     return f'<svg xmlns="http://www.w3.org/2000/svg" {box}>\n{chr(10).join(parts)}\n</svg>\n'
 
@@ -160,7 +160,7 @@ def _svg_tile(tile: np.ndarray, left: float, top: float, width: float, height: f
 
 def _svg_text(text: str, x: float, y: float, size: int, anchor: str) -> str:
     style = f'font-size="{size}" text-anchor="{anchor}" fill="rgb{INK}"'
-    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{escape(text, quote=False)}</text>'
 
 
 def _svg_gate(beta: float, left: float, middle: float, width: float, size: int) -> str:

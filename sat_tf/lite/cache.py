@@ -167,6 +167,7 @@ def unpack(packed: Path, name: str) -> Graphs:
             if (found := find(name)) is None:
                 _unpack_into(_home(), packed, name)
                 found = find(name)
+                forget_old(_home())
     except OSError as error:
         _say(f"The graphs are unpacked each time: they cannot be kept in {_home()} ({error}).")
         with tempfile.TemporaryDirectory() as home:  # LiteRT holds what it has opened

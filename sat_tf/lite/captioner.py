@@ -127,7 +127,7 @@ def read_settings(folder: Path) -> Settings:
 
 def is_export(folder: Path) -> bool:
     """Returns whether a folder holds an export, whole or not."""
-    return (folder / SETTINGS).is_file() and (folder / STEP).is_file()
+    return (folder / SETTINGS).is_file() and any((folder / name).is_file() for name in GRAPHS)
 
 
 def _why_not(folder: Path) -> str:
@@ -303,7 +303,7 @@ class LiteRTCaptioner:
             alpha = alpha.reshape(length, *self.settings.grid)
         return Caption(
             text=self.vocabulary.decode(found.tokens),
-            words=tuple(self.vocabulary.words[token] for token in found.tokens if token != END),
+            words=tuple(self.vocabulary.forms[token] for token in found.tokens if token != END),
             score=float(found.score(power)),
             log_prob=float(found.totals[-1]),
             log_probs=np.diff(found.totals[:length], prepend=np.float32(0.0)),

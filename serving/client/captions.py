@@ -43,6 +43,8 @@ class ServedCaption:
         alpha: `[T, h, w]`, attention of each word; None in that case, and for a model without
             attention.
         beta: `[T]`, the gate of each word, likewise.
+        language: Code of the captions' language; empty if the call did not ask for attention, or
+            the model does not say.
     """
 
     valid: bool
@@ -55,6 +57,7 @@ class ServedCaption:
     log_probs: np.ndarray | None = None
     alpha: np.ndarray | None = None
     beta: np.ndarray | None = None
+    language: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,6 +243,7 @@ def read_caption(values: Mapping[str, np.ndarray], row: int, version: int) -> Se
         alternatives=tuple(pair for pair in pairs if pair[0]),
         version=version,
         reason=values["reasons"][row].decode("utf-8") if "reasons" in values else "",
+        language=values["language"][row].decode("utf-8") if "language" in values else "",
         words=tuple(word.decode("utf-8") for word in words),
         log_probs=log_probs,
         alpha=alpha,

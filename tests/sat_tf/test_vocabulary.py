@@ -107,6 +107,28 @@ def test_saving_and_loading_gives_the_same_vocabulary(tmp_path, unit):
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 
+GERMAN = [
+    "Ein Hund läuft durch den Schnee.",
+    "ein hund im Schnee",
+    "Der Hund rennt. Schnee fliegt hoch",
+    "EIN HUND IM TIEFEN SCHNEE",
+    "Läuft ein weißer Hund? Läuft er",
+]
+
+
+def test_words_regain_the_commonest_form_that_they_have_inside_sentences(tmp_path):
+    found = Vocabulary.from_captions(GERMAN, min_count=1, language="de", capitals=True)
+    assert found.written == {"hund": "Hund", "schnee": "Schnee"}
+    ids = found.encode("EIN HUND LÄUFT IM SCHNEE")
+    assert found.decode(ids) == "ein Hund läuft im Schnee"
+    assert [found.id(word) for word in found.decode(ids).split()] == ids
+    plain = Vocabulary.from_captions(GERMAN, min_count=1, language="de")
+    assert plain.words == found.words and plain.decode(ids) == "ein hund läuft im schnee"
+    assert plain.fingerprint() == found.fingerprint()
+    found.save(tmp_path / "vocabulary.json")
+    assert Vocabulary.load(tmp_path / "vocabulary.json").decode(ids) == found.decode(ids)
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"words": 3}', json.dumps({"words": ["a"]})])
 def test_a_file_that_is_no_vocabulary_is_named(tmp_path, text):
     path = tmp_path / "broken.json"

@@ -79,7 +79,7 @@ def write_run(folder: Path, attention: dict, unit: str = "words", encoder: dict 
         "search": search,
     }
     config = from_dict(CaptionerConfig, values)
-    vocabulary = Vocabulary.from_captions(CAPTIONS, min_count=1, unit=unit)
+    vocabulary = Vocabulary.from_captions(CAPTIONS, min_count=1, unit=unit, language="en")
     folder.mkdir(parents=True)
     RunFolder(folder).config.write_text(json.dumps(to_dict(config)))
     vocabulary.save(RunFolder(folder).vocabulary)

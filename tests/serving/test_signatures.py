@@ -14,7 +14,7 @@ from serving.model_card import operations
 from tests.serving.export_fixtures import BATCHES, warm_up_calls
 
 KINDS = ("soft", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("hard", "none")))
-TEXTS = ("captions", "words", "reasons")
+TEXTS = ("captions", "words", "reasons", "language")
 FORBIDDEN = ("PyFunc", "XlaLaunch", "XlaCallModule", "Iterator", "Random", ">")
 
 
@@ -45,6 +45,7 @@ def reference(captioner, contents: list[bytes]) -> dict[str, np.ndarray]:
         "word_log_probs": found.word_log_probs,
         "valid": np.ones(len(contents), bool),
         "reasons": [""] * len(contents),
+        "language": [captioner.vocabulary.language] * len(contents),
     }
     if captioner.config.attention.kind != "none":
         alpha, beta = found.auxiliary
@@ -123,6 +124,7 @@ def test_what_is_no_image_is_not_valid_and_has_no_caption(answers, kind, call):
     assert bad == list(range(1, 12, 2) if call == "mixed" else range(6))
     answer = rows(answer, bad)
     assert answer.pop("reasons") == list(REASONS.values())
+    assert set(answer.pop("language")) == {"en"}
     assert set(np.ravel(answer.pop("captions"))) == {""} == set(np.ravel(answer.pop("words")))
     assert set(np.ravel(answer.pop("scores"))) == {FLOOR}
     assert all(not np.any(value) for value in answer.values())
@@ -188,15 +190,17 @@ def saved_signatures(version):
 
 @pytest.mark.parametrize("unit", ["words", "characters"])
 def test_captions_are_those_the_vocabulary_writes(unit):
-    vocabulary = Vocabulary.from_captions(["a bb ccc ü"], 1, unit=unit)
+    vocabulary = Vocabulary.from_captions(["a Bb ccc ü"], 1, unit=unit, capitals=unit == "words")
     ids = [vocabulary.encode("a bb ü"), [UNK], []]
     longest = max(len(row) for row in ids) + 1
     padded = [[*row, END, *[0] * (longest - len(row) - 1)] for row in ids]
     lengths = tf.constant([[len(row) for row in ids]])
     captions, words = signatures.write_captions(tf.constant([padded]), lengths, vocabulary)
-    assert [text.decode() for text in captions.numpy()[0]] == ["a bb ü", "<unk>", ""]
+    assert [text.decode() for text in captions.numpy()[0]] == [
+        vocabulary.decode(row) for row in ids
+    ]
     first = [word.decode() for word in words.numpy()[0, 0]]
-    assert first == [*(["a", "bb", "ü"] if unit == "words" else "a bb ü"), ""]
+    assert first == [*(["a", "Bb", "ü"] if unit == "words" else "a bb ü"), ""]
     assert b"".join(words.numpy()[0, 2]) == b""
 
 

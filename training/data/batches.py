@@ -1,4 +1,8 @@
-"""Makes batches: the captions of a plan with their inputs, and `tf.data` around them."""
+"""Makes batches: the captions of a plan with their inputs, and `tf.data` around them.
+
+Images to train on may be seen in random views, mirrored and cropped, drawn from (seed, epoch,
+caption) alone, so that a resumed run sees the same views.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,63 @@ from typing import Protocol
 import numpy as np
 import tensorflow as tf
 
-from training.data.bucketing import CaptionTable, Shard, pad_tokens, plan_epoch, plan_images
+from sat_tf.vocabulary import PAD
+from training.data.bucketing import CaptionTable, plan_epoch, plan_images
 from training.data.examples import DataError
-from training.data.image_loader import Views
 from training.data.input_source import ImageSource, InputSource
 
 Batch = dict[str, tf.Tensor]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One process' part of each batch: the parts of its devices.
+
+    Attributes:
+        first: Index of its first device among those of all processes.
+        devices: Number of its devices.
+        total: Number of devices of all processes.
+    """
+
+    first: int = 0
+    devices: int = 1
+    total: int = 1
+
+    def part(self, size: int, device: int) -> slice:
+        """Returns the rows of a batch of `size` for one of its devices, 0 ... devices - 1.
+
+        The sizes of the parts differ by at most one; a part may be empty.
+        """
+        place = self.first + device
+        return slice(-(-size * place // self.total), -(-size * (place + 1) // self.total))
+
+
 _WHOLE = Shard()
+
+
+@dataclass(frozen=True, eq=False)
+class Views:
+    """Views of the images of `n` captions.
+
+    Attributes:
+        mirrored: bool `[n]`, True if flipped left to right.
+        corners: float `[n, 2]` in [0, 1): top and left corner of a crop, as a share of the room
+            that it has.
+    """
+
+    mirrored: np.ndarray
+    corners: np.ndarray
+
+    @classmethod
+    def draw(cls, count: int, seed: int, epoch: int) -> Views:
+        """Draws the views of an epoch for `count` captions."""
+        return cls(
+            np.random.default_rng([seed, epoch, 1]).random(count) < 0.5,
+            np.random.default_rng([seed, epoch, 2]).random((count, 2)),
+        )
+
+    def __getitem__(self, rows: np.ndarray | slice) -> Views:
+        return Views(self.mirrored[rows], self.corners[rows])
 
 
 class Teaching(Protocol):
@@ -136,6 +190,15 @@ def readable_rows(table: CaptionTable, source: InputSource) -> np.ndarray:
     if not len(rows):
         raise DataError("No image that has a caption can be read.")
     return rows
+
+
+def pad_tokens(tokens: Sequence[np.ndarray]) -> np.ndarray:
+    """Stacks rows of ids into an int32 array `[B, T]`, with `<pad>` after their ends."""
+    lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
+    padded = np.full((len(tokens), lengths.max(initial=0)), PAD, np.int32)
+    if len(tokens):
+        padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.concatenate(tokens)
+    return padded
 
 
 @dataclass(frozen=True, eq=False)

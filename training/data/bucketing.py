@@ -8,37 +8,13 @@ mix neighbouring lengths.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from sat_tf.vocabulary import END, PAD, START, Vocabulary
+from sat_tf.vocabulary import END, START, Vocabulary
 from training.data.examples import DataError, Split
-
-
-@dataclass(frozen=True)
-class Shard:
-    """One process' part of each batch: the parts of its devices.
-
-    Attributes:
-        first: Index of its first device among those of all processes.
-        devices: Number of its devices.
-        total: Number of devices of all processes.
-    """
-
-    first: int = 0
-    devices: int = 1
-    total: int = 1
-
-    def part(self, size: int, device: int) -> slice:
-        """Returns the rows of a batch of `size` for one of its devices, 0 ... devices - 1.
-
-        The sizes of the parts differ by at most one; a part may be empty.
-        """
-        place = self.first + device
-        return slice(-(-size * place // self.total), -(-size * (place + 1) // self.total))
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,12 +169,3 @@ def _cuts(ordered: np.ndarray, batch_size: int, max_padding: float) -> list[int]
         edges.insert(worst + 1, middle)
         wasted[worst : worst + 1] = [padding(start, middle), padding(middle, stop)]
     return edges[1:-1]
-
-
-def pad_tokens(tokens: Sequence[np.ndarray]) -> np.ndarray:
-    """Stacks rows of ids into an int32 array `[B, T]`, with `<pad>` after their ends."""
-    lengths = np.fromiter(map(len, tokens), np.int64, len(tokens))
-    padded = np.full((len(tokens), lengths.max(initial=0)), PAD, np.int32)
-    if len(tokens):
-        padded[np.arange(padded.shape[1]) < lengths[:, None]] = np.concatenate(tokens)
-    return padded

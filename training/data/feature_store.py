@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -29,8 +29,11 @@ from sat_tf.progress import progress_bar
 from training.data.examples import DataError, Example, StoredImage
 from training.data.extraction import write_missing
 from training.data.feature_shards import Shards
-from training.data.image_loader import READERS, Views
+from training.data.image_loader import READERS
 from training.tables import counted
+
+if TYPE_CHECKING:
+    from training.data.batches import Views
 
 FORMAT = 3  # part of a store's fingerprint
 _SHOWN = 10**9  # bytes of image files to read from which on progress is shown: some seconds

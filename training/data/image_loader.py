@@ -1,8 +1,4 @@
-"""Reads examples' images from wherever they are stored, or says why they cannot be read.
-
-Images to train on may be seen in random views, mirrored and cropped, drawn from (seed, epoch,
-caption) alone, so that a resumed run sees the same views.
-"""
+"""Reads examples' images from wherever they are stored, or says why they cannot be read."""
 
 from __future__ import annotations
 
@@ -10,7 +6,6 @@ import functools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +62,7 @@ class ImageLoader:
     """Reads, decodes and resizes images on a few threads, and notes the unreadable ones.
 
     Attributes:
-        sizes: int32 `[N, 2]`, height and width of each image read so far, upright; else zeros.
+        sizes: Index -> height and width, upright, of each image read so far.
     """
 
     def __init__(self, examples: Sequence[Example], size: int, policy: str) -> None:
@@ -77,7 +72,7 @@ class ImageLoader:
         self._rotated: set[int] = set()
         self._lost: set[int] = set()
         self._resize = _compile_resize(size, policy)
-        self.sizes = np.zeros([len(examples), 2], np.int32)
+        self.sizes: dict[int, tuple[int, int]] = {}  # a part of a data set has any indices
 
     def batches(self, indices: range, batch_size: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yields `(pixels [batch_size, size, size, 3], valid [n])`; the last batch is padded."""
@@ -113,7 +108,7 @@ class ImageLoader:
 
     def _load(self, index: int) -> np.ndarray | None:
         def resize(image: tf.Tensor) -> tf.Tensor:
-            self.sizes[index] = image.shape[:2]
+            self.sizes[int(index)] = tuple(image.shape[:2])
             return self._resize(image)
 
         try:
@@ -126,28 +121,3 @@ class ImageLoader:
         if rotated:
             self._rotated.add(index)
         return pixels
-
-
-@dataclass(frozen=True, eq=False)
-class Views:
-    """Views of the images of `n` captions.
-
-    Attributes:
-        mirrored: bool `[n]`, True if flipped left to right.
-        corners: float `[n, 2]` in [0, 1): top and left corner of a crop, as a share of the room
-            that it has.
-    """
-
-    mirrored: np.ndarray
-    corners: np.ndarray
-
-    @classmethod
-    def draw(cls, count: int, seed: int, epoch: int) -> Views:
-        """Draws the views of an epoch for `count` captions."""
-        return cls(
-            np.random.default_rng([seed, epoch, 1]).random(count) < 0.5,
-            np.random.default_rng([seed, epoch, 2]).random((count, 2)),
-        )
-
-    def __getitem__(self, rows: np.ndarray | slice) -> Views:
-        return Views(self.mirrored[rows], self.corners[rows])

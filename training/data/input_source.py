@@ -9,7 +9,7 @@ import functools
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +18,10 @@ from sat_tf.images import decoding
 from sat_tf.layers.encoder import Encoder
 from training.data.examples import DataError, Example, Split
 from training.data.feature_store import FeatureStore
-from training.data.image_loader import READERS, UNREADABLE, Views, read_image, unreadable_reason
+from training.data.image_loader import READERS, UNREADABLE, read_image, unreadable_reason
+
+if TYPE_CHECKING:
+    from training.data.batches import Views
 
 
 class InputSource(Protocol):

@@ -23,7 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.errors import RunError
-from training.data.bucketing import Shard
+from training.data.batches import Shard
 from training.distributed.rendezvous import Cluster
 
 T = TypeVar("T")

@@ -45,6 +45,8 @@ class GivenData:
     """Caption file of a folder; the only one there by default."""
     columns: str | None = None
     """Columns of a folder's caption file, image=NAME,caption=NAME; told by their names if None."""
+    held_out: str | None = None
+    """Where a folder without splits is divided: for captions of a run, that of its config.json."""
     image_dir: str | None = None
     """Folder of the images; the data folder by default."""
     tokens: Unit | None = None

@@ -153,15 +153,18 @@ def captions_of(split: Split, captions: Mapping[str, str], path: Path) -> dict[s
     if named.isdisjoint(captions):
         captions = {split.identifiers.get(name, name): text for name, text in captions.items()}
     unknown = [image_id for image_id in captions if image_id not in named]
+    divided = " If a run made them, give the `held_out` of its config.json: `--data.held-out`."
+    divided = "" if split.held_out is None else divided
     if unknown:
         raise DataError(
             f"{path}: {len(unknown)} of {len(captions)} captions are of no image of the "
             f"{split.name} split, such as {unknown[0]!r}; its images are called {known[0]!r}, ..."
+            f"{divided}"
         )
     missing = [image_id for image_id in known if image_id not in captions]
     if missing:
         raise DataError(
             f"{path}: {len(missing)} of {len(known)} images of the {split.name} split have no "
-            f"caption, such as {missing[0]!r}."
+            f"caption, such as {missing[0]!r}.{divided}"
         )
     return {image_id: captions[image_id] for image_id in known}

@@ -250,7 +250,8 @@ def scan_images(split: Split, config: EncoderConfig) -> ImageScan:
             bar.update(len(valid))
     notes = loader.notes(everything)
     skipped = {int(index): reason for index, reason in notes["skipped"].items()}
-    sizes = np.sort(loader.sizes[prints.readable], axis=1)
+    seen = [loader.sizes[index] for index in np.flatnonzero(prints.readable)]
+    sizes = np.sort(np.reshape(seen, [-1, 2]), axis=1)
     outside = 1 - sizes[:, 0] / sizes[:, 1] if config.resize == "crop" else np.zeros(len(sizes))
     return ImageScan(skipped, notes["rotated"], prints, outside, dark)
 
@@ -405,7 +406,7 @@ def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]
     if train["length"]["p95"] < BLEU_ORDERS:
         yield (
             f"Nearly all captions have fewer than {BLEU_ORDERS} {unit}: BLEU-{BLEU_ORDERS} is "
-            "undefined without a match of so many; use `--fit.monitor cider`."
+            "undefined without a match of so many."
         )
     if empty := sum((s["blank"] or 0) + s["without_words"] for s in splits.values()):
         yield f"{counted(empty, 'caption')} without a word, left out of training."

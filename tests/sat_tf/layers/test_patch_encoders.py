@@ -6,12 +6,21 @@ from types import SimpleNamespace
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from sat_tf import weights
-from sat_tf.config import EncoderConfig
+from sat_tf.config import AttentionConfig, CaptionerConfig, DecoderConfig, EncoderConfig
 from sat_tf.layers import backbones, patch_encoders
 from sat_tf.layers.encoder import Encoder
+from sat_tf.lite.captioner import ENCODER
+from sat_tf.lite.captioner import Encoder as LiteEncoder
+from sat_tf.lite.graphs import write_graphs
+from sat_tf.models.captioner import Captioner
+from sat_tf.objectives.soft import SoftObjective
 from sat_tf.packing import pack, unpack
+from sat_tf.vocabulary import Vocabulary
+from serving.saved_model import Signature, save_signatures
+from training.run_state.checkpoints import Checkpoints, Progress
 
 keras_hub = pytest.importorskip("keras_hub")
 
@@ -308,3 +317,43 @@ def test_trained_position_embeddings_come_back_to_the_bit(tmp_path, image_size):
     weights.load_compact(kept[1], [tmp_path / "published.npz"])
     (used,) = [n for n, w in enumerate(again.weights) if "interpolated_position" in w.path]
     np.testing.assert_array_equal(again.get_weights()[used], before[used])
+
+
+def trained_captioner() -> Captioner:
+    """A captioner whose fine-tuned encoder has another grid than its positions were trained on."""
+    encoder = EncoderConfig(name=NAME, image_size=12, trainable=True)
+    decoder = DecoderConfig(embedding_dim=4, attention_dim=4, hidden_dim=8)
+    model = Captioner(CaptionerConfig(encoder, decoder), 9, load_encoder_weights=False)
+    rng = np.random.default_rng(0)
+    for weight in model.encoder.weights:
+        weight.assign(weight + 0.1 * rng.uniform(0.5, 1.5, weight.shape))
+    return model
+
+
+def test_a_fine_tuned_encoder_is_the_same_from_checkpoint_saved_model_and_litert(tmp_path):
+    model, again = trained_captioner(), trained_captioner()
+    for weight in again.weights:
+        weight.assign(tf.zeros_like(weight))
+    for captioner in (model, again):
+        captioner.compile(keras.optimizers.Adam(), objective=SoftObjective(AttentionConfig()))
+    Checkpoints(tmp_path / "checkpoints", model).save(Progress())
+    assert Checkpoints(tmp_path / "checkpoints", again).restore() == Progress()
+    for expected, found in zip(model.get_weights(), again.get_weights(), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+    pixels = np.random.default_rng(1).uniform(0, 255, [1, 12, 12, 3]).astype(np.float32)
+    spec = tf.TensorSpec([1, 12, 12, 3], name="pixels")
+    encode = lambda pixels: {"annotations": model.encoder(pixels, training=False)}  # noqa: E731
+    annotate = tf.function(encode, input_signature=[spec])
+    signature = Signature("serving_default", annotate, spec)
+    save_signatures([signature], tmp_path / "1")
+    served = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
+    expected = annotate(pixels)["annotations"]
+    np.testing.assert_array_equal(served(pixels=pixels)["annotations"], expected)
+
+    (tmp_path / "litert").mkdir()
+    vocabulary = Vocabulary.from_captions(["one two three four five"], min_count=1)
+    run = SimpleNamespace(model=model, config=model.config, vocabulary=vocabulary, grid=(3, 3))
+    write_graphs(tmp_path / "litert", run, model.config.search, "float32")
+    light = LiteEncoder.of(tmp_path / "litert" / ENCODER, 1)
+    np.testing.assert_allclose(light(pixels[0])["annotations"], expected, rtol=1e-4, atol=1e-5)

@@ -11,8 +11,13 @@ import tensorflow as tf
 
 from tests.training.data.small_captions import SIZE, drawn, epochs, same, slopes, table_of
 from training.data import input_source
-from training.data.batches import prefetched, readable_rows, scoring_batches, training_batches
-from training.data.bucketing import Shard
+from training.data.batches import (
+    Shard,
+    prefetched,
+    readable_rows,
+    scoring_batches,
+    training_batches,
+)
 from training.data.examples import DataError
 from training.data.input_source import ImageSource
 

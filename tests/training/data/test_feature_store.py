@@ -28,9 +28,9 @@ from tests.training.data.small_stores import (
     open_store,
 )
 from training.data import feature_store
+from training.data.batches import Views
 from training.data.examples import DataError, Example
 from training.data.feature_store import fingerprint, image_digests
-from training.data.image_loader import Views
 
 
 @pytest.fixture
