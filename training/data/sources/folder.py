@@ -233,7 +233,8 @@ def _caption_files(
     If a few could be it, they are read: the only one with captions is it, which is noted.
     """
     kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
-    here = _files(data_dir)
+    names = _file_names(data_dir)
+    here = [data_dir / name for name in names if name.lower().endswith(SUFFIXES)]
     if named is not None:
         chosen = _named(data_dir, named)
         if not chosen:
@@ -251,7 +252,8 @@ def _caption_files(
         return [(images.root, None)]
     errors: list[DataError] = []
     if not found:
-        texts = [f for f in here if f.suffix.lower() in TEXTS and f.name.lower() != "readme.txt"]
+        texts = [name for name in names if name.lower().endswith(TEXTS)]
+        texts = [data_dir / name for name in texts if name.lower() != "readme.txt"]
         found = _that_parse(texts[:_TRIED], images, columns, errors)
         captions = [file for file in found if "caption" in file.stem.lower()]
         found = captions if len(captions) == 1 else found
@@ -276,7 +278,7 @@ def _caption_files(
     tried = f" (Reading them: {' '.join(map(str, errors))})"
     raise DataError(
         f"{data_dir}: expected one caption file ({kinds}), found {there}."
-        f"{advice if found else advice_without_captions([*here, *within]) or _HOW}"
+        f"{advice if found else advice_without_captions([*_files(data_dir), *within]) or _HOW}"
         f"{tried if 0 < len(errors) <= 2 else ''}"
     )
 
@@ -505,7 +507,7 @@ def _inside(path: Path, record: Record, images: ImageFolder) -> str:
     """
     name = canonical_name(record.image)
     # On Windows a drive makes a path absolute.
-    anchored = PureWindowsPath(name).anchor or PureWindowsPath(name).drive
+    anchored = name[:1] == "/" or (name[1:2] == ":" and PureWindowsPath(name).drive)
     found = images.inside(name) if anchored else name
     if found is None or found in (".", "..") or found.startswith("../"):
         raise _outside(path, record)
