@@ -7,6 +7,8 @@ needs it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from sat_tf import images
@@ -14,6 +16,7 @@ from sat_tf.config import SearchConfig
 from sat_tf.images import decoding, headers
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.search.beam_search import FLOOR
+from sat_tf.tokens import token_bytes
 from sat_tf.vocabulary import Vocabulary
 from serving.client.captions import CAPTION_OUTPUTS, EVERY_BEAM
 from serving.saved_model import Signature
@@ -131,10 +134,18 @@ def write_captions(
     Returns:
         UTF-8 strings: captions `[B, K]`, and words `[B, K, T]`, empty after the last.
     """
-    words = tf.gather(tf.constant(vocabulary.forms), token_ids)
-    words = tf.where(tf.range(tf.shape(token_ids)[-1]) < lengths[..., None], words, "")
+    inside = tf.range(tf.shape(token_ids)[-1]) < lengths[..., None]
+
+    def look_up(words: Sequence[str | bytes]) -> tf.Tensor:
+        return tf.where(inside, tf.gather(tf.constant(words), token_ids), "")
+
     separator, pattern, replacement = vocabulary.joining()
-    texts = tf.strings.reduce_join(words, axis=-1, separator=separator)
+    words = pieces = look_up(vocabulary.forms)
+    if vocabulary.unit == "subwords":
+        pieces = look_up([token_bytes(word) for word in vocabulary.words])
+    texts = tf.strings.reduce_join(pieces, axis=-1, separator=separator)
+    if vocabulary.unit == "subwords":  # bytes need not make up a character
+        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
     if pattern:
         texts = tf.strings.regex_replace(texts, pattern, replacement)
     # The places after the last word leave separators behind.
