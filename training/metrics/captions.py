@@ -355,7 +355,9 @@ def _cider(tokens: Tokens) -> np.ndarray:
     if not any(map(any, tokens.references)):
         return np.full(count, np.nan)
     scores = 100.0 * np.asarray(scorer.compute_score()[1], np.float64)
-    return scores if min(scorer.document_frequency.values()) < count else np.full(count, np.nan)
+    # Asking for the frequency of an n-gram that no reference has makes it one of 0.
+    found = filter(None, scorer.document_frequency.values())
+    return scores if min(found) < count else np.full(count, np.nan)
 
 
 def _rouge(tokens: Tokens) -> np.ndarray:

@@ -112,8 +112,13 @@ def _splitter(name: ScoreTokens, language: str) -> Callable[[str], list[str]]:
     if name in ("simple", "characters"):
         unit = "words" if name == "simple" else name
         return lambda text: tokenize(text, unit, language)
+
+    def whole(text: str) -> str:
+        """Returns the text as a captioner writes it: without spaces that people put into some."""
+        return join(tokenize(text, "words", language), *joining("words", language))
+
     if name in get_args(Segmenter):
-        return lambda text: tokenize(text, "words", language, segmenter=name)
+        return lambda text: tokenize(whole(text), "words", language, segmenter=name)
     if name == "zh":
         from sacrebleu.tokenizers.tokenizer_zh import TokenizerZh as Tokenizer
     else:
@@ -124,8 +129,7 @@ def _splitter(name: ScoreTokens, language: str) -> Callable[[str], list[str]]:
         raise ValueError(" ".join(str(error).split())) from error
 
     def split(text: str) -> list[str]:
-        text = join(tokenize(text, "words", language), *joining("words", language))
-        return [token for token in cut(text).split() if any(map(str.isalnum, token))]
+        return [token for token in cut(whole(text)).split() if any(map(str.isalnum, token))]
 
     return split
 

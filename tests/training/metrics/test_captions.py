@@ -163,6 +163,9 @@ def test_cider_that_no_n_gram_can_tell_is_undefined(no_java):
         scores = score_captions(candidates, {i: [text] for i, text in candidates.items()})
         assert np.isnan(scores.scores["cider"]) and np.isnan(scores.per_image["cider"]).all()
         assert any("CIDEr is undefined" in note for note in scores.notes)
+    # A word that no reference has tells no image from another.
+    scores = score_captions({"a": "a cat sits"}, {"a": ["a dog", "a dog runs"]}).scores
+    assert np.isnan(scores["cider"])
     both = dict(enumerate(words))
     scores = score_captions(both, {i: [text] for i, text in both.items()})
     assert scores.scores["cider"] > 0

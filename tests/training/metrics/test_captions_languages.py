@@ -129,6 +129,20 @@ def test_a_captioner_of_characters_can_be_scored_over_words():
     assert "tok:jieba-" in found.signature and "other-exact" in found.signature
 
 
+@pytest.mark.parametrize(
+    ("name", "language", "written", "spaced"),
+    [
+        ("icu", "th", "เด็กๆวิ่งเล่น", "เด็ก ๆ วิ่งเล่น"),
+        ("icu", "zh", "一个小孩向上跳起", "一个 小孩 ， 向上 跳 起"),
+        ("jieba", "zh", "一个小孩向上跳起", "一个 小孩 ， 向上 跳 起"),
+    ],
+)
+def test_spaces_and_commas_of_people_do_not_move_words(name, language, written, spaced):
+    pytest.importorskip(score_tokens.PACKAGES[name])
+    one, other = split_lines(name, [written, spaced], language).lines
+    assert one == other
+
+
 def test_words_that_no_tokeniser_finds_have_a_note():
     for language, notes in (("zh", 1), ("ko", 0)):
         found = score_captions(CHINESE, REFERENCES, language=language, tokens="simple")

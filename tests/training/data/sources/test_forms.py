@@ -597,3 +597,36 @@ def test_an_odd_form_is_read(tmp_path, form):
     files, wanted = ODD[form]
     images = {} if any(name.endswith("jpg") for name in files) else {"a.jpg": b""}
     assert everything(write(tmp_path, files | images))[0] == wanted
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [("<start> ", " <end>"), ("startseq ", " endseq"), ("<S>", "</S>"), ("[START] ", " [END]")],
+)
+def test_marks_of_start_and_end_are_left_out_and_counted(tmp_path, start, end):
+    rows = "".join(f"{name},{start}{text}{end}\n" for name, (text,) in BOTH.items())
+    captions, _, notes = everything(write(tmp_path, IMAGES | {"c.csv": "image,caption\n" + rows}))
+    assert captions == BOTH
+    assert any("2 captions had marks of their start or end" in note for note in notes)
+
+
+def test_words_like_marks_stay(tmp_path):
+    texts = {"a.jpg": ("start of the race to the end",), "b.jpg": ("2 < 3 > 1 at the end",)}
+    rows = "".join(f"{name},{text}\n" for name, (text,) in texts.items())
+    captions, _, notes = everything(write(tmp_path, IMAGES | {"c.csv": "image,caption\n" + rows}))
+    assert captions == texts and not notes
+
+
+def test_nan_of_pandas_is_a_blank_caption(tmp_path):
+    rows = [{"image": name, "caption": text} for name, (text,) in BOTH.items()]
+    rows.append({"image": "a.jpg", "caption": float("nan")})
+    captions, _, _ = everything(write(tmp_path, IMAGES | {"c.json": rows}))
+    assert captions == BOTH
+
+
+def test_a_table_of_encoded_images_is_refused_in_a_short_message(tmp_path):
+    row = "\t".join(["0", "0", "a dog", "QUJD" * 10_000])
+    write(tmp_path, IMAGES | {"captions.tsv": row + "\n"})
+    with pytest.raises(DataError) as error:
+        load("train", tmp_path, captions="captions.tsv")
+    assert len(str(error.value)) < 600

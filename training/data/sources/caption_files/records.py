@@ -29,6 +29,12 @@ _SPLIT_WORDS = {"restval": "train", "training": "train", "testing": "test"}
 _KINDS = {str: "a text", int: "a number", list: "a list"}
 # Label Studio's names: /data/upload/7/0a1b2c3d-photo.jpg, /data/local-files/?d=folder/photo.jpg
 _UPLOAD = re.compile(r"/?data/(?:upload|local-files)/(?:.*/)?(?P<name>[^/]+)")
+# Marks that tutorials write around captions.
+_FRAME = re.compile(
+    r"^(?:(?:<(?:s|sos|bos|start)>|\[start\])\s*|startseq\s+)"
+    r"|(?:\s*(?:</s>|<(?:eos|end)>|\[end\])|\s+endseq)$",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,7 @@ class Source:
     notes: list[str] = field(default_factory=list)
     left_out: Counter = field(default_factory=Counter)
     joined: int = 0
+    _framed: int = 0
     _web: int = 0
 
     def fail(self, place: str, what: str) -> NoReturn:
@@ -134,7 +141,8 @@ class Source:
         for caption in captions:
             if not isinstance(caption, str):
                 caption = self._text(place, caption)
-            text = " ".join(caption.split())
+            text, marks = _FRAME.subn("", " ".join(caption.split()))
+            self._framed += marks > 0
             if has_half_character(text):
                 self.fail(place, f"half a character (a lone surrogate) in the caption {text!r}")
             if text:
@@ -162,6 +170,11 @@ class Source:
             self.note(f"{count} captions marked {mark} are left out")
         if self.joined:
             self.note(f"{self.joined} captions have commas without quotation marks around the text")
+        if self._framed:
+            self.note(
+                f"{self._framed} captions had marks of their start or end, such as <start> or "
+                "endseq, which are left out: training has its own"
+            )
         if self._web:
             self.note(
                 f"{self._web} images are named by web addresses: files named like their last part "
@@ -213,7 +226,7 @@ def known_split(name: str) -> str | None:
 
 def as_captions(value: Any) -> list[Any]:
     """The captions in a cell: a list, a list written as text, or one caption; None is none."""
-    if value is None:
+    if value is None or value != value:  # NaN is pandas' for none
         return []
     if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
         value = written_list(value) or value

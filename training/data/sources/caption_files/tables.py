@@ -146,10 +146,10 @@ def _header(source: Source, rows: Rows) -> tuple[str, Rows, list[str]]:
     while header and not header[-1].strip():  # of separators at the ends of lines
         header = header[:-1]
     if len({plain(name) for name in header if plain(name)}) != sum(map(bool, map(plain, header))):
-        source.fail(f"line {line}", f"two columns of the header have the same name: {header}")
+        source.fail(f"line {line}", f"two columns of the header have the same name: {header}"[:240])
     if not header or (len(header) == 1 and not source.columns):
         expected = "expected the header image,caption or image,caption,split"
-        source.fail(f"line {line}", f"{expected}, got {header}")
+        source.fail(f"line {line}", f"{expected}, got {header}"[:240])
     return f"line {line}", rows[1:], header
 
 
