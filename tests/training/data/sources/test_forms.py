@@ -220,6 +220,8 @@ AT_ONCE = {
             "beach": [{"raw": B, "filename": "b.jpg"}],
         }
     },
+    "names below a key": {"c.json": {"version": 1, "annotations": {"a.jpg": A, "b.jpg": [B]}}},
+    "names by kind": {"c.json": {"cats": {"a.jpg": A}, "dogs": {"b.jpg": [B]}}},
     "numbers that name records": {
         "c.json": {"0": {"caption": A, "uuid": "a"}, "1": {"caption": B, "uuid": "b"}}
     },
@@ -338,6 +340,12 @@ SPLITS = {
         "val.csv": table("image,caption", f"b.jpg,{B}"),
         **IMAGES,
     },
+    "deeper": {
+        "data/train/metadata.csv": table("file_name,text", f"a.jpg,{A}"),
+        "data/val/metadata.csv": table("file_name,text", f"b.jpg,{B}"),
+        "data/train/a.jpg": b"",
+        "data/val/b.jpg": b"",
+    },
     "hugging face": {
         "train/metadata.jsonl": [{"file_name": "0.jpg", "text": A}],
         "validation/metadata.jsonl": [{"file_name": "0.jpg", "text": B}],
@@ -364,13 +372,13 @@ def test_files_of_splits_may_be_named(tmp_path):
         load("train", folder)
     for named in ("train.csv,val.csv", "[tv]*a*.csv"):
         assert everything(folder, captions=named)[1] == {"a.jpg": "train", "b.jpg": "dev"}
-    with pytest.raises(DataError, match=r"no image of the test .*`--data.captions train.csv`"):
+    with pytest.raises(DataError, match=r"no image of the test .*one file, `--data.captions train"):
         load("test", folder, captions="train.csv,val.csv")
 
 
 def test_images_in_a_tar_are_read_from_it(tmp_path):
-    texts = {"x/1.txt": A, "x/2.txt": f"{B}\n{A}"}
-    content = tar_of({"x/1.jpg": b"first", "x/2.jpg": b"second"} | texts)
+    texts = {"x/1.v1.txt": A, "x/2.txt": f"{B}\n{A}"}
+    content = tar_of({"x/1.v1.jpg": b"first", "x/2.jpg": b"second"} | texts)
     folder = write(tmp_path, {"shard-0.tar": content})
     images = {}
     for name in ("train", "dev", "test"):
@@ -379,7 +387,7 @@ def test_images_in_a_tar_are_read_from_it(tmp_path):
         except DataError:
             continue
         images |= {e.image_id: (e.image.read_bytes(), e.captions) for e in examples}
-    assert images == {"x/1.jpg": (b"first", (A,)), "x/2.jpg": (b"second", (B, A))}
+    assert images == {"x/1.v1.jpg": (b"first", (A,)), "x/2.jpg": (b"second", (B, A))}
 
 
 @pytest.mark.parametrize("inside", [True, False])
@@ -431,6 +439,10 @@ def test_a_file_that_two_names_could_mean_is_neithers(tmp_path):
 
 
 REFUSED = {
+    "questions": (
+        {"c.json": [{"image_id": "a", "question": "what does it show", "question_id": 1}]},
+        "no column holds captions",
+    ),
     "links that expire": (
         {"rows.json": {"rows": [{"row": {"image": {"src": "https://x/image.jpg"}, "text": A}}]}},
         r"links that expire; download the data set's Parquet files .*`hf download",

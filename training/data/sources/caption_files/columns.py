@@ -31,6 +31,7 @@ _WORDS = {
     "split": "split set subset partition set_name",
 }
 _IMAGES, _IDS, _CAPTIONS, _ABOUT, _SPLITS = (words.split() for words in _WORDS.values())
+_QUESTIONS = ("question", "query", "answer", "instruction")  # about an image, and no captions
 _PHRASE = 3  # words; a text of so many is no name and no heading
 
 
@@ -171,6 +172,7 @@ class _Columns:
         rest = [i for i, values in enumerate(self.values) if i != image and values]
         rest = [i for i in rest if not _mostly(_names_image, self.values[i])]
         texts = [i for i in rest if _mostly(_is_phrase, self.values[i])]
+        texts = [i for i in texts if self.plain[i].rstrip("s") not in _QUESTIONS]
         found = [i for i in range(len(self.names)) if i != image and _is_caption(self.plain[i])]
         if texts and not set(found) & set(rest):  # nothing is written in them
             found = []
