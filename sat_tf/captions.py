@@ -22,7 +22,8 @@ class Caption:
 
     Attributes:
         text: The caption.
-        words: Its `T` words (characters, if the vocabulary is of characters).
+        words: Its `T` words (characters, if the vocabulary is of characters); subwords are joined
+            to words, as `whole_words` does.
         score: `log_prob / T^p`, nats.
         log_prob: Log-probability of the caption, nats: the sum of `log_probs` and of the end's; a
             caption that the length limit cut has no end.

@@ -25,6 +25,7 @@ from sat_tf.images.reader import ImageInput, read_pixels
 from sat_tf.lite import cache
 from sat_tf.lite.captioner import LiteRTCaptioner, is_export
 from sat_tf.run_folder import RunFolder, read_object
+from sat_tf.subwords import whole_words
 from sat_tf.vocabulary import UNK, Vocabulary
 
 if TYPE_CHECKING:
@@ -477,12 +478,12 @@ class TrainedCaptioner:
         if self.config.attention.kind != "none":
             alpha, beta = (part[row, k, :length] for part in hypotheses.auxiliary)
             alpha = alpha.reshape(length, *self.grid)
+        words = [self.vocabulary.forms[i] for i in ids]
+        log_probs = hypotheses.word_log_probs[row, k, :length]
         return Caption(
             text=self.vocabulary.decode(ids),
-            words=tuple(self.vocabulary.forms[i] for i in ids),
             score=float(hypotheses.scores[row, k]),
             log_prob=float(hypotheses.log_probs[row, k]),
-            log_probs=hypotheses.word_log_probs[row, k, :length],
-            alpha=alpha,
-            beta=beta,
+            **whole_words(words, log_probs=log_probs, alpha=alpha, beta=beta),
+            language=self.vocabulary.language,
         )

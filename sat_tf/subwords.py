@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Sequence
+from typing import Any
+
+import numpy as np
 
 from sat_tf.errors import invalid_value
-from sat_tf.tokens import LONGEST, MARK, missing_extra, split_clusters, split_subwords
+from sat_tf.tokens import (
+    LONGEST,
+    MARK,
+    byte_token,
+    check_extra,
+    read_bytes,
+    split_clusters,
+    split_subwords,
+    stands_alone,
+)
 
 SIZE = 4000
 """Subwords of a vocabulary by default."""
@@ -18,26 +30,26 @@ def learn_subwords(words: Counter[str], min_count: int, size: int | None = None)
 
     Args:
         words: Word -> how often the training captions have it.
-        min_count: Subwords that occur fewer times are taken apart again; single characters stay.
-        size: The most subwords; `SIZE` by default. All single characters are among them.
+        min_count: Subwords that occur fewer times are taken apart again, characters into bytes.
+        size: The most subwords, without the bytes; `SIZE` by default.
 
     Returns:
         Subword -> how often it occurs when words are split.
 
     Raises:
-        ImportError: SentencePiece is not installed.
+        ValueError: SentencePiece is not installed, or `size` is too small.
 
     References:
         Sennrich et al. (2016), arXiv:1508.07909; Kudo and Richardson (2018), arXiv:1808.06226.
     """
-    if package := missing_extra("subwords"):
-        raise ImportError(
-            f'`--data.tokens subwords` needs {package}: `pip install "sat-tf[subwords]"`.'
-        )
+    check_extra("subwords", "unit")
     import sentencepiece
 
     spelled = {word: split_clusters(word) for word in words}
-    clusters = sorted({cluster for word in spelled.values() for cluster in word})
+    often: Counter[str] = Counter()
+    for word, times in words.items():
+        often.update(dict.fromkeys(spelled[word], times))
+    clusters = sorted(often)
     size, fewest = size or max(SIZE, 2 * len(clusters)), len(clusters) + 2
     if size < fewest:
         expected = f"at least {fewest}, as the captions have so many characters"
@@ -66,16 +78,42 @@ def learn_subwords(words: Counter[str], min_count: int, size: int | None = None)
     )
     found = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     pieces = [found.id_to_piece(n) for n in range(1, found.get_piece_size())]
-    single = dict.fromkeys([MARK, *clusters], 0)
-    known = single | {"".join(names[code] for code in piece): 0 for piece in pieces}
+    always = [MARK, *map(byte_token, range(0x21, 0xF5))]
+    always += [cluster for cluster in clusters if often[cluster] >= min_count]
+    known = {"".join(names[code] for code in piece) for piece in pieces}.union(always)
     counts = _count(words, known)
-    counts = _count(words, {p: 0 for p in known if p in single or counts[p] >= min_count})
-    return counts + Counter({piece: 1 for piece in single if piece not in counts})
+    counts = _count(words, {piece for piece in known if counts[piece] >= min_count}.union(always))
+    return counts + Counter(piece for piece in always if piece not in counts)
 
 
-def _count(words: Counter[str], known: Mapping[str, int]) -> Counter[str]:
+def _count(words: Counter[str], known: Container[str]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for word, times in words.items():
         for piece in split_subwords(word, known):
             counts[piece] += times
     return counts
+
+
+def whole_words(words: Sequence[str], **parts: np.ndarray | None) -> dict[str, Any]:
+    """Joins subwords to words, but not in scripts without spaces; other words stay as they are.
+
+    Args:
+        words: `T` words, or subwords with their `MARK`.
+        parts: `alpha` `[T, h, w]` and `beta` `[T]`, of which a word has the mean over its subwords,
+            and `log_probs` `[T]`, of which it has the sum; or None.
+
+    Returns:
+        `words` and the parts, by their names.
+    """
+    if any(MARK in word for word in words):
+        starts = [n for n, word in enumerate(words) if n == 0 or stands_alone(word, words[n - 1])]
+        counts = np.diff([*starts, len(words)])
+        for name, part in parts.items():
+            if part is not None:
+                sums = np.add.reduceat(part, starts, axis=0)
+                shape = [-1] + [1] * (sums.ndim - 1)
+                parts[name] = sums if name == "log_probs" else sums / counts.reshape(shape)
+        ends = [*starts[1:], len(words)]
+        pieces = ("".join(words[a:b]) for a, b in zip(starts, ends, strict=True))
+        words = [read_bytes(text).replace(MARK, "") for text in pieces]
+    return {"words": tuple(words), **parts}

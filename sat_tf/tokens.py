@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 import html
+import itertools
 import re
 import unicodedata
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from importlib.util import find_spec
 from typing import Literal
 
@@ -22,6 +24,7 @@ MARK = "\u2581"
 LONGEST = 16
 """Most characters of a subword, its mark among them."""
 
+_BYTE = "<0x"
 _APOSTROPHES = "'\u2019\u02bc\uff07"
 _HYPHENS = "-\u2010\u2011"
 # Persian and Indic scripts use these two inside words.
@@ -192,7 +195,7 @@ def tokenize(
         The tokens, none of them empty; an empty list if nothing is left.
 
     Raises:
-        ImportError: The segmenter is not installed.
+        ValueError: The segmenter is not installed.
     """
     if rules == 1:
         return _tokenize_first(caption, unit)
@@ -237,6 +240,35 @@ def _tokenize_first(caption: str, unit: Unit) -> list[str]:
     return characters
 
 
+def base_words(caption: str, language: str = "", rules: int = RULES) -> list[str]:
+    """Splits a caption into the words whose places boxes name, whatever its tokens are.
+
+    In scripts without spaces between words they are single characters.
+    """
+    words = tokenize(caption, "words", language, rules)
+    if rules == 1 or caption.isascii():
+        return words
+    closed = _CLOSED_LETTER.search
+    return [part for word in words for part in (split_clusters(word) if closed(word) else [word])]
+
+
+def spans(words: Sequence[str], tokens: Sequence[str]) -> list[tuple[int, int]]:
+    """Returns the first and the last token of each word of the same caption."""
+    bare, names = [], ""
+    for token in tokens:  # a character of several bytes is at its last
+        text = read_bytes(names + token)
+        names = "" if text else names + token
+        bare.append(text.replace(MARK, "").replace(" ", ""))
+    ends = list(itertools.accumulate(map(len, bare)))
+    text, found, end = "".join(bare).lower(), [], 0
+    for word in words:
+        start = max(text.find(word, end), end)
+        end = start + len(word)
+        last = bisect.bisect_left(ends, end)
+        found.append((bisect.bisect_right(ends, start), min(last, len(tokens) - 1)))
+    return found
+
+
 def split_clusters(text: str) -> list[str]:
     """Splits a text into grapheme clusters, what its readers take for characters."""
     if text.isascii():
@@ -259,37 +291,69 @@ def joining(unit: Unit, language: str = "", rules: int = RULES) -> tuple[str, st
     return (" ", "", "") if rules == 1 or primary(language) == "ko" else (" ", _CLOSE, r"\1")
 
 
-def join(tokens: list[str], separator: str, pattern: str, replacement: str) -> str:
+def join(tokens: Sequence[str], separator: str, pattern: str, replacement: str) -> str:
     """Joins tokens to a text by a rule of `joining`."""
     text = separator.join(tokens)
+    if pattern == MARK:
+        text = read_bytes(text)
     return re.sub(pattern, replacement, text).strip() if pattern else text
 
 
+def byte_token(byte: int) -> str:
+    """Returns the name of a byte, as in SentencePiece."""
+    return f"{_BYTE}{byte:02X}>"
+
+
+def read_bytes(text: str) -> str:
+    """Replaces the names of bytes by the characters that they make up; others vanish."""
+    if _BYTE not in text:
+        return text
+    pattern = f"(?:{_BYTE}[0-9A-F]{{2}}>)+"
+    return re.sub(pattern, lambda m: token_bytes(m[0]).decode("utf-8", "ignore"), text)
+
+
+def token_bytes(names: str) -> bytes:
+    """Returns the bytes with these names, or those of any other text."""
+    if names.startswith(_BYTE):
+        return bytes.fromhex(names.replace(_BYTE, "").replace(">", ""))
+    return names.encode()
+
+
 def split_subwords(word: str, known: Container[str]) -> list[str]:
-    """Splits a word into the longest known pieces of whole clusters, the first behind `MARK`."""
+    """Splits a word into the longest known pieces of whole clusters, the first behind `MARK`.
+
+    A cluster that is not known becomes its bytes.
+    """
     clusters, pieces, first = [MARK, *split_clusters(word)], [], 0
     while first < len(clusters):
         for last in range(min(len(clusters), first + LONGEST), first, -1):
             piece = "".join(clusters[first:last])
             if piece in known:
                 break
-        pieces.append(piece)
+        pieces += [piece] if piece in known else [byte_token(byte) for byte in piece.encode()]
         first = last
     return pieces
 
 
-def stands_alone(piece: str) -> bool:
+def stands_alone(piece: str, before: str) -> bool:
     """Returns whether a subword begins a word: by its mark, or in a script without spaces."""
-    return piece.startswith(MARK) or _CLOSED_LETTER.match(piece) is not None
+    closed = before != MARK and _CLOSED_LETTER.match(piece) is not None
+    return piece.startswith(MARK) or closed
 
 
 _PACKAGES = {"icu": "icu4py", "jieba": "jieba", "mecab": "fugashi", "subwords": "sentencepiece"}
 
 
-def missing_extra(name: str) -> str | None:
-    """Returns the name of the package that a segmenter, or subwords, needs and that is missing."""
+def check_extra(name: str, argument: str, kind: str = "argument") -> None:
+    """Checks that what a segmenter, or `subwords`, needs is installed.
+
+    Raises:
+        ValueError: It is not; the message names the package and the extra.
+    """
     package = _PACKAGES.get(name)
-    return package if package and find_spec(package) is None else None
+    if package and find_spec(package) is None:
+        expected = f'{package} to be installed (`pip install "sat-tf[{name}]"`), or other tokens'
+        raise invalid_value(argument, expected, repr(name), kind)
 
 
 def _segment(word: str, segmenter: Segmenter, language: str) -> list[str]:
@@ -303,8 +367,7 @@ def _segment(word: str, segmenter: Segmenter, language: str) -> list[str]:
 
 @functools.cache
 def _segmenter(name: Segmenter, language: str) -> Callable[[str], list[str]]:
-    if package := missing_extra(name):
-        raise ImportError(f'The segmenter {name} needs {package}: `pip install "sat-tf[{name}]"`.')
+    check_extra(name, "segmenter")
     if name == "icu":
         from icu4py.breakers import WordBreaker
 

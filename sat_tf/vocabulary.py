@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
+from sat_tf import tokens
 from sat_tf.capitals import written_forms
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, checked
 from sat_tf.files import write_atomically
-from sat_tf.tokens import RULES, Segmenter, Unit, join, joining, split_subwords, tokenize
+from sat_tf.tokens import RULES, Segmenter, Unit, joining, split_subwords, tokenize
 
 PAD, START, END, UNK = 0, 1, 2, 3
 SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
@@ -62,7 +63,8 @@ class Vocabulary:
             twice = [word for word, count in Counter(words).items() if count > 1]
             raise invalid_value("words", "no word twice", twice[:5])
         object.__setattr__(self, "words", words)
-        object.__setattr__(self, "forms", tuple(self.written.get(word, word) for word in words))
+        written = {} if self.unit == "subwords" else self.written  # subwords are of written words
+        object.__setattr__(self, "forms", tuple(written.get(word, word) for word in words))
         object.__setattr__(self, "_ids", dict(zip(self.forms, ids.values(), strict=True)) | ids)
 
     @classmethod
@@ -91,7 +93,7 @@ class Vocabulary:
             capitals: Words regain their capitals in captions that are written.
 
         Raises:
-            ImportError: What segments, or finds subwords, is not installed.
+            ValueError: What segments, or finds subwords, is not installed.
         """
         if isinstance(captions, str):
             raise invalid_value("captions", "a list of captions, not one", repr(captions))
@@ -99,14 +101,21 @@ class Vocabulary:
         captions = [*captions] if capitals else captions
         for caption in captions:
             counts.update(tokenize(caption, unit, language, rules, segmenter))
+        written: Mapping[str, str] = {}
         if unit == "subwords":
             from sat_tf.subwords import learn_subwords
 
-            counts, min_count = learn_subwords(counts, min_count, max_size), 1
+            written = written_forms(captions, counts, language) if capitals else {}
+            forms: Counter[str] = Counter()
+            for word, times in counts.items():
+                forms[written.get(word, word)] += times
+            counts = learn_subwords(forms, min_count, max_size)
+            min_count, max_size = 1, None
         kept = [item for item in counts.items() if item[1] >= min_count]
         kept.sort(key=lambda item: (-item[1], item[0]))
         words = SPECIAL_TOKENS + tuple(word for word, _ in kept[:max_size])
-        written = written_forms(captions, words, language) if capitals else {}
+        if capitals and unit != "subwords":
+            written = written_forms(captions, words, language)
         return cls(words, unit, language, rules, segmenter, written)
 
     def __len__(self) -> int:
@@ -118,14 +127,23 @@ class Vocabulary:
 
     def tokenize(self, caption: str) -> list[str]:
         """Splits a caption as the training captions were; a subword may be none of `words`."""
-        tokens = tokenize(caption, self.unit, self.language, self.rules, self.segmenter)
+        found = tokenize(caption, self.unit, self.language, self.rules, self.segmenter)
         if self.unit != "subwords":
-            return tokens
-        return [piece for token in tokens for piece in split_subwords(token, self._ids)]
+            return found
+        forms = (self.written.get(word, word) for word in found)
+        return [piece for form in forms for piece in split_subwords(form, self._ids)]
 
     def encode(self, caption: str) -> list[int]:
         """Returns the ids of a caption's tokens, without `<start>` and `<end>`."""
         return [self._ids.get(token, UNK) for token in self.tokenize(caption)]
+
+    def base_words(self, caption: str) -> list[str]:
+        """Splits a caption into the words whose places boxes name, see `tokens.base_words`."""
+        return tokens.base_words(caption, self.language, self.rules)
+
+    def spans(self, words: Sequence[str], caption: str) -> list[tuple[int, int]]:
+        """Returns the first and the last token of each base word of a caption."""
+        return tokens.spans(words, self.tokenize(caption))
 
     def joining(self) -> tuple[str, str, str]:
         """Returns how tokens make a text: what stands between, a pattern and its replacement."""
@@ -141,7 +159,11 @@ class Vocabulary:
                 raise invalid_value("ids", f"ids in [0, {len(self)})", int(index))
             if index not in (PAD, START):
                 words.append(self.forms[index])
-        return join(words, *self.joining())
+        return self.join(words)
+
+    def join(self, words: Sequence[str]) -> str:
+        """Returns the text of tokens."""
+        return tokens.join(words, *self.joining())
 
     def to_json(self) -> str:
         """Returns a JSON object with `words`, how captions are split, and how words are joined.

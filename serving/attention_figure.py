@@ -38,6 +38,5 @@ def save_attention(
     else:
         pixels = pixels.resize(_SIZE, Image.Resampling.BILINEAR)
     maps = caption.alpha, caption.beta
-    return save_attention_figure(
-        path, np.asarray(pixels), caption.words, *maps, title=caption.text, font=font
-    )
+    drawn = {"title": caption.text, "language": caption.language, "font": font}
+    return save_attention_figure(path, np.asarray(pixels), caption.words, *maps, **drawn)

@@ -7,6 +7,8 @@ needs it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from sat_tf import images
@@ -14,6 +16,7 @@ from sat_tf.config import SearchConfig
 from sat_tf.images import decoding, headers
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.search.beam_search import FLOOR
+from sat_tf.tokens import token_bytes
 from sat_tf.vocabulary import Vocabulary
 from serving.client.captions import CAPTION_OUTPUTS, EVERY_BEAM
 from serving.saved_model import Signature
@@ -40,7 +43,8 @@ def make_signatures(captioner: TrainedCaptioner, search: SearchConfig) -> list[S
     float32 `[B, K]`, log p / length^p in nats; `token_ids` int32 and `words` string `[B, K, T]`;
     `lengths` int32 `[B, K]`, words without <end>; `valid` bool `[B]`; `reasons` string `[B]`, empty
     where valid; and of the best caption `word_log_probs` float32 `[B, T]`, nats, <end> included,
-    and with attention `attention` float32 `[B, T, h, w]` and `beta` float32 `[B, T]`. `every_beam`
+    and with attention `attention` float32 `[B, T, h, w]` and `beta` float32 `[B, T]`; `language`
+    string `[B]`, the code of the captions' language, empty if it is not known. `every_beam`
     has these three of every hypothesis, `[B, K, T, ...]`, and two constants, string `[B]`:
     `attention_kind` (soft, hard or none) and `resize` (crop or squash).
 
@@ -130,10 +134,18 @@ def write_captions(
     Returns:
         UTF-8 strings: captions `[B, K]`, and words `[B, K, T]`, empty after the last.
     """
-    words = tf.gather(tf.constant(vocabulary.forms), token_ids)
-    words = tf.where(tf.range(tf.shape(token_ids)[-1]) < lengths[..., None], words, "")
+    inside = tf.range(tf.shape(token_ids)[-1]) < lengths[..., None]
+
+    def look_up(words: Sequence[str | bytes]) -> tf.Tensor:
+        return tf.where(inside, tf.gather(tf.constant(words), token_ids), "")
+
     separator, pattern, replacement = vocabulary.joining()
-    texts = tf.strings.reduce_join(words, axis=-1, separator=separator)
+    words = pieces = look_up(vocabulary.forms)
+    if vocabulary.unit == "subwords":
+        pieces = look_up([token_bytes(word) for word in vocabulary.words])
+    texts = tf.strings.reduce_join(pieces, axis=-1, separator=separator)
+    if vocabulary.unit == "subwords":  # bytes need not make up a character
+        texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
     if pattern:
         texts = tf.strings.regex_replace(texts, pattern, replacement)
     # The places after the last word leave separators behind.
@@ -174,6 +186,7 @@ def _describer(captioner: TrainedCaptioner, search: SearchConfig):
         outputs["scores"] = tf.where(valid[:, None], outputs["scores"], FLOOR)
         captions, words = write_captions(outputs["token_ids"], outputs["lengths"], vocabulary)
         texts = {"captions": captions, "words": words, "reasons": reasons}
+        texts["language"] = tf.fill(tf.shape(valid), vocabulary.language)
         return outputs | texts | {"valid": valid}
 
     size = captioner.config.encoder.image_size

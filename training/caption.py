@@ -76,8 +76,7 @@ def run(arguments: Arguments) -> int:
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
     search = _search(arguments.search, captioner)
-    data = read_object(RunFolder(captioner.path).config).get("data", {})
-    lettering = {"language": data.get("language", ""), "font": arguments.figure_font}
+    lettering = {"language": captioner.vocabulary.language, "font": arguments.figure_font}
     failed, entries = 0, []
     for path, figure in zip(images, figures, strict=True):
         try:

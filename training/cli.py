@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import difflib
 import functools
@@ -21,7 +20,6 @@ from sat_tf.commands import loading, program
 from sat_tf.errors import RunError, invalid_value
 from sat_tf.run_folder import RunFolder
 from sat_tf.runs import read_config
-from sat_tf.vocabulary import Vocabulary
 from training.config import BaseOptimizerConfig, RunConfig
 from training.recipes import RECIPES
 
@@ -199,15 +197,6 @@ def check_init_from(config: RunConfig, run_dir: Path | None = None) -> None:
     except RunError as error:
         expected, got = f"{expected} or a published captioner", str(error).rstrip(".")
         raise invalid_value("--init-from", expected, got, "key") from error
-
-
-def with_rules_of(start: str | Path | None, config: RunConfig) -> RunConfig:
-    """Returns a configuration with the rules that split the captions of a run it goes on from."""
-    with contextlib.suppress(OSError, ValueError, TypeError):
-        vocabulary = Vocabulary.load(RunFolder(published.locate(start)).vocabulary)
-        data = dataclasses.replace(config.data, rules=vocabulary.rules)
-        return dataclasses.replace(config, data=data)
-    return config
 
 
 def check_optimizer(config: BaseOptimizerConfig, base: BaseOptimizerConfig) -> None:

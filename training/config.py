@@ -35,9 +35,9 @@ from sat_tf.tokens import (
     RULES,
     Segmenter,
     Unit,
+    check_extra,
     default_segmenter,
     default_unit,
-    missing_extra,
     primary,
 )
 from training.data.sources import DataName, Splits
@@ -49,6 +49,7 @@ from training.metrics.score_tokens import OVER_CHARACTERS, default_tokens
 T = TypeVar("T")
 
 _MISTAKEN = ("kr",)  # Kanuri, which knc is too
+_OPEN = ("batch_by", "precision")  # keys of `fit` that may be `auto`
 _FORMER_KEYS = {"pictures": "figures"}
 _FORMER_VALUES = (("batch_by", "picture", "image"),)
 
@@ -277,9 +278,10 @@ class FitConfig(BaseFitConfig):
     """Those predictions, for distillation_weight: a file of training.distill (.npz)."""
     precision: Literal["float32", "bfloat16", "auto"] = "float32"
     """Precision of the matrix products; softmax and loss are always float32."""
-    monitor: Literal["bleu_4", "cider", "nll"] = "bleu_4"
+    monitor: Literal["bleu_4", "cider", "nll", "last"] = "bleu_4"
     """Free-running dev score (or teacher-forced nll) for early stopping and the best weights; while
-    it is 0 or undefined in every epoch, cider decides, and while that is 0 too, nll."""
+    it is 0 or undefined in every epoch, cider decides, and while that is 0 too, nll. last keeps the
+    last epoch, for dev splits too small to tell epochs apart."""
     patience: PositiveInt = 5
     """Epochs without a better score before training stops."""
     validation_beam: PositiveInt = 1
@@ -402,7 +404,6 @@ def _check_teachers(config: RunConfig) -> None:
     if config.attention.supervision_weight:
         for key, found in (
             ("data.random_crop", config.data.random_crop or None),
-            ("data.tokens", None if config.data.unit == "words" else config.data.unit),
             ("reward.metric", rewarded),
         ):
             if found is not None:
@@ -427,10 +428,7 @@ def check_available(config: RunConfig) -> None:
     """
     attention, fit, splitting = config.attention, config.fit, config.data.splitting()
     for key, needs in (("tokens", splitting["unit"]), ("segmenter", splitting["segmenter"])):
-        if package := missing_extra(needs):
-            expected = f'{package} to be installed (`pip install "sat-tf[{needs}]"`), or '
-            expected += "`--data.tokens characters`, which needs nothing"
-            raise invalid_value(f"--data.{key}", expected, needs, "key")
+        check_extra(needs, f"--data.{key}", "key")
     if attention.supervision_weight:
         if attention.teacher is None and config.data.name != "scenes":
             expected = "boxes of the training captions' phrases to supervise attention by "
@@ -468,29 +466,27 @@ def read_run_config(run_dir: Path) -> RunConfig:
         raise other_version(path, error) from error
 
 
-def with_recorded_split(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfig:
-    """Returns the configuration with the splits of the run in a folder, if there is one.
+def settled(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfig:
+    """Decides what a configuration leaves open: as the run in the folder did, if there is one.
 
-    Else with those of the run that it starts from, if that learned from the same folder: its
-    training images must not become dev or test images.
+    Without one, as the run did that it starts from, if that learned from the same folder: its
+    training images must not become dev or test images, nor its captions be split otherwise.
+    A precision `auto` is left open then, as it is measured.
     """
+    open_fit = {"batch_by": "image" if config.by_image else "length"}
     for folder in map(RunFolder, filter(None, (run_dir, config.init_from))):
         same = data_dir is not None and read_data_dir(folder) == data_dir.absolute()
         if folder.config.is_file() and (folder.path == run_dir or same):
             with contextlib.suppress(ValueError):  # `check_run_dir` says what is wrong with it
-                config = config.split_at(read_run_config(folder.path).data.held_out)
-    return config
-
-
-def with_recorded_batches(config: RunConfig, run_dir: Path) -> RunConfig:
-    """Replaces batches `auto` by those of the run in the folder, or else by what it stands for."""
-    if config.fit.batch_by != "auto":
-        return config
-    batch_by = "image" if config.by_image else "length"
-    if RunFolder(run_dir).config.is_file():
-        with contextlib.suppress(ValueError):  # `check_run_dir` says what is wrong with it
-            batch_by = read_run_config(run_dir).fit.batch_by
-    return dataclasses.replace(config, fit=dataclasses.replace(config.fit, batch_by=batch_by))
+                recorded = read_run_config(folder.path)
+                config = config.split_at(recorded.data.held_out)
+                data = dataclasses.replace(config.data, rules=recorded.data.rules)
+                config = dataclasses.replace(config, data=data)
+                if folder.path == run_dir:
+                    open_fit = vars(recorded.fit)
+    fit = config.fit
+    chosen = {key: open_fit.get(key, "auto") for key in _OPEN if getattr(fit, key) == "auto"}
+    return dataclasses.replace(config, fit=dataclasses.replace(fit, **chosen))
 
 
 def read_data_dir(folder: RunFolder) -> Path | None:

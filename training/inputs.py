@@ -154,12 +154,14 @@ def open_inputs(config: RunConfig, encoder: Encoder, data: Data, cache_dir: Path
         locator = WordLocator.load(Path(attention.teacher), encoder)
     elif attention.supervision_weight:
         boxes, outside = read_boxes(attention.teacher) if attention.teacher else (None, None)
-        targets = attention_targets(data.train, boxes, encoder.grid, resize, outside)
+        targets = attention_targets(
+            data.train, boxes, encoder.grid, resize, outside, data.vocabulary
+        )
     views = (config.data.mirror, config.data.random_crop)
     train = open_input_source(encoder, resize, data.train, cache_dir, *views)
     dev = open_input_source(encoder, resize, data.dev, cache_dir)
     if locator is not None:
-        targets = located_targets(locator, encoder, data.train.examples, train)
+        targets = located_targets(locator, encoder, data.train.examples, train, data.vocabulary)
     unusable = {
         split.name: split.unusable(source.skipped)
         for split, source in ((data.train, train), (data.dev, dev))

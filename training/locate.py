@@ -55,8 +55,6 @@ def check(arguments: Arguments) -> None:
     if config.encoder.trainable:
         expected = "False, as the annotations of a trained encoder change"
         raise invalid_value("--encoder.trainable", expected, True, "key")
-    if config.data.unit != "words":
-        raise invalid_value("--data.tokens", "words", config.data.unit, "key")
     if arguments.out.suffix != ".npz":
         raise invalid_value("--out", "a name that ends in .npz", arguments.out)
     check_data_dir(config, arguments.data_dir)
@@ -93,6 +91,7 @@ def run(arguments: Arguments) -> int:
         model.encoder,
         data.train.examples,
         source,
+        data.vocabulary,
         min_images=arguments.min_images,
         min_auroc=arguments.min_auroc,
         epochs=arguments.epochs,

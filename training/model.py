@@ -19,9 +19,8 @@ from sat_tf.errors import RunError, invalid_value
 from sat_tf.models.captioner import Captioner
 from sat_tf.objectives import make_objective
 from sat_tf.objectives.terms import Objective
-from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import SPECIAL_TOKENS, START, Vocabulary
-from training.config import RunConfig, read_run_config
+from training.config import RunConfig
 from training.inputs import Data
 from training.optimizers import make_optimizer
 from training.run_state.checkpoints import unfinished_note
@@ -72,8 +71,8 @@ def _learn_on(origin: str, model: Captioner, data: Data) -> str:
     """Gives a model the weights of another run; returns lines that say which words it knows."""
     words, special = data.vocabulary, len(SPECIAL_TOKENS)
     counts = np.bincount(np.concatenate(data.table.tokens), minlength=len(words))
-    folder = start_from(origin, model, words, counts=counts)
-    theirs, notes = runs.read_vocabulary(folder), unfinished_note(folder)
+    found = start_from(origin, model, words, counts=counts)
+    theirs, notes = found.vocabulary, unfinished_note(found.path)
     said = f"Initialized with the weights of {origin}"
     if theirs != words:
         known = np.count_nonzero(_rows(theirs, words)[special:] >= 0)
@@ -91,7 +90,7 @@ def start_from(
     name: str = "--init-from",
     kind: str = "key",
     counts: np.ndarray | None = None,
-) -> Path:
+) -> runs.TrainedCaptioner:
     """Gives a captioner the best weights of what `sat_tf.load` reads, including the encoder's.
 
     The optimizer's state and the baseline are not among them. Of another vocabulary, words that
@@ -106,7 +105,7 @@ def start_from(
         counts: `[K]`, tokens in the training captions by id; None asks for the same vocabulary.
 
     Returns:
-        The folder that they come from.
+        The captioner that they are of.
 
     Raises:
         ValueError: It is no finished run, or has another vocabulary or other shapes.
@@ -157,7 +156,7 @@ def start_from(
         raise invalid_value(name, expected, got, kind) from error
     for (_, ours), value in zip(pairs, values, strict=True):
         ours.assign(value)
-    return found.path
+    return found
 
 
 def _rows(theirs: Vocabulary, ours: Vocabulary) -> np.ndarray:
@@ -240,21 +239,18 @@ def describe_model(model: Captioner, batch_size: int) -> Iterator[str]:
         yield f"  {name}: {value}"
 
 
-def resolve_precision(config: RunConfig, run_dir: Path) -> RunConfig:
-    """Replaces precision `auto` by that of the run in the folder, or else by the faster one.
+def resolve_precision(config: RunConfig) -> RunConfig:
+    """Replaces precision `auto` by the faster one.
 
     Not every processor with bfloat16 instructions is faster with them, so one product of each is
     timed. The choice is kept in the run's configuration: a resumed run does not change it.
     """
     if config.fit.precision != "auto":
         return config
-    if RunFolder(run_dir).config.is_file():
-        precision = read_run_config(run_dir).fit.precision
-    else:
-        seconds = product_seconds()
-        ratio = seconds["float32"] / seconds["bfloat16"]
-        precision = "bfloat16" if ratio >= WORTH else "float32"
-        print(f"Precision {precision}: here products are {ratio:.1f} times as fast in bfloat16.")
+    seconds = product_seconds()
+    ratio = seconds["float32"] / seconds["bfloat16"]
+    precision = "bfloat16" if ratio >= WORTH else "float32"
+    print(f"Precision {precision}: here products are {ratio:.1f} times as fast in bfloat16.")
     return dataclasses.replace(config, fit=dataclasses.replace(config.fit, precision=precision))
 
 

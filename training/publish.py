@@ -265,10 +265,10 @@ def compare(
     before, after = captions
     equal = sum(after[image_id] == text for image_id, text in before.items()) / len(before)
     changes = {m: scores[1][m] - scores[0][m] for m in METRICS if m in scores[0]}
-    told = (f"{_SCORES[m]} {change:+.2f}" for m, change in changes.items() if math.isfinite(change))
+    told = [f"{_SCORES[m]} {change:+.2f}" for m, change in changes.items() if math.isfinite(change)]
     return (
         f"They give the same caption as the run's for {100 * equal:.1f} % of {len(before):,} "
-        f"images; scores change by {', '.join(told)}."
+        f"images{'; scores change by ' if told else ''}{', '.join(told)}."
     )
 
 

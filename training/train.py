@@ -37,15 +37,13 @@ from training.cli import (
     digit_module,
     parse_settings,
     peek_flag,
-    with_rules_of,
 )
 from training.config import (
     RunConfig,
     check_available,
     read_run_config,
+    settled,
     to_text,
-    with_recorded_batches,
-    with_recorded_split,
 )
 from training.recipes import RECIPES
 from training.run_state.signals import Interrupts, exit_status
@@ -134,8 +132,8 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
     """Trains, then evaluates the best weights on dev."""
     config, data_dir = arguments.config, arguments.data_dir
     run_dir = arguments.run_dir or Path("runs") / config.recipe
+    config = settled(config, run_dir, data_dir)
     cache_dir = arguments.cache_dir or default_cache_dir()
-    config = with_rules_of(run_dir if run_dir.exists() else config.init_from, config)
     check_data_dir(config, data_dir)
     if not os.environ.get("TF_CONFIG"):  # one of several workers: the chief knows if it resumes
         check_init_from(config, run_dir)
@@ -146,8 +144,7 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
         from training.evaluate.evaluation import evaluate_run
         from training.model import resolve_precision
         from training.run_state.ownership import check_run_dir, exclusive_lock
-    config = with_recorded_split(resolve_precision(config, run_dir), run_dir, data_dir)
-    config = with_recorded_batches(config, run_dir)
+    config = resolve_precision(config)
     if arguments.deterministic:
         tf.config.experimental.enable_op_determinism()
     warnings.formatwarning = lambda message, *_: f"Warning: {message}\n"
@@ -180,7 +177,7 @@ def train(
     """Trains a run to its end, resuming from its last checkpoint if it has one.
 
     Args:
-        config: The run's configuration.
+        config: The run's configuration, `training.config.settled`.
         run_dir: Everything the run leaves behind.
         cache_dir: Feature stores, shared by runs; None for the default.
         data_dir: The user's copy of the data set; None for drawn data.
@@ -206,7 +203,6 @@ def train(
     from training.run_state.checkpoints import restore_layers
 
     folder, say = RunFolder(run_dir), on_chief(say)
-    config = with_recorded_batches(with_recorded_split(config, run_dir, data_dir), run_dir)
     ownership.check_run_dir(run_dir, config, read_run_config)
     say(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
     keras.utils.set_random_seed(config.seed)

@@ -20,6 +20,7 @@ from sat_tf.config import SearchConfig
 from sat_tf.errors import invalid_value
 from sat_tf.images.reader import ImageInput, read_pixels
 from sat_tf.lite.search import Hypothesis, beam_search, rank_by_consensus
+from sat_tf.subwords import whole_words
 from sat_tf.vocabulary import END, PAD, Vocabulary
 
 FORMAT = 1
@@ -301,14 +302,14 @@ class LiteRTCaptioner:
         if self.settings.grid is not None and length:
             alpha, beta = (np.stack(part) for part in zip(*found.auxiliary[:length], strict=True))
             alpha = alpha.reshape(length, *self.settings.grid)
+        words = [self.vocabulary.forms[token] for token in found.tokens if token != END]
+        log_probs = np.diff(found.totals[:length], prepend=np.float32(0.0))
         return Caption(
             text=self.vocabulary.decode(found.tokens),
-            words=tuple(self.vocabulary.forms[token] for token in found.tokens if token != END),
             score=float(found.score(power)),
             log_prob=float(found.totals[-1]),
-            log_probs=np.diff(found.totals[:length], prepend=np.float32(0.0)),
-            alpha=alpha,
-            beta=beta,
+            **whole_words(words, log_probs=log_probs, alpha=alpha, beta=beta),
+            language=self.vocabulary.language,
             image=seen,
         )
 

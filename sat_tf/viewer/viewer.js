@@ -166,7 +166,8 @@ const SatViewer = (() => {
       this.stage = element("div", { class: "stage" }, this.image, this.crop);
       this.image.addEventListener("load", () => this.stage.style.setProperty("--ratio", this.image.naturalWidth / this.image.naturalHeight));
       this.placeCrop();
-      this.words = element("ol", { class: "words", dir: "auto", lang: data.lang, "aria-label": "Caption, word by word" });
+      this.words = element("ol", { class: "words", dir: "auto", "aria-label": "Caption, word by word" });
+      this.sentence = element("p", { class: "sentence", dir: "auto", lang: data.lang });
       this.words.addEventListener("keydown", (event) => this.key(event));
       this.stage.addEventListener("click", () => { this.panel.stop(); this.panel.look(-1); });
       this.said = element("p", { class: "quiet said", role: "status" });
@@ -176,7 +177,7 @@ const SatViewer = (() => {
       this.note = element("p", { class: "quiet note" });
       this.others = element("div", { class: "others" });
       const title = element("h2", {}, data.model || "", " ", element("span", { class: "quiet" }, data.name || ""));
-      const text = element("div", { class: "text" }, title, this.words, this.said, this.draws, this.note, this.others, ...this.more());
+      const text = element("div", { class: "text" }, title, this.words, this.sentence, this.said, this.draws, this.note, this.others, ...this.more());
       this.root.append(element("div", { class: "sides" }, this.stage, text));
     }
 
@@ -194,14 +195,14 @@ const SatViewer = (() => {
       const { hypotheses } = this.data;
       if (hypotheses.length < 2) return;
       const choices = hypotheses.map((hypothesis, i) => element("li", { hidden: i >= first && hypothesis !== this.hypothesis },
-        element("button", { type: "button", "aria-pressed": String(hypothesis === this.hypothesis), title: `score ${hypothesis.score?.toFixed(2) ?? "unknown"}`, onclick: () => {
+        element("button", { type: "button", lang: this.data.lang, "aria-pressed": String(hypothesis === this.hypothesis), title: `score ${hypothesis.score?.toFixed(2) ?? "unknown"}`, onclick: () => {
           this.choose(i);
           this.others.querySelectorAll("button")[i].focus();
         } }, hypothesis.text)));
       const hidden = choices.filter((choice) => choice.hidden);
       const rest = element("button", { type: "button", class: "rest", onclick: () => this.listHypotheses(Infinity) }, `${hidden.length} more`);
       this.others.replaceChildren(element("p", { class: "quiet" }, "Sentences that it weighed"),
-        element("ol", { "aria-label": "Hypotheses of the beam", dir: "auto", lang: this.data.lang }, ...choices), ...(hidden.length ? [rest] : []));
+        element("ol", { "aria-label": "Hypotheses of the beam", dir: "auto" }, ...choices), ...(hidden.length ? [rest] : []));
       this.allListed = !hidden.length;
     }
 
@@ -231,6 +232,11 @@ const SatViewer = (() => {
       }
       this.words.replaceChildren(...words.map((word, i) => element("li", {}, this.wordButton(word, i))));
       this.image.alt = this.hypothesis.text;
+      // Words without spaces between them stand as they are read, and once as text to be copied.
+      const joined = words.length > 1 && words.map((word) => word.text).join("") === this.hypothesis.text;
+      this.words.classList.toggle("joined", joined);
+      this.sentence.hidden = !joined;
+      this.sentence.textContent = this.hypothesis.text;
       this.draws.hidden = !(this.looks && this.data.kind === "hard");
       const notes = [];
       if (this.data.kind === "none") notes.push("It has no attention: it reads the mean of the photograph, the same for every word.");
@@ -248,7 +254,7 @@ const SatViewer = (() => {
     }
 
     wordButton(word, i) {
-      const button = element("button", { type: "button", class: "word", tabindex: i ? -1 : 0 }, word.text);
+      const button = element("button", { type: "button", class: "word", lang: this.data.lang, tabindex: i ? -1 : 0 }, word.text);
       if (word.log_prob != null) button.style.setProperty("--probability", Math.exp(word.log_prob));
       const look = () => this.panel.look(i, this);
       button.addEventListener("pointerenter", (event) => event.pointerType === "mouse" && !this.panel.timer && look());

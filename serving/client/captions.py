@@ -14,6 +14,7 @@ import numpy as np
 
 from sat_tf.errors import invalid_value
 from sat_tf.images import read_upright
+from sat_tf.subwords import whole_words
 from serving.client import protocol
 from serving.client.channel import Connection, ModelClient, ServingError
 
@@ -23,7 +24,7 @@ EVERY_BEAM = "every_beam"
 """The signature with the words and the attention of every hypothesis."""
 
 _RANKED = ("captions", "scores", "lengths", "words")
-_DETAILS = ("word_log_probs", "attention", "beta")
+_DETAILS = {"log_probs": "word_log_probs", "alpha": "attention", "beta": "beta"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,8 @@ class ServedCaption:
         alpha: `[T, h, w]`, attention of each word; None in that case, and for a model without
             attention.
         beta: `[T]`, the gate of each word, likewise.
+        language: Code of the captions' language; empty if the call did not ask for attention, or
+            the model does not say.
     """
 
     valid: bool
@@ -55,6 +58,7 @@ class ServedCaption:
     log_probs: np.ndarray | None = None
     alpha: np.ndarray | None = None
     beta: np.ndarray | None = None
+    language: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +180,7 @@ class CaptionClient(ModelClient):
         captions = []
         for rank in range(values["captions"].shape[1]):
             ranked = {name: values[name][:, rank : rank + 1] for name in _RANKED}
-            details = {name: values[name][:, rank] for name in _DETAILS if name in values}
+            details = {key: values[key][:, rank] for key in _DETAILS.values() if key in values}
             captions.append(read_caption(values | ranked | details, 0, version))
         kind, resize = (values[name][0].decode("utf-8") for name in ("attention_kind", "resize"))
         return Beam((captions[0], *(c for c in captions[1:] if c.text)), kind, resize)
@@ -230,9 +234,9 @@ def read_caption(values: Mapping[str, np.ndarray], row: int, version: int) -> Se
     pairs = zip(texts[1:], scores[1:], strict=True)
     count = int(values["lengths"][row, 0]) if "lengths" in values else 0
     words = values["words"][row, 0, :count] if "words" in values else ()
-    log_probs, alpha, beta = (
-        values[name][row, :count] if name in values else None for name in _DETAILS
-    )
+    details = {
+        name: values[key][row, :count] if key in values else None for name, key in _DETAILS.items()
+    }
     return ServedCaption(
         valid=bool(values["valid"][row]),
         text=texts[0],
@@ -240,10 +244,8 @@ def read_caption(values: Mapping[str, np.ndarray], row: int, version: int) -> Se
         alternatives=tuple(pair for pair in pairs if pair[0]),
         version=version,
         reason=values["reasons"][row].decode("utf-8") if "reasons" in values else "",
-        words=tuple(word.decode("utf-8") for word in words),
-        log_probs=log_probs,
-        alpha=alpha,
-        beta=beta,
+        language=values["language"][row].decode("utf-8") if "language" in values else "",
+        **whole_words([word.decode("utf-8") for word in words], **details),
     )
 
 

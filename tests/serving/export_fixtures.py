@@ -63,7 +63,13 @@ class Exported:
         return folder / self.kind / "1"
 
 
-def write_run(folder: Path, attention: dict, unit: str = "words", encoder: dict | None = None):
+def write_run(
+    folder: Path,
+    attention: dict,
+    unit: str = "words",
+    encoder: dict | None = None,
+    vocabulary: Vocabulary | None = None,
+):
     """The folder of a finished run whose random weights tell images apart."""
     decoder = {"embedding_dim": 8, "attention_dim": 8, "hidden_dim": 16}
     search = {"beam": 3, "max_length": 6, "length_power": 0.7}
@@ -79,7 +85,7 @@ def write_run(folder: Path, attention: dict, unit: str = "words", encoder: dict 
         "search": search,
     }
     config = from_dict(CaptionerConfig, values)
-    vocabulary = Vocabulary.from_captions(CAPTIONS, min_count=1, unit=unit)
+    vocabulary = vocabulary or Vocabulary.from_captions(CAPTIONS, 1, unit=unit, language="en")
     folder.mkdir(parents=True)
     RunFolder(folder).config.write_text(json.dumps(to_dict(config)))
     vocabulary.save(RunFolder(folder).vocabulary)

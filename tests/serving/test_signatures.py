@@ -14,7 +14,7 @@ from serving.model_card import operations
 from tests.serving.export_fixtures import BATCHES, warm_up_calls
 
 KINDS = ("soft", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("hard", "none")))
-TEXTS = ("captions", "words", "reasons")
+TEXTS = ("captions", "words", "reasons", "language")
 FORBIDDEN = ("PyFunc", "XlaLaunch", "XlaCallModule", "Iterator", "Random", ">")
 
 
@@ -45,6 +45,7 @@ def reference(captioner, contents: list[bytes]) -> dict[str, np.ndarray]:
         "word_log_probs": found.word_log_probs,
         "valid": np.ones(len(contents), bool),
         "reasons": [""] * len(contents),
+        "language": [captioner.vocabulary.language] * len(contents),
     }
     if captioner.config.attention.kind != "none":
         alpha, beta = found.auxiliary
@@ -123,6 +124,7 @@ def test_what_is_no_image_is_not_valid_and_has_no_caption(answers, kind, call):
     assert bad == list(range(1, 12, 2) if call == "mixed" else range(6))
     answer = rows(answer, bad)
     assert answer.pop("reasons") == list(REASONS.values())
+    assert set(answer.pop("language")) == {"en"}
     assert set(np.ravel(answer.pop("captions"))) == {""} == set(np.ravel(answer.pop("words")))
     assert set(np.ravel(answer.pop("scores"))) == {FLOOR}
     assert all(not np.any(value) for value in answer.values())

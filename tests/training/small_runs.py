@@ -15,7 +15,7 @@ import tensorflow as tf
 from sat_tf.runs import TrainedCaptioner
 from training import model
 from training import train as command
-from training.config import read_run_config
+from training.config import read_run_config, settled
 from training.metrics import captions
 from training.run_state import ownership
 from training.run_state.logs import Validate
@@ -40,7 +40,8 @@ def train(
     callbacks: tuple[keras.callbacks.Callback, ...] = (),
 ) -> TrainedCaptioner:
     """Trains such a run; the callbacks run last, feature stores go beside the run's folder."""
-    config, cache_dir = parse([*flags]).config, run_dir.parent / "cache"
+    config = settled(parse([*flags]).config, run_dir, data_dir)
+    cache_dir = run_dir.parent / "cache"
     return command.train(
         config, run_dir, cache_dir, data_dir, strategy, say=say, callbacks=callbacks
     )

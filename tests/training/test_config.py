@@ -17,8 +17,8 @@ from training.config import (
     AttentionConfig,
     FitConfig,
     read_run_config,
+    settled,
     to_text,
-    with_recorded_batches,
 )
 from training.train import parse
 
@@ -70,7 +70,7 @@ STORED = ("--encoder.trainable", "False", "--fit.batch_by")
     ],
 )
 def test_batches_left_open_are_by_image_for_stored_annotations(tmp_path, flags, chosen):
-    assert with_recorded_batches(parse([*flags]).config, tmp_path).fit.batch_by == chosen
+    assert settled(parse([*flags]).config, tmp_path, None).fit.batch_by == chosen
 
 
 @pytest.mark.parametrize("kept", ["length", "image", None])
@@ -79,7 +79,7 @@ def test_a_resumed_run_keeps_its_batches(tmp_path, kept):
     if kept is None:  # as earlier versions wrote it
         del values["fit"]["batch_by"]
     (tmp_path / "config.json").write_text(json.dumps(values))
-    resumed = with_recorded_batches(parse([*STORED, "auto"]).config, tmp_path)
+    resumed = settled(parse([*STORED, "auto"]).config, tmp_path, None)
     assert resumed == read_run_config(tmp_path) and resumed.fit.batch_by == (kept or "length")
 
 

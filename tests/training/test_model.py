@@ -20,6 +20,7 @@ from tests.training.run_state.stopped_runs import weights_of
 from tests.training.small_runs import record_models, train
 from training import model
 from training.cli import check_init_from
+from training.config import settled
 from training.model import resolve_precision, start_from
 from training.recipes import RECIPES
 from training.train import parse
@@ -133,18 +134,17 @@ def asking_for(name: str):
 
 
 @pytest.mark.parametrize(("seconds", "chosen"), [(0.5, "bfloat16"), (0.95, "float32")])
-def test_the_faster_precision_is_chosen(monkeypatch, capsys, tmp_path, seconds, chosen):
+def test_the_faster_precision_is_chosen(monkeypatch, capsys, seconds, chosen):
     found = {"float32": 1.0, "bfloat16": seconds}
     monkeypatch.setattr(model, "product_seconds", lambda: found)
-    assert resolve_precision(asking_for("auto"), tmp_path).fit.precision == chosen
+    assert resolve_precision(asking_for("auto")).fit.precision == chosen
     assert f"Precision {chosen}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("kept", ["float32", "bfloat16"])
-def test_a_resumed_run_keeps_its_choice(monkeypatch, tmp_path, kept):
+def test_a_resumed_run_keeps_its_choice(tmp_path, kept):
     (tmp_path / "config.json").write_text(json.dumps(to_dict(asking_for(kept))))
-    monkeypatch.delattr(model, "product_seconds")
-    assert resolve_precision(asking_for("auto"), tmp_path) == asking_for(kept)
+    assert settled(asking_for("auto"), tmp_path, None) == asking_for(kept)
 
 
 def embedding(captioner) -> np.ndarray:

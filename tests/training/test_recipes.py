@@ -12,7 +12,14 @@ from sat_tf.fields import from_dict, to_dict
 from sat_tf.published import locate
 from sat_tf.runs import read_config
 from training.cli import check_init_from
-from training.config import DataConfig, FitConfig, OptimizerConfig, RunConfig
+from training.config import (
+    DataConfig,
+    FitConfig,
+    OptimizerConfig,
+    RunConfig,
+    read_run_config,
+    settled,
+)
 from training.recipes import RECIPES
 from training.train import parse
 
@@ -50,6 +57,47 @@ def test_a_folder_learns_on_from_the_captioner_that_ships_whose_shape_it_has():
         assert getattr(ours.encoder, key) == getattr(theirs.encoder, key)
     dropout = {k: v for k, v in vars(theirs.decoder).items() if k.endswith("_dropout")}
     assert dataclasses.replace(ours.decoder, **dropout) == theirs.decoder
+
+
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [
+        ("jp", "jp is a country; the language is ja"),
+        ("kr", "the language is ko"),
+        ("ua", "the language is uk"),
+        ("zh_CN", "expected zh-CN, with a hyphen"),
+        ("xx", "expected a code such as en, de or zh-Hans, got 'xx'"),
+    ],
+)
+def test_a_code_that_is_no_language_is_an_error_that_names_the_language(language, said):
+    with pytest.raises(ValueError, match=f"`--data.language`.*{said}"):
+        DataConfig(language=language)
+
+
+def test_tokens_are_the_languages_unless_chosen():
+    assert DataConfig(language="zh").unit == "characters"
+    split = DataConfig(language="zh", tokens="words").splitting()
+    assert (split["unit"], split["segmenter"]) == ("words", "icu")
+    assert (
+        DataConfig(language="zh", tokens="words", segmenter="spaces").splitting() | split == split
+    )
+    assert DataConfig(language="th").splitting()["segmenter"] == "icu"
+    assert DataConfig().splitting()["segmenter"] == "spaces"
+    with pytest.raises(ValueError, match="`--data.language ja` with `--data.segmenter mecab`"):
+        DataConfig(language="zh", segmenter="mecab")
+    with pytest.raises(ValueError, match="`--data.rules`: expected 2 with subwords"):
+        DataConfig(rules=1, tokens="subwords")
+
+
+def test_a_run_of_the_first_rules_keeps_them(tmp_path):
+    values = to_dict(RECIPES["scenes_soft"])
+    del values["data"]["rules"], values["data"]["segmenter"]
+    values["data"] |= {"tokens": "words", "language": "jp"}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    assert read_run_config(tmp_path).data.rules == 1
+    resumed = settled(RECIPES["scenes_soft"], tmp_path, None)
+    assert resumed.data.rules == 1
+    assert settled(RECIPES["scenes_soft"], tmp_path / "new", None).data.rules == 2
 
 
 @pytest.mark.parametrize("language", ["en", "de", "zh-Hans", "yue"])

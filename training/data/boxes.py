@@ -22,8 +22,11 @@ import numpy as np
 from PIL import Image
 
 from sat_tf.images.pillow import EXIF_ORIENTATION, centred_square
-from sat_tf.vocabulary import tokenize
+from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary, tokenize
 from training.data.examples import Box, Example, StoredImage, canonical_name
+
+WORDS = Vocabulary(SPECIAL_TOKENS)
+"""Splits captions into words as they stand."""
 
 Place = tuple[int, int, int]
 """Caption, first and last token."""
@@ -87,13 +90,15 @@ class PlacedPhrase:
 
     Attributes:
         phrase: The phrase.
-        first: Index of its first word in `tokenize(caption)`.
-        last: Index of its last word.
+        first: Index of its first token.
+        last: Index of its last token.
+        head: Index of the first token of its last word.
     """
 
     phrase: BoxedPhrase
     first: int
     last: int
+    head: int
 
 
 Placed = Mapping[tuple[int, int], Sequence[PlacedPhrase]]
@@ -101,13 +106,16 @@ Placed = Mapping[tuple[int, int], Sequence[PlacedPhrase]]
 
 
 def place_phrases(
-    examples: Sequence[Example], phrases: Mapping[str, Sequence[BoxedPhrase]]
+    examples: Sequence[Example],
+    phrases: Mapping[str, Sequence[BoxedPhrase]],
+    vocabulary: Vocabulary = WORDS,
 ) -> tuple[Placed, Counter[str]]:
     """Finds phrases among the tokens of a split's captions.
 
     Args:
         examples: The split's.
         phrases: Image -> its phrases.
+        vocabulary: Splits captions; by default, into words.
 
     Returns:
         The phrases by caption; and reason -> how many were left out for it.
@@ -119,19 +127,25 @@ def place_phrases(
         own = by_name.get(names[number], ())
         if not own:
             continue
-        # Tokens of each blank-separated part of a caption; together they are `tokenize(caption)`.
-        captions = [[tokenize(part) for part in text.split()] for text in example.captions]
+        # Words of each blank-separated part of a caption; together they are the caption's.
+        split = vocabulary.base_words
+        captions = [[split(part) for part in text.split()] for text in example.captions]
+        spans: dict[int, list[tuple[int, int]]] = {}
         written = [(one.caption, one.sentence) for one in own if one.sentence is not None]
         aligned: dict[Sentence, Alignment] = {}
         if written:
             aligned = align_captions(dict.fromkeys(written), map(split_words, example.captions))
         for phrase in own:
-            for place in _places(captions, aligned, phrase):
+            for place in _places(captions, aligned, phrase, split):
                 if isinstance(place, str):
                     dropped[place] += 1
                 else:
                     caption, first, last = place
-                    found = PlacedPhrase(phrase, first, last)
+                    if caption not in spans:
+                        words = sum(captions[caption], [])
+                        spans[caption] = vocabulary.spans(words, example.captions[caption])
+                    (start, _), (head, end) = spans[caption][first], spans[caption][last]
+                    found = PlacedPhrase(phrase, start, end, head)
                     placed.setdefault((number, caption), []).append(found)
     return placed, dropped
 
@@ -164,11 +178,12 @@ def _places(
     captions: Sequence[Sequence[list[str]]],
     aligned: Mapping[Sentence, Alignment],
     phrase: BoxedPhrase,
+    split: Callable[[str], list[str]],
 ) -> list[Place | str]:
-    """Caption, first and last token of each place of a phrase, or why there is none."""
+    """Caption, first and last word of each place of a phrase, or why there is none."""
     if phrase.sentence is not None:
         return [_place_in_sentence(captions, aligned, phrase)]
-    wanted = tokenize(phrase.text)
+    wanted = split(phrase.text)
     if phrase.caption is None:
         return _occurrences(captions, wanted) if wanted else []
     if not 0 <= phrase.caption < len(captions):
@@ -202,7 +217,7 @@ def _place_in_sentence(
 
 
 def _occurrences(captions: Sequence[Sequence[list[str]]], wanted: Sequence[str]) -> list[Place]:
-    """Caption, first and last token wherever a caption has a phrase, or its plural in s."""
+    """Caption, first and last word wherever a caption has a phrase, or its plural in s."""
     found = []
     for number, parts in enumerate(captions):
         words = sum(parts, [])
@@ -314,7 +329,7 @@ def visible_phrases(
         for one in phrases:
             if boxes := view(one.phrase.boxes):
                 phrase = dataclasses.replace(one.phrase, boxes=tuple(boxes))
-                found = PlacedPhrase(phrase, one.first, one.last)
+                found = dataclasses.replace(one, phrase=phrase)
                 shown.setdefault((number, caption), []).append(found)
             else:
                 dropped[NOT_SHOWN] += 1

@@ -156,8 +156,11 @@ class SeenImages:
             name: What `published.locate` takes.
             place: Where it was found, if the name may lead elsewhere by now.
         """
-        earlier = read_seen_of(place or name)
-        return self.after(published.bare_name(name), earlier)
+        called, earlier = published.bare_name(name), None
+        with contextlib.suppress(ValueError):  # it may be gone
+            folder = published.locate(place or name)
+            earlier = read_seen(folder)
+        return self.after(called, earlier)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the record as plain JSON, each array as compressed differences."""
@@ -221,15 +224,6 @@ def read_seen(folder: Path | RunFolder) -> SeenImages | None:
 def _parsed(content: bytes) -> SeenImages | None:
     try:
         return SeenImages.from_json(json.loads(content))
-    except ValueError:
-        return None
-
-
-def read_seen_of(name: str | Path) -> SeenImages | None:
-    """Reads the record of a run or captioner by its name; None also if it is no longer there."""
-    try:
-        folder = published.locate(name)
-        return read_seen(folder)
     except ValueError:
         return None
 

@@ -52,7 +52,6 @@ from training.run_state.checkpoints import unfinished_note
 
 BOUND_IMAGES = 100
 """Images whose bounds are measured by default."""
-_NO_WORDS = "Where attention looked is left out: boxes are of words, the tokens are characters."
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +120,7 @@ def evaluate_run(
     data, resize = config.data, config.encoder.resize
     split = load_split(data, split_name, data_dir)
     # Before annotations and captions are computed, which take minutes: the file may be wrong.
-    placed = None if boxes is None else place_boxes(boxes, split, resize)
+    placed = None if boxes is None else place_boxes(boxes, split, resize, captioner.vocabulary)
     overlap = find_overlap(read_seen(captioner.path), split.examples, data.name)
     boxed = placed and {split.examples[image].image_id for image, _ in placed.phrases}
     seen = seen_notes(overlap, boxed)
@@ -190,16 +189,14 @@ def evaluate(
         calibration = calibrate(words, judged)
         scores = caption_scores.scores | likelihood | about_scenes | calibration.scores
         grounded, by_image = None, {}
-        if drawn and kind != "none" and unit == "words":
+        if drawn and kind != "none":
             found, by_image = reference_grounding(list(phrase_maps(forced, read)))
-            scores |= found | generated_grounding(captions, split)
-    if boxes is not None and unit == "words":
+            scores |= found | generated_grounding(captions, split, captioner.vocabulary)
+    if boxes is not None:
         with timed(seconds, "grounding"):
             print(f"Comparing maps with the boxes of {boxes.path} ...", flush=True)
             grounded = ground(forced, read, boxes, captions)
         scores, by_image = scores | grounded.scores, grounded.by_image
-    if unit != "words" and (boxes is not None or (drawn and kind != "none")):
-        notes += (_NO_WORDS,)
     bounds = {}
     if kind == "hard" and bound_images:
         with timed(seconds, "bounds"):

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sat_tf.captions import Caption
-from sat_tf.vocabulary import tokenize
+from sat_tf.tokens import spans
+from sat_tf.vocabulary import Vocabulary
 from training.data.box_files import read_boxes
-from training.data.boxes import PlacedPhrase, place_phrases, skipped_note, visible_phrases
+from training.data.boxes import WORDS, PlacedPhrase, place_phrases, skipped_note, visible_phrases
 from training.data.bucketing import CaptionTable
 from training.data.examples import Box, DataError, Phrase, Split
 from training.evaluate.likelihood import References, TeacherForcing, annotations_of
@@ -49,9 +50,10 @@ class PhraseMap(NamedTuple):
 def phrase_maps(forced: TeacherForcing, references: References) -> Iterator[PhraseMap]:
     """Yields the map of every reference noun phrase of the readable images.
 
-    The tokens of the captioner have to be words.
+    A word of several tokens has the mean of their maps.
     """
     captioner, split, table = forced.captioner, references.split, references.table
+    vocabulary = captioner.vocabulary
     phrases: dict[tuple[int, int], list[Phrase]] = defaultdict(list)
     for image, example in enumerate(split.examples):
         for phrase in example.phrases:
@@ -63,8 +65,11 @@ def phrase_maps(forced: TeacherForcing, references: References) -> Iterator[Phra
         _, alphas = forced.words(annotations, [table.tokens[row] for row in chosen])
         for row, alpha in zip(chosen, alphas, strict=True):
             image, caption = _place(table, row)
+            text = split.examples[image].captions[caption]
+            spans = vocabulary.spans(vocabulary.base_words(text), text)
             for phrase in phrases[image, caption]:
-                alpha_of_word = alpha[phrase.word].reshape(captioner.grid)
+                first, last = spans[phrase.word]
+                alpha_of_word = alpha[first : last + 1].mean(axis=0).reshape(captioner.grid)
                 yield PhraseMap(split.examples[image].image_id, phrase, alpha_of_word)
 
 
@@ -89,7 +94,9 @@ def reference_grounding(
     return scores, image_means(ids, sizes, {name: values[name] for name in METRICS})
 
 
-def generated_grounding(captions: Mapping[str, Caption], split: Split) -> dict[str, float]:
+def generated_grounding(
+    captions: Mapping[str, Caption], split: Split, vocabulary: Vocabulary = WORDS
+) -> dict[str, float]:
     """Scores the maps of reference noun phrases that generated captions repeat word for word.
 
     Returns:
@@ -104,11 +111,12 @@ def generated_grounding(captions: Mapping[str, Caption], split: Split) -> dict[s
             continue
         distinct = {phrase.text: phrase.box for phrase in example.phrases}
         wanted += len(distinct)
+        words = vocabulary.base_words(caption.text)
         for text, box in distinct.items():
-            phrase = tuple(text.split())
-            for start in range(len(caption.words) - len(phrase) + 1):
-                if caption.words[start : start + len(phrase)] == phrase:
-                    maps.append(caption.alpha[start + len(phrase) - 1])
+            phrase = text.split()
+            for start in range(len(words) - len(phrase) + 1):
+                if words[start : start + len(phrase)] == phrase:
+                    maps.append(_map_of_word(caption, words, start + len(phrase) - 1))
                     boxes.append(box)
                     break
     scores = {"generated_match_rate": 100.0 * len(maps) / max(wanted, 1)}
@@ -154,19 +162,22 @@ class PlacedBoxes:
     skipped: Mapping[str, int]
 
 
-def place_boxes(path: Path, split: Split, resize: str) -> PlacedBoxes:
+def place_boxes(
+    path: Path, split: Split, resize: str, vocabulary: Vocabulary = WORDS
+) -> PlacedBoxes:
     """Reads boxes and finds the phrases of a split's captions among them.
 
     Args:
         path: Boxes, see `training.data.box_files`.
         split: Images with reference captions.
         resize: Policy of the encoder, `crop` or `squash`.
+        vocabulary: Splits captions; by default, into words.
 
     Raises:
         DataError: The boxes cannot be read, or none is of a phrase of this split.
     """
     phrases, outside = read_boxes(path)
-    placed, dropped = place_phrases(split.examples, phrases)
+    placed, dropped = place_phrases(split.examples, phrases, vocabulary)
     placed, unseen = visible_phrases(split.examples, placed, resize)
     skipped = outside + dropped + unseen
     if not placed:
@@ -211,12 +222,12 @@ def ground(
     `_uniform` minus `nll_phrase`.
 
     Args:
-        forced: The captioner, compiled; its tokens are words.
+        forced: The captioner, compiled.
         references: Captions of a split.
         boxes: Phrases of the split, from `place_boxes`.
         captions: Generated captions by image id.
     """
-    placed = boxes.phrases
+    placed, vocabulary = boxes.phrases, forced.captioner.vocabulary
     found = _read_phrases(forced, references, placed)
     images, values, sizes = found.images, found.nll(), {"phrase_words": np.array(found.words)}
     intervals = {
@@ -233,12 +244,12 @@ def ground(
     nouns: dict[tuple[str, str], list[Box]] = defaultdict(list)
     for (image, _), phrases in placed.items():
         for one in phrases:
-            noun = tokenize(one.phrase.text)[-1]
+            noun = vocabulary.base_words(one.phrase.text)[-1]
             nouns[references.split.examples[image].image_id, noun] += one.phrase.boxes
     boxes_of = [one.phrase.boxes for one in found.phrases]
     types = [one.phrase.types for one in found.phrases]
     result = score_phrases(found.maps, boxes_of, images, types)
-    scores |= result.means() | _generated(captions, nouns)
+    scores |= result.means() | _generated(captions, nouns, vocabulary)
     intervals |= result.intervals()
     details |= {"by_type": result.by_type()}
     sizes |= {"phrases": np.ones(len(images)), "phrases_small": result.shares < SMALL}
@@ -281,9 +292,16 @@ def _read_phrases(
                 for kind, (log_lik, _) in outputs.items():
                     found.log_lik[kind].append(float(log_lik[n, span].sum()))
                 if captioner.config.attention.kind != "none":
-                    alpha = outputs[""][1][n, phrase.last]
+                    # That of the last word: the mean of its tokens'.
+                    alpha = outputs[""][1][n, phrase.head : phrase.last + 1].mean(axis=0)
                     found.maps.append(alpha.reshape(captioner.grid))
     return found
+
+
+def _map_of_word(caption: Caption, words: Sequence[str], index: int) -> np.ndarray:
+    """Returns the map of a caption's base word: the mean of its tokens'."""
+    first, last = spans(words, caption.words)[index]
+    return caption.alpha[first : last + 1].mean(axis=0)
 
 
 def _captions_with(phrases: Container[tuple[int, int]], references: References) -> list[int]:
@@ -307,14 +325,17 @@ def _fingerprint(placed: Mapping[tuple[int, int], Sequence[PlacedPhrase]]) -> st
 
 
 def _generated(
-    captions: Mapping[str, Caption], nouns: Mapping[tuple[str, str], Sequence[Box]]
+    captions: Mapping[str, Caption],
+    nouns: Mapping[tuple[str, str], Sequence[Box]],
+    vocabulary: Vocabulary,
 ) -> dict[str, float]:
     """Scores the captioner's own maps at the head nouns that it wrote."""
     maps, boxes, images = [], [], []
     for (image_id, noun), boxes_of in nouns.items():
         caption = captions.get(image_id)
-        if caption is not None and noun in caption.words:
-            maps.append(caption.alpha[caption.words.index(noun)])
+        words = [] if caption is None else vocabulary.base_words(caption.text)
+        if noun in words:
+            maps.append(_map_of_word(caption, words, words.index(noun)))
             boxes.append(boxes_of)
             images.append(image_id)
     rate = {"generated_match_rate": 100.0 * len(maps) / len(nouns)}

@@ -117,7 +117,8 @@ def common_facts(captioner: TrainedCaptioner, model: str) -> dict[str, Any]:
         model: Its name on the page.
     """
     kind = captioner.config.attention.kind
-    return {"grid": list(captioner.grid), "kind": kind, "model": model}
+    facts = {"grid": list(captioner.grid), "kind": kind, "model": model}
+    return facts | ({"lang": language} if (language := captioner.vocabulary.language) else {})
 
 
 def write_report_page(
@@ -149,7 +150,6 @@ def write_report_page(
         for row in score_rows(scores, report["intervals"])
     ]
     common = common_facts(captioner, report["recipe"])
-    common["lang"] = report["configuration"]["data"]["language"]
     diagram = reliability_diagram(found.calibration.bins)
     images = page_images(captioner, split, found, count)
     figures = [{"image": data_url(diagram.encode(), "image/svg+xml"), "text": DIAGRAM_TEXT}]

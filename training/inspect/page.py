@@ -33,7 +33,7 @@ article { margin: 2.5rem 0; padding-top: 1rem; border-top: 1px solid #ddd; }
 h2 { margin: 0; font-size: 1.25rem; }
 .id { color: #767676; font-size: .85rem; overflow-wrap: anywhere; }
 img { display: block; max-width: 100%; height: auto; margin: .75rem 0; }
-ul { margin: .25rem 0; padding-left: 1.25rem; color: #444; }
+ul { margin: .25rem 0; padding-inline-start: 1.25rem; color: #444; }
 table { border-collapse: collapse; margin: 1rem 0; }
 th, td { padding: .2rem 1rem .2rem 0; text-align: left; border-bottom: 1px solid #eee; }
 """
@@ -59,7 +59,8 @@ def write(out: Path, found: Survey, config: EncoderConfig, images: int) -> Path:
     write_json(out / REPORT_FILE, report)
     title = f"{report['recipe']}: {report['data']} before training"
     entries = _entries(found, config, images)
-    return write_page(out, title, entries, sentences(report), table_of(report))
+    language = report["configuration"]["data"]["language"]
+    return write_page(out, title, entries, sentences(report), table_of(report), language)
 
 
 def _entries(found: Survey, config: EncoderConfig, count: int) -> Iterator[PageEntry]:
@@ -179,6 +180,7 @@ def write_page(
     entries: Iterable[PageEntry],
     notes: Iterable[str] = (),
     table: Iterable[Sequence[str]] = (),
+    language: str = "",
 ) -> Path:
     """Writes `index.html`, whose path it returns, and `images/NNN.png`; all text is escaped.
 
@@ -191,6 +193,7 @@ def write_page(
         entries: Consumed one at a time, so that a generator keeps one image in memory.
         notes: Paragraphs under the heading.
         table: Rows under the notes, headings first.
+        language: Language code of the captions.
     """
     directory = Path(directory)
     images = directory / IMAGES
@@ -202,7 +205,7 @@ def write_page(
         Image.fromarray(entry.image).save(buffer, format="PNG", optimize=True)
         write_atomically(images / name, buffer.getvalue())
         written.add(name)
-        articles.append(_article(entry, name))
+        articles.append(_article(entry, name, language))
     paragraphs = "".join(f"<p>{html.escape(note)}</p>\n" for note in notes)
     heading = html.escape(title)
     page = (
@@ -227,12 +230,14 @@ def _table(rows: Iterable[Sequence[str]]) -> str:
     return f"<table>\n{''.join(lines)}</table>\n" if lines else ""
 
 
-def _article(entry: PageEntry, file: str) -> str:
+def _article(entry: PageEntry, file: str, language: str) -> str:
+    spoken = f'dir="auto" lang="{html.escape(language)}"'
     first, *others = map(html.escape, entry.captions)
-    references = "".join(f"<li>{text}</li>\n" for text in others)
+    references = "".join(f"<li {spoken}>{text}</li>\n" for text in others)
     return (
-        f'<article>\n<div class="id">{html.escape(entry.image_id)}</div>\n<h2>{first}</h2>\n'
-        f'<img src="{IMAGES}/{file}" alt="{first}" loading="lazy">\n'
-        + (f"<ul>\n{references}</ul>\n" if others else "")
+        f'<article>\n<div class="id">{html.escape(entry.image_id)}</div>\n'
+        f"<h2 {spoken}>{first}</h2>\n"
+        f'<img src="{IMAGES}/{file}" alt="{first}" {spoken} loading="lazy">\n'
+        + (f"<ul {spoken}>\n{references}</ul>\n" if others else "")
         + "</article>\n"
     )

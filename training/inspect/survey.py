@@ -23,7 +23,7 @@ from sat_tf.fields import to_dict
 from sat_tf.files import printable
 from sat_tf.layers.backbones import canonical_name
 from sat_tf.progress import progress_bar
-from sat_tf.tokens import join
+from sat_tf.tokens import primary
 from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
 from training import little_data
 from training.cli import check_init_from
@@ -49,13 +49,15 @@ _MANY_REPEATED = 0.05
 _UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
 _ENTITY = re.compile(r"&(?:#\d+|#x[0-9a-fA-F]+|[A-Za-z]+\d*);")
 _NOTHING = ("nan", "none", "null", "n/a", "#n/a")  # empty cells, as programs write them
-_SIGNS, _SIGN_KINDS = "%\u2030@#&*", ("Sm", "Sc", "So")
+_SIGNS, _SIGN_KINDS = "%\u2030", ("Sm", "Sc", "So")
 _NUMBER = re.compile(r"\d+(?:[.,:/]\d+)*")
 _MANY_SIGNS = 0.01
 _NAMED_SIGNS = 100
 _MOST_OUTSIDE = 0.5
 _MANY_OUTSIDE = 0.05
 _DARK = 32  # grey levels; 12 bits stored in 16 reach 15
+_READ, _SHORT = 1_000, 200  # captions, and letters of them, that tell the language
+_ALIKE = ({"no", "nb", "nn"}, {"hr", "bs", "sr"}, {"id", "ms"})
 _LETTERS = 100_000  # enough to recognise the script
 _BATCH = 8
 _SERVER = "https://storage.googleapis.com/tensorflow/keras-applications/"
@@ -174,6 +176,7 @@ def _add_captions(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> A
         "min_count": config.data.min_count,
     }
     report["scripts"] = scripts(captions_of(found.splits["train"]))
+    report["language"] = found_language(captions_of(found.splits["train"]), config.data.language)
     earlier: set[str] = set()
     amount = None
     for name, split in found.splits.items():
@@ -310,7 +313,7 @@ def lost_signs(chunks: Iterable[str], vocabulary: Vocabulary) -> dict[str, str]:
         signs = {c for c in chunk if c in _SIGNS or unicodedata.category(c) in _SIGN_KINDS}
         if not signs and not any(map(str.isdigit, chunk)):
             continue
-        left = join(vocabulary.tokenize(chunk), *vocabulary.joining())
+        left = vocabulary.join(vocabulary.tokenize(chunk))
         if not signs.issubset(left) or _NUMBER.findall(chunk) != _NUMBER.findall(left):
             found[chunk] = left
     return found
@@ -339,6 +342,20 @@ def scripts(captions: Iterable[str]) -> dict[str, float]:
     letters = (char for caption in captions for char in caption if char.isalpha())
     counts = Counter(unicodedata.name(c, "?").split()[0] for c in islice(letters, _LETTERS))
     return {name: count / counts.total() for name, count in counts.most_common()}
+
+
+def found_language(captions: Iterable[str], language: str) -> str:
+    """Returns the code of the captions' language, by py3langid; that of `language` if in doubt."""
+    known = primary(language)
+    text = " ".join(islice(captions, _READ))
+    if len(text) < _SHORT:
+        return known
+    import py3langid
+
+    ranked = dict(py3langid.rank(text))
+    found = next(iter(ranked))
+    alike = any({found, known} <= group for group in _ALIKE)
+    return known if alike or known not in ranked else found
 
 
 def _distribution(values: np.ndarray) -> dict[str, float]:
@@ -406,7 +423,7 @@ def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]
     if train["length"]["p95"] < BLEU_ORDERS:
         yield (
             f"Nearly all captions have fewer than {BLEU_ORDERS} {unit}: BLEU-{BLEU_ORDERS} is "
-            "undefined without a match of so many; use `--fit.monitor cider`."
+            "undefined without a match of so many."
         )
     if empty := sum((s["blank"] or 0) + s["without_words"] for s in splits.values()):
         yield f"{counted(empty, 'caption')} without a word, left out of training."
@@ -455,9 +472,11 @@ def _about_language(report: dict[str, Any], config: DataConfig) -> Iterator[str]
             f"The captions are written in {script} letters, mostly without spaces between words: "
             "name their language (`--data.language`), or use `--data.tokens characters`."
         )
-    english = config.language.lower().split("-")[0] == "en"
-    if english and script != "LATIN":
-        yield f"The captions are written in {script} letters: is `--data.language` really en?"
+    if report["language"] != primary(config.language):
+        yield (
+            f"The captions look like {report['language']}: is `--data.language` really "
+            f"{config.language}?"
+        )
     if note := note_on_scores(**config.splitting()):
         yield note
 

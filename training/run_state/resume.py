@@ -107,7 +107,8 @@ class CheckpointAndStop(keras.callbacks.Callback):
                 "with a lower `--optimizer.learning-rate`; if that does not help, look for values "
                 "that are not finite in what the run was given."
             )
-        rank, score = shared(monitored(logs, self._config.monitor))  # only the chief has them all
+        scores = {**logs, "val_last": epoch + 1.0}
+        rank, score = shared(monitored(scores, self._config.monitor))  # only the chief has them all
         if progress.end_epoch(score, rank):
             on_chief(weights.save_weights)(self.model, self._best_weights)
         progress.stopped = progress.waited >= self._config.patience
@@ -196,9 +197,11 @@ def best_epoch(progress: Progress, monitor: str) -> str:
             f"{counted(progress.epoch, 'epoch')}. Training has diverged; try a lower "
             "`--optimizer.learning_rate`, in another `--run-dir`."
         )
-    decided = monitors(monitor)[progress.best_rank]
+    decided, minutes = monitors(monitor)[progress.best_rank], progress.seconds / 60
+    if decided == "last":
+        return f"Kept epoch {progress.best_epoch}, the last; {minutes:.1f} minutes of training."
     why = "" if decided == monitor else f" `{monitor}` was 0 or undefined in every epoch."
     return (
         f"Best epoch {progress.best_epoch} of {progress.epoch}: {decided} "
-        f"{abs(progress.best_score):.2f}; {progress.seconds / 60:.1f} minutes of training.{why}"
+        f"{abs(progress.best_score):.2f}; {minutes:.1f} minutes of training.{why}"
     )

@@ -11,7 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.objectives.likelihood import ATTENTION_TARGETS
+from sat_tf.vocabulary import Vocabulary
 from training.data.boxes import (
+    WORDS,
     BoxedPhrase,
     PlacedPhrase,
     place_phrases,
@@ -57,7 +59,7 @@ class AttentionTargets:
         targets = np.zeros([len(rows), words, height, width], np.float16)
         for n, row in enumerate(rows):
             place = int(table.image_index[row]), int(table.caption_index[row])
-            last_word = len(table.tokens[row]) - 3  # <start> and <end> are no words
+            last_word = len(table.tokens[row]) - 3  # <start> and <end> are no tokens
             for first, last, index in self.phrases.get(place, ()):
                 target = self.maps[index]
                 if mirrored is not None and mirrored[n]:
@@ -81,6 +83,7 @@ def attention_targets(
     grid: tuple[int, int],
     resize: str,
     outside: Mapping[str, int] | None = None,
+    vocabulary: Vocabulary = WORDS,
 ) -> AttentionTargets:
     """Turns boxes into maps: of phrases from a file, or those that the data set has itself.
 
@@ -90,6 +93,7 @@ def attention_targets(
         grid: `(h, w)` of the encoder.
         resize: Its policy, `crop` or `squash`.
         outside: Reason -> how many boxes of the file were left out for it.
+        vocabulary: Splits captions; by default, into words.
 
     Raises:
         DataError: No phrase of the split has a box.
@@ -98,11 +102,13 @@ def attention_targets(
     placed: dict[tuple[int, int], list[PlacedPhrase]] = {}
     dropped: Counter[str] = Counter()
     if boxes is not None:
-        placed, dropped = place_phrases(examples, boxes)
+        placed, dropped = place_phrases(examples, boxes, vocabulary)
     for number, example in enumerate(examples if boxes is None else ()):
         for one in example.phrases:
             phrase = BoxedPhrase(example.image_id, one.caption, one.text, None, (), (one.box,))
-            place = PlacedPhrase(phrase, one.word, one.word)
+            caption = example.captions[one.caption]
+            first, last = vocabulary.spans(vocabulary.base_words(caption), caption)[one.word]
+            place = PlacedPhrase(phrase, first, last, first)
             placed.setdefault((number, one.caption), []).append(place)
     shown, unseen = visible_phrases(examples, placed, resize)
     maps, phrases = [], {}

@@ -33,7 +33,8 @@ import tensorflow as tf
 
 from sat_tf.layers.encoder import Encoder
 from sat_tf.progress import progress_bar
-from sat_tf.vocabulary import tokenize
+from sat_tf.vocabulary import Vocabulary
+from training.data.boxes import WORDS
 from training.data.examples import DataError, Example
 from training.data.input_source import InputSource
 from training.data.seen_images import SeenImages
@@ -138,13 +139,17 @@ def _likeness(annotations: np.ndarray) -> np.ndarray:
     return shares / shares.sum(axis=1, keepdims=True)
 
 
-def words_of(example: Example) -> set[str]:
+def words_of(example: Example, vocabulary: Vocabulary = WORDS) -> set[str]:
     """Returns the words of an image's captions."""
-    return {word for caption in example.captions for word in tokenize(caption)}
+    return {word for caption in example.captions for word in vocabulary.base_words(caption)}
 
 
 def located_targets(
-    locator: WordLocator, encoder: Encoder, examples: Sequence[Example], source: InputSource
+    locator: WordLocator,
+    encoder: Encoder,
+    examples: Sequence[Example],
+    source: InputSource,
+    vocabulary: Vocabulary = WORDS,
 ) -> AttentionTargets:
     """Makes the maps that attention is to match at the words that a locator knows.
 
@@ -153,24 +158,26 @@ def located_targets(
         encoder: The encoder of the captioner.
         examples: The training images with their captions.
         source: Their annotations.
+        vocabulary: Splits captions; by default, into words.
 
     Raises:
         DataError: The locator knows no word of the captions.
     """
     known, maps, places = set(locator.words), [], {}
-    tokens = [[tokenize(text) for text in example.captions] for example in examples]
+    words_in = [[vocabulary.base_words(text) for text in example.captions] for example in examples]
     for start in range(0, len(examples), _BATCH):
         numbers = np.arange(start, min(start + _BATCH, len(examples)))
         for number, of_image in zip(numbers.tolist(), source.read(numbers), strict=True):
-            words = sorted({word for found in tokens[number] for word in found} & known)
+            words = sorted({word for found in words_in[number] for word in found} & known)
             if number in source.skipped or not words:
                 continue
             of_word = {word: len(maps) + n for n, word in enumerate(words)}
             maps.extend(locator.maps(of_image, words).astype(np.float16))
-            for caption, found in enumerate(tokens[number]):
+            for caption, found in enumerate(words_in[number]):
+                spans = vocabulary.spans(found, examples[number].captions[caption])
                 places[number, caption] = [
-                    (place, place, of_word[word])
-                    for place, word in enumerate(found)
+                    (*span, of_word[word])
+                    for span, word in zip(spans, found, strict=True)
                     if word in known
                 ]
     if not maps:
@@ -179,9 +186,11 @@ def located_targets(
     return AttentionTargets(grid, places, locator.fingerprint())
 
 
-def words_to_locate(examples: Sequence[Example], min_images: int) -> tuple[str, ...]:
+def words_to_locate(
+    examples: Sequence[Example], min_images: int, vocabulary: Vocabulary = WORDS
+) -> tuple[str, ...]:
     """Returns the words of at least `min_images` images, but at most half of them, sorted."""
-    counts = Counter(word for example in examples for word in words_of(example))
+    counts = Counter(word for example in examples for word in words_of(example, vocabulary))
     most = _COMMON * len(examples)
     return tuple(sorted(word for word, n in counts.items() if min_images <= n <= most))
 
@@ -190,6 +199,7 @@ def learn(
     encoder: Encoder,
     examples: Sequence[Example],
     source: InputSource,
+    vocabulary: Vocabulary = WORDS,
     *,
     min_images: int = 10,
     min_auroc: float = 80.0,
@@ -203,6 +213,7 @@ def learn(
         encoder: The frozen encoder whose annotations `source` holds.
         examples: The training images with their captions.
         source: Their annotations.
+        vocabulary: Splits captions; by default, into words.
         min_images: Fewest images whose captions have a word.
         min_auroc: Words that an image tells less well than this are left out.
         epochs: Passes over the images.
@@ -217,13 +228,14 @@ def learn(
         DataError: No word is in enough images, or none can be told from an image.
     """
     readable = np.array([n for n in range(len(examples)) if n not in source.skipped])
-    words = words_to_locate([examples[n] for n in readable], min_images)
+    words = words_to_locate([examples[n] for n in readable], min_images, vocabulary)
     if not words:
         raise DataError(f"No word is in the captions of {min_images} images or more.")
     columns = {word: number for number, word in enumerate(words)}
     present = np.zeros([len(examples), len(words)], np.float32)
     for row, example in enumerate(examples):
-        present[row, [columns[word] for word in words_of(example) if word in columns]] = 1.0
+        own = words_of(example, vocabulary)
+        present[row, [columns[word] for word in own if word in columns]] = 1.0
     height, width = encoder.grid
     model = _Classifier(encoder.annotation_dim, height * width, present[readable].mean(axis=0))
     steps = epochs * -(-len(readable) // _BATCH)

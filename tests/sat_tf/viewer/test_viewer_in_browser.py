@@ -50,6 +50,25 @@ def page_of(count: int = 12, kind: str = "hard") -> str:
     return report_page("A report", shown, scores, ["A note."], common, "Log-probability")
 
 
+def test_words_without_spaces_stand_without_gaps_and_as_a_text(browser, tmp_path):  # noqa: F811
+    one = hypothesis_data(tuple("两只狗在跑"), "两只狗在跑", -1.0)
+    shown = [{"image": photograph(), "name": "a.jpg", "hypotheses": [one]}]
+    path = tmp_path / "index.html"
+    path.write_text(report_page("A report", shown, common={"lang": "zh"}), encoding="utf-8")
+    with watched_pages(browser) as open_page:
+        page = open_page(path.as_uri())
+        boxes = [word.bounding_box() for word in page.locator(".word[lang=zh]").all()]
+        assert len(boxes) == 5
+        for left, right in zip(boxes, boxes[1:], strict=False):
+            assert abs(left["x"] + left["width"] - right["x"]) < 1 and left["width"] < 30
+        assert page.locator(".sentence[lang=zh]").inner_text() == "两只狗在跑"
+        assert page.locator("ol[lang]").count() == 0 and violations(page) == []
+
+
+def test_words_with_spaces_are_no_text_besides(page):
+    assert page.locator(".sentence").is_hidden() and page.locator(".joined").count() == 0
+
+
 SCHEMES = pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
 
 

@@ -102,10 +102,11 @@ def test_an_answer_may_exceed_grpcs_default(client_of, tmp_path):
 
 def test_a_beam_holds_the_attention_of_every_hypothesis(client_of, exports):
     export, captioner = exports["soft"].version.parent, exports["soft"].captioner
-    client = client_of(export, {"warm_up": ["every_beam"]})
+    client = client_of(export)
     beam, best = client.beam(jpeg()), client.caption(jpeg(), attention=True)
     assert (beam.attention_kind, beam.resize) == ("soft", captioner.config.encoder.resize)
     assert beam.captions[0].text == best.text
+    assert beam.captions[0].language == best.language == captioner.vocabulary.language == "en"
     np.testing.assert_allclose(beam.captions[0].alpha, best.alpha, atol=1e-6)
     assert [(c.text, c.score) for c in beam.captions[1:]] == list(best.alternatives)
     for caption in beam.captions:

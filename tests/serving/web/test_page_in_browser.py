@@ -78,8 +78,8 @@ def test_the_page_opens_with_a_captioned_sample_and_one_word_lit(open_page, addr
     assert page.locator(".column.chosen .word[aria-current]").count() == 1
     assert page.locator("#about").inner_text() == "It knows dogs that run."
     spoken = page.locator("[lang=de]").evaluate_all("all => all.map((e) => e.className || e.alt)")
-    assert {"words", "a dog runs"} <= set(spoken)  # the buttons stay English
-    assert page.locator("[lang=de] button").all_inner_texts()[:3] == list(WORDS[0])
+    assert {"word", "a dog runs"} <= set(spoken)  # the buttons stay English
+    assert page.locator("button.word[lang=de]").all_inner_texts()[:3] == list(WORDS[0])
     assert page.locator("[lang=de]", has_text="Heat map").count() == 0
 
 

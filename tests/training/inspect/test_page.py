@@ -13,11 +13,12 @@ from training.inspect.page import PageEntry, write_page
 class Links(html.parser.HTMLParser):
     def __init__(self):
         super().__init__()
-        self.sources, self.tags, self.text = [], [], ""
+        self.sources, self.tags, self.text, self.spoken = [], [], "", []
 
     def handle_starttag(self, tag, attrs):
         self.tags.append(tag)
         self.sources += [value for name, value in attrs if name in ("src", "href")]
+        self.spoken += [tag] if ("lang", "ar") in attrs and ("dir", "auto") in attrs else []
 
     def handle_data(self, data):
         self.text += data
@@ -37,6 +38,12 @@ def test_page_shows_escaped_text_and_images_that_exist(tmp_path):
         assert text in page.text
     image = np.asarray(Image.open(tmp_path / page.sources[0]))
     np.testing.assert_array_equal(image, entry().image)
+
+
+def test_captions_alone_are_in_their_language(tmp_path):
+    page = Links()
+    page.feed(write_page(tmp_path, "x", [entry()], ["A note."], [["a"]], "ar").read_text())
+    assert page.spoken == ["h2", "img", "ul", "li", "li"]
 
 
 def test_page_of_a_shorter_run_leaves_no_old_images(tmp_path):

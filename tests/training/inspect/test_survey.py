@@ -17,6 +17,7 @@ from training.data.examples import Example, Split
 from training.inspect.survey import (
     caption_figures,
     check_imagenet_weights,
+    found_language,
     scan_images,
     scripts,
     spoken_captions,
@@ -130,8 +131,9 @@ def warnings(changes: dict, config: DataConfig | None = None, **report) -> list[
     splits = {"train": copy.deepcopy(SPLIT), "dev": copy.deepcopy(SPLIT) | changes}
     if {"captions_per_image", "cut_share", "length"} & set(changes):
         splits["train"] |= changes
-    whole = {"splits": splits, "vocabulary": {"size": 50}, "scripts": {"LATIN": 1.0}} | report
-    return warnings_of(whole, config or DataConfig())
+    config = config or DataConfig()
+    whole = {"splits": splits, "vocabulary": {"size": 50}, "scripts": {"LATIN": 1.0}}
+    return warnings_of(whole | {"language": config.language[:2]} | report, config)
 
 
 def test_good_data_has_no_warnings():
@@ -170,7 +172,6 @@ def test_each_defect_has_its_warning(changes, said):
         ("CJK", {"language": "ko"}, ["`--data.tokens characters`"]),
         ("CJK", {"language": "zh"}, ["not comparable with scores over words"]),
         ("CJK", {"language": "zh", "tokens": "words"}, []),
-        ("CYRILLIC", {}, ["really en?"]),
         ("CYRILLIC", {"language": "ru"}, []),
         ("LATIN", {"language": "de"}, []),
         ("LATIN", {"language": "en-GB"}, []),
@@ -180,6 +181,15 @@ def test_a_script_that_tokens_or_language_do_not_suit_has_a_warning(script, conf
     found = warnings({}, DataConfig(**config), scripts={script: 1.0})
     assert len(found) == len(said)
     assert all(text in warning for text, warning in zip(said, found, strict=True))
+
+
+def test_captions_of_another_language_than_said_have_a_warning():
+    portuguese = ["um cachorro corre na grama com uma bola na boca", "duas crianças na praia"] * 5
+    assert found_language(portuguese, "pt-BR") == "pt" == found_language(portuguese, "en")
+    assert found_language(portuguese[:2], "en") == "en"  # too few to tell
+    assert found_language(portuguese, "haw") == "haw"  # no language that is told
+    (warning,) = warnings({}, language="pt")
+    assert "look like pt: is `--data.language` really en?" in warning
 
 
 FILES = {

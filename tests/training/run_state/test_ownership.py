@@ -17,7 +17,7 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Vocabulary
 from tests.training.run_state.stopped_runs import Killed, die_after, lock_holder
 from tests.training.small_runs import check_run_dir, train
-from training.config import read_data_dir, with_recorded_split
+from training.config import read_data_dir, settled
 from training.evaluate.command import main as evaluate
 from training.run_state.ownership import (
     BOXES,
@@ -242,7 +242,7 @@ def test_a_run_keeps_the_split_of_its_folder(tmp_path):
     new, started = (parse([*folder, *f]).config for f in ((), ("--init-from", str(run_dir))))
 
     def held_out(config, run_dir, data_dir=data_dir):
-        return with_recorded_split(config, run_dir, data_dir).data.held_out
+        return settled(config, run_dir, data_dir).data.held_out
 
     assert held_out(new, run_dir) == held_out(started, other) == "0.125,0.25"
     assert held_out(new, other) is held_out(started, other, tmp_path) is None

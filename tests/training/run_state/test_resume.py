@@ -154,6 +154,13 @@ def test_a_lower_nll_is_better(monkeypatch):
     assert best == [1, 2] and model.stop_training and abs(states[-1].best_score) == 2.0
 
 
+def test_the_last_epoch_is_kept_whatever_the_scores_are(monkeypatch):
+    scores = [{"cider": 9.0, "nll": 1.0}, {"cider": 0.0, "nll": 2.0}, {"nll": np.nan}]
+    best, states, model = keep(monkeypatch, scores, monitor="last", patience=1)
+    assert best == [1, 2, 3] and not model.stop_training
+    assert best_epoch(states[-1], "last").startswith("Kept epoch 3, the last;")
+
+
 @pytest.mark.parametrize(
     ("epochs", "best", "rank"),
     [

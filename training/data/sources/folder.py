@@ -35,6 +35,7 @@ from training.data.sources.caption_files import (
     Record,
     advice_without_captions,
     known_split,
+    lie_beside,
     lines,
     pairs,
     read_caption_file,
@@ -45,6 +46,8 @@ from training.data.sources.image_folder import ImageFolder, is_image
 _NO_CAPTION_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
 _HOW = " Write one, such as captions.csv with the header image,caption and a row per caption."
 _TRIED = 20  # text files that may hold captions
+_MANY = 100  # folders that may hold caption files
+_DEEP = 2  # levels below them
 _FEW, _SMALL = 4, 2**26  # caption files of which one is to be found by reading them, and bytes
 EXACT_BELOW = 1000
 """Images of a folder from which on the hash alone decides, so that adding images moves none."""
@@ -123,8 +126,8 @@ def load(
     chosen = {name: entry for name, entry in entries.items() if entry.split == split}
     if not chosen:
         raise DataError(
-            f"{listed} names no image of the {split} split: {_sizes(entries)}. Add images, or a "
-            f"split to each image.{_advice_on_files(files)}"
+            f"{listed} names no image of the {split} split: {_sizes(entries)}. "
+            f"{_advice_on_split(split, files, data_dir, given=places is None)}"
         )
     place = image_dir or "the data folder"
     examples, skipped, blank = [], [], 0
@@ -231,7 +234,8 @@ def _caption_files(
     If a few could be it, they are read: the only one with captions is it, which is noted.
     """
     kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
-    here = _files(data_dir)
+    names = _file_names(data_dir)
+    here = [data_dir / name for name in names if name.lower().endswith(SUFFIXES)]
     if named is not None:
         chosen = _named(data_dir, named)
         if not chosen:
@@ -240,19 +244,25 @@ def _caption_files(
             raise invalid_value("--data.captions", expected, repr(named))
         return [(path, _split_of(path, data_dir) if len(chosen) > 1 else None) for path in chosen]
     found = _without_by_products([file for file in here if _is_caption_file(file)])
-    within: list[Path] = []
+    inner, within = [], []
     if not found:
-        inner = sorted(e for e in data_dir.iterdir() if e.is_dir() and not e.name.startswith("."))
+        inner = _folders(data_dir)
         within = [file for folder in inner for file in _files(folder)]
-        found = _without_by_products([file for file in within if _is_caption_file(file)])
-    if not found and next(pairs(images.root), None):
+        found = _without_by_products([file for file in within if _is_caption_file(file, TEXTS)])
+    if not found and (lie_beside(images.root) or next(pairs(images.root), None)):
         return [(images.root, None)]
     errors: list[DataError] = []
     if not found:
-        texts = [f for f in here if f.suffix.lower() in TEXTS and f.name.lower() != "readme.txt"]
+        texts = [name for name in names if name.lower().endswith(TEXTS)]
+        texts = [data_dir / name for name in texts if name.lower() != "readme.txt"]
         found = _that_parse(texts[:_TRIED], images, columns, errors)
         captions = [file for file in found if "caption" in file.stem.lower()]
         found = captions if len(captions) == 1 else found
+    for _ in range(_DEEP):  # data/train/metadata.csv
+        if not found:
+            inner = [one for folder in inner for one in _folders(folder)][:_MANY]
+            deeper = [file for folder in inner for file in _files(folder)]
+            found = _without_by_products([file for file in deeper if _is_caption_file(file, TEXTS)])
     if len(found) == 1:
         return [(found[0], None)]
     if several := _one_per_split(found, data_dir):
@@ -271,25 +281,43 @@ def _caption_files(
     tried = f" (Reading them: {' '.join(map(str, errors))})"
     raise DataError(
         f"{data_dir}: expected one caption file ({kinds}), found {there}."
-        f"{advice if found else advice_without_captions([*here, *within]) or _HOW}"
+        f"{advice if found else advice_without_captions([*_files(data_dir), *within]) or _HOW}"
         f"{tried if 0 < len(errors) <= 2 else ''}"
     )
 
 
 def _files(folder: Path) -> list[Path]:
     """The files of a folder that may hold captions, sorted."""
+    return [folder / name for name in _file_names(folder)]
+
+
+def _folders(folder: Path) -> list[Path]:
+    """The first folders in a folder, sorted."""
     with os.scandir(folder) as entries:
-        names = [
+        names = sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
+    return [folder / name for name in names[:_MANY]]
+
+
+def _file_names(folder: Path) -> list[str]:
+    with os.scandir(folder) as entries:
+        return sorted(
             entry.name
             for entry in entries
             if not entry.name.startswith(".") and not is_image(entry.name) and entry.is_file()
-        ]
-    return [folder / name for name in sorted(names)]
+        )
 
 
-def _is_caption_file(file: Path) -> bool:
-    """Tests if a file is one by its name, and not one beside each image."""
-    if not file.name.lower().endswith(SUFFIXES) or file.name in _NO_CAPTION_FILES:
+def _is_caption_file(file: Path, others: tuple[str, ...] = ()) -> bool:
+    """Tests if a file is one by its name, and not one beside each image.
+
+    Args:
+        file: The file.
+        others: Suffixes of further files that are, if their name says so.
+    """
+    name = file.name.lower()
+    if not name.endswith(SUFFIXES) and not ("caption" in name and name.endswith(others)):
+        return False
+    if file.name in _NO_CAPTION_FILES:
         return False
     images = (file.with_suffix(suffix) for suffix in (".jpg", ".png", ".jpeg"))
     return file.suffix.lower() != ".json" or not any(image.exists() for image in images)
@@ -378,7 +406,8 @@ def _take_lists(data_dir: Path, entries: dict[str, _Entry], notes: list[str]) ->
     known |= {PurePosixPath(name).stem: name for name in entries} | {n: n for n in entries}
     lists: dict[str, list[str]] = {}
     named = []
-    texts = [file for file in _files(data_dir) if file.suffix.lower() in (".txt", ".lst")]
+    names = _file_names(data_dir)
+    texts = [data_dir / name for name in names if name.lower().endswith((".txt", ".lst"))]
     for file in texts if len(texts) <= _TRIED else ():
         split = _split_of(file, data_dir)
         if split is None or split in lists:
@@ -413,13 +442,16 @@ def _listed(files: Sequence[CaptionFile]) -> str:
     return str(files[0].path) + (f" (and {len(files) - 1} more)" if len(files) > 1 else "")
 
 
-def _advice_on_files(files: Sequence[CaptionFile]) -> str:
+def _advice_on_split(split: str, files: Sequence[CaptionFile], data_dir: Path, given: bool) -> str:
+    """Returns what to do if a split has no image."""
+    if not given:
+        return "Add images."
+    advice = f"Give some of the images the split {split}"
     if len(files) == 1:
-        return ""
-    return (
-        f" Or name a single file, `--data.captions {files[0].path.name}`, whose images are then "
-        "split by their names."
-    )
+        return f"{advice}, or take the splits out, and names divide the images."
+    first = files[0].path
+    name = first.relative_to(data_dir) if first.is_relative_to(data_dir) else first.name
+    return f"{advice}, or take one file, `--data.captions {name}`: names then divide its images."
 
 
 def _gather(
@@ -486,7 +518,7 @@ def _inside(path: Path, record: Record, images: ImageFolder) -> str:
     """
     name = canonical_name(record.image)
     # On Windows a drive makes a path absolute.
-    anchored = PureWindowsPath(name).anchor or PureWindowsPath(name).drive
+    anchored = name[:1] == "/" or (name[1:2] == ":" and PureWindowsPath(name).drive)
     found = images.inside(name) if anchored else name
     if found is None or found in (".", "..") or found.startswith("../"):
         raise _outside(path, record)

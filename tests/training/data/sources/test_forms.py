@@ -117,8 +117,8 @@ AT_ONCE = {
     "name to record": {"c.json": {"a.jpg": {"captions": [A]}, "b.jpg": {"captions": [B]}}},
     "AI Challenger": {
         "c.json": [
-            {"url": "http://x", "image_id": "a.jpg", "caption": [A]},
-            {"url": "http://y", "image_id": "b.jpg", "caption": [B]},
+            {"url": f"http://{n}", "image_id": f"{n}.jpg", "caption": [c]}
+            for n, c in (("a", A), ("b", B))
         ]
     },
     "COCO with filename": {
@@ -206,13 +206,7 @@ AT_ONCE = {
         )
     },
     "rows of a data viewer": {
-        "rows.json": {
-            "features": [{"name": "file_name"}, {"name": "text"}],
-            "rows": [
-                {"row_idx": 0, "row": {"file_name": "a.jpg", "text": A}, "truncated_cells": []},
-                {"row_idx": 1, "row": {"file_name": "b.jpg", "text": B}, "truncated_cells": []},
-            ],
-        }
+        "rows.json": {"features": [], "rows": [{"row_idx": 0, "row": row} for row in RECORDS]}
     },
     "lists by kind": {
         "c.json": {
@@ -220,13 +214,15 @@ AT_ONCE = {
             "beach": [{"raw": B, "filename": "b.jpg"}],
         }
     },
+    "names below a key": {"c.json": {"version": 1, "annotations": {"a.jpg": A, "b.jpg": [B]}}},
+    "names by kind": {"c.json": {"cats": {"a.jpg": A}, "dogs": {"b.jpg": [B]}}},
     "numbers that name records": {
         "c.json": {"0": {"caption": A, "uuid": "a"}, "1": {"caption": B, "uuid": "b"}}
     },
     "addresses beside names": {
         "c.json": [
-            {"link": "http://x/1.jpg", "shown": "a.jpg", "caption": A},
-            {"link": "http://x/2.jpg", "shown": "b.jpg", "caption": B},
+            {"link": f"http://x/{n}.jpg", "shown": f"{n}.jpg", "caption": c}
+            for n, c in (("a", A), ("b", B))
         ]
     },
     "a caption beside others": {
@@ -234,8 +230,8 @@ AT_ONCE = {
     },
     "words beside sentences": {
         "c.json": {
-            "8": {"emotions": ["awe"], "told": [A], "image_name": "a.jpg"},
-            "9": {"emotions": ["fear"], "told": [B], "image_name": "b.jpg"},
+            n: {"emotions": ["awe"], "told": [c], "image_name": f"{n}.jpg"}
+            for n, c in (("a", A), ("b", B))
         }
     },
     "an empty column of texts": {"c.csv": table("image,text,words", f"a.jpg,,{A}", f"b.jpg,,{B}")},
@@ -338,6 +334,13 @@ SPLITS = {
         "val.csv": table("image,caption", f"b.jpg,{B}"),
         **IMAGES,
     },
+    "deeper": {
+        "train/radiology/captions.txt": f"a\t {A}\n",
+        "val/radiology/captions.txt": f"b\t {B}\n",
+        "val/radiology/keywords.txt": "b\tred\tball\n",
+        "train/radiology/images/a.jpg": b"",
+        "val/radiology/images/b.jpg": b"",
+    },
     "hugging face": {
         "train/metadata.jsonl": [{"file_name": "0.jpg", "text": A}],
         "validation/metadata.jsonl": [{"file_name": "0.jpg", "text": B}],
@@ -364,13 +367,13 @@ def test_files_of_splits_may_be_named(tmp_path):
         load("train", folder)
     for named in ("train.csv,val.csv", "[tv]*a*.csv"):
         assert everything(folder, captions=named)[1] == {"a.jpg": "train", "b.jpg": "dev"}
-    with pytest.raises(DataError, match=r"no image of the test .*`--data.captions train.csv`"):
+    with pytest.raises(DataError, match=r"no image of the test .*one file, `--data.captions train"):
         load("test", folder, captions="train.csv,val.csv")
 
 
 def test_images_in_a_tar_are_read_from_it(tmp_path):
-    texts = {"x/1.txt": A, "x/2.txt": f"{B}\n{A}"}
-    content = tar_of({"x/1.jpg": b"first", "x/2.jpg": b"second"} | texts)
+    texts = {"x/1.v1.txt": A, "x/2.txt": f"{B}\n{A}"}
+    content = tar_of({"x/1.v1.jpg": b"first", "x/2.jpg": b"second"} | texts)
     folder = write(tmp_path, {"shard-0.tar": content})
     images = {}
     for name in ("train", "dev", "test"):
@@ -379,7 +382,7 @@ def test_images_in_a_tar_are_read_from_it(tmp_path):
         except DataError:
             continue
         images |= {e.image_id: (e.image.read_bytes(), e.captions) for e in examples}
-    assert images == {"x/1.jpg": (b"first", (A,)), "x/2.jpg": (b"second", (B, A))}
+    assert images == {"x/1.v1.jpg": (b"first", (A,)), "x/2.jpg": (b"second", (B, A))}
 
 
 @pytest.mark.parametrize("inside", [True, False])
@@ -431,6 +434,10 @@ def test_a_file_that_two_names_could_mean_is_neithers(tmp_path):
 
 
 REFUSED = {
+    "questions": (
+        {"c.json": [{"image_id": "a", "question": "what does it show", "question_id": 1}]},
+        "no column holds captions",
+    ),
     "links that expire": (
         {"rows.json": {"rows": [{"row": {"image": {"src": "https://x/image.jpg"}, "text": A}}]}},
         r"links that expire; download the data set's Parquet files .*`hf download",
@@ -445,12 +452,8 @@ REFUSED = {
     ),
     "another suffix": ({"photos.tsv000": "x"}, "If photos.tsv000 is a table .* rename it to"),
     "two files of one name": (
-        {
-            "c.csv": table("image,caption", f"x/d.jpg,{A}"),
-            "1/d.jpg": b"",
-            "2/d.jpg": b"",
-            "x/e": "",
-        },
+        {"c.csv": table("image,caption", f"x/d.jpg,{A}")}
+        | dict.fromkeys(("1/d.jpg", "2/d.jpg", "x/e"), b""),
         "2 have that name, such as 1/d.jpg and 2/d.jpg: name the folder too",
     ),
     "phrases of regions": (

@@ -27,6 +27,7 @@ References:
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -45,6 +46,7 @@ from training.data.sources.caption_files.records import (
     read_text,
 )
 from training.data.sources.caption_files.stored import (
+    lie_beside,
     pairs,
     read_pairs,
     read_parquet,
@@ -61,6 +63,7 @@ __all__ = [
     "advice_without_captions",
     "has_half_character",
     "known_split",
+    "lie_beside",
     "lines",
     "pairs",
     "read_caption_file",
@@ -106,7 +109,7 @@ def read_caption_file(
         status = path.stat()
         changed = status.st_mtime_ns
         if path.is_dir():  # which does not change with its files
-            changed = hash(tuple((text, text.stat().st_mtime_ns) for _, text in pairs(path)))
+            changed = hash(tuple((text, os.stat(text).st_mtime_ns) for _, text in pairs(path)))
         return _read(path, columns, root, changed, status.st_size)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from error

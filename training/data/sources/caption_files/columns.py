@@ -31,6 +31,7 @@ _WORDS = {
     "split": "split set subset partition set_name",
 }
 _IMAGES, _IDS, _CAPTIONS, _ABOUT, _SPLITS = (words.split() for words in _WORDS.values())
+_QUESTIONS = ("question", "query", "answer", "instruction")  # about an image, and no captions
 _PHRASE = 3  # words; a text of so many is no name and no heading
 
 
@@ -144,10 +145,9 @@ class _Columns:
                 if self.plain.count(self.plain[several[0]]) > 1:
                     self._fail(f"two columns are called {self.names[several[0]]!r}")
                 return several[0]
-        if len(files) > 1:  # those that are there, else those that are no web addresses
-            here = [i for i in files if _mostly(self._is_here, self.values[i])]
-            named = [i for i in files if not _mostly(_is_address, self.values[i])]
-            files = here or named or files
+        if len(files) > 1:  # no web addresses, and names that are there
+            files = [i for i in files if not _mostly(_is_address, self.values[i])] or files
+            files = [i for i in files if _mostly(self._is_here, self.values[i])] or files
         if len(files) > 1:
             self._ask("image", files)
         ids = [i for name in _IDS for i in self._called(name)]
@@ -171,6 +171,7 @@ class _Columns:
         rest = [i for i, values in enumerate(self.values) if i != image and values]
         rest = [i for i in rest if not _mostly(_names_image, self.values[i])]
         texts = [i for i in rest if _mostly(_is_phrase, self.values[i])]
+        texts = [i for i in texts if self.plain[i].rstrip("s") not in _QUESTIONS]
         found = [i for i in range(len(self.names)) if i != image and _is_caption(self.plain[i])]
         if texts and not set(found) & set(rest):  # nothing is written in them
             found = []

@@ -55,6 +55,9 @@ def read_json(source: Source) -> Iterator[Record]:
         return _list(source, content, "")
     if not isinstance(content, dict) or not content:
         source.fail(_WHOLE, f"{_FORMS}, got {json.dumps(content)[:80]}")
+    for key in ("images", "annotations", "captions", "data"):  # a mapping of names below a key
+        if isinstance(content.get(key), dict) and content[key]:
+            return _mapping(source, content[key], None)
     rows = content.get("rows")
     if isinstance(rows, list) and all(isinstance(r, dict) and "row" in r for r in rows):
         return _viewer(source, [source.value("rows", row, "row", dict) for row in rows])
@@ -127,7 +130,9 @@ def _mapped(source: Source, content: Mapping[str, Any], split: str | None) -> En
     entries: Entries = []
     for name, value in content.items():
         place = f"the image {name!r}"
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value and all(map(is_image_name, value)):
+            entries += _mapped(source, value, split)  # of a kind, such as a folder
+        elif isinstance(value, dict):
             stems = source.stems if name not in source.stems else ()
             named = any(is_image_name(v) or (type(v) is str and v in stems) for v in value.values())
             flat: dict[str, Any] = {} if named else {"image": name}

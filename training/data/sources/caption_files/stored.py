@@ -28,61 +28,69 @@ _SAMPLE = 100
 _PHRASE = re.compile(r"\[/EN#\d+(?:/\w+)+ ([^\]]*)\]")
 
 
-def pairs(root: Path) -> Iterator[tuple[Path, Path]]:
-    """Yields the images of a folder that have a text file of their name, and that file.
+def pairs(root: Path) -> Iterator[tuple[str, str]]:
+    """Yields the images of a folder that have a file of texts of their name, and that file's path.
 
     It lies beside the image, or is the only one of that name: `images/a.jpg`, `captions/a.txt`.
     """
     images, texts = [], {}
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for file in map(Path(folder).joinpath, sorted(files)):
-            if file.name.lower().endswith(IMAGE_SUFFIXES) and not file.name.startswith("."):
-                images.append(file)
-            elif file.suffix.lower() in PAIRED:
-                texts.setdefault(file.stem, []).append(file)
-    for image in images:
-        several = texts.get(image.stem, ())
-        several = [text for text in several if text.parent == image.parent] or several
-        for suffix in PAIRED:
-            of_kind = [text for text in several if text.suffix.lower() == suffix]
-            if of_kind:
-                if len(of_kind) == 1:
-                    yield image, of_kind[0]
-                break
+        for file in sorted(files):
+            stem, suffix = os.path.splitext(file)
+            if suffix.lower() in IMAGE_SUFFIXES and not file.startswith("."):
+                images.append((folder, stem, file))
+            elif suffix.lower() in PAIRED:
+                texts.setdefault(stem, []).append((folder, PAIRED.index(suffix.lower()), file))
+    start = len(os.path.join(root, ""))
+    for folder, stem, image in images:
+        several = texts.get(stem, ())
+        several = [text for text in several if text[0] == folder] or several
+        best = min((kind for _, kind, _ in several), default=None)
+        of_kind = [os.path.join(within, file) for within, kind, file in several if kind == best]
+        if len(of_kind) == 1:
+            yield os.path.join(folder, image)[start:].replace(os.sep, "/"), of_kind[0]
+
+
+def lie_beside(root: Path) -> bool:
+    """Returns whether the first image of a folder has a text file of its name beside it."""
+    with os.scandir(root) as entries:
+        names = sorted(entry.name for entry in entries)
+    first = next((name for name in names if name.lower().endswith(IMAGE_SUFFIXES)), None)
+    stem = None if first is None else os.path.splitext(first)[0]
+    return stem is not None and any(stem + suffix in names for suffix in PAIRED)
 
 
 def read_pairs(source: Source) -> Iterator[Record]:
     """Reads the captions of each image from the file of its name: one per line, or JSON."""
-    longer, number, entries = 0, 0, {}
-    for image, text in pairs(source.path):
-        if text.suffix.lower() == ".json":
+    longer, number, entries, paired = 0, 0, {}, list(pairs(source.path))
+    for image, text in paired:
+        if text.lower().endswith(".json"):
             try:
-                entries[image] = json.loads(read_text(text))
+                entries[image] = json.loads(read_text(Path(text)))
             except json.JSONDecodeError as error:
-                source.fail(str(text), f"not JSON ({error.msg}, line {error.lineno})")
+                source.fail(text, f"not JSON ({error.msg}, line {error.lineno})")
     objects = {image: entry for image, entry in entries.items() if isinstance(entry, dict)}
     keys = list(dict.fromkeys(key for entry in objects.values() for key in entry))
     field = _json_fields(source, keys, objects) if objects else ""
-    for image, text in pairs(source.path):
+    for image, text in paired:
+        number += 1
+        place = os.path.basename(text)
         if image in entries:
             captions = as_captions(objects[image].get(field)) if image in objects else []
-            number += 1
-            name = image.relative_to(source.path).as_posix()
-            yield source.record(text.name, name, captions)
+            yield source.record(place, image, captions)
             continue
-        captions = read_text(text).splitlines()
+        captions = read_text(Path(text)).splitlines()
         # Flickr30k Entities: [/EN#5/people A man] sits.
         captions = [_PHRASE.sub(r"\1", caption) for caption in captions if caption.strip()]
         if not any(char.isalpha() for caption in captions for char in caption) and captions:
             source.fail(
-                str(text),
+                text,
                 "no letters, so no captions; name the caption file with "
                 "`--data.captions`, or write the caption of the image there",
             )
-        number, longer = number + 1, longer + (len(captions) > 1)
-        name = image.relative_to(source.path).as_posix()
-        yield source.record(text.name, name, captions or [""])
+        longer += len(captions) > 1
+        yield source.record(place, image, captions or [""])
     several = f"; {longer} of them have several lines, each a caption" if longer else ""
     source.note(f"captions are those of {number} files named like their images{several}")
 
@@ -119,9 +127,9 @@ def read_tar(source: Source) -> Iterator[Record]:
                 folder, slash, file = member.name.rpartition("/")
                 if not member.isfile() or file.startswith("."):
                     continue
-                key, _, kind = file.partition(".")
+                key, _, kind = file.rpartition(".")
                 key, kind = f"{folder}{slash}{key}", kind.lower()
-                if f".{kind}".endswith(IMAGE_SUFFIXES):
+                if f".{kind}" in IMAGE_SUFFIXES:
                     places[member.name] = (key, (member.offset_data, member.size))
                 elif kind in ("txt", "caption", "json"):
                     content = tar.extractfile(member)

@@ -1,0 +1,206 @@
+"""The rules that split captions, in the scripts and spellings that they are for."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sat_tf import tokens
+from sat_tf.subwords import whole_words
+from sat_tf.tokens import comparable, default_segmenter, default_unit, join, joining, tokenize
+from sat_tf.vocabulary import UNK, Vocabulary
+
+WORDS = [
+    ("en", "3.5 cm, 1,000 at 10:30. 1/2 of 50% .5", "3.5 cm 1,000 at 10:30 1/2 of 50% .5"),
+    ("en", "5 % of 3.", "5 % of 3"),
+    ("en", "Rock &amp; roll &lt;3&#39;s", "rock roll 3's"),
+    ("tr", "\u0130ki \u00e7ocuk I\u015eIKLI %50", "iki \u00e7ocuk \u0131\u015f\u0131kl\u0131 %50"),
+    ("az", "I\u0307nci QIZ", "inci q\u0131z"),
+    ("en", "\u0130stanbul", "istanbul"),
+    (
+        "he",
+        '\u05e6\u05d4"\u05dc \u05d2\u05f3\u05d9\u05e4',
+        "\u05e6\u05d4\u05f4\u05dc \u05d2'\u05d9\u05e4",
+    ),
+    ("he", "\u05d1\u05d9\u05ea\u05be\u05e9\u05c1\u05dc", "\u05d1\u05d9\u05ea-\u05e9\u05dc"),
+    ("ca", "col\u00b7legi co\u0140legi \u00b7 a", "col\u00b7legi col\u00b7legi a"),
+    (
+        "bo",
+        "\u0f56\u0f40\u0fb2\u0f0b\u0f64\u0f72\u0f66\u0f0d",
+        "\u0f56\u0f40\u0fb2\u0f0b\u0f64\u0f72\u0f66",
+    ),
+    (
+        "ar",
+        "\u0643\u0640\u0644\u0628 \u0623\u0633\u0648\u062f\u064c",
+        "\u0643\u0644\u0628 \u0623\u0633\u0648\u062f",
+    ),
+    ("ar", "\ufedb\ufee0\ufe90 \u0663\u066b\u0665", "\u0643\u0644\u0628 \u0663\u066b\u0665"),
+    ("ja", "\uff36\uff35\u3000\uff76\uff9e\uff97\uff7d", "vu \u30ac\u30e9\u30b9"),
+    ("th", "\u0e19\u0e49\u0e33", "\u0e19\u0e49\u0e33"),  # sara am is one letter still
+    ("hy", "\u056b\u0576\u0579\u057a\u0565\u055e\u057d", "\u056b\u0576\u0579\u057a\u0565\u057d"),
+    ("uz", "o\u2018zbek", "o'zbek"),
+    (
+        "ar",
+        "NBA \u200f\u0643\u0644\u0628\u200e 23",
+        "nba \u0643\u0644\u0628 23",
+    ),  # mixed directions
+    ("en", "\u0301\u0302 \u0301", ""),  # marks alone
+]
+
+
+@pytest.mark.parametrize(("language", "caption", "words"), WORDS)
+def test_words_keep_the_signs_that_belong_to_them(language, caption, words):
+    assert tokenize(caption, "words", language) == words.split()
+
+
+@pytest.mark.parametrize(
+    ("caption", "text"),
+    [
+        ("\u9ad83.5\u7c73\u7684\u5854\u3002", "\u9ad83.5\u7c73\u7684\u5854"),
+        ("\u670912\uff1a30", "\u670912:30"),
+        ("\u67093\u30015\u53ea", "\u67093 5\u53ea"),
+        ("\u4e00 \u53ea \u72d7", "\u4e00\u53ea\u72d7"),  # segmented by its owner
+        ("\u0915\u094d\u0937\u093f A", "\u0915\u094d\u0937\u093f a"),
+    ],
+)
+def test_characters_are_clusters_that_keep_numbers(caption, text):
+    found = tokenize(caption, "characters", "zh")
+    assert join(found, *joining("characters")) == text
+    assert tokenize(text, "characters", "zh") == found
+
+
+def test_a_conjunct_and_a_family_are_one_character():
+    assert tokenize("\u0915\u094d\u0937\u093f", "characters") == ["\u0915\u094d\u0937\u093f"]
+
+
+def test_the_first_rules_split_as_they_did():
+    assert tokenize("3.5 &amp; \u0130", rules=1) == ["3", "5", "amp", "i\u0307"]
+    assert tokenize("\u9ad83.5\u7c73", "characters", rules=1) == [*"\u9ad835\u7c73"]
+    with pytest.raises(ValueError, match='"words" or "characters" under rules 1'):
+        tokenize("a", "subwords", rules=1)
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("de", "Die Stra\u00dfe ist gro\u00df"),
+        ("el", "\u039f \u03c3\u03ba\u03cd\u03bb\u03bf\u03c2 \u03c4\u03c1\u03ad\u03c7\u03b5\u03b9"),
+        ("tr", "\u0131\u015f\u0131kl\u0131 iki k\u00f6pek"),
+        ("az", "q\u0131z it il\u0259"),
+    ],
+)
+def test_captions_in_capitals_compare_as_equal(language, text):
+    upper = text.replace("i", "\u0130") if language in ("tr", "az") else text
+    capitals = upper.upper()
+    if language == "el":
+        capitals = capitals.replace("\u038e", "\u03a5").replace("\u0388", "\u0395")
+    one, other = (
+        [comparable(token, language) for token in tokenize(spelled, "words", language)]
+        for spelled in (text, capitals)
+    )
+    assert one == other
+
+
+def test_languages_without_spaces_have_tokens_of_their_own():
+    units = {code: default_unit(code) for code in ("zh-Hans", "ja", "th", "de", "ko", "bo")}
+    expected = ["characters", "characters", "words", "words", "words", "characters"]
+    assert list(units.values()) == expected
+    assert [default_segmenter(code) for code in ("km", "my-MM", "en")] == ["icu", "icu", "spaces"]
+
+
+@pytest.mark.parametrize(
+    ("language", "segmenter", "text", "words"),
+    [
+        (
+            "th",
+            "icu",
+            "\u0e0a\u0e32\u0e22\u0e02\u0e35\u0e48\u0e08\u0e31\u0e01\u0e23\u0e22\u0e32\u0e19",
+            3,
+        ),
+        ("zh", "icu", "\u4e24\u53ea\u72d73.5\u7c73", 5),
+        ("zh", "jieba", "\u4e24\u53ea\u72d73.5\u7c73", 4),
+        ("ja", "icu", "\u7537\u6027\u304c\u4e57\u308b", 3),
+    ],
+)
+def test_segmented_words_are_joined_without_spaces(language, segmenter, text, words):
+    found = tokenize(text, "words", language, segmenter=segmenter)
+    assert len(found) == words
+    assert "3.5" in found or "3.5" not in text
+    assert join(found, *joining("words", language)) == text
+
+
+def test_a_missing_segmenter_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setattr(tokens, "find_spec", lambda name: None)
+    tokens._segmenter.cache_clear()
+    with pytest.raises(ValueError, match=r"`segmenter`: expected fugashi to be .*sat-tf\[mecab\]"):
+        tokenize("\u7537\u6027", "words", "ja", segmenter="mecab")
+    with pytest.raises(ValueError, match=r"`unit`: expected sentencepiece to be installed"):
+        Vocabulary.from_captions(["a"], unit="subwords")
+
+
+def test_owners_spaces_go_but_not_those_of_latin_words_or_of_korean():
+    rule = joining("words", "zh")
+    assert (
+        join(["\u7a7f", "nba", "all", "star", "\u7403\u8863"], *rule)
+        == "\u7a7fnba all star\u7403\u8863"
+    )
+    assert join(["\u7f8e", "\ub300"], *joining("words", "ko")) == "\u7f8e \ub300"
+
+
+def test_subwords_are_pieces_of_whole_characters_and_nothing_is_unknown():
+    captions = ["\u0915\u094d\u0937\u093f dogs", "dog", "dogs run"] * 3 + ["\u4e2d"]
+    vocabulary = Vocabulary.from_captions(captions, 3, unit="subwords")
+    assert Vocabulary.from_json(vocabulary.to_json()) == vocabulary
+    for caption in (
+        "dogs run",
+        "\u4e2d\u6587\u0915\u094d\u0937\u093f \u0915\u093f",
+        "zebra's 3.5",
+    ):
+        ids = vocabulary.encode(caption)
+        assert UNK not in ids
+        assert vocabulary.decode(ids) == caption
+    pieces = vocabulary.tokenize("\u0915\u094d\u0937\u093f")
+    assert not any(piece in "\u0915\u094d\u0937" for piece in pieces)
+    with pytest.raises(ValueError, match="`--data.vocabulary_size`: expected at least"):
+        Vocabulary.from_captions(captions, 3, 5, unit="subwords")
+
+
+def test_subwords_are_of_words_as_they_are_written():
+    captions = ["Ein Hund und ein Hund.", "Der Hund."] * 3
+    vocabulary = Vocabulary.from_captions(
+        captions, 1, unit="subwords", language="de", capitals=True
+    )
+    assert vocabulary.decode(vocabulary.encode("EIN HUND")) == "ein Hund"
+    assert vocabulary.spans(["ein", "hund"], "ein hund") == [(0, 0), (1, 1)]
+
+
+def test_a_word_has_the_mean_of_its_subwords_maps_and_all_of_their_log_probability():
+    pieces = ["\u2581dog", "s", "\u2581", "\u72d7", "\u8dd1"]
+    alpha, ones = np.arange(5.0).reshape(5, 1, 1), -np.ones(5)
+    found = whole_words(pieces, alpha=alpha, log_probs=ones, beta=None)
+    assert found["words"] == ("dogs", "\u72d7", "\u8dd1")
+    assert found["alpha"].ravel().tolist() == [0.5, 2.5, 4.0]
+    assert found["log_probs"].tolist() == [-2.0, -2.0, -1.0] and found["beta"] is None
+    assert whole_words(["dog"], alpha=alpha[:1])["alpha"] is not None
+
+
+@pytest.mark.parametrize("unit", ["words", "characters", "subwords"])
+def test_words_of_boxes_have_spans_among_any_tokens(unit):
+    caption = "\u4e24\u53ea \u72d7 NBA 3.5"
+    vocabulary = Vocabulary.from_captions([caption], 1, unit=unit, language="zh")
+    words, found = vocabulary.base_words(caption), vocabulary.tokenize(caption)
+    assert words == ["\u4e24", "\u53ea", "\u72d7", "nba", "3.5"]
+    for word, (first, last) in zip(words, vocabulary.spans(words, caption), strict=True):
+        assert word in vocabulary.join(found[first : last + 1])
+
+
+def test_a_file_of_the_first_rules_stays_as_it_is():
+    text = '{"unit": "words", "words": ["<pad>", "<start>", "<end>", "<unk>", "3", "5"]}'
+    vocabulary = Vocabulary.from_json(text)
+    assert vocabulary.rules == 1 and vocabulary.encode("3.5") == [4, 5]
+    assert vocabulary.decode([4, 5]) == "3 5"
+    expected = "2e1f2a655bcd1b2c081fd3794d1f0b3aa8e6aa041942f62256efbb752ce6594b"
+    assert vocabulary.fingerprint() == expected
+    assert Vocabulary.from_json(vocabulary.to_json()) == vocabulary
+    with pytest.raises(ValueError, match="`rules`: expected a version up to 2"):
+        Vocabulary.from_json(text.replace('"unit"', '"rules": 9, "unit"'))
