@@ -335,10 +335,11 @@ SPLITS = {
         **IMAGES,
     },
     "deeper": {
-        "data/train/metadata.csv": table("file_name,text", f"a.jpg,{A}"),
-        "data/val/metadata.csv": table("file_name,text", f"b.jpg,{B}"),
-        "data/train/a.jpg": b"",
-        "data/val/b.jpg": b"",
+        "train/radiology/captions.txt": f"a\t {A}\n",
+        "val/radiology/captions.txt": f"b\t {B}\n",
+        "val/radiology/keywords.txt": "b\tred\tball\n",
+        "train/radiology/images/a.jpg": b"",
+        "val/radiology/images/b.jpg": b"",
     },
     "hugging face": {
         "train/metadata.jsonl": [{"file_name": "0.jpg", "text": A}],
