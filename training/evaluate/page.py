@@ -46,7 +46,7 @@ def chosen_locations(
         caption: Its caption.
 
     Returns:
-        Indices of locations, row by row; None if none was chosen.
+        Indices of locations, row by row; None if none was chosen, or several for a word.
     """
     selection = captioner.config.attention.selection
     if caption.alpha is None or selection == "expectation" or not caption.words:
