@@ -105,7 +105,7 @@ def whole_words(words: Sequence[str], **parts: np.ndarray | None) -> dict[str, A
     Returns:
         `words` and the parts, by their names.
     """
-    if any(MARK in word for word in words):
+    if any(MARK in word or word != read_bytes(word) for word in words):
         starts = [n for n, word in enumerate(words) if n == 0 or stands_alone(word, words[n - 1])]
         counts = np.diff([*starts, len(words)])
         for name, part in parts.items():
