@@ -110,6 +110,9 @@ class DataConfig:
         if self.capitals and self.unit == "characters":
             expected = f"False with `--data.tokens {self.unit}`"
             raise invalid_value("--data.capitals", expected, True, "key")
+        if self.segmenter and self.unit != "words":
+            expected = f"None with `--data.tokens {self.unit}`"
+            raise invalid_value("--data.segmenter", expected, self.segmenter, "key")
         for segmenter, languages in (("jieba", CHINESE), ("mecab", ["ja"])):
             if self.segmenter == segmenter and primary(self.language) not in languages:
                 expected = f"`--data.language {languages[0]}` with `--data.segmenter {segmenter}`"
