@@ -69,6 +69,7 @@ def facts(captioner: TrainedCaptioner, search: SearchConfig, version: Path) -> d
         "image": f"{encoder.image_size} x {encoder.image_size} pixels, by {encoder.resize}",
         "attention": attention,
         "vocabulary": f"{len(captioner.vocabulary)} {unit}",
+        "language": captioner.vocabulary.language or "not known",
         "beam": str(search.beam),
         "length of a caption": f"{search.min_length} to {search.max_length} {unit}",
         "repeated n-grams": repeated,

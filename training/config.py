@@ -134,7 +134,7 @@ class DataConfig:
 
     @property
     def regains_capitals(self) -> bool:
-        """Whether captions regain capitals: as chosen, or where nouns have them."""
+        """True if captions regain capitals: as chosen, or where nouns have them."""
         if self.capitals is None:
             by_language = primary(self.language) in CAPITAL_NOUNS
             return by_language and self.rules > 1 and self.unit != "characters"

@@ -120,18 +120,19 @@ def write_graphs(
     }
     graphs = make_graphs(captioner, search.beam)
     graphs = {name: graph for name, graph in graphs.items() if not paths[name].exists()}
-    with tempfile.TemporaryDirectory() as saved:
-        archive = keras.export.ExportArchive()
-        functions = {
-            name: archive.add_endpoint(Path(name).stem, graph.function, graph.inputs)
-            for name, graph in graphs.items()
-        }
-        traced = {name: function.get_concrete_function() for name, function in functions.items()}
-        try:
-            archive.write_out(saved, verbose=False)
-        except tf.errors.OpError as error:
-            raise OSError(f"The graphs cannot be written to {saved}: {error.message}") from error
-        for name in graphs:
+    traced = {}
+    # Each by itself: the converter reads all that is saved, and the decoder's graphs are small.
+    for name, graph in graphs.items():
+        with tempfile.TemporaryDirectory() as saved:
+            archive = keras.export.ExportArchive()
+            function = archive.add_endpoint(Path(name).stem, graph.function, graph.inputs)
+            traced[name] = function.get_concrete_function()
+            try:
+                archive.write_out(saved, verbose=False)
+            except tf.errors.OpError as error:
+                raise OSError(
+                    f"The graphs cannot be written to {saved}: {error.message}"
+                ) from error
             write_atomically(paths[name], _convert(saved, Path(name).stem, precision))
     captioner.vocabulary.save(folder / files.VOCABULARY)
     settings = files.Settings(

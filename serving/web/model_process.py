@@ -3,6 +3,7 @@
 The page starts `python -m serving.web.model_process PIPE FOLDER...`, asks it through the pipe, and
 starts it again if it ended: `ModelProcess`. The process loads the first model at once and the
 others when they are asked; it ends when the page's end of the pipe does, however the page ends.
+A captioner without graphs is loaded with TensorFlow, and its first caption has them made.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from multiprocessing.connection import Connection
@@ -33,11 +33,9 @@ MOST_TRIES = 3
 """Processes that one question may end, for want of memory for example."""
 
 LOADING = "The captioner is being loaded; that takes a few seconds."
-MAKING = "The captioners are being prepared, once per version: half a minute, or a little more."
+FIRST_TIME = "The captioner is being loaded, the first time with TensorFlow: a quarter of a minute."
 
 _WAITING, _ANSWER, _REFUSED = range(3)  # kinds of messages from the process
-_LOOK_AGAIN = 0.2  # seconds
-_MAKE = "import sys; from sat_tf.runs import make_graphs; make_graphs(*sys.argv[1:])"
 
 
 class ModelProcess:
@@ -141,12 +139,32 @@ def main() -> int:
 
 
 def serve(pipe: Connection, folders: Sequence[Path]) -> None:
-    """Answers questions from a pipe until its other end is closed."""
-    models = Models(folders, lambda text: pipe.send((_WAITING, text)))
+    """Answers questions from a pipe until its other end is closed.
+
+    It also ends, and the page starts another, when all captioners that TensorFlow was loaded for
+    have their graphs.
+    """
+    models: dict[int, Callable[[bytes], Any]] = {}
+    heavy: list[Path] = []  # captioners that have no graphs yet
+
+    def model(index: int) -> Callable[[bytes], Any]:
+        if index not in models:
+            models[index] = load(folders[index])
+        return models[index]
+
+    def load(folder: Path) -> Callable[[bytes], Any]:
+        if digits.system_of(folder) is not None:
+            pipe.send((_WAITING, LOADING))
+            with native_log_kept():
+                return partial(reading_data, digits.load(folder))
+        if graphs_missing(folder):
+            heavy.append(folder)
+        pipe.send((_WAITING, FIRST_TIME if heavy else LOADING))
+        return partial(_caption, sat_tf.load(folder))
 
     def answer(index: int, content: bytes) -> tuple:
         try:
-            return _ANSWER, models.get(index)(content)
+            return _ANSWER, model(index)(content)
         except UploadError as error:
             return _REFUSED, str(error), error.status
         except Exception as error:  # of one model: the others go on
@@ -155,50 +173,9 @@ def serve(pipe: Connection, folders: Sequence[Path]) -> None:
 
     with contextlib.suppress(EOFError, OSError):
         with contextlib.suppress(Exception):  # told to whoever asks
-            models.get(0)
-        while True:
+            model(0)
+        while not heavy or any(map(graphs_missing, heavy)):
             pipe.send(answer(*pipe.recv()))
-
-
-class Models:
-    """Models of the page, each loaded when it is first asked for.
-
-    Args:
-        folders: Of the models.
-        tell: Takes a sentence on what is waited for.
-    """
-
-    def __init__(self, folders: Sequence[Path], tell: Tell) -> None:
-        self._folders, self._tell = folders, tell
-        self._loaded: dict[int, Callable[[bytes], Any]] = {}
-        self._maker: subprocess.Popen | None = None
-
-    def get(self, index: int) -> Callable[[bytes], Any]:
-        """Returns a function from an image file to the model's answer."""
-        if index not in self._loaded:
-            self._tell(LOADING)
-            self._loaded[index] = self._load(self._folders[index])
-        return self._loaded[index]
-
-    def _load(self, folder: Path) -> Callable[[bytes], Any]:
-        if digits.system_of(folder) is not None:
-            with native_log_kept():
-                return partial(reading_data, digits.load(folder))
-        if graphs_missing(folder):
-            self._tell(MAKING)
-            self._make_graphs(folder)
-        return partial(_caption, sat_tf.load(folder))
-
-    def _make_graphs(self, folder: Path) -> None:
-        """Waits for the graphs of a captioner: one process makes those of all, in order."""
-        if self._maker is None:
-            runs = [str(run) for run in self._folders if graphs_missing(run)]
-            silent = subprocess.DEVNULL
-            self._maker = subprocess.Popen(
-                [sys.executable, "-c", _MAKE, *runs], stdout=silent, stderr=silent
-            )
-        while self._maker.poll() is None and graphs_missing(folder):
-            time.sleep(_LOOK_AGAIN)
 
 
 def _caption(captioner: TrainedCaptioner, content: bytes) -> tuple:

@@ -27,6 +27,7 @@ References:
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -108,7 +109,7 @@ def read_caption_file(
         status = path.stat()
         changed = status.st_mtime_ns
         if path.is_dir():  # which does not change with its files
-            changed = hash(tuple((text, text.stat().st_mtime_ns) for _, text in pairs(path)))
+            changed = hash(tuple((text, os.stat(text).st_mtime_ns) for _, text in pairs(path)))
         return _read(path, columns, root, changed, status.st_size)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from error

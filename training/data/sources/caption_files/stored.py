@@ -28,8 +28,8 @@ _SAMPLE = 100
 _PHRASE = re.compile(r"\[/EN#\d+(?:/\w+)+ ([^\]]*)\]")
 
 
-def pairs(root: Path) -> Iterator[tuple[Path, Path]]:
-    """Yields the images of a folder that have a text file of their name, and that file.
+def pairs(root: Path) -> Iterator[tuple[str, str]]:
+    """Yields the images of a folder that have a file of texts of their name, and that file's path.
 
     It lies beside the image, or is the only one of that name: `images/a.jpg`, `captions/a.txt`.
     """
@@ -42,13 +42,14 @@ def pairs(root: Path) -> Iterator[tuple[Path, Path]]:
                 images.append((folder, stem, file))
             elif suffix.lower() in PAIRED:
                 texts.setdefault(stem, []).append((folder, PAIRED.index(suffix.lower()), file))
+    start = len(os.path.join(root, ""))
     for folder, stem, image in images:
         several = texts.get(stem, ())
         several = [text for text in several if text[0] == folder] or several
         best = min((kind for _, kind, _ in several), default=None)
         of_kind = [os.path.join(within, file) for within, kind, file in several if kind == best]
         if len(of_kind) == 1:
-            yield Path(folder, image), Path(of_kind[0])
+            yield os.path.join(folder, image)[start:].replace(os.sep, "/"), of_kind[0]
 
 
 def lie_beside(root: Path) -> bool:
@@ -64,33 +65,32 @@ def read_pairs(source: Source) -> Iterator[Record]:
     """Reads the captions of each image from the file of its name: one per line, or JSON."""
     longer, number, entries, paired = 0, 0, {}, list(pairs(source.path))
     for image, text in paired:
-        if text.suffix.lower() == ".json":
+        if text.lower().endswith(".json"):
             try:
-                entries[image] = json.loads(read_text(text))
+                entries[image] = json.loads(read_text(Path(text)))
             except json.JSONDecodeError as error:
-                source.fail(str(text), f"not JSON ({error.msg}, line {error.lineno})")
+                source.fail(text, f"not JSON ({error.msg}, line {error.lineno})")
     objects = {image: entry for image, entry in entries.items() if isinstance(entry, dict)}
     keys = list(dict.fromkeys(key for entry in objects.values() for key in entry))
     field = _json_fields(source, keys, objects) if objects else ""
     for image, text in paired:
+        number += 1
+        place = os.path.basename(text)
         if image in entries:
             captions = as_captions(objects[image].get(field)) if image in objects else []
-            number += 1
-            name = image.relative_to(source.path).as_posix()
-            yield source.record(text.name, name, captions)
+            yield source.record(place, image, captions)
             continue
-        captions = read_text(text).splitlines()
+        captions = read_text(Path(text)).splitlines()
         # Flickr30k Entities: [/EN#5/people A man] sits.
         captions = [_PHRASE.sub(r"\1", caption) for caption in captions if caption.strip()]
         if not any(char.isalpha() for caption in captions for char in caption) and captions:
             source.fail(
-                str(text),
+                text,
                 "no letters, so no captions; name the caption file with "
                 "`--data.captions`, or write the caption of the image there",
             )
-        number, longer = number + 1, longer + (len(captions) > 1)
-        name = image.relative_to(source.path).as_posix()
-        yield source.record(text.name, name, captions or [""])
+        longer += len(captions) > 1
+        yield source.record(place, image, captions or [""])
     several = f"; {longer} of them have several lines, each a caption" if longer else ""
     source.note(f"captions are those of {number} files named like their images{several}")
 
