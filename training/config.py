@@ -107,9 +107,12 @@ class DataConfig:
         if self.rules == 1 and (self.tokens == "subwords" or self.segmenter):
             expected = f"{RULES} with subwords or a segmenter"
             raise invalid_value("--data.rules", expected, self.rules, "key")
-        if self.capitals and self.unit != "words":
+        if self.capitals and self.unit == "characters":
             expected = f"False with `--data.tokens {self.unit}`"
             raise invalid_value("--data.capitals", expected, True, "key")
+        if self.segmenter and self.unit != "words":
+            expected = f"None with `--data.tokens {self.unit}`"
+            raise invalid_value("--data.segmenter", expected, self.segmenter, "key")
         for segmenter, languages in (("jieba", CHINESE), ("mecab", ["ja"])):
             if self.segmenter == segmenter and primary(self.language) not in languages:
                 expected = f"`--data.language {languages[0]}` with `--data.segmenter {segmenter}`"
@@ -131,10 +134,10 @@ class DataConfig:
 
     @property
     def regains_capitals(self) -> bool:
-        """Whether captions regain capitals: as chosen, or where nouns have them."""
+        """True if captions regain capitals: as chosen, or where nouns have them."""
         if self.capitals is None:
             by_language = primary(self.language) in CAPITAL_NOUNS
-            return by_language and self.rules > 1 and self.unit == "words"
+            return by_language and self.rules > 1 and self.unit != "characters"
         return self.capitals
 
     def splitting(self) -> dict[str, Any]:

@@ -78,7 +78,8 @@ def run(arguments: Arguments) -> None:
     named = [published.locate(run) for run in arguments.run_dir]
     runs = [run for run in named if digits.system_of(run) is None]
     drawn = [run for run in named if run not in runs]
-    drawn = drawn or [published.locate(name) for name in digits.names()]
+    if not drawn and importlib.util.find_spec("tensorflow"):  # which runs them
+        drawn = [published.locate(name) for name in digits.names()]
     if not (runs or arguments.export or arguments.server):
         runs = sources.shipped_captioners()
     with contextlib.ExitStack() as stack:
@@ -153,8 +154,7 @@ def _served(arguments: Arguments, stack: contextlib.ExitStack) -> dict[str, Capt
         from serving.client import CaptionClient, Connection
     except ImportError as error:
         raise ValueError(
-            f"`--server` needs {error.name}, which is not installed: pip install grpcio "
-            "tensorflow-serving-api"
+            f"`--server` needs {error.name}, which is not installed: pip install grpcio protobuf"
         ) from error
     from serving.web.served import captioner
 

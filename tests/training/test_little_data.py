@@ -1,4 +1,4 @@
-"""What is said of data that are too few or too alike, and the command that is named."""
+"""Sentences on data that are too few or too alike, and the command that follows."""
 
 from __future__ import annotations
 

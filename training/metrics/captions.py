@@ -18,13 +18,14 @@ from typing import NamedTuple
 import numpy as np
 
 from sat_tf.errors import invalid_value
-from sat_tf.tokens import RULES, Segmenter, Unit, primary
+from sat_tf.tokens import RULES, Segmenter, Unit, default_segmenter, primary
 from training.metrics.cider import CiderD, count_grams
 from training.metrics.java import JavaError, find_java
 from training.metrics.meteor import ENGLISH, Tables, meteor_scores, meteor_statistics, tables_of
 from training.metrics.score_tokens import (
     NOT_WORDS,
     OVER_CHARACTERS,
+    UNSPLIT,
     ScoreTokens,
     default_tokens,
     split_lines,
@@ -142,6 +143,8 @@ def score_captions(
             raise
         notes.append(f"The simple tokeniser was used instead of PTB's: {error}")
         found = tokenise(candidates, references, "simple", language)
+    if found.tokeniser in ("ptb", "simple") and rules > 1 and default_segmenter(language) == "icu":
+        notes.append(UNSPLIT)
     characters, tables = found.tokeniser in OVER_CHARACTERS, tables_of(language)
     if characters:
         if meteor:

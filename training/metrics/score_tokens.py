@@ -30,6 +30,8 @@ OVER_CHARACTERS = ("characters", "zh")
 """Tokenisers whose scores are not over words."""
 NOT_WORDS = "The scores are over characters: they are not comparable with scores over words."
 """Note on scores of `OVER_CHARACTERS`."""
+UNSPLIT = "Captions without spaces between words were split at spaces: see `--score-tokens`."
+"""Note on scores by a tokeniser that finds no words in the language."""
 PACKAGES = {"icu": "icu4py", "jieba": "jieba", "mecab": "fugashi"}
 PACKAGES |= {"zh": "sacrebleu", "ja-mecab": "sacrebleu"}
 """Packages that tokenisers need."""
@@ -98,7 +100,8 @@ def split_lines(
         return Tokens(name, "corenlp3.4.1", ptb_lines(java, lines))
     package, version = check_tokens(name), str(RULES)
     if package:
-        version = f"{package}{importlib.metadata.version(package)}-{RULES}"
+        program = "" if package == name else package
+        version = f"{program}{importlib.metadata.version(package)}-{RULES}"
     split = _splitter(name, language)
     # A blank inside a caption of characters would vanish from BLEU's n-grams anyway.
     found = ((comparable(token, language) for token in split(line)) for line in lines)

@@ -129,6 +129,12 @@ def test_a_captioner_of_characters_can_be_scored_over_words():
     assert "tok:jieba-" in found.signature and "other-exact" in found.signature
 
 
+def test_words_that_no_tokeniser_finds_have_a_note():
+    for language, notes in (("zh", 1), ("ko", 0)):
+        found = score_captions(CHINESE, REFERENCES, language=language, tokens="simple")
+        assert sum("--score-tokens" in note for note in found.notes) == notes
+
+
 def test_a_tokeniser_without_its_package_says_what_to_install(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     for name in ("icu", "jieba", "zh", "ja-mecab"):

@@ -47,6 +47,7 @@ _NO_CAPTION_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.js
 _HOW = " Write one, such as captions.csv with the header image,caption and a row per caption."
 _TRIED = 20  # text files that may hold captions
 _MANY = 100  # folders that may hold caption files
+_DEEP = 2  # levels below them
 _FEW, _SMALL = 4, 2**26  # caption files of which one is to be found by reading them, and bytes
 EXACT_BELOW = 1000
 """Images of a folder from which on the hash alone decides, so that adding images moves none."""
@@ -247,7 +248,7 @@ def _caption_files(
     if not found:
         inner = _folders(data_dir)
         within = [file for folder in inner for file in _files(folder)]
-        found = _without_by_products([file for file in within if _is_caption_file(file)])
+        found = _without_by_products([file for file in within if _is_caption_file(file, TEXTS)])
     if not found and (lie_beside(images.root) or next(pairs(images.root), None)):
         return [(images.root, None)]
     errors: list[DataError] = []
@@ -257,9 +258,11 @@ def _caption_files(
         found = _that_parse(texts[:_TRIED], images, columns, errors)
         captions = [file for file in found if "caption" in file.stem.lower()]
         found = captions if len(captions) == 1 else found
-    if not found:  # data/train/metadata.csv
-        deeper = [file for folder in inner for one in _folders(folder) for file in _files(one)]
-        found = _without_by_products([file for file in deeper if _is_caption_file(file)])
+    for _ in range(_DEEP):  # data/train/metadata.csv
+        if not found:
+            inner = [one for folder in inner for one in _folders(folder)][:_MANY]
+            deeper = [file for folder in inner for file in _files(folder)]
+            found = _without_by_products([file for file in deeper if _is_caption_file(file, TEXTS)])
     if len(found) == 1:
         return [(found[0], None)]
     if several := _one_per_split(found, data_dir):
@@ -304,9 +307,17 @@ def _file_names(folder: Path) -> list[str]:
         )
 
 
-def _is_caption_file(file: Path) -> bool:
-    """Tests if a file is one by its name, and not one beside each image."""
-    if not file.name.lower().endswith(SUFFIXES) or file.name in _NO_CAPTION_FILES:
+def _is_caption_file(file: Path, others: tuple[str, ...] = ()) -> bool:
+    """Tests if a file is one by its name, and not one beside each image.
+
+    Args:
+        file: The file.
+        others: Suffixes of further files that are, if their name says so.
+    """
+    name = file.name.lower()
+    if not name.endswith(SUFFIXES) and not ("caption" in name and name.endswith(others)):
+        return False
+    if file.name in _NO_CAPTION_FILES:
         return False
     images = (file.with_suffix(suffix) for suffix in (".jpg", ".png", ".jpeg"))
     return file.suffix.lower() != ".json" or not any(image.exists() for image in images)

@@ -56,8 +56,8 @@ class ImageFolder:
         """Of many names, those without a file, each with the only image that it can mean.
 
         That is an image of the name one or more folders deeper, or in another folder than one that
-        does not exist; with a suffix; without the prefix of Label Studio's uploads. An image that
-        two names could mean is neither's.
+        does not exist; with a suffix, with another one, or with other capitals; without the prefix
+        of Label Studio's uploads. An image that two names could mean is neither's.
         """
         names, there = tuple(names), set(self.all_names)
         missing = [n for n in names if n not in there and self.find(n) is None]
@@ -76,6 +76,12 @@ class ImageFolder:
                 only = inside if inside or not elsewhere else several
                 return only[0] if len(only) == 1 else None
             several = self._by_stem.get(written, ())
+            inside = [n for n in several if PurePosixPath(n).parent == folder]
+            only = inside if inside or not elsewhere else several
+            if len(only) == 1:
+                return only[0]
+        if is_image(last):  # in other letters, or of another suffix
+            several = self._by_small_stem.get(PurePosixPath(last).stem.lower(), ())
             inside = [n for n in several if PurePosixPath(n).parent == folder]
             only = inside if inside or not elsewhere else several
             if len(only) == 1:
@@ -130,6 +136,13 @@ class ImageFolder:
         found: dict[str, list[str]] = {}
         for name in self.all_names:
             found.setdefault(PurePosixPath(name).stem, []).append(name)
+        return found
+
+    @functools.cached_property
+    def _by_small_stem(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name in self.all_names:
+            found.setdefault(PurePosixPath(name).stem.lower(), []).append(name)
         return found
 
     @functools.cached_property

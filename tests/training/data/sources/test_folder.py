@@ -237,13 +237,14 @@ def test_the_caption_file_is_found_or_named(folder):
     ("written", "on_disk"),
     [("a.jpg", "A.JPG"), ("a.jpeg", "a.jpg"), ("TÜR.png", "Tür.png")],
 )
-def test_a_file_with_nearly_the_name_is_named(tmp_path, written, on_disk):
+def test_the_only_file_with_nearly_the_name_is_meant(tmp_path, written, on_disk):
     touch(tmp_path / on_disk)
-    touch(tmp_path / "other.jpg")
-    write_jsonl(tmp_path, written, *(f"{n}.jpg" for n in range(20)))
-    with pytest.raises(DataError, match="No image of the") as error:
-        load(hashed_split(written), tmp_path, held_out="0.1,0.2")
-    assert f"{written}: no image file in the data folder; there is {on_disk}." in str(error.value)
+    write_jsonl(tmp_path, written)
+    (example,) = load("train", tmp_path).examples
+    assert (example.image_id, example.image.name) == (written, on_disk)
+    touch((tmp_path / on_disk).with_suffix(".webp"))
+    with pytest.raises(DataError, match=f"{written}: no image file in the data folder; there is "):
+        load("train", tmp_path)
 
 
 def test_a_name_that_is_no_utf8_is_escaped(folder):

@@ -117,8 +117,8 @@ AT_ONCE = {
     "name to record": {"c.json": {"a.jpg": {"captions": [A]}, "b.jpg": {"captions": [B]}}},
     "AI Challenger": {
         "c.json": [
-            {"url": "http://x", "image_id": "a.jpg", "caption": [A]},
-            {"url": "http://y", "image_id": "b.jpg", "caption": [B]},
+            {"url": f"http://{n}", "image_id": f"{n}.jpg", "caption": [c]}
+            for n, c in (("a", A), ("b", B))
         ]
     },
     "COCO with filename": {
@@ -206,13 +206,7 @@ AT_ONCE = {
         )
     },
     "rows of a data viewer": {
-        "rows.json": {
-            "features": [{"name": "file_name"}, {"name": "text"}],
-            "rows": [
-                {"row_idx": 0, "row": {"file_name": "a.jpg", "text": A}, "truncated_cells": []},
-                {"row_idx": 1, "row": {"file_name": "b.jpg", "text": B}, "truncated_cells": []},
-            ],
-        }
+        "rows.json": {"features": [], "rows": [{"row_idx": 0, "row": row} for row in RECORDS]}
     },
     "lists by kind": {
         "c.json": {
@@ -227,8 +221,8 @@ AT_ONCE = {
     },
     "addresses beside names": {
         "c.json": [
-            {"link": "http://x/1.jpg", "shown": "a.jpg", "caption": A},
-            {"link": "http://x/2.jpg", "shown": "b.jpg", "caption": B},
+            {"link": f"http://x/{n}.jpg", "shown": f"{n}.jpg", "caption": c}
+            for n, c in (("a", A), ("b", B))
         ]
     },
     "a caption beside others": {
@@ -236,8 +230,8 @@ AT_ONCE = {
     },
     "words beside sentences": {
         "c.json": {
-            "8": {"emotions": ["awe"], "told": [A], "image_name": "a.jpg"},
-            "9": {"emotions": ["fear"], "told": [B], "image_name": "b.jpg"},
+            n: {"emotions": ["awe"], "told": [c], "image_name": f"{n}.jpg"}
+            for n, c in (("a", A), ("b", B))
         }
     },
     "an empty column of texts": {"c.csv": table("image,text,words", f"a.jpg,,{A}", f"b.jpg,,{B}")},
@@ -341,10 +335,11 @@ SPLITS = {
         **IMAGES,
     },
     "deeper": {
-        "data/train/metadata.csv": table("file_name,text", f"a.jpg,{A}"),
-        "data/val/metadata.csv": table("file_name,text", f"b.jpg,{B}"),
-        "data/train/a.jpg": b"",
-        "data/val/b.jpg": b"",
+        "train/radiology/captions.txt": f"a\t {A}\n",
+        "val/radiology/captions.txt": f"b\t {B}\n",
+        "val/radiology/keywords.txt": "b\tred\tball\n",
+        "train/radiology/images/a.jpg": b"",
+        "val/radiology/images/b.jpg": b"",
     },
     "hugging face": {
         "train/metadata.jsonl": [{"file_name": "0.jpg", "text": A}],
@@ -457,12 +452,8 @@ REFUSED = {
     ),
     "another suffix": ({"photos.tsv000": "x"}, "If photos.tsv000 is a table .* rename it to"),
     "two files of one name": (
-        {
-            "c.csv": table("image,caption", f"x/d.jpg,{A}"),
-            "1/d.jpg": b"",
-            "2/d.jpg": b"",
-            "x/e": "",
-        },
+        {"c.csv": table("image,caption", f"x/d.jpg,{A}")}
+        | dict.fromkeys(("1/d.jpg", "2/d.jpg", "x/e"), b""),
         "2 have that name, such as 1/d.jpg and 2/d.jpg: name the folder too",
     ),
     "phrases of regions": (

@@ -145,10 +145,9 @@ class _Columns:
                 if self.plain.count(self.plain[several[0]]) > 1:
                     self._fail(f"two columns are called {self.names[several[0]]!r}")
                 return several[0]
-        if len(files) > 1:  # those that are there, else those that are no web addresses
-            here = [i for i in files if _mostly(self._is_here, self.values[i])]
-            named = [i for i in files if not _mostly(_is_address, self.values[i])]
-            files = here or named or files
+        if len(files) > 1:  # no web addresses, and names that are there
+            files = [i for i in files if not _mostly(_is_address, self.values[i])] or files
+            files = [i for i in files if _mostly(self._is_here, self.values[i])] or files
         if len(files) > 1:
             self._ask("image", files)
         ids = [i for name in _IDS for i in self._called(name)]
