@@ -316,6 +316,8 @@ class RunConfig:
     """Seed of the weights, the order of the data and every random draw."""
     init_from: str | None = None
     """Finished run or published captioner whose weights this one starts from; None for new ones."""
+    keep_words: bool = False
+    """Keep words of init_from that the captions lack, if it has their language: it may use them."""
     data: DataConfig = field(default_factory=DataConfig)
     encoder: configs.EncoderConfig = field(default_factory=configs.EncoderConfig)
     decoder: configs.DecoderConfig = field(default_factory=configs.DecoderConfig)
@@ -327,6 +329,8 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.keep_words and self.init_from is None:
+            raise invalid_value("--keep_words", "False without `--init-from`", True, "key")
         _check_reward(self)
         _check_teachers(self)
         if not self.encoder.trainable:

@@ -100,6 +100,7 @@ _FOLDER_FROM_FLICKR8K = dataclasses.replace(
     _FOLDER,
     recipe="folder_from_flickr8k",
     init_from="flickr8k_soft",
+    keep_words=True,
     encoder=dataclasses.replace(
         _FOLDER.encoder,
         name="resnet50+mobilenet_v2",
