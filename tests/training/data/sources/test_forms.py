@@ -197,7 +197,12 @@ AT_ONCE = {
             for n, c in (("a", A), ("b", B))
         }
     },
-    "JSON lines of another suffix": {"c.jsonlines": "".join(json.dumps(r) + "\n" for r in RECORDS)},
+    **{
+        f"JSON lines called {suffix}": {
+            f"c.{suffix}": "".join(json.dumps(r) + "\n" for r in RECORDS)
+        }
+        for suffix in ("jsonlines", "ndjson")
+    },
     "a manifest of Ground Truth": {
         "output.manifest": "".join(
             json.dumps({"source-ref": f"s3://x/{n}.jpg", "caption": c, "caption-metadata": {}})
