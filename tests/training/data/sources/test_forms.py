@@ -69,6 +69,7 @@ COCO = {
     "annotations": [{"image_id": 7, "caption": A}, {"image_id": 8, "caption": B}],
 }
 RECORDS = [{"image": "a.jpg", "caption": A}, {"image": "b.jpg", "caption": B}]
+LINES = "".join(json.dumps(record) + "\n" for record in RECORDS)
 TASK = {"type": "textarea", "from_name": "caption", "value": {"text": [A]}}
 XML = '<image name="a.jpg" subset="Train"><tag label="x"><attribute name="caption">{}'
 XML += '</attribute></tag></image><image name="b.jpg" subset="Validation"><tag label="x">'
@@ -197,12 +198,8 @@ AT_ONCE = {
             for n, c in (("a", A), ("b", B))
         }
     },
-    **{
-        f"JSON lines called {suffix}": {
-            f"c.{suffix}": "".join(json.dumps(r) + "\n" for r in RECORDS)
-        }
-        for suffix in ("jsonlines", "ndjson")
-    },
+    "JSON lines of another suffix": {"c.jsonlines": LINES},
+    "JSON lines of a third suffix": {"c.ndjson": LINES},
     "a manifest of Ground Truth": {
         "output.manifest": "".join(
             json.dumps({"source-ref": f"s3://x/{n}.jpg", "caption": c, "caption-metadata": {}})
