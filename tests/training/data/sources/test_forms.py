@@ -198,8 +198,7 @@ AT_ONCE = {
             for n, c in (("a", A), ("b", B))
         }
     },
-    "JSON lines of another suffix": {"c.jsonlines": LINES},
-    "JSON lines of a third suffix": {"c.ndjson": LINES},
+    **{f"JSON lines called {s}": {f"c.{s}": LINES} for s in ("jsonlines", "ndjson")},
     "a manifest of Ground Truth": {
         "output.manifest": "".join(
             json.dumps({"source-ref": f"s3://x/{n}.jpg", "caption": c, "caption-metadata": {}})
