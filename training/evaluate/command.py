@@ -50,7 +50,7 @@ class GivenData:
     image_dir: str | None = None
     """Folder of the images; the data folder by default."""
     tokens: Unit | None = None
-    """Tokens: words (by default) or characters."""
+    """Tokens: words, characters or subwords; by default the language's."""
     language: str | None = None
     """Language code of the captions; en by default."""
 
