@@ -12,9 +12,11 @@ import numpy as np
 from sat_tf.errors import invalid_value
 from sat_tf.tokens import (
     LONGEST,
+    LONGEST_CLOSED,
     MARK,
     byte_token,
     check_extra,
+    has_closed,
     read_bytes,
     split_clusters,
     split_subwords,
@@ -80,7 +82,12 @@ def learn_subwords(words: Counter[str], min_count: int, size: int | None = None)
     pieces = [found.id_to_piece(n) for n in range(1, found.get_piece_size())]
     always = [MARK, *map(byte_token, range(0x21, 0xF5))]
     always += [cluster for cluster in clusters if often[cluster] >= min_count]
-    known = {"".join(names[code] for code in piece) for piece in pieces}.union(always)
+    spelled_out = {piece: "".join(names[code] for code in piece) for piece in pieces}
+    known = {
+        text
+        for piece, text in spelled_out.items()
+        if len(piece.strip(MARK)) <= LONGEST_CLOSED or not has_closed(text)
+    }.union(always)
     counts = _count(words, known)
     counts = _count(words, {piece for piece in known if counts[piece] >= min_count}.union(always))
     return counts + Counter(piece for piece in always if piece not in counts)
@@ -105,7 +112,7 @@ def whole_words(words: Sequence[str], **parts: np.ndarray | None) -> dict[str, A
     Returns:
         `words` and the parts, by their names.
     """
-    if any(MARK in word for word in words):
+    if any(MARK in word or word != read_bytes(word) for word in words):
         starts = [n for n, word in enumerate(words) if n == 0 or stands_alone(word, words[n - 1])]
         counts = np.diff([*starts, len(words)])
         for name, part in parts.items():

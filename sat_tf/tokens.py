@@ -23,6 +23,8 @@ MARK = "\u2581"
 """Begins the first subword of a word, as in SentencePiece."""
 LONGEST = 16
 """Most characters of a subword, its mark among them."""
+LONGEST_CLOSED = 4
+"""The same in scripts without spaces, where longer ones would be phrases."""
 
 _BYTE = "<0x"
 _APOSTROPHES = "'\u2019\u02bc\uff07"
@@ -248,8 +250,9 @@ def base_words(caption: str, language: str = "", rules: int = RULES) -> list[str
     words = tokenize(caption, "words", language, rules)
     if rules == 1 or caption.isascii():
         return words
-    closed = _CLOSED_LETTER.search
-    return [part for word in words for part in (split_clusters(word) if closed(word) else [word])]
+    return [
+        part for word in words for part in (split_clusters(word) if has_closed(word) else [word])
+    ]
 
 
 def spans(words: Sequence[str], tokens: Sequence[str]) -> list[tuple[int, int]]:
@@ -335,6 +338,11 @@ def split_subwords(word: str, known: Container[str]) -> list[str]:
     return pieces
 
 
+def has_closed(text: str) -> bool:
+    """Returns whether a text has a letter of a script without spaces between words."""
+    return _CLOSED_LETTER.search(text) is not None
+
+
 def stands_alone(piece: str, before: str) -> bool:
     """Returns whether a subword begins a word: by its mark, or in a script without spaces."""
     closed = before != MARK and _CLOSED_LETTER.match(piece) is not None
@@ -358,7 +366,7 @@ def check_extra(name: str, argument: str, kind: str = "argument") -> None:
 
 def _segment(word: str, segmenter: Segmenter, language: str) -> list[str]:
     """Splits what has no spaces into words; numbers stay whole."""
-    if not _CLOSED_LETTER.search(word):
+    if not has_closed(word):
         return [word]
     parts = _NUMBER.split(word)
     cut = _segmenter(segmenter, primary(language))

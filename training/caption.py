@@ -35,7 +35,7 @@ class Arguments:
     """Caption images and draw the attention of each word."""
 
     images: tyro.conf.Positional[tuple[Path, ...]]
-    """Files (JPEG, PNG, GIF, BMP, WebP or TIFF), or folders of them."""
+    """Files (JPEG, PNG, GIF, BMP, WebP, TIFF, AVIF or HEIC), or folders of them."""
     run_dir: Path = Path("flickr8k_soft")
     """Run folder of `python -m training.train`, or a published captioner's folder or name; by
     default a captioner that ships."""

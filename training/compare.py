@@ -61,7 +61,7 @@ class Arguments:
     samples: int = 1000
     """Bootstrap resamples."""
     score_tokens: ScoreTokens | None = None
-    """What n-grams of the scores are of, for all; by default as in the reports, if they agree."""
+    """Tokeniser of all scores, see docs/metrics.md; by default as in the reports, if they agree."""
 
     def __post_init__(self) -> None:
         check_fields(self)

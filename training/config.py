@@ -107,9 +107,12 @@ class DataConfig:
         if self.rules == 1 and (self.tokens == "subwords" or self.segmenter):
             expected = f"{RULES} with subwords or a segmenter"
             raise invalid_value("--data.rules", expected, self.rules, "key")
-        if self.capitals and self.unit != "words":
+        if self.capitals and self.unit == "characters":
             expected = f"False with `--data.tokens {self.unit}`"
             raise invalid_value("--data.capitals", expected, True, "key")
+        if self.segmenter and self.unit != "words":
+            expected = f"None with `--data.tokens {self.unit}`"
+            raise invalid_value("--data.segmenter", expected, self.segmenter, "key")
         for segmenter, languages in (("jieba", CHINESE), ("mecab", ["ja"])):
             if self.segmenter == segmenter and primary(self.language) not in languages:
                 expected = f"`--data.language {languages[0]}` with `--data.segmenter {segmenter}`"
@@ -131,10 +134,10 @@ class DataConfig:
 
     @property
     def regains_capitals(self) -> bool:
-        """Whether captions regain capitals: as chosen, or where nouns have them."""
+        """True if captions regain capitals: as chosen, or where nouns have them."""
         if self.capitals is None:
             by_language = primary(self.language) in CAPITAL_NOUNS
-            return by_language and self.rules > 1 and self.unit == "words"
+            return by_language and self.rules > 1 and self.unit != "characters"
         return self.capitals
 
     def splitting(self) -> dict[str, Any]:
@@ -313,6 +316,8 @@ class RunConfig:
     """Seed of the weights, the order of the data and every random draw."""
     init_from: str | None = None
     """Finished run or published captioner whose weights this one starts from; None for new ones."""
+    keep_words: bool = False
+    """Keep words of init_from that the captions lack, if it has their language: it may use them."""
     data: DataConfig = field(default_factory=DataConfig)
     encoder: configs.EncoderConfig = field(default_factory=configs.EncoderConfig)
     decoder: configs.DecoderConfig = field(default_factory=configs.DecoderConfig)
@@ -324,6 +329,8 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.keep_words and self.init_from is None:
+            raise invalid_value("--keep_words", "False without `--init-from`", True, "key")
         _check_reward(self)
         _check_teachers(self)
         if not self.encoder.trainable:

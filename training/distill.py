@@ -66,11 +66,13 @@ def run(arguments: Arguments) -> int:
     """Reads the training captions with every run and writes the mean of the predictions."""
     configs = check(arguments)
     with loading():
+        from sat_tf.runs import read_vocabulary
         from training.data.seen_images import SeenImages
         from training.inputs import load_data
 
     folder = RunFolder(next(iter(configs)))
-    data = load_data(configs[folder.path].data, arguments.data_dir or read_data_dir(folder))
+    data_dir, words = arguments.data_dir or read_data_dir(folder), read_vocabulary(folder).words
+    data = load_data(configs[folder.path].data, data_dir, words)
     found = predict(configs, data, arguments.cache_dir or default_cache_dir(), arguments.words)
     seen = SeenImages()
     for path in arguments.runs:

@@ -5,18 +5,21 @@ In the order of a run: `load_data`; with the encoder at hand `open_inputs`; then
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
+from sat_tf import published
 from sat_tf.layers.encoder import Encoder
 from sat_tf.run_folder import RunFolder
+from sat_tf.runs import read_vocabulary
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
-from training.config import DataConfig, RunConfig
+from training.config import DataConfig, RunConfig, read_run_config
 from training.data.batches import training_batches
 from training.data.box_files import read_boxes
 from training.data.boxes import skipped_note
@@ -90,19 +93,39 @@ class Inputs:
         return {data.train: self.train, data.dev: self.dev}
 
 
-def load_data(config: DataConfig, data_dir: Path | None = None) -> Data:
+def load_data(
+    config: DataConfig, data_dir: Path | None = None, more_words: Sequence[str] = ()
+) -> Data:
     """Loads the training and dev splits; the vocabulary sees training captions only.
+
+    Args:
+        config: The configuration.
+        data_dir: The user's copy of the data set; None for drawn data.
+        more_words: Words that the vocabulary has in any case, after those of the captions.
 
     Raises:
         DataError: The data cannot be used, or the captions have no word to learn.
     """
     train, dev = (load_split(config, name, data_dir) for name in ("train", "dev"))
     vocabulary = training_vocabulary(config, train)
+    words = dict.fromkeys((*vocabulary.words, *more_words))
+    vocabulary = dataclasses.replace(vocabulary, words=tuple(words))
     table, dev_table = (
         caption_table(split, vocabulary, config.max_length) for split in (train, dev)
     )
     check_vocabulary(config, vocabulary)
     return Data(train, dev, vocabulary, table, dev_table)
+
+
+def kept_words(config: RunConfig, run_dir: Path) -> tuple[str, ...]:
+    """Returns the words that a run keeps of `init_from`, see `keep_words`; its own once begun."""
+    if not config.keep_words:
+        return ()
+    begun = RunFolder(run_dir).vocabulary.is_file()
+    origin = run_dir if begun else published.locate(config.init_from)
+    words, data = read_vocabulary(origin), read_run_config(origin).data
+    same = (words.unit, data.language) == (config.data.unit, config.data.language)
+    return words.words if same else ()
 
 
 def training_vocabulary(config: DataConfig, train: Split) -> Vocabulary:

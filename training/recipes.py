@@ -91,15 +91,16 @@ _FOLDER = dataclasses.replace(
     _FLICKR8K,
     data=DataConfig(name="folder", min_count=3),
     encoder=dataclasses.replace(_FLICKR8K.encoder, name="mobilenet_v2"),
-    # No score of a handful of dev images finds a better epoch: experiments/small_folders.sh.
+    # No score of a handful of dev images finds a better epoch: experiments/own_photographs.sh.
     fit=dataclasses.replace(_FLICKR8K.fit, epochs=20, monitor="last"),
 )
 
-# Starts from the captioner that ships, whose encoder it takes: experiments/learning_on.sh.
+# Starts from the captioner that ships, whose encoder it takes: experiments/own_photographs.sh.
 _FOLDER_FROM_FLICKR8K = dataclasses.replace(
     _FOLDER,
     recipe="folder_from_flickr8k",
     init_from="flickr8k_soft",
+    keep_words=True,
     encoder=dataclasses.replace(
         _FOLDER.encoder,
         name="resnet50+mobilenet_v2",

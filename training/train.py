@@ -197,7 +197,7 @@ def train(
 
     from sat_tf import runs
     from training.distributed.workers import check_equal, on_chief, shared
-    from training.inputs import load_data, open_inputs
+    from training.inputs import kept_words, load_data, open_inputs
     from training.model import first_model
     from training.run_state import ownership
     from training.run_state.checkpoints import restore_layers
@@ -206,7 +206,7 @@ def train(
     ownership.check_run_dir(run_dir, config, read_run_config)
     say(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
     keras.utils.set_random_seed(config.seed)
-    data = load_data(config.data, data_dir)
+    data = load_data(config.data, data_dir, kept_words(config, run_dir))
     config = config.split_at(data.train.held_out)
     same = "configuration or data"
     check_equal(same, lambda: to_text(config.without_files()) + data.fingerprint())

@@ -6,7 +6,6 @@ and encoded again; TIFF, HEIC and AVIF are converted.
 
 from __future__ import annotations
 
-import functools
 import io
 import re
 from pathlib import Path
@@ -117,7 +116,6 @@ def _foreign_format(content: bytes) -> str | None:
     return "AVIF" if any(name in content[8 : min(length, 256)] for name in _AVIF_BRANDS) else "HEIF"
 
 
-@functools.cache
 def _check_reader(kind: str) -> None:
     """Checks that Pillow reads a format, and has it learn HEIC; raises an `ImportError`."""
     if kind == "AVIF" and not features.check("avif"):

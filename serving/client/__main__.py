@@ -23,7 +23,7 @@ class Arguments:
     """Caption photographs by a server and draw where each word looked."""
 
     images: tyro.conf.Positional[tuple[Path, ...]]
-    """Files: JPEG, PNG, GIF, BMP, WebP or TIFF."""
+    """Files: JPEG, PNG, GIF, BMP, WebP, TIFF, AVIF or HEIC."""
     host: str = "127.0.0.1"
     """The server's name or address."""
     port: int = 8500

@@ -18,6 +18,8 @@ SCRIPTS = sorted(tables.FOLDER.glob("*.sh"))
 PAGES = [tables.ROOT / "README.md", *sorted((tables.ROOT / "docs").rglob("*.md"))]
 USERS = {"DATA", "BOXES", "TRAIN_BOXES"}  # folders of the user
 
+_ALL_SETTINGS = [f"training.{name}" for name in ("train", "locate", "standardize", "extract")]
+
 
 def test_the_tables_of_the_pages_are_those_of_the_figures():
     outdated = [page.name for page in PAGES if tables.filled(page) != page.read_text("utf-8")]
@@ -65,7 +67,8 @@ def test_experiments_use_flags_that_the_commands_have(commands, monkeypatch, cap
             flags = {text.replace("_", "-") for text in arguments if text.startswith("--")}
             used[module] |= set() if name.startswith("digits") else flags
     for module, flags in used.items():
-        monkeypatch.setattr(sys, "argv", [module, "--help"])
+        every = "--help-all" if module in _ALL_SETTINGS else "--help"
+        monkeypatch.setattr(sys, "argv", [module, every])
         with pytest.raises(SystemExit):
             runpy.run_module(module, run_name="__main__", alter_sys=True)
         said = capsys.readouterr().out

@@ -103,6 +103,24 @@ def test_a_folder_learns_on_from_a_run_and_resumes_without_it(own, soft_run, tmp
     assert sat_tf.load(tmp_path / "published").vocabulary == sat_tf.load(run).vocabulary
 
 
+def test_words_that_the_captions_lack_stay_if_asked_for_and_of_their_language(
+    own, soft_run, tmp_path, unvalidated
+):
+    origin, run = shutil.copytree(soft_run, tmp_path / "first"), tmp_path / "run"
+    theirs, flags = runs.read_vocabulary(origin).words, [*FLAGS, "--init-from", str(origin)]
+    flags += ["--keep-words", "True", "--run-dir", str(run), "--fit.epochs"]
+    train(run, *flags, "1", data_dir=own)
+    words = runs.read_vocabulary(run).words
+    assert set(words) == {*theirs, "zebra", "okapi", "near"}
+    assert words[-3:] == tuple(word for word in theirs if word not in OWN.split())[-3:]
+    shutil.rmtree(origin)
+    train(run, *flags, "2", data_dir=own)
+    assert runs.read_vocabulary(run).words == words
+    flags[flags.index(str(origin))] = str(soft_run)
+    train(tmp_path / "de", *flags, "1", "--data.language", "de", data_dir=own)
+    assert len(runs.read_vocabulary(tmp_path / "de").words) == 4 + 6
+
+
 def test_captions_of_unknown_words_are_a_note_that_says_what_is_left(
     own, soft_run, tmp_path, unvalidated
 ):

@@ -18,7 +18,6 @@ SMALL += ("--decoder.attention-dim", "8")
     ("flags", "named"),
     [
         (["--encoder.trainable", "True"], "--encoder.trainable"),
-        (["--data.tokens", "characters"], "--data.tokens"),
         (["--out", "words.txt"], "--out"),
         (["--epochs", "0"], "--epochs"),
         (["--data-dir", "nowhere"], "nowhere"),

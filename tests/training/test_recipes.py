@@ -84,7 +84,7 @@ def test_tokens_are_the_languages_unless_chosen():
     assert DataConfig(language="th").splitting()["segmenter"] == "icu"
     assert DataConfig().splitting()["segmenter"] == "spaces"
     with pytest.raises(ValueError, match="`--data.language ja` with `--data.segmenter mecab`"):
-        DataConfig(language="zh", segmenter="mecab")
+        DataConfig(language="zh", tokens="words", segmenter="mecab")
     with pytest.raises(ValueError, match="`--data.rules`: expected 2 with subwords"):
         DataConfig(rules=1, tokens="subwords")
 

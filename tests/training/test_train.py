@@ -67,7 +67,6 @@ def test_any_key_is_a_flag_nested_ones_with_dots():
             ["--attention.supervision_weight", "1", "--locator", "l", "--boxes", "b"],
             "`--locator`: expected none with `--boxes`",
         ),
-        (["--attention.supervision_weight", "1", "--data.tokens", "characters"], "`--data.tokens`"),
         (["--predictions", "p.npz"], "`--fit.distillation_weight`"),
         (["--fit.distillation_weight", "0.5", "--predictions", "nowhere"], "`--fit.predictions`"),
         (

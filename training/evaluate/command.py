@@ -46,11 +46,11 @@ class GivenData:
     columns: str | None = None
     """Columns of a folder's caption file, image=NAME,caption=NAME; told by their names if None."""
     held_out: str | None = None
-    """Where a folder without splits is divided: for captions of a run, that of its config.json."""
+    """Division of a folder without splits; for captions of a run, that of its config.json."""
     image_dir: str | None = None
     """Folder of the images; the data folder by default."""
     tokens: Unit | None = None
-    """Tokens: words (by default) or characters."""
+    """Tokens: words, characters or subwords; by default the language's."""
     language: str | None = None
     """Language code of the captions; en by default."""
 
@@ -88,7 +88,7 @@ class Arguments:
     bound_images: NonNegativeInt | None = None
     """Images whose bounds and NWGM gap are measured, hard attention only; 100 by default."""
     score_tokens: ScoreTokens | None = None
-    """What n-grams of the scores are of, see docs/metrics.md; the language's own by default."""
+    """Tokeniser of the scores, see docs/metrics.md; that of the language by default."""
     figures: NonNegativeInt | None = None
     """Images on the page; 48 by default."""
     boxes: Path | None = None

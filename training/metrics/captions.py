@@ -185,7 +185,7 @@ def score_captions(
     )
 
 
-def _signature(found: Tokens, language: str, tables: Tables | None) -> str:
+def _signature(found: TokenisedCaptions, language: str, tables: Tables | None) -> str:
     """Formats what scores have to share to be compared; of the versions, those that count."""
     fewest, most = (f({len(r) for r in found.references}) for f in (min, max))
     parts = {
@@ -254,7 +254,7 @@ def caption_frequencies(
         tokens: What splits them.
         language: Their language code.
     """
-    every = max(1, len(captions) // MOST_DOCUMENTS)
+    every = -(-len(captions) // MOST_DOCUMENTS) or 1
     split = (split_lines(tokens, own, language).lines for own in captions[::every])
     return CiderD([count_grams(text.split()) for text in lines] for lines in split)
 
@@ -265,7 +265,7 @@ def quick_tokens(**splitting) -> ScoreTokens:
     return "simple" if found == "ptb" else found
 
 
-class Tokens(NamedTuple):
+class TokenisedCaptions(NamedTuple):
     """Captions whose tokens are separated by spaces.
 
     Attributes:
@@ -287,14 +287,14 @@ def tokenise(
     tokens: ScoreTokens,
     language: str,
     java: str | None = None,
-) -> Tokens:
+) -> TokenisedCaptions:
     """Splits captions and their references; errors are those of `split_lines`."""
     lines = [*candidates.values(), *(r for image in candidates for r in references[image])]
     found = split_lines(tokens, lines, language, java)
     rest = iter(found.lines)
     own = [next(rest) for _ in candidates]
     others = [[next(rest) for _ in references[image]] for image in candidates]
-    return Tokens(found.tokeniser, found.version, own, others)
+    return TokenisedCaptions(found.tokeniser, found.version, own, others)
 
 
 def note_on_scores(**splitting) -> str | None:
@@ -328,7 +328,7 @@ def _undefined_note(scores: Mapping[str, float], unit: Unit) -> list[str]:
     return [f"{names} {verb} undefined: no caption has {run} in common with a reference.", *found]
 
 
-def _bleu_statistics(tokens: Tokens) -> np.ndarray:
+def _bleu_statistics(tokens: TokenisedCaptions) -> np.ndarray:
     """Computes the contribution of each image to the totals of `bleu_scores`, `[N, 10]`."""
     from pycocoevalcap.bleu.bleu_scorer import BleuScorer
 
@@ -344,7 +344,7 @@ def _bleu_statistics(tokens: Tokens) -> np.ndarray:
     return np.array(rows, np.float64)
 
 
-def _cider(tokens: Tokens) -> np.ndarray:
+def _cider(tokens: TokenisedCaptions) -> np.ndarray:
     """Returns the CIDEr of each image; all NaN where no n-gram tells one image from another."""
     from pycocoevalcap.cider.cider_scorer import CiderScorer
 
@@ -360,7 +360,7 @@ def _cider(tokens: Tokens) -> np.ndarray:
     return scores if min(found) < count else np.full(count, np.nan)
 
 
-def _rouge(tokens: Tokens) -> np.ndarray:
+def _rouge(tokens: TokenisedCaptions) -> np.ndarray:
     from pycocoevalcap.rouge.rouge import Rouge
 
     rouge = Rouge()
@@ -372,7 +372,7 @@ def _rouge(tokens: Tokens) -> np.ndarray:
     return 100.0 * np.asarray(values, np.float64)
 
 
-def _versions(java: str | None, tokens: Tokens, with_meteor: bool) -> dict[str, str]:
+def _versions(java: str | None, tokens: TokenisedCaptions, with_meteor: bool) -> dict[str, str]:
     versions = {"pycocoevalcap": importlib.metadata.version("pycocoevalcap")}
     versions["tokeniser"] = f"{tokens.tokeniser} {tokens.version}"
     if with_meteor:

@@ -188,5 +188,8 @@ class MeteorReward:
 
     def _text(self, caption: np.ndarray) -> str:
         # Without <unk>, which two captions would seem to share.
-        words = [id for id in words_of(caption) if id >= len(SPECIAL_TOKENS)]
-        return " ".join(self._vocabulary.words[id] for id in words)
+        ids = [id for id in words_of(caption) if id >= len(SPECIAL_TOKENS)]
+        words = [self._vocabulary.words[id] for id in ids]
+        return (
+            self._vocabulary.join(words) if self._vocabulary.unit == "subwords" else " ".join(words)
+        )

@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sat_tf.vocabulary import tokenize
+from sat_tf.vocabulary import Vocabulary, tokenize
 from tests.image_files import exif_of
 from training.data.box_files import read_boxes
 from training.data.boxes import (
     NO_SENTENCE,
     NO_SPAN,
     SEVERAL_IMAGES,
+    BoxedPhrase,
     align_captions,
     image_size,
     place_phrases,
@@ -165,3 +166,27 @@ def test_crop_moves_and_cuts_boxes_and_squash_does_not():
 def test_the_size_of_a_file_is_that_of_the_image_as_it_is_shown(tmp_path, turn, expected):
     Image.new("RGB", (6, 4)).save(tmp_path / "a.jpg", exif=exif_of(turn))
     assert image_size(tmp_path / "a.jpg") == expected
+
+
+@pytest.mark.parametrize("unit", ["words", "characters", "subwords"])
+@pytest.mark.parametrize(
+    ("language", "caption", "text", "span"),
+    [
+        ("de", "Ein kleiner Hund bellt", "kleiner Hund", (1, 3)),
+        ("zh", "\u4e24\u53ea\u72d7\u5728\u8dd1", "\u4e24\u53ea\u72d7", None),
+    ],
+)
+def test_a_phrase_has_its_span_among_tokens_of_every_kind(unit, language, caption, text, span):
+    segmenter = "icu" if language == "zh" and unit == "words" else "spaces"
+    vocabulary = Vocabulary.from_captions(
+        [caption], 1, unit=unit, language=language, segmenter=segmenter
+    )
+    number = None if span is None else 0
+    phrase = BoxedPhrase("1_a0.jpg", number, text, span, (), ((0, 0, 1, 1),))
+    placed, dropped = place_phrases([example(caption)], {"1_a0.jpg": [phrase]}, vocabulary)
+    ((one,),) = placed.values()
+    tokens = vocabulary.tokenize(caption)
+    assert not dropped
+    words = vocabulary.join(tokens[one.first : one.last + 1])
+    assert words == text.lower() or (unit == "subwords" and text in words)
+    assert vocabulary.join(tokens[one.head : one.last + 1]) in ("hund", "\u72d7", words)

@@ -69,6 +69,7 @@ COCO = {
     "annotations": [{"image_id": 7, "caption": A}, {"image_id": 8, "caption": B}],
 }
 RECORDS = [{"image": "a.jpg", "caption": A}, {"image": "b.jpg", "caption": B}]
+LINES = "".join(json.dumps(record) + "\n" for record in RECORDS)
 TASK = {"type": "textarea", "from_name": "caption", "value": {"text": [A]}}
 XML = '<image name="a.jpg" subset="Train"><tag label="x"><attribute name="caption">{}'
 XML += '</attribute></tag></image><image name="b.jpg" subset="Validation"><tag label="x">'
@@ -197,7 +198,7 @@ AT_ONCE = {
             for n, c in (("a", A), ("b", B))
         }
     },
-    "JSON lines of another suffix": {"c.jsonlines": "".join(json.dumps(r) + "\n" for r in RECORDS)},
+    **{f"JSON lines called {s}": {f"c.{s}": LINES} for s in ("jsonlines", "ndjson")},
     "a manifest of Ground Truth": {
         "output.manifest": "".join(
             json.dumps({"source-ref": f"s3://x/{n}.jpg", "caption": c, "caption-metadata": {}})

@@ -64,13 +64,27 @@ def write_chinese(folder: Path, count: int, splits: list[str] | None = None) -> 
         (write_german, ("--data.language", "de"), "simple", {"großer", "läuft", "straßen"}),
         pytest.param(
             write_chinese,
-            ("--data.language", "zh", "--data.tokens", "characters"),
+            ("--data.language", "zh"),
             "characters",
             {"狗", "门"},
             marks=pytest.mark.slow,
         ),
+        pytest.param(
+            write_chinese,
+            ("--data.language", "zh", "--data.tokens", "words"),
+            "icu",
+            {"狗", "门"},
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            write_german,
+            ("--data.language", "de", "--data.tokens", "subwords"),
+            "simple",
+            {"▁läuft"},
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["german", "chinese"],
+    ids=["german", "chinese", "chinese words", "german subwords"],
 )
 def test_a_folder_trains_evaluates_and_captions(
     tmp_path, tiny, capsys, unvalidated, write, flags, tokeniser, known
@@ -99,5 +113,5 @@ def test_a_folder_trains_evaluates_and_captions(
     assert known <= set(captioner.vocabulary.words)
     assert captioner.vocabulary.written.get("hund") == ("Hund" if write is write_german else None)
     caption = captioner.caption(folder / unicodedata.normalize("NFD", names(len(SPLITS))[-1]))
-    joined = ("" if tokeniser == "characters" else " ").join(caption.words)
+    joined = (" " if tokeniser == "simple" else "").join(caption.words)
     assert caption.text == joined

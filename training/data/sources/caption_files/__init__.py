@@ -72,7 +72,7 @@ __all__ = [
 ]
 
 SUFFIXES = (".csv", ".jsonl", ".json", ".token", ".token.txt", ".parquet", ".tar")
-SUFFIXES += (".jsonlines", ".manifest")
+SUFFIXES += (".jsonlines", ".ndjson", ".manifest")
 """Names of files that are taken for caption files without being named end in one of these."""
 TEXTS = (".tsv", ".txt", ".xml")
 """Folders hold such files for other ends too: taken if there is nothing else and they parse."""
