@@ -43,11 +43,10 @@ class Record:
 
     Attributes:
         image: The image's name as written.
-        captions: Its captions, each with a letter or a digit; white space and line breaks are
-            single spaces.
+        captions: Its captions, none empty; white space and line breaks are single spaces.
         split: `train`, `dev` or `test`; None if the file names no split.
         place: Place in the file for messages, such as "line 7" or "images[3]".
-        blank: Number of captions without a letter or a digit, which were dropped.
+        blank: Number of blank captions that were dropped.
         identifier: The image's number or other id in the file, if it has one beside its name.
         group: What its images belong to, such as a patient; None without.
         stored: The image itself, if it is inside the file.
@@ -146,7 +145,7 @@ class Source:
             self._framed += marks > 0
             if has_half_character(text):
                 self.fail(place, f"half a character (a lone surrogate) in the caption {text!r}")
-            if any(map(str.isalnum, text)):
+            if text:
                 texts.append(text)
         if split is not None:
             if not isinstance(split, str):
