@@ -108,6 +108,7 @@ _FOLDER_FROM_FLICKR8K = dataclasses.replace(
         image_size=288,
     ),
     optimizer=dataclasses.replace(_FOLDER.optimizer, learning_rate=2e-4),
+    fit=dataclasses.replace(_FOLDER.fit, epochs=6),
 )
 
 
