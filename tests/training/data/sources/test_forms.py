@@ -13,6 +13,7 @@ from tests.training.data.sources.caption_forms import (
     A,
     B,
     everything,
+    table,
     tar_of,
     write,
 )
