@@ -281,8 +281,10 @@ def common_tokens(
         ValueError: Their languages differ, or their tokenisers if none is given.
     """
     ways: dict[tuple[str, ScoreTokens], Path] = {}
+    defaults = set()
     for one in found:
         default = default_tokens(**one.data.splitting())
+        defaults.add(default)
         used = one.report["tokeniser"] if "signature" in one.report else default
         ways.setdefault((primary(one.data.language), score_tokens or used), one.folder)
     if len(ways) > 1:
@@ -293,7 +295,7 @@ def common_tokens(
             "--captions`."
         )
     ((_, name),) = ways
-    return None if name == default else name
+    return None if defaults == {name} else name
 
 
 def grounded(

@@ -49,7 +49,6 @@ from training.metrics.score_tokens import OVER_CHARACTERS, default_tokens
 T = TypeVar("T")
 
 _MISTAKEN = ("kr",)  # Kanuri, which knc is too
-_OPEN = ("batch_by", "precision")  # keys of `fit` that may be `auto`
 _FORMER_KEYS = {"pictures": "figures"}
 _FORMER_VALUES = (("batch_by", "picture", "image"),)
 
@@ -270,9 +269,9 @@ class FitConfig(BaseFitConfig):
 
     batch_size: PositiveInt = 64
     """Captions per batch, over all devices; images with a reward."""
-    batch_by: Literal["length", "image", "auto"] = "length"
+    batch_by: Literal["length", "image"] = "length"
     """Captions of a batch: of similar length, or all those of an image, so that what does not
-    depend on the caption is computed once. auto: by image for a frozen encoder, without XLA."""
+    depend on the caption is computed once."""
     label_smoothing: Fraction = 0.0
     """Share of each target spread over the vocabulary."""
     distillation_weight: Probability = 0.0
@@ -347,13 +346,6 @@ class RunConfig:
         """The model's part, without what concerns its training alone."""
         attention = _only(configs.AttentionConfig, self.attention)
         return dataclasses.replace(_only(configs.CaptionerConfig, self), attention=attention)
-
-    @property
-    def by_image(self) -> bool:
-        """True if a batch holds all captions of its images."""
-        if self.fit.batch_by == "auto":
-            return not (self.encoder.trainable or self.fit.jit_compile)
-        return self.fit.batch_by == "image"
 
     def without_files(self) -> RunConfig:
         """Returns the configuration without the places of files that teach, which may change."""
@@ -480,7 +472,6 @@ def settled(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfi
     training images must not become dev or test images, nor its captions be split otherwise.
     A precision `auto` is left open then, as it is measured.
     """
-    open_fit = {"batch_by": "image" if config.by_image else "length"}
     for folder in map(RunFolder, filter(None, (run_dir, config.init_from))):
         same = data_dir is not None and read_data_dir(folder) == data_dir.absolute()
         if folder.config.is_file() and (folder.path == run_dir or same):
@@ -489,11 +480,10 @@ def settled(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfi
                 config = config.split_at(recorded.data.held_out)
                 data = dataclasses.replace(config.data, rules=recorded.data.rules)
                 config = dataclasses.replace(config, data=data)
-                if folder.path == run_dir:
-                    open_fit = vars(recorded.fit)
-    fit = config.fit
-    chosen = {key: open_fit.get(key, "auto") for key in _OPEN if getattr(fit, key) == "auto"}
-    return dataclasses.replace(config, fit=dataclasses.replace(fit, **chosen))
+                if folder.path == run_dir and config.fit.precision == "auto":
+                    fit = dataclasses.replace(config.fit, precision=recorded.fit.precision)
+                    config = dataclasses.replace(config, fit=fit)
+    return config
 
 
 def read_data_dir(folder: RunFolder) -> Path | None:

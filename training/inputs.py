@@ -234,7 +234,7 @@ def batches_of(
         The batches per epoch; and a function that returns those from an epoch and a step of it on,
         endless, in the form that `fit` takes.
     """
-    by_image = config.by_image and len(np.unique(table.image_index)) < len(table)
+    by_image = config.fit.batch_by == "image" and len(np.unique(table.image_index)) < len(table)
     if config.reward.metric != "none":
         # Captions are sampled from the model: one row per image, with its number.
         table, by_image = table.first_captions(), True

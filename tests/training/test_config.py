@@ -17,7 +17,6 @@ from training.config import (
     AttentionConfig,
     FitConfig,
     read_run_config,
-    settled,
     to_text,
 )
 from training.train import parse
@@ -55,32 +54,6 @@ def test_a_damaged_configuration_is_an_error_that_names_the_file(tmp_path, text)
     (tmp_path / "config.json").write_text(text, "latin-1")
     with pytest.raises(RunError, match=r"Cannot read .*config\.json: "):
         read_run_config(tmp_path)
-
-
-STORED = ("--encoder.trainable", "False", "--fit.batch_by")
-
-
-@pytest.mark.parametrize(
-    ("flags", "chosen"),
-    [
-        ((*STORED, "auto"), "image"),
-        ((*STORED, "auto", "--fit.jit_compile", "True"), "length"),
-        (("--fit.batch_by", "auto"), "length"),  # a trained encoder
-        (("--fit.batch_by", "image"), "image"),
-    ],
-)
-def test_batches_left_open_are_by_image_for_stored_annotations(tmp_path, flags, chosen):
-    assert settled(parse([*flags]).config, tmp_path, None).fit.batch_by == chosen
-
-
-@pytest.mark.parametrize("kept", ["length", "image", None])
-def test_a_resumed_run_keeps_its_batches(tmp_path, kept):
-    values = to_dict(parse([*STORED, kept or "length"]).config)
-    if kept is None:  # as earlier versions wrote it
-        del values["fit"]["batch_by"]
-    (tmp_path / "config.json").write_text(json.dumps(values))
-    resumed = settled(parse([*STORED, "auto"]).config, tmp_path, None)
-    assert resumed == read_run_config(tmp_path) and resumed.fit.batch_by == (kept or "length")
 
 
 def test_xla_and_batches_by_image_are_an_error_that_names_the_other_batches():
