@@ -77,6 +77,9 @@ def _learn_on(origin: str, model: Captioner, data: Data) -> str:
     if theirs != words:
         known = np.count_nonzero(_rows(theirs, words)[special:] >= 0)
         said += f", which knows {known:,} of the {len(words) - special:,} {words.unit}"
+        if 2 * known < len(words) - special:
+            rate = "`--optimizer.learning-rate 8e-4 --fit.epochs 20` was best"
+            notes = (f"Most words are new to it: {rate} for captions in another language.", *notes)
         if not known:
             gives = "It gives encoder, attention and LSTM, and no word. If the captions are in its "
             notes = (f"{gives}language, check `--data.tokens` and the caption file.", *notes)
