@@ -23,8 +23,9 @@ from sat_tf.tokens import (
     stands_alone,
 )
 
-SIZE = 4000
-"""Subwords of a vocabulary by default."""
+SIZES, PER_SUBWORD = (1000, 4000), 50
+"""Least and most subwords of a vocabulary by default, and the words of captions that one needs: of
+1,000 images, 4,000 subwords are hardly learned."""
 
 
 def learn_subwords(words: Counter[str], min_count: int, size: int | None = None) -> Counter[str]:
@@ -33,7 +34,8 @@ def learn_subwords(words: Counter[str], min_count: int, size: int | None = None)
     Args:
         words: Word -> how often the training captions have it.
         min_count: Subwords that occur fewer times are taken apart again, characters into bytes.
-        size: The most subwords, without the bytes; `SIZE` by default.
+        size: The most subwords, without the bytes; by default one per `PER_SUBWORD` words, within
+            `SIZES`, but two per character.
 
     Returns:
         Subword -> how often it occurs when words are split.
@@ -52,7 +54,8 @@ def learn_subwords(words: Counter[str], min_count: int, size: int | None = None)
     for word, times in words.items():
         often.update(dict.fromkeys(spelled[word], times))
     clusters = sorted(often)
-    size, fewest = size or max(SIZE, 2 * len(clusters)), len(clusters) + 2
+    seen = int(np.clip(words.total() // PER_SUBWORD, *SIZES))
+    size, fewest = size or max(seen, 2 * len(clusters)), len(clusters) + 2
     if size < fewest:
         expected = f"at least {fewest}, as the captions have so many characters"
         raise invalid_value("--data.vocabulary_size", expected, size, "key")

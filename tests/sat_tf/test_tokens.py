@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
 from sat_tf import tokens
-from sat_tf.subwords import whole_words
+from sat_tf.subwords import learn_subwords, whole_words
 from sat_tf.tokens import comparable, default_segmenter, default_unit, join, joining, tokenize
 from sat_tf.vocabulary import UNK, Vocabulary
 
@@ -46,6 +48,8 @@ WORDS = [
     ),  # mixed directions
     ("en", "\u0301\u0302 \u0301", ""),  # marks alone
 ]
+
+sentencepiece = pytest.importorskip("sentencepiece")
 
 
 @pytest.mark.parametrize(("language", "caption", "words"), WORDS)
@@ -162,6 +166,20 @@ def test_subwords_are_pieces_of_whole_characters_and_nothing_is_unknown():
     assert not any(piece in "\u0915\u094d\u0937" for piece in pieces)
     with pytest.raises(ValueError, match="`--data.vocabulary_size`: expected at least"):
         Vocabulary.from_captions(captions, 3, 5, unit="subwords")
+
+
+@pytest.mark.parametrize(("times", "most"), [(1, 1000), (400, 2000), (4000, 4000)])
+def test_more_captions_have_more_subwords(monkeypatch, times, most):
+    asked = []
+    train = sentencepiece.SentencePieceTrainer.train
+
+    def note(**options):
+        asked.append(options["vocab_size"] - 1)
+        train(**options)
+
+    monkeypatch.setattr(sentencepiece.SentencePieceTrainer, "train", note)
+    learn_subwords(Counter({f"word{n}": times for n in range(250)}), 1)
+    assert asked == [most]
 
 
 def test_subwords_are_of_words_as_they_are_written():
