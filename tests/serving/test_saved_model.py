@@ -12,12 +12,9 @@ from serving.versions import write_version
 from tests.full_disk import full_disk
 
 
-@pytest.mark.parametrize("rewrite", [True, False])
-def test_a_version_is_loaded_from_a_folder_whose_name_looks_like_a_pattern(
-    toy_exports, tmp_path, rewrite
-):
+def test_a_version_is_loaded_from_a_folder_whose_name_looks_like_a_pattern(toy_exports, tmp_path):
     folder = shutil.copytree(toy_exports / "1", tmp_path / "exports [a]*" / "1")
-    session, graph = load_session(folder, threads=1, rewrite=rewrite)
+    session, graph = load_session(folder, threads=1)
     with session:
         signature = graph.signature_def["serving_default"]
         feed, fetch = signature.inputs["image_bytes"].name, signature.outputs["captions"].name

@@ -101,8 +101,7 @@ def test_runs_with_other_words_teach_nothing(teachers, tmp_path, capsys):
     source = runs.RunFolder(teachers[0])
     for path in (source.config, source.best_weights):
         (folder / path.name).write_bytes(path.read_bytes())
-    key = next(name for name, value in vocabulary.items() if isinstance(value, list))
-    vocabulary[key][-1] = "other"
+    vocabulary["words"][-1] = "other"
     (folder / source.vocabulary.name).write_text(json.dumps(vocabulary))
     status, said = exit_of(capsys, main, teachers[0], folder, "--out", tmp_path / "p.npz")
     assert status == 2 and "has another vocabulary" in said

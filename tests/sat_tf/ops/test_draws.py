@@ -84,8 +84,8 @@ def test_no_two_dropouts_share_random_numbers_nor_do_the_samples(monkeypatch):
             seeds.append(tf.random.experimental.stateless_fold_in(seed, salt))
         return inputs
 
-    monkeypatch.setattr("sat_tf.layers.decoder.dropout", spy)
-    monkeypatch.setattr("sat_tf.layers.lstm.dropout", spy)
+    for module in ("decoder", "deep_output", "lstm"):
+        monkeypatch.setattr(f"sat_tf.layers.{module}.dropout", spy)
     decoder = make_decoder(initial_layers=3, **dict.fromkeys(DROPOUTS, 0.5))
     decoder(*make_batch(), seed=SEED, training=True)
     assert len(seeds) == 2 * 2 + 4

@@ -60,7 +60,7 @@ def test_a_run_leaves_weights_a_report_and_figures(hard_digits_run):
     figures = sorted((hard_digits_run / "evaluation" / "dev" / "figures").iterdir())
     assert len(figures) == 12 and np.asarray(Image.open(figures[0])).ndim == 3
     logs = logs_of(hard_digits_run)
-    assert len(logs["figures attention/1"]) == len(logs["validation epoch_error"]) == 2
+    assert len(logs["figures attention/1"]) == len(logs["validation scores/error"]) == 2
     assert {"train objective/loss", "train objective/reward"} < set(logs)
 
 

@@ -27,8 +27,9 @@ CLIPSCORE = {
     "bad": (0.4815, 0.2404, 0.1359, 0.0000, 0.1861, 0.3121, 0.2790),
 }
 NLG_EVAL = (0.55, 0.428174, 0.284043, 0.201143, 0.295797, 0.522104, 1.242192)
-# nlg-eval's test asserts no BLEU-4: no n-gram of four words matches.
-NLG_EVAL_TEST = (0.799999, 0.632455, 0.5108729, None, 0.44434387, 0.9070631, 0.0)
+# nlg-eval's test asserts no BLEU-4: no n-gram of four words matches. Its CIDEr of one image is 0,
+# which we call undefined.
+NLG_EVAL_TEST = (0.799999, 0.632455, 0.5108729, None, 0.44434387, 0.9070631, None)
 
 pytestmark = [
     pytest.mark.slow,  # each starts METEOR
@@ -65,6 +66,7 @@ def test_nlg_eval_s_own_test_gets_its_scores():
     references = {"image": ["this is a test", "this is also a test"]}
     scores = score_captions({"image": "this is a good test"}, references, meteor=True).scores
     assert_scores(scores, NLG_EVAL_TEST, 6)
+    assert np.isnan(scores["cider"])
 
 
 @pytest.mark.parametrize(
