@@ -344,7 +344,8 @@ def _give_back_pages(path: Path) -> None:
         madvise = ctypes.CDLL(None).madvise
     except (OSError, AttributeError):
         return
+    mapped = f" {path.resolve()}"
     for line in maps:
-        if line.endswith(f" {path.resolve()}"):
+        if line.endswith(mapped):
             start, end = (int(edge, 16) for edge in line.split(" ")[0].split("-"))
             madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
