@@ -175,7 +175,7 @@ class Versions:
         version = _Version(number, path, files=files)
         with self._lock:
             self._versions[number] = version
-        _LOG.info("Version %d of %s is loaded and answers its first images ...", number, self.model)
+        _LOG.info("Loading version %d of %s, and warming it up ...", number, self.model)
         try:
             servable = self._load(path)
         except Exception as error:  # Whatever is wrong with it, the others stay.
