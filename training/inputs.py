@@ -56,7 +56,7 @@ class Data:
     dev_table: CaptionTable
 
     def amount(self, unreadable: int) -> Amount:
-        """Counts the training data, of which so many images cannot be read."""
+        """Counts the training data without the images that cannot be read."""
         words = (
             self.vocabulary.tokenize(caption)
             for example in self.train.examples

@@ -55,7 +55,7 @@ class Amount:
 
 
 def sentences(amount: Amount, config: RunConfig) -> Iterator[str]:
-    """Says if images are too few to expect sentences, or captions nearly alike; and what helps."""
+    """Yields a sentence if images are too few to expect sentences, one if captions are alike."""
     count, learns_on = amount.images, config.init_from is not None
     more = "a few hundred give plain sentences, a few thousand good ones"
     if learns_on and count < FEW_TO_LEARN_ON:

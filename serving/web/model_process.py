@@ -33,7 +33,7 @@ MOST_TRIES = 3
 """Processes that one question may end, for want of memory for example."""
 
 LOADING = "The captioner is being loaded; that takes a few seconds."
-FIRST_TIME = "The captioner is being loaded, the first time with TensorFlow: a quarter of a minute."
+FIRST_TIME = "Loading the captioner, this first time with TensorFlow, which takes some seconds."
 
 _WAITING, _ANSWER, _REFUSED = range(3)  # kinds of messages from the process
 

@@ -90,10 +90,14 @@ class TensorBoardScalars(_TensorBoard):
 
 
 class TensorBoardSteps(_TensorBoard):
-    """Writes the loss of every twentieth batch, whose number is what `position` returns before it.
+    """Writes the loss of every twentieth batch.
 
     Logs are means over the epoch so far; the difference of their sums is the batch alone. Runs of
     several processes write none.
+
+    Args:
+        log_dir: Folder of the logs.
+        position: Returns the steps taken so far.
     """
 
     def __init__(self, log_dir: Path, position: Callable[[], int]) -> None:

@@ -53,7 +53,7 @@ class ImageFolder:
         return path if path is not None and path.is_file() else None
 
     def find_nearly(self, names: Iterable[str]) -> dict[str, str]:
-        """Of many names, those without a file, each with the only image that it can mean.
+        """Returns the names without a file, each with the only image that it can mean.
 
         That is an image of the name one or more folders deeper, or in another folder than one that
         does not exist; with a suffix, with another one, or with other capitals; without the prefix
