@@ -23,10 +23,10 @@ from sat_tf.fields import check_argument, from_dict
 from sat_tf.files import sha256_of
 from sat_tf.images.reader import ImageInput, read_pixels
 from sat_tf.lite import cache
-from sat_tf.lite.captioner import LiteRTCaptioner, is_export
+from sat_tf.lite.captioner import LiteRTCaptioner, is_export, newest
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.subwords import whole_words
-from sat_tf.vocabulary import UNK, Vocabulary
+from sat_tf.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -132,12 +132,14 @@ class _Source:
     @classmethod
     def read(cls, path: Path) -> _Source:
         """Reads and checks all but the weights."""
-        if is_export(path):
+        if is_export(path := newest(path)):
             try:
                 export = LiteRTCaptioner(path, cache.threads())
             except ImportError as error:
                 raise RunError(f"{path} holds LiteRT graphs. {error}") from error
             return cls(path, _exported_config(path, export), export.vocabulary, False, export)
+        if not (path / published.CONFIG).is_file() and any(path.glob("*/saved_model.pb")):
+            raise RunError(f"{path} holds SavedModels for TensorFlow Serving: name their run.")
         folder, is_run = RunFolder(path), not published.is_published(path)
         if not is_run:
             published.checked_files(path, (published.CONFIG, published.VOCABULARY))
@@ -231,10 +233,7 @@ def _exported_config(path: Path, export: LiteRTCaptioner) -> CaptionerConfig:
     else:  # of an earlier version
         encoder = EncoderConfig(image_size=made.image_size, resize=made.resize)
         config = CaptionerConfig(encoder=encoder, attention=AttentionConfig(kind=kind))
-    names = {field.name for field in dataclasses.fields(SearchConfig)}
-    search = {k: v for k, v in dataclasses.asdict(made).items() if k in names}
-    search["suppress_unknown"] = UNK in made.forbidden
-    return dataclasses.replace(config, search=SearchConfig(**search))
+    return dataclasses.replace(config, search=made.search)
 
 
 def read_vocabulary(run_dir: Path | RunFolder) -> Vocabulary:

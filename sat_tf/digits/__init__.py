@@ -62,11 +62,7 @@ def load(folder: Path) -> DigitReader:
 
 
 def refuse(folder: Path | RunFolder, config: Mapping[str, Any]) -> None:
-    """Refuses a digit system where a captioner is expected.
-
-    Args:
-        folder: Of the run or the published model.
-        config: The content of its configuration.
+    """Refuses a digit system, by its folder and configuration, where a captioner is expected.
 
     Raises:
         RunError: It is of a digit system; the message says what can be done with it.

@@ -19,8 +19,8 @@ from types import ModuleType
 import keras
 import numpy as np
 
+from sat_tf.compat import default_policy
 from sat_tf.config import JOIN, EncoderConfig
-from sat_tf.dtype_policy import default_policy
 from sat_tf.errors import invalid_value
 from sat_tf.layers import patch_encoders
 from sat_tf.packing import pack, unpack
@@ -414,11 +414,7 @@ def round_weights(config: EncoderConfig, target: str | Path) -> None:
     """Rounds weights to the 8 bits of a published captioner, so that publishing keeps them.
 
     A decoder that is trained on the annotations of rounded weights sees the same ones when it is
-    published.
-
-    Args:
-        config: As for `standardize`.
-        target: A path that ends in `.weights.h5`.
+    published. Arguments are those of `standardize`.
     """
     network = _loaded(config)
     arrays = {weight.path: np.asarray(weight) for weight in network.weights}

@@ -9,7 +9,7 @@ import mmap
 import threading
 import weakref
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,7 @@ from sat_tf.errors import invalid_value
 from sat_tf.images.reader import ImageInput, read_pixels
 from sat_tf.lite.search import Hypothesis, beam_search, rank_by_consensus
 from sat_tf.subwords import whole_words
-from sat_tf.vocabulary import END, PAD, Vocabulary
+from sat_tf.vocabulary import END, PAD, UNK, Vocabulary
 
 FORMAT = 1
 """Version of the layout: raise it when `sat_tf.lite` can no longer read earlier folders."""
@@ -48,15 +48,9 @@ class Settings:
         image_size: Side of the encoder's input, pixels.
         resize: `crop` or `squash`.
         grid: `(h, w)` of the attention maps; None without attention.
-        beam: K, rows of the step.
-        max_length: The most words of a caption.
-        length_power: p in `score = log_prob / length^p`.
-        forbidden: Token ids that are never written.
+        search: Its beam is K, the rows of the step.
         precision: `float32`, `float16` or `int8`.
         sizes: Bytes of each graph.
-        consensus: Sharpness of `rank_by_consensus`; 0, also if absent, ranks by score.
-        min_length: The fewest words of a caption; 1 if absent.
-        no_repeat_ngram: n of the n-grams that no caption repeats; 0, also if absent, for none.
         encoder: File of the encoder's graph; captioners side by side may share one, which then
             lies beside their folders.
     """
@@ -64,15 +58,9 @@ class Settings:
     image_size: int
     resize: str
     grid: tuple[int, int] | None
-    beam: int
-    max_length: int
-    length_power: float
-    forbidden: tuple[int, ...]
+    search: SearchConfig
     precision: str
     sizes: dict[str, int]
-    consensus: float = 0.0
-    min_length: int = 1
-    no_repeat_ngram: int = 0
     encoder: str = ENCODER
 
     def files(self, folder: Path) -> dict[str, Path]:
@@ -83,8 +71,11 @@ class Settings:
         return {ENCODER: shared, START: folder / START, STEP: folder / STEP}
 
     def to_json(self) -> str:
-        """Returns a JSON object, with `FORMAT` as its `format`."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, indent=2) + "\n"
+        """Returns a JSON object, with `FORMAT` as its `format`, and the search's among its keys."""
+        values = asdict(self) | {"format": FORMAT, "forbidden": self.search.forbidden}
+        values |= values.pop("search")
+        del values["suppress_unknown"]
+        return json.dumps(values, indent=2) + "\n"
 
 
 def read_settings(folder: Path) -> Settings:
@@ -105,13 +96,16 @@ def read_settings(folder: Path) -> Settings:
             f"{folder} is a LiteRT export of format {version}, and this version of serving.litert "
             f"reads format {FORMAT}. Export the run again, or install the version that wrote it."
         )
-    names = {field.name for field in fields(Settings)}
-    # Folders of earlier versions have no settings that have a default.
-    values = {f.name: f.default for f in fields(Settings) if f.default is not MISSING} | values
+    # Folders of earlier versions lack these.
+    values = {"consensus": 0.0, "min_length": 1, "no_repeat_ngram": 0, "encoder": ENCODER} | values
+    of_search = {f.name for f in fields(SearchConfig)} - {"suppress_unknown"} | {"forbidden"}
+    names = {f.name for f in fields(Settings)} - {"search"} | of_search
     if values.keys() != names:
         wrong = ", ".join(sorted(values.keys() ^ names))
         raise ValueError(f"{folder / SETTINGS} is damaged: look at {wrong}. {_ADVICE}.")
-    settings = Settings(**values)
+    search = {name: values.pop(name) for name in of_search}
+    search["suppress_unknown"] = UNK in search.pop("forbidden")
+    settings = Settings(**values, search=SearchConfig(**search))
     for name, path in {**settings.files(folder), VOCABULARY: folder / VOCABULARY}.items():
         size = settings.sizes.get(name)
         if not path.is_file():
@@ -126,6 +120,13 @@ def read_settings(folder: Path) -> Settings:
     return settings
 
 
+def newest(folder: Path) -> Path:
+    """Returns the newest of the versions of an export in a folder; the folder without any."""
+    versions = (path.parent for path in folder.glob(f"*/{SETTINGS}"))
+    numbered = [path for path in versions if path.name.isdecimal()]
+    return max(numbered, key=lambda path: int(path.name), default=folder)
+
+
 def is_export(folder: Path) -> bool:
     """Returns whether a folder holds an export, whole or not."""
     return (folder / SETTINGS).is_file() and any((folder / name).is_file() for name in GRAPHS)
@@ -136,9 +137,6 @@ def _why_not(folder: Path) -> str:
         return "there is no such folder."
     if (folder / "saved_model.pb").exists():
         return f"it is a SavedModel for TensorFlow Serving. {_ADVICE}."
-    versions = sorted(path.name for path in folder.iterdir() if (path / SETTINGS).exists())
-    if versions:
-        return f"name one of the versions in it: {', '.join(versions)}."
     return f"{SETTINGS} is missing. {_ADVICE}."
 
 
@@ -198,7 +196,7 @@ class LiteRTCaptioner:
     of the encoder share its memory, and its work on an image that all of them caption.
 
     Args:
-        folder: The export.
+        folder: The export, or the folder of its versions, of which the newest is taken.
         threads: Threads of LiteRT.
 
     Raises:
@@ -209,7 +207,7 @@ class LiteRTCaptioner:
     def __init__(self, folder: str | Path, threads: int = 1) -> None:
         if threads < 1:
             raise invalid_value("threads", "at least 1", threads)
-        folder = Path(folder)
+        folder = newest(Path(folder))
         self.settings = read_settings(folder)
         self.vocabulary = Vocabulary.load(folder / VOCABULARY)
         paths = self.settings.files(folder)
@@ -223,15 +221,7 @@ class LiteRTCaptioner:
         return tuple(self.settings.grid or (1, self._encode.locations))
 
     def caption(self, image: ImageInput) -> Caption:
-        """Captions an image.
-
-        Args:
-            image: Path of a file, its bytes, an image of Pillow, or uint8 pixels `[H, W, 3]`. A
-                photograph is turned upright by its EXIF first.
-
-        Raises:
-            ValueError: The image cannot be read.
-        """
+        """Captions an image: a file, bytes or pixels; see `read_pixels`."""
         pixels = read_pixels(image, self.settings.image_size, self.settings.resize)
         return self.describe(pixels)
 
@@ -250,23 +240,23 @@ class LiteRTCaptioner:
         Returns:
             All hypotheses with their maps, best first; the first one's `alternatives` are the rest.
         """
-        settings = search or self.settings
+        search = search or self.settings.search
         with self._turn:
-            found = self._search(pixels, settings)
+            found = self._search(pixels, search)
         if not found:
             raise ValueError(
                 "The image has no caption: the search bars every word, or its probability is 0 or "
                 "not known."
             )
-        if settings.consensus:
-            found = rank_by_consensus(found, settings.length_power, settings.consensus)
+        if search.consensus:
+            found = rank_by_consensus(found, search.length_power, search.consensus)
         seen = pixels.round().astype(np.uint8)
-        read = [self._read(one, settings.length_power, seen) for one in found]
+        read = [self._read(one, search.length_power, seen) for one in found]
         others = tuple((caption.text, caption.score) for caption in read[1:])
         return [replace(read[0], alternatives=others), *read[1:]]
 
-    def _search(self, pixels: np.ndarray, search: SearchConfig | Settings) -> list[Hypothesis]:
-        rows = self.settings.beam
+    def _search(self, pixels: np.ndarray, search: SearchConfig) -> list[Hypothesis]:
+        rows = self.settings.search.beam
         width = -(-search.beam // rows) * rows  # of the state: whole runs of the step's graph
         encoded = self._encode(pixels)
         started = self._start(**encoded)
@@ -287,15 +277,7 @@ class LiteRTCaptioner:
             state.update((name, outputs[name]) for name in STATE)
             return outputs["log_probs"], [outputs[name] for name in _ATTENTION if name in outputs]
 
-        return beam_search(
-            step,
-            search.beam,
-            search.max_length,
-            search.length_power,
-            search.forbidden,
-            search.min_length,
-            search.no_repeat_ngram,
-        )
+        return beam_search(step, search)
 
     def _read(self, found: Hypothesis, power: float, seen: np.ndarray) -> Caption:
         length, alpha, beta = found.length, None, None
