@@ -97,11 +97,6 @@ def _centres(cells: int):
     return (keras.ops.arange(cells, dtype="float32") + 0.5) * (2.0 / cells) - 1.0
 
 
-def backbone_names() -> list[str]:
-    """Lists the names that `build` takes, sorted."""
-    return sorted([SCENES_CNN, *_factories(), *patch_encoders.names()])
-
-
 def is_joined(name: str) -> bool:
     """Returns whether a name is that of several backbones."""
     return JOIN in name
@@ -115,7 +110,7 @@ def canonical_name(name: str) -> str:
     """
     if is_joined(str(name)):
         return JOIN.join(map(canonical_name, str(name).split(JOIN)))
-    known = backbone_names()
+    known = sorted([SCENES_CNN, *_factories(), *patch_encoders.names()])
     plain = str(name).replace("_", "").lower()
     for one in known:
         if one.replace("_", "") == plain:

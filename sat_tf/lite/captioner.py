@@ -223,11 +223,7 @@ class LiteRTCaptioner:
     def caption(self, image: ImageInput) -> Caption:
         """Captions an image: a file, bytes or pixels; see `read_pixels`."""
         pixels = read_pixels(image, self.settings.image_size, self.settings.resize)
-        return self.describe(pixels)
-
-    def describe(self, pixels: np.ndarray, search: SearchConfig | None = None) -> Caption:
-        """Captions an image by the encoder's input; the best of `beam`."""
-        return self.beam(pixels, search)[0]
+        return self.beam(pixels)[0]
 
     def beam(self, pixels: np.ndarray, search: SearchConfig | None = None) -> list[Caption]:
         """Captions an image by the encoder's input, float32 `[S, S, 3]`, 0 to 255.

@@ -131,6 +131,10 @@ class CaptionClient:
         """Closes the connection."""
         self._channel.close()
 
+    def predict(self, request: protocol.PredictRequest) -> protocol.PredictResponse:
+        """Asks the model; see `Connection.call`."""
+        return self.connection.call(self._predict, request)
+
     def caption(self, image: bytes | str | Path, attention: bool = False) -> ServedCaption:
         """Captions one image; see `captions`."""
         return self.captions([image], attention)[0]
@@ -228,7 +232,7 @@ class CaptionClient:
 
     def _values(self, request: protocol.PredictRequest) -> tuple[dict[str, np.ndarray], int]:
         """Returns the outputs by name, and the version that answered."""
-        response = self.connection.call(self._predict, request)
+        response = self.predict(request)
         values = {name: protocol.to_array(tensor) for name, tensor in response.outputs.items()}
         return values, response.model_spec.version.value
 
