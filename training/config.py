@@ -78,8 +78,8 @@ class DataConfig:
     segmenter: Segmenter | None = None
     """Finds words where no spaces are: icu, jieba (Chinese) or mecab (Japanese); spaces takes those
     of the captions; None takes icu for such languages."""
-    rules: Literal[1, 2] = RULES
-    """Version of the rules that split captions; 1 repeats runs of earlier versions."""
+    rules: Literal[1, 2, 3] = RULES
+    """Version of the rules that split captions; 1 and 2 repeat runs of earlier versions."""
     language: str = "en"
     """Language code of the captions; it chooses the scores' tokeniser and METEOR's tables."""
     capitals: bool | None = None
