@@ -80,7 +80,8 @@ def test_every_way_writes_equal_words(
         assert (" " in text) == (language != "zh") and (text != text.lower()) == (language == "de")
         session, lite = read_caption(answer, n, 1), load(light).caption(content)
         assert (row["caption"], row["words"]) == (text, words)
-        best = page["hypotheses"][0]
+        best, spoken = page["hypotheses"][0], page["lang"]
+        assert spoken == language
         assert (best["text"], [word["text"] for word in best["words"]]) == (text, words)
         others = [page["hypotheses"][1]["text"], row["alternatives"][0]["caption"]]
         assert others == [expected.alternatives[0][0]] * 2

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from sat_tf.tokens import primary
 from training.metrics.java import JavaError, JavaProgram, ask_java, find_java
 
 
@@ -66,7 +67,7 @@ _BUCKWALTER = str.maketrans(
 
 def tables_of(language: str) -> Tables:
     """Returns METEOR's tables for a language code, such as "de" or "pt-BR"."""
-    return _TABLES.get(language.lower().split("-")[0], _OTHER)
+    return _TABLES.get(primary(language), _OTHER)
 
 
 STATISTICS = 23
