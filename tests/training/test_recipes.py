@@ -65,6 +65,8 @@ def test_a_folder_learns_on_from_the_captioner_that_ships_whose_shape_it_has():
         ("jp", "jp is a country; the language is ja"),
         ("kr", "the language is ko"),
         ("ua", "the language is uk"),
+        ("kz", "the language is kk"),
+        ("deu", "expected de, the same language"),
         ("zh_CN", "expected zh-CN, with a hyphen"),
         ("xx", "expected a code such as en, de or zh-Hans, got 'xx'"),
     ],
