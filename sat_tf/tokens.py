@@ -40,8 +40,9 @@ _CLOSED = (
 _CLOSE = f" ?([{_CLOSED}]) ?"
 _CLOSED_LETTER = re.compile(f"[{_CLOSED}]")
 CHINESE = ["zh", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "lzh"]
-_UNSPACED = [*CHINESE, "ja", "th", "lo", "km", "my", "shn"]
-_BY_CHARACTER = {*CHINESE, "ja", "bo", "dz"}
+_UNSPACED = [*CHINESE, "ja", "th", "lo", "km", "my"]
+# No breaker knows the words of the last ones: ICU cuts Shan and Mon as if they were Burmese.
+_BY_CHARACTER = {*CHINESE, "ja", "bo", "dz", "shn", "mnw", "nod", "khb", "tdd"}
 _DOTLESS = {"tr", "az", "crh", "gag", "tt-latn", "kk-latn"}
 _ALIASES = {
     **{"iw": "he", "ji": "yi", "in": "id", "mo": "ro", "cmn": "zh", "arb": "ar", "pes": "fa"},

@@ -99,7 +99,7 @@ def test_a_run_of_the_first_rules_keeps_them(tmp_path):
     assert read_run_config(tmp_path).data.rules == 1
     resumed = settled(RECIPES["scenes_soft"], tmp_path, None)
     assert resumed.data.rules == 1
-    assert settled(RECIPES["scenes_soft"], tmp_path / "new", None).data.rules == 2
+    assert settled(RECIPES["scenes_soft"], tmp_path / "new", None).data.rules == 3
 
 
 @pytest.mark.parametrize("language", ["en", "de", "zh-Hans", "yue"])
