@@ -34,7 +34,7 @@ from training.data.sources import load_split
 from training.evaluate.given_captions import parse_captions
 from training.evaluate.reports import CAPTIONS_FILE, REPORT_FILE, number, read_grounding
 from training.metrics import bootstrap
-from training.metrics.captions import CaptionScores, score_captions
+from training.metrics.captions import CaptionScores, paired_over_seeds, score_captions
 from training.metrics.grounding import SIZES, sums_and_sizes
 from training.metrics.score_tokens import ScoreTokens, check_tokens, default_tokens
 from training.tables import text_table
@@ -197,8 +197,7 @@ def compare(
     }
     first, *others = by_system(scores, seeds)
     differences = {
-        name: [bootstrap.paired_over_seeds(o, first, name, samples) for o in others]
-        for name in metrics
+        name: [paired_over_seeds(o, first, name, samples) for o in others] for name in metrics
     }
     of_phrases, maps_notes = grounded(found, list(references))
     for name, (sums, sizes) in of_phrases.items():

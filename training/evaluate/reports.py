@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import importlib.metadata
 import json
 import math
@@ -11,11 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sat_tf.files import write_atomically, write_json
 from training.metrics.bootstrap import few_images_note
-from training.metrics.score_tokens import OVER_CHARACTERS, ScoreTokens, split_lines
 from training.tables import text_table
 
 if TYPE_CHECKING:
@@ -52,8 +48,6 @@ _LAST = ("versions",)
 _PACKAGES = ("sat_tf", "tensorflow", "keras", "tensorflow-probability", "numpy", "pillow")
 _PACKAGES += ("pycocoevalcap", "tensorflow-datasets")
 _EXAMPLES = 3
-_FEW_IMAGES, _SAME = 10, 0.5
-_ERRORS = 2.0  # standard errors by which captions have to fit their own images better
 
 
 def caption_report(
@@ -145,49 +139,6 @@ def console_summary(
     lines += [f"  {image}: {text}" for image, text in list(captions.items())[:_EXAMPLES]]
     lines += [f"Note: {note}" for note in report["notes"]]
     return "\n".join([*lines, f"All {len(report['scores'])} scores: {out / MARKDOWN_FILE}"])
-
-
-def verdict(
-    captions: Mapping[str, str],
-    references: Mapping[str, Sequence[str]],
-    tokens: ScoreTokens = "simple",
-    language: str = "en",
-) -> tuple[str, ...]:
-    """Returns a sentence on whether captions fit their own images; none for under ten images.
-
-    Compares the share of a caption's words that the references of its image have with the share
-    that those of the next image have.
-
-    Args:
-        captions: Image id -> caption.
-        references: Image id -> reference captions.
-        tokens: What splits captions into the tokens that are compared.
-        language: Language code of the captions.
-    """
-    if len(captions) < _FEW_IMAGES:
-        return ()
-    ((text, count),) = collections.Counter(captions.values()).most_common(1)
-    if count > _SAME * len(captions):
-        same = f"{100 * count / len(captions):.0f} % of the images get the same caption, {text!r}"
-        return (f"{same}: train longer or add data.",)
-
-    def split(lines: Iterable[str]) -> list[set[str]]:
-        return [set(line.split()) for line in split_lines(tokens, [*lines], language).lines]
-
-    known = split(". ".join(references[image]) for image in captions)
-    used = split(captions.values())
-    own, other = (
-        np.array([len(a & b) / max(1, len(a)) for a, b in zip(used, sets, strict=True)])
-        for sets in (known, known[1:] + known[:1])
-    )
-    gain, unit = own - other, "characters" if tokens in OVER_CHARACTERS else "words"
-    shares = (
-        f"{100 * own.mean():.0f} % of the {unit} of a caption are in the references of its image, "
-        f"{100 * other.mean():.0f} % in those of another"
-    )
-    if gain.mean() <= _ERRORS * gain.std() / len(gain) ** 0.5:
-        return (f"The captions fit other images as well: {shares}. Train longer or add data.",)
-    return (f"The captions fit their own images: {shares}.",)
 
 
 def package_versions() -> dict[str, str]:
