@@ -31,8 +31,13 @@ from training.config import DataConfig, common_data_dir, saved_data
 from training.data.examples import Split, canonical_split
 from training.data.seen_images import UNCHECKED
 from training.data.sources import load_split
-from training.evaluate.given_captions import parse_captions
-from training.evaluate.reports import CAPTIONS_FILE, REPORT_FILE, number, read_grounding
+from training.evaluate.reports import (
+    CAPTIONS_FILE,
+    REPORT_FILE,
+    number,
+    parse_captions,
+    read_grounding,
+)
 from training.metrics import bootstrap
 from training.metrics.captions import CaptionScores, paired_over_seeds, score_captions
 from training.metrics.grounding import SIZES, sums_and_sizes

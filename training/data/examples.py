@@ -132,6 +132,11 @@ class Split:
     def __len__(self) -> int:
         return len(self.examples)
 
+    @property
+    def has_phrases(self) -> bool:
+        """True if the data set itself has boxes of phrases, as drawn scenes have."""
+        return any(example.phrases for example in self.examples)
+
     def references(self, of: Container[str] | None = None) -> dict[str, list[str]]:
         """Maps image ids, all or some, to the raw reference captions."""
         wanted = [e for e in self.examples if of is None or e.image_id in of]

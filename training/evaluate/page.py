@@ -169,23 +169,19 @@ def page_images(
 
     from training.data.image_loader import read_image
 
-    cider = dict(
-        zip(found.caption_scores.image_ids, found.caption_scores.per_image["cider"], strict=True)
-    )
     shown = [example for example in split.examples if example.image_id in found.captions]
     for example in shown[:count]:
         caption = found.captions[example.image_id]
         pixels, _ = read_image(example.image, tf.identity)
         entry = image_entry(captioner, pixels, caption, example.image_id)
-        nouns = {} if found.boxes is None else found.boxes.nouns
         for word in (word for one in entry["hypotheses"] for word in one["words"]):
             # Head nouns of the image's references have boxes.
-            if boxes := nouns.get((example.image_id, word["text"])):
+            if boxes := found.grounding.nouns.get((example.image_id, word["text"])):
                 unique = sorted({tuple(round(float(edge), 4) for edge in box) for box in boxes})
                 word["boxes"] = [list(box) for box in unique]
-        score = float(cider[example.image_id])
+        score = found.cider[example.image_id]
         scores = {"CIDEr": f"{score:.1f}", "log-probability": f"{caption.log_prob:.2f}"}
-        grounding = found.grounding.get(example.image_id, {})
+        grounding = found.grounding.by_image.get(example.image_id, {})
         if "pointing_game" in grounding:
             scores["pointing game"] = f"{grounding['pointing_game']:.0f} %"
         references = list(example.captions)

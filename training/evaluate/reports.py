@@ -1,4 +1,4 @@
-"""Reports of an evaluation: `report.json` and `captions.json` for programs, the rest for people."""
+"""Files of an evaluation: `report.json` and `captions.json` for programs, the rest for people."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sat_tf.files import write_atomically, write_json
+from training.data.examples import DataError, Split
+from training.data.sources.caption_files import has_half_character
 from training.metrics.bootstrap import few_images_note
+from training.metrics.captions import CaptionScores, intervals
 from training.tables import text_table
 
 if TYPE_CHECKING:
     from sat_tf.captions import Caption
-    from training.data.examples import Split
-    from training.metrics.bootstrap import Interval
-    from training.metrics.captions import CaptionScores
 
 REPORT_FILE, MARKDOWN_FILE = "report.json", "report.md"
 CAPTIONS_FILE = "captions.json"
@@ -50,19 +50,12 @@ _PACKAGES += ("pycocoevalcap", "tensorflow-datasets")
 _EXAMPLES = 3
 
 
-def caption_report(
-    split: Split,
-    found: CaptionScores,
-    scores: Mapping[str, float],
-    intervals: Mapping[str, Interval],
-) -> dict[str, Any]:
+def caption_report(split: Split, found: CaptionScores) -> dict[str, Any]:
     """Assembles the part of a report that any captions have, wherever they came from.
 
     Args:
         split: References.
         found: Scores of the captions with their method.
-        scores: All scores of the report, by name.
-        intervals: Intervals of some of them.
 
     Returns:
         A report for `write_report`, to be extended.
@@ -74,8 +67,8 @@ def caption_report(
         "skipped": dict(split.skipped),
         "tokeniser": found.tokeniser,
         "signature": found.signature,
-        "scores": dict(scores),
-        "intervals": dict(intervals),
+        "scores": dict(found.scores),
+        "intervals": intervals(found),
         "metric_versions": found.versions,
         "versions": package_versions(),
         "notes": [*found.notes, *few_images_note(len(found.image_ids))],
@@ -119,26 +112,28 @@ def format_scores(scores: Mapping[str, float], intervals: Mapping[str, Any] | No
     return text_table(score_rows(_ordered(_plain(scores), _SCORES), intervals or {}), (0, 2))
 
 
-def console_summary(
-    heading: str, report: Mapping[str, Any], captions: Mapping[str, str], out: Path
-) -> str:
-    """Formats the end of an evaluation: main scores, bounds, a few captions, notes, path.
+def write_evaluation(
+    out: Path, heading: str, report: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Writes report and captions; prints main scores, bounds, a few captions, notes and path.
 
     Args:
+        out: Folder of the evaluation.
         heading: First line.
         report: Report as for `write_report`.
-        captions: Image id -> caption.
-        out: Folder of the report.
+        rows: `image_id`, `caption` and what else `captions.json` has of each image.
     """
+    write_report(out, report)
+    write_json(out / CAPTIONS_FILE, rows)
     scores = {name: report["scores"][name] for name in HEADLINE if name in report["scores"]}
     lines = ["", heading, format_scores(scores, report["intervals"])]
     if bounds := report.get("bounds"):
         lines.append(f"Hard attention, {bounds['images']} images with one caption each, nats:")
         lines.append(format_scores({k: v for k, v in bounds.items() if isinstance(v, float)}))
     lines.append("First captions:")
-    lines += [f"  {image}: {text}" for image, text in list(captions.items())[:_EXAMPLES]]
+    lines += [f"  {row['image_id']}: {row['caption']}" for row in rows[:_EXAMPLES]]
     lines += [f"Note: {note}" for note in report["notes"]]
-    return "\n".join([*lines, f"All {len(report['scores'])} scores: {out / MARKDOWN_FILE}"])
+    print(*lines, f"All {len(report['scores'])} scores: {out / MARKDOWN_FILE}", sep="\n")
 
 
 def package_versions() -> dict[str, str]:
@@ -160,17 +155,90 @@ def caption_fields(caption: Caption) -> dict[str, Any]:
     return {"caption": caption.text, "score": caption.score, "alternatives": others}
 
 
-def write_captions(
-    folder: Path,
-    captions: Mapping[str, Caption],
-    grounding: Mapping[str, Mapping[str, float]],
-) -> None:
-    """Writes `captions.json`: the captions of images by id, and the grounding of those with it."""
+def caption_rows(
+    captions: Mapping[str, Caption], grounding: Mapping[str, Mapping[str, float]]
+) -> list[dict[str, Any]]:
+    """Returns the rows of `captions.json`: an image's caption, and grounding if it has one."""
     rows = []
     for image_id, caption in captions.items():
         row = {"image_id": image_id} | caption_fields(caption)
         rows.append(row | ({GROUNDING_KEY: grounding[image_id]} if image_id in grounding else {}))
-    write_json(folder / CAPTIONS_FILE, rows)
+    return rows
+
+
+def parse_captions(content: bytes, path: Path) -> dict[str, str]:
+    """Parses a JSON list of `{"image_id": ..., "caption": ...}`, COCO's format of results.
+
+    Args:
+        content: Content of the file. An id may be a number; other keys are ignored.
+        path: Path of the file, for messages.
+
+    Returns:
+        Image id -> caption, in the order of the file.
+
+    Raises:
+        DataError: Another format, or an image with two captions.
+    """
+    try:
+        rows = json.loads(content)
+    except ValueError as error:
+        raise DataError(f"{path} is not JSON: {error}.") from error
+    if not isinstance(rows, list):
+        raise DataError(f"{path}: expected a list of captions, got a JSON {type(rows).__name__}.")
+    captions: dict[str, str] = {}
+    for number, row in enumerate(rows, start=1):
+        where = f"{path}, caption {number}"
+        image_id, caption = _fields(row, where)
+        if image_id in captions:
+            raise DataError(f"{where}: image {image_id!r} has one already.")
+        captions[image_id] = caption
+    return captions
+
+
+def _fields(row: Any, where: str) -> tuple[str, str]:
+    if not isinstance(row, dict) or not {"image_id", "caption"} <= set(row):
+        raise DataError(f"{where}: expected an object with `image_id` and `caption`, got {row!r}.")
+    image_id, caption = row["image_id"], row["caption"]
+    if isinstance(image_id, bool) or not isinstance(image_id, (int, str)):
+        raise DataError(f"{where}: expected a text or a whole number as `image_id`: {image_id!r}.")
+    if not isinstance(caption, str):
+        raise DataError(f"{where}: expected a text as `caption`, got {caption!r}.")
+    for key, text in (("image_id", str(image_id)), ("caption", caption)):
+        if has_half_character(text):
+            raise DataError(f"{where}: half a character (a lone surrogate) in `{key}`, {text!r}.")
+    return str(image_id), caption
+
+
+def captions_of(split: Split, captions: Mapping[str, str], path: Path) -> dict[str, str]:
+    """Selects the caption of each example of a split, in its order.
+
+    Captions of images that the data set skips are left out. Ids may be those of the caption file,
+    as in COCO's results, if none is the name of an image.
+
+    Raises:
+        DataError: Images without a caption, or captions of images the split does not have.
+    """
+    skipped = {image_id for image_id, _ in split.skipped}
+    known = [example.image_id for example in split.examples]
+    named = skipped | set(known)
+    if named.isdisjoint(captions):
+        captions = {split.identifiers.get(name, name): text for name, text in captions.items()}
+    unknown = [image_id for image_id in captions if image_id not in named]
+    divided = " If a run made them, give the `held_out` of its config.json: `--data.held-out`."
+    divided = "" if split.held_out is None else divided
+    if unknown:
+        raise DataError(
+            f"{path}: {len(unknown)} of {len(captions)} captions are of no image of the "
+            f"{split.name} split, such as {unknown[0]!r}; its images are called {known[0]!r}, ..."
+            f"{divided}"
+        )
+    missing = [image_id for image_id in known if image_id not in captions]
+    if missing:
+        raise DataError(
+            f"{path}: {len(missing)} of {len(known)} images of the {split.name} split have no "
+            f"caption, such as {missing[0]!r}.{divided}"
+        )
+    return {image_id: captions[image_id] for image_id in known}
 
 
 def read_grounding(path: Path) -> dict[str, dict[str, float]]:
