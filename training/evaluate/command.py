@@ -180,13 +180,13 @@ def run(arguments: Arguments) -> None:
     """Captions a split with the run and scores the captions."""
     out = arguments.out
     folder = RunFolder(published.locate(arguments.run_dir))
+    own = RunFolder(published.output_dir(arguments.run_dir))
     config = read_run_config(folder.path)
     kind = config.attention.kind
     if kind != "hard" and arguments.bound_images is not None:
         raise invalid_value("--bound-images", f"none for {kind} attention", arguments.bound_images)
     data_dir = arguments.data_dir or read_data_dir(folder)
     if out is None:
-        own = RunFolder(published.output_dir(arguments.run_dir))
         check_folder("--run-dir", own.path)
         out = own.evaluation(arguments.split)
     else:

@@ -130,16 +130,18 @@ def evaluate(
     with timed(seconds, "caption metrics"):
         print(f"Scoring {len(captions):,} captions ...", flush=True)
         scored = score_captions(texts, references, tokens=arguments.score_tokens, **how)
+        fit = verdict(texts, references, quick_tokens(**how), data.language)
         report = caption_report(split, scored) | {"seconds": seconds}
-        report["notes"] += verdict(texts, references, quick_tokens(**how), data.language)
+        report["notes"] += fit
     scores, intervals, grounding = report["scores"], report["intervals"], BoxGrounding({})
     with timed(seconds, "teacher forcing"):
         print(f"Reading {sum(map(len, references.values())):,} reference captions ...", flush=True)
         likelihood, words = reading.likelihood()
         in_words = captioner.vocabulary.unit == "words"
         judged = scene_word_confidence(captions, split) if in_words else None
+        scores |= likelihood | word_scores(texts, split)
         calibration = calibrate(words, judged)
-        scores |= likelihood | word_scores(texts, split) | calibration.scores
+        scores |= calibration.scores
         intervals |= calibration.intervals
         report["calibration"] = calibration.details()
         if split.has_phrases and kind != "none":

@@ -100,7 +100,8 @@ def ground_drawn(reading: Reading, captions: Mapping[str, Caption]) -> BoxGround
         reading: The captioner on a split.
         captions: Generated captions by image id.
     """
-    scores, by_image = reference_grounding([*phrase_maps(reading)])
+    maps = [*phrase_maps(reading)]
+    scores, by_image = reference_grounding(maps)
     own = generated_grounding(captions, reading.split, reading.captioner.vocabulary)
     return BoxGrounding(scores | own, by_image=by_image)
 

@@ -69,6 +69,11 @@ class Reading:
         return caption_table(self.split, self.captioner.vocabulary)
 
     @cached_property
+    def cut_table(self) -> CaptionTable:
+        """The same, with captions cut to the search's `max_length`."""
+        return self.table.cut(self.captioner.config.search.max_length)
+
+    @cached_property
     def rows(self) -> np.ndarray:
         """Rows of the table whose image can be read; a `DataError` if there is none."""
         return readable_rows(self.table, self.source)
@@ -100,8 +105,7 @@ class Reading:
             `nll`, nats per token, and its `perplexity`; the likeliest word at each place, right if
             it is the caption's.
         """
-        table = self.table.cut(self.captioner.config.search.max_length)
-        total, parts = 0.0, []
+        table, total, parts = self.cut_table, 0.0, []
         plan = scoring_plan(self.source, table, _BATCH)
         batches, _ = scoring_batches(self.source, table, _BATCH)
         for rows, batch in zip(plan, batches, strict=True):
@@ -175,8 +179,7 @@ class Bounds:
     """
 
     def __init__(self, reading: Reading, images: int, samples: int = SAMPLES) -> None:
-        self._reading, self._samples = reading, samples
-        table = reading.table.cut(reading.captioner.config.search.max_length)
+        self._reading, self._samples, table = reading, samples, reading.cut_table
         _, first = np.unique(table.image_index[reading.rows], return_index=True)
         rows = reading.rows[first[:images]]
         self._images = table.image_index[rows]

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sat_tf.files import write_atomically, write_json
 from training.data.examples import DataError, Split
 from training.data.sources.caption_files import has_half_character
-from training.metrics.bootstrap import few_images_note
-from training.metrics.captions import CaptionScores, intervals
+from training.metrics.captions import CaptionScores, few_images_note, intervals
 from training.tables import text_table
 
 if TYPE_CHECKING:

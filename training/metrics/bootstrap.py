@@ -40,16 +40,6 @@ UNDEFINED = Interval(math.nan, math.nan, math.nan)
 """The interval of an undefined score."""
 
 
-def few_images_note(count: int) -> list[str]:
-    """Returns a sentence on what so many images cannot tell; none from `FEW` on."""
-    if count >= FEW:
-        return []
-    return [
-        f"Intervals are left out: they need {FEW} images, and got {count}. CIDEr takes the weights "
-        "of words from these few images."
-    ]
-
-
 def resampled_means(
     sums: np.ndarray, sizes: np.ndarray, samples: int = 1000, seed: int = 0
 ) -> Interval:

@@ -20,7 +20,7 @@ import numpy as np
 
 from sat_tf.errors import invalid_value
 from sat_tf.tokens import RULES, Segmenter, Unit, default_segmenter, primary
-from training.metrics.bootstrap import UNDEFINED, Interval, interval_over_images
+from training.metrics.bootstrap import FEW, UNDEFINED, Interval, interval_over_images
 from training.metrics.cider import CiderD, count_grams
 from training.metrics.java import (
     ENGLISH,
@@ -251,6 +251,16 @@ def bootstrap(a: CaptionScores, metric: str, samples: int = 1000, seed: int = 0)
 def intervals(a: CaptionScores) -> dict[str, Interval]:
     """Computes the intervals of a report: BLEU-4, METEOR and CIDEr, if scored."""
     return {metric: bootstrap(a, metric) for metric in _WITH_INTERVALS if metric in a.scores}
+
+
+def few_images_note(count: int) -> list[str]:
+    """Returns a sentence on what so many images cannot tell; none from `FEW` on."""
+    if count >= FEW:
+        return []
+    return [
+        f"Intervals are left out: they need {FEW} images, and got {count}. CIDEr takes the weights "
+        "of words from these few images."
+    ]
 
 
 def paired_over_seeds(
