@@ -137,26 +137,17 @@ def generated_grounding(
         its caption, and the scores over these, `generated_pointing_game` and
         `generated_attention_correctness`, if any was found.
     """
-    maps, boxes, wanted = [], [], 0
-    for example in split.examples:
-        caption = captions.get(example.image_id)
-        if caption is None:
-            continue
-        distinct = {phrase.text: phrase.box for phrase in example.phrases}
-        wanted += len(distinct)
-        words = vocabulary.base_words(caption.text)
-        for text, box in distinct.items():
-            phrase = text.split()
-            for start in range(len(words) - len(phrase) + 1):
-                if words[start : start + len(phrase)] == phrase:
-                    maps.append(_map_of_word(caption, words, start + len(phrase) - 1))
-                    boxes.append(box)
-                    break
-    scores = {"generated_match_rate": 100.0 * len(maps) / max(wanted, 1)}
-    if maps:
-        found = grounding_scores(maps, boxes)
-        scores |= {f"generated_{name}": found[name] for name in METRICS}
-    return scores
+    wanted = {
+        (example.image_id, phrase.text): [phrase.box]
+        for example in split.examples
+        if example.image_id in captions
+        for phrase in example.phrases
+    }
+    rate, maps, boxes, _ = _written(captions, wanted, vocabulary)
+    if not maps:
+        return rate
+    found = grounding_scores(maps, [box for (box,) in boxes])
+    return rate | {f"generated_{name}": found[name] for name in METRICS}
 
 
 @dataclass
@@ -265,12 +256,6 @@ def _read_phrases(reading: Reading, placed: Placed) -> _Found:
     return found
 
 
-def _map_of_word(caption: Caption, words: Sequence[str], index: int) -> np.ndarray:
-    """Returns the map of a caption's base word: the mean of its tokens'."""
-    first, last = spans(words, caption.words)[index]
-    return caption.alpha[first : last + 1].mean(axis=0)
-
-
 def _captions_with(phrases: Container[tuple[int, int]], reading: Reading) -> list[int]:
     """Returns the rows of readable captions that have phrases."""
     return [row for row in reading.rows if _place(reading.table, row) in phrases]
@@ -297,18 +282,42 @@ def _generated(
     vocabulary: Vocabulary,
 ) -> dict[str, float]:
     """Scores the captioner's own maps at the head nouns that it wrote."""
-    maps, boxes, images = [], [], []
-    for (image_id, noun), boxes_of in nouns.items():
-        caption = captions.get(image_id)
-        words = [] if caption is None else vocabulary.base_words(caption.text)
-        if noun in words:
-            maps.append(_map_of_word(caption, words, words.index(noun)))
-            boxes.append(boxes_of)
-            images.append(image_id)
-    rate = {"generated_match_rate": 100.0 * len(maps) / len(nouns)}
-    if not maps:
+    rate, *found = _written(captions, nouns, vocabulary)
+    if not found[0]:
         return rate
-    means = score_phrases(maps, boxes, images).means()
+    means = score_phrases(*found).means()
     wanted = (*METRICS, *(f"{metric}_small" for metric in METRICS))
     kept = {name: value for name, value in means.items() if name.startswith(wanted)}
     return rate | {f"generated_{name}": value for name, value in kept.items()}
+
+
+def _written(
+    captions: Mapping[str, Caption],
+    wanted: Mapping[tuple[str, str], Sequence[Box]],
+    vocabulary: Vocabulary,
+) -> tuple[dict[str, float], list[np.ndarray], list[Sequence[Box]], list[str]]:
+    """Finds the phrases that generated captions repeat word for word.
+
+    Args:
+        captions: Generated captions by image id.
+        wanted: (image id, phrase) -> its boxes.
+        vocabulary: Splits captions into words.
+
+    Returns:
+        `generated_match_rate`, percent; and of each phrase found the map of its last word, that is
+        the mean of the maps of its tokens, the boxes and the image id.
+    """
+    words = {name: vocabulary.base_words(caption.text) for name, caption in captions.items()}
+    maps, boxes, images = [], [], []
+    for (image_id, text), boxes_of in wanted.items():
+        own, phrase = words.get(image_id, []), text.split()
+        for end in range(len(phrase), len(own) + 1):
+            if own[end - len(phrase) : end] == phrase:
+                caption = captions[image_id]
+                first, last = spans(own, caption.words)[end - 1]
+                maps.append(caption.alpha[first : last + 1].mean(axis=0))
+                boxes.append(boxes_of)
+                images.append(image_id)
+                break
+    rate = 100.0 * len(maps) / max(len(wanted), 1)
+    return {"generated_match_rate": rate}, maps, boxes, images

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from sat_tf.files import write_atomically, write_json
 from training.data.examples import DataError, Split
 from training.data.sources.caption_files import has_half_character
-from training.metrics.captions import CaptionScores, few_images_note, intervals
+from training.metrics.captions import CaptionScores
 from training.tables import text_table
 
 if TYPE_CHECKING:
@@ -60,17 +60,11 @@ def caption_report(split: Split, found: CaptionScores) -> dict[str, Any]:
         A report for `write_report`, to be extended.
     """
     return {
+        **found.details(),
         "split": split.name,
         "split_fingerprint": split.fingerprint(),
-        "images": len(found.image_ids),
         "skipped": dict(split.skipped),
-        "tokeniser": found.tokeniser,
-        "signature": found.signature,
-        "scores": dict(found.scores),
-        "intervals": intervals(found),
-        "metric_versions": found.versions,
         "versions": package_versions(),
-        "notes": [*found.notes, *few_images_note(len(found.image_ids))],
     }
 
 

@@ -14,7 +14,7 @@ import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -82,6 +82,19 @@ class CaptionScores:
     versions: dict[str, str] = field(default_factory=dict)
     signature: str = ""
     tables: Tables = ENGLISH
+
+    def details(self) -> dict[str, Any]:
+        """Returns the part of a report that is about them, with intervals."""
+        intervals = {name: bootstrap(self, name) for name in _WITH_INTERVALS if name in self.scores}
+        return {
+            "images": len(self.image_ids),
+            "tokeniser": self.tokeniser,
+            "signature": self.signature,
+            "scores": dict(self.scores),
+            "intervals": intervals,
+            "metric_versions": self.versions,
+            "notes": [*self.notes, *few_images_note(len(self.image_ids))],
+        }
 
 
 def bleu_scores(totals: np.ndarray) -> dict[str, np.ndarray]:
@@ -246,11 +259,6 @@ def bootstrap(a: CaptionScores, metric: str, samples: int = 1000, seed: int = 0)
     count = len(a.image_ids)
     order = np.arange(count)
     return interval_over_images(lambda w: _resampled(a, metric, order, w), count, samples, seed)
-
-
-def intervals(a: CaptionScores) -> dict[str, Interval]:
-    """Computes the intervals of a report: BLEU-4, METEOR and CIDEr, if scored."""
-    return {metric: bootstrap(a, metric) for metric in _WITH_INTERVALS if metric in a.scores}
 
 
 def few_images_note(count: int) -> list[str]:
