@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -26,22 +25,6 @@ SAMPLES = 50
 GROUPS = (1, 5, SAMPLES)
 _BATCH = 64
 _CAPTIONS = 4  # per batch of bounds: each has logits over the vocabulary per location and sample
-
-
-class Predictions(NamedTuple):
-    """Predictions of the words of a batch of captions.
-
-    Attributes:
-        log_lik: Log-likelihood of all words, nats.
-        mask: bool `[B, T]`, true at words.
-        confidence: `[B, T]`, probability of the likeliest word.
-        right: bool `[B, T]`, whether it is the caption's.
-    """
-
-    log_lik: float
-    mask: np.ndarray
-    confidence: np.ndarray
-    right: np.ndarray
 
 
 class Reading:
@@ -109,10 +92,11 @@ class Reading:
         plan = scoring_plan(self.source, table, _BATCH)
         batches, _ = scoring_batches(self.source, table, _BATCH)
         for rows, batch in zip(plan, batches, strict=True):
-            found = self.predictions(batch)
-            total += float(found.log_lik)
-            image = np.broadcast_to(table.image_index[rows][:, None], found.mask.shape)
-            parts.append([part[found.mask] for part in (found.confidence, found.right, image)])
+            found = (part.numpy() for part in self._compiled_predictions(batch))
+            log_lik, mask, confidence, right = found
+            total += float(log_lik)
+            image = np.broadcast_to(table.image_index[rows][:, None], mask.shape)
+            parts.append([part[mask] for part in (confidence, right, image)])
         words = WordConfidence(*map(np.concatenate, zip(*parts, strict=True)))
         nll = -total / len(words.right)
         return {"nll": nll, "perplexity": float(np.exp(nll))}, words
@@ -122,10 +106,6 @@ class Reading:
         """Choice of the location: `expectation` or `argmax`."""
         selection = self.captioner.model.selection
         return "expectation" if selection == "sample" else selection
-
-    def predictions(self, batch: dict[str, tf.Tensor]) -> Predictions:
-        """Returns what a batch's words are predicted to be."""
-        return Predictions(*(part.numpy() for part in self._compiled_predictions(batch)))
 
     def probabilities(self, batch: dict[str, np.ndarray | tf.Tensor]) -> tf.Tensor:
         """Returns the probability of every word of the vocabulary at each place, `[B, T, K]`."""
@@ -157,6 +137,12 @@ class Reading:
         return log_lik, tf.nn.softmax(output.alignment_scores)
 
     def _predictions(self, batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        """Predicts the words of a batch.
+
+        Returns:
+            Log-likelihood of all words, nats; and `[B, T]` each, whether there is a word, the
+            probability of the likeliest one, and whether that is the caption's.
+        """
         targets = batch["tokens"][:, 1:]
         mask = word_mask(targets)
         logits = self.captioner.model(batch, selection=self.selection).logits
