@@ -147,6 +147,14 @@ class Split:
         read = {self.examples[index].image_id: why for index, why in unreadable.items()}
         return dict(self.skipped) | read
 
+    def details(self, unreadable: Mapping[int, str] | None = None) -> dict[str, Any]:
+        """Returns the part of a report that is about the split, see `unusable`."""
+        return {
+            "split": self.name,
+            "split_fingerprint": self.fingerprint(),
+            "skipped": self.unusable(unreadable or {}),
+        }
+
     def fingerprint(self) -> str:
         """SHA-256 (hexadecimal) of ids, captions, phrases and in-memory images, in order.
 

@@ -31,8 +31,8 @@ from training.evaluate.reports import (
     CAPTIONS_FILE,
     MARKDOWN_FILE,
     REPORT_FILE,
-    caption_report,
     captions_of,
+    package_versions,
     parse_captions,
     write_evaluation,
 )
@@ -230,10 +230,12 @@ def evaluate_captions(arguments: Arguments) -> None:
     print(f"Scoring {len(captions):,} captions ...", flush=True)
     start, tokens = time.monotonic(), arguments.score_tokens
     found = score_captions(captions, split.references(), tokens=tokens, **data.splitting())
-    report = caption_report(split, found) | {
+    report = found.details() | split.details()
+    report |= {
         "captions": {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()},
         "data": data.name,
         "configuration": {"data": to_dict(data)},
+        "versions": package_versions(),
     }
     report["scores"] |= word_scores(captions, split)
     report["seconds"] = {"caption metrics": time.monotonic() - start}

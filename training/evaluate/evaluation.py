@@ -21,7 +21,7 @@ from training.data.sources import load_split
 from training.evaluate.grounding import BoxGrounding, ground, ground_drawn
 from training.evaluate.page import write_report_page
 from training.evaluate.reading import SAMPLES, Bounds, Reading
-from training.evaluate.reports import caption_report, caption_rows, write_evaluation
+from training.evaluate.reports import caption_rows, package_versions, write_evaluation
 from training.metrics.calibration import Calibration, calibrate
 from training.metrics.captions import quick_tokens, score_captions, verdict
 from training.metrics.scene_words import scene_word_confidence, word_scores
@@ -87,7 +87,6 @@ def evaluate_run(
     of_weights = (f"The weights are an average: {average}.",) if average else ()
     report = found.report | {
         "notes": [*seen, *found.report["notes"], *of_weights, *unfinished_note(captioner.path)],
-        "skipped": split.unusable(source.skipped),
         "weights_sha256": captioner.weights_sha256,
         "recipe": config.recipe,
         "seed": config.seed,
@@ -131,7 +130,8 @@ def evaluate(
         print(f"Scoring {len(captions):,} captions ...", flush=True)
         scored = score_captions(texts, references, tokens=arguments.score_tokens, **how)
         fit = verdict(texts, references, quick_tokens(**how), data.language)
-        report = caption_report(split, scored) | {"seconds": seconds}
+        report = scored.details() | split.details(reading.source.skipped)
+        report |= {"versions": package_versions(), "seconds": seconds}
         report["notes"] += fit
     scores, intervals, grounding = report["scores"], report["intervals"], BoxGrounding({})
     with timed(seconds, "teacher forcing"):

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from sat_tf.files import write_atomically, write_json
 from training.data.examples import DataError, Split
 from training.data.sources.caption_files import has_half_character
-from training.metrics.captions import CaptionScores
 from training.tables import text_table
 
 if TYPE_CHECKING:
@@ -47,25 +46,6 @@ _LAST = ("versions",)
 _PACKAGES = ("sat_tf", "tensorflow", "keras", "tensorflow-probability", "numpy", "pillow")
 _PACKAGES += ("pycocoevalcap", "tensorflow-datasets")
 _EXAMPLES = 3
-
-
-def caption_report(split: Split, found: CaptionScores) -> dict[str, Any]:
-    """Assembles the part of a report that any captions have, wherever they came from.
-
-    Args:
-        split: References.
-        found: Scores of the captions with their method.
-
-    Returns:
-        A report for `write_report`, to be extended.
-    """
-    return {
-        **found.details(),
-        "split": split.name,
-        "split_fingerprint": split.fingerprint(),
-        "skipped": dict(split.skipped),
-        "versions": package_versions(),
-    }
 
 
 def write_report(directory: Path | str, report: Mapping[str, Any]) -> tuple[Path, Path]:

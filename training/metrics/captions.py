@@ -85,6 +85,7 @@ class CaptionScores:
 
     def details(self) -> dict[str, Any]:
         """Returns the part of a report that is about them, with intervals."""
+        notes = [*self.notes, *few_images_note(len(self.image_ids))]
         intervals = {name: bootstrap(self, name) for name in _WITH_INTERVALS if name in self.scores}
         return {
             "images": len(self.image_ids),
@@ -93,7 +94,7 @@ class CaptionScores:
             "scores": dict(self.scores),
             "intervals": intervals,
             "metric_versions": self.versions,
-            "notes": [*self.notes, *few_images_note(len(self.image_ids))],
+            "notes": notes,
         }
 
 
