@@ -80,13 +80,15 @@ def evaluate_run(
     cache_dir = arguments.cache_dir or default_cache_dir()
     source = open_input_source(captioner.model.encoder, resize, split, cache_dir)
     start = time.monotonic()
-    found = evaluate(Reading(captioner, split, source), config, arguments, boxes)
+    reading = Reading(captioner, split, source)
+    found = evaluate(reading, config, arguments, boxes)
+    report = found.report
     # The configuration does not tell of the runs that weights are an average of.
     shares = read_average(captioner.path).items()
     average = ", ".join(f"{share:g} of {Path(run).name}" for run, share in shares)
     of_weights = (f"The weights are an average: {average}.",) if average else ()
-    report = found.report | {
-        "notes": [*seen, *found.report["notes"], *of_weights, *unfinished_note(captioner.path)],
+    report |= {
+        "notes": [*seen, *report["notes"], *of_weights, *unfinished_note(captioner.path)],
         "weights_sha256": captioner.weights_sha256,
         "recipe": config.recipe,
         "seed": config.seed,
@@ -101,7 +103,7 @@ def evaluate_run(
     rows = caption_rows(found.captions, found.grounding.by_image)
     write_evaluation(arguments.out, heading, report, rows)
     figures = FIGURES if arguments.figures is None else arguments.figures
-    page = write_report_page(arguments.out, title, report, captioner, split, found, figures)
+    page = write_report_page(arguments.out, title, reading, found, figures)
     print(f"Page: {page}")
     return report
 
