@@ -169,7 +169,7 @@ def evaluate(
 
 @contextlib.contextmanager
 def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-    """Enters the seconds of a stage by its name when it ends."""
+    """Records the seconds of a stage under its name when it ends."""
     start = time.monotonic()
     yield
     seconds[name] = time.monotonic() - start

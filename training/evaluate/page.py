@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 PAGE_FILE = "index.html"
 DIAGRAM_TEXT = (
-    "Share of predicted next words that are right, by the probability given to them (teacher-forced"
-    " over the references). On the diagonal, a probability can be taken at its word; below it, the "
-    "model is too sure. Wider bars hold more words."
+    "Share of predicted next {0} that are right, by the probability given to them (teacher-forced "
+    "over the references). On the diagonal, a probability can be taken at its word; below it, the "
+    "model is too sure. Wider bars hold more {0}."
 )
 _SIDE, _MARGIN = 300, 40  # of the diagram's plot, and around it
 _LONGER_SIDE = 480  # pixels of a photograph on a page
@@ -145,9 +145,10 @@ def write_report_page(
         for row in score_rows(scores, report["intervals"])
     ]
     common = common_facts(captioner, report["recipe"])
-    diagram = reliability_diagram(found.calibration.bins)
+    unit = captioner.vocabulary.unit
+    diagram = data_url(reliability_diagram(found.calibration.bins, unit).encode(), "image/svg+xml")
     images = page_images(reading, found, count)
-    figures = [{"image": data_url(diagram.encode(), "image/svg+xml"), "text": DIAGRAM_TEXT}]
+    figures = [{"image": diagram, "text": DIAGRAM_TEXT.format(unit)}]
     notes = [*report["notes"], SIGNATURE.format(report["signature"])]
     page = report_page(title, images, rows, notes, common, "CIDEr", figures=figures)
     write_atomically(out / PAGE_FILE, page)
@@ -179,11 +180,12 @@ def page_images(reading: Reading, found: Evaluation, count: int) -> Iterator[dic
         yield entry | {"references": references, "scores": scores, "rank": round(score, 2)}
 
 
-def reliability_diagram(bins: Reliability) -> str:
+def reliability_diagram(bins: Reliability, unit: str = "words") -> str:
     """Draws accuracy against confidence as SVG.
 
     Args:
-        bins: Words, confidence and accuracy by bin.
+        bins: Tokens, confidence and accuracy by bin.
+        unit: Name of the tokens.
     """
     size = _SIDE + 2 * _MARGIN
     share = np.sqrt(bins.words / max(bins.words.max(), 1))
@@ -196,7 +198,7 @@ def reliability_diagram(bins: Reliability) -> str:
         width, height = slot * max(share[index], 0.08), _SIDE * bins.accuracy[index] / 100
         left = slot * (index + 0.5) - width / 2
         title = (
-            f"{bins.words[index]:,} words, confidence {bins.confidence[index]:.0f} %, "
+            f"{bins.words[index]:,} {unit}, confidence {bins.confidence[index]:.0f} %, "
             f"right {bins.accuracy[index]:.0f} %"
         )
         parts.append(

@@ -316,5 +316,5 @@ def meteor_scores(totals: np.ndarray, tables: Tables = ENGLISH) -> np.ndarray:
 
 
 def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-    """Divides; 0 where the denominator is 0."""
+    """Returns the quotient, 0 where the denominator is 0."""
     return np.divide(numerator, denominator, out=np.zeros_like(denominator), where=denominator > 0)
