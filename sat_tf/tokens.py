@@ -138,7 +138,7 @@ _SAME = {
 
 
 class _Folded(_Clean):
-    """As `_Clean`, and folds width and presentation forms; signs inside words stay for now."""
+    """Folds width and presentation forms, too; signs inside words stay for now."""
 
     def _replacement(self, char: str) -> str:
         if "\ufb00" <= char <= "\ufdff" or "\ufe70" <= char <= "\uffee":

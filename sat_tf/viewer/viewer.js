@@ -131,7 +131,7 @@ const SatViewer = (() => {
       if (!gates && this.scale.value === "gated") this.scale.value = "own";
       const lines = [];
       if (looks) lines.push(element("span", {}, element("span", { class: `ramp${this.heat ? " heat" : ""}` }), " bright: looked here more"));
-      if (words((word) => word.log_prob != null)) lines.push(element("span", {}, "the fuller a word's box, the surer of the word"));
+      if (words((word) => word.log_prob != null)) lines.push(element("span", {}, `the fuller a ${this.viewers[0].noun}'s box, the surer of the ${this.viewers[0].noun}`));
       if (some((viewer) => !viewer.crop.classList.contains("whole"))) lines.push(element("span", {}, "dark border: not seen by the captioner"));
       this.legend.replaceChildren(...lines);
       this.look(this.current);
@@ -245,6 +245,8 @@ const SatViewer = (() => {
       this.words.dir = this.sentence.dir = direction(this.hypothesis.text, this.data.lang);
       this.words.replaceChildren(...words.map((word, i) => element("li", {}, this.wordButton(word, i))));
       this.image.alt = this.hypothesis.text;
+      const single = words.length > 1 && words.every((word) => [...word.text].length === 1);
+      this.noun = single ? "character" : "word";
       // Words without spaces between them stand as they are read, and once as text to be copied.
       const joined = words.length > 1 && words.map((word) => word.text).join("") === this.hypothesis.text;
       this.words.classList.toggle("joined", joined);
@@ -252,9 +254,9 @@ const SatViewer = (() => {
       this.sentence.textContent = this.hypothesis.text;
       this.draws.hidden = !(this.looks && this.data.kind === "hard");
       const notes = [];
-      if (this.data.kind === "none") notes.push("It has no attention: it reads the mean of the photograph, the same for every word.");
+      if (this.data.kind === "none") notes.push(`It has no attention: it reads the mean of the photograph, the same for every ${this.noun}.`);
       else if (!this.looks) notes.push("No maps were kept of this hypothesis.");
-      if (words.every((word) => word.log_prob == null)) notes.push("This caption came without the probabilities of its words.");
+      if (words.every((word) => word.log_prob == null)) notes.push(`This caption came without the probabilities of its ${this.noun}s.`);
       this.note.textContent = notes.join(" ");
       this.listHypotheses(this.allListed ? Infinity : 3);
       this.panel.refresh();
@@ -295,7 +297,7 @@ const SatViewer = (() => {
       const word = this.hypothesis.words[i];
       this.stage.classList.toggle("looking", i >= 0 && this.looks);
       this.said.setAttribute("aria-live", aloud ? "polite" : "off");
-      if (!word) return void (this.said.textContent = this.looks ? "Point at a word, or use the arrow keys." : " ");
+      if (!word) return void (this.said.textContent = this.looks ? `Point at a ${this.noun}, or use the arrow keys.` : " ");
       if (this.looks) paint(this.canvas, this.levels(i), this.panel.heat);
       if (this.panel.boxed) (word.boxes || []).forEach((box) => this.addBox(box));
       this.describe(i);
