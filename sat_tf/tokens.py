@@ -43,6 +43,7 @@ CHINESE = ["zh", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "lzh"]
 _UNSPACED = [*CHINESE, "ja", "th", "lo", "km", "my"]
 # No breaker knows the words of the last ones: ICU cuts Shan and Mon as if they were Burmese.
 _BY_CHARACTER = {*CHINESE, "ja", "bo", "dz", "shn", "mnw", "nod", "khb", "tdd"}
+_MARKS_OF_NUMBERS = str.maketrans("\u066b\u066c\u066a\u0609", ".,%\u2030")
 _DOTLESS = {"tr", "az", "crh", "gag", "tt-latn", "kk-latn"}
 _ALIASES = {
     **{"iw": "he", "ji": "yi", "in": "id", "mo": "ro", "cmn": "zh", "arb": "ar", "pes": "fa"},
@@ -78,11 +79,15 @@ def _is_dotless(language: str) -> bool:
 
 
 def comparable(token: str, language: str = "") -> str:
-    """Folds a token so that spellings that differ by letter case alone are equal.
+    """Folds a token so that spellings that differ by letter case or kind of digits are equal.
 
     A German ß is its capitals' SS, and Greek goes without its tonos, as its capitals do.
     """
     token = token.casefold()
+    if token.isascii():
+        return token
+    token = re.sub(r"\d", lambda found: str(unicodedata.decimal(found[0])), token)
+    token = token.translate(_MARKS_OF_NUMBERS)
     if primary(language) == "el":
         token = unicodedata.normalize("NFD", token).replace("\u0301", "")
     return unicodedata.normalize("NFC", token)
@@ -249,6 +254,10 @@ _CHILLUS = {
     )
 } | {"\u09a4\u09cd\u200d": "\u09ce"}
 _CHILLU = re.compile("|".join(_CHILLUS))
+# A tone at the end of oa, oe, uy, which others write on their first letter.
+_TONE = re.compile(
+    "((?<!q)u(?=y)|o(?=[ae]))([aey])([\u0300\u0301\u0303\u0309\u0323])(?![\\w\u0300-\u036f])"
+)
 _PERSIAN = str.maketrans("\u064a\u0643", "\u06cc\u06a9")
 _SECOND_NUMBER = re.compile(rf"([.{_PERCENT}]?\d+(?:[{_IN_NUMBERS}]\d+)*[{_PERCENT}]?)")
 _NUMBER = re.compile(
@@ -330,6 +339,8 @@ def _respelled(text: str, language: str) -> str:
         text = _CHILLU.sub(lambda found: _CHILLUS[found[0]], text)
     if language == "el":
         text = text.replace("\u00b7", " ")  # its semicolon
+    if language == "vi":
+        text = _TONE.sub(r"\1\3\2", unicodedata.normalize("NFD", text))
     return text.translate(_PERSIAN) if language in ("fa", "ur") else text
 
 

@@ -310,11 +310,12 @@ def lost_signs(chunks: Iterable[str], vocabulary: Vocabulary) -> dict[str, str]:
     """
     found = {}
     for chunk in dict.fromkeys(chunks):
-        signs = {c for c in chunk if c in _SIGNS or unicodedata.category(c) in _SIGN_KINDS}
+        folded = unicodedata.normalize("NFKC", chunk)  # a unit in one sign
+        signs = {c for c in folded if c in _SIGNS or unicodedata.category(c) in _SIGN_KINDS}
         if not signs and not any(map(str.isdigit, chunk)):
             continue
         left = vocabulary.join(vocabulary.tokenize(chunk))
-        if not signs.issubset(left) or _NUMBER.findall(chunk) != _NUMBER.findall(left):
+        if not signs.issubset(left) or _NUMBER.findall(folded) != _NUMBER.findall(left):
             found[chunk] = left
     return found
 
