@@ -46,7 +46,7 @@ _MANY_CUT = 0.05
 _MANY_UNKNOWN = 0.1
 _MANY_REPEATED = 0.05
 # Scripts without spaces between words.
-_UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
+_UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TAI", "NEW")
 _ENTITY = re.compile(r"&(?:#\d+|#x[0-9a-fA-F]+|[A-Za-z]+\d*);")
 _NOTHING = ("nan", "none", "null", "n/a", "#n/a")  # empty cells, as programs write them
 _SIGNS, _SIGN_KINDS = "%\u2030", ("Sm", "Sc", "So")
