@@ -37,7 +37,14 @@ _CLOSED = (
     "\u2e80-\u2fdf\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003fffd"
 )
-_CLOSE = f" ?([{_CLOSED}]) ?"
+_SECOND_CLOSE = f" ?([{_CLOSED}]) ?"
+# The same without digits, as two numbers are no longer one.
+_CLOSE = (
+    " ?([\u0e01-\u0e4f\u0e5a-\u0ecf\u0eda-\u0eff\u1000-\u103f\u104a-\u108f\u109a-\u109f"
+    "\u1780-\u17df\u17ea-\u17ff\u1950-\u19cf\u19db-\u19df\u1a20-\u1a7f\u1a8a-\u1a8f\u1a9a-\u1aaf\ua9e0-\ua9ef\ua9fa-\ua9ff"
+    "\uaa60-\uaadf\u2e80-\u2fdf\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003fffd]) ?"
+)
 _CLOSED_LETTER = re.compile(f"[{_CLOSED}]")
 CHINESE = ["zh", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "lzh"]
 _UNSPACED = [*CHINESE, "ja", "th", "lo", "km", "my"]
@@ -310,7 +317,7 @@ def tokenize(
     if unit not in ("characters", "subwords"):
         expected = '"words", "characters" or "subwords"'
         raise invalid_value("unit", expected, repr(unit))
-    text = join(words, *joining("words", language, 2))  # a space of Tibetan is one
+    text = join(words, *joining("words", language, rules))
     return split_clusters(text) if unit == "characters" else text.split()
 
 
@@ -413,7 +420,9 @@ def joining(unit: Unit, language: str = "", rules: int = RULES) -> tuple[str, st
         return "", MARK, " "
     if primary(language) in ("bo", "dz") and rules > 2:
         return " ", "([\u0f40-\u0fbc]) ", "\\1\u0f0b"
-    return (" ", "", "") if rules == 1 or primary(language) == "ko" else (" ", _CLOSE, r"\1")
+    if rules == 1 or primary(language) == "ko":
+        return " ", "", ""
+    return " ", _SECOND_CLOSE if rules == 2 else _CLOSE, r"\1"
 
 
 def join(tokens: Sequence[str], separator: str, pattern: str, replacement: str) -> str:

@@ -186,6 +186,12 @@ def test_a_missing_segmenter_is_named_with_its_extra(monkeypatch):
         Vocabulary.from_captions(["a"], unit="subwords")
 
 
+def test_numbers_beside_one_another_stay_two():
+    text = "\u0e27\u0e34\u0e48\u0e07 \u0e51\u0e50 \u0e52\u0e50 30"
+    found = join(tokenize(text, "words", "th"), *joining("words", "th"))
+    assert found == "\u0e27\u0e34\u0e48\u0e07\u0e51\u0e50 \u0e52\u0e50 30"
+
+
 def test_owners_spaces_go_but_not_those_of_latin_words_or_of_korean():
     rule = joining("words", "zh")
     assert (
