@@ -200,6 +200,8 @@ class Source:
             self.fail(place, "the name of the image is empty; remove the entry, or name its image")
         if has_half_character(image):
             self.fail(place, f"half a character (a lone surrogate) in the image's name {image!r}")
+        if image.startswith("data:"):
+            self.fail(place, "an image within the file; save it beside, and write its name here")
         if "://" in image:
             self._web += 1
             address = urlsplit(image)
@@ -210,10 +212,15 @@ class Source:
         return image
 
     @cached_property
+    def images(self) -> list[Path]:
+        """The images in the folder, at any depth."""
+        files = self.root.rglob("*") if self.root is not None else ()
+        return [file for file in files if file.name.lower().endswith(IMAGE_SUFFIXES)]
+
+    @cached_property
     def stems(self) -> frozenset[str]:
         """Names of the folder's images without suffix."""
-        files = self.root.rglob("*") if self.root is not None else ()
-        return frozenset(f.stem for f in files if f.name.lower().endswith(IMAGE_SUFFIXES))
+        return frozenset(file.stem for file in self.images)
 
 
 def known_split(name: str) -> str | None:
@@ -238,7 +245,8 @@ def as_captions(value: Any) -> list[Any]:
     if any(speakers):  # a conversation (LLaVA): its first answer
         answers = [i for i, who in enumerate(speakers) if who in ("gpt", "assistant")]
         answer = value[answers[0]] if answers else {}
-        return [answer.get("value", answer.get("content"))]
+        said = answer.get("value", answer.get("content"))
+        return said if isinstance(said, list) else [said]
     return list(value)
 
 
