@@ -16,8 +16,8 @@ from sat_tf.runs import TrainedCaptioner
 from training.config import RunConfig
 from training.data.batches import scoring_batches
 from training.data.examples import StoredImage
-from training.data.input_source import readable_images
-from training.distributed.workers import distribute, on_chief
+from training.data.feature_store import readable_images
+from training.distributed import distribute, on_chief
 from training.evaluate.evaluation import caption_split
 from training.evaluate.likelihood import Bounds, References, annotations_of
 from training.inputs import Data, Inputs

@@ -15,7 +15,8 @@ from sat_tf.fields import to_dict
 from sat_tf.runs import TrainedCaptioner, read_average
 from training.config import RunConfig
 from training.data.examples import Split
-from training.data.input_source import InputSource, open_input_source, readable_images
+from training.data.feature_store import open_input_source, readable_images
+from training.data.image_loader import InputSource
 from training.data.seen_images import find_overlap, read_seen, seen_notes
 from training.data.sources import load_split
 from training.evaluate.grounding import (

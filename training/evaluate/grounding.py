@@ -14,9 +14,9 @@ import numpy as np
 from sat_tf.captions import Caption
 from sat_tf.tokens import spans
 from sat_tf.vocabulary import Vocabulary
+from training.data.batches import CaptionTable
 from training.data.box_files import read_boxes
 from training.data.boxes import WORDS, PlacedPhrase, place_phrases, skipped_note, visible_phrases
-from training.data.bucketing import CaptionTable
 from training.data.examples import Box, DataError, Phrase, Split
 from training.evaluate.likelihood import References, TeacherForcing, annotations_of
 from training.metrics.bootstrap import Interval

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from sat_tf.objectives.likelihood import ATTENTION_TARGETS
 from sat_tf.vocabulary import Vocabulary
+from training.data.batches import CaptionTable
 from training.data.boxes import (
     WORDS,
     BoxedPhrase,
@@ -21,7 +22,6 @@ from training.data.boxes import (
     union_coverage,
     visible_phrases,
 )
-from training.data.bucketing import CaptionTable
 from training.data.examples import DataError, Split
 
 
