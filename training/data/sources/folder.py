@@ -322,8 +322,9 @@ def _is_caption_file(file: Path, others: tuple[str, ...] = ()) -> bool:
         return False
     if file.name in _NO_CAPTION_FILES:
         return False
-    images = (file.with_suffix(suffix) for suffix in (".jpg", ".png", ".jpeg"))
-    return file.suffix.lower() != ".json" or not any(image.exists() for image in images)
+    stem, suffix = os.path.splitext(file)
+    images = (stem + end for end in (".jpg", ".png", ".jpeg"))
+    return suffix.lower() != ".json" or not any(map(os.path.exists, images))
 
 
 def _without_by_products(files: list[Path]) -> list[Path]:
