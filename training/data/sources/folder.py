@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import posixpath
 import re
 import unicodedata
 from collections import Counter
@@ -111,8 +112,11 @@ def load(
         files.append(read_caption_file(path, columns, images.root))
         notes += [*files[-1].notes, *_gather(files[-1], of_file, images, entries)]
     listed = _listed(files)
-    _take_lists(data_dir, entries, notes)
+    for folder in dict.fromkeys((data_dir, *(file.path.parent for file in files))):
+        _take_lists(folder, entries, notes)
     nearly = images.find_nearly(name for name, entry in entries.items() if entry.stored is None)
+    if held_out is None:
+        _take_folders({*images.all_names}, nearly, entries, notes)
     places = None
     if any(entry.split for entry in entries.values()):
         _check_groups(listed, entries)
@@ -275,8 +279,8 @@ def _caption_files(
             return [(parsed[0], None)]
     there = ", ".join(f.relative_to(data_dir).as_posix() for f in found[:20]) or "none"
     advice = (
-        " Name the one to use with `--data.captions FILE`, or one per split with "
-        "`--data.captions train.FILE,val.FILE`."
+        " Name the one to use with `--data.captions FILE`, or all that belong together, such as "
+        "one per split, with `--data.captions FILE,FILE`."
     )
     tried = f" (Reading them: {' '.join(map(str, errors))})"
     raise DataError(
@@ -386,7 +390,12 @@ def _one_per_split(found: Sequence[Path], data_dir: Path) -> Files:
 def _split_of(file: Path, data_dir: Path) -> str | None:
     """The split that the words of a file's name give, else those of its folder's."""
     inside = file.relative_to(data_dir) if file.is_relative_to(data_dir) else Path(file.name)
-    for text in reversed(inside.parts):
+    return _split_in(inside.parts)
+
+
+def _split_in(parts: Sequence[str]) -> str | None:
+    """The split that the last part of a path with such a word means."""
+    for text in reversed(parts):
         # trainImages, train2017, train-00000
         words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", text)
         if splits := set(map(known_split, map(str.lower, words))) - {None}:
@@ -436,6 +445,31 @@ def _take_lists(data_dir: Path, entries: dict[str, _Entry], notes: list[str]) ->
         entry.split = splits[name]
     left = f"; {len(rest)} images in none of them are left out" if rest else ""
     notes.append(f"The splits are those of {', '.join(named)}{left}.")
+
+
+def _take_folders(
+    files: set[str], nearly: Mapping[str, str], entries: Mapping[str, _Entry], notes: list[str]
+) -> None:
+    """Gives images the splits that their folders name, if all do, with train and dev among them.
+
+    `nearly` has the names of `files` that entries mean, where those differ from their own.
+    """
+    if any(entry.split for entry in entries.values()):
+        return
+    names = {name: nearly.get(name, name) for name in entries}
+    here = [name for name, entry in entries.items() if entry.stored or names[name] in files]
+    splits = {name: _split_in(PurePosixPath(names[name]).parts[:-1]) for name in here}
+    there = [split for split in SPLITS if split in splits.values()]
+    if None in splits.values() or len(there) < 2:
+        return
+    if "train" not in there or "dev" not in there:
+        notes.append(
+            f"The images' folders name only {' and '.join(there)}: names divide the images instead."
+        )
+        return
+    for name, entry in entries.items():
+        entry.split = splits.get(name, "train")
+    notes.append(f"The splits are those of the images' folders: {_sizes(entries)}.")
 
 
 def _listed(files: Sequence[CaptionFile]) -> str:
@@ -496,9 +530,7 @@ def _gather(
     if not absolute:
         return []
     first, found = next(iter(absolute.items()))
-    return [
-        f"{path.name}: {len(absolute)} absolute paths are taken by their ends: {first} is {found}."
-    ]
+    return [f"{path.name}: {len(absolute)} paths are taken by their ends: {first} is {found}."]
 
 
 def _folder_of(path: Path, images: ImageFolder) -> str:
@@ -520,6 +552,9 @@ def _inside(path: Path, record: Record, images: ImageFolder) -> str:
     # On Windows a drive makes a path absolute.
     anchored = name[:1] == "/" or (name[1:2] == ":" and PureWindowsPath(name).drive)
     found = images.inside(name) if anchored else name
+    if name.startswith("../"):  # from the caption file's own folder
+        within = posixpath.normpath(posixpath.join(_folder_of(path, images), name))
+        found = within if images.find(within) else found
     if found is None or found in (".", "..") or found.startswith("../"):
         raise _outside(path, record)
     return found
