@@ -323,8 +323,10 @@ def _is_caption_file(file: Path, others: tuple[str, ...] = ()) -> bool:
         return False
     if file.name in _NO_CAPTION_FILES:
         return False
+    if file.suffix.lower() != ".json":
+        return True
     images = (file.with_suffix(suffix) for suffix in (".jpg", ".png", ".jpeg"))
-    return file.suffix.lower() != ".json" or not any(image.exists() for image in images)
+    return not is_image(file.stem) and not any(image.exists() for image in images)
 
 
 def _without_by_products(files: list[Path]) -> list[Path]:

@@ -610,6 +610,10 @@ ODD = {
         {"a.jpg": b"", "a.jpg.txt": A},
         {"a.jpg": (A,)},
     ),
+    "a description of Google Photos": (
+        {"a.jpg": b"", "a.jpg.json": {"title": "a.jpg", "description": A, "url": "https://x/1"}},
+        {"a.jpg": (A,)},
+    ),
     "a path from the caption file's folder": (
         {"images/a.jpg": b"", "text/c.csv": table("image,caption", f"../images/a.jpg,{A}")},
         {"images/a.jpg": (A,)},

@@ -25,6 +25,7 @@ from training.data.sources.caption_files.records import (
 PAIRED = (".txt", ".caption", ".json")
 """Suffixes of a file with an image's captions, named like the image, in order of preference."""
 _SAMPLE = 100
+_SAME = {"text": "txt", "jsn": "json"}  # webdataset takes them for the same
 _PHRASE = re.compile(r"\[/EN#\d+(?:/\w+)+ ([^\]]*)\]")
 
 
@@ -130,7 +131,7 @@ def read_tar(source: Source) -> Iterator[Record]:
                 if not member.isfile() or file.startswith("."):
                     continue
                 key, _, kind = file.rpartition(".")
-                key, kind = f"{folder}{slash}{key}", kind.lower()
+                key, kind = f"{folder}{slash}{key}", _SAME.get(kind.lower(), kind.lower())
                 if f".{kind}" in IMAGE_SUFFIXES:
                     places[member.name] = (key, (member.offset_data, member.size))
                 elif kind in ("txt", "caption", "json"):

@@ -222,7 +222,8 @@ def _csv_rows(source: Source, text: str, delimiter: str, start: int, **form: Any
     except csv.Error as error:
         if '\\"' in text and not form:  # as databases write a mark within a text
             return _csv_rows(source, text, delimiter, start, escapechar="\\")
-        source.fail(f"line {line}", f"not CSV ({error}); look for a quote that is not closed")
+        advice = 'close the quotation mark, or write "" for one within a quoted text'
+        source.fail(f"line {line}", f"not CSV ({error}); {advice}")
     if not form and not bare and f'{delimiter} "' in text:  # a.jpg, "one, two"
         form = {"skipinitialspace": True}
         with contextlib.suppress(DataError):
