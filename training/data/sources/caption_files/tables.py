@@ -224,10 +224,9 @@ def _csv_rows(source: Source, text: str, delimiter: str, start: int, **form: Any
             return _csv_rows(source, text, delimiter, start, escapechar="\\")
         advice = 'close the quotation mark, or write "" for one within a quoted text'
         source.fail(f"line {line}", f"not CSV ({error}); {advice}")
-    if not form and not bare and f'{delimiter} "' in text:  # a.jpg, "one, two"
-        form = {"skipinitialspace": True}
-        with contextlib.suppress(DataError):
-            spaced = _csv_rows(source, text, delimiter, start, **form)
+    if not form and any(cell.startswith(' "') for _, row in rows for cell in row):
+        with contextlib.suppress(DataError):  # a.jpg, "one, two"
+            spaced = _csv_rows(source, text, delimiter, start, skipinitialspace=True)
             if {len(row) for _, row in spaced} == {len(rows[0][1])}:
                 return spaced
     return rows
