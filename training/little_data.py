@@ -92,7 +92,8 @@ def after_training(folder: RunFolder, config: RunConfig, data_dir: Path | None) 
     yield from (f"Warning: {sentence}" for sentence in sentences(amount, config))
     following = next_command(amount, config, data_dir)
     if config.init_from is not None or LEARN_ON not in following:
-        following = f"python -m training.evaluate --run-dir {folder} --split test"
+        words = ["python", "-m", "training.evaluate", "--run-dir", str(folder), "--split", "test"]
+        following = shlex.join(words)
     yield f"Next: {following}"
 
 

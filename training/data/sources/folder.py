@@ -7,7 +7,6 @@ its name tells the splits, a hash of each image's name, or of its group's, decid
 
 from __future__ import annotations
 
-import hashlib
 import os
 import posixpath
 import re
@@ -42,6 +41,7 @@ from training.data.sources.caption_files import (
     read_caption_file,
 )
 from training.data.sources.image_folder import ImageFolder, is_image
+from training.data.sources.name_splits import choose_places, hashed_split, parse_places
 
 # Beside data sets of Hugging Face.
 _NO_CAPTION_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
@@ -50,10 +50,6 @@ _TRIED = 20  # text files that may hold captions
 _MANY = 100  # folders that may hold caption files
 _DEEP = 2  # levels below them
 _FEW, _SMALL = 4, 2**26  # caption files of which one is to be found by reading them, and bytes
-EXACT_BELOW = 1000
-"""Images of a folder from which on the hash alone decides, so that adding images moves none."""
-TENTHS = (0.1, 0.2)
-"""Places below which names are in dev and in test, in a folder that is not small."""
 
 
 @dataclass
@@ -108,8 +104,14 @@ def load(
     data_dir = Path(data_dir)
     images = ImageFolder(data_dir / (image_dir or ""))
     files, entries, notes = [], {}, []
-    for path, of_file in _caption_files(data_dir, captions, images, columns, notes):
-        files.append(read_caption_file(path, columns, images.root))
+    paths = _caption_files(data_dir, captions, images, columns, notes)
+    for path, of_file in paths:
+        try:
+            files.append(read_caption_file(path, columns, images.root))
+        except DataError as error:
+            if len(paths) == 1:
+                raise
+            raise DataError(f"{error} `--data.captions FILE` takes another file alone.") from error
         notes += [*files[-1].notes, *_gather(files[-1], of_file, images, entries)]
     listed = _listed(files)
     for folder in dict.fromkeys((data_dir, *(file.path.parent for file in files))):
@@ -169,59 +171,6 @@ def load(
         raise DataError(" ".join([f"{error}{advice}", *notes])) from error
 
 
-def place_of(name: str) -> float:
-    """Returns the place of a name in [0, 1), by its SHA-256."""
-    digest = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
-    return ((digest - 8) % 10 + digest / 2**64) / 10
-
-
-def hashed_split(name: str, places: tuple[float, float] = TENTHS) -> str:
-    """Chooses a split by the place of a name: dev below the first, test below the second."""
-    place = place_of(name)
-    return "dev" if place < places[0] else "test" if place < places[1] else "train"
-
-
-def parse_places(text: str | None) -> tuple[float, float] | None:
-    """Parses `0.1,0.2`.
-
-    Raises:
-        ValueError: It has another form.
-    """
-    if text is None:
-        return None
-    try:
-        dev, test = map(float, text.split(","))
-    except ValueError:
-        dev, test = 1.0, 0.0
-    if not 0 <= dev <= test < 1:
-        expected = "two places in [0, 1), in order, such as 0.1,0.2"
-        raise invalid_value("--data.held_out", expected, repr(text), "key")
-    return dev, test
-
-
-def choose_places(sizes: Mapping[str, int]) -> tuple[float, float]:
-    """Chooses the places below which names are in dev and in test.
-
-    A small folder is split 80/10/10 to the image, or as nearly as its groups allow; dev, and then
-    test, has at least one group.
-
-    Args:
-        sizes: Name of each group, or of an image without one -> number of its images.
-    """
-    total, order = sum(sizes.values()), sorted(sizes, key=place_of)
-    if total >= EXACT_BELOW or len(order) < 2:
-        return TENTHS if total >= EXACT_BELOW else (0.0, 0.0)
-    end, ends = 0, []
-    for left in (2, 1):  # groups that the following splits need
-        count = 0
-        while end < max(len(order) - left, left - 1) and (
-            not count or count + sizes[order[end]] / 2 <= round(total / 10)
-        ):
-            count, end = count + sizes[order[end]], end + 1
-        ends.append(round((place_of(order[end - 1]) + place_of(order[end])) / 2, 12))
-    return ends[0], ends[1]
-
-
 Files = list[tuple[Path, str | None]]
 """Caption files, each with the split that its name gives all of its images."""
 
@@ -273,6 +222,8 @@ def _caption_files(
         return several
     if 1 < len(found) <= _FEW and sum(file.stat().st_size for file in found) < _SMALL:
         parsed = _that_parse(found, images, columns, errors)
+        captions = [file for file in parsed if "caption" in file.stem.lower()]
+        parsed = captions if len(captions) == 1 else parsed
         if len(parsed) == 1:
             rest = ", ".join(file.name for file in found if file != parsed[0])
             notes.append(f"Captions are those of {parsed[0].name}; not read: {rest}.")

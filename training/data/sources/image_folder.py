@@ -105,7 +105,8 @@ class ImageFolder:
         same = self._by_last_part.get(path.name, ())
         if len(same) > 1:
             two = f"{same[0]} and {same[1]}"
-            return f"{len(same)} have that name, such as {two}: name the folder too"
+            chosen = "name the folder too, or give it by `--data.image-dir`"
+            return f"{len(same)} have that name, such as {two}: {chosen}"
         return f"there is {same[0]}" if same else None
 
     def inside(self, path: str) -> str | None:

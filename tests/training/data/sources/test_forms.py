@@ -69,6 +69,15 @@ AT_ONCE = {
     "JSON lines called json": {"c.json": LINES},
     "a list called jsonl": {"c.jsonl": json.dumps(RECORDS)},
     "records over several lines": {"c.jsonl": LINES.replace(", ", ",\n")},
+    "columns of pandas": {
+        "c.json": {"image": {"0": "a.jpg", "1": "b.jpg"}, "caption": {"0": A, "1": B}}
+    },
+    "rows of pandas": {"c.json": {"columns": ["x", "y"], "data": [["a.jpg", A], ["b.jpg", B]]}},
+    "lists side by side": {"c.json": {"images": ["a.jpg", "b.jpg"], "captions": [A, B]}},
+    "labels beside captions": {
+        "captions.csv": table("image,caption", f"a.jpg,{A}", f"b.jpg,{B}"),
+        "labels.csv": table("image,label", "a.jpg,1", "b.jpg,0"),
+    },
     "web addresses": {
         "c.csv": table(
             "url,image,caption", f"x,https://x.y/i/a.jpg?w=3,{A}", f"x,https://x.y/b.jpg,{B}"
@@ -471,6 +480,14 @@ REFUSED = {
     "a text file of two languages": (
         {"c.txt": table("", f"a.jpg\t{A}\t{B}")},
         "Reading them: .*columns '2' and '3' could each be the caption; choose with `--data.col",
+    ),
+    "images as text": (
+        {"c.jsonl": [{"image": "QUJD" * 300, "caption": A}]},
+        "line 1: write the image to a file, and its name here; this is no name but base64",
+    ),
+    "a test file without captions": (
+        {"train.csv": table("image,caption", f"a.jpg,{A}"), "test.csv": "image\nb.jpg\n"},
+        r"test.csv, line 1: .*got \['image'\]. `--data.captions FILE` takes another file alone",
     ),
     "another suffix": ({"photos.tsv000": "x"}, "If photos.tsv000 is a table .* rename it to"),
     "two files of one name": (

@@ -21,7 +21,7 @@ from training.data.sources.caption_files.records import (
 
 _WHOLE = "the whole file"
 _VALUE = re.compile(r"\S")
-_SAMPLE = 1000
+_SAMPLE, _FEW = 1000, 5
 _FORMS = (
     "expected a list of records with an image and its captions, a mapping of names to captions, "
     '{"images": [...], "annotations": [...]} (COCO), or the form of Karpathy'
@@ -71,6 +71,8 @@ def read_json(source: Source) -> Iterator[Record]:
         return _list(source, content, "")
     if not isinstance(content, dict) or not content:
         source.fail(_WHOLE, f"{_FORMS}, got {json.dumps(content)[:80]}")
+    if columns := _by_columns(content):
+        return _list(source, columns, "")
     for key in ("images", "annotations", "captions", "data"):  # a mapping of names below a key
         if isinstance(content.get(key), dict) and content[key]:
             return _mapping(source, content[key], None)
@@ -102,6 +104,19 @@ def read_json(source: Source) -> Iterator[Record]:
                 source, [(f"{k}[{i}]", v, None) for k in alike for i, v in enumerate(content[k])]
             )
     return _mapping(source, content, None)
+
+
+def _by_columns(content: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Records of a table that is written by columns, as pandas does; None if it is none."""
+    if {"columns", "data"} <= content.keys() and isinstance(content["columns"], list):
+        return [dict(zip(content["columns"], row, strict=False)) for row in content["data"]]
+    columns = [list(v.values()) if isinstance(v, dict) else v for v in content.values()]
+    if not all(isinstance(column, list) and column for column in columns):
+        return None
+    named = [all(map(is_image_name, column[:_FEW])) for column in columns]
+    if len(set(map(len, columns))) > 1 or not any(named) or all(named):
+        return None
+    return [dict(zip(content, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _viewer(source: Source, rows: list[Mapping[str, Any]]) -> Iterator[Record]:

@@ -26,6 +26,7 @@ out."""
 _TEXT_KEYS = ("raw", "caption", "text", "sentence", "value")
 # By custom, the rest of COCO's validation images belongs to training.
 _SPLIT_WORDS = {"restval": "train", "training": "train", "validate": "val", "testing": "test"}
+_LONG = 1000  # letters that no path has
 _KINDS = {str: "a text", int: "a number", list: "a list"}
 # Label Studio's names: /data/upload/7/0a1b2c3d-photo.jpg, /data/local-files/?d=folder/photo.jpg
 _UPLOAD = re.compile(r"/?data/(?:upload|local-files)/(?:.*/)?(?P<name>[^/]+)")
@@ -198,6 +199,9 @@ class Source:
         image = image.strip()
         if not image:
             self.fail(place, "the name of the image is empty; remove the entry, or name its image")
+        if len(image) > _LONG or image.startswith("data:"):
+            what = "write the image to a file, and its name here; this is no name but base64"
+            self.fail(place, f"{what}, {image[:40]!r} ...")
         if has_half_character(image):
             self.fail(place, f"half a character (a lone surrogate) in the image's name {image!r}")
         if "://" in image:
