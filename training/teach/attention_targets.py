@@ -19,10 +19,10 @@ from training.data.boxes import (
     PlacedPhrase,
     place_phrases,
     skipped_note,
-    union_coverage,
     visible_phrases,
 )
 from training.data.examples import DataError, Split
+from training.metrics.grounding import union_coverage
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import unquote
 
 from sat_tf.files import printable
 from training.data.examples import DataError
@@ -78,7 +79,7 @@ class ImageFolder:
         def here(several: Sequence[str]) -> list[str]:
             return [n for n in several if PurePosixPath(n).parent == folder]
 
-        for written in (last, re.sub(r"^[0-9a-f]{8}-", "", last)):
+        for written in (last, re.sub(r"^[0-9a-f]{8}-", "", last), unquote(last)):
             if several := self._by["name"].get(written, ()):
                 return one(several, [n for n in several if n.endswith(f"/{name}")])
             several = self._by["stem"].get(written, ())
@@ -88,7 +89,8 @@ class ImageFolder:
             several = self._by["small stem"].get(PurePosixPath(last).stem.lower(), ())
             if found := one(several, here(several)):
                 return found
-        numbered = self._by["number"].get(int(last), ()) if last.isdecimal() else ()
+        number = last.removesuffix(".0")  # as pandas writes it beside a row without one
+        numbered = self._by["number"].get(int(number), ()) if number.isdecimal() else ()
         return numbered[0] if len(numbered) == 1 else None
 
     def near_match(self, name: str) -> str | None:
@@ -105,7 +107,8 @@ class ImageFolder:
         same = self._by["name"].get(path.name, ())
         if len(same) > 1:
             two = f"{same[0]} and {same[1]}"
-            return f"{len(same)} have that name, such as {two}: name the folder too"
+            chosen = "name the folder too, or give it by `--data.image-dir`"
+            return f"{len(same)} have that name, such as {two}: {chosen}"
         return f"there is {same[0]}" if same else None
 
     def inside(self, path: str) -> str | None:
