@@ -28,10 +28,10 @@ from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
 from training import little_data
 from training.cli import check_init_from
 from training.config import DataConfig, RunConfig
-from training.data.bucketing import caption_table
+from training.data.batches import caption_table
 from training.data.examples import NO_CAPTIONS, NO_FILE, SPLITS, Split
+from training.data.feature_store import check_readable
 from training.data.image_loader import ImageLoader
-from training.data.input_source import check_readable
 from training.data.sources import load_split
 from training.inputs import check_vocabulary, training_vocabulary
 from training.inspect.duplicates import Prints, find_twins
@@ -459,9 +459,10 @@ def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]
                 "which raises CIDEr and BLEU."
             )
         if split["unknown_share"] > _MANY_UNKNOWN:
+            lower = "lower `--data.min_count`, or add captions"
             yield (
-                f"{split['unknown_share']:.0%} of the {unit} of {name} are unknown: lower "
-                "`--data.min_count`, or add captions."
+                f"{split['unknown_share']:.0%} of the {unit} of {name} are unknown: "
+                f"{lower if config.min_count > 1 else 'more captions are what helps'}."
             )
 
 
