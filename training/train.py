@@ -140,7 +140,8 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
     with loading():  # TensorFlow takes seconds: a wrong flag was answered before
         import tensorflow as tf
 
-        from training.distributed.workers import barrier, explained, make_strategy, on_chief
+        from training.distributed import barrier, explained, make_strategy, on_chief
+        from training.evaluate import command as evaluate
         from training.evaluate.evaluation import evaluate_run
         from training.model import resolve_precision
         from training.run_state.ownership import check_run_dir, exclusive_lock
@@ -157,7 +158,8 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
         out = RunFolder(run_dir).evaluation("dev")
         if captioner is not None:  # the chief's
             config = read_run_config(run_dir)
-        on_chief(evaluate_run)(captioner, config, out, cache_dir, data_dir)
+        places = evaluate.Arguments(data_dir=data_dir, out=out, cache_dir=cache_dir)
+        on_chief(evaluate_run)(captioner, config, places)
         on_chief(print)(f"Caption with it: python -m training.caption --run-dir {run_dir} PHOTO")
         if captioner is not None:
             print(*little_data.after_training(RunFolder(run_dir), config, data_dir), sep="\n")
@@ -196,7 +198,7 @@ def train(
     import keras
 
     from sat_tf import runs
-    from training.distributed.workers import check_equal, on_chief, shared
+    from training.distributed import check_equal, on_chief, shared
     from training.inputs import kept_words, load_data, open_inputs
     from training.model import first_model
     from training.run_state import ownership
@@ -241,7 +243,7 @@ def fit(
 ) -> None:
     """Trains the epochs that are left after the last checkpoint, and says which was the best."""
     from sat_tf.runs import TrainedCaptioner
-    from training.distributed.workers import chief_callbacks
+    from training.distributed import chief_callbacks
     from training.inputs import batches_of, describe_inputs
     from training.model import compile_model, describe_model
     from training.run_state import logs

@@ -12,17 +12,17 @@ import tensorflow as tf
 
 from sat_tf.objectives.likelihood import ATTENTION_TARGETS
 from sat_tf.vocabulary import Vocabulary
+from training.data.batches import CaptionTable
 from training.data.boxes import (
     WORDS,
     BoxedPhrase,
     PlacedPhrase,
     place_phrases,
     skipped_note,
-    union_coverage,
     visible_phrases,
 )
-from training.data.bucketing import CaptionTable
 from training.data.examples import DataError, Split
+from training.metrics.grounding import union_coverage
 
 
 @dataclass(frozen=True, eq=False)
