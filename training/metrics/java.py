@@ -22,6 +22,8 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
+from sat_tf.tokens import primary
+
 # Programs take seconds; a busy machine gets this long.
 SECONDS, SECONDS_PER_IMAGE = 300.0, 0.5
 
@@ -192,7 +194,7 @@ _BUCKWALTER = str.maketrans(
 
 def tables_of(language: str) -> Tables:
     """Returns METEOR's tables for a language code, such as "de" or "pt-BR"."""
-    return _TABLES.get(language.lower().split("-")[0], _OTHER)
+    return _TABLES.get(primary(language), _OTHER)
 
 
 STATISTICS = 23
