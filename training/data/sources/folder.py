@@ -223,8 +223,9 @@ def _caption_files(
         return several
     if 1 < len(found) <= _FEW and sum(file.stat().st_size for file in found) < _SMALL:
         parsed = _that_parse(found, images, columns, errors)
-        captions = [file for file in parsed if "caption" in file.stem.lower()]
-        parsed = captions if len(captions) == 1 else parsed
+        if len(parsed) > 1:  # beside sentences, labels of one word are no captions
+            read = {file: read_caption_file(file, columns, images.root).records for file in parsed}
+            parsed = [f for f in parsed if any(" " in text for r in read[f] for text in r.captions)]
         if len(parsed) == 1:
             rest = ", ".join(file.name for file in found if file != parsed[0])
             notes.append(f"Captions are those of {parsed[0].name}; not read: {rest}.")
