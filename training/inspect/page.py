@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from PIL import Image
 from sat_tf.config import EncoderConfig
 from sat_tf.figures.drawing import lettering_of
 from sat_tf.files import write_atomically, write_json
+from training.data.examples import Example
 from training.tables import text_table
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def write(out: Path, found: Survey, config: EncoderConfig, images: int) -> Path:
     return write_page(out, title, entries, sentences(report), table_of(report), language)
 
 
-def _entries(found: Survey, config: EncoderConfig, count: int) -> Iterator[PageEntry]:
+def _entries(found: Survey, config: EncoderConfig, count: int) -> Iterator[Example]:
     """Reads a few training images, evenly spread over the split, as the encoder sees them."""
     if "train" not in found.splits:
         return
@@ -79,7 +79,7 @@ def _entries(found: Survey, config: EncoderConfig, count: int) -> Iterator[PageE
     for example, index, (pixels, _) in zip(examples, chosen, batches, strict=True):
         note = " (turned upright)" if int(index) in scan.rotated else ""
         image = np.round(pixels[0]).astype(np.uint8)
-        yield PageEntry(example.image_id + note, example.captions, image)
+        yield Example(example.image_id + note, image, example.captions)
 
 
 def table_of(report: dict[str, Any]) -> list[list[str]]:
@@ -166,19 +166,10 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min" if seconds >= 90 else f"{seconds:.2g} s"
 
 
-@dataclass(frozen=True, eq=False)
-class PageEntry:
-    """One image of a page, uint8 `[H, W, 3]`, with its captions."""
-
-    image_id: str
-    captions: tuple[str, ...]
-    image: np.ndarray
-
-
 def write_page(
     directory: Path | str,
     title: str,
-    entries: Iterable[PageEntry],
+    entries: Iterable[Example],
     notes: Iterable[str] = (),
     table: Iterable[Sequence[str]] = (),
     language: str = "",
@@ -191,7 +182,7 @@ def write_page(
     Args:
         directory: Created if missing.
         title: Heading of the page.
-        entries: Consumed one at a time, so that a generator keeps one image in memory.
+        entries: Images in memory with their captions, consumed one at a time, so that a generator keeps one image in memory.
         notes: Paragraphs under the heading.
         table: Rows under the notes, headings first.
         language: Language code of the captions.
@@ -231,7 +222,7 @@ def _table(rows: Iterable[Sequence[str]]) -> str:
     return f"<table>\n{''.join(lines)}</table>\n" if lines else ""
 
 
-def _article(entry: PageEntry, file: str, language: str) -> str:
+def _article(entry: Example, file: str, language: str) -> str:
     def spoken(text: str) -> str:
         direction = "rtl" if lettering_of(text, language).right_to_left else "auto"
         return f'dir="{direction}" lang="{html.escape(language)}"'

@@ -7,7 +7,8 @@ import html.parser
 import numpy as np
 from PIL import Image
 
-from training.inspect.page import PageEntry, write_page
+from training.data.examples import Example
+from training.inspect.page import write_page
 
 
 class Links(html.parser.HTMLParser):
@@ -25,7 +26,7 @@ class Links(html.parser.HTMLParser):
 
 
 def entry(caption="a <dog>"):
-    return PageEntry("a&b.jpg", (caption, "one <i>", "two"), np.full((4, 6, 3), 77, np.uint8))
+    return Example("a&b.jpg", np.full((4, 6, 3), 77, np.uint8), (caption, "one <i>", "two"))
 
 
 def test_page_shows_escaped_text_and_images_that_exist(tmp_path):
