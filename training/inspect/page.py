@@ -182,7 +182,7 @@ def write_page(
     Args:
         directory: Created if missing.
         title: Heading of the page.
-        entries: Images in memory with their captions, consumed one at a time, so that a generator keeps one image in memory.
+        entries: Consumed one at a time, so that a generator keeps one image in memory.
         notes: Paragraphs under the heading.
         table: Rows under the notes, headings first.
         language: Language code of the captions.
