@@ -135,8 +135,8 @@ def read_tar(source: Source) -> Iterator[Record]:
     if not texts:
         source.fail(
             "the whole file",
-            f"{len(places)} images and no text; pack KEY.txt with the caption of KEY.jpg beside it, "
-            "or unpack the images and name their caption file with `--data.captions`",
+            f"{len(places)} images and no text; pack KEY.txt with the caption of KEY.jpg beside "
+            "it, or unpack the images and name their caption file with `--data.captions`",
         )
     kinds = {kind for of_key in texts.values() for kind in of_key}
     if {"txt", "json"} <= kinds:
