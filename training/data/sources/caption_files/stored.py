@@ -247,21 +247,17 @@ def read_parquet(source: Source) -> Iterator[Record]:
     images = ParquetImages(source.path, column, tuple(ends))
     stamp = _stamp(source.path)
     struct = inside and isinstance(rows[0][chosen.image], dict)
-    split, group = (None if i is None else names[i] for i in (chosen.split, chosen.group))
-    wanted = {names[i] for i in chosen.captions} | ({split, group} - {None})
+    wanted = {names[i] for i in (*chosen.captions, chosen.split, chosen.group) if i is not None}
     wanted |= {f"{column}.path"} if struct else set() if inside else {column}
     index = 0
     for batch in file.iter_batches(1000, columns=sorted(wanted)):
         for row in batch.to_pylist():
-            captions = chosen.texts(row[names[i]] for i in chosen.captions)
-            name = (row[column] or {}).get("path") if struct else row.get(column)
-            stored = None
+            image, captions, part, of = chosen.cells([row.get(name) for name in names].__getitem__)
+            name, stored = (image or {}).get("path") if struct else image, None
             if inside:
                 name = (
                     name if name and is_image_name(name) else f"{source.path.stem}/{index:06}.jpg"
                 )
                 stored = StoredImage(images, index, f"{stamp}/{index}")
-            yield source.record(
-                f"row {index}", name, captions, row.get(split), row.get(group), stored=stored
-            )
+            yield source.record(f"row {index}", name, captions, part, of, stored=stored)
             index += 1
