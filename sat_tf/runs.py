@@ -24,6 +24,7 @@ from sat_tf.files import sha256_of
 from sat_tf.images.reader import ImageInput, read_pixels
 from sat_tf.lite import cache
 from sat_tf.lite.captioner import LiteRTCaptioner, is_export, newest
+from sat_tf.lite.captioner import load as load_export
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.subwords import whole_words
 from sat_tf.vocabulary import Vocabulary
@@ -132,9 +133,10 @@ class _Source:
     @classmethod
     def read(cls, path: Path) -> _Source:
         """Reads and checks all but the weights."""
-        if is_export(path := newest(path)):
+        if is_export(newest(path)):
+            path = newest(path)
             try:
-                export = LiteRTCaptioner(path, cache.threads())
+                export = load_export(path, cache.threads())
             except ImportError as error:
                 raise RunError(f"{path} holds LiteRT graphs. {error}") from error
             return cls(path, _exported_config(path, export), export.vocabulary, False, export)

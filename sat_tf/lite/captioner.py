@@ -18,6 +18,7 @@ from sat_tf.captions import Caption
 from sat_tf.commands import without_stderr
 from sat_tf.config import SearchConfig
 from sat_tf.errors import invalid_value
+from sat_tf.files import sha256_of
 from sat_tf.images.reader import ImageInput, read_pixels
 from sat_tf.lite.search import Hypothesis, beam_search, rank_by_consensus
 from sat_tf.subwords import whole_words
@@ -53,6 +54,8 @@ class Settings:
         sizes: Bytes of each graph.
         encoder: File of the encoder's graph; captioners side by side may share one, which then
             lies beside their folders.
+        digests: SHA-256 of each graph and of the vocabulary; None in a folder of an earlier
+            version.
     """
 
     image_size: int
@@ -62,6 +65,7 @@ class Settings:
     precision: str
     sizes: dict[str, int]
     encoder: str = ENCODER
+    digests: dict[str, str] | None = None
 
     def files(self, folder: Path) -> dict[str, Path]:
         """Returns where the graphs are, by `GRAPHS`."""
@@ -97,7 +101,8 @@ def read_settings(folder: Path) -> Settings:
             f"reads format {FORMAT}. Export the run again, or install the version that wrote it."
         )
     # Folders of earlier versions lack these.
-    values = {"consensus": 0.0, "min_length": 1, "no_repeat_ngram": 0, "encoder": ENCODER} | values
+    early = {"consensus": 0.0, "min_length": 1, "no_repeat_ngram": 0}
+    values = early | {"encoder": ENCODER, "digests": None} | values
     of_search = {f.name for f in fields(SearchConfig)} - {"suppress_unknown"} | {"forbidden"}
     names = {f.name for f in fields(Settings)} - {"search"} | of_search
     if values.keys() != names:
@@ -196,7 +201,7 @@ class LiteRTCaptioner:
     of the encoder share its memory, and its work on an image that all of them caption.
 
     Args:
-        folder: The export, or the folder of its versions, of which the newest is taken.
+        folder: The export.
         threads: Threads of LiteRT.
 
     Raises:
@@ -207,7 +212,7 @@ class LiteRTCaptioner:
     def __init__(self, folder: str | Path, threads: int = 1) -> None:
         if threads < 1:
             raise invalid_value("threads", "at least 1", threads)
-        folder = newest(Path(folder))
+        folder = Path(folder)
         self.settings = read_settings(folder)
         self.vocabulary = Vocabulary.load(folder / VOCABULARY)
         paths = self.settings.files(folder)
@@ -293,8 +298,21 @@ class LiteRTCaptioner:
 
 
 def load(folder: str | Path, threads: int = 1) -> LiteRTCaptioner:
-    """Loads a LiteRT export; see `LiteRTCaptioner`."""
-    return LiteRTCaptioner(folder, threads)
+    """Loads a LiteRT export, see `LiteRTCaptioner`, or the newest in a folder of its versions.
+
+    Raises:
+        ValueError: As there, or a file is another export's.
+    """
+    folder = newest(Path(folder))
+    captioner = LiteRTCaptioner(folder, threads)
+    paths = captioner.settings.files(folder) | {VOCABULARY: folder / VOCABULARY}
+    for name, digest in (captioner.settings.digests or {}).items():
+        if sha256_of(paths[name]) != digest:
+            raise ValueError(
+                f"{paths[name]} is not the file that this export was written with. Copy the whole "
+                "folder, or export it again."
+            )
+    return captioner
 
 
 def _open_graph(path: Path, threads: int) -> Graph:

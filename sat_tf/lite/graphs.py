@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from sat_tf.config import SearchConfig
 from sat_tf.errors import invalid_value
-from sat_tf.files import write_atomically
+from sat_tf.files import sha256_of, write_atomically
 from sat_tf.layers.lstm import State
 from sat_tf.lite import captioner as files
 
@@ -139,6 +139,10 @@ def write_graphs(
         precision=precision,
         sizes={name: path.stat().st_size for name, path in paths.items()},
         encoder=paths[files.ENCODER].name,
+        digests={
+            name: sha256_of(path)
+            for name, path in {**paths, files.VOCABULARY: folder / files.VOCABULARY}.items()
+        },
     )
     (folder / files.SETTINGS).write_text(settings.to_json(), "utf-8")
     return {name: (graphs[name].inputs, f.structured_outputs) for name, f in traced.items()}
