@@ -15,7 +15,6 @@ from langcodes import Language, LanguageTagError, standardize_tag, tag_is_valid
 
 from sat_tf import config as configs
 from sat_tf import digits
-from sat_tf.capitals import CAPITAL_NOUNS
 from sat_tf.errors import RunError, invalid_value, other_version
 from sat_tf.fields import (
     Fraction,
@@ -31,6 +30,7 @@ from sat_tf.fields import (
 )
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.tokens import (
+    CAPITAL_NOUNS,
     CHINESE,
     RULES,
     Segmenter,

@@ -188,7 +188,7 @@ def test_subwords_are_of_words_as_they_are_written():
         captions, 1, unit="subwords", language="de", capitals=True
     )
     assert vocabulary.decode(vocabulary.encode("EIN HUND")) == "ein Hund"
-    assert vocabulary.spans(["ein", "hund"], "ein hund") == [(0, 0), (1, 1)]
+    assert vocabulary.places("ein hund") == [("ein", 0, 0), ("hund", 1, 1)]
 
 
 def test_a_word_has_the_mean_of_its_subwords_maps_and_all_of_their_log_probability():
@@ -205,9 +205,9 @@ def test_a_word_has_the_mean_of_its_subwords_maps_and_all_of_their_log_probabili
 def test_words_of_boxes_have_spans_among_any_tokens(unit):
     caption = "\u4e24\u53ea \u72d7 NBA 3.5"
     vocabulary = Vocabulary.from_captions([caption], 1, unit=unit, language="zh")
-    words, found = vocabulary.base_words(caption), vocabulary.tokenize(caption)
-    assert words == ["\u4e24", "\u53ea", "\u72d7", "nba", "3.5"]
-    for word, (first, last) in zip(words, vocabulary.spans(words, caption), strict=True):
+    found = vocabulary.tokenize(caption)
+    assert vocabulary.base_words(caption) == ["\u4e24", "\u53ea", "\u72d7", "nba", "3.5"]
+    for word, first, last in vocabulary.places(caption):
         assert word in vocabulary.join(found[first : last + 1])
 
 

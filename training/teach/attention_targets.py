@@ -106,8 +106,7 @@ def attention_targets(
     for number, example in enumerate(examples if boxes is None else ()):
         for one in example.phrases:
             phrase = BoxedPhrase(example.image_id, one.caption, one.text, None, (), (one.box,))
-            caption = example.captions[one.caption]
-            first, last = vocabulary.spans(vocabulary.base_words(caption), caption)[one.word]
+            _, first, last = vocabulary.places(example.captions[one.caption])[one.word]
             place = PlacedPhrase(phrase, first, last, first)
             placed.setdefault((number, one.caption), []).append(place)
     shown, unseen = visible_phrases(examples, placed, resize)

@@ -164,21 +164,18 @@ def located_targets(
         DataError: The locator knows no word of the captions.
     """
     known, maps, places = set(locator.words), [], {}
-    words_in = [[vocabulary.base_words(text) for text in example.captions] for example in examples]
+    words_in = [[vocabulary.places(text) for text in example.captions] for example in examples]
     for start in range(0, len(examples), _BATCH):
         numbers = np.arange(start, min(start + _BATCH, len(examples)))
         for number, of_image in zip(numbers.tolist(), source.read(numbers), strict=True):
-            words = sorted({word for found in words_in[number] for word in found} & known)
+            words = sorted({word for found in words_in[number] for word, *_ in found} & known)
             if number in source.skipped or not words:
                 continue
             of_word = {word: len(maps) + n for n, word in enumerate(words)}
             maps.extend(locator.maps(of_image, words).astype(np.float16))
             for caption, found in enumerate(words_in[number]):
-                spans = vocabulary.spans(found, examples[number].captions[caption])
                 places[number, caption] = [
-                    (*span, of_word[word])
-                    for span, word in zip(spans, found, strict=True)
-                    if word in known
+                    (first, last, of_word[word]) for word, first, last in found if word in known
                 ]
     if not maps:
         raise DataError("The word locator knows no word of the training captions.")
