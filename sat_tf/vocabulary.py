@@ -146,7 +146,8 @@ class Vocabulary:
     ) -> list[tuple[str, int, int]]:
         """Returns words of a caption, its base words by default, with first and last token."""
         found = self.tokenize(caption)
-        words = self.base_words(caption) if words is None else words
+        if words is None:
+            words = tokens.base_words(caption, self.language, self.rules)
         spans = tokens.spans(words, found)
         return [(word, *span) for word, span in zip(words, spans, strict=True)]
 

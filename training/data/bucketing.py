@@ -7,14 +7,17 @@ mix neighbouring lengths.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sat_tf.vocabulary import END, START, Vocabulary
+from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, Vocabulary
 from training.data.examples import DataError, Split
+
+if TYPE_CHECKING:
+    from training.config import DataConfig
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,16 +47,6 @@ class CaptionTable:
         tokens = [self.tokens[row] for row in rows]
         return CaptionTable(self.image_index[rows], self.caption_index[rows], tokens)
 
-    def cut(self, max_length: int) -> CaptionTable:
-        """Returns the table of captions cut to this many words."""
-        longest = max_length + 2
-        tokens = [
-            one if len(one) <= longest else np.concatenate([one[: max_length + 1], one[-1:]])
-            for one in self.tokens
-        ]
-        truncated = sum(len(one) > longest for one in self.tokens)
-        return dataclasses.replace(self, tokens=tokens, truncated=truncated)
-
     @cached_property
     def lengths(self) -> np.ndarray:
         """int32 `[N]`: tokens per caption, `<start>` and `<end>` included."""
@@ -74,20 +67,35 @@ def caption_table(
     Raises:
         DataError: No caption of the split has a word.
     """
-    places, tokens, dropped = [], [], 0
+    places, tokens, dropped, truncated = [], [], 0, 0
     for image_index, example in enumerate(split.examples):
         for caption_index, caption in enumerate(example.captions):
             ids = vocabulary.encode(caption)
             if not ids:
                 dropped += 1
                 continue
+            kept = ids[:max_length]
+            truncated += len(kept) < len(ids)
             places.append((image_index, caption_index))
-            tokens.append(np.array([START, *ids, END], np.int32))
+            tokens.append(np.array([START, *kept, END], np.int32))
     if not tokens:
         raise DataError(f"No caption of the {split.name} split holds a word.")
     image_index, caption_index = np.array(places, np.int32).T.copy()
-    table = CaptionTable(image_index, caption_index, tokens, dropped)
-    return table if max_length is None else table.cut(max_length)
+    return CaptionTable(image_index, caption_index, tokens, dropped, truncated)
+
+
+def check_vocabulary(config: DataConfig, vocabulary: Vocabulary) -> None:
+    """Checks that there is a word to learn.
+
+    Raises:
+        DataError: There is none; the message names the key.
+    """
+    if len(vocabulary) == len(SPECIAL_TOKENS):
+        unit = config.unit.removesuffix("s")
+        raise DataError(
+            f"No {unit} occurs {config.min_count} times in the training captions: lower "
+            "`--data.min_count`, or add captions."
+        )
 
 
 def plan_epoch(

@@ -30,7 +30,6 @@ from typing import Any, Self
 import numpy as np
 
 from sat_tf import published
-from sat_tf.files import write_atomically
 from sat_tf.run_folder import RunFolder
 from training.data.examples import Example, StoredImage
 
@@ -210,27 +209,15 @@ def _unpacked(text: str) -> np.ndarray:
 
 def read_seen(folder: Path | RunFolder) -> SeenImages | None:
     """Reads the record of a run or published captioner; None if it has none that can be read."""
-    folder = RunFolder(folder)
+    folder, content = RunFolder(folder), None
     if published.is_published(folder.path):
         content = published.training_images(folder.path)
     else:
         with contextlib.suppress(OSError):
             content = folder.training_images.read_bytes()
-            return _parsed(content)
-        return None
-    return None if content is None else _parsed(content)
-
-
-def _parsed(content: bytes) -> SeenImages | None:
-    try:
-        return SeenImages.from_json(json.loads(content))
-    except ValueError:
-        return None
-
-
-def write_seen(folder: RunFolder, seen: SeenImages) -> None:
-    """Writes a run's record."""
-    write_atomically(folder.training_images, seen.content())
+    with contextlib.suppress(ValueError):
+        return SeenImages.from_json(json.loads(content or "null"))
+    return None
 
 
 @dataclass(frozen=True)

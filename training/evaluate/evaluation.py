@@ -128,7 +128,7 @@ def evaluate_run(
         print(f"Warning: {note}", flush=True)
     source = open_input_source(captioner.model.encoder, resize, split, cache_dir)
     start = time.monotonic()
-    scored = score_tokens, data.splitting()
+    scored = score_tokens, data.splitting
     found = evaluate(captioner, split, source, config.search, placed, bound_images, *scored)
     report = make_report(captioner, config, split, source.skipped, found)
     report["seconds"] = found.seconds | {"evaluation": time.monotonic() - start}

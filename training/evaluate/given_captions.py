@@ -75,7 +75,7 @@ def evaluate_captions(
     captions = captions_of(split, given, path)
     print(f"Scoring {len(captions):,} captions ...", flush=True)
     start, references = time.monotonic(), split.references()
-    found = score_captions(captions, references, tokens=score_tokens, **data.splitting())
+    found = score_captions(captions, references, tokens=score_tokens, **data.splitting)
     scores = dict(found.scores)
     if any(example.phrases for example in split.examples):
         scores |= word_scores(captions, split)

@@ -97,6 +97,7 @@ class WordLocator:
         Raises:
             DataError: The file is not a locator, or that of another encoder.
         """
+        identity = encoder_identity(encoder)
         otherwise = "is not a word locator, as `python -m training.locate` writes it"
         with open_archive(path, _FORMAT, otherwise) as (about, arrays):
             kernel, prior = arrays["kernel"], arrays["prior"]
@@ -105,7 +106,6 @@ class WordLocator:
                 raise ValueError("its scores are of other words")
             if not (np.isfinite(kernel).all() and np.isfinite(prior).all()):
                 raise ValueError("its scores are not finite")
-        identity = encoder_identity(encoder)
         if known != identity:
             raise DataError(
                 f"The word locator is for the annotations of {known}; the encoder is {identity}. "
