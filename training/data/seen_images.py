@@ -155,11 +155,10 @@ class SeenImages:
             name: What `published.locate` takes.
             place: Where it was found, if the name may lead elsewhere by now.
         """
-        called, earlier = published.bare_name(name), None
+        earlier = None
         with contextlib.suppress(ValueError):  # it may be gone
-            folder = published.locate(place or name)
-            earlier = read_seen(folder)
-        return self.after(called, earlier)
+            earlier = read_seen(place or name)
+        return self.after(published.bare_name(name), earlier)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the record as plain JSON, each array as compressed differences."""
@@ -207,9 +206,16 @@ def _unpacked(text: str) -> np.ndarray:
     return np.cumsum(np.ascontiguousarray(planes.T).view("<i8").ravel().astype(np.int64))
 
 
-def read_seen(folder: Path | RunFolder) -> SeenImages | None:
-    """Reads the record of a run or published captioner; None if it has none that can be read."""
-    folder, content = RunFolder(folder), None
+def read_seen(name: str | Path) -> SeenImages | None:
+    """Reads the record of a run or published captioner; None if it has none that can be read.
+
+    Args:
+        name: What `published.locate` takes.
+
+    Raises:
+        RunError: There is no such folder, or a manifest cannot be read.
+    """
+    folder, content = RunFolder(published.locate(name)), None
     if published.is_published(folder.path):
         content = published.training_images(folder.path)
     else:
