@@ -148,7 +148,7 @@ class Vocabulary:
         found = self.tokenize(caption)
         if words is None:
             words = tokens.base_words(caption, self.language, self.rules)
-        spans = tokens.spans(words, found)
+        spans = tokens.spans(words, found, self.language)
         return [(word, *span) for word, span in zip(words, spans, strict=True)]
 
     def joining(self) -> tuple[str, str, str]:

@@ -44,6 +44,8 @@ def test_captions_alone_are_in_their_language(tmp_path):
     page = Links()
     page.feed(write_page(tmp_path, "x", [entry()], ["A note."], [["a"]], "ar").read_text())
     assert page.spoken == ["h2", "img", "ul", "li", "li"]
+    mixed = write_page(tmp_path, "x", [entry("NBA \u0643\u0644\u0628")], language="ar").read_text()
+    assert '<h2 dir="rtl" lang="ar">NBA' in mixed
 
 
 def test_page_of_a_shorter_run_leaves_no_old_images(tmp_path):

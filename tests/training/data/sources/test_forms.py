@@ -25,6 +25,7 @@ COCO = {
     "images": [{"id": 7, "file_name": "a.jpg"}, {"id": 8, "file_name": "b.jpg"}],
     "annotations": [{"image_id": 7, "caption": A}, {"image_id": 8, "caption": B}],
 }
+ANNOTATED = COCO["annotations"]
 RECORDS = [{"image": "a.jpg", "caption": A}, {"image": "b.jpg", "caption": B}]
 LINES = "".join(json.dumps(record) + "\n" for record in RECORDS)
 TASK = {"type": "textarea", "from_name": "caption", "value": {"text": [A]}}
@@ -52,6 +53,31 @@ AT_ONCE = {
     "names without suffix": {"c.csv": table("id,caption", f"a,{A}", f"b,{B}")},
     "a kaggle text file": {"captions.txt": table("image,caption", f"a.jpg,{A}", f"b.jpg,{B}")},
     "lists in cells": {"c.csv": table("raw,filename", f'"[""{A}""]",a.jpg', f"\"['{B}']\",b.jpg")},
+    "tuples and NumPy's lists in cells": {
+        "c.csv": table("raw,filename", f"\"('{A}',)\",a.jpg", f"\"['{B}']\",b.jpg")
+    },
+    "a space before quotation marks": {
+        "c.csv": table("image, caption", f'a.jpg, "{A}"', f'b.jpg, "{B}"')
+    },
+    "results of Mechanical Turk": {
+        "c.csv": table(
+            "Title,Input.url,Answer.caption",
+            f"Describe an image,https://x/a.jpg,{A}",
+            f"Describe an image,https://x/b.jpg,{B}",
+        )
+    },
+    "JSON lines called json": {"c.json": LINES},
+    "a list called jsonl": {"c.jsonl": json.dumps(RECORDS)},
+    "records over several lines": {"c.jsonl": LINES.replace(", ", ",\n")},
+    "columns of pandas": {
+        "c.json": {"image": {"0": "a.jpg", "1": "b.jpg"}, "caption": {"0": A, "1": B}}
+    },
+    "rows of pandas": {"c.json": {"columns": ["x", "y"], "data": [["a.jpg", A], ["b.jpg", B]]}},
+    "lists side by side": {"c.json": {"images": ["a.jpg", "b.jpg"], "captions": [A, B]}},
+    "labels beside captions": {
+        "captions.csv": table("image,caption", f"a.jpg,{A}", f"b.jpg,{B}"),
+        "labels.csv": table("image,label", "a.jpg,1", "b.jpg,0"),
+    },
     "web addresses": {
         "c.csv": table(
             "url,image,caption", f"x,https://x.y/i/a.jpg?w=3,{A}", f"x,https://x.y/b.jpg,{B}"
@@ -82,6 +108,18 @@ AT_ONCE = {
     "COCO with filename": {
         "c.json": COCO
         | {"images": [{"id": 7, "filename": "a.jpg"}, {"id": 8, "filename": "b.jpg"}]}
+    },
+    "COCO with ids of two kinds": {
+        "c.json": COCO | {"annotations": [a | {"image_id": str(a["image_id"])} for a in ANNOTATED]}
+    },
+    "COCO with addresses": {
+        "c.json": COCO
+        | {
+            "images": [
+                {"id": 7, "coco_url": "http://x/a.jpg"},
+                {"id": 8, "coco_url": "http://x/b.jpg"},
+            ]
+        }
     },
     "Karpathy": {
         "c.json": {
@@ -232,6 +270,29 @@ def test_captions_in_several_columns_are_all_read(tmp_path):
     assert found == {"a.jpg": (A, B), "b.jpg": (B,)}
 
 
+@pytest.mark.parametrize("mark", ["|", " || ", "###", "<sep>", ";", "\n"])
+def test_several_captions_in_a_cell_are_taken_apart(tmp_path, mark):
+    text = table("image,captions", f'a.jpg,"{A}{mark}{B}"', f"b.jpg,{B}")
+    found, _, notes = everything(write(tmp_path, IMAGES | {"c.csv": text}))
+    assert found == {"a.jpg": (A, B), "b.jpg": (B,)}
+    assert notes == [f"c.csv: a cell holds several captions, with {mark.strip(' ')!r} between."]
+
+
+def test_a_semicolon_within_a_caption_stays_and_is_named(tmp_path):
+    text = table("image,caption", f"a.jpg,{A}; {B}", f"b.jpg,{B}; {A}")
+    found, _, notes = everything(write(tmp_path, IMAGES | {"c.csv": text}))
+    assert found == {"a.jpg": (f"{A}; {B}",), "b.jpg": (f"{B}; {A}",)}
+    assert "most cells of 'caption' have ';' inside" in notes[0]
+
+
+def test_numpys_list_without_commas_holds_several_captions(tmp_path):
+    text = table("image,captions", f"a.jpg,\"['{A}'\n '{B}']\"", f"b.jpg,\"['{B}' '{A}']\"")
+    assert everything(write(tmp_path, IMAGES | {"c.csv": text}))[0] == {
+        "a.jpg": (A, B),
+        "b.jpg": (B, A),
+    }
+
+
 def test_columns_may_be_named(tmp_path):
     text = table("image,title,alt,part", f"a.jpg,{A},{B},train", f"b.jpg,{B},{A},dev")
     folder = write(tmp_path, IMAGES | {"c.csv": text})
@@ -305,6 +366,18 @@ SPLITS = {
         "train/0.jpg": b"",
         "validation/0.jpg": b"",
     },
+    "folders of the images": {"c.csv": table("image,caption", f"a.jpg,{A}", f"b.jpg,{B}")}
+    | {"train/a.jpg": b"", "val/b.jpg": b""},
+    "pairs in folders": {
+        **{"train/images/a.jpg": b"", "valid/images/b.jpg": b""},
+        **{"train/labels/a.txt": A, "valid/labels/b.txt": B},
+    },
+    "lists beside the captions": {
+        "text/c.token": f"a.jpg#0\t{A}\nb.jpg#0\t{B}\n",
+        "text/Flickr_8k.trainImages.txt": "a.jpg\n",
+        "text/Flickr_8k.devImages.txt": "b.jpg\n",
+        **INNER,
+    },
     "tars": {
         "train-000.tar": tar_of({"0.jpg": b"A", "0.txt": A}),
         "val-000.tar": tar_of({"1.jpg": b"B", "1.json": json.dumps({"caption": B})}),
@@ -321,7 +394,7 @@ def test_a_file_per_split_is_read(tmp_path, form):
 
 def test_files_of_splits_may_be_named(tmp_path):
     folder = write(tmp_path, SPLITS["beside each other"] | {"more.csv": "image,caption\n"})
-    with pytest.raises(DataError, match=r"found more.csv, train.csv, val.csv. Name .* per split"):
+    with pytest.raises(DataError, match=r"found more.csv, train.csv, val.csv. Name .*FILE,FILE"):
         load("train", folder)
     for named in ("train.csv,val.csv", "[tv]*a*.csv"):
         assert everything(folder, captions=named)[1] == {"a.jpg": "train", "b.jpg": "dev"}
@@ -408,6 +481,14 @@ REFUSED = {
         {"c.txt": table("", f"a.jpg\t{A}\t{B}")},
         "Reading them: .*columns '2' and '3' could each be the caption; choose with `--data.col",
     ),
+    "images as text": (
+        {"c.jsonl": [{"image": "QUJD" * 300, "caption": A}]},
+        "line 1: write the image to a file, and its name here; this is no name but base64",
+    ),
+    "a test file without captions": (
+        {"train.csv": table("image,caption", f"a.jpg,{A}"), "test.csv": "image\nb.jpg\n"},
+        r"test.csv, line 1: .*got \['image'\]. `--data.captions FILE` takes another file alone",
+    ),
     "another suffix": ({"photos.tsv000": "x"}, "If photos.tsv000 is a table .* rename it to"),
     "two files of one name": (
         {"c.csv": table("image,caption", f"x/d.jpg,{A}")}
@@ -482,6 +563,14 @@ def test_what_is_unclear_is_refused_with_advice(tmp_path, case):
                     raise
 
 
+def test_folders_without_dev_give_no_splits_and_are_named(tmp_path):
+    files = {"c.csv": table("image,caption", f"a.jpg,{A}", f"b.jpg,{B}")}
+    folder = write(tmp_path, files | {"train/a.jpg": b"", "test/b.jpg": b""})
+    _, splits, notes = everything(folder)
+    assert set(splits.values()) == {"train", "dev"}
+    assert any("folders name only train and test: names divide" in note for note in notes)
+
+
 def test_lists_of_a_split_beside_the_captions_are_honoured(tmp_path):
     lists = {"Flickr_8k.trainImages.txt": "a.jpg\n", "Flickr_8k.devImages.txt": "b.jpg\n"}
     tokens = {"Flickr8k.token.txt": f"a.jpg#0\t{A}\nb.jpg#0\t{B}\nc.jpg#0\tin no list\n"}
@@ -533,6 +622,30 @@ ODD = {
             ]
         },
         {"a.jpg": (A,)},
+    ),
+    "a caption beside each image, named with its suffix": (
+        {"a.jpg": b"", "a.jpg.txt": A},
+        {"a.jpg": (A,)},
+    ),
+    "a description of Google Photos": (
+        {"a.jpg": b"", "a.jpg.json": {"title": "a.jpg", "description": A, "url": "https://x/1"}},
+        {"a.jpg": (A,)},
+    ),
+    "a path from the caption file's folder": (
+        {"images/a.jpg": b"", "text/c.csv": table("image,caption", f"../images/a.jpg,{A}")},
+        {"images/a.jpg": (A,)},
+    ),
+    "a name written for the web": (
+        {"a b.jpg": b"", "c.csv": table("image,caption", f"a%20b.jpg,{A}")},
+        {"a%20b.jpg": (A,)},
+    ),
+    "a number written by pandas": (
+        {"007.jpg": b"", "c.csv": table("image_id,caption", f"7.0,{A}")},
+        {"7.0": (A,)},
+    ),
+    "quotation marks behind backslashes": (
+        {"c.csv": table("image,caption", r'a.jpg,"one \"two\", three"')},
+        {"a.jpg": ('one "two", three',)},
     ),
     "commas without quotes": (
         {"c.csv": table("image,caption", "a.jpg,one, two, three")},
