@@ -220,9 +220,8 @@ def begin_run(
     # A run that is resumed has this record, unless an earlier version started it.
     known = folder.training_images.exists()
     seen = {} if known else {folder.training_images: _seen(folder, config, data, inputs).content()}
-    captions = (caption for example in data.train.examples for caption in example.captions)
     images = len(data.train) - len(inputs.train.skipped)
-    amount = Amount.of(images, map(vocabulary.tokenize, captions))
+    amount = Amount.of(images, map(vocabulary.tokenize, data.train.captions))
     records = data_records(folder, vocabulary, contents, amount)
     records |= {folder.skipped(name): why for name, why in inputs.unusable.items() if why}
     records |= {} if data_dir is None else {folder.data_dir: f"{data_dir.absolute()}\n"}
