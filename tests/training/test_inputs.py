@@ -10,9 +10,9 @@ import pytest
 
 from sat_tf.vocabulary import Vocabulary
 from tests.training.small_runs import exit_of
-from training.data.bucketing import caption_table
+from training.data.batches import caption_table
 from training.data.examples import Example, Split
-from training.data.input_source import ImageSource
+from training.data.image_loader import ImageSource
 from training.inputs import Inputs, batches_of, load_data
 from training.train import main, parse
 

@@ -1,8 +1,8 @@
 """The feature store: annotations of a frozen encoder, computed once and read from disk.
 
-A store is a folder `CACHE/features/FINGERPRINT` of shards (see `feature_shards`), computed by
-`extraction`. The fingerprint stands for all that its content depends on; digests of image files are
-kept in `CACHE/digests`, as reading them all takes a while.
+A store is a folder `CACHE/features/FINGERPRINT` of shards (see `feature_shards`). The fingerprint
+stands for all that its content depends on; digests of image files are kept in `CACHE/digests`, as
+reading them all takes a while.
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ from sat_tf.errors import invalid_value
 from sat_tf.files import sha256_of, write_atomically, write_json
 from sat_tf.layers.encoder import Encoder
 from sat_tf.progress import progress_bar
-from training.data.examples import DataError, Example, StoredImage
-from training.data.extraction import write_missing
-from training.data.feature_shards import Shards
-from training.data.image_loader import READERS
+from training.data.examples import DataError, Example, Split, StoredImage
+from training.data.feature_shards import Shards, write_missing
+from training.data.image_loader import READERS, ImageSource, InputSource
 from training.tables import counted
 
 if TYPE_CHECKING:
@@ -316,3 +315,43 @@ def _digest_of(path: Path) -> str | None:
         return sha256_of(path)
     except OSError:
         return None
+
+
+def open_input_source(
+    encoder: Encoder,
+    resize: str,
+    split: Split,
+    cache_dir: Path,
+    mirrored: bool = False,
+    random_crop: float = 0.0,
+) -> InputSource:
+    """Opens stored annotations if the encoder is frozen, otherwise images.
+
+    Raises:
+        DataError: No image of the split can be read.
+    """
+    if encoder.trainable:
+        size = encoder.image_size
+        source: InputSource = ImageSource(split.examples, size, resize, mirrored, random_crop)
+    else:
+        source = FeatureStore.open(
+            cache_dir, encoder, split.examples, resize=resize, mirrored=mirrored
+        )
+    check_readable(split, source.skipped)
+    return source
+
+
+def readable_images(split: Split, source: InputSource, count: int | None = None) -> np.ndarray:
+    """Returns the indices of the images that can be read, or of the first `count` of them."""
+    return np.setdiff1d(np.arange(len(split)), list(source.skipped))[:count]
+
+
+def check_readable(split: Split, skipped: Mapping[int, str]) -> None:
+    """Checks that at least one image of a split can be read.
+
+    Raises:
+        DataError: None can be read.
+    """
+    if len(skipped) == len(split):
+        reason = next(iter(skipped.values()))
+        raise DataError(f"No image of the {split.name} split can be read; the first one: {reason}.")

@@ -26,7 +26,7 @@ from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.vocabulary import Vocabulary
 from training.config import RunConfig, to_text
 from training.data.seen_images import SeenImages
-from training.distributed.workers import is_chief, on_chief
+from training.distributed import is_chief, on_chief
 from training.inputs import BOXES, LOCATOR, PREDICTIONS, Contents, Data, Inputs
 from training.little_data import Amount
 from training.run_state.checkpoints import start_again

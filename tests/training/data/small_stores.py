@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from sat_tf.layers.encoder import Encoder
-from training.data import extraction
+from training.data import feature_shards as extraction
 from training.data.examples import Example
 from training.data.feature_store import FeatureStore
 

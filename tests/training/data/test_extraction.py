@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from sat_tf.layers.encoder import Encoder
 from tests.training.data.small_stores import SIZE, files, open_store
-from training.data.extraction import write_shards
+from training.data.feature_shards import write_shards
 
 
 def write_here(shards, encoder, examples, resize, batch_size, verbose) -> None:

@@ -17,9 +17,9 @@ from sat_tf.errors import RunError
 from tests.training.distributed.worker_group import NEVER, ends, run_workers, start, tf_configs
 from tests.training.run_state.stopped_runs import Killed, last_checkpoint, logs_of
 from tests.training.small_runs import train
+from training import distributed as workers
 from training import inputs
-from training.distributed import workers
-from training.distributed.workers import make_strategy
+from training.distributed import make_strategy
 from training.run_state import checkpoints
 
 TWO_EPOCHS = ("--fit.epochs", "2", "--fit.checkpoint_steps", "4")

@@ -25,7 +25,7 @@ from tests.training.data.own_images import (
 )
 from training import train
 from training.inspect import timing
-from training.inspect.command import main
+from training.inspect.__main__ import main
 
 TINY = ("--encoder.name", "scenes_cnn", "--encoder.image_size", "64", "--encoder.weights", "None")
 TINY += ("--decoder.embedding_dim", "8", "--decoder.attention_dim", "8", "--decoder.hidden_dim")

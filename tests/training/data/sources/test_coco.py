@@ -14,7 +14,7 @@ from tests.image_files import encode
 from training.config import DataConfig
 from training.data.examples import DataError, StoredImage
 from training.data.feature_store import FeatureStore
-from training.data.input_source import ImageSource
+from training.data.image_loader import ImageSource
 from training.data.sources import coco, load_split
 
 COUNTS = {"train": 5, "val": 2, "test": 2, "restval": 3}

@@ -464,6 +464,18 @@ def test_a_file_that_two_names_could_mean_is_neithers(tmp_path):
     assert used == ["c.jpg"]
 
 
+def chat(*images: str) -> dict:
+    """A conversation in the form of OpenAI's API."""
+    shown = [{"type": "image_url", "image_url": {"url": image}} for image in images]
+    asked = {"role": "user", "content": [{"type": "text", "text": "Describe it."}, *shown]}
+    answer = {"role": "assistant", "content": [{"type": "text", "text": A}]}
+    return {"messages": [{"role": "system", "content": "Be brief."}, asked, answer]}
+
+
+def box_of(attributes: dict) -> dict:
+    return {"image_id": 7, "bbox": [0, 0, 1, 1], "attributes": attributes}
+
+
 REFUSED = {
     "questions": (
         {"c.json": [{"image_id": "a", "question": "what does it show", "question_id": 1}]},
@@ -532,12 +544,20 @@ REFUSED = {
         "line 2: expected NAME.jpg#K.*; is it the end of line 1. Then join the two",
     ),
     "captions without names": (
-        {"c.txt": f"{A}\n{B}\n"},
-        "found none. If c.txt is a table of captions",
+        {"c.txt": f"{A}\n{B}\n", "b.jpg": b""},
+        r"no image '.*in the order of the images' names, add .*`ls \*.jpg \| paste - c.txt",
+    ),
+    "two images in a chat": (
+        {"c.jsonl": [chat("a.jpg", "b.jpg")]},
+        "line 1: 2 images in one chat; keep one, with its caption",
     ),
     "boxes": (
         {"c.json": COCO | {"annotations": [{"image_id": 7, "bbox": [0, 0, 1, 1]}]}},
         "boxes without captions; COCO's captions are in captions_.*`--data.captions`",
+    ),
+    "boxes with attributes": (
+        {"c.json": COCO | {"annotations": [box_of({"colour": "red", "occluded": False})]}},
+        "with the attributes colour; if one of .* choose it: `--data.columns caption=colour`",
     ),
     "images in a zip": (
         {"c.csv": table("image,caption", f"n.jpg,{A}"), "images.zip": b"PK"},
@@ -620,6 +640,16 @@ ODD = {
                     ],
                 }
             ]
+        },
+        {"a.jpg": (A,)},
+    ),
+    "a chat that shows its image": ({"c.jsonl": [chat("a.jpg")]}, {"a.jpg": (A,)}),
+    "captions of boxes, from CVAT": (
+        {
+            "c.json": {
+                "images": COCO["images"][:1],
+                "annotations": [box_of({"caption": A, "occluded": False})],
+            }
         },
         {"a.jpg": (A,)},
     ),

@@ -29,7 +29,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Sequence
-from itertools import islice
+from itertools import filterfalse, islice
 from pathlib import Path
 
 from training.data.examples import DataError
@@ -132,8 +132,13 @@ def _read(
     return CaptionFile(path, records, source.finished())
 
 
-def advice_without_captions(paths: Sequence[Path]) -> str:
-    """Returns a sentence on what there is instead of a caption file, if it can become one."""
+def advice_without_captions(paths: Sequence[Path], tried: Sequence[Path] = ()) -> str:
+    """Returns a sentence on what there is instead of a caption file, if it can become one.
+
+    Args:
+        paths: Files of the folder.
+        tried: Those of them that were read, and hold no captions as they are.
+    """
     for path in paths:
         suffix = path.suffix.lower()
         if suffix in _SPREADSHEETS:
@@ -148,7 +153,7 @@ def advice_without_captions(paths: Sequence[Path]) -> str:
                 f"them, `paste {path.name} FILE > captions.tsv`, and give `--data.captions "
                 "captions.tsv`."
             )
-    for path in paths:
+    for path in filterfalse(tried.__contains__, paths):
         suffix = path.suffix.lower()
         if suffix in TEXTS:
             return f" If {path.name} is a table of captions, give `--data.captions {path.name}`."
