@@ -133,7 +133,11 @@ class SeenImages:
         return cls((Source("", count, arrays),))
 
     def after(self, name: str, earlier: SeenImages | None) -> SeenImages:
-        """Adds the images of what this one started or learned from; None if it has no record."""
+        """Adds the images of what this one started or learned from; None if it has no record.
+
+        Of a path, its last part is the name.
+        """
+        name = published.bare_name(name)
         if earlier is None:
             return replace(self, unknown=tuple(dict.fromkeys((*self.unknown, name))))
         sources = list(self.sources)
@@ -158,7 +162,7 @@ class SeenImages:
         earlier = None
         with contextlib.suppress(ValueError):  # it may be gone
             earlier = read_seen(place or name)
-        return self.after(published.bare_name(name), earlier)
+        return self.after(name, earlier)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the record as plain JSON, each array as compressed differences."""

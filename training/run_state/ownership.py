@@ -212,20 +212,34 @@ def begin_run(
 ) -> None:
     """Makes a folder the run's own, and records what it learns from.
 
+    A later evaluation tells by the record of training images, the run's and those of what it
+    starts or learns from, which of its own are not new.
+
     Raises:
         RunError: The run that is resumed there has learned from something else.
     """
     vocabulary, contents = data.vocabulary, inputs.contents
     check_data(folder, vocabulary, contents)
-    # A run that is resumed has this record, unless an earlier version started it.
-    known = folder.training_images.exists()
-    seen = {} if known else {folder.training_images: _seen(folder, config, data, inputs).content()}
-    images = len(data.train) - len(inputs.train.skipped)
-    amount = Amount.of(images, map(vocabulary.tokenize, data.train.captions))
+    unreadable = inputs.train.skipped
+    captions = map(vocabulary.tokenize, data.train.captions)
+    amount = Amount.of(len(data.train) - len(unreadable), captions)
     records = data_records(folder, vocabulary, contents, amount)
     records |= {folder.skipped(name): why for name, why in inputs.unusable.items() if why}
     records |= {} if data_dir is None else {folder.data_dir: f"{data_dir.absolute()}\n"}
-    claim(folder.path, to_text(config), config.init_from, records | seen)
+    # A run that is resumed has the last record, unless an earlier version started it.
+    if not folder.training_images.exists():
+        examples = enumerate(data.train.examples)
+        readable = (one for index, one in examples if index not in unreadable)
+        seen = SeenImages.of(readable, config.data.name)
+        if (origin := config.init_from) is not None:
+            begun = recorded_origins(folder) if folder.has_checkpoint() else {}
+            seen = seen.after_captioner(origin, begun.get(origin))
+        files = [config.attention.teacher] if config.attention.located else []
+        files += [config.fit.predictions] if inputs.predictions is not None else []
+        for file in map(Path, files):
+            seen = seen.after(file.name, read_seen_archive(file))
+        records[folder.training_images] = seen.content()
+    claim(folder.path, to_text(config), config.init_from, records)
 
 
 @on_chief
@@ -262,24 +276,6 @@ def data_records(
     values["vocabulary"] = dataclasses.asdict(Contents(vocabulary.fingerprint()))
     values |= {} if amount is None else {"amount": dataclasses.asdict(amount)}
     return {folder.vocabulary: vocabulary.to_json() + "\n", folder.data: values}
-
-
-def _seen(folder: RunFolder, config: RunConfig, data: Data, inputs: Inputs) -> SeenImages:
-    """Returns which images a run learns from, and what it starts or learns from did.
-
-    A later evaluation tells by the record which of its images are not new.
-    """
-    examples = enumerate(data.train.examples)
-    readable = (one for index, one in examples if index not in inputs.train.skipped)
-    seen = SeenImages.of(readable, config.data.name)
-    if (origin := config.init_from) is not None:
-        begun = recorded_origins(folder) if folder.has_checkpoint() else {}
-        seen = seen.after_captioner(origin, begun.get(origin))
-    files = [config.attention.teacher] if config.attention.located else []
-    files += [config.fit.predictions] if inputs.predictions is not None else []
-    for file in map(Path, files):
-        seen = seen.after(file.name, read_seen_archive(file))
-    return seen
 
 
 def supervised_by_locator(folder: RunFolder) -> bool:
