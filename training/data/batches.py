@@ -10,6 +10,7 @@ caption) alone, so that a resumed run sees the same views.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,16 @@ class CaptionTable:
         tokens = [self.tokens[row] for row in rows]
         return CaptionTable(self.image_index[rows], self.caption_index[rows], tokens)
 
+    def cut(self, max_length: int) -> CaptionTable:
+        """Returns the table of captions cut to this many words."""
+        longest = max_length + 2
+        tokens = [
+            one if len(one) <= longest else np.concatenate([one[: max_length + 1], one[-1:]])
+            for one in self.tokens
+        ]
+        truncated = sum(len(one) > longest for one in self.tokens)
+        return dataclasses.replace(self, tokens=tokens, truncated=truncated)
+
     @cached_property
     def lengths(self) -> np.ndarray:
         """int32 `[N]`: tokens per caption, `<start>` and `<end>` included."""
@@ -74,21 +85,20 @@ def caption_table(
     Raises:
         DataError: No caption of the split has a word.
     """
-    places, tokens, dropped, truncated = [], [], 0, 0
+    places, tokens, dropped = [], [], 0
     for image_index, example in enumerate(split.examples):
         for caption_index, caption in enumerate(example.captions):
             ids = vocabulary.encode(caption)
             if not ids:
                 dropped += 1
                 continue
-            kept = ids[:max_length]
-            truncated += len(kept) < len(ids)
             places.append((image_index, caption_index))
-            tokens.append(np.array([START, *kept, END], np.int32))
+            tokens.append(np.array([START, *ids, END], np.int32))
     if not tokens:
         raise DataError(f"No caption of the {split.name} split holds a word.")
     image_index, caption_index = np.array(places, np.int32).T.copy()
-    return CaptionTable(image_index, caption_index, tokens, dropped, truncated)
+    table = CaptionTable(image_index, caption_index, tokens, dropped)
+    return table if max_length is None else table.cut(max_length)
 
 
 def check_vocabulary(config: DataConfig, vocabulary: Vocabulary) -> None:

@@ -31,15 +31,11 @@ from training.data.examples import (
 from training.data.sources.caption_files import (
     SUFFIXES,
     TEXTS,
-    CaptionFile,
-    Record,
     advice_without_captions,
-    known_split,
-    lie_beside,
-    lines,
-    pairs,
     read_caption_file,
 )
+from training.data.sources.caption_files.records import CaptionFile, Record, known_split, lines
+from training.data.sources.caption_files.stored import lie_beside, pairs
 from training.data.sources.image_folder import ImageFolder, is_image
 from training.data.sources.name_splits import choose_places, hashed_split, parse_places
 

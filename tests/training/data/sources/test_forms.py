@@ -527,6 +527,14 @@ REFUSED = {
         {"c.tar": tar_of({"0.jpg": b"A", "1.jpg": b"B"})},
         "2 images and no text; pack KEY.txt with the caption of KEY.jpg beside it, or unpack",
     ),
+    "a tar with broken JSON": (
+        {"c.tar": tar_of({"0.jpg": b"A", "0.json": "{"})},
+        r"c.tar, 0.json: not JSON \(Expecting property name",
+    ),
+    "a tar with Latin-1": (
+        {"c.tar": tar_of({"0.jpg": b"A", "0.txt": "\u00e9t\u00e9".encode("latin-1")})},
+        "c.tar, the text of 0.jpg: not UTF-8",
+    ),
     "a record without image": (
         {"c.jsonl": [RECORDS[0], {"caption": B}]},
         r"line 2: no 'image' \(write the image's name into it, or leave it out\); it has 'caption'",
