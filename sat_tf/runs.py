@@ -24,6 +24,7 @@ from sat_tf.files import sha256_of
 from sat_tf.images.reader import ImageInput, read_pixels
 from sat_tf.lite import cache
 from sat_tf.lite.captioner import LiteRTCaptioner, is_export
+from sat_tf.lite.captioner import load as load_export
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.subwords import whole_words
 from sat_tf.vocabulary import UNK, Vocabulary
@@ -151,7 +152,7 @@ class _Source:
     def exported(cls, path: Path) -> _Source:
         """Opens a LiteRT export."""
         try:
-            export = LiteRTCaptioner(path, cache.threads())
+            export = load_export(path, cache.threads())
         except ImportError as error:
             raise RunError(f"{path} holds LiteRT graphs. {error}") from error
         return cls(path, _exported_config(path, export), export.vocabulary, False, export)

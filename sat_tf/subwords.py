@@ -114,8 +114,12 @@ def split_subwords(word: str, known: Container[str]) -> list[str]:
 
 
 def stands_alone(piece: str, before: str) -> bool:
-    """Returns whether a subword begins a word: by its mark, or in a script without spaces."""
-    return piece.startswith(MARK) or (before != MARK and has_closed(piece[0]))
+    """Returns whether a subword begins a word: by its mark, or where no spaces are.
+
+    In Tibetan that is behind its tsheg, elsewhere beside any letter of a script without spaces.
+    """
+    closed = before != MARK and has_closed(piece[:1])
+    return piece.startswith(MARK) or before.endswith("\u0f0b") or closed
 
 
 def whole_words(words: Sequence[str], **parts: np.ndarray | None) -> dict[str, Any]:

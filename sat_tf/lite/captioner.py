@@ -18,6 +18,7 @@ from sat_tf.captions import Caption
 from sat_tf.commands import without_stderr
 from sat_tf.config import SearchConfig
 from sat_tf.errors import invalid_value
+from sat_tf.files import sha256_of
 from sat_tf.images.reader import ImageInput, read_pixels
 from sat_tf.lite.search import Hypothesis, beam_search, rank_by_consensus
 from sat_tf.subwords import whole_words
@@ -59,6 +60,8 @@ class Settings:
         no_repeat_ngram: n of the n-grams that no caption repeats; 0, also if absent, for none.
         encoder: File of the encoder's graph; captioners side by side may share one, which then
             lies beside their folders.
+        digests: SHA-256 of each graph and of the vocabulary; None in a folder of an earlier
+            version.
     """
 
     image_size: int
@@ -74,6 +77,7 @@ class Settings:
     min_length: int = 1
     no_repeat_ngram: int = 0
     encoder: str = ENCODER
+    digests: dict[str, str] | None = None
 
     def files(self, folder: Path) -> dict[str, Path]:
         """Returns where the graphs are, by `GRAPHS`."""
@@ -315,8 +319,16 @@ class LiteRTCaptioner:
 
 
 def load(folder: str | Path, threads: int = 1) -> LiteRTCaptioner:
-    """Loads a LiteRT export; see `LiteRTCaptioner`."""
-    return LiteRTCaptioner(folder, threads)
+    """Loads a LiteRT export, see `LiteRTCaptioner`; a file of another export is a `ValueError`."""
+    captioner, folder = LiteRTCaptioner(folder, threads), Path(folder)
+    paths = captioner.settings.files(folder) | {VOCABULARY: folder / VOCABULARY}
+    for name, digest in (captioner.settings.digests or {}).items():
+        if sha256_of(paths[name]) != digest:
+            raise ValueError(
+                f"{paths[name]} is not the file that this export was written with. Copy the whole "
+                "folder, or export it again."
+            )
+    return captioner
 
 
 def _open_graph(path: Path, threads: int) -> Graph:

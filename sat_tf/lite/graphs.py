@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from sat_tf.config import SearchConfig
 from sat_tf.errors import invalid_value
-from sat_tf.files import write_atomically
+from sat_tf.files import sha256_of, write_atomically
 from sat_tf.layers.lstm import State
 from sat_tf.lite import captioner as files
 
@@ -149,6 +149,10 @@ def write_graphs(
         min_length=search.min_length,
         no_repeat_ngram=search.no_repeat_ngram,
         encoder=paths[files.ENCODER].name,
+        digests={
+            name: sha256_of(path)
+            for name, path in {**paths, files.VOCABULARY: folder / files.VOCABULARY}.items()
+        },
     )
     (folder / files.SETTINGS).write_text(settings.to_json(), "utf-8")
     return {name: (graphs[name].inputs, f.structured_outputs) for name, f in traced.items()}

@@ -51,6 +51,11 @@ def test_captions_that_are_nearly_alike_are_named(changes):
     assert "nearly alike" in sentence and "Describe what differs" in sentence
 
 
+def test_captions_too_few_to_compare_are_not_called_alike():
+    (sentence,) = sentences(Amount(2, 2, 2, common=1.0), FOLDER)
+    assert "alike" not in sentence
+
+
 def test_the_next_command_has_the_flags_that_were_given():
     flags = ["--recipe", "folder_soft", "--data.min-count", "1", "--encoder.name", "resnet50"]
     flags += ["--data.columns", "image=my file"]

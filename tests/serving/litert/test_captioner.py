@@ -99,6 +99,17 @@ def test_a_damaged_graph_is_a_clear_error(litert_exports, tmp_path):
         load(tmp_path)
 
 
+def test_the_vocabulary_of_another_export_is_an_error(litert_exports, tmp_path):
+    for path in litert_exports("soft").iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    load(tmp_path)
+    vocabulary = json.loads((tmp_path / VOCABULARY).read_text())
+    vocabulary["words"][-2:] = reversed(vocabulary["words"][-2:])
+    (tmp_path / VOCABULARY).write_text(json.dumps(vocabulary))
+    with pytest.raises(ValueError, match=f"{VOCABULARY} is not the file that this export was"):
+        load(tmp_path)
+
+
 @pytest.fixture
 def folder(tmp_path):
     """A folder whose graphs nobody can read."""
