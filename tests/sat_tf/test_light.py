@@ -104,11 +104,11 @@ def test_captioners_with_the_same_encoder_share_its_graph_and_its_work(filled):
     pixels, graph, runs_of_it = np.zeros([32, 32, 3], np.float32), encoder._graph, []
     encoder._graph = lambda **inputs: runs_of_it.append(1) or graph(**inputs)
     for captioner in (one.captioner, other.captioner, one.captioner):
-        captioner.describe(pixels)
+        captioner.beam(pixels)
     assert len(runs_of_it) == 1
     for value in range(1, encoder.KEPT + 1):
-        one.captioner.describe(pixels + value)
-    one.captioner.describe(pixels)  # forgotten by now
+        one.captioner.beam(pixels + value)
+    one.captioner.beam(pixels)  # forgotten by now
     assert len(runs_of_it) == 2 + encoder.KEPT
 
 
