@@ -1,7 +1,5 @@
 """Every command but the local server ends with a status and at most one line, no traceback."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import io

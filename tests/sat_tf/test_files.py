@@ -1,7 +1,5 @@
 """Atomic writes, whole and on the disk before the file gets its name; the cache's folder."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Captions over graphs are those of TensorFlow; graphs are found, checked and made again."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The rules that split captions, in the scripts and spellings that they are for."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

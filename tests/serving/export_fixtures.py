@@ -1,7 +1,5 @@
 """Tiny runs, exported once, and the answers of a process without the project."""
 
-from __future__ import annotations
-
 import base64
 import functools
 import json

@@ -1,7 +1,5 @@
 """The snippet of docs/serving.md calls a server as it says."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The card says what was exported, how good it is and how to call it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

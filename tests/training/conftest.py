@@ -1,7 +1,5 @@
 """Tiny runs, each trained once and read by many tests, and a tiny folder of photographs."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from dataclasses import dataclass

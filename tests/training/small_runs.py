@@ -1,7 +1,5 @@
 """Runs of seconds, trained without the command."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Averaged runs: the mean of their weights, in a folder that everything but training takes."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

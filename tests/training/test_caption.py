@@ -1,7 +1,5 @@
 """Captions of the user's own images."""
 
-from __future__ import annotations
-
 import functools
 import json
 import shutil

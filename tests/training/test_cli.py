@@ -1,7 +1,5 @@
 """Command lines: recipes and folders are checked before the work."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Captioners' predictions for the training captions, and a captioner that learns from them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Filling feature stores on Spark."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -19,9 +17,6 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_a_trained_encoder_has_no_store(capsys):
     assert main(["--encoder.trainable", "True"]) == 2
     assert "expected False: a trained encoder has no feature store" in capsys.readouterr().err
-
-
-def test_the_precision_has_to_be_that_of_the_training(capsys):
     assert main(["--encoder.trainable", "False", "--fit.precision", "auto"]) == 2
     assert "`--fit.precision`: expected float32 or bfloat16" in capsys.readouterr().err
 

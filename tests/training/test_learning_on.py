@@ -1,7 +1,5 @@
 """Learning on: a run that starts from a captioner with other words."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The model of a run: weights of another run, and the precision."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

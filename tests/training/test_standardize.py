@@ -1,7 +1,5 @@
 """Statistics of an encoder's channels, and what the command refuses."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """The training command: flags, errors, and everything a run leaves behind."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

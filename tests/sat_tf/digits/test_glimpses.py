@@ -1,7 +1,5 @@
 """Glimpses: the sensor against NumPy slices, the policy, the networks that read, given places."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

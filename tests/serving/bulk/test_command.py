@@ -1,7 +1,5 @@
 """The command's errors before Spark starts."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

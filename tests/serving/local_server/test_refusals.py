@@ -1,7 +1,5 @@
 """Calls that are refused, over real gRPC, in TF Serving's own words."""
 
-from __future__ import annotations
-
 import grpc
 import pytest
 import tensorflow as tf

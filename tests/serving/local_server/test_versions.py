@@ -1,7 +1,5 @@
 """Versions come, fail, are labelled, are drained and go, without a call that fails for it."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The models' process: what answers, without TensorFlow; when it starts again, and how it ends."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The feature store: correct annotations in any order, in bounded memory, of the right images."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json
@@ -50,9 +48,6 @@ def test_annotations_are_those_of_the_encoder_in_any_order(tmp_path, encoder):
     assert read.dtype == np.float16 and read.shape == (6, 4, 32)
     close(read, expected(encoder, arrays(10)[order]))
     assert store.read(np.array([], int)).shape == (0, 4, 32)
-
-
-def test_mirrored_views_are_annotations_of_the_flipped_image(tmp_path, encoder):
     store = open_store(tmp_path, encoder, drawn(6), mirrored=True)
     pixels = arrays(6)
     flip = np.array([True, False, True, True, False, False])
@@ -155,7 +150,7 @@ def identify(encoder, examples, cache, resize="crop", mirrored=False, shard=4):
     return fingerprint(encoder, examples, resize, mirrored, shard, digests)
 
 
-def test_the_fingerprint_follows_all_that_annotations_depend_on(tmp_path):
+def test_the_fingerprint_follows_all_that_annotations_depend_on(tmp_path, monkeypatch):
     encoder, on_disk = Encoder("scenes_cnn", SIZE), files(tmp_path, 3)
 
     def identity(encoder=encoder, examples=on_disk, resize="crop", mirrored=False, shard=4):
@@ -180,9 +175,6 @@ def test_the_fingerprint_follows_all_that_annotations_depend_on(tmp_path):
     before = identity()
     on_disk[1].image.write_bytes(on_disk[1].image.read_bytes() + b"\0")
     assert len({*others, before, identity()}) == len(others) + 2
-
-
-def test_the_fingerprint_follows_the_version_of_the_preprocessing(monkeypatch, tmp_path):
     encoder = Encoder("scenes_cnn", SIZE)
     before = identify(encoder, drawn(1), tmp_path)
     monkeypatch.setattr(images, "VERSION", images.VERSION + 1)

@@ -1,7 +1,5 @@
 """Weights of other runs, and the digits that a run has learned from and is not scored on."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -108,9 +106,6 @@ def test_dev_and_training_digits_in_another_order_are_not_scored(learned, mnist,
         with pytest.raises(DataError, match=r"learned from other digits .*`--data-dir` it was"):
             training_digits.load_scored(learned, split, DATA, reordered)
     training_digits.load_scored(learned, "test", DATA, reordered)
-
-
-def test_weights_that_learned_what_is_dev_now_are_not_started_from(learned, mnist, reordered):
     training_digits.check_init_from(learned, DATA, DATA, mnist)
     with pytest.raises(ValueError, match=r"`--init-from`.*learned from others than those of"):
         training_digits.check_init_from(learned, DATA, DATA, reordered)

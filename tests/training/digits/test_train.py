@@ -1,7 +1,5 @@
 """Digit runs: trained, resumed, refused; single digits before pairs."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np
@@ -81,18 +79,15 @@ def test_a_run_killed_within_its_epochs_ends_like_an_unbroken_one(
     assert_same_runs(tmp_path / "run", hard_digits_run)
 
 
-def test_another_run_s_folder_is_refused(hard_digits_run, tiny_digits, make_mnist, tmp_path):
+def test_another_run_s_folder_is_refused(
+    hard_digits_run, tiny_digits, make_mnist, tmp_path, capsys
+):
     flags = (*HARD, *tiny_digits)
     with pytest.raises(RunError, match="`model.samples` is 5 there and 6 here"):
         train(hard_digits_run, *flags, "--model.samples", "6")
     other = make_mnist(tmp_path, x_train=np.zeros([68, 28, 28], np.uint8))
     with pytest.raises(ValueError, match="belongs to a run on other digits"):
         train(hard_digits_run, *flags, data_dir=other)
-
-
-def test_captioners_and_digit_systems_leave_each_other_s_runs_alone(
-    hard_digits_run, tiny_digits, tmp_path, capsys
-):
     assert main(["--recipe", "scenes_soft", "--run-dir", str(hard_digits_run)]) == 2
     assert "digit system 'portions'" in capsys.readouterr().err
     (tmp_path / "config.json").write_text("{}")

@@ -1,7 +1,5 @@
 """`TF_CONFIG`, and how the processes it names come together."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """The page of `training.inspect`: images and texts in a folder that opens in any browser."""
 
-from __future__ import annotations
-
 import html.parser
 
 import numpy as np
@@ -28,7 +26,7 @@ def entry(caption="a <dog>"):
     return PageEntry("a&b.jpg", (caption, "one <i>", "two"), np.full((4, 6, 3), 77, np.uint8))
 
 
-def test_page_shows_escaped_text_and_images_that_exist(tmp_path):
+def test_page_shows_escaped_text_in_its_language_and_images_that_exist(tmp_path):
     path = write_page(tmp_path, "Dev & co", [entry(), entry('<script>"x"</script>')])
     page = Links()
     page.feed(path.read_text("utf-8"))
@@ -38,12 +36,12 @@ def test_page_shows_escaped_text_and_images_that_exist(tmp_path):
         assert text in page.text
     image = np.asarray(Image.open(tmp_path / page.sources[0]))
     np.testing.assert_array_equal(image, entry().image)
-
-
-def test_captions_alone_are_in_their_language(tmp_path):
-    page = Links()
     page.feed(write_page(tmp_path, "x", [entry()], ["A note."], [["a"]], "ar").read_text())
     assert page.spoken == ["h2", "img", "ul", "li", "li"]
+    page, table = Links(), [["", "train"], ["captions <b>", "5"]]
+    page.feed(write_page(tmp_path, "x", [], table=table).read_text())
+    assert (page.tags.count("th"), page.tags.count("td")) == (2, 2)
+    assert "captions <b>" in page.text and "b" not in page.tags
 
 
 def test_page_of_a_shorter_run_leaves_no_old_images(tmp_path):
@@ -52,10 +50,3 @@ def test_page_of_a_shorter_run_leaves_no_old_images(tmp_path):
     write_page(tmp_path, "x", [entry()])
     names = sorted(path.name for path in (tmp_path / "images").iterdir())
     assert names == ["000.png", "mine.png"]
-
-
-def test_page_with_a_table_escapes_its_cells(tmp_path):
-    page, table = Links(), [["", "train"], ["captions <b>", "5"]]
-    page.feed(write_page(tmp_path, "x", [], table=table).read_text())
-    assert (page.tags.count("th"), page.tags.count("td")) == (2, 2)
-    assert "captions <b>" in page.text and "b" not in page.tags

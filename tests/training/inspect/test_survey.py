@@ -1,7 +1,5 @@
 """The counts, warnings and duplicates that `training.inspect` finds before training."""
 
-from __future__ import annotations
-
 import copy
 import re
 import urllib.error
@@ -52,14 +50,11 @@ def test_figures_are_those_counted_by_hand():
     }
 
 
-def test_captions_that_an_image_has_twice_are_counted_as_training_reads_them():
+def test_captions_twice_or_written_by_programs_are_counted():
     split = split_of(("A dog.", "a dog", "a cat", "a dog !"), ("a dog", "!!!", "..."))
     vocabulary = Vocabulary.from_captions(["a dog"], min_count=1)
     figures = caption_figures(split, vocabulary, max_length=3)
     assert (figures["repeated"], figures["images_with_repeats"]) == (2, 1)
-
-
-def test_captions_that_programs_wrote_are_counted():
     split = split_of(("a cat &amp; a dog", "black & white", "NaN "), ("R&D more", "&#39;"))
     figures = caption_figures(split, Vocabulary.from_captions(["a dog"], min_count=1), 9)
     assert (figures["entities"], figures["nothing"]) == (2, 1)
@@ -136,10 +131,6 @@ def warnings(changes: dict, config: DataConfig | None = None, **report) -> list[
     return warnings_of(whole | {"language": config.language[:2]} | report, config)
 
 
-def test_good_data_has_no_warnings():
-    assert warnings({}) == []
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -190,6 +181,7 @@ def test_captions_of_another_language_than_said_have_a_warning():
     assert found_language(portuguese, "haw") == "haw"  # no language that is told
     (warning,) = warnings({}, language="pt")
     assert "look like pt: is `--data.language` really en?" in warning
+    assert warnings({}) == []
 
 
 FILES = {

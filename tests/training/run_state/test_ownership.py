@@ -1,7 +1,5 @@
 """A run's folder is refused to another configuration, other data, and a second process."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import fcntl
@@ -218,13 +216,10 @@ def test_other_teachers_are_refused_by_the_name_of_their_flag(folder, teacher, w
         check_data(folder, WORDS, USED | {teacher: Contents("9c0d")})
 
 
-def test_other_words_are_refused(folder):
+def test_other_words_and_the_vocabulary_of_another_run_are_refused(folder):
     other = Vocabulary.from_captions(["a zebra"], min_count=1)
     with pytest.raises(runs.RunError, match="words of the training captions differ"):
         check_data(folder, other, USED)
-
-
-def test_a_vocabulary_of_another_run_is_refused(folder):
     assert runs.read_vocabulary(folder) == WORDS
     other = dataclasses.replace(WORDS, words=(*WORDS.words[:-1], "zebra"))
     other.save(folder.vocabulary)

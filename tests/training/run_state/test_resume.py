@@ -1,7 +1,5 @@
 """A run that is stopped, at whatever moment, ends like one that was not; early stopping."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -210,15 +208,12 @@ def test_an_epoch_with_fewer_steps_than_were_done_of_it_is_an_error():
         train_epochs(None, None, 3, 6, progress, [])
 
 
-def test_another_score_that_decided_is_told_with_the_reason():
+def test_another_score_that_decided_or_the_want_of_one_is_told_with_the_reason():
     progress = Progress(epoch=4, best_epoch=3, best_score=13.9, best_rank=1, seconds=90.0)
     assert best_epoch(progress, "bleu_4") == (
         "Best epoch 3 of 4: cider 13.90; 1.5 minutes of training. "
         "`bleu_4` was 0 or undefined in every epoch."
     )
-
-
-def test_a_run_without_a_best_epoch_says_why():
     with pytest.raises(RunError, match=r"`nll` was never a number, in 4 epochs.*diverged"):
         best_epoch(Progress(epoch=4), "nll")
 

@@ -1,7 +1,5 @@
 """Rewards of captions as ids (CIDEr-D, BLEU's precisions, METEOR), and runs trained for them."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest

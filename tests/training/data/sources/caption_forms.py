@@ -1,7 +1,5 @@
 """Folders of caption files as people have them: how tests write and read them."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile

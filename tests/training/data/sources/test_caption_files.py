@@ -1,7 +1,5 @@
 """Every form of caption file gives the same records, and says where it is broken."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -92,9 +90,13 @@ def test_every_form_gives_the_same_records(tmp_path, name, content, mark):
     assert gathered(read_captions(path)) == WANTED
 
 
-def test_coco_names_no_splits(tmp_path):
+def test_coco_may_name_splits_or_not(tmp_path):
     records = read_captions(write(tmp_path, "c.json", COCO))
     assert gathered(records) == [(image, texts, None) for image, texts, _ in WANTED]
+    content = {"images": [{"id": 0, "file_name": "a.jpg", "split": "test"}]}
+    content["annotations"] = [{"image_id": 0, "caption": "A door."}]
+    (record,) = read_captions(write(tmp_path, "c.json", content))
+    assert record.split == "test"
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t"])
@@ -120,7 +122,11 @@ def test_a_spreadsheet_may_write_other_separators(tmp_path, delimiter):
         ("c.csv", 'image,caption\na,"b" c\n', "line 2: not CSV"),
         ("c.csv", "image,caption\n ,b\n", "line 2: the name of the image is empty"),
         ("c.csv", "image,caption,split\na,b,both\n", "line 2: expected the split train.*'both'"),
-        ("c.csv", b"image,caption\na,b\nc,M\xfcnchen\n", "line 3: not UTF-8.*save the file as"),
+        (
+            "c.csv",
+            b"image,caption\na,b\nc,M\xfcnchen\n",
+            "line 3: not UTF-8.* try `iconv",
+        ),
         ("c.jsonl", '{"image": "a", "captions": []}\n\n{"image"\n', "line 3: not JSON .*column 9"),
         ("c.jsonl", '["a"]', 'line 1: expected {"image"'),
         ("c.jsonl", '{"image": true, "captions": []}', "line 1: expected 'image', a text, got Tr"),
@@ -208,10 +214,3 @@ def test_a_file_is_parsed_once_until_it_changes(tmp_path, monkeypatch):
         assert read_captions(path) is first
     write(tmp_path, "c.csv", "image,caption\na.jpg,another\n")
     assert read_captions(path)[0].captions == ("another",)
-
-
-def test_coco_may_name_splits(tmp_path):
-    content = {"images": [{"id": 0, "file_name": "a.jpg", "split": "test"}]}
-    content["annotations"] = [{"image_id": 0, "caption": "A door."}]
-    (record,) = read_captions(write(tmp_path, "c.json", content))
-    assert record.split == "test"

@@ -1,7 +1,5 @@
 """Your own images, from a spoilt folder to a run: German words, Chinese characters."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
 from pathlib import Path
