@@ -1,30 +1,36 @@
-"""Compare the estimators of hard attention: `python -m benchmarks.estimators`.
+"""Noise of the estimators of hard attention: `python -m benchmarks.estimators --run-dir RUN`.
 
-Each estimator is trained from the same seeds on drawn scenes and evaluated; the noise of its
-gradient is measured from shared weights. docs/estimators.md explains the figures.
+From the weights of one run, on the same training batches: the noise of each estimator's gradient,
+and the time of its step. `experiments/estimators.sh` trains the runs; docs/estimators.md explains
+the figures.
 """
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import logging
 import statistics
-import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
+import numpy as np
+import tensorflow as tf
 import tyro
 
-from benchmarks.measure import Column, format_table
+from benchmarks.measure import Column, format_table, medians
 from benchmarks.run import chosen
 from sat_tf.commands import exit_status
-from sat_tf.errors import invalid_value
-from sat_tf.fields import NonNegativeInt, PositiveInt, check_fields
-from sat_tf.files import write_json
-from training.run_state.checkpoints import last_progress
+from sat_tf.fields import PositiveInt, Range, check_fields
+from sat_tf.files import default_cache_dir
+from sat_tf.models.captioner import Batch, Captioner
+from sat_tf.objectives.baselines import MovingAverageBaseline
+from training.config import RunConfig, read_run_config
+from training.inputs import batches_of, load_data, open_inputs
+from training.model import compile_model, new_model, start_from
+from training.recipes import RECIPES
 
 ESTIMATORS: dict[str, dict[str, Any]] = {
     "soft": {"kind": "soft"},
@@ -37,137 +43,186 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
 }
 """Keys of `attention` that each estimator sets."""
 
-Row = dict[str, Any]
-_SETTINGS = {"recipe": "scenes_hard", "fit.epochs": 3, "fit.figures": 0}
-_SCORES = ("bleu_4", "cider", "pointing_game")
-_BOUNDS = ("elbo", "importance_weighted_bound_50")
+_UNBIASED = "rloo"  # its mean gradient stands for that of the ELBO
+_COLUMNS = (
+    Column("estimator"),
+    Column("samples", "M"),
+    Column("step_ms", "step ms", ".0f"),
+    Column("relative_variance", "variance", ".3g"),
+    Column("cosine", "cosine", ".2f"),
+)
 
 
 @dataclass(frozen=True)
 class Arguments:
-    """Train the estimators of hard attention from the same seeds, and compare them.
+    """Measure the noise of estimators from the weights of one run."""
 
-    Other flags, but for --attention, are those of training.train, for all runs.
-    """
-
+    run_dir: Path
+    """Finished run of hard attention on drawn scenes; its best weights are the shared ones."""
     estimators: tuple[str, ...] = ("soft", "paper", "reinforce", "rloo", "vimco")
     """Estimators, separated by spaces or commas: soft (for reference), paper, arctic, reinforce,
     rloo, vimco."""
-    seeds: tuple[str, ...] = ("0", "1", "2")
-    """Seeds, separated by spaces or commas."""
-    out: Path = Path("runs/estimators")
-    """Folder of the runs, which are resumed from there, and of comparison.json."""
     batches: PositiveInt = 4
     """Training batches on which gradients and steps are measured."""
-    draws: NonNegativeInt = 64
-    """Gradients drawn per batch; 0 leaves the noise out."""
+    draws: Annotated[int, Range(2)] = 64
+    """Gradients drawn per batch."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    arguments, keys = tyro.cli(
-        Arguments, args=argv, prog="python -m benchmarks.estimators", return_unknown_args=True
-    )
-    return exit_status(lambda: run(arguments, keys))
+    arguments = tyro.cli(Arguments, args=argv, prog="python -m benchmarks.estimators")
+    return exit_status(lambda: run(arguments))
 
 
-def run(arguments: Arguments, keys: Sequence[str] = ()) -> None:
-    """Trains, measures, writes and prints the table."""
+def run(arguments: Arguments) -> None:
+    """Measures and prints the table."""
     check_fields(arguments)
     names = chosen("--estimators", arguments.estimators, ESTIMATORS)
-    hard = [name for name in names if name != "soft"]
-    if not hard:
-        raise invalid_value("--estimators", "one of hard attention", ", ".join(names))
-    seeds = [int(text) for part in arguments.seeds for text in part.split(",")]
-    reference = "paper" if "paper" in hard else hard[0]
-    rows: list[Row] = []
-    for seed in seeds:
-        runs = {name: arguments.out / f"{name}-seed{seed}" for name in names}
-        found = {name: figures(name, seed, runs[name], keys) for name in names}
-        if arguments.draws:
-            from benchmarks.gradient_noise import measure
-
-            attention = {name: ESTIMATORS[name] for name in names}
-            noise = measure(attention, runs[reference], arguments.batches, arguments.draws)
-            base = noise[reference]
-            for name, row in noise.items():
-                # In a given time the mean is over so many steps, and its variance so much lower.
-                own = row.get("relative_variance"), base.get("relative_variance")
-                if None not in own:
-                    row["equal_compute"] = own[0] * row["step_ms"] / (own[1] * base["step_ms"])
-                found[name] |= row
-        rows += found.values()
-    write_json(arguments.out / "comparison.json", {"reference": reference, "runs": rows})
-    print(format_table(columns(reference), [summary(name, rows) for name in names]))
+    rows = measure(names, arguments.run_dir, arguments.batches, arguments.draws)
+    print(format_table(_COLUMNS, [{"estimator": name, **row} for name, row in rows.items()]))
 
 
-def figures(name: str, seed: int, run_dir: Path, keys: Sequence[str]) -> Row:
-    """Trains and evaluates a run, unless that is done already, and returns its figures.
+class Noise(NamedTuple):
+    """Noise of a random vector that estimates a gradient."""
 
-    Raises:
-        OSError: A command failed; it says why on standard error.
+    variance: float
+    """Trace of the covariance: the sum of the variances of the entries."""
+    signal: float
+    """Unbiased estimate of the squared norm of the mean; noise may push it below 0."""
+    mean: np.ndarray
+    """Mean of the draws."""
+
+    @classmethod
+    def of(cls, estimate: Callable[[int], np.ndarray], draws: int) -> Noise:
+        """Estimates variance and signal from independent draws.
+
+        variance = sum_k |g_k - gbar|^2 / (K - 1);  signal = |gbar|^2 - variance / K
+        """
+        total, squares = np.zeros([]), 0.0
+        for number in range(draws):
+            gradient = np.asarray(estimate(number), np.float64)
+            total = total + gradient
+            squares += float(gradient @ gradient)
+        mean = total / draws
+        variance = (squares - draws * float(mean @ mean)) / (draws - 1)
+        return cls(variance, float(mean @ mean) - variance / draws, mean)
+
+    @property
+    def relative(self) -> float | None:
+        """Variance over signal, free of the scale of the loss; None if noise hides the mean.
+
+        Averaging n estimates divides it by n.
+        """
+        return self.variance / self.signal if self.signal > 0.0 else None
+
+    def cosine(self, other: Noise) -> float | None:
+        """Estimates the cosine between the means of two estimators; None if noise hides one.
+
+        The draws of the two are independent. The norms are those of `signal`: few draws may give
+        a cosine above 1, but noise does not pull it towards 0.
+        """
+        if self.signal <= 0.0 or other.signal <= 0.0:
+            return None
+        return float(self.mean @ other.mean) / (self.signal * other.signal) ** 0.5
+
+
+class AttentionGradient:
+    """Repeated draws of the gradient of the training loss in attention's weights.
+
+    Images are encoded once: draws on one batch differ only in the locations and the expectation
+    switch.
     """
-    report = run_dir / "evaluation" / "dev" / "report.json"
-    if not report.is_file():
-        print(f"\n{name}, seed {seed}", file=sys.stderr, flush=True)
-        attention = {f"attention.{key}": value for key, value in ESTIMATORS[name].items()}
-        given = {**_SETTINGS, **attention, "seed": seed, "run-dir": run_dir}
-        flags = [part for key, value in given.items() for part in (f"--{key}", str(value))]
-        _call("training.train", *flags, *keys)
-        _call("training.evaluate", "--run-dir", str(run_dir), "--split", "dev", "--figures", "0")
-    found = json.loads(report.read_text("utf-8"))
-    row = {"estimator": name, "seed": seed}
-    row |= {key: found["scores"][key] for key in _SCORES if key in found["scores"]}
-    row |= {key: found["bounds"][key] for key in _BOUNDS if key in found.get("bounds", {})}
-    progress = last_progress(run_dir / "checkpoints")
-    return row | {"minutes": None if progress is None else progress.seconds / 60}
+
+    def __init__(self, model: Captioner, batches: Sequence[Batch]) -> None:
+        self._model, self._weights = model, model.decoder.attention.trainable_variables
+        self._batches = [
+            (model.annotate(batch, training=True), tf.constant(batch["tokens"]))
+            for batch in batches
+        ]
+        self._compiled = tf.function(self._estimate, autograph=False, reduce_retracing=True)
+        if isinstance(model.baseline, MovingAverageBaseline):
+            returns = [self._draw(number, 0)[1] for number in range(len(batches))]
+            # Starts at the value that it reaches after many such batches.
+            model.baseline.update(tf.reduce_mean(returns))
+
+    def noise(self, draws: int, first: int = 1) -> Noise:
+        """Estimates the noise of the gradients on all batches, concatenated."""
+        numbers = range(len(self._batches))
+        return Noise.of(
+            lambda draw: np.concatenate([self._draw(n, first + draw)[0] for n in numbers]), draws
+        )
+
+    def _draw(self, number: int, draw: int) -> tuple[tf.Tensor, tf.Tensor]:
+        return self._compiled(*self._batches[number], tf.constant([number, draw]))
+
+    def _estimate(
+        self, annotations: tf.Tensor, tokens: tf.Tensor, seed: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns the gradient as one vector, and the mean return of the captions, if averaged."""
+        with tf.GradientTape() as tape:
+            batch = {"annotations": annotations, "tokens": tokens}
+            terms = self._model.objective(self._model, batch, seed, tf.shape(tokens)[0])
+        gradients = tape.gradient(terms.loss, self._weights)
+        return tf.concat([tf.reshape(g, [-1]) for g in gradients], axis=0), terms.mean_return
 
 
-def _call(*command: str) -> None:
-    done = subprocess.run([sys.executable, "-m", *command], stdout=sys.stderr)
-    if done.returncode:
-        raise OSError(f"{command[0]} ended with status {done.returncode}")
+def measure(
+    estimators: Sequence[str], start: Path, batches: int, draws: int, repeats: int = 3
+) -> dict[str, dict[str, Any]]:
+    """Measures every estimator from the weights of one run, on the same training batches.
 
+    Args:
+        estimators: Keys of `ESTIMATORS`.
+        start: Finished run of hard attention; its best weights are the shared ones.
+        batches: Number of batches.
+        draws: Draws of each gradient.
+        repeats: Timed steps per batch.
 
-@dataclass(frozen=True)
-class Spread:
-    """One figure of several runs."""
+    Returns:
+        Name -> `step_ms`, of a whole training step, all taking turns; for hard attention also
+        `samples`, `relative_variance` (`Noise.relative`) and `cosine`, with the mean of an
+        unbiased estimator.
+    """
+    run = read_run_config(start)
+    data = load_data(run.data)
 
-    values: tuple[float, ...]
+    def configured(name: str) -> RunConfig:
+        attention = dataclasses.replace(RECIPES["scenes_hard"].attention, **ESTIMATORS[name])
+        none = {name: 0.0 for name in vars(run.decoder) if name.endswith("_dropout")}
+        decoder = dataclasses.replace(run.decoder, **none)
+        return dataclasses.replace(run, attention=attention, decoder=decoder)
 
-    def __format__(self, form: str) -> str:
-        mean = f"{statistics.fmean(self.values):{form}}"
-        if len(self.values) < 2:
-            return mean
-        return f"{mean} ± {statistics.stdev(self.values):{form}}"
+    def started(config: RunConfig) -> Captioner:
+        model = new_model(config, len(data.vocabulary), load_encoder_weights=False)
+        start_from(start, model, data.vocabulary)
+        return model
 
-
-def summary(name: str, rows: Sequence[Row]) -> Mapping[str, Any]:
-    """Combines the seeds of an estimator: a `Spread` per figure."""
-    own = [row for row in rows if row["estimator"] == name]
-    found: Row = {"estimator": name, "samples": own[0].get("samples")}
-    for key in own[0].keys() - {"estimator", "seed", "samples"}:
-        if values := tuple(row[key] for row in own if row.get(key) is not None):
-            found[key] = Spread(values)
-    return found
-
-
-def columns(reference: str) -> tuple[Column, ...]:
-    """Returns the columns of the table."""
-    return (
-        Column("estimator"),
-        Column("samples", "M"),
-        Column("step_ms", "step ms", ".0f"),
-        Column("relative_variance", "variance", ".3g"),
-        Column("equal_compute", f"x {reference} at equal compute", ".2f"),
-        Column("cosine", "cosine", ".2f"),
-        Column("elbo", "ELBO", ".2f"),
-        Column("importance_weighted_bound_50", "IW bound 50", ".2f"),
-        Column("bleu_4", "BLEU-4", ".1f"),
-        Column("cider", "CIDEr", ".0f"),
-        Column("pointing_game", "pointing game", ".1f"),
-        Column("minutes", "minutes", ".1f"),
-    )
+    target = configured(_UNBIASED)
+    model = started(target)
+    inputs = open_inputs(target, model.encoder, data, default_cache_dir())
+    steps, batches_from = batches_of(target, data.table, inputs)
+    fixed = list(batches_from(0, 0).take(batches))
+    compile_model(model, target, steps)
+    aim = AttentionGradient(model, fixed).noise(draws)
+    rows: dict[str, dict[str, Any]] = {name: {} for name in estimators}
+    calls = {}
+    for number, name in enumerate(estimators, start=1):
+        config = configured(name)
+        model = started(config)
+        compile_model(model, config, steps)
+        if config.attention.kind == "hard":
+            noise = AttentionGradient(model, fixed).noise(draws, 1 + number * draws)
+            rows[name]["samples"] = config.attention.estimator.samples
+            rows[name]["relative_variance"] = noise.relative
+            rows[name]["cosine"] = noise.cosine(aim)
+        step = tf.function(model.train_step, autograph=False, reduce_retracing=True)
+        for index, batch in enumerate(fixed):
+            calls[name, index] = lambda step=step, batch=batch: step(batch)
+    # Steps change the weights, so they come last; the second turn may trace again, for any length.
+    took = medians(calls, repeats, warm_up=2)
+    for name in estimators:
+        rows[name]["step_ms"] = 1e3 * statistics.fmean(took[name, n] for n in range(len(fixed)))
+    return rows
 
 
 if __name__ == "__main__":

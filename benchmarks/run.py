@@ -125,7 +125,7 @@ def run(arguments: Arguments) -> int:
 
 def measure(section: str, shape: str, arguments: Arguments) -> tuple[dict[str, Any], str]:
     """Measures a section for a shape; returns its tables and the machine."""
-    from benchmarks import search, startup, step
+    from benchmarks import startup, step
     from benchmarks.measure import machine
     from benchmarks.models import SHAPES
 
@@ -133,9 +133,9 @@ def measure(section: str, shape: str, arguments: Arguments) -> tuple[dict[str, A
     logging.getLogger("tensorflow").setLevel(logging.ERROR)
     sizes, repeats = SHAPES[shape], arguments.repeats
     if section == "step":
-        tables = step.measure(sizes, arguments.batch_sizes, repeats)
+        tables = step.measure_step(sizes, arguments.batch_sizes, repeats)
     elif section == "search":
-        tables = search.measure(sizes, arguments.search_batches, repeats)
+        tables = step.measure_search(sizes, arguments.search_batches, repeats)
     else:
         tables = startup.measure(sizes, arguments.images, repeats)
     return tables, machine()
