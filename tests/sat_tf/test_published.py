@@ -57,9 +57,7 @@ def test_captioners_side_by_side_share_an_encoder(run_of, loaded, tmp_path):
     assert files["encoder.npz"].parent == tmp_path and len(files) == 4
 
 
-def test_a_captioner_that_ships_is_found_by_its_name_unless_a_folder_has_it(
-    shipped, soft, tmp_path, monkeypatch
-):
+def test_one_that_ships_is_found_by_name_unless_a_folder_is(shipped, soft, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert published.names() == ["soft"] and published.locate("soft") == soft
     assert published.output_dir("soft") == Path("captioners/soft")

@@ -113,15 +113,11 @@ def test_languages_without_spaces_have_tokens_of_their_own():
 @pytest.mark.parametrize(
     ("language", "segmenter", "text", "words"),
     [
-        (
-            "th",
-            "icu",
-            "\u0e0a\u0e32\u0e22\u0e02\u0e35\u0e48\u0e08\u0e31\u0e01\u0e23\u0e22\u0e32\u0e19",
-            3,
-        ),
+        ("th", "icu", "\u0e0a\u0e32\u0e22\u0e02\u0e35\u0e48\u0e21\u0e49\u0e32", 3),
         ("zh", "icu", "\u4e24\u53ea\u72d73.5\u7c73", 5),
         ("zh", "jieba", "\u4e24\u53ea\u72d73.5\u7c73", 4),
         ("ja", "icu", "\u7537\u6027\u304c\u4e57\u308b", 3),
+        ("ja", "mecab", "\u7537\u6027\u304c\u4e57\u308b", 3),
     ],
 )
 def test_segmented_words_are_joined_without_spaces(language, segmenter, text, words):

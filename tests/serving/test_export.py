@@ -71,9 +71,7 @@ def test_a_setting_that_cannot_be_is_one_error_and_no_version(make_run, tmp_path
 
 
 @pytest.mark.slow
-def test_a_fine_tuned_network_of_keras_applications_is_exported_too(
-    make_run, make_request, ask, tmp_path, images
-):
+def test_a_fine_tuned_backbone_is_exported_too(make_run, make_request, ask, tmp_path, images):
     encoder = {"name": "mobilenet_v2", "image_size": 64, "resize": "squash"}
     encoder |= {"trainable": True, "trainable_from": "block_16_expand"}
     captioner = sat_tf.load(make_run(tmp_path / "run", {"kind": "soft"}, encoder=encoder))

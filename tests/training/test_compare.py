@@ -198,9 +198,7 @@ def test_digit_systems_are_compared_without_intervals(capsys, hard_digits_run, t
 
 
 @pytest.mark.parametrize("key", ["portions", "digits"])
-def test_digit_systems_scored_on_other_examples_are_not_compared(
-    capsys, hard_digits_run, tmp_path, key
-):
+def test_digit_systems_of_other_examples_are_not_compared(capsys, hard_digits_run, tmp_path, key):
     report = json.loads((hard_digits_run / "evaluation" / "dev" / "report.json").read_text())
     if key == "digits":
         report["digits_fingerprint"] = "0" * 64

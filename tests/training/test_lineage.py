@@ -63,9 +63,7 @@ def test_an_origin_that_is_gone_is_named_and_one_that_is_no_run_ends_there(make,
     assert lineage(one) == [one, other]
 
 
-def test_a_captioner_that_ships_is_not_mistaken_for_a_run_beside_the_new_one(
-    make, monkeypatch, tmp_path
-):
+def test_one_that_ships_is_not_mistaken_for_a_run_beside_the_new_one(make, monkeypatch, tmp_path):
     beside, run = make("flickr8k_soft"), make("mine", "flickr8k_soft")
     shipped = published.SHIPPED / "flickr8k_soft"
     monkeypatch.chdir(tmp_path)

@@ -105,9 +105,7 @@ def test_cards_of_captioners_that_ship_are_those_that_would_be_written_today(nam
     assert card.partition("## Scores")[0] == shipped
 
 
-def test_a_run_starts_from_one_by_its_name_is_averaged_with_it_and_resumes(
-    mine, tmp_path, tiny, monkeypatch, unvalidated
-):
+def test_a_run_starts_from_one_by_name_and_resumes(mine, tmp_path, tiny, monkeypatch, unvalidated):
     monkeypatch.setattr(published, "SHIPPED", mine.parent)
     monkeypatch.chdir(tmp_path)  # where no folder has the name
     flags, said = [*tiny, "--init-from", "mine"], []

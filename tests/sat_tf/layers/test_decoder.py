@@ -149,9 +149,7 @@ def test_mixed_precision_has_the_gradients_of_float32_roughly():
     ],
 )
 @pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "graph"])
-def test_inputs_that_do_not_fit_are_an_error_that_says_so(
-    wrap, annotations, words, options, message
-):
+def test_inputs_that_do_not_fit_are_an_error(wrap, annotations, words, options, message):
     decoder = RNNDecoder(K, **SIZES)
     call = wrap(lambda *arguments: decoder(*arguments, **options))
     with pytest.raises(ValueError, match=message):
@@ -172,9 +170,7 @@ def test_the_deep_output_is_equation_7_with_every_switch(switches):
     [(False, False, None), (True, False, None), (True, True, None), (False, False, 9)],
 )
 @pytest.mark.parametrize("kind", KINDS)
-def test_free_running_steps_equal_teacher_forcing_for_several_rows_an_image(
-    kind, previous_word, portable, bottleneck
-):
+def test_free_steps_equal_teacher_forcing_with_rows(kind, previous_word, portable, bottleneck):
     attends, selection = KINDS[kind]["attends"], KINDS[kind]["selection"]
     options = {"attention_previous_word": previous_word, "bottleneck_dim": bottleneck}
     decoder = make_decoder(attends, initial_layers=2, **options)

@@ -66,9 +66,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("samples", "bound", "baseline", "to_go"), CASES)
-def test_the_expected_gradient_is_the_exact_gradient_of_its_bound(
-    toy, samples, bound, baseline, to_go
-):
+def test_the_expected_gradient_is_exactly_that_of_its_bound(toy, samples, bound, baseline, to_go):
     estimator = Estimator(bound=bound, baseline=baseline, to_go=to_go)
 
     def loss(made):

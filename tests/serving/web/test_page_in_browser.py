@@ -96,9 +96,7 @@ def test_a_photograph_is_uploaded_and_every_word_shows_its_map(open_page, addres
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_the_first_screen_shows_the_sample_and_what_was_asked_for_comes_into_view(
-    open_page, address, width
-):
+def test_the_first_screen_shows_the_sample_and_then_what_was_asked_for(open_page, address, width):
     page = open_page(address, width)
     words = page.locator(".column.chosen .words").bounding_box()
     assert words["y"] + words["height"] < (844 if width == 390 else 900)

@@ -73,9 +73,7 @@ def test_unreadable_images_are_skipped_with_the_reason_and_named_in_a_file(tmp_p
     assert open_store(tmp_path, encoder, examples, mirrored=True).skipped == store.skipped
 
 
-def test_an_image_lost_after_it_was_hashed_is_an_error_and_read_again_next_time(
-    tmp_path, encoder, monkeypatch
-):
+def test_an_image_lost_after_it_was_hashed_is_read_again_next_time(tmp_path, encoder, monkeypatch):
     examples, read_bytes = files(tmp_path / "images", 10), Path.read_bytes
     examples[9].image.unlink()  # gone from the start
 
@@ -211,9 +209,7 @@ def test_files_are_read_once(three, tmp_path, read):
     assert len(read) == 3
 
 
-def test_a_file_that_was_written_to_is_read_again_even_with_its_old_time_and_size(
-    three, tmp_path, read
-):
+def test_a_file_written_to_is_read_again_even_with_its_old_time_and_size(three, tmp_path, read):
     before = image_digests(three, tmp_path)[three[1]]
     status = three[1].stat()
     content = bytearray(three[1].read_bytes())

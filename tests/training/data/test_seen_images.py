@@ -88,9 +88,7 @@ def test_the_same_content_is_found_under_another_name(tmp_path):
         ("dog.jpg", "folder", "dog.jpg", "folder"),
     ],
 )
-def test_a_bare_number_or_a_name_is_counted_with_the_reason_and_not_as_seen(
-    trained, theirs, asked, ours
-):
+def test_a_bare_number_or_a_name_is_counted_with_the_reason_not_seen(trained, theirs, asked, ours):
     found = overlap_of(named(trained), theirs, named(asked, "other.jpg"), ours)
     assert found.found == {} and found.possible == (asked,)
     (note,) = found.notes()

@@ -15,9 +15,7 @@ def test_the_command_of_a_report_gives_the_run_again(hard_digits_run):
     assert changed_flags(config, config) == []
 
 
-def test_evaluation_finds_what_training_ended_with_or_evaluates_otherwise(
-    hard_digits_run, mnist, tmp_path, capsys
-):
+def test_evaluation_finds_what_training_ended_with(hard_digits_run, mnist, tmp_path, capsys):
     flags = ["--run-dir", str(hard_digits_run), "--data-dir", str(mnist), "--out", str(tmp_path)]
     assert evaluate.main(flags) == 0
     (tmp_path / "figures" / "mine.png").touch()

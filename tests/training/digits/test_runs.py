@@ -51,9 +51,7 @@ def test_all_that_fits_is_taken_and_the_classes_are_not(single):
         np.testing.assert_array_equal(one, other)
 
 
-def test_the_command_starts_from_another_run(
-    hard_digits_run, tiny_digits, tmp_path, capsys, unvalidated
-):
+def test_it_starts_from_another_run(hard_digits_run, tiny_digits, tmp_path, capsys, unvalidated):
     flags = ("--recipe", "digits_soft", *tiny_digits, "--fit.epochs", "1", "--fit.figures", "0")
     own = ("--run-dir", str(tmp_path / "run"), "--init-from", str(hard_digits_run))
     assert main([*flags, *own]) == 0
@@ -66,9 +64,7 @@ def weights_of(run_dir):
     return weight_arrays(load(read_digit_config(run_dir), run_dir))
 
 
-def test_digit_runs_are_averaged_and_evaluated(
-    hard_digits_run, tiny_digits, mnist, tmp_path, unvalidated
-):
+def test_runs_are_averaged_and_scored(hard_digits_run, tiny_digits, mnist, tmp_path, unvalidated):
     tuned, out = tmp_path / "tuned", tmp_path / "out"
     flags = ["--recipe", "digits_queries_hard", "--model.baseline", "moving_average"]
     flags += [*tiny_digits, "--fit.epochs", "1", "--init-from", str(hard_digits_run), "--seed", "1"]

@@ -62,9 +62,7 @@ def test_a_run_leaves_weights_a_report_and_figures(hard_digits_run):
     assert {"train objective/loss", "train objective/reward"} < set(logs)
 
 
-def test_a_run_killed_within_its_epochs_ends_like_an_unbroken_one(
-    hard_digits_run, tiny_digits, mnist, tmp_path
-):
+def test_a_run_killed_ends_like_an_unbroken_one(hard_digits_run, tiny_digits, mnist, tmp_path):
     flags, said = (*HARD, *tiny_digits, "--fit.checkpoint_steps", "2"), []
     for moment in ((CheckpointAndStop, "on_train_batch_end", 2), (Validate, "on_epoch_end", 1)):
         with pytest.MonkeyPatch.context() as patch:
@@ -79,9 +77,7 @@ def test_a_run_killed_within_its_epochs_ends_like_an_unbroken_one(
     assert_same_runs(tmp_path / "run", hard_digits_run)
 
 
-def test_another_run_s_folder_is_refused(
-    hard_digits_run, tiny_digits, make_mnist, tmp_path, capsys
-):
+def test_another_s_folder_is_refused(hard_digits_run, tiny_digits, make_mnist, tmp_path, capsys):
     flags = (*HARD, *tiny_digits)
     with pytest.raises(RunError, match="`model.samples` is 5 there and 6 here"):
         train(hard_digits_run, *flags, "--model.samples", "6")
@@ -103,9 +99,7 @@ NARROW = (
 
 
 @pytest.mark.slow
-def test_one_command_trains_both_and_resumes_both(
-    mnist, tmp_path, capsys, monkeypatch, unvalidated
-):
+def test_one_command_trains_and_resumes_both(mnist, tmp_path, capsys, monkeypatch, unvalidated):
     monkeypatch.setattr(digits, "evaluate_run", lambda *_: {})
     run_dir = tmp_path / "run"
     command = ["--recipe", "ram_pairs", *NARROW, "--single-epochs", "1", "--fit.epochs", "2"]

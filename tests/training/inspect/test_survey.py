@@ -78,9 +78,8 @@ def test_images_beside_the_square_and_dark_ones_are_measured():
 
 def test_captions_are_equal_whatever_their_capitals_and_punctuation():
     words = Vocabulary.from_captions(["a dog"], 1)
-    one, other, third = spoken_captions(
-        split_of(("A dog, runs!", "a dog runs", "adog runs")), words
-    )
+    split = split_of(("A dog, runs!", "a dog runs", "adog runs"))
+    one, other, third = spoken_captions(split, words)
     assert one == other != third
     assert spoken_captions(split_of(("...",)), words) == []
 
@@ -93,26 +92,12 @@ def test_scripts_are_shares_of_letters():
 
 
 SPLIT = {
-    "listed": 100,
-    "used": 100,
-    "rotated": 0,
-    "outside": {"max": 91},
-    "mostly_outside": 0,
-    "dark": 0,
-    "captions": 500,
-    "signs": {"95%": "95"},
-    "with_signs": 1,
-    "images_of_earlier_splits": 0,
-    "captions_per_image": {"max": 5},
-    "length": {"p95": 12},
-    "blank": 0,
-    "without_words": 0,
-    "images_with_repeats": 0,
-    "no_file": 0,
-    "entities": 0,
-    "nothing": 0,
-    "cut_share": 0.0,
-    "unknown_share": 0.01,
+    **dict.fromkeys(("rotated", "mostly_outside", "dark", "images_of_earlier_splits"), 0),
+    **dict.fromkeys(("blank", "without_words", "images_with_repeats", "no_file"), 0),
+    **dict.fromkeys(("entities", "nothing", "cut_share"), 0),
+    **{"listed": 100, "used": 100, "captions": 500, "unknown_share": 0.01},
+    **{"outside": {"max": 91}, "captions_per_image": {"max": 5}, "length": {"p95": 12}},
+    **{"signs": {"95%": "95"}, "with_signs": 1},
 }
 
 

@@ -193,9 +193,7 @@ def run(folder, start, tiny, *flags, strategy=None):
 
 
 @pytest.mark.slow
-def test_a_rewarded_run_draws_captions_of_every_image_and_resumes_where_it_was(
-    soft_run, tmp_path, tiny, monkeypatch
-):
+def test_a_rewarded_run_draws_for_every_image_and_resumes(soft_run, tmp_path, tiny, monkeypatch):
     asked, widths = [], set()
     reward = CiderReward.__call__
 

@@ -8,8 +8,9 @@ import pytest
 from training.data.examples import DataError
 from training.data.sources.caption_files import Record, read_captions, tables
 
+DOG = "tiere/Hündin 1.jpg"
 WANTED = [
-    ("tiere/Hündin 1.jpg", ("Ein Hund, müde", 'Sie sagt "nein" 🐕'), "train"),
+    (DOG, ("Ein Hund, müde", 'Sie sagt "nein" 🐕'), "train"),
     ("b.png", ("两只狗在跑",), "dev"),
 ]
 CSV = (
@@ -21,19 +22,12 @@ CSV = (
     'tiere/Hündin 1.jpg,"Sie\tsagt ""nein""  🐕",Train\r\n'
 )
 JSONL = [
-    {
-        "image": WANTED[0][0],
-        "captions": ["Ein Hund,\nmüde", 'Sie sagt\t"nein" 🐕', " "],
-        "split": "train",
-    },
+    {"image": DOG, "captions": ["Ein Hund,\nmüde", 'Sie sagt\t"nein" 🐕', " "], "split": "train"},
     {"image": "b.png", "captions": ["两只狗在跑"], "split": "val", "source": "anything"},
 ]
 COCO = {
     "info": {},
-    "images": [
-        {"id": 7, "file_name": WANTED[0][0], "width": 3},
-        {"id": "b", "file_name": "b.png"},
-    ],
+    "images": [{"id": 7, "file_name": DOG, "width": 3}, {"id": "b", "file_name": "b.png"}],
     "annotations": [
         {"id": 1, "image_id": 7, "caption": "Ein Hund, müde"},
         {"id": 2, "image_id": "b", "caption": "两只狗在跑"},
@@ -63,6 +57,10 @@ def write(folder: Path, name: str, content) -> Path:
     path = folder / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
+
+
+def coco(images: list[dict], annotations: list[dict]) -> dict:
+    return {"images": images, "annotations": annotations}
 
 
 def gathered(records: tuple[Record, ...]) -> list[tuple]:
@@ -110,11 +108,7 @@ def test_a_spreadsheet_may_write_other_separators(tmp_path, delimiter):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        (
-            "c.csv",
-            "image,caption,image\na,b,c\n",
-            "line 1: two columns of the header have the same",
-        ),
+        ("c.csv", "image,caption,image\na,b,c\n", "line 1: two columns of the header have the"),
         ("c.csv", "", r"line 1: expected the header.*got \[\]"),
         ("c.csv", "image,caption\n", "holds no image"),
         ("c.csv", 'image,caption\na,"b\nc"\nd,e,f\n', r"line 4: expected 2 fields, got 3 .*quotes"),
@@ -122,11 +116,7 @@ def test_a_spreadsheet_may_write_other_separators(tmp_path, delimiter):
         ("c.csv", 'image,caption\na,"b" c\n', "line 2: not CSV"),
         ("c.csv", "image,caption\n ,b\n", "line 2: the name of the image is empty"),
         ("c.csv", "image,caption,split\na,b,both\n", "line 2: expected the split train.*'both'"),
-        (
-            "c.csv",
-            b"image,caption\na,b\nc,M\xfcnchen\n",
-            "line 3: not UTF-8.* try `iconv",
-        ),
+        ("c.csv", b"image,caption\na,b\nc,M\xfcnchen\n", "line 3: not UTF-8.* try `iconv"),
         ("c.jsonl", '{"image": "a", "captions": []}\n\n{"image"\n', "line 3: not JSON .*column 9"),
         ("c.jsonl", '["a"]', 'line 1: expected {"image"'),
         ("c.jsonl", '{"image": true, "captions": []}', "line 1: expected 'image', a text, got Tr"),
@@ -142,19 +132,11 @@ def test_a_spreadsheet_may_write_other_separators(tmp_path, delimiter):
             {"images": [{"filename": "a", "sentences": [{"raw": "b"}, {}]}]},
             r"images\[0\].sentences\[1\]: expected 'raw', a text, got None",
         ),
+        ("c.json", coco([], [{"image_id": 1, "caption": "a"}]), r"ons\[0\]: no image has the id 1"),
+        ("c.json", coco([{"id": 1}] * 2, []), r"images\[1\]: a second image with the id 1"),
         (
             "c.json",
-            {"images": [], "annotations": [{"image_id": 1, "caption": "a"}]},
-            r"annotations\[0\]: no image has the id 1",
-        ),
-        (
-            "c.json",
-            {"images": [{"id": 1}, {"id": 1}], "annotations": []},
-            r"images\[1\]: a second image with the id 1",
-        ),
-        (
-            "c.json",
-            {"images": [{"id": 1, "file_name": "a"}], "annotations": [{"image_id": 1}]},
+            coco([{"id": 1, "file_name": "a"}], [{"image_id": 1}]),
             r"annotations\[0\]: expected 'caption', a text, got None",
         ),
         ("c.doc", "", r"expected a file named \*.csv, .* \*.txt. If c.doc is a table .*, rename"),
