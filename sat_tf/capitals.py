@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from sat_tf.tokens import lower_case
+from sat_tf.tokens import lower_case, split_words
 
 CAPITAL_NOUNS = ("de", "lb")
 """Languages whose nouns have a capital, in which captions regain it by default."""
 
 _SENTENCE_END = re.compile(r"[.!?:]\s")
-_WORD = re.compile(r"[^\W_]+(?:['-][^\W_]+)*")
 
 
 def written_forms(
@@ -31,11 +29,10 @@ def written_forms(
     """
     forms: dict[str, Counter[str]] = defaultdict(Counter)
     for caption in captions:
-        text = unicodedata.normalize("NFC", caption).replace("\u2019", "'")
-        if text.isupper():
+        if caption.isupper():
             continue
-        for sentence in _SENTENCE_END.split(text):
-            for form in _WORD.findall(sentence)[1:]:
+        for sentence in _SENTENCE_END.split(caption):
+            for form in split_words(sentence, language, lower=False)[1:]:
                 forms[lower_case(form, language)][form] += 1
     # A tie goes to small letters.
     best = {w: max([w, *forms[w]], key=forms[w].__getitem__) for w in words if w in forms}

@@ -10,7 +10,7 @@ import keras
 
 @contextmanager
 def default_policy(policy: keras.DTypePolicy | str) -> Iterator[None]:
-    """Gives layers that are made inside without a policy this one, whatever the global one is."""
+    """Sets the policy of layers that are made inside without one."""
     previous = keras.config.dtype_policy()
     keras.config.set_dtype_policy(policy)
     try:

@@ -1,4 +1,4 @@
-"""From the name of a run, or of a published model, to a captioner: images in, captions out."""
+"""Loads captioners by the name of a run or of a published model: images in, captions out."""
 
 from __future__ import annotations
 
@@ -339,7 +339,7 @@ class TrainedCaptioner:
         return self.model.encoder.grid if self._graphs is None else self._graphs.grid
 
     def set_inference(self, inference: Inference) -> None:
-        """Lets hard attention select a location by `expectation`, `sample` or `argmax`.
+        """Sets how hard attention selects a location: `expectation`, `sample` or `argmax`.
 
         Raises:
             ValueError: Any other word, or a captioner without hard attention.

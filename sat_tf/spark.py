@@ -97,7 +97,7 @@ def _settings(master: str) -> dict[str, str]:
 
 
 def with_retries(master: str) -> str:
-    """Lets a local master try a task again, as clusters do, unless it says how often."""
+    """Returns a master whose tasks are tried again, as on clusters; a number of its own stays."""
     found = re.fullmatch(r"local(?:\[([^],]+)\])?", master)
     return f"local[{found[1] or 1},{TRIES}]" if found else master
 

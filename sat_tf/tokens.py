@@ -17,8 +17,8 @@ from sat_tf.errors import invalid_value
 Unit = Literal["words", "characters", "subwords"]
 Segmenter = Literal["spaces", "icu", "jieba", "mecab"]
 
-RULES = 2
-"""Version of the rules. Captioners of version 1 keep theirs."""
+RULES = 3
+"""Version of the rules. Captioners of versions 1 and 2 keep theirs."""
 MARK = "\u2581"
 """Begins the first subword of a word, as in SentencePiece."""
 LONGEST = 16
@@ -39,15 +39,21 @@ _CLOSED = (
 )
 _CLOSE = f" ?([{_CLOSED}]) ?"
 _CLOSED_LETTER = re.compile(f"[{_CLOSED}]")
-CHINESE = ["zh", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "cmn", "lzh"]
-_UNSPACED = [*CHINESE, "ja", "th", "lo", "km", "my", "shn"]
-_BY_CHARACTER = {*CHINESE, "ja", "bo", "dz"}
-_DOTLESS = {"tr", "az", "crh", "gag"}
+CHINESE = ["zh", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "lzh"]
+_UNSPACED = [*CHINESE, "ja", "th", "lo", "km", "my"]
+# No breaker knows the words of the last ones: ICU cuts Shan and Mon as if they were Burmese.
+_BY_CHARACTER = {*CHINESE, "ja", "bo", "dz", "shn", "mnw", "nod", "khb", "tdd"}
+_DOTLESS = {"tr", "az", "crh", "gag", "tt-latn", "kk-latn"}
+_ALIASES = {
+    **{"iw": "he", "ji": "yi", "in": "id", "mo": "ro", "cmn": "zh", "arb": "ar", "pes": "fa"},
+    **{"prs": "fa", "azj": "az", "azb": "az", "ekk": "et", "lvs": "lv", "zsm": "ms"},
+}
 
 
 def primary(language: str) -> str:
-    """Returns the primary subtag of a language code: zh of zh-Hans."""
-    return language.lower().partition("-")[0]
+    """Returns the primary subtag of a language code: zh of zh-Hans, he of iw, its former code."""
+    first = language.lower().partition("-")[0]
+    return _ALIASES.get(first, first)
 
 
 def default_unit(language: str) -> Unit:
@@ -62,9 +68,13 @@ def default_segmenter(language: str) -> Segmenter:
 
 def lower_case(text: str, language: str = "") -> str:
     """Returns small letters; in Turkish and Azerbaijani, I without a dot stays without one."""
-    if primary(language) in _DOTLESS:
+    if _is_dotless(language):
         text = text.replace("I\u0307", "i").replace("\u0130", "i").replace("I", "\u0131")
     return text.lower().replace("i\u0307", "i")
+
+
+def _is_dotless(language: str) -> bool:
+    return primary(language) in _DOTLESS or language.lower() in _DOTLESS
 
 
 def comparable(token: str, language: str = "") -> str:
@@ -128,7 +138,7 @@ _SAME = {
 
 
 class _Folded(_Clean):
-    """As `_Clean`, and folds width and presentation forms; signs inside words stay for now."""
+    """Folds width and presentation forms, too; signs inside words stay for now."""
 
     def _replacement(self, char: str) -> str:
         if "\ufb00" <= char <= "\ufdff" or "\ufe70" <= char <= "\uffee":
@@ -146,8 +156,36 @@ class _Folded(_Clean):
         return super()._replacement(char)
 
 
+# Ligatures, old forms, units in one sign, radicals of Han, letters of formulas.
+_COMPATIBLE = re.compile(
+    "[\u0132\u0133\u0149\u017f\u01c4-\u01cc\u01f1-\u01f3\u2103\u2109\u2116\u2f00-\u2fd5"
+    "\u3200-\u33ff\U0001d400-\U0001d7ff]"
+)
+_PER_MILLE = "\u2030\u0609"
+_SAME_THIRD = {
+    "\u2032": "'",
+    **dict.fromkeys("\u2044\u2215", "/"),
+    # Voicing marks of kana that stand apart.
+    "\u309b": "\u3099",
+    "\u309c": "\u309a",
+    **{sign: sign for sign in f"*\u180e{_PER_MILLE}"},
+}
+
+
+class _Wider(_Folded):
+    """As `_Folded`, with more forms and signs."""
+
+    def _replacement(self, char: str) -> str:
+        if _COMPATIBLE.match(char):
+            return "".join(map(self._fold, unicodedata.normalize("NFKC", char).lower()))
+        return super()._replacement(char)
+
+    def _fold(self, char: str) -> str:
+        return _SAME_THIRD.get(char) or super()._fold(char)
+
+
 _FIRST = {"words": _Clean(other=" "), "characters": _Clean(other="")}
-_SECOND = _Folded(other=" ")
+_SECOND, _THIRD = _Folded(other=" "), _Wider(other=" ")
 # A clitic that the data set has detached ("man 's"), or runs of letters, marks and numbers joined
 # by single hyphens, apostrophes or joiners. No run starts with a mark.
 _CLITIC = r"(?<!\S)'[^\W\d_]{1,2}(?!\S)"
@@ -155,13 +193,67 @@ _FIRST_WORD = re.compile(
     rf"{_CLITIC}|[^\W_][^\s'\-{_JOINERS}]*(?:['\-{_JOINERS}][^\s'\-{_JOINERS}]+)*"
 )
 # The same, with signs inside words and, between digits, of numbers; and percent beside a number.
-_RUN = rf"[^\s'\-{_JOINERS}{_INSIDE}{_IN_NUMBERS}{_PERCENT}]"
-_WORD = re.compile(
-    rf"{_CLITIC}|(?:(?<![\w.%])[.{_PERCENT}](?=\d))?[^\W_]{_RUN}*"
-    rf"(?:(?:['\-{_JOINERS}{_INSIDE}]|(?<=\d)[{_IN_NUMBERS}](?=\d)){_RUN}+)*(?:(?<=\d)[{_PERCENT}])?"
-    rf"|(?<=\d )[{_PERCENT}]"
+_SECOND_RUN = rf"[^\s'\-{_JOINERS}{_INSIDE}{_IN_NUMBERS}{_PERCENT}]"
+_SECOND_WORD = re.compile(
+    rf"{_CLITIC}|(?:(?<![\w.%])[.{_PERCENT}](?=\d))?[^\W_]{_SECOND_RUN}*"
+    rf"(?:(?:['\-{_JOINERS}{_INSIDE}]|(?<=\d)[{_IN_NUMBERS}](?=\d)){_SECOND_RUN}+)*"
+    rf"(?:(?<=\d)[{_PERCENT}])?|(?<=\d )[{_PERCENT}]"
 )
-_NUMBER = re.compile(rf"([.{_PERCENT}]?\d+(?:[{_IN_NUMBERS}]\d+)*[{_PERCENT}]?)")
+# The same, with a sign before numbers, per mille, and what languages have inside words.
+_INSIDE_OF = {"fi": ":", "sv": ":", "de": ":*"}
+_ELIDED = "[cdjlmnst]|[jl]?[ou]?[rs]?qu|puisqu|[adns]?[aeu]?ll|dall|quell|quest|un|po"
+
+
+@functools.cache
+def _word(language: str) -> re.Pattern[str]:
+    """Returns the pattern of words of a language."""
+    joiners, percent = f"{_JOINERS}\u180e", _PERCENT + _PER_MILLE
+    inside = _INSIDE + _INSIDE_OF.get(language, "")
+    run = rf"[^\s'\-*{joiners}{inside}{_IN_NUMBERS}{percent}]"
+    clitic = _CLITIC
+    if language in ("fr", "it", "ca", "oc"):
+        clitic += rf"|(?<![\w'])(?:{_ELIDED})'(?!\S)"
+    return re.compile(
+        rf"{clitic}|(?:(?<![\w.,:/%'\-])-(?=\.?\d))?(?:(?<![\w.%])[.{percent}](?=\d))?[^\W_]{run}*"
+        rf"(?:(?:['\-{joiners}{inside}]|(?<=\d)[{_IN_NUMBERS}](?=\d)){run}+)*(?:(?<=\d)[{percent}])?"
+        rf"|(?<=\d )[{percent}]"
+    )
+
+
+# Other spellings of the same: the Catalan dot, okina inside words, sara am, letters of their own in
+# Malayalam and Bengali, and signs between digits.
+_SPELLINGS = [
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        ("(?<=l)[\u2022\u2219\u2027\u22c5](?=l)", "\u00b7"),
+        (r"(?<=\w)\u02bb(?=\w)", "'"),
+        ("\u0e40\u0e40", "\u0e41"),
+        ("\u0e4d([\u0e48-\u0e4b]?)\u0e32", "\\1\u0e33"),
+        ("\u0ecd([\u0ec8-\u0ecb]?)\u0eb2", "\\1\u0eb3"),
+        ("([\u200c\u200d])[\u200c\u200d]+", r"\1"),
+        ("\u2212(?=[.]?[0-9])", "-"),
+        (r"(?<=\d)[\u2012\u2013~\u301c\uff5e](?=\d)", "-"),
+        (r"(?<=\d)\u00d7(?=\d)", "x"),
+        (r"(?<=\d)\.(?=[\u00aa\u00ba])", ""),
+        ("([ij\u012f]\u0328?)\u0307", r"\1"),
+    )
+]
+_SPELT_OTHERWISE = re.compile(
+    "[\u00aa\u00ba\u00d7\u02bb\u0307\u0e40\u0e4d\u0ecd\u200c\u200d\u2012\u2013\u2022\u2027\u2212\u2219"
+    "\u22c5\u301c\uff5e~]"
+)
+_CHILLUS = {
+    f"{letter}\u0d4d\u200d": chillu
+    for letter, chillu in zip(
+        "\u0d23\u0d28\u0d30\u0d32\u0d33\u0d15", "\u0d7a\u0d7b\u0d7c\u0d7d\u0d7e\u0d7f", strict=True
+    )
+} | {"\u09a4\u09cd\u200d": "\u09ce"}
+_CHILLU = re.compile("|".join(_CHILLUS))
+_PERSIAN = str.maketrans("\u064a\u0643", "\u06cc\u06a9")
+_SECOND_NUMBER = re.compile(rf"([.{_PERCENT}]?\d+(?:[{_IN_NUMBERS}]\d+)*[{_PERCENT}]?)")
+_NUMBER = re.compile(
+    rf"((?:[a-z]+-?|-)?[.{_PERCENT}]?\d+(?:[{_IN_NUMBERS}-]\d+)*(?:[a-z]+|[{_PERCENT}{_PER_MILLE}])?)"
+)
 _GERSHAYIM = re.compile('(?<=[\u05d0-\u05ea])["\u201c\u201d](?=[\u05d0-\u05ea])')
 _HEBREW_POINTS = re.compile("[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7]")
 _WORD_BREAK = re.compile(f"(?<=[{_CLOSED}])\u200b(?=[{_CLOSED}])")
@@ -189,7 +281,7 @@ def tokenize(
         caption: Any text.
         unit: "words", "characters", or "subwords": words, for `Vocabulary.encode` to take apart.
         language: Language code of the caption, for its small letters and its segmenter.
-        rules: Version of these rules; 1 has fewer, and splits between code points.
+        rules: Version of these rules; 2 has fewer, and 1 splits between code points.
         segmenter: Finds words in scripts without spaces between them: "icu", "jieba" (Chinese) or
             "mecab" (Japanese); "spaces" takes the words that are given.
 
@@ -201,27 +293,44 @@ def tokenize(
     """
     if rules == 1:
         return _tokenize_first(caption, unit)
-    words = _split(caption, language)
+    words = split_words(caption, language, rules)
     if unit == "words":
         if segmenter == "spaces" or caption.isascii():
             return words
-        return [part for word in words for part in _segment(word, segmenter, language)]
+        return [part for word in words for part in _segment(word, segmenter, language, rules)]
     if unit not in ("characters", "subwords"):
         expected = '"words", "characters" or "subwords"'
         raise invalid_value("unit", expected, repr(unit))
-    text = join(words, *joining("words", language))
+    text = join(words, *joining("words", language, 2))  # a space of Tibetan is one
     return split_clusters(text) if unit == "characters" else text.split()
 
 
-def _split(caption: str, language: str) -> list[str]:
-    text = html.unescape(caption) if "&" in caption else caption
-    if text.isascii() and primary(language) not in _DOTLESS:
-        return _WORD.findall(text.lower().translate(_SECOND))
-    text = unicodedata.normalize("NFC", lower_case(text, language))
+def split_words(
+    caption: str, language: str = "", rules: int = RULES, lower: bool = True
+) -> list[str]:
+    """Splits a caption at spaces and signs, by rules 2 or later; with its capitals if asked to."""
+    text, code = html.unescape(caption) if "&" in caption else caption, primary(language)
+    word, table = (_SECOND_WORD, _SECOND) if rules == 2 else (_word(code), _THIRD)
+    if text.isascii() and "~" not in text and not _is_dotless(language):
+        return word.findall((text.lower() if lower else text).translate(table))
+    text = unicodedata.normalize("NFC", lower_case(text, language) if lower else text)
     text = _WORD_BREAK.sub(" ", _GERSHAYIM.sub("\u05f4", text))
-    if primary(language) == "he":
+    if code == "he":
         text = _HEBREW_POINTS.sub("", text)
-    return _WORD.findall(unicodedata.normalize("NFC", text.translate(_SECOND)))
+    if rules > 2:
+        text = _respelled(text, code)
+    return word.findall(unicodedata.normalize("NFC", text.translate(table)))
+
+
+def _respelled(text: str, language: str) -> str:
+    """Returns a text in which other spellings of the same have one form."""
+    if _SPELT_OTHERWISE.search(text):
+        for pattern, replacement in _SPELLINGS:
+            text = pattern.sub(replacement, text)
+        text = _CHILLU.sub(lambda found: _CHILLUS[found[0]], text)
+    if language == "el":
+        text = text.replace("\u00b7", " ")  # its semicolon
+    return text.translate(_PERSIAN) if language in ("fa", "ur") else text
 
 
 def _tokenize_first(caption: str, unit: Unit) -> list[str]:
@@ -255,15 +364,15 @@ def base_words(caption: str, language: str = "", rules: int = RULES) -> list[str
     ]
 
 
-def spans(words: Sequence[str], tokens: Sequence[str]) -> list[tuple[int, int]]:
+def spans(words: Sequence[str], tokens: Sequence[str], language: str = "") -> list[tuple[int, int]]:
     """Returns the first and the last token of each word of the same caption."""
     bare, names = [], ""
     for token in tokens:  # a character of several bytes is at its last
         text = read_bytes(names + token)
         names = "" if text else names + token
-        bare.append(text.replace(MARK, "").replace(" ", ""))
+        bare.append(lower_case(text.replace(MARK, "").replace(" ", ""), language))
     ends = list(itertools.accumulate(map(len, bare)))
-    text, found, end = "".join(bare).lower(), [], 0
+    text, found, end = "".join(bare), [], 0
     for word in words:
         start = max(text.find(word, end), end)
         end = start + len(word)
@@ -285,12 +394,14 @@ def joining(unit: Unit, language: str = "", rules: int = RULES) -> tuple[str, st
     """Returns how tokens make a text: what stands between them, a pattern, its replacement.
 
     Spaces beside a letter of a script that has none between words go (not in Korean, where Han
-    letters stand among spaces); a subword's mark is a space.
+    letters stand among spaces); in Tibetan they become its tsheg; a subword's mark is a space.
     """
     if unit == "characters":
         return "", "", ""
     if unit == "subwords":
         return "", MARK, " "
+    if primary(language) in ("bo", "dz") and rules > 2:
+        return " ", "([\u0f40-\u0fbc]) ", "\\1\u0f0b"
     return (" ", "", "") if rules == 1 or primary(language) == "ko" else (" ", _CLOSE, r"\1")
 
 
@@ -364,17 +475,17 @@ def check_extra(name: str, argument: str, kind: str = "argument") -> None:
         raise invalid_value(argument, expected, repr(name), kind)
 
 
-def _segment(word: str, segmenter: Segmenter, language: str) -> list[str]:
-    """Splits what has no spaces into words; numbers stay whole."""
+def _segment(word: str, segmenter: Segmenter, language: str, rules: int) -> list[str]:
+    """Splits what has no spaces into words; numbers and names with one stay whole."""
     if not has_closed(word):
         return [word]
-    parts = _NUMBER.split(word)
-    cut = _segmenter(segmenter, primary(language))
+    parts = (_SECOND_NUMBER if rules == 2 else _NUMBER).split(word)
+    cut = _segmenter(segmenter, primary(language), rules)
     return [w for n, part in enumerate(parts) if part for w in ([part] if n % 2 else cut(part))]
 
 
 @functools.cache
-def _segmenter(name: Segmenter, language: str) -> Callable[[str], list[str]]:
+def _segmenter(name: Segmenter, language: str, rules: int) -> Callable[[str], list[str]]:
     check_extra(name, "segmenter")
     if name == "icu":
         from icu4py.breakers import WordBreaker
@@ -384,7 +495,10 @@ def _segmenter(name: Segmenter, language: str) -> Callable[[str], list[str]]:
         import jieba
 
         jieba.setLogLevel("WARNING")
-        return jieba.lcut
+        if rules == 2:
+            return jieba.lcut
+        # Its words have capitals, as in T-shirt or karaoke.
+        return lambda text: [word.lower() for word in jieba.lcut(text.upper())]
     if name == "mecab":
         import fugashi
 

@@ -143,7 +143,7 @@ class Vocabulary:
 
     def spans(self, words: Sequence[str], caption: str) -> list[tuple[int, int]]:
         """Returns the first and the last token of each base word of a caption."""
-        return tokens.spans(words, self.tokenize(caption))
+        return tokens.spans(words, self.tokenize(caption), self.language)
 
     def joining(self) -> tuple[str, str, str]:
         """Returns how tokens make a text: what stands between, a pattern and its replacement."""

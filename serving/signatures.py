@@ -146,10 +146,11 @@ def write_captions(
     texts = tf.strings.reduce_join(pieces, axis=-1, separator=separator)
     if vocabulary.unit == "subwords":  # bytes need not make up a character
         texts = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
-    if pattern:
-        texts = tf.strings.regex_replace(texts, pattern, replacement)
     # The places after the last word leave separators behind.
-    return tf.strings.strip(texts), words
+    texts = tf.strings.strip(texts)
+    if pattern:
+        texts = tf.strings.strip(tf.strings.regex_replace(texts, pattern, replacement))
+    return texts, words
 
 
 def _describer(captioner: TrainedCaptioner, search: SearchConfig):

@@ -31,10 +31,20 @@ from training.config import DataConfig, common_data_dir, saved_data
 from training.data.examples import Split, canonical_split
 from training.data.seen_images import UNCHECKED
 from training.data.sources import load_split
-from training.evaluate.given_captions import parse_captions
-from training.evaluate.reports import CAPTIONS_FILE, REPORT_FILE, number, read_grounding
-from training.metrics import bootstrap
-from training.metrics.captions import CaptionScores, score_captions
+from training.evaluate.reports import (
+    CAPTIONS_FILE,
+    REPORT_FILE,
+    number,
+    parse_captions,
+    read_grounding,
+)
+from training.metrics.bootstrap import Interval, resampled_means
+from training.metrics.captions import (
+    CaptionScores,
+    few_images_note,
+    paired_over_seeds,
+    score_captions,
+)
 from training.metrics.grounding import SIZES, sums_and_sizes
 from training.metrics.score_tokens import ScoreTokens, check_tokens, default_tokens
 from training.tables import text_table
@@ -197,19 +207,18 @@ def compare(
     }
     first, *others = by_system(scores, seeds)
     differences = {
-        name: [bootstrap.paired_over_seeds(o, first, name, samples) for o in others]
-        for name in metrics
+        name: [paired_over_seeds(o, first, name, samples) for o in others] for name in metrics
     }
     of_phrases, maps_notes = grounded(found, list(references))
     for name, (sums, sizes) in of_phrases.items():
         means = [np.mean(own, axis=0) for own in by_system(sums, seeds)]
         table[name] = [one.sum() / sizes.sum() for one in means]
         differences[name] = [
-            bootstrap.resampled_means(other - means[0], sizes, samples) for other in means[1:]
+            resampled_means(other - means[0], sizes, samples) for other in means[1:]
         ]
     lines = [f"{split.name}, {len(shared)} images, {samples} resamples", ""]
     lines += [score_table(table), "", difference_table(differences), ""]
-    few = [f"Note: {note}" for note in bootstrap.few_images_note(len(shared))]
+    few = [f"Note: {note}" for note in few_images_note(len(shared))]
     lines += [f"Signature: {scores[0].signature}", *notes(scores, seeds), *few, *maps_notes]
     left_out = {image_id for one in found for image_id in one.captions} - set(references)
     if left_out:
@@ -341,7 +350,7 @@ def score_table(scores: Mapping[str, Sequence[float]]) -> str:
     return text_table([["", *LABELS[:count]], *rows])
 
 
-def difference_table(differences: Mapping[str, Sequence[bootstrap.Interval]]) -> str:
+def difference_table(differences: Mapping[str, Sequence[Interval]]) -> str:
     """Formats differences with their 95 % intervals: metric -> one per system but the first."""
     count = len(next(iter(differences.values()), ()))
     heads = [""]

@@ -78,8 +78,8 @@ class DataConfig:
     segmenter: Segmenter | None = None
     """Finds words where no spaces are: icu, jieba (Chinese) or mecab (Japanese); spaces takes those
     of the captions; None takes icu for such languages."""
-    rules: Literal[1, 2] = RULES
-    """Version of the rules that split captions; 1 repeats runs of earlier versions."""
+    rules: Literal[1, 2, 3] = RULES
+    """Version of the rules that split captions; 1 and 2 repeat runs of earlier versions."""
     language: str = "en"
     """Language code of the captions; it chooses the scores' tokeniser and METEOR's tables."""
     capitals: bool | None = None
@@ -102,7 +102,7 @@ class DataConfig:
     def __post_init__(self) -> None:
         check_fields(self, "data")
         if self.rules > 1:  # runs of earlier versions may have others
-            _check_language(self.language)
+            _check_language(self.language, shortest=self.rules > 2)
         if self.rules == 1 and (self.tokens == "subwords" or self.segmenter):
             expected = f"{RULES} with subwords or a segmenter"
             raise invalid_value("--data.rules", expected, self.rules, "key")
@@ -148,16 +148,20 @@ class DataConfig:
         return {"unit": self.unit, **names}
 
 
-def _check_language(code: str) -> None:
-    """Checks a code against the registry of BCP 47."""
+def _check_language(code: str, shortest: bool) -> None:
+    """Checks a code against the registry of BCP 47, by choice for being the shortest."""
+    expected, country = "a code such as en, de or zh-Hans", code.upper()
     with contextlib.suppress(LanguageTagError):
         if "_" not in code and code.lower() not in _MISTAKEN and tag_is_valid(code):
-            return
-    expected, country = "a code such as en, de or zh-Hans", code.upper()
+            standard = standardize_tag(code)
+            if not shortest or len(primary(standard)) >= len(primary(code)):
+                return
+            expected = f"{standard}, the same language"
     if "_" in code and tag_is_valid(code.replace("_", "-")):
         expected = f"{standardize_tag(code)}, with a hyphen"
     elif len(code) == 2 and not country.startswith("X") and tag_is_valid(f"und-{country}"):
         language = Language.make(territory=country).maximize().language
+        language = "kk" if country == "KZ" else language  # the registry's is ru
         expected += f" ({code} is a country; the language is {language})"
     raise invalid_value("--data.language", expected, repr(code), "key")
 

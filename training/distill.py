@@ -127,7 +127,7 @@ def predict(
     from sat_tf.runs import load_captioner
     from training.data.batches import Views, pad_tokens, scoring_plan
     from training.data.input_source import open_input_source
-    from training.evaluate.likelihood import TeacherForcing
+    from training.evaluate.reading import Reading
     from training.lineage import teachers_of
     from training.teach.word_predictions import WordPredictions, caption_offsets, captions_identity
 
@@ -141,7 +141,7 @@ def predict(
             )
         views = config.encoder.resize, data.train, cache_dir, config.data.mirror
         source = open_input_source(trained.model.encoder, *views)
-        teachers.append((TeacherForcing(trained), source))
+        teachers.append(Reading(trained, data.train, source))
     offsets = caption_offsets(table)
     size = int(offsets[-1]), min(words, len(data.vocabulary))
     found = WordPredictions(
@@ -152,17 +152,18 @@ def predict(
         tuple(dict.fromkeys(name for folder in configs for name in teachers_of(folder).all)),
     )
     with progress_bar(len(table), "Predictions", "captions", True) as bar:
-        for rows in scoring_plan(teachers[0][1], table, _BATCH):
+        for rows in scoring_plan(teachers[0].source, table, _BATCH):
             tokens, images = (
                 pad_tokens([table.tokens[row] for row in rows]),
                 table.image_index[rows],
             )
             predicted = []
-            for forced, source in teachers:
+            for reading in teachers:
+                source = reading.source
                 for mirrored in (False, True)[: 1 + source.mirrored]:
                     views = Views(np.full(len(rows), mirrored), np.zeros([len(rows), 2]))
                     batch = {source.key: source.read(images, views), "tokens": tokens}
-                    predicted.append(forced.probabilities(batch))
+                    predicted.append(reading.probabilities(batch))
             top = tf.math.top_k(tf.add_n(predicted) / len(predicted), size[1])
             for row, *likeliest in zip(rows, top.indices.numpy(), top.values.numpy(), strict=True):
                 place = slice(offsets[row], offsets[row + 1])

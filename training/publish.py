@@ -250,13 +250,13 @@ def compare(
 ) -> str:
     """Captions a split with both captioners; returns a sentence on how much they differ."""
     from training.data.input_source import open_input_source
-    from training.evaluate.evaluation import caption_split
+    from training.evaluate.reading import Reading
     from training.metrics.captions import score_captions
 
     captions, scores = [], []
     for captioner in (full, compact):
         source = open_input_source(captioner.model.encoder, config.encoder.resize, split, cache_dir)
-        found = caption_split(captioner, split, source, config.search)
+        found = Reading(captioner, split, source).captions(config.search)
         texts = {image_id: caption.text for image_id, caption in found.items()}
         references = split.references(of=texts)
         scored = score_captions(texts, references, **config.data.splitting())

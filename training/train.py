@@ -141,6 +141,7 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
         import tensorflow as tf
 
         from training.distributed.workers import barrier, explained, make_strategy, on_chief
+        from training.evaluate import command as evaluate
         from training.evaluate.evaluation import evaluate_run
         from training.model import resolve_precision
         from training.run_state.ownership import check_run_dir, exclusive_lock
@@ -157,7 +158,8 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
         out = RunFolder(run_dir).evaluation("dev")
         if captioner is not None:  # the chief's
             config = read_run_config(run_dir)
-        on_chief(evaluate_run)(captioner, config, out, cache_dir, data_dir)
+        places = evaluate.Arguments(data_dir=data_dir, out=out, cache_dir=cache_dir)
+        on_chief(evaluate_run)(captioner, config, places)
         on_chief(print)(f"Caption with it: python -m training.caption --run-dir {run_dir} PHOTO")
         if captioner is not None:
             print(*little_data.after_training(RunFolder(run_dir), config, data_dir), sep="\n")

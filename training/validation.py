@@ -18,8 +18,7 @@ from training.data.batches import scoring_batches
 from training.data.examples import StoredImage
 from training.data.input_source import readable_images
 from training.distributed.workers import distribute, on_chief
-from training.evaluate.evaluation import caption_split
-from training.evaluate.likelihood import Bounds, References, annotations_of
+from training.evaluate.reading import Bounds, Reading
 from training.inputs import Data, Inputs
 from training.metrics.captions import (
     caption_frequencies,
@@ -53,7 +52,8 @@ class Validation:
         self, captioner: TrainedCaptioner, config: RunConfig, data: Data, inputs: Inputs
     ) -> None:
         self._captioner, self._config = captioner, config
-        self._split, self._table, self._source = data.dev, data.dev_table, inputs.dev
+        self._reading = Reading(captioner, data.dev, inputs.dev)
+        self._table = data.dev_table
         self._told_of_fonts = False
         self._train = data.train
 
@@ -75,11 +75,9 @@ class Validation:
         """
         fit = self._config.fit
         search = dataclasses.replace(self._config.search, beam=fit.validation_beam)
-        captions = caption_split(
-            self._captioner, self._split, self._source, search, count=fit.validation_images
-        )
+        captions = self._reading.captions(search, count=fit.validation_images)
         texts = {image_id: caption.text for image_id, caption in captions.items()}
-        references = self._split.references(of=texts)
+        references = self._reading.split.references(of=texts)
         return {
             "bleu_4": quick_bleu(texts, references, *self._tokens)["bleu_4"],
             "cider": quick_cider(texts, references, *self._tokens, self._frequencies),
@@ -88,14 +86,15 @@ class Validation:
 
     def figures(self) -> dict[str, np.ndarray | str]:
         """Draws the attention under each word of the first images, by TensorBoard's tag."""
-        indices = readable_images(self._split, self._source, self._config.fit.figures)
+        split = self._reading.split
+        indices = readable_images(split, self._reading.source, self._config.fit.figures)
         if not len(indices):
             return {}
-        annotations = annotations_of(self._captioner, self._source, indices)
+        annotations = self._reading.annotations(indices)
         language = self._config.data.language
         figures: dict[str, np.ndarray | str] = {}
         for index, caption in zip(indices, self._captioner.describe(annotations), strict=True):
-            example = self._split.examples[index]
+            example = split.examples[index]
             figures[f"caption/{example.image_id}"] = caption.text
             image = example.image
             image = image.read_bytes() if isinstance(image, StoredImage) else image
@@ -123,7 +122,7 @@ class Validation:
 
     @functools.cached_property
     def _batches(self) -> tuple[Any, int]:
-        read = self._source, self._table, self._config.fit.batch_size
+        read = self._reading.source, self._table, self._config.fit.batch_size
         batches = distribute(lambda shard: scoring_batches(*read, shard)[0])
         return batches, scoring_batches(*read)[1]
 
@@ -131,9 +130,7 @@ class Validation:
     def _measure_bounds(self) -> Callable[[], dict[str, float]]:
         if self._config.attention.kind != "hard":
             return dict
-        few = _BOUND_IMAGES, _BOUND_SAMPLES
-        references = References.of(self._captioner, self._split, self._source)
-        return Bounds(self._captioner, references, *few).measure
+        return Bounds(self._reading, _BOUND_IMAGES, _BOUND_SAMPLES).measure
 
 
 class AttentionCollapseWarning(keras.callbacks.Callback):

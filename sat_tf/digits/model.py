@@ -145,7 +145,7 @@ class ClassificationObjective:
 
 
 def at_the_end(values: tf.Tensor, steps: int, samples: int) -> tf.Tensor:
-    """Gives a rollout's last step a value: `[B M] -> [M, B, steps]`, zero before."""
+    """Places values at a rollout's last step, zeros before: `[B M] -> [M, B, steps]`."""
     padded = tf.pad(values[:, tf.newaxis], [[0, 0], [steps - 1, 0]])
     return by_sample(padded, samples)
 

@@ -326,7 +326,7 @@ class DRAM(RecurrentAttention):
         self.built = True
 
     def _context_network(self) -> keras.Sequential:
-        """C: three convolutions, of which the second and third halve the sides."""
+        """Makes the context network, C: three convolutions, the last two of stride 2."""
         config = self.config
         width, side = config.context_filters, -(-self.image_size // config.context_block)
         layers = [

@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 from PIL import ImageDraw, ImageFont, features
 
+from sat_tf.tokens import primary
+
 PAPER, INK, FAINT, GLOW = (255, 255, 255), (34, 34, 34), (222, 222, 222), (255, 166, 43)
 
 _RIGHT_TO_LEFT = ("ar", "ckb", "dv", "fa", "he", "ps", "sd", "ug", "ur", "yi")
@@ -70,12 +72,12 @@ PLAIN = Lettering()
 def lettering_of(text: str, language: str = "", font: Path | None = None) -> Lettering:
     """Returns the lettering of a text in a language; letters may tell more than its code does."""
     names = {_script(char) for char in text}
-    if language.lower().split("-")[0] not in ("zh", "yue", "ja", "ko"):
+    if primary(language) not in ("zh", "yue", "ja", "ko"):
         suggested = [code for script, code in _CJK_SCRIPTS.items() if script in names]
         language = suggested[0] if suggested else language
     kinds = [unicodedata.bidirectional(char) for char in text]
     right = kinds.count("R") + kinds.count("AL")
-    by_code = language.lower().split("-")[0] in _RIGHT_TO_LEFT
+    by_code = primary(language) in _RIGHT_TO_LEFT
     return Lettering(language, font, right > (0 if by_code else kinds.count("L")))
 
 
@@ -192,7 +194,7 @@ def font_runs(text: str, style: Lettering) -> tuple[tuple[Face | None, str], ...
 @functools.lru_cache(maxsize=16)
 def ordered_faces(language: str, font: Path | None) -> tuple[Face, ...]:
     """Orders the fonts: the one by choice, Pillow's own, then the system's for the language."""
-    code, *rest = language.lower().split("-")
+    code, rest = primary(language), language.lower().split("-")[1:]
     if code in ("zh", "yue"):
         place = {"hk", "mo"} & {*rest} or code == "yue"
         code = "zh-hk" if place else "zh-tw" if {"tw", "hant"} & {*rest} else "zh-cn"

@@ -1,4 +1,4 @@
-"""From an image file to pixels: the one preprocessing, in training and in the exported graph.
+"""Image files to pixels: the one preprocessing, in training and in the exported graph.
 
 pillow.py    what Pillow does to a file first: turn it upright, convert TIFF, HEIC and AVIF
 headers.py   what a file's header asks for, checked in the graph

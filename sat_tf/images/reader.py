@@ -1,4 +1,4 @@
-"""From an image to the encoder's input with Pillow: how every captioner reads what it is given.
+"""Images to the encoder's input, by Pillow, for every captioner.
 
 Pillow scales in float32 and with the kernel of `tf.image.resize(..., "bilinear", antialias=True)`,
 a triangle as wide as the scale, so pixels agree with those of `sat_tf.images.decoding` to rounding.

@@ -189,7 +189,7 @@ def _build_one(
 
 
 def whole(name: str, image_size: int, pretrained: bool = False) -> keras.Model:
-    """Makes a convolutional network to its end, with ImageNet weights or random ones."""
+    """Makes a convolutional network with all its layers, and ImageNet weights or random ones."""
     if name == SCENES_CNN:
         return scenes_cnn(image_size)
     weights = "imagenet" if pretrained else None

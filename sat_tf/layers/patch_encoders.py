@@ -50,7 +50,7 @@ DINOV2_PATCH, DINOV2_PIXELS = 14, 518  # position embeddings are those of 37 x 3
 
 @dataclass(frozen=True)
 class PatchTransformer:
-    """Parts of a preset.
+    """Architecture of a preset of KerasHub.
 
     Attributes:
         family: Decides the class of KerasHub's and the normalisation of pixels.

@@ -127,7 +127,7 @@ def folder_of(name: str, home: Path | None = None) -> Path | None:
 
 
 def missing(name: str) -> bool:
-    """Returns whether there are no whole graphs of a fingerprint, but may be."""
+    """Returns whether whole graphs of a fingerprint are missing, and making them has not failed."""
     return folder_of(name) is None and not (_home() / f"{name}.failed").exists()
 
 

@@ -225,7 +225,7 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
             self.test_function = worker_function(self.distribute_strategy, self.test_step)
 
     def build_before_fit(self) -> None:
-        """Builds the optimiser, all that is not built in the constructor."""
+        """Builds the optimiser, which the constructor does not."""
         if self.optimizer is not None and not self.optimizer.built:
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)

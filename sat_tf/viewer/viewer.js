@@ -65,6 +65,18 @@ const SatViewer = (() => {
     return weights.length - 1;
   }
 
+  // Words of such languages run from the right even if the first one is Latin.
+  const RIGHT_TO_LEFT = /^(ar|ckb|dv|fa|he|iw|ps|sd|ug|ur|yi)(-|$)/i;
+  const direction = (text, lang) => (RIGHT_TO_LEFT.test(lang || "") && /[\u0590-\u08ff\ufb1d-\ufefc]/.test(text) ? "rtl" : "auto");
+
+  function smallLetters(text, lang) {
+    try {
+      return text.normalize().toLocaleLowerCase(lang || []);
+    } catch { // a code that the browser does not know
+      return text.normalize().toLowerCase();
+    }
+  }
+
   const percent = (value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)} %`;
 
   // How maps are shown, and which word: common to the viewers of one panel, kept between photographs.
@@ -119,7 +131,7 @@ const SatViewer = (() => {
       if (!gates && this.scale.value === "gated") this.scale.value = "own";
       const lines = [];
       if (looks) lines.push(element("span", {}, element("span", { class: `ramp${this.heat ? " heat" : ""}` }), " bright: looked here more"));
-      if (words((word) => word.log_prob != null)) lines.push(element("span", {}, "the fuller a word's box, the surer of the word"));
+      if (words((word) => word.log_prob != null)) lines.push(element("span", {}, `the fuller a ${this.viewers[0].noun}'s box, the surer of the ${this.viewers[0].noun}`));
       if (some((viewer) => !viewer.crop.classList.contains("whole"))) lines.push(element("span", {}, "dark border: not seen by the captioner"));
       this.legend.replaceChildren(...lines);
       this.look(this.current);
@@ -166,8 +178,8 @@ const SatViewer = (() => {
       this.stage = element("div", { class: "stage" }, this.image, this.crop);
       this.image.addEventListener("load", () => this.stage.style.setProperty("--ratio", this.image.naturalWidth / this.image.naturalHeight));
       this.placeCrop();
-      this.words = element("ol", { class: "words", dir: "auto", "aria-label": "Caption, word by word" });
-      this.sentence = element("p", { class: "sentence", dir: "auto", lang: data.lang });
+      this.words = element("ol", { class: "words", "aria-label": "Caption, word by word" });
+      this.sentence = element("p", { class: "sentence", lang: data.lang });
       this.words.addEventListener("keydown", (event) => this.key(event));
       this.stage.addEventListener("click", () => { this.panel.stop(); this.panel.look(-1); });
       this.said = element("p", { class: "quiet said", role: "status" });
@@ -202,7 +214,7 @@ const SatViewer = (() => {
       const hidden = choices.filter((choice) => choice.hidden);
       const rest = element("button", { type: "button", class: "rest", onclick: () => this.listHypotheses(Infinity) }, `${hidden.length} more`);
       this.others.replaceChildren(element("p", { class: "quiet" }, "Sentences that it weighed"),
-        element("ol", { "aria-label": "Hypotheses of the beam", dir: "auto" }, ...choices), ...(hidden.length ? [rest] : []));
+        element("ol", { "aria-label": "Hypotheses of the beam", dir: direction(this.hypothesis.text, this.data.lang) }, ...choices), ...(hidden.length ? [rest] : []));
       this.allListed = !hidden.length;
     }
 
@@ -211,7 +223,7 @@ const SatViewer = (() => {
       const parts = [];
       if (scores) parts.push(element("p", { class: "quiet" }, Object.entries(scores).map(([name, value]) => `${name} ${value}`).join(" · ")));
       if (references.length) {
-        const items = references.map((text) => element("li", { dir: "auto", lang }, text));
+        const items = references.map((text) => element("li", { dir: direction(text, lang), lang }, text));
         parts.push(element("details", {}, element("summary", {}, `${references.length} reference captions`), element("ul", { class: "references" }, ...items)));
       }
       return parts;
@@ -230,8 +242,11 @@ const SatViewer = (() => {
         [this.canvas.width, this.canvas.height] = [width, height];
         this.dots.setAttribute("viewBox", `0 0 ${width} ${height}`);
       }
+      this.words.dir = this.sentence.dir = direction(this.hypothesis.text, this.data.lang);
       this.words.replaceChildren(...words.map((word, i) => element("li", {}, this.wordButton(word, i))));
       this.image.alt = this.hypothesis.text;
+      const single = words.length > 1 && words.every((word) => [...word.text].length === 1);
+      this.noun = single ? "character" : "word";
       // Words without spaces between them stand as they are read, and once as text to be copied.
       const joined = words.length > 1 && words.map((word) => word.text).join("") === this.hypothesis.text;
       this.words.classList.toggle("joined", joined);
@@ -239,9 +254,9 @@ const SatViewer = (() => {
       this.sentence.textContent = this.hypothesis.text;
       this.draws.hidden = !(this.looks && this.data.kind === "hard");
       const notes = [];
-      if (this.data.kind === "none") notes.push("It has no attention: it reads the mean of the photograph, the same for every word.");
+      if (this.data.kind === "none") notes.push(`It has no attention: it reads the mean of the photograph, the same for every ${this.noun}.`);
       else if (!this.looks) notes.push("No maps were kept of this hypothesis.");
-      if (words.every((word) => word.log_prob == null)) notes.push("This caption came without the probabilities of its words.");
+      if (words.every((word) => word.log_prob == null)) notes.push(`This caption came without the probabilities of its ${this.noun}s.`);
       this.note.textContent = notes.join(" ");
       this.listHypotheses(this.allListed ? Infinity : 3);
       this.panel.refresh();
@@ -249,7 +264,7 @@ const SatViewer = (() => {
 
     // The word whose map stands out most: the one to begin with.
     striking() {
-      const heights = this.maps.map((weights, i) => (weights && this.hypothesis.words[i].text.length > 2 ? Math.max(...weights) : 0));
+      const heights = this.maps.map((weights, i) => (weights && (this.hypothesis.words[i].text.length > 2 || !this.sentence.hidden) ? Math.max(...weights) : 0));
       return Math.max(0, heights.indexOf(Math.max(...heights)));
     }
 
@@ -282,7 +297,7 @@ const SatViewer = (() => {
       const word = this.hypothesis.words[i];
       this.stage.classList.toggle("looking", i >= 0 && this.looks);
       this.said.setAttribute("aria-live", aloud ? "polite" : "off");
-      if (!word) return void (this.said.textContent = this.looks ? "Point at a word, or use the arrow keys." : " ");
+      if (!word) return void (this.said.textContent = this.looks ? `Point at a ${this.noun}, or use the arrow keys.` : " ");
       if (this.looks) paint(this.canvas, this.levels(i), this.panel.heat);
       if (this.panel.boxed) (word.boxes || []).forEach((box) => this.addBox(box));
       this.describe(i);
@@ -351,14 +366,18 @@ const SatViewer = (() => {
       }
       context.font = `${size}px system-ui, sans-serif`;
       context.textBaseline = "middle";
-      const widths = this.hypothesis.words.map((word) => context.measureText(`${word.text} `).width);
+      const gap = this.sentence.hidden ? " " : "";
+      const rightToLeft = getComputedStyle(this.words).direction === "rtl";
+      const widths = this.hypothesis.words.map((word) => context.measureText(word.text + gap).width);
       const shrink = Math.min(1, (width - size) / widths.reduce((sum, value) => sum + value, 0));
       context.font = `${size * shrink}px system-ui, sans-serif`;
-      let x = size / 2;
+      context.direction = rightToLeft ? "rtl" : "ltr";
+      context.textAlign = "start";
+      let x = rightToLeft ? width - size / 2 : size / 2;
       this.hypothesis.words.forEach((word, i) => {
         context.fillStyle = i === this.current ? "#9a3412" : "#1d1d1f";
         context.fillText(word.text, x, height + 1.5 * size);
-        x += widths[i] * shrink;
+        x += (rightToLeft ? -1 : 1) * widths[i] * shrink;
       });
       return new Promise((done) => canvas.toBlob(done, "image/png"));
     }
@@ -480,9 +499,9 @@ const SatViewer = (() => {
     }
 
     refresh() {
-      const query = this.query.value.trim().toLowerCase();
-      const { images } = this.report;
-      this.shown = images.filter((image) => image.hypotheses[0].text.toLowerCase().includes(query));
+      const { images, common: { lang } } = this.report;
+      const query = smallLetters(this.query.value.trim(), lang);
+      this.shown = images.filter((image) => smallLetters(image.hypotheses[0].text, lang).includes(query));
       const sign = { worst: 1, best: -1 }[this.order.value];
       if (sign) this.shown.sort((a, b) => sign * (a.rank - b.rank));
       this.count.textContent = `${this.shown.length} of ${images.length} images`;
@@ -492,7 +511,7 @@ const SatViewer = (() => {
     card(image) {
       const button = element("button", { type: "button", onclick: () => this.open(image, true) },
         element("img", { src: image.image, alt: "", loading: "lazy", decoding: "async" }),
-        element("span", { dir: "auto", lang: this.report.common.lang }, image.hypotheses[0].text));
+        element("span", { dir: direction(image.hypotheses[0].text, this.report.common.lang), lang: this.report.common.lang }, image.hypotheses[0].text));
       if (image === this.opened) button.setAttribute("aria-current", "true");
       return button;
     }

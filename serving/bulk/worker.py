@@ -37,6 +37,7 @@ COLUMNS = {
     "caption": "string",
     "score": "float",
     "alternatives": "array<struct<caption: string, score: float>>",
+    "words": "array<string>",
     "log_probs": "array<float>",
     "attention": "binary",
     "attention_shape": "array<int>",
@@ -48,7 +49,7 @@ COLUMNS = {
 
 _SIGNATURE, _INPUT = "serving_default", "image_bytes"
 _NEEDED = ("captions", "scores", "valid")
-_OUTPUTS = (*_NEEDED, "lengths", "reasons", "word_log_probs")
+_OUTPUTS = (*_NEEDED, "lengths", "reasons", "words", "word_log_probs")
 
 Row = dict[str, Any]
 
@@ -197,6 +198,8 @@ def to_row(path: str, answer: ServedCaption | str, settings: Settings) -> Row:
         return row | {"reason": answer, "output": UNREADABLE}
     alternatives = [{"caption": text, "score": score} for text, score in answer.alternatives]
     row |= {"caption": answer.text, "score": answer.score, "alternatives": alternatives}
+    if answer.words:
+        row["words"] = list(answer.words)
     if answer.log_probs is not None:
         row["log_probs"] = answer.log_probs.tolist()
     if settings.maps and answer.alpha is not None:

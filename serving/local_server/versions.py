@@ -208,7 +208,7 @@ class Versions:
 
 
 def _not_found(model: str, version: int | None) -> statuses.StatusError:
-    """No such model or version is served; None stands for the latest version."""
+    """Makes the error that no such model or version is served; None is the latest version."""
     wanted = f"Latest({model})" if version is None else f"Specific({model}, {version})"
     message = f"Servable not found for request: {wanted}"
     return statuses.StatusError(grpc.StatusCode.NOT_FOUND, message)

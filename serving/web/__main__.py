@@ -186,7 +186,7 @@ def _own(
 
     return {
         "models": {model.name: process.captioner(model.folder) for model in captioners},
-        "lang": arguments.lang or sources.language_of([model.folder for model in captioners]),
+        "lang": arguments.lang,
         "kinds": {model.name: sources.kind_of(model.folder) for model in captioners},
         "digits": {
             model.name: DigitModel(

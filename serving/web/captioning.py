@@ -63,6 +63,7 @@ class Hypothesis(Protocol):
     log_probs: np.ndarray | None
     alpha: np.ndarray | None
     beta: np.ndarray | None
+    language: str
 
 
 def read_upload(content: bytes) -> Upload:
@@ -96,8 +97,8 @@ def viewer_data(
         resize: `crop` or `squash`.
 
     Returns:
-        `hypotheses`, `crop`, `grid` and `kind`; `image`, a data URL, if browsers do not show the
-        format.
+        `hypotheses`, `crop`, `grid`, `kind`, and `lang`, their language; `image`, a data URL, if
+        browsers do not show the format.
     """
     shown = {"image": upload.shown} if upload.shown else {}
     maps = captions[0].alpha
@@ -108,6 +109,7 @@ def viewer_data(
         ],
         "grid": None if maps is None else list(maps.shape[1:]),
         "kind": kind,
+        "lang": captions[0].language or None,
         "crop": crop_of(upload.height, upload.width, resize),
     }
 

@@ -130,7 +130,7 @@
       comparison.clear();
       document.querySelectorAll(".samples button").forEach((other) => other.setAttribute("aria-pressed", other === mine.button));
     }
-    comparison.put(page.models.indexOf(model), answer.error ? answer : { image: mine.url, lang: page.lang, ...answer });
+    comparison.put(page.models.indexOf(model), answer.error ? answer : { image: mine.url, ...answer, ...(page.lang && { lang: page.lang }) });
     const viewer = comparison.viewer();
     find("#save").hidden = !viewer;
     if (!mine.arrive || !viewer) return;

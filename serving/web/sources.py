@@ -104,16 +104,6 @@ def notes_of(runs: Sequence[Path]) -> tuple[str, ...]:
     )
 
 
-def language_of(folders: Sequence[Path]) -> str | None:
-    """Returns the language of the first captioner's words that is known; None if none is."""
-    said = (
-        place
-        for folder in folders
-        for place in (_read(RunFolder(folder).vocabulary), _values(folder).get("data", {}))
-    )
-    return next(filter(None, (place.get("language") for place in said)), None)
-
-
 def _name(folder: Path) -> str:
     """The last part of the path; where a run's `export` is named, the run's."""
     path = folder.resolve()

@@ -45,6 +45,40 @@ WORDS = [
         "nba \u0643\u0644\u0628 23",
     ),  # mixed directions
     ("en", "\u0301\u0302 \u0301", ""),  # marks alone
+    (
+        "en",
+        "-5 \u00b0C, \u2212.5 to 2\u20133, 2\u00d74, 1\u20442, 5\u2030",
+        "-5 c -.5 to 2-3 2x4 1/2 5\u2030",
+    ),
+    ("ja", "5\u339e 30\u2103 \u2116 5", "5km 30 c no 5"),
+    ("ja", "\u304b\u309b\u3059", "\u304c\u3059"),
+    ("zh", "\u2f08\u2f1d", "\u4eba\u53e3"),  # radicals for letters
+    ("uk", "\u0437\u2032\u0457\u0437\u0434", "\u0437'\u0457\u0437\u0434"),
+    ("ca", "col\u2022lega l\u2219l", "col\u00b7lega l\u00b7l"),
+    (
+        "el",
+        "\u03c0\u03ac\u03b5\u03b9\u00b7\u03cc\u03c7\u03b9",
+        "\u03c0\u03ac\u03b5\u03b9 \u03cc\u03c7\u03b9",
+    ),
+    ("uz", "o\u02bbzbek", "o'zbek"),
+    (
+        "fa",
+        "\u0643\u062a\u0627\u0628\u200c\u200c\u0647\u0627\u064a",
+        "\u06a9\u062a\u0627\u0628\u200c\u0647\u0627\u06cc",
+    ),
+    (
+        "th",
+        "\u0e19\u0e49\u0e4d\u0e32 \u0e40\u0e40\u0e21\u0e27",
+        "\u0e19\u0e49\u0e33 \u0e41\u0e21\u0e27",
+    ),
+    ("ml", "\u0d05\u0d35\u0d28\u0d4d\u200d", "\u0d05\u0d35\u0d7b"),
+    ("lt", "J\u0307is", "jis"),
+    ("tt-Latn", "I\u015eIQ \u0130t", "\u0131\u015f\u0131q it"),
+    ("iw", "\u05e9\u05c1\u05dc", "\u05e9\u05dc"),
+    ("fi", "EU:n 10:30", "eu:n 10:30"),
+    ("de", "Radfahrer*innen, Hund: Katze", "radfahrer*innen hund katze"),
+    ("it", "un po\u2019 di 'sole'", "un po' di sole"),
+    ("es", "3.\u00ba 1\u01c6", "3\u00ba 1d\u017e"),
 ]
 
 sentencepiece = pytest.importorskip("sentencepiece")
@@ -75,9 +109,11 @@ def test_a_conjunct_and_a_family_are_one_character():
     assert tokenize("\u0915\u094d\u0937\u093f", "characters") == ["\u0915\u094d\u0937\u093f"]
 
 
-def test_the_first_rules_split_as_they_did():
+def test_earlier_rules_split_as_they_did():
     assert tokenize("3.5 &amp; \u0130", rules=1) == ["3", "5", "amp", "i\u0307"]
     assert tokenize("\u9ad83.5\u7c73", "characters", rules=1) == [*"\u9ad835\u7c73"]
+    assert tokenize("-5, EU:n 2\u20133\u2103", "words", "fi", rules=2) == ["5", "eu", "n", "2", "3"]
+    assert tokenize("\u7a7fT\u6064", "words", "zh", 2, "jieba") == ["\u7a7f", "t", "\u6064"]
     with pytest.raises(ValueError, match='"words" or "characters" under rules 1'):
         tokenize("a", "subwords", rules=1)
 
@@ -116,6 +152,7 @@ def test_languages_without_spaces_have_tokens_of_their_own():
         ("th", "icu", "\u0e0a\u0e32\u0e22\u0e02\u0e35\u0e48\u0e21\u0e49\u0e32", 3),
         ("zh", "icu", "\u4e24\u53ea\u72d73.5\u7c73", 5),
         ("zh", "jieba", "\u4e24\u53ea\u72d73.5\u7c73", 4),
+        ("zh", "jieba", "\u7a7ft\u6064\u7684a4\u7eb83-5\u5f20", 7),  # T-shirt is a word
         ("ja", "icu", "\u7537\u6027\u304c\u4e57\u308b", 3),
         ("ja", "mecab", "\u7537\u6027\u304c\u4e57\u308b", 3),
     ],
@@ -142,6 +179,10 @@ def test_owners_spaces_go_but_not_those_of_latin_words_or_of_korean():
         == "\u7a7fnba all star\u7403\u8863"
     )
     assert join(["\u7f8e", "\ub300"], *joining("words", "ko")) == "\u7f8e \ub300"
+    assert (
+        join(["\u0f41\u0fb1\u0f72", "\u0f53\u0f42"], *joining("words", "bo"))
+        == "\u0f41\u0fb1\u0f72\u0f0b\u0f53\u0f42"
+    )
 
 
 def test_subwords_are_pieces_of_whole_characters_and_nothing_is_unknown():
@@ -213,5 +254,5 @@ def test_a_file_of_the_first_rules_stays_as_it_is():
     expected = "2e1f2a655bcd1b2c081fd3794d1f0b3aa8e6aa041942f62256efbb752ce6594b"
     assert vocabulary.fingerprint() == expected
     assert Vocabulary.from_json(vocabulary.to_json()) == vocabulary
-    with pytest.raises(ValueError, match="`rules`: expected a version up to 2"):
+    with pytest.raises(ValueError, match="`rules`: expected a version up to 3"):
         Vocabulary.from_json(text.replace('"unit"', '"rules": 9, "unit"'))

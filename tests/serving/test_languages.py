@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,59 +12,104 @@ import tensorflow as tf
 import sat_tf
 from sat_tf.vocabulary import END, Vocabulary
 from serving import export as export_module
+from serving.bulk import worker
 from serving.client.captions import read_caption
 from serving.litert import load
 from serving.signatures import write_captions
+from serving.web.captioning import read_upload
+from serving.web.model_process import ModelProcess
 
-CHINESE = ["一个 男人 骑 自行车", "两只 狗 在 草地 上 跑 3.5 米"]
-GERMAN = ["zwei Hunde laufen über eine Wiese", "ein Mann über Wiesen"]
+CAPTIONS = {
+    "zh": ["一个 男人 骑 自行车", "两只 狗 在 草地 上 跑 3.5 米"],
+    "ar": ["كلبٌ أسود يركض على العشب", "رجل يقرأ كتابًا قرب البحر"],
+    "de": ["zwei Hunde laufen über eine Wiese", "ein Mann über Wiesen"],
+    "pt": ["um cão castanho à beira-mar", "três crianças não estão lá"],
+    "hi": ["एक बच्चा सीढ़ियों पर खड़ा है", "दो कुत्ते क्षेत्र में दौड़ते हैं"],
+}
 
 
 def vocabulary_of(language: str, unit: str) -> Vocabulary:
     """A vocabulary of a few words; random weights would write single letters and bytes too."""
-    captions = {"zh": CHINESE, "de": GERMAN}[language]
-    found = Vocabulary.from_captions(captions, 1, unit=unit, language=language)
-    words = [w for w in found.words if language == "zh" or len(w) > 2]
-    return Vocabulary(tuple(w for w in words if not w.startswith("<0x")), unit, language)
+    how = {"unit": unit, "language": language, "capitals": language == "de"}
+    found = Vocabulary.from_captions(CAPTIONS[language], 1, **how)
+    short = 2 if unit == "subwords" and language != "zh" else 0
+    words = [w for w in found.words if len(w) > short and not w.startswith("<0x")]
+    return Vocabulary(tuple(words), unit, language, written=found.written)
+
+
+def slow(language: str, unit: str):
+    return pytest.param(language, unit, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize(
     ("language", "unit"),
     [
-        ("de", "subwords"),
-        pytest.param("zh", "subwords", marks=pytest.mark.slow),
-        pytest.param("zh", "words", marks=pytest.mark.slow),
-        pytest.param("zh", "characters", marks=pytest.mark.slow),
+        ("de", "words"),
+        ("zh", "subwords"),
+        slow("zh", "words"),
+        slow("zh", "characters"),
+        slow("ar", "words"),
+        slow("ar", "subwords"),
+        slow("de", "subwords"),
+        slow("pt", "words"),
+        slow("hi", "words"),
+        slow("hi", "subwords"),
     ],
 )
-def test_run_session_and_litert_write_equal_words(
-    tmp_path, make_run, make_request, ask, images, language, unit
+def test_every_way_writes_equal_words(
+    tmp_path, monkeypatch, make_run, make_request, ask, images, language, unit
 ):
     vocabulary = vocabulary_of(language, unit)
-    run = make_run(tmp_path / "run", {"kind": "soft"}, vocabulary=vocabulary)
-    captioner = sat_tf.load(run)
+    captioner = sat_tf.load(make_run(tmp_path / "run", {"kind": "soft"}, vocabulary=vocabulary))
     export_module.export(captioner, tmp_path / "served")
     export_module.export(captioner, tmp_path / "light", None, "litert", "float32")
-    light = load(tmp_path / "light" / "1")
-    assert light.vocabulary == vocabulary
-    files = images.files[:2]
-    call = make_request("serving_default", files)
-    answer = ask({"it": (tmp_path / "served" / "1", {"call": call})})["it"]["calls"]["call"]
-    for row, content in enumerate(files):
+    served, light = tmp_path / "served" / "1", tmp_path / "light" / "1"
+    assert load(light).vocabulary == vocabulary
+    contents = images.files[:2]
+    call = make_request("serving_default", contents)
+    answer = as_arrays(ask({"it": (served, {"call": call})})["it"]["calls"]["call"])
+    pyspark = pytest.importorskip("pyspark")
+    # Stands for the engine, which unpacks the export.
+    monkeypatch.setattr(pyspark, "SparkFiles", SimpleNamespace(get=lambda _: str(served)))
+    pairs = [(str(n), content) for n, content in enumerate(contents)]
+    rows = worker.caption_contents(pairs, worker.Settings("1", 2, maps=False, cores=1))
+    pages = asyncio.run(on_the_page(light, contents))
+    for n, (content, row, page) in enumerate(zip(contents, rows, pages, strict=True)):
         expected = captioner.caption(content)
-        assert (" " in expected.text) == (language == "de")
-        session = read_caption(as_arrays(answer), row, 1)
-        for found in (session, light.caption(content)):
-            assert (found.text, found.words) == (expected.text, expected.words)
+        text, words = expected.text, list(expected.words)
+        assert (" " in text) == (language != "zh") and (text != text.lower()) == (language == "de")
+        session, lite = read_caption(answer, n, 1), load(light).caption(content)
+        assert (row["caption"], row["words"]) == (text, words)
+        best, spoken = page["hypotheses"][0], page["lang"]
+        assert spoken == language
+        assert (best["text"], [word["text"] for word in best["words"]]) == (text, words)
+        others = [page["hypotheses"][1]["text"], row["alternatives"][0]["caption"]]
+        assert others == [expected.alternatives[0][0]] * 2
+        for found in (session, lite):
+            assert (found.text, list(found.words)) == (text, words)
             assert found.alternatives[0][0] == expected.alternatives[0][0]
             np.testing.assert_allclose(found.alpha, expected.alpha, atol=1e-4)
-            np.testing.assert_allclose(found.log_probs, expected.log_probs, atol=1e-4)
+        for log_probs in (session.log_probs, lite.log_probs, row["log_probs"]):
+            np.testing.assert_allclose(log_probs, expected.log_probs, atol=1e-4)
 
 
-@pytest.mark.parametrize("unit", ["words", "characters", "subwords"])
-def test_the_graph_joins_tokens_as_the_vocabulary_does(unit):
-    captions = [*CHINESE, *GERMAN, "NBA \u732b"]
-    vocabulary = Vocabulary.from_captions(captions, 1, unit=unit, language="zh")
+async def on_the_page(folder, contents: list[bytes]) -> list[dict]:
+    """Data of the page for images, from a process without TensorFlow."""
+    process = ModelProcess([folder])
+    try:
+        caption = process.captioner(folder)
+        return [await caption(read_upload(content), lambda _: None) for content in contents]
+    finally:
+        process.stop()
+
+
+@pytest.mark.parametrize(
+    ("language", "unit"),
+    [("zh", "words"), ("zh", "characters"), ("zh", "subwords"), ("bo", "words")],
+)
+def test_the_graph_joins_tokens_as_the_vocabulary_does(language, unit):
+    captions = [*CAPTIONS["zh"], *CAPTIONS["de"], "NBA \u732b", "\u0f41\u0fb1\u0f72 \u0f53\u0f42"]
+    vocabulary = Vocabulary.from_captions(captions, 1, unit=unit, language=language)
     rows = [vocabulary.encode(caption) for caption in [*captions, "\u9c7b \u732b"]]
     rows.append(rows[-1][:3])  # bytes that are no character
     width = max(map(len, rows))

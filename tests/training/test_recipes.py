@@ -63,6 +63,8 @@ def test_a_folder_learns_on_from_the_captioner_that_ships_whose_shape_it_has():
         ("jp", "jp is a country; the language is ja"),
         ("kr", "the language is ko"),
         ("ua", "the language is uk"),
+        ("kz", "the language is kk"),
+        ("deu", "expected de, the same language"),
         ("zh_CN", "expected zh-CN, with a hyphen"),
         ("xx", "expected a code such as en, de or zh-Hans, got 'xx'"),
         ("German", "expected a code.*'German'"),
@@ -84,7 +86,7 @@ def test_tokens_are_the_languages_unless_chosen():
     assert DataConfig().splitting()["segmenter"] == "spaces"
     with pytest.raises(ValueError, match="`--data.language ja` with `--data.segmenter mecab`"):
         DataConfig(language="zh", tokens="words", segmenter="mecab")
-    with pytest.raises(ValueError, match="`--data.rules`: expected 2 with subwords"):
+    with pytest.raises(ValueError, match="`--data.rules`: expected 3 with subwords"):
         DataConfig(rules=1, tokens="subwords")
 
 
@@ -96,7 +98,7 @@ def test_a_run_of_the_first_rules_keeps_them(tmp_path):
     assert read_run_config(tmp_path).data.rules == 1
     resumed = settled(RECIPES["scenes_soft"], tmp_path, None)
     assert resumed.data.rules == 1
-    assert settled(RECIPES["scenes_soft"], tmp_path / "new", None).data.rules == 2
+    assert settled(RECIPES["scenes_soft"], tmp_path / "new", None).data.rules == 3
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 from sat_tf.config import SearchConfig
 from sat_tf.fields import from_dict
 from sat_tf.models.captioner import Captioner, configs
-from training import validation
 from training.config import DataConfig, FitConfig
 from training.data.examples import Example, Split
+from training.evaluate.reading import Reading
 from training.metrics.captions import caption_frequencies, quick_cider
 from training.validation import (
     CONSTANT_VARIATION,
@@ -32,11 +32,11 @@ def test_cider_after_an_epoch_is_that_of_each_image_by_the_training_captions(mon
     dev = split(x="a dog runs fast", y="two red cars on a road", z="a cat")
     texts = {"x": "a dog runs", "y": "two red cars", "z": "a dog"}
 
-    def caption_split(*_, count):
+    def captions(*_, count):
         found = [*texts.items()][:count]
         return {name: SimpleNamespace(text=text) for name, text in found}
 
-    monkeypatch.setattr(validation, "caption_split", caption_split)
+    monkeypatch.setattr(Reading, "captions", captions)
 
     def scored(count: int) -> float:
         config = SimpleNamespace(

@@ -30,14 +30,64 @@ import re
 import xml.etree.ElementTree as ElementTree
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from training.data.boxes import OUTSIDE, BoxedPhrase, skipped_note, split_words
-from training.data.examples import Box, DataError
+from sat_tf.vocabulary import Vocabulary
+from training.data.boxes import (
+    OUTSIDE,
+    WORDS,
+    BoxedPhrase,
+    Placed,
+    place_phrases,
+    skipped_note,
+    split_words,
+    visible_phrases,
+)
+from training.data.examples import Box, DataError, Split
 
 _PHRASE = re.compile(r"\[/EN#(?P<entity>[^/\s]+)(?P<types>(?:/[^\s\]/]+)*) (?P<words>[^\]]*)\]")
 _TOLERANCE = 0.01  # of a side: boxes drawn by hand end a pixel outside now and then
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedBoxes:
+    """Phrases of a split's captions with their boxes.
+
+    Attributes:
+        path: The file or folder that they are of.
+        phrases: (image index, caption index) -> phrases, with boxes in the encoder's view.
+        skipped: Reason -> how many boxes or phrases were left out for it.
+    """
+
+    path: Path
+    phrases: Placed
+    skipped: Mapping[str, int]
+
+
+def place_boxes(
+    path: Path, split: Split, resize: str, vocabulary: Vocabulary = WORDS
+) -> PlacedBoxes:
+    """Reads boxes and finds the phrases of a split's captions among them.
+
+    Args:
+        path: Boxes, see the head of this module.
+        split: Images with reference captions.
+        resize: Policy of the encoder, `crop` or `squash`.
+        vocabulary: Splits captions; by default, into words.
+
+    Raises:
+        DataError: The boxes cannot be read, or none is of a phrase of this split.
+    """
+    phrases, outside = read_boxes(path)
+    placed, dropped = place_phrases(split.examples, phrases, vocabulary)
+    placed, unseen = visible_phrases(split.examples, placed, resize)
+    skipped = outside + dropped + unseen
+    if not placed:
+        why = skipped_note(skipped)
+        raise DataError(f"{path} has no usable phrase of the {split.name} split's captions{why}.")
+    return PlacedBoxes(path, placed, dict(skipped))
 
 
 def read_boxes(path: str | Path) -> tuple[dict[str, list[BoxedPhrase]], Counter[str]]:

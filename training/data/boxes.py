@@ -349,20 +349,3 @@ def image_size(image: Path | StoredImage | bytes | np.ndarray) -> tuple[int, int
         turned = opened.getexif().get(EXIF_ORIENTATION, 1) in _ON_ITS_SIDE
         width, height = opened.size
     return (width, height) if turned else (height, width)
-
-
-def union_coverage(boxes: Sequence[Box], height: int, width: int) -> np.ndarray:
-    """Computes the exact share of each cell inside the union of the boxes, `[height, width]`."""
-    edges = np.array(boxes)  # top, left, bottom, right
-    rows = np.unique([*np.arange(height + 1) / height, *edges[:, ::2].ravel()])
-    columns = np.unique([*np.arange(width + 1) / width, *edges[:, 1::2].ravel()])
-    y, x = (rows[1:] + rows[:-1]) / 2.0, (columns[1:] + columns[:-1]) / 2.0
-    inside = np.zeros([len(y), len(x)], bool)
-    for top, left, bottom, right in boxes:
-        inside |= np.outer((top <= y) & (y <= bottom), (left <= x) & (x <= right))
-    areas = inside * np.outer(np.diff(rows), np.diff(columns))
-    cell_rows = np.minimum((y * height).astype(int), height - 1)
-    cell_columns = np.minimum((x * width).astype(int), width - 1)
-    coverage = np.zeros([height, width])
-    np.add.at(coverage, (cell_rows[:, None], cell_columns[None, :]), areas)
-    return np.clip(coverage * height * width, 0.0, 1.0)

@@ -132,6 +132,11 @@ class Split:
     def __len__(self) -> int:
         return len(self.examples)
 
+    @property
+    def has_phrases(self) -> bool:
+        """True if the data set itself has boxes of phrases, as drawn scenes have."""
+        return any(example.phrases for example in self.examples)
+
     def references(self, of: Container[str] | None = None) -> dict[str, list[str]]:
         """Maps image ids, all or some, to the raw reference captions."""
         wanted = [e for e in self.examples if of is None or e.image_id in of]
@@ -141,6 +146,14 @@ class Split:
         """Maps image ids to reasons: `skipped`, and the images that could not be read."""
         read = {self.examples[index].image_id: why for index, why in unreadable.items()}
         return dict(self.skipped) | read
+
+    def details(self, unreadable: Mapping[int, str] | None = None) -> dict[str, Any]:
+        """Returns the part of a report that is about the split, see `unusable`."""
+        return {
+            "split": self.name,
+            "split_fingerprint": self.fingerprint(),
+            "skipped": self.unusable(unreadable or {}),
+        }
 
     def fingerprint(self) -> str:
         """SHA-256 (hexadecimal) of ids, captions, phrases and in-memory images, in order.

@@ -6,7 +6,9 @@ To score captions from elsewhere, give `--captions FILE --data.name flickr8k` in
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import sys
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -18,14 +20,24 @@ from sat_tf.commands import check_folder, exit_status, loading, program
 from sat_tf.config import Inference, SearchFlags
 from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
-from sat_tf.fields import NonNegativeInt, PositiveInt, check_fields
-from sat_tf.files import default_cache_dir
+from sat_tf.fields import NonNegativeInt, PositiveInt, check_fields, to_dict
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Unit
 from training.cli import check_apart, digit_module, peek_flag
 from training.config import DataConfig, read_data_dir, read_run_config
 from training.data.examples import canonical_split
-from training.data.sources import DataName, Splits
+from training.data.sources import DataName, Splits, load_split
+from training.evaluate.reports import (
+    CAPTIONS_FILE,
+    MARKDOWN_FILE,
+    REPORT_FILE,
+    captions_of,
+    package_versions,
+    parse_captions,
+    write_evaluation,
+)
+from training.metrics.captions import score_captions
+from training.metrics.scene_words import word_scores
 from training.metrics.score_tokens import ScoreTokens, check_tokens
 
 
@@ -159,45 +171,74 @@ def parse(argv: list[str]) -> Arguments:
 def evaluate(arguments: Arguments) -> None:
     """Evaluates the run, or the captions from elsewhere."""
     if arguments.captions is None:
-        return run(arguments)
-    # Without TensorFlow: scores of captions are there at once.
-    from training.evaluate.given_captions import evaluate_captions
-
-    places = arguments.data_dir, arguments.split, arguments.out
-    evaluate_captions(arguments.captions, arguments.data.config(), *places, arguments.score_tokens)
+        run(arguments)
+    else:
+        evaluate_captions(arguments)
 
 
 def run(arguments: Arguments) -> None:
     """Captions a split with the run and scores the captions."""
-    data_dir, split, out = arguments.data_dir, arguments.split, arguments.out
+    out = arguments.out
     folder = RunFolder(published.locate(arguments.run_dir))
     own = RunFolder(published.output_dir(arguments.run_dir))
     config = read_run_config(folder.path)
-    kind, bound_images = config.attention.kind, arguments.bound_images
-    if kind != "hard" and bound_images is not None:
-        raise invalid_value("--bound-images", f"none for {kind} attention", bound_images)
-    data_dir = data_dir or read_data_dir(folder)
+    kind = config.attention.kind
+    if kind != "hard" and arguments.bound_images is not None:
+        raise invalid_value("--bound-images", f"none for {kind} attention", arguments.bound_images)
+    data_dir = arguments.data_dir or read_data_dir(folder)
     if out is None:
         check_folder("--run-dir", own.path)
-        out = own.evaluation(split)
+        out = own.evaluation(arguments.split)
     else:
         check_apart("--out", out, data_dir)
     with loading():
         from sat_tf.runs import load_captioner
-        from training.evaluate.evaluation import BOUND_IMAGES, evaluate_run
+        from training.evaluate.evaluation import evaluate_run
 
     captioner = load_captioner(folder.path)
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
-    evaluate_run(
-        captioner,
-        dataclasses.replace(config, search=arguments.search.over(config.search)),
-        out,
-        arguments.cache_dir or default_cache_dir(),
-        data_dir,
-        split,
-        48 if arguments.figures is None else arguments.figures,
-        BOUND_IMAGES if bound_images is None else bound_images,
-        arguments.boxes,
-        arguments.score_tokens,
-    )
+    config = dataclasses.replace(config, search=arguments.search.over(config.search))
+    evaluate_run(captioner, config, dataclasses.replace(arguments, data_dir=data_dir, out=out))
+
+
+def evaluate_captions(arguments: Arguments) -> None:
+    """Scores a file of captions; without TensorFlow, the scores are there at once.
+
+    The report has nothing that needs a model: no likelihood, attention or search.
+
+    Raises:
+        DataError: The file is invalid, or its images are not those of the split.
+        ValueError: The report would replace the file, or that of a run: there is no `--out`, and
+            the folder named like the file is a run.
+    """
+    path, out, data = arguments.captions, arguments.out, arguments.data.config()
+    folder = RunFolder(path.with_suffix(""))
+    if out is None and folder.config.exists():
+        raise ValueError(
+            f"`--captions {path}` needs a folder for the report, `--out`: {folder} is a run, whose "
+            "own evaluation would be overwritten."
+        )
+    written = (CAPTIONS_FILE, REPORT_FILE, MARKDOWN_FILE)
+    if out is not None and path.resolve() in [(out / name).resolve() for name in written]:
+        expected = "a folder where the report does not replace the file of `--captions`"
+        raise invalid_value("--out", expected, str(out))
+    content = path.read_bytes()
+    given = parse_captions(content, path)
+    split = load_split(data, arguments.split, arguments.data_dir)
+    captions = captions_of(split, given, path)
+    print(f"Scoring {len(captions):,} captions ...", flush=True)
+    start, tokens = time.monotonic(), arguments.score_tokens
+    found = score_captions(captions, split.references(), tokens=tokens, **data.splitting())
+    report = found.details() | split.details()
+    report |= {
+        "captions": {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()},
+        "data": data.name,
+        "configuration": {"data": to_dict(data)},
+        "versions": package_versions(),
+    }
+    report["scores"] |= word_scores(captions, split)
+    report["seconds"] = {"caption metrics": time.monotonic() - start}
+    rows = [{"image_id": image_id, "caption": text} for image_id, text in captions.items()]
+    heading = f"{path.name}: {data.name} {split.name}, {len(captions):,} images"
+    write_evaluation(out or folder.evaluation(split.name), heading, report, rows)

@@ -6,7 +6,6 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,11 +13,11 @@ import numpy as np
 from sat_tf.captions import Caption
 from sat_tf.tokens import spans
 from sat_tf.vocabulary import Vocabulary
-from training.data.box_files import read_boxes
-from training.data.boxes import WORDS, PlacedPhrase, place_phrases, skipped_note, visible_phrases
+from training.data.box_files import PlacedBoxes
+from training.data.boxes import WORDS, Placed, PlacedPhrase
 from training.data.bucketing import CaptionTable
-from training.data.examples import Box, DataError, Phrase, Split
-from training.evaluate.likelihood import References, TeacherForcing, annotations_of
+from training.data.examples import Box, Phrase, Split
+from training.evaluate.reading import Reading
 from training.metrics.bootstrap import Interval
 from training.metrics.grounding import (
     METRICS,
@@ -47,22 +46,43 @@ class PhraseMap(NamedTuple):
     alpha: np.ndarray
 
 
-def phrase_maps(forced: TeacherForcing, references: References) -> Iterator[PhraseMap]:
+@dataclass(frozen=True)
+class BoxGrounding:
+    """Grounding of a captioner in the boxes of phrases.
+
+    Attributes:
+        scores: Every score, by name.
+        intervals: Intervals over images.
+        by_image: Image id -> scores and sizes, see `training.metrics.grounding`.
+        details: `phrases`, `skipped` (reason -> count), `boxes` (their SHA-256) and `by_type`
+            (type -> scores), for the report.
+        nouns: (image id, head noun) -> the boxes of all phrases of the image with that noun, in
+            the encoder's view.
+    """
+
+    scores: Mapping[str, float]
+    intervals: Mapping[str, Interval] = field(default_factory=dict)
+    by_image: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+    nouns: Mapping[tuple[str, str], Sequence[Box]] = field(default_factory=dict)
+
+
+def phrase_maps(reading: Reading) -> Iterator[PhraseMap]:
     """Yields the map of every reference noun phrase of the readable images.
 
     A word of several tokens has the mean of their maps.
     """
-    captioner, split, table = forced.captioner, references.split, references.table
+    captioner, split, table = reading.captioner, reading.split, reading.table
     vocabulary = captioner.vocabulary
     phrases: dict[tuple[int, int], list[Phrase]] = defaultdict(list)
     for image, example in enumerate(split.examples):
         for phrase in example.phrases:
             phrases[image, phrase.caption].append(phrase)
-    rows = _captions_with(phrases, references)
+    rows = _captions_with(phrases, reading)
     for start in range(0, len(rows), _BATCH):
         chosen = rows[start : start + _BATCH]
-        annotations = annotations_of(captioner, references.source, table.image_index[chosen])
-        _, alphas = forced.words(annotations, [table.tokens[row] for row in chosen])
+        annotations = reading.annotations(table.image_index[chosen])
+        _, alphas = reading.words(annotations, [table.tokens[row] for row in chosen])
         for row, alpha in zip(chosen, alphas, strict=True):
             image, caption = _place(table, row)
             text = split.examples[image].captions[caption]
@@ -71,6 +91,19 @@ def phrase_maps(forced: TeacherForcing, references: References) -> Iterator[Phra
                 first, last = spans[phrase.word]
                 alpha_of_word = alpha[first : last + 1].mean(axis=0).reshape(captioner.grid)
                 yield PhraseMap(split.examples[image].image_id, phrase, alpha_of_word)
+
+
+def ground_drawn(reading: Reading, captions: Mapping[str, Caption]) -> BoxGrounding:
+    """Scores where a captioner looks by the boxes that the data set itself has, of drawn scenes.
+
+    Args:
+        reading: The captioner on a split.
+        captions: Generated captions by image id.
+    """
+    maps = [*phrase_maps(reading)]
+    scores, by_image = reference_grounding(maps)
+    own = generated_grounding(captions, reading.split, reading.captioner.vocabulary)
+    return BoxGrounding(scores | own, by_image=by_image)
 
 
 def reference_grounding(
@@ -104,86 +137,17 @@ def generated_grounding(
         its caption, and the scores over these, `generated_pointing_game` and
         `generated_attention_correctness`, if any was found.
     """
-    maps, boxes, wanted = [], [], 0
-    for example in split.examples:
-        caption = captions.get(example.image_id)
-        if caption is None:
-            continue
-        distinct = {phrase.text: phrase.box for phrase in example.phrases}
-        wanted += len(distinct)
-        words = vocabulary.base_words(caption.text)
-        for text, box in distinct.items():
-            phrase = text.split()
-            for start in range(len(words) - len(phrase) + 1):
-                if words[start : start + len(phrase)] == phrase:
-                    maps.append(_map_of_word(caption, words, start + len(phrase) - 1))
-                    boxes.append(box)
-                    break
-    scores = {"generated_match_rate": 100.0 * len(maps) / max(wanted, 1)}
-    if maps:
-        found = grounding_scores(maps, boxes)
-        scores |= {f"generated_{name}": found[name] for name in METRICS}
-    return scores
-
-
-@dataclass(frozen=True)
-class BoxGrounding:
-    """Grounding of a captioner in the boxes of phrases.
-
-    Attributes:
-        scores: Every score, by name.
-        intervals: Intervals over images.
-        by_image: Image id -> scores and sizes, see `training.metrics.grounding`.
-        details: `phrases`, `skipped` (reason -> count), `boxes` (their SHA-256) and `by_type`
-            (type -> scores), for the report.
-        nouns: (image id, head noun) -> the boxes of all phrases of the image with that noun, in
-            the encoder's view.
-    """
-
-    scores: Mapping[str, float]
-    intervals: Mapping[str, Interval] = field(default_factory=dict)
-    by_image: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    details: Mapping[str, Any] = field(default_factory=dict)
-    nouns: Mapping[tuple[str, str], Sequence[Box]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, eq=False)
-class PlacedBoxes:
-    """Phrases of a split's captions with their boxes.
-
-    Attributes:
-        path: The file or folder that they are of.
-        phrases: (image index, caption index) -> phrases, with boxes in the encoder's view.
-        skipped: Reason -> how many boxes or phrases were left out for it.
-    """
-
-    path: Path
-    phrases: Mapping[tuple[int, int], Sequence[PlacedPhrase]]
-    skipped: Mapping[str, int]
-
-
-def place_boxes(
-    path: Path, split: Split, resize: str, vocabulary: Vocabulary = WORDS
-) -> PlacedBoxes:
-    """Reads boxes and finds the phrases of a split's captions among them.
-
-    Args:
-        path: Boxes, see `training.data.box_files`.
-        split: Images with reference captions.
-        resize: Policy of the encoder, `crop` or `squash`.
-        vocabulary: Splits captions; by default, into words.
-
-    Raises:
-        DataError: The boxes cannot be read, or none is of a phrase of this split.
-    """
-    phrases, outside = read_boxes(path)
-    placed, dropped = place_phrases(split.examples, phrases, vocabulary)
-    placed, unseen = visible_phrases(split.examples, placed, resize)
-    skipped = outside + dropped + unseen
-    if not placed:
-        why = skipped_note(skipped)
-        raise DataError(f"{path} has no usable phrase of the {split.name} split's captions{why}.")
-    return PlacedBoxes(path, placed, dict(skipped))
+    wanted = {
+        (example.image_id, phrase.text): [phrase.box]
+        for example in split.examples
+        if example.image_id in captions
+        for phrase in example.phrases
+    }
+    rate, maps, boxes, _ = _written(captions, wanted, vocabulary)
+    if not maps:
+        return rate
+    found = grounding_scores(maps, [box for (box,) in boxes])
+    return rate | {f"generated_{name}": found[name] for name in METRICS}
 
 
 @dataclass
@@ -206,8 +170,7 @@ class _Found:
 
 
 def ground(
-    forced: TeacherForcing,
-    references: References,
+    reading: Reading,
     boxes: PlacedBoxes,
     captions: Mapping[str, Caption],
 ) -> BoxGrounding:
@@ -222,13 +185,12 @@ def ground(
     `_uniform` minus `nll_phrase`.
 
     Args:
-        forced: The captioner, compiled.
-        references: Captions of a split.
+        reading: The captioner on a split.
         boxes: Phrases of the split, from `place_boxes`.
         captions: Generated captions by image id.
     """
-    placed, vocabulary = boxes.phrases, forced.captioner.vocabulary
-    found = _read_phrases(forced, references, placed)
+    placed, vocabulary = boxes.phrases, reading.captioner.vocabulary
+    found = _read_phrases(reading, placed)
     images, values, sizes = found.images, found.nll(), {"phrase_words": np.array(found.words)}
     intervals = {
         name: over_images(images, sizes["phrase_words"], of_all) for name, of_all in values.items()
@@ -245,7 +207,7 @@ def ground(
     for (image, _), phrases in placed.items():
         for one in phrases:
             noun = vocabulary.base_words(one.phrase.text)[-1]
-            nouns[references.split.examples[image].image_id, noun] += one.phrase.boxes
+            nouns[reading.split.examples[image].image_id, noun] += one.phrase.boxes
     boxes_of = [one.phrase.boxes for one in found.phrases]
     types = [one.phrase.types for one in found.phrases]
     result = score_phrases(found.maps, boxes_of, images, types)
@@ -257,14 +219,10 @@ def ground(
     return BoxGrounding(scores, intervals, by_image, details, nouns)
 
 
-def _read_phrases(
-    forced: TeacherForcing,
-    references: References,
-    placed: Mapping[tuple[int, int], Sequence[PlacedPhrase]],
-) -> _Found:
-    captioner, table, found = forced.captioner, references.table, _Found()
+def _read_phrases(reading: Reading, placed: Placed) -> _Found:
+    captioner, table, found = reading.captioner, reading.table, _Found()
     # Neighbours in length share a batch, so that little is padding.
-    rows = _captions_with(placed, references)
+    rows = _captions_with(placed, reading)
     rows = np.array(sorted(rows, key=lambda row: len(table.tokens[row])))
     pool = np.unique(table.image_index[rows])
     for start in range(0, len(rows), _BATCH):
@@ -274,20 +232,20 @@ def _read_phrases(
         # The other image is the next one of the pool: scores do not depend on the batches.
         next_ones = pool[(np.searchsorted(pool, different) + 1) % len(pool)]
         own, others = (
-            np.asarray(annotations_of(captioner, references.source, images), np.float32)[numbers]
+            np.asarray(reading.annotations(images), np.float32)[numbers]
             for images in (different, next_ones)
         )
         outputs = {
-            "": forced.words(own, tokens),
-            "_uniform": forced.words(own, tokens, uniform=True),
-            "_other": forced.words(others, tokens),
+            "": reading.words(own, tokens),
+            "_uniform": reading.words(own, tokens, uniform=True),
+            "_other": reading.words(others, tokens),
         }
         for n, row in enumerate(chosen):
             image, caption = _place(table, row)
             for phrase in placed[image, caption]:
                 span = slice(phrase.first, phrase.last + 1)
                 found.phrases.append(phrase)
-                found.images.append(references.split.examples[image].image_id)
+                found.images.append(reading.split.examples[image].image_id)
                 found.words.append(phrase.last + 1 - phrase.first)
                 for kind, (log_lik, _) in outputs.items():
                     found.log_lik[kind].append(float(log_lik[n, span].sum()))
@@ -298,22 +256,16 @@ def _read_phrases(
     return found
 
 
-def _map_of_word(caption: Caption, words: Sequence[str], index: int) -> np.ndarray:
-    """Returns the map of a caption's base word: the mean of its tokens'."""
-    first, last = spans(words, caption.words)[index]
-    return caption.alpha[first : last + 1].mean(axis=0)
-
-
-def _captions_with(phrases: Container[tuple[int, int]], references: References) -> list[int]:
+def _captions_with(phrases: Container[tuple[int, int]], reading: Reading) -> list[int]:
     """Returns the rows of readable captions that have phrases."""
-    return [row for row in references.rows if _place(references.table, row) in phrases]
+    return [row for row in reading.rows if _place(reading.table, row) in phrases]
 
 
 def _place(table: CaptionTable, row: int) -> tuple[int, int]:
     return int(table.image_index[row]), int(table.caption_index[row])
 
 
-def _fingerprint(placed: Mapping[tuple[int, int], Sequence[PlacedPhrase]]) -> str:
+def _fingerprint(placed: Placed) -> str:
     """Returns the SHA-256 (hexadecimal) of phrases and boxes, by which evaluations are compared."""
     # Rounded, so that views and file formats that differ in the last bits are the same boxes.
     found = [
@@ -330,18 +282,42 @@ def _generated(
     vocabulary: Vocabulary,
 ) -> dict[str, float]:
     """Scores the captioner's own maps at the head nouns that it wrote."""
-    maps, boxes, images = [], [], []
-    for (image_id, noun), boxes_of in nouns.items():
-        caption = captions.get(image_id)
-        words = [] if caption is None else vocabulary.base_words(caption.text)
-        if noun in words:
-            maps.append(_map_of_word(caption, words, words.index(noun)))
-            boxes.append(boxes_of)
-            images.append(image_id)
-    rate = {"generated_match_rate": 100.0 * len(maps) / len(nouns)}
-    if not maps:
+    rate, *found = _written(captions, nouns, vocabulary)
+    if not found[0]:
         return rate
-    means = score_phrases(maps, boxes, images).means()
+    means = score_phrases(*found).means()
     wanted = (*METRICS, *(f"{metric}_small" for metric in METRICS))
     kept = {name: value for name, value in means.items() if name.startswith(wanted)}
     return rate | {f"generated_{name}": value for name, value in kept.items()}
+
+
+def _written(
+    captions: Mapping[str, Caption],
+    wanted: Mapping[tuple[str, str], Sequence[Box]],
+    vocabulary: Vocabulary,
+) -> tuple[dict[str, float], list[np.ndarray], list[Sequence[Box]], list[str]]:
+    """Finds the phrases that generated captions repeat word for word.
+
+    Args:
+        captions: Generated captions by image id.
+        wanted: (image id, phrase) -> its boxes.
+        vocabulary: Splits captions into words.
+
+    Returns:
+        `generated_match_rate`, percent; and of each phrase found the map of its last word, that is
+        the mean of the maps of its tokens, the boxes and the image id.
+    """
+    words = {name: vocabulary.base_words(caption.text) for name, caption in captions.items()}
+    maps, boxes, images = [], [], []
+    for (image_id, text), boxes_of in wanted.items():
+        own, phrase = words.get(image_id, []), text.split()
+        for end in range(len(phrase), len(own) + 1):
+            if own[end - len(phrase) : end] == phrase:
+                caption = captions[image_id]
+                first, last = spans(own, caption.words)[end - 1]
+                maps.append(caption.alpha[first : last + 1].mean(axis=0))
+                boxes.append(boxes_of)
+                images.append(image_id)
+                break
+    rate = 100.0 * len(maps) / max(len(wanted), 1)
+    return {"generated_match_rate": rate}, maps, boxes, images

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,18 +15,18 @@ from sat_tf.files import write_atomically
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.viewer import crop_of, data_url, hypothesis_data, report_page
 from sat_tf.vocabulary import END, START
-from training.data.examples import Split
 from training.evaluate.reports import HEADLINE, SIGNATURE, score_rows
 from training.metrics.calibration import Reliability
 
 if TYPE_CHECKING:
     from training.evaluate.evaluation import Evaluation
+    from training.evaluate.reading import Reading
 
 PAGE_FILE = "index.html"
 DIAGRAM_TEXT = (
-    "Share of predicted next words that are right, by the probability given to them (teacher-forced"
-    " over the references). On the diagonal, a probability can be taken at its word; below it, the "
-    "model is too sure. Wider bars hold more words."
+    "Share of predicted next {0} that are right, by the probability given to them (teacher-forced "
+    "over the references). On the diagonal, a probability can be taken at its word; below it, the "
+    "model is too sure. Wider bars hold more {0}."
 )
 _SIDE, _MARGIN = 300, 40  # of the diagram's plot, and around it
 _LONGER_SIDE = 480  # pixels of a photograph on a page
@@ -124,79 +124,68 @@ def common_facts(captioner: TrainedCaptioner, model: str) -> dict[str, Any]:
 
 
 def write_report_page(
-    out: Path,
-    title: str,
-    report: Mapping[str, Any],
-    captioner: TrainedCaptioner,
-    split: Split,
-    found: Evaluation,
-    count: int,
+    out: Path, title: str, reading: Reading, found: Evaluation, count: int
 ) -> Path:
     """Writes the page of an evaluation.
 
     Args:
         out: Folder of the evaluation.
         title: Heading.
-        report: Its scores, intervals and notes are shown.
-        captioner: The captioner of the captions.
-        split: Images and references.
+        reading: The captioner on a split.
         found: Captions and scores.
         count: Images on the page, the first of the split.
 
     Returns:
         Path of the page.
     """
+    captioner, report = reading.captioner, found.report
     scores = {name: report["scores"][name] for name in HEADLINE if name in report["scores"]}
     rows = [
         dict(zip(("name", "value", "interval"), row, strict=False))
         for row in score_rows(scores, report["intervals"])
     ]
     common = common_facts(captioner, report["recipe"])
-    diagram = reliability_diagram(found.calibration.bins)
-    images = page_images(captioner, split, found, count)
-    figures = [{"image": data_url(diagram.encode(), "image/svg+xml"), "text": DIAGRAM_TEXT}]
+    unit = captioner.vocabulary.unit
+    diagram = data_url(reliability_diagram(found.calibration.bins, unit).encode(), "image/svg+xml")
+    images = page_images(reading, found, count)
+    figures = [{"image": diagram, "text": DIAGRAM_TEXT.format(unit)}]
     notes = [*report["notes"], SIGNATURE.format(report["signature"])]
     page = report_page(title, images, rows, notes, common, "CIDEr", figures=figures)
     write_atomically(out / PAGE_FILE, page)
     return out / PAGE_FILE
 
 
-def page_images(
-    captioner: TrainedCaptioner, split: Split, found: Evaluation, count: int
-) -> Iterator[dict[str, Any]]:
+def page_images(reading: Reading, found: Evaluation, count: int) -> Iterator[dict[str, Any]]:
     """Yields the first images of a split as the viewer reads them."""
     import tensorflow as tf
 
     from training.data.image_loader import read_image
 
-    cider = dict(
-        zip(found.caption_scores.image_ids, found.caption_scores.per_image["cider"], strict=True)
-    )
-    shown = [example for example in split.examples if example.image_id in found.captions]
+    shown = [example for example in reading.split.examples if example.image_id in found.captions]
     for example in shown[:count]:
         caption = found.captions[example.image_id]
         pixels, _ = read_image(example.image, tf.identity)
-        entry = image_entry(captioner, pixels, caption, example.image_id)
-        nouns = {} if found.boxes is None else found.boxes.nouns
+        entry = image_entry(reading.captioner, pixels, caption, example.image_id)
         for word in (word for one in entry["hypotheses"] for word in one["words"]):
             # Head nouns of the image's references have boxes.
-            if boxes := nouns.get((example.image_id, word["text"])):
+            if boxes := found.grounding.nouns.get((example.image_id, word["text"])):
                 unique = sorted({tuple(round(float(edge), 4) for edge in box) for box in boxes})
                 word["boxes"] = [list(box) for box in unique]
-        score = float(cider[example.image_id])
+        score = found.cider[example.image_id]
         scores = {"CIDEr": f"{score:.1f}", "log-probability": f"{caption.log_prob:.2f}"}
-        grounding = found.grounding.get(example.image_id, {})
+        grounding = found.grounding.by_image.get(example.image_id, {})
         if "pointing_game" in grounding:
             scores["pointing game"] = f"{grounding['pointing_game']:.0f} %"
         references = list(example.captions)
         yield entry | {"references": references, "scores": scores, "rank": round(score, 2)}
 
 
-def reliability_diagram(bins: Reliability) -> str:
+def reliability_diagram(bins: Reliability, unit: str = "words") -> str:
     """Draws accuracy against confidence as SVG.
 
     Args:
-        bins: Words, confidence and accuracy by bin.
+        bins: Tokens, confidence and accuracy by bin.
+        unit: Name of the tokens.
     """
     size = _SIDE + 2 * _MARGIN
     share = np.sqrt(bins.words / max(bins.words.max(), 1))
@@ -209,7 +198,7 @@ def reliability_diagram(bins: Reliability) -> str:
         width, height = slot * max(share[index], 0.08), _SIDE * bins.accuracy[index] / 100
         left = slot * (index + 0.5) - width / 2
         title = (
-            f"{bins.words[index]:,} words, confidence {bins.confidence[index]:.0f} %, "
+            f"{bins.words[index]:,} {unit}, confidence {bins.confidence[index]:.0f} %, "
             f"right {bins.accuracy[index]:.0f} %"
         )
         parts.append(

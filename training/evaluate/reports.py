@@ -1,8 +1,7 @@
-"""Reports of an evaluation: `report.json` and `captions.json` for programs, the rest for people."""
+"""Files of an evaluation: `report.json` and `captions.json` for programs, the rest for people."""
 
 from __future__ import annotations
 
-import collections
 import importlib.metadata
 import json
 import math
@@ -11,18 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from sat_tf.files import write_atomically, write_json
-from training.metrics.bootstrap import few_images_note
-from training.metrics.score_tokens import OVER_CHARACTERS, ScoreTokens, split_lines
+from training.data.examples import DataError, Split
+from training.data.sources.caption_files import has_half_character
 from training.tables import text_table
 
 if TYPE_CHECKING:
     from sat_tf.captions import Caption
-    from training.data.examples import Split
-    from training.metrics.bootstrap import Interval
-    from training.metrics.captions import CaptionScores
 
 REPORT_FILE, MARKDOWN_FILE = "report.json", "report.md"
 CAPTIONS_FILE = "captions.json"
@@ -52,40 +46,6 @@ _LAST = ("versions",)
 _PACKAGES = ("sat_tf", "tensorflow", "keras", "tensorflow-probability", "numpy", "pillow")
 _PACKAGES += ("pycocoevalcap", "tensorflow-datasets")
 _EXAMPLES = 3
-_FEW_IMAGES, _SAME = 10, 0.5
-_ERRORS = 2.0  # standard errors by which captions have to fit their own images better
-
-
-def caption_report(
-    split: Split,
-    found: CaptionScores,
-    scores: Mapping[str, float],
-    intervals: Mapping[str, Interval],
-) -> dict[str, Any]:
-    """Assembles the part of a report that any captions have, wherever they came from.
-
-    Args:
-        split: References.
-        found: Scores of the captions with their method.
-        scores: All scores of the report, by name.
-        intervals: Intervals of some of them.
-
-    Returns:
-        A report for `write_report`, to be extended.
-    """
-    return {
-        "split": split.name,
-        "split_fingerprint": split.fingerprint(),
-        "images": len(found.image_ids),
-        "skipped": dict(split.skipped),
-        "tokeniser": found.tokeniser,
-        "signature": found.signature,
-        "scores": dict(scores),
-        "intervals": dict(intervals),
-        "metric_versions": found.versions,
-        "versions": package_versions(),
-        "notes": [*found.notes, *few_images_note(len(found.image_ids))],
-    }
 
 
 def write_report(directory: Path | str, report: Mapping[str, Any]) -> tuple[Path, Path]:
@@ -125,16 +85,16 @@ def format_scores(scores: Mapping[str, float], intervals: Mapping[str, Any] | No
     return text_table(score_rows(_ordered(_plain(scores), _SCORES), intervals or {}), (0, 2))
 
 
-def console_summary(
-    heading: str, report: Mapping[str, Any], captions: Mapping[str, str], out: Path
-) -> str:
-    """Formats the end of an evaluation: main scores, bounds, a few captions, notes, path.
+def write_evaluation(
+    out: Path, heading: str, report: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
+) -> None:
+    """Writes report and captions; prints main scores, bounds, a few captions, notes and path.
 
     Args:
+        out: Folder of the evaluation.
         heading: First line.
         report: Report as for `write_report`.
-        captions: Image id -> caption.
-        out: Folder of the report.
+        rows: `image_id`, `caption` and what else `captions.json` has of each image.
     """
     scores = {name: report["scores"][name] for name in HEADLINE if name in report["scores"]}
     lines = ["", heading, format_scores(scores, report["intervals"])]
@@ -142,52 +102,11 @@ def console_summary(
         lines.append(f"Hard attention, {bounds['images']} images with one caption each, nats:")
         lines.append(format_scores({k: v for k, v in bounds.items() if isinstance(v, float)}))
     lines.append("First captions:")
-    lines += [f"  {image}: {text}" for image, text in list(captions.items())[:_EXAMPLES]]
+    lines += [f"  {row['image_id']}: {row['caption']}" for row in rows[:_EXAMPLES]]
     lines += [f"Note: {note}" for note in report["notes"]]
-    return "\n".join([*lines, f"All {len(report['scores'])} scores: {out / MARKDOWN_FILE}"])
-
-
-def verdict(
-    captions: Mapping[str, str],
-    references: Mapping[str, Sequence[str]],
-    tokens: ScoreTokens = "simple",
-    language: str = "en",
-) -> tuple[str, ...]:
-    """Returns a sentence on whether captions fit their own images; none for under ten images.
-
-    Compares the share of a caption's words that the references of its image have with the share
-    that those of the next image have.
-
-    Args:
-        captions: Image id -> caption.
-        references: Image id -> reference captions.
-        tokens: What splits captions into the tokens that are compared.
-        language: Language code of the captions.
-    """
-    if len(captions) < _FEW_IMAGES:
-        return ()
-    ((text, count),) = collections.Counter(captions.values()).most_common(1)
-    if count > _SAME * len(captions):
-        same = f"{100 * count / len(captions):.0f} % of the images get the same caption, {text!r}"
-        return (f"{same}: train longer or add data.",)
-
-    def split(lines: Iterable[str]) -> list[set[str]]:
-        return [set(line.split()) for line in split_lines(tokens, [*lines], language).lines]
-
-    known = split(". ".join(references[image]) for image in captions)
-    used = split(captions.values())
-    own, other = (
-        np.array([len(a & b) / max(1, len(a)) for a, b in zip(used, sets, strict=True)])
-        for sets in (known, known[1:] + known[:1])
-    )
-    gain, unit = own - other, "characters" if tokens in OVER_CHARACTERS else "words"
-    shares = (
-        f"{100 * own.mean():.0f} % of the {unit} of a caption are in the references of its image, "
-        f"{100 * other.mean():.0f} % in those of another"
-    )
-    if gain.mean() <= _ERRORS * gain.std() / len(gain) ** 0.5:
-        return (f"The captions fit other images as well: {shares}. Train longer or add data.",)
-    return (f"The captions fit their own images: {shares}.",)
+    write_report(out, report)
+    write_json(out / CAPTIONS_FILE, rows)
+    print(*lines, f"All {len(report['scores'])} scores: {out / MARKDOWN_FILE}", sep="\n")
 
 
 def package_versions() -> dict[str, str]:
@@ -209,17 +128,90 @@ def caption_fields(caption: Caption) -> dict[str, Any]:
     return {"caption": caption.text, "score": caption.score, "alternatives": others}
 
 
-def write_captions(
-    folder: Path,
-    captions: Mapping[str, Caption],
-    grounding: Mapping[str, Mapping[str, float]],
-) -> None:
-    """Writes `captions.json`: the captions of images by id, and the grounding of those with it."""
+def caption_rows(
+    captions: Mapping[str, Caption], grounding: Mapping[str, Mapping[str, float]]
+) -> list[dict[str, Any]]:
+    """Returns the rows of `captions.json`: an image's caption, and grounding if it has one."""
     rows = []
     for image_id, caption in captions.items():
         row = {"image_id": image_id} | caption_fields(caption)
         rows.append(row | ({GROUNDING_KEY: grounding[image_id]} if image_id in grounding else {}))
-    write_json(folder / CAPTIONS_FILE, rows)
+    return rows
+
+
+def parse_captions(content: bytes, path: Path) -> dict[str, str]:
+    """Parses a JSON list of `{"image_id": ..., "caption": ...}`, COCO's format of results.
+
+    Args:
+        content: Content of the file. An id may be a number; other keys are ignored.
+        path: Path of the file, for messages.
+
+    Returns:
+        Image id -> caption, in the order of the file.
+
+    Raises:
+        DataError: Another format, or an image with two captions.
+    """
+    try:
+        rows = json.loads(content)
+    except ValueError as error:
+        raise DataError(f"{path} is not JSON: {error}.") from error
+    if not isinstance(rows, list):
+        raise DataError(f"{path}: expected a list of captions, got a JSON {type(rows).__name__}.")
+    captions: dict[str, str] = {}
+    for number, row in enumerate(rows, start=1):
+        where = f"{path}, caption {number}"
+        image_id, caption = _fields(row, where)
+        if image_id in captions:
+            raise DataError(f"{where}: image {image_id!r} has one already.")
+        captions[image_id] = caption
+    return captions
+
+
+def _fields(row: Any, where: str) -> tuple[str, str]:
+    if not isinstance(row, dict) or not {"image_id", "caption"} <= set(row):
+        raise DataError(f"{where}: expected an object with `image_id` and `caption`, got {row!r}.")
+    image_id, caption = row["image_id"], row["caption"]
+    if isinstance(image_id, bool) or not isinstance(image_id, (int, str)):
+        raise DataError(f"{where}: expected a text or a whole number as `image_id`: {image_id!r}.")
+    if not isinstance(caption, str):
+        raise DataError(f"{where}: expected a text as `caption`, got {caption!r}.")
+    for key, text in (("image_id", str(image_id)), ("caption", caption)):
+        if has_half_character(text):
+            raise DataError(f"{where}: half a character (a lone surrogate) in `{key}`, {text!r}.")
+    return str(image_id), caption
+
+
+def captions_of(split: Split, captions: Mapping[str, str], path: Path) -> dict[str, str]:
+    """Selects the caption of each example of a split, in its order.
+
+    Captions of images that the data set skips are left out. Ids may be those of the caption file,
+    as in COCO's results, if none is the name of an image.
+
+    Raises:
+        DataError: Images without a caption, or captions of images the split does not have.
+    """
+    skipped = {image_id for image_id, _ in split.skipped}
+    known = [example.image_id for example in split.examples]
+    named = skipped | set(known)
+    if named.isdisjoint(captions):
+        captions = {split.identifiers.get(name, name): text for name, text in captions.items()}
+    unknown = [image_id for image_id in captions if image_id not in named]
+    divided = " If a run made them, give the `held_out` of its config.json: `--data.held-out`."
+    divided = "" if split.held_out is None else divided
+    if unknown:
+        raise DataError(
+            f"{path}: {len(unknown)} of {len(captions)} captions are of no image of the "
+            f"{split.name} split, such as {unknown[0]!r}; its images are called {known[0]!r}, ..."
+            f"{divided}"
+        )
+    missing = [image_id for image_id in known if image_id not in captions]
+    if missing:
+        raise DataError(
+            f"{path}: {len(missing)} of {len(known)} images of the {split.name} split have no "
+            f"caption, such as {missing[0]!r}.{divided}"
+        )
+    return {image_id: captions[image_id] for image_id in known}
 
 
 def read_grounding(path: Path) -> dict[str, dict[str, float]]:

@@ -13,6 +13,7 @@ import numpy as np
 from PIL import Image
 
 from sat_tf.config import EncoderConfig
+from sat_tf.figures.drawing import lettering_of
 from sat_tf.files import write_atomically, write_json
 from training.tables import text_table
 
@@ -231,13 +232,16 @@ def _table(rows: Iterable[Sequence[str]]) -> str:
 
 
 def _article(entry: PageEntry, file: str, language: str) -> str:
-    spoken = f'dir="auto" lang="{html.escape(language)}"'
+    def spoken(text: str) -> str:
+        direction = "rtl" if lettering_of(text, language).right_to_left else "auto"
+        return f'dir="{direction}" lang="{html.escape(language)}"'
+
     first, *others = map(html.escape, entry.captions)
-    references = "".join(f"<li {spoken}>{text}</li>\n" for text in others)
+    references = "".join(f"<li {spoken(text)}>{text}</li>\n" for text in others)
     return (
         f'<article>\n<div class="id">{html.escape(entry.image_id)}</div>\n'
-        f"<h2 {spoken}>{first}</h2>\n"
-        f'<img src="{IMAGES}/{file}" alt="{first}" {spoken} loading="lazy">\n'
-        + (f"<ul {spoken}>\n{references}</ul>\n" if others else "")
+        f"<h2 {spoken(first)}>{first}</h2>\n"
+        f'<img src="{IMAGES}/{file}" alt="{first}" {spoken(first)} loading="lazy">\n'
+        + (f"<ul {spoken(references)}>\n{references}</ul>\n" if others else "")
         + "</article>\n"
     )

@@ -1,27 +1,36 @@
 """BLEU, METEOR, CIDEr and ROUGE-L of generated captions by pycocoevalcap, on the 0-100 scale.
 
 The contribution of each image is kept, so that corpus scores can be recomputed for any resample of
-the images. The Java programs run through `java.py`: pycocoevalcap's own wrappers write into the
-installed package and wait forever for a dead process.
+the images, which gives their intervals. The Java programs run through `java.py`: pycocoevalcap's
+own wrappers write into the installed package and wait forever for a dead process.
 """
 
 from __future__ import annotations
 
+import collections
 import importlib.metadata
 import math
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sat_tf.errors import invalid_value
 from sat_tf.tokens import RULES, Segmenter, Unit, default_segmenter, primary
+from training.metrics.bootstrap import FEW, UNDEFINED, Interval, interval_over_images
 from training.metrics.cider import CiderD, count_grams
-from training.metrics.java import JavaError, find_java
-from training.metrics.meteor import ENGLISH, Tables, meteor_scores, meteor_statistics, tables_of
+from training.metrics.java import (
+    ENGLISH,
+    JavaError,
+    Tables,
+    find_java,
+    meteor_scores,
+    meteor_statistics,
+    tables_of,
+)
 from training.metrics.score_tokens import (
     NOT_WORDS,
     OVER_CHARACTERS,
@@ -35,6 +44,9 @@ BLEU_ORDERS = 4
 # pycocoevalcap's guards against division by zero, so that scores agree to the last digit.
 _TINY, _SMALL = 1e-15, 1e-9
 _NO_METEOR = "METEOR is left out: it needs Java."
+_WITH_INTERVALS = ("bleu_4", "meteor", "cider")
+_FEW_IMAGES, _SAME = 10, 0.5
+_ERRORS = 2.0  # standard errors by which captions have to fit their own images better
 MOST_DOCUMENTS = 30_000
 """Images whose captions give document frequencies: more would take a gigabyte for the same."""
 
@@ -70,6 +82,20 @@ class CaptionScores:
     versions: dict[str, str] = field(default_factory=dict)
     signature: str = ""
     tables: Tables = ENGLISH
+
+    def details(self) -> dict[str, Any]:
+        """Returns the part of a report that is about them, with intervals."""
+        notes = [*self.notes, *few_images_note(len(self.image_ids))]
+        intervals = {name: bootstrap(self, name) for name in _WITH_INTERVALS if name in self.scores}
+        return {
+            "images": len(self.image_ids),
+            "tokeniser": self.tokeniser,
+            "signature": self.signature,
+            "scores": dict(self.scores),
+            "intervals": intervals,
+            "metric_versions": self.versions,
+            "notes": notes,
+        }
 
 
 def bleu_scores(totals: np.ndarray) -> dict[str, np.ndarray]:
@@ -199,6 +225,159 @@ def _signature(found: TokenisedCaptions, language: str, tables: Tables | None) -
         parts["meteor"] = f"1.5-{tables}"
     parts["pycocoevalcap"] = importlib.metadata.version("pycocoevalcap")
     return "|".join(f"{name}:{value}" for name, value in parts.items())
+
+
+def bootstrap(a: CaptionScores, metric: str, samples: int = 1000, seed: int = 0) -> Interval:
+    """Computes the 95 % interval of one system's score.
+
+    Images are drawn with replacement and each draw is scored: BLEU and METEOR from summed
+    statistics, other metrics as means over images, CIDEr with the document frequencies of the
+    whole set. The ends are percentiles of these scores; for fewer than 250 images they are
+    corrected for bias and skewness (BCa). Of nominal 95 % intervals of BLEU-4 on 100 made-up
+    images (tests/training/metrics/test_bootstrap.py), 92 % covered the truth without the
+    correction and 94 % with it.
+
+    Args:
+        a: Scores with their statistics.
+        metric: Key of `a.per_image`.
+        samples: Number of resamples, at least 1.
+        seed: Seed of the draws; the same seed and number of images give the same draws.
+
+    Returns:
+        Estimate, low, high, on the scale of the metric; all NaN if the score is undefined, the ends
+        if there are fewer than `FEW` images. A draw whose BLEU is undefined counts as 0, the limit
+        of fewer and fewer matches.
+
+    Raises:
+        ValueError: Unknown metric, or arguments out of range.
+
+    References:
+        Koehn (2004), "Statistical Significance Tests for Machine Translation Evaluation"; Efron
+        (1987), "Better Bootstrap Confidence Intervals".
+    """
+    if _undefined(a, metric):
+        return UNDEFINED
+    count = len(a.image_ids)
+    order = np.arange(count)
+    return interval_over_images(lambda w: _resampled(a, metric, order, w), count, samples, seed)
+
+
+def few_images_note(count: int) -> list[str]:
+    """Returns a sentence on what so many images cannot tell; none from `FEW` on."""
+    if count >= FEW:
+        return []
+    return [
+        f"Intervals are left out: they need {FEW} images, and got {count}. CIDEr takes the weights "
+        "of words from these few images."
+    ]
+
+
+def paired_over_seeds(
+    a: Sequence[CaptionScores],
+    b: Sequence[CaptionScores],
+    metric: str,
+    samples: int = 1000,
+    seed: int = 0,
+) -> Interval:
+    """Computes the interval of the difference of two mean scores over runs of several seeds.
+
+    All runs are scored on the same draws of images; the seeds themselves are not drawn. The
+    difference is undefined, all NaN, if the score of one of the runs is.
+
+    Args:
+        a: Scores of each run of the first system.
+        b: Scores of each run of the second.
+        metric: See `bootstrap`, as for all else.
+        samples: Number of resamples.
+        seed: Seed of the draws.
+
+    Raises:
+        ValueError: As `bootstrap`, or systems scored on different images or in another
+            language or by another tokeniser.
+    """
+    first = a[0]
+    orders = [_order(first, one) for one in (*a, *b)]
+    if any(_undefined(one, metric) for one in (*a, *b)):
+        return UNDEFINED
+    shares = [1 / len(a)] * len(a) + [-1 / len(b)] * len(b)
+
+    def difference(weights: np.ndarray) -> np.ndarray:
+        scored = zip((*a, *b), orders, shares, strict=True)
+        return sum(share * _resampled(one, metric, order, weights) for one, order, share in scored)
+
+    return interval_over_images(difference, len(first.image_ids), samples, seed)
+
+
+def _undefined(one: CaptionScores, metric: str) -> bool:
+    return math.isnan(one.scores.get(metric, 0.0))
+
+
+def _order(a: CaptionScores, b: CaptionScores) -> np.ndarray:
+    """Returns the place in `b` of each image of `a`."""
+    if (a.tokeniser, a.signature) != (b.tokeniser, b.signature):
+        wanted, got = (one.signature or one.tokeniser for one in (a, b))
+        raise invalid_value("b", f"scores with the signature of `a` ({wanted})", got)
+    if different := set(a.image_ids) ^ set(b.image_ids):
+        got = f"{len(different)} images found in one only"
+        raise invalid_value("b", "scores of the images of `a`", got)
+    position = {image: n for n, image in enumerate(b.image_ids)}
+    return np.array([position[image] for image in a.image_ids])
+
+
+def _resampled(
+    scores: CaptionScores, metric: str, order: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Computes the metric `[S]` if image n counts `weights[s, n]` times."""
+    if metric not in scores.per_image:
+        raise invalid_value("metric", f"one of {', '.join(scores.per_image)}", repr(metric))
+    if metric.startswith("bleu") or metric == "brevity_ratio":
+        return np.nan_to_num(bleu_scores(weights @ scores.bleu[order])[metric])
+    if metric == "meteor":
+        return meteor_scores(weights @ scores.meteor[order], scores.tables)
+    return weights @ scores.per_image[metric][order] / weights.sum(axis=1)
+
+
+def verdict(
+    captions: Mapping[str, str],
+    references: Mapping[str, Sequence[str]],
+    tokens: ScoreTokens = "simple",
+    language: str = "en",
+) -> tuple[str, ...]:
+    """Returns a sentence on whether captions fit their own images; none for under ten images.
+
+    Compares the share of a caption's words that the references of its image have with the share
+    that those of the next image have.
+
+    Args:
+        captions: Image id -> caption.
+        references: Image id -> reference captions.
+        tokens: What splits captions into the tokens that are compared.
+        language: Language code of the captions.
+    """
+    if len(captions) < _FEW_IMAGES:
+        return ()
+    ((text, count),) = collections.Counter(captions.values()).most_common(1)
+    if count > _SAME * len(captions):
+        same = f"{100 * count / len(captions):.0f} % of the images get the same caption, {text!r}"
+        return (f"{same}: train longer or add data.",)
+
+    def split(lines: Iterable[str]) -> list[set[str]]:
+        return [set(line.split()) for line in split_lines(tokens, [*lines], language).lines]
+
+    known = split(". ".join(references[image]) for image in captions)
+    used = split(captions.values())
+    own, other = (
+        np.array([len(a & b) / max(1, len(a)) for a, b in zip(used, sets, strict=True)])
+        for sets in (known, known[1:] + known[:1])
+    )
+    gain, unit = own - other, "characters" if tokens in OVER_CHARACTERS else "words"
+    shares = (
+        f"{100 * own.mean():.0f} % of the {unit} of a caption are in the references of its image, "
+        f"{100 * other.mean():.0f} % in those of another"
+    )
+    if gain.mean() <= _ERRORS * gain.std() / len(gain) ** 0.5:
+        return (f"The captions fit other images as well: {shares}. Train longer or add data.",)
+    return (f"The captions fit their own images: {shares}.",)
 
 
 def quick_bleu(

@@ -28,7 +28,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from sat_tf.errors import invalid_value
-from training.data.boxes import union_coverage
 from training.data.examples import Box
 from training.metrics.bootstrap import Interval, resampled_means
 
@@ -236,6 +235,23 @@ def _small(name: str) -> str:
         if name.startswith(metric):
             return f"{metric}_small{name[len(metric) :]}"
     raise invalid_value("name", f"one of {', '.join(METRICS)} and their controls", name)
+
+
+def union_coverage(boxes: Sequence[Box], height: int, width: int) -> np.ndarray:
+    """Computes the exact share of each cell inside the union of the boxes, `[height, width]`."""
+    edges = np.array(boxes)  # top, left, bottom, right
+    rows = np.unique([*np.arange(height + 1) / height, *edges[:, ::2].ravel()])
+    columns = np.unique([*np.arange(width + 1) / width, *edges[:, 1::2].ravel()])
+    y, x = (rows[1:] + rows[:-1]) / 2.0, (columns[1:] + columns[:-1]) / 2.0
+    inside = np.zeros([len(y), len(x)], bool)
+    for top, left, bottom, right in boxes:
+        inside |= np.outer((top <= y) & (y <= bottom), (left <= x) & (x <= right))
+    areas = inside * np.outer(np.diff(rows), np.diff(columns))
+    cell_rows = np.minimum((y * height).astype(int), height - 1)
+    cell_columns = np.minimum((x * width).astype(int), width - 1)
+    coverage = np.zeros([height, width])
+    np.add.at(coverage, (cell_rows[:, None], cell_columns[None, :]), areas)
+    return np.clip(coverage * height * width, 0.0, 1.0)
 
 
 def centres_inside(boxes: Sequence[Box], height: int, width: int) -> np.ndarray:

@@ -1,4 +1,12 @@
-"""Java programs behind the metrics: a line out per line in, from one run or one that stays."""
+"""Programs in Java behind the metrics: the PTB tokeniser, and METEOR 1.5.
+
+pycocoevalcap brings both as jars. A program answers each line with one line, from one run or one
+that stays.
+
+METEOR aligns words by the tables of their language, for English also of synonyms and paraphrases;
+languages without any share parameters and match equal words. The score is a formula on its
+counts, computed here so that a thousand resamples need no Java.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +17,15 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Sequence
-from typing import IO
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import numpy as np
+
+from sat_tf.tokens import primary
+
+# Programs take seconds; a busy machine gets this long.
+SECONDS, SECONDS_PER_IMAGE = 300.0, 0.5
 
 
 class JavaError(ChildProcessError):
@@ -106,3 +122,201 @@ class JavaProgram:
 def _close(pipe: IO[bytes]) -> None:
     with contextlib.suppress(OSError):  # the program has stopped by itself
         pipe.close()
+
+
+def ptb_lines(java: str | None, lines: Sequence[str]) -> list[str]:
+    """Splits each line by the PTB tokeniser: small letters, no punctuation.
+
+    Raises:
+        JavaError: There is no Java, or it failed.
+    """
+    from pycocoevalcap.tokenizer import ptbtokenizer
+
+    if java is None:
+        raise JavaError("Java was not found.")
+    jar = Path(ptbtokenizer.__file__).with_name(ptbtokenizer.STANFORD_CORENLP_3_4_1_JAR)
+    command = [java, "-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer"]
+    command += ["-preserveLines", "-lowerCase", "-encoding", "UTF-8"]
+    # A line break inside a caption would shift all lines after it.
+    lines = [" ".join(line.split()) for line in lines]
+    answers = ask_java(command, lines, SECONDS, "the PTB tokeniser")
+    punctuation = set(ptbtokenizer.PUNCTUATIONS)
+    return [" ".join(w for w in line.split() if w not in punctuation) for line in answers]
+
+
+class Tables(NamedTuple):
+    """METEOR's tables and parameters for a language, those of its task "rank" where it has them.
+
+    Attributes:
+        name: Of the language, for the jar.
+        modules: Ways to match words that its tables allow, in the jar's order. Paraphrases come
+            with pycocoevalcap for English only.
+        alpha: Weight of recall against precision.
+        beta: Exponent of the penalty for chunks.
+        gamma: Weight of that penalty.
+        delta: Weight of content words against function words.
+        weights: Of the matches of each module, in the order exact, stem, synonym, paraphrase.
+    """
+
+    name: str
+    modules: tuple[str, ...] = ("exact", "stem")
+    alpha: float = 0.75
+    beta: float = 1.4
+    gamma: float = 0.7
+    delta: float = 0.5
+    weights: tuple[float, float, float, float] = (1.0, 0.5, 0.5, 0.5)
+
+    def __str__(self) -> str:
+        return f"{self.name}-{'+'.join(self.modules)}"
+
+
+_ALL = ("exact", "stem", "synonym", "paraphrase")
+ENGLISH = Tables("en", _ALL, 0.85, 0.2, 0.6, 0.75, (1.0, 0.6, 0.8, 0.6))
+_TABLES = {
+    "en": ENGLISH,
+    "cs": Tables("cz", ("exact",), 0.95, 0.2, 0.6, 0.8, (1.0, 0.4, 0.0, 0.0)),
+    "de": Tables("de", ("exact", "stem"), 0.95, 1.0, 0.55, 0.55, (1.0, 0.8, 0.2, 0.0)),
+    "es": Tables("es", ("exact", "stem"), 0.65, 1.3, 0.5, 0.8, (1.0, 0.8, 0.6, 0.0)),
+    "fr": Tables("fr", ("exact", "stem"), 0.9, 1.4, 0.6, 0.65, (1.0, 0.2, 0.4, 0.0)),
+    "ar": Tables("ar-bw-red"),
+    **{c: Tables(c) for c in ("da", "fi", "hu", "it", "nl", "no", "pt", "ro", "ru", "tr")},
+    **dict.fromkeys(("nb", "nn"), Tables("no")),
+    "sv": Tables("se"),
+}
+_OTHER = Tables("other", ("exact",))
+# The jar's table of Arabic stems is in Buckwalter's letters, with one alif and one yaa.
+_BUCKWALTER = str.maketrans(
+    "\u0621\u0622\u0623\u0624\u0625\u0626\u0627\u0628\u0629\u062a\u062b\u062c\u062d\u062e\u062f\u0630\u0631\u0632\u0633"
+    "\u0634\u0635\u0636\u0637\u0638\u0639\u063a\u0641\u0642\u0643\u0644\u0645\u0646\u0647\u0648\u0649\u064a",
+    "'AA&A}AbptvjHxd*rzs$SDTZEgfqklmnhwyy",
+)
+
+
+def tables_of(language: str) -> Tables:
+    """Returns METEOR's tables for a language code, such as "de" or "pt-BR"."""
+    return _TABLES.get(primary(language), _OTHER)
+
+
+STATISTICS = 23
+# Columns of a row: words, then function words, each of candidate and reference; matched words by
+# module, content or function, candidate or reference; chunks; matched words of both.
+_WORDS, _MATCHES, _CHUNKS, _MATCHED = slice(0, 4), slice(4, 20), 20, slice(21, 23)
+
+
+def meteor_command(java: str, tables: Tables = ENGLISH) -> list[str]:
+    """Returns the command of METEOR, which reads SCORE and EVAL lines until its input ends."""
+    from pycocoevalcap.meteor import meteor
+
+    jar = Path(meteor.__file__).with_name(meteor.METEOR_JAR)
+    command = [java, "-Xmx2G", "-Dfile.encoding=UTF-8", "-jar", str(jar), "-", "-", "-stdio"]
+    command += ["-l", tables.name, "-m", " ".join(tables.modules)]
+    # It lower-cases and splits English once more; words of other languages come as they are to be.
+    return [*command, "-norm"] if tables == ENGLISH else command
+
+
+def score_line(caption: str, references: Sequence[str], tables: Tables = ENGLISH) -> str:
+    """Formats the request for the statistics of one image."""
+    # The bar is METEOR's separator.
+    line = " ||| ".join(["SCORE", *(s.replace("|", " ") for s in (*references, caption))])
+    return line.translate(_BUCKWALTER) if tables.name == "ar-bw-red" else line
+
+
+def meteor_statistics(
+    java: str | None,
+    words: Sequence[str],
+    references: Sequence[Sequence[str]],
+    tables: Tables = ENGLISH,
+) -> np.ndarray:
+    """Computes the contribution of each of `N` images to corpus METEOR.
+
+    Of several references METEOR takes the one with the best score for its image.
+
+    Returns:
+        `[N, 23]`; the sum over rows is that of the corpus, see `meteor_scores`.
+
+    Raises:
+        JavaError: METEOR did not run.
+    """
+    if java is None:
+        raise JavaError("Java was not found.")
+    lines = [score_line(w, r, tables) for w, r in zip(words, references, strict=True)]
+    seconds = SECONDS + SECONDS_PER_IMAGE * len(lines)
+    answers = ask_java(meteor_command(java, tables), lines, seconds, "METEOR")
+    return parse_statistics(answers)
+
+
+class MeteorProgram:
+    """METEOR, loaded once for many questions in one language.
+
+    Raises:
+        JavaError: There is no Java, or METEOR did not start.
+    """
+
+    def __init__(self, language: str = "en") -> None:
+        java = find_java()
+        if java is None:
+            raise JavaError("METEOR did not run: Java was not found.")
+        self._tables = tables_of(language)
+        self._program = JavaProgram(meteor_command(java, self._tables), "METEOR")
+
+    def scores(self, captions: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
+        """Computes the METEOR of each caption, `[N]`, 0-100.
+
+        Raises:
+            JavaError: METEOR has stopped.
+        """
+        pairs = zip(captions, references, strict=True)
+        lines = [score_line(c, r, self._tables) for c, r in pairs]
+        return meteor_scores(parse_statistics(self._program.ask(lines)), self._tables)
+
+
+def parse_statistics(answers: Sequence[str]) -> np.ndarray:
+    """Parses METEOR's answers to SCORE lines into rows `[N, 23]` that can be summed."""
+    try:
+        rows = np.array([[float(value) for value in line.split()] for line in answers])
+        rows = rows.reshape(len(answers), STATISTICS)
+    except ValueError as error:
+        raise JavaError(f"METEOR answered something else than statistics ({error}).") from error
+    # METEOR does not penalise the single chunk of a caption identical to its reference, in the
+    # score of the image and of the corpus alike.
+    matched = rows[:, _MATCHES].reshape(-1, 8, 2).sum(axis=1)
+    whole = (matched == rows[:, :2]).all(axis=1) & (rows[:, _CHUNKS] == 1)
+    rows[whole, _CHUNKS] = 0.0
+    return rows
+
+
+def meteor_scores(totals: np.ndarray, tables: Tables = ENGLISH) -> np.ndarray:
+    """Computes corpus METEOR from summed statistics, for any number of corpora at once.
+
+    Content words weigh delta, function words 1 - delta, matches also the weight of their module.
+    With P and R the weighted shares of words matched in candidates and references,
+    F = P R / (alpha P + (1 - alpha) R) and METEOR = F (1 - gamma (chunks / matches)^beta).
+
+    Args:
+        totals: `[..., 23]`, sums of rows of `meteor_statistics`, weighted or not; a single row
+            gives the score of its image.
+        tables: Those that the rows were computed with.
+
+    Returns:
+        `[...]`, 0-100; 0 if nothing matches.
+
+    References:
+        Denkowski and Lavie (2014), "Meteor Universal: Language Specific Translation Evaluation for
+        Any Target Language".
+    """
+    totals = np.asarray(totals, np.float64)
+    matches = totals[..., _MATCHES].reshape(*totals.shape[:-1], 4, 2, 2)
+    _, _, alpha, beta, gamma, delta, weights = tables
+    weights = np.outer(weights, [delta, 1.0 - delta])
+    matches = np.einsum("...mks,mk->...s", matches, weights)
+    words, function_words = np.split(totals[..., _WORDS], 2, axis=-1)
+    lengths = delta * (words - function_words) + (1.0 - delta) * function_words
+    precision, recall = np.moveaxis(_ratio(matches, lengths), -1, 0)
+    mean = _ratio(precision * recall, alpha * precision + (1.0 - alpha) * recall)
+    fragmentation = _ratio(totals[..., _CHUNKS], totals[..., _MATCHED].mean(axis=-1))
+    return 100.0 * mean * (1.0 - gamma * fragmentation**beta)
+
+
+def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
+    """Returns the quotient, 0 where the denominator is 0."""
+    return np.divide(numerator, denominator, out=np.zeros_like(denominator), where=denominator > 0)

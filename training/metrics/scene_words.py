@@ -208,7 +208,9 @@ def judge_words(caption: str, example: Example) -> dict[int, bool]:
 
 
 def word_scores(captions: Mapping[str, str], split: Split) -> dict[str, float]:
-    """Computes `word_accuracy` under the names of a report, `words_...`."""
+    """Computes `word_accuracy` under the names of a report, `words_...`; of scenes alone."""
+    if not split.has_phrases:
+        return {}
     return {f"words_{name}": value for name, value in word_accuracy(captions, split).items()}
 
 
@@ -217,12 +219,12 @@ def scene_word_confidence(captions: Mapping[str, Caption], split: Split) -> Word
 
     Args:
         captions: Image id -> caption.
-        split: Split of `scenes`; its phrases name the objects of each image.
+        split: Its phrases name the objects of each image; images without any are left out.
     """
     rows = [
         (float(np.exp(captions[example.image_id].log_probs[place])), right, image)
         for image, example in enumerate(split.examples)
-        if example.image_id in captions
+        if example.phrases and example.image_id in captions
         for place, right in judge_words(captions[example.image_id].text, example).items()
     ]
     confidence, right, image = np.array(rows, float).reshape(-1, 3).T

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from sat_tf.tokens import (
@@ -19,7 +18,7 @@ from sat_tf.tokens import (
     primary,
     tokenize,
 )
-from training.metrics.java import JavaError, ask_java
+from training.metrics.java import ptb_lines
 
 ScoreTokens = Literal["ptb", "simple", "characters", "icu", "jieba", "mecab", "zh", "ja-mecab"]
 """Stanford's PTB tokeniser (English); words, or characters, as training splits them; words that
@@ -35,8 +34,6 @@ UNSPLIT = "Captions without spaces between words were split at spaces: see `--sc
 PACKAGES = {"icu": "icu4py", "jieba": "jieba", "mecab": "fugashi"}
 PACKAGES |= {"zh": "sacrebleu", "ja-mecab": "sacrebleu"}
 """Packages that tokenisers need."""
-SECONDS = 300.0
-"""Time limit of the PTB tokeniser."""
 
 
 def default_tokens(
@@ -132,23 +129,3 @@ def _splitter(name: ScoreTokens, language: str) -> Callable[[str], list[str]]:
         return [token for token in cut(whole(text)).split() if any(map(str.isalnum, token))]
 
     return split
-
-
-def ptb_lines(java: str | None, lines: Sequence[str]) -> list[str]:
-    """Splits each line by the PTB tokeniser: small letters, no punctuation.
-
-    Raises:
-        JavaError: There is no Java, or it failed.
-    """
-    from pycocoevalcap.tokenizer import ptbtokenizer
-
-    if java is None:
-        raise JavaError("Java was not found.")
-    jar = Path(ptbtokenizer.__file__).with_name(ptbtokenizer.STANFORD_CORENLP_3_4_1_JAR)
-    command = [java, "-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer"]
-    command += ["-preserveLines", "-lowerCase", "-encoding", "UTF-8"]
-    # A line break inside a caption would shift all lines after it.
-    lines = [" ".join(line.split()) for line in lines]
-    answers = ask_java(command, lines, SECONDS, "the PTB tokeniser")
-    punctuation = set(ptbtokenizer.PUNCTUATIONS)
-    return [" ".join(w for w in line.split() if w not in punctuation) for line in answers]

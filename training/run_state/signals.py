@@ -1,4 +1,4 @@
-"""Defer SIGTERM and SIGINT until the step under way has ended and the state is saved."""
+"""Defers SIGTERM and SIGINT until the step under way has ended and the state is saved."""
 
 from __future__ import annotations
 

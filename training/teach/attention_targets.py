@@ -18,11 +18,11 @@ from training.data.boxes import (
     PlacedPhrase,
     place_phrases,
     skipped_note,
-    union_coverage,
     visible_phrases,
 )
 from training.data.bucketing import CaptionTable
 from training.data.examples import DataError, Split
+from training.metrics.grounding import union_coverage
 
 
 @dataclass(frozen=True, eq=False)

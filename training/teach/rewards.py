@@ -15,7 +15,7 @@ from sat_tf.vocabulary import END, SPECIAL_TOKENS, START, Vocabulary
 from training.config import RewardConfig, RunConfig
 from training.data.bucketing import CaptionTable
 from training.metrics.cider import ORDERS, CiderD, Gram, count_grams
-from training.metrics.meteor import MeteorProgram
+from training.metrics.java import MeteorProgram
 
 _SCALE = 10.0  # that of the published CIDEr-D
 

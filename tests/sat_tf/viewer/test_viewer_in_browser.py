@@ -63,6 +63,19 @@ def test_words_without_spaces_stand_without_gaps_and_as_a_text(browser, tmp_path
         assert page.locator("ol[lang]").count() == 0 and violations(page) == []
 
 
+def test_words_run_from_the_right_even_if_the_first_is_latin(browser, tmp_path):  # noqa: F811
+    one = hypothesis_data(("NBA", "\u0643\u0644\u0628"), "NBA \u0643\u0644\u0628", -1.0)
+    shown = [{"image": photograph(), "name": "a.jpg", "hypotheses": [one], "references": ["A"]}]
+    path = tmp_path / "index.html"
+    path.write_text(report_page("A report", shown, common={"lang": "ar"}), encoding="utf-8")
+    with watched_pages(browser) as open_page:
+        page = open_page(path.as_uri())
+        first, second = (word.bounding_box() for word in page.locator(".word").all())
+        assert first["x"] > second["x"] and page.locator(".references [dir=auto]").count() == 1
+        page.get_by_label("Caption contains").fill("nba")
+        assert page.get_by_text("1 of 1 images").count() == 1
+
+
 SCHEMES = pytest.mark.parametrize("page", ["light", "dark"], indirect=True)
 
 

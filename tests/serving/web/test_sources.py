@@ -55,4 +55,3 @@ def test_notes_tell_what_drawn_scenes_teach(tmp_path):
     (note,) = sources.notes_of(runs)
     assert note.startswith("scenes: trained on drawn scenes")
     assert sources.notes_of(runs[1:]) == ()
-    assert sources.language_of(runs) == "de" and sources.language_of([]) is None

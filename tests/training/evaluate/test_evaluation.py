@@ -9,9 +9,8 @@ from sat_tf.vocabulary import tokenize
 from training.data.examples import Example, Phrase, Split
 from training.data.input_source import ImageSource
 from training.data.sources.scenes import load as load_scenes
-from training.evaluate.evaluation import caption_split
 from training.evaluate.grounding import generated_grounding, phrase_maps, reference_grounding
-from training.evaluate.likelihood import References, TeacherForcing, read_references
+from training.evaluate.reading import Reading
 
 
 @pytest.fixture(scope="module")
@@ -32,12 +31,13 @@ def source(split) -> ImageSource:
 def test_every_readable_image_gets_the_caption_it_gets_alone(captioner, split, source):
     search = captioner.config.search
     source.skipped = {2: "no image"}
-    found = caption_split(captioner, split, source, search, batch_size=3)
+    reading = Reading(captioner, split, source)
+    found = reading.captions(search, batch_size=3)
     assert list(found) == [e.image_id for i, e in enumerate(split.examples) if i != 2]
     for index in (0, 4):
         example = split.examples[index]
         assert found[example.image_id].text == captioner.caption(example.image).text
-    first = caption_split(captioner, split, source, search, count=2)
+    first = reading.captions(search, count=2)
     assert list(first) == list(found)[:2]
 
 
@@ -56,7 +56,7 @@ def test_likelihood_is_that_of_each_caption_by_itself(captioner, split):
             log_lik += log_probs[np.arange(len(ids) - 1), ids[1:]].sum()
             words += len(ids) - 1
             tops += [(p.max(), p.argmax() == i) for p, i in zip(log_probs, ids[1:], strict=True)]
-    found, top = read_references(TeacherForcing(captioner), References.of(captioner, split, source))
+    found, top = Reading(captioner, split, source).likelihood()
     assert found["nll"] == pytest.approx(-log_lik / words, rel=1e-4)
     assert found["perplexity"] == pytest.approx(np.exp(-log_lik / words), rel=1e-3)
     confidence, right = np.array(tops).T
@@ -66,10 +66,8 @@ def test_likelihood_is_that_of_each_caption_by_itself(captioner, split):
     assert len(set(top.image)) == 2
 
 
-class Oracle(TeacherForcing):
+class Oracle(Reading):
     """Attention that lies on the box of the phrase whose head noun comes next."""
-
-    split: Split
 
     def words(self, annotations, tokens):
         known = self.captioner.annotate(np.stack([e.image for e in self.split.examples]))
@@ -94,8 +92,7 @@ def test_the_map_of_a_phrase_is_the_one_that_predicted_its_head_noun(captioner, 
         Example(e.image_id, e.image, e.captions[:1], tuple(p for p in e.phrases if not p.caption))
         for e in split.examples
     )
-    Oracle.split = Split("dev", examples)
-    found = phrase_maps(Oracle(captioner), References.of(captioner, Oracle.split, source))
+    found = phrase_maps(Oracle(captioner, Split("dev", examples), source))
     scores, _ = reference_grounding(list(found))
     assert scores["pointing_game"] > 90 > 40 > scores["pointing_game_uniform"]
     assert scores["pointing_game"] > scores["pointing_game_shuffled"] + 20
@@ -105,7 +102,7 @@ def test_long_captions_are_grounded_to_their_end(captioner, source, split):
     # Longer than any the search gives, and the phrases at the end count too.
     longest = max(phrase.word for example in split.examples for phrase in example.phrases)
     assert longest >= captioner.config.search.max_length
-    found = phrase_maps(TeacherForcing(captioner), References.of(captioner, split, source))
+    found = phrase_maps(Reading(captioner, split, source))
     scores, by_image = reference_grounding(list(found))
     assert 0 <= scores["pointing_game"] <= 100
     # What each image adds is what the figures are made of.

@@ -12,8 +12,12 @@ from tests.training.small_runs import report_of
 from training import compare
 from training.data.examples import DataError, Example, Split
 from training.evaluate.command import main
-from training.evaluate.given_captions import captions_of, parse_captions
-from training.evaluate.reports import read_grounding, write_captions
+from training.evaluate.reports import (
+    caption_rows,
+    captions_of,
+    parse_captions,
+    read_grounding,
+)
 
 PATH = Path("theirs.json")
 PIXELS = np.zeros([2, 2, 3], np.uint8)
@@ -27,8 +31,9 @@ def parse(rows) -> dict[str, str]:
 def test_what_is_written_is_read_again(tmp_path):
     text, maps = "caf\u00e9 \u72d7", (np.zeros(2), None, None)
     written = Caption(text, tuple(text.split()), -1.5, -1.5, *maps)
-    write_captions(tmp_path, {"x": written, "y": written}, {"y": {"pointing_game": 50.0}})
     path = tmp_path / "captions.json"
+    rows = caption_rows({"x": written, "y": written}, {"y": {"pointing_game": 50.0}})
+    path.write_text(json.dumps(rows), "utf-8")
     row = {"image_id": "x", "caption": text, "score": -1.5, "alternatives": []}
     grounded = row | {"image_id": "y", "grounding": {"pointing_game": 50.0}}
     assert json.loads(path.read_text("utf-8")) == [row, grounded]

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,14 +10,15 @@ import sat_tf
 from sat_tf.captions import Caption
 from sat_tf.layers.encoder import Encoder
 from training.config import DataConfig
+from training.data.box_files import place_boxes
 from training.data.bucketing import caption_table
 from training.data.input_source import open_input_source
 from training.data.sources import load_split
 from training.evaluate.command import main
 from training.evaluate.evaluation import Evaluation
-from training.evaluate.grounding import ground, place_boxes
-from training.evaluate.likelihood import References, TeacherForcing, annotations_of
+from training.evaluate.grounding import ground
 from training.evaluate.page import page_images
+from training.evaluate.reading import Reading
 from training.metrics.grounding import SIZES
 from training.train import main as train
 
@@ -114,7 +114,7 @@ def placed(split, boxes):
 
 def test_uniform_maps_have_the_share_of_the_boxes(opened, boxes):
     captioner, split, source = opened
-    found = ground(TeacherForcing(captioner), References.of(*opened), placed(split, boxes), {})
+    found = ground(Reading(*opened), placed(split, boxes), {})
     # The encoder sees the central square of 4 : 3, in which the small box is 1/3 wide.
     expected = 100 * np.mean([0.5] * 6 + [1 / 3 * 1 / 4])
     assert found.scores["attention_correctness_uniform"] == pytest.approx(expected)
@@ -124,13 +124,13 @@ def test_uniform_maps_have_the_share_of_the_boxes(opened, boxes):
 def test_nats_are_those_of_the_words_in_the_phrase(opened, tmp_path):
     captioner, split, source = opened
     path = write(tmp_path / "one.jsonl", [phrase("dev0.jpg")])
-    forced = TeacherForcing(captioner)
-    found = ground(forced, References.of(*opened), placed(split, path), {}).scores
+    reading = Reading(*opened)
+    found = ground(reading, placed(split, path), {}).scores
     ids = caption_table(split, captioner.vocabulary, 30).tokens[0]
-    annotations = np.asarray(annotations_of(captioner, source, np.array([0])), np.float32)
+    annotations = np.asarray(reading.annotations(np.array([0])), np.float32)
     mean = np.broadcast_to(annotations.mean(1, keepdims=True), annotations.shape)
     for name, inputs in (("nll_phrase", annotations), ("nll_phrase_uniform", mean)):
-        log_lik, _ = forced.words(inputs, [ids])
+        log_lik, _ = reading.words(inputs, [ids])
         assert found[name] == pytest.approx(-log_lik[0, :3].mean(), rel=1e-5)
 
 
@@ -140,15 +140,13 @@ def test_own_words_are_scored_where_they_stand(opened, boxes):
     alpha[0, :, -1], alpha[1, :, 0] = 1, 1  # "dog" looks at the left edge
     alpha /= alpha.sum(axis=(1, 2), keepdims=True)
     own = Caption("a dog", ("a", "dog"), 0.0, 0.0, np.zeros(2), alpha, np.ones(2))
-    forced = TeacherForcing(captioner)
-    grounded = ground(forced, References.of(*opened), placed(split, boxes), {"dev1.jpg": own})
+    grounded = ground(Reading(*opened), placed(split, boxes), {"dev1.jpg": own})
     found = grounded.scores
     assert found["generated_match_rate"] == pytest.approx(100 / 3)
     assert found["generated_attention_correctness"] == pytest.approx(100)
     # The page shows the box of "dog" in the central square of 4 : 3, and none for "a".
-    scored = SimpleNamespace(image_ids=["dev1.jpg"], per_image={"cider": np.zeros(1)})
-    evaluation = Evaluation({"dev1.jpg": own}, scored, {}, None, boxes=grounded)
-    ((entry,),) = [list(page_images(captioner, split, evaluation, 3))]
+    evaluation = Evaluation({}, {"dev1.jpg": own}, {"dev1.jpg": 0.0}, None, grounded)
+    ((entry,),) = [list(page_images(Reading(*opened), evaluation, 3))]
     article, dog = entry["hypotheses"][0]["words"]
     assert "boxes" not in article and dog["boxes"] == [[0.0, 0.0, 1.0, 0.5]]
 

@@ -54,9 +54,9 @@ def test_the_page_has_each_caption_with_its_image_and_maps(run_dir):
 
 def test_the_diagram_has_a_bar_for_each_bin_with_words():
     words = WordConfidence(np.array([0.05, 0.55, 0.56]), np.array([0, 1, 0]), np.arange(3))
-    drawn = ElementTree.fromstring(reliability_diagram(reliability(words, bins=10)))
+    drawn = ElementTree.fromstring(reliability_diagram(reliability(words, bins=10), "characters"))
     titles = [node.text for node in drawn.iter() if node.tag.endswith("title")]
     assert titles == [
-        "1 words, confidence 5 %, right 0 %",
-        "2 words, confidence 56 %, right 50 %",
+        "1 characters, confidence 5 %, right 0 %",
+        "2 characters, confidence 56 %, right 50 %",
     ]

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from training.evaluate.reports import format_scores, markdown_table, verdict, write_report
+from training.evaluate.reports import format_scores, markdown_table, write_report
+from training.metrics.captions import verdict
 
 REPORT = {
     "versions": {"numpy": "2.0"},

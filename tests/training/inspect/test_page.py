@@ -38,6 +38,8 @@ def test_page_shows_escaped_text_in_its_language_and_images_that_exist(tmp_path)
     np.testing.assert_array_equal(image, entry().image)
     page.feed(write_page(tmp_path, "x", [entry()], ["A note."], [["a"]], "ar").read_text())
     assert page.spoken == ["h2", "img", "ul", "li", "li"]
+    mixed = write_page(tmp_path, "x", [entry("NBA \u0643\u0644\u0628")], language="ar").read_text()
+    assert '<h2 dir="rtl" lang="ar">NBA' in mixed
     page, table = Links(), [["", "train"], ["captions <b>", "5"]]
     page.feed(write_page(tmp_path, "x", [], table=table).read_text())
     assert (page.tags.count("th"), page.tags.count("td")) == (2, 2)

@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 
 from training.metrics import bootstrap as bootstrap_module
-from training.metrics.bootstrap import (
-    FEW,
-    SMALL,
+from training.metrics.bootstrap import FEW, SMALL, resampled_means
+from training.metrics.captions import (
+    CaptionScores,
+    bleu_scores,
     bootstrap,
     few_images_note,
     paired_over_seeds,
-    resampled_means,
 )
-from training.metrics.captions import CaptionScores, bleu_scores
 
 
 def made_up(count=200, seed=0, quality=0.5, tokeniser="simple", ids=None):

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from training.metrics import captions, meteor, score_tokens
+from training.metrics import captions, java
 from training.metrics.captions import (
     bleu_scores,
     caption_frequencies,
@@ -116,9 +116,8 @@ def test_a_java_that_fails_falls_back_and_says_why(monkeypatch, tmp_path):
 
 def test_a_java_that_hangs_is_an_error_after_its_time(monkeypatch, tmp_path):
     fake_java(monkeypatch, tmp_path, "exec sleep 60")
-    monkeypatch.setattr(score_tokens, "SECONDS", 0.3)
-    monkeypatch.setattr(meteor, "SECONDS", 0.3)
-    monkeypatch.setattr(meteor, "SECONDS_PER_IMAGE", 0.0)
+    monkeypatch.setattr(java, "SECONDS", 0.3)
+    monkeypatch.setattr(java, "SECONDS_PER_IMAGE", 0.0)
     with pytest.raises(JavaError, match="no answer within"):
         score_captions(CANDIDATES, REFERENCES, meteor=True)
 
@@ -225,7 +224,7 @@ def test_ptb_tokens_equal_those_of_pycocoevalcap():
         expected = ptbtokenizer.PTBTokenizer().tokenize({0: [{"caption": line} for line in lines]})
     except OSError:
         pytest.skip("pycocoevalcap's tokeniser writes into its own folder, which is read-only")
-    assert score_tokens.ptb_lines(shutil.which("java"), lines) == expected[0]
+    assert java.ptb_lines(shutil.which("java"), lines) == expected[0]
 
 
 def made_up_captions(images):

@@ -5,7 +5,7 @@ import pytest
 from training.metrics import captions as metrics
 from training.metrics import score_tokens
 from training.metrics.captions import quick_bleu, quick_cider, score_captions
-from training.metrics.meteor import STATISTICS
+from training.metrics.java import STATISTICS
 from training.metrics.score_tokens import ScoreTokens, split_lines
 
 CHINESE = {"a": "一只狗在跑。", "b": "两个 孩子"}

@@ -30,7 +30,7 @@ MOMENTS = {
     "best": (weights, "save_weights"),
     "log": (event_files.TensorBoardScalars, "on_epoch_end"),
     "evaluate": (run_evaluation, "evaluate"),
-    "report": (run_evaluation, "write_report"),
+    "report": (run_evaluation, "write_evaluation"),
 }
 
 

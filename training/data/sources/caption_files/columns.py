@@ -1,4 +1,4 @@
-"""Which column (or key) names the image, which its captions, which its split.
+"""Finds the columns (or keys) of image, captions and split.
 
 A column has its role by its name, else by its content; where two could have it, the user is asked.
 """

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from tests.waiting import eventually
-from training.metrics.bootstrap import bootstrap, paired_over_seeds
-from training.metrics.captions import score_captions
-from training.metrics.java import JavaError, JavaProgram, ask_java
-from training.metrics.meteor import (
+from training.metrics.captions import bootstrap, paired_over_seeds, score_captions
+from training.metrics.java import (
     ENGLISH,
+    JavaError,
+    JavaProgram,
     MeteorProgram,
+    ask_java,
     meteor_command,
     meteor_scores,
     meteor_statistics,

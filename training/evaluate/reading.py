@@ -1,14 +1,15 @@
-"""Likelihood of reference captions: each word given the true previous ones, and its bounds."""
+"""A captioner on a split: the captions it writes, and the likelihood of those it reads."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from functools import cached_property
 
 import numpy as np
 import tensorflow as tf
 
+from sat_tf.captions import Caption
+from sat_tf.config import SearchConfig
 from sat_tf.models.diagnostics import nwgm_gaps, sampled_log_likelihood
 from sat_tf.objectives.estimators import importance_weighted_bound
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
@@ -16,7 +17,7 @@ from sat_tf.runs import TrainedCaptioner
 from training.data.batches import pad_tokens, readable_rows, scoring_batches, scoring_plan
 from training.data.bucketing import CaptionTable, caption_table
 from training.data.examples import Split
-from training.data.input_source import InputSource
+from training.data.input_source import InputSource, readable_images
 from training.metrics.calibration import WordConfidence
 
 SAMPLES = 50
@@ -26,44 +27,85 @@ _BATCH = 64
 _CAPTIONS = 4  # per batch of bounds: each has logits over the vocabulary per location and sample
 
 
-class Predictions(NamedTuple):
-    """Predictions of the words of a batch of captions.
+class Reading:
+    """A captioner with the images and the reference captions of a split.
 
-    Attributes:
-        log_lik: Log-likelihood of all words, nats.
-        mask: bool `[B, T]`, true at words.
-        confidence: `[B, T]`, probability of the likeliest word.
-        right: bool `[B, T]`, whether it is the caption's.
+    References are read with the true previous words. Sampled attention is then replaced by its
+    expectation, so that two evaluations agree.
+
+    Args:
+        captioner: Trained captioner.
+        split: The captions as written.
+        source: Images or annotations of the split.
     """
 
-    log_lik: float
-    mask: np.ndarray
-    confidence: np.ndarray
-    right: np.ndarray
-
-
-class TeacherForcing:
-    """Compiled model that reads captions with the true previous words.
-
-    Sampled attention is replaced by its expectation, so that two evaluations agree.
-    """
-
-    def __init__(self, captioner: TrainedCaptioner) -> None:
-        self.captioner = captioner
+    def __init__(self, captioner: TrainedCaptioner, split: Split, source: InputSource) -> None:
+        self.captioner, self.split, self.source = captioner, split, source
         compiled = {"autograph": False, "reduce_retracing": True}
         self._compiled_predictions = tf.function(self._predictions, **compiled)
         self._compiled_words = tf.function(self._words, **compiled)
         self._compiled_probabilities = tf.function(self._probabilities, **compiled)
+
+    @cached_property
+    def table(self) -> CaptionTable:
+        """The whole reference captions as ids; a `DataError` if none has a word."""
+        return caption_table(self.split, self.captioner.vocabulary)
+
+    @cached_property
+    def cut_table(self) -> CaptionTable:
+        """The same, with captions cut to the search's `max_length`."""
+        return self.table.cut(self.captioner.config.search.max_length)
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """Rows of the table whose image can be read; a `DataError` if there is none."""
+        return readable_rows(self.table, self.source)
+
+    def annotations(self, indices: np.ndarray) -> tf.Tensor | np.ndarray:
+        """Reads or computes the annotations `[n, L, D]` of examples by index."""
+        inputs = self.source.read(indices)
+        return inputs if self.source.key == "annotations" else self.captioner.annotate(inputs)
+
+    def captions(
+        self, search: SearchConfig, batch_size: int = 50, count: int | None = None
+    ) -> dict[str, Caption]:
+        """Captions the readable images, or the first `count` of them, by image id."""
+        readable = readable_images(self.split, self.source, count)
+        captions = {}
+        for start in range(0, len(readable), batch_size):
+            indices = readable[start : start + batch_size]
+            annotations = self.annotations(indices)
+            ids = [self.split.examples[index].image_id for index in indices]
+            captions |= dict(zip(ids, self.captioner.describe(annotations, search), strict=True))
+        return captions
+
+    def likelihood(self) -> tuple[dict[str, float], WordConfidence]:
+        """Predicts every word of the reference captions from the true words before it.
+
+        Captions of unreadable images are left out, longer ones cut to the search's `max_length`.
+
+        Returns:
+            `nll`, nats per token, and its `perplexity`; the likeliest word at each place, right if
+            it is the caption's.
+        """
+        table, total, parts = self.cut_table, 0.0, []
+        plan = scoring_plan(self.source, table, _BATCH)
+        batches, _ = scoring_batches(self.source, table, _BATCH)
+        for rows, batch in zip(plan, batches, strict=True):
+            found = (part.numpy() for part in self._compiled_predictions(batch))
+            log_lik, mask, confidence, right = found
+            total += float(log_lik)
+            image = np.broadcast_to(table.image_index[rows][:, None], mask.shape)
+            parts.append([part[mask] for part in (confidence, right, image)])
+        words = WordConfidence(*map(np.concatenate, zip(*parts, strict=True)))
+        nll = -total / len(words.right)
+        return {"nll": nll, "perplexity": float(np.exp(nll))}, words
 
     @property
     def selection(self) -> str:
         """Choice of the location: `expectation` or `argmax`."""
         selection = self.captioner.model.selection
         return "expectation" if selection == "sample" else selection
-
-    def predictions(self, batch: dict[str, tf.Tensor]) -> Predictions:
-        """Returns what a batch's words are predicted to be."""
-        return Predictions(*(part.numpy() for part in self._compiled_predictions(batch)))
 
     def probabilities(self, batch: dict[str, np.ndarray | tf.Tensor]) -> tf.Tensor:
         """Returns the probability of every word of the vocabulary at each place, `[B, T, K]`."""
@@ -95,6 +137,12 @@ class TeacherForcing:
         return log_lik, tf.nn.softmax(output.alignment_scores)
 
     def _predictions(self, batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, ...]:
+        """Predicts the words of a batch.
+
+        Returns:
+            Log-likelihood of all words, nats; and `[B, T]` each, whether there is a word, the
+            probability of the likeliest one, and whether that is the caption's.
+        """
         targets = batch["tokens"][:, 1:]
         mask = word_mask(targets)
         logits = self.captioner.model(batch, selection=self.selection).logits
@@ -107,87 +155,19 @@ class TeacherForcing:
         return tf.nn.softmax(self.captioner.model(batch, selection=self.selection).logits)
 
 
-@dataclass(frozen=True, eq=False)
-class References:
-    """The reference captions of a split as ids.
-
-    Attributes:
-        split: The captions as written.
-        source: Images or annotations of the split.
-        table: The whole captions.
-        rows: Rows of the table whose image can be read.
-    """
-
-    split: Split
-    source: InputSource
-    table: CaptionTable
-    rows: np.ndarray
-
-    @classmethod
-    def of(cls, captioner: TrainedCaptioner, split: Split, source: InputSource) -> References:
-        """Encodes the captions with the captioner's vocabulary.
-
-        Raises:
-            DataError: No caption has a word, or no image that has one can be read.
-        """
-        table = caption_table(split, captioner.vocabulary)
-        return cls(split, source, table, readable_rows(table, source))
-
-
-def annotations_of(
-    captioner: TrainedCaptioner, source: InputSource, indices: np.ndarray
-) -> tf.Tensor | np.ndarray:
-    """Reads or computes the annotations `[n, L, D]` of examples by index."""
-    inputs = source.read(indices)
-    return inputs if source.key == "annotations" else captioner.annotate(inputs)
-
-
-def read_references(
-    forced: TeacherForcing, references: References
-) -> tuple[dict[str, float], WordConfidence]:
-    """Predicts every word of the reference captions from the true words before it.
-
-    Captions of unreadable images are left out, longer ones cut to the search's `max_length`.
-
-    Returns:
-        `nll`, nats per token, and its `perplexity`; the likeliest word at each place, right if it
-        is the caption's.
-    """
-    source = references.source
-    table = references.table.cut(forced.captioner.config.search.max_length)
-    total, parts = 0.0, []
-    plan = scoring_plan(source, table, _BATCH)
-    for rows, batch in zip(plan, scoring_batches(source, table, _BATCH)[0], strict=True):
-        found = forced.predictions(batch)
-        total += float(found.log_lik)
-        image = np.broadcast_to(table.image_index[rows][:, None], found.mask.shape)
-        parts.append([part[found.mask] for part in (found.confidence, found.right, image)])
-    words = WordConfidence(*map(np.concatenate, zip(*parts, strict=True)))
-    nll = -total / len(words.right)
-    return {"nll": nll, "perplexity": float(np.exp(nll))}, words
-
-
 class Bounds:
     """Bounds and NWGM gap on a fixed sample of captions: the first caption of each image.
 
     Args:
-        captioner: Captioner with attention.
-        references: Captions of a split.
+        reading: Captioner with attention, and captions of a split.
         images: Maximum number of images.
         samples: M; a multiple of each smaller M reported.
     """
 
-    def __init__(
-        self,
-        captioner: TrainedCaptioner,
-        references: References,
-        images: int,
-        samples: int = SAMPLES,
-    ) -> None:
-        self._captioner, self._source, self._samples = captioner, references.source, samples
-        table = references.table.cut(captioner.config.search.max_length)
-        _, first = np.unique(table.image_index[references.rows], return_index=True)
-        rows = references.rows[first[:images]]
+    def __init__(self, reading: Reading, images: int, samples: int = SAMPLES) -> None:
+        self._reading, self._samples, table = reading, samples, reading.cut_table
+        _, first = np.unique(table.image_index[reading.rows], return_index=True)
+        rows = reading.rows[first[:images]]
         self._images = table.image_index[rows]
         self._tokens = [table.tokens[row] for row in rows]
         self._compiled = tf.function(self._measure, autograph=False, reduce_retracing=True)
@@ -208,7 +188,7 @@ class Bounds:
         for number, start in enumerate(range(0, len(self), _CAPTIONS)):
             part = slice(start, start + _CAPTIONS)
             tokens = pad_tokens(self._tokens[part])
-            annotations = annotations_of(self._captioner, self._source, self._images[part])
+            annotations = self._reading.annotations(self._images[part])
             found = self._compiled(annotations, tf.constant(tokens), tf.constant([0, number]))
             for name, total in zip(sums, found.numpy(), strict=True):
                 sums[name] += float(total)
@@ -225,7 +205,7 @@ class Bounds:
 
     def _measure(self, annotations: tf.Tensor, tokens: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Sums the bounds and gaps over a batch, in the order of the names."""
-        decoder = self._captioner.model.decoder
+        decoder = self._reading.captioner.model.decoder
         log_lik = sampled_log_likelihood(decoder, annotations, tokens, self._samples, seed)
         steps = tf.shape(log_lik)[2]
         bounds = []

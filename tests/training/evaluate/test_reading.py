@@ -8,8 +8,8 @@ import sat_tf
 from sat_tf.models.diagnostics import sampled_log_likelihood
 from training.data.input_source import ImageSource
 from training.data.sources.scenes import load as load_scenes
-from training.evaluate import likelihood as module
-from training.evaluate.likelihood import Bounds, References
+from training.evaluate import reading as module
+from training.evaluate.reading import Bounds, Reading
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def source(split):
 
 def test_bounds_are_of_the_first_captions_of_images_that_can_be_read(captioner, split, source):
     source.skipped = {1: "no image"}
-    found = Bounds(captioner, References.of(captioner, split, source), images=5, samples=10)
+    found = Bounds(Reading(captioner, split, source), images=5, samples=10)
     assert len(found) == 5
     measured = found.measure()
     assert measured == found.measure()
@@ -61,9 +61,7 @@ def test_bounds_rise_with_the_samples_and_gaps_are_not_below_nought(
 ):
     monkeypatch.setattr(module, "SAMPLES", 10)
     monkeypatch.setattr(module, "GROUPS", (1, 5, 10))
-    found = Bounds(
-        captioner, References.of(captioner, split, source), images=100, samples=10
-    ).measure()
+    found = Bounds(Reading(captioner, split, source), images=100, samples=10).measure()
     names = ("elbo", "importance_weighted_bound_5", "importance_weighted_bound_10")
     values = [found[name] for name in names]
     assert values == sorted(values) and values[0] < values[-1] < 0.0
