@@ -81,6 +81,7 @@ def test_places_count_tokens_of_the_tokeniser_and_what_does_not_fit_is_counted(t
         {"boxes": [[0.5, 0.2, 0.5, 0.6]]},
     )
     phrases, outside = read_boxes(write(tmp_path / "b", *rows))
+    placed, dropped = place_phrases([example(CAPTION)], phrases)
     assert not placed and outside == {OUTSIDE: 2}
     assert dropped == {NO_SPAN: 1, BAD_SPAN: 2, NO_CAPTION: 2}
 

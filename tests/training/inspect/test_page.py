@@ -36,6 +36,7 @@ def test_page_shows_escaped_text_in_its_language_and_images_that_exist(tmp_path)
         assert text in page.text
     image = np.asarray(Image.open(tmp_path / page.sources[0]))
     np.testing.assert_array_equal(image, entry().image)
+    page = Links()
     page.feed(write_page(tmp_path, "x", [entry()], ["A note."], [["a"]], "ar").read_text())
     assert page.spoken == ["h2", "img", "ul", "li", "li"]
     mixed = write_page(tmp_path, "x", [entry("NBA \u0643\u0644\u0628")], language="ar").read_text()
