@@ -42,7 +42,7 @@ from sat_tf.tokens import (
 )
 from training.data.sources import DataName, Splits
 from training.data.sources.caption_files.columns import parse_columns
-from training.data.sources.folder import parse_places
+from training.data.sources.name_splits import parse_places
 from training.metrics.java import find_java
 from training.metrics.score_tokens import OVER_CHARACTERS, default_tokens
 

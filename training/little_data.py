@@ -57,18 +57,19 @@ class Amount:
 def sentences(amount: Amount, config: RunConfig) -> Iterator[str]:
     """Yields a sentence if images are too few to expect sentences, one if captions are alike."""
     count, learns_on = amount.images, config.init_from is not None
+    images = f"{count} training images are" if count != 1 else "1 training image is"
     more = "a few hundred give plain sentences, a few thousand good ones"
     if learns_on and count < FEW_TO_LEARN_ON:
         yield (
-            f"{count} training images are few even to learn on from {config.init_from}: expect its "
+            f"{images} few even to learn on from {config.init_from}: expect its "
             f"sentences with some of your words. More images help most: {more}."
         )
     elif not learns_on and count < SOME:
         expected = (
-            f"{count} training images are too few to expect sentences from new weights: expect "
+            f"{images} too few to expect sentences from new weights: expect "
             "frequent words, repeated."
             if count < FEW
-            else f"{count} training images are few: expect short, common sentences."
+            else f"{images} few: expect short, common sentences."
         )
         yield (
             f"{expected} What helps most: to learn on from a captioner that knows sentences "
@@ -91,7 +92,8 @@ def after_training(folder: RunFolder, config: RunConfig, data_dir: Path | None) 
     yield from (f"Warning: {sentence}" for sentence in sentences(amount, config))
     following = next_command(amount, config, data_dir)
     if config.init_from is not None or LEARN_ON not in following:
-        following = f"python -m training.evaluate --run-dir {folder} --split test"
+        words = ["python", "-m", "training.evaluate", "--run-dir", str(folder), "--split", "test"]
+        following = shlex.join(words)
     yield f"Next: {following}"
 
 

@@ -458,9 +458,10 @@ def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]
                 "which raises CIDEr and BLEU."
             )
         if split["unknown_share"] > _MANY_UNKNOWN:
+            lower = "lower `--data.min_count`, or add captions"
             yield (
-                f"{split['unknown_share']:.0%} of the {unit} of {name} are unknown: lower "
-                "`--data.min_count`, or add captions."
+                f"{split['unknown_share']:.0%} of the {unit} of {name} are unknown: "
+                f"{lower if config.min_count > 1 else 'more captions are what helps'}."
             )
 
 

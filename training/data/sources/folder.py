@@ -7,8 +7,8 @@ its name tells the splits, a hash of each image's name, or of its group's, decid
 
 from __future__ import annotations
 
-import hashlib
 import os
+import posixpath
 import re
 import unicodedata
 from collections import Counter
@@ -41,6 +41,7 @@ from training.data.sources.caption_files import (
     read_caption_file,
 )
 from training.data.sources.image_folder import ImageFolder, is_image
+from training.data.sources.name_splits import choose_places, hashed_split, parse_places
 
 # Beside data sets of Hugging Face.
 _NO_CAPTION_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
@@ -49,10 +50,6 @@ _TRIED = 20  # text files that may hold captions
 _MANY = 100  # folders that may hold caption files
 _DEEP = 2  # levels below them
 _FEW, _SMALL = 4, 2**26  # caption files of which one is to be found by reading them, and bytes
-EXACT_BELOW = 1000
-"""Images of a folder from which on the hash alone decides, so that adding images moves none."""
-TENTHS = (0.1, 0.2)
-"""Places below which names are in dev and in test, in a folder that is not small."""
 
 
 @dataclass
@@ -107,12 +104,21 @@ def load(
     data_dir = Path(data_dir)
     images = ImageFolder(data_dir / (image_dir or ""))
     files, entries, notes = [], {}, []
-    for path, of_file in _caption_files(data_dir, captions, images, columns, notes):
-        files.append(read_caption_file(path, columns, images.root))
+    paths = _caption_files(data_dir, captions, images, columns, notes)
+    for path, of_file in paths:
+        try:
+            files.append(read_caption_file(path, columns, images.root))
+        except DataError as error:
+            if len(paths) == 1:
+                raise
+            raise DataError(f"{error} `--data.captions FILE` takes another file alone.") from error
         notes += [*files[-1].notes, *_gather(files[-1], of_file, images, entries)]
     listed = _listed(files)
-    _take_lists(data_dir, entries, notes)
+    for folder in dict.fromkeys((data_dir, *(file.path.parent for file in files))):
+        _take_lists(folder, entries, notes)
     nearly = images.find_nearly(name for name, entry in entries.items() if entry.stored is None)
+    if held_out is None:
+        _take_folders({*images.all_names}, nearly, entries, notes)
     places = None
     if any(entry.split for entry in entries.values()):
         _check_groups(listed, entries)
@@ -163,59 +169,6 @@ def load(
         packed = advice_without_captions(sorted(data_dir.iterdir()))
         advice = packed if "packed" in packed else ""
         raise DataError(" ".join([f"{error}{advice}", *notes])) from error
-
-
-def place_of(name: str) -> float:
-    """Returns the place of a name in [0, 1), by its SHA-256."""
-    digest = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
-    return ((digest - 8) % 10 + digest / 2**64) / 10
-
-
-def hashed_split(name: str, places: tuple[float, float] = TENTHS) -> str:
-    """Chooses a split by the place of a name: dev below the first, test below the second."""
-    place = place_of(name)
-    return "dev" if place < places[0] else "test" if place < places[1] else "train"
-
-
-def parse_places(text: str | None) -> tuple[float, float] | None:
-    """Parses `0.1,0.2`.
-
-    Raises:
-        ValueError: It has another form.
-    """
-    if text is None:
-        return None
-    try:
-        dev, test = map(float, text.split(","))
-    except ValueError:
-        dev, test = 1.0, 0.0
-    if not 0 <= dev <= test < 1:
-        expected = "two places in [0, 1), in order, such as 0.1,0.2"
-        raise invalid_value("--data.held_out", expected, repr(text), "key")
-    return dev, test
-
-
-def choose_places(sizes: Mapping[str, int]) -> tuple[float, float]:
-    """Chooses the places below which names are in dev and in test.
-
-    A small folder is split 80/10/10 to the image, or as nearly as its groups allow; dev, and then
-    test, has at least one group.
-
-    Args:
-        sizes: Name of each group, or of an image without one -> number of its images.
-    """
-    total, order = sum(sizes.values()), sorted(sizes, key=place_of)
-    if total >= EXACT_BELOW or len(order) < 2:
-        return TENTHS if total >= EXACT_BELOW else (0.0, 0.0)
-    end, ends = 0, []
-    for left in (2, 1):  # groups that the following splits need
-        count = 0
-        while end < max(len(order) - left, left - 1) and (
-            not count or count + sizes[order[end]] / 2 <= round(total / 10)
-        ):
-            count, end = count + sizes[order[end]], end + 1
-        ends.append(round((place_of(order[end - 1]) + place_of(order[end])) / 2, 12))
-    return ends[0], ends[1]
 
 
 Files = list[tuple[Path, str | None]]
@@ -269,14 +222,16 @@ def _caption_files(
         return several
     if 1 < len(found) <= _FEW and sum(file.stat().st_size for file in found) < _SMALL:
         parsed = _that_parse(found, images, columns, errors)
+        captions = [file for file in parsed if "caption" in file.stem.lower()]
+        parsed = captions if len(captions) == 1 else parsed
         if len(parsed) == 1:
             rest = ", ".join(file.name for file in found if file != parsed[0])
             notes.append(f"Captions are those of {parsed[0].name}; not read: {rest}.")
             return [(parsed[0], None)]
     there = ", ".join(f.relative_to(data_dir).as_posix() for f in found[:20]) or "none"
     advice = (
-        " Name the one to use with `--data.captions FILE`, or one per split with "
-        "`--data.captions train.FILE,val.FILE`."
+        " Name the one to use with `--data.captions FILE`, or all that belong together, such as "
+        "one per split, with `--data.captions FILE,FILE`."
     )
     tried = f" (Reading them: {' '.join(map(str, errors))})"
     raise DataError(
@@ -319,8 +274,10 @@ def _is_caption_file(file: Path, others: tuple[str, ...] = ()) -> bool:
         return False
     if file.name in _NO_CAPTION_FILES:
         return False
+    if file.suffix.lower() != ".json":
+        return True
     images = (file.with_suffix(suffix) for suffix in (".jpg", ".png", ".jpeg"))
-    return file.suffix.lower() != ".json" or not any(image.exists() for image in images)
+    return not is_image(file.stem) and not any(image.exists() for image in images)
 
 
 def _without_by_products(files: list[Path]) -> list[Path]:
@@ -386,7 +343,12 @@ def _one_per_split(found: Sequence[Path], data_dir: Path) -> Files:
 def _split_of(file: Path, data_dir: Path) -> str | None:
     """The split that the words of a file's name give, else those of its folder's."""
     inside = file.relative_to(data_dir) if file.is_relative_to(data_dir) else Path(file.name)
-    for text in reversed(inside.parts):
+    return _split_in(inside.parts)
+
+
+def _split_in(parts: Sequence[str]) -> str | None:
+    """The split that the last part of a path with such a word means."""
+    for text in reversed(parts):
         # trainImages, train2017, train-00000
         words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", text)
         if splits := set(map(known_split, map(str.lower, words))) - {None}:
@@ -436,6 +398,31 @@ def _take_lists(data_dir: Path, entries: dict[str, _Entry], notes: list[str]) ->
         entry.split = splits[name]
     left = f"; {len(rest)} images in none of them are left out" if rest else ""
     notes.append(f"The splits are those of {', '.join(named)}{left}.")
+
+
+def _take_folders(
+    files: set[str], nearly: Mapping[str, str], entries: Mapping[str, _Entry], notes: list[str]
+) -> None:
+    """Gives images the splits that their folders name, if all do, with train and dev among them.
+
+    `nearly` has the names of `files` that entries mean, where those differ from their own.
+    """
+    if any(entry.split for entry in entries.values()):
+        return
+    names = {name: nearly.get(name, name) for name in entries}
+    here = [name for name, entry in entries.items() if entry.stored or names[name] in files]
+    splits = {name: _split_in(PurePosixPath(names[name]).parts[:-1]) for name in here}
+    there = [split for split in SPLITS if split in splits.values()]
+    if None in splits.values() or len(there) < 2:
+        return
+    if "train" not in there or "dev" not in there:
+        notes.append(
+            f"The images' folders name only {' and '.join(there)}: names divide the images instead."
+        )
+        return
+    for name, entry in entries.items():
+        entry.split = splits.get(name, "train")
+    notes.append(f"The splits are those of the images' folders: {_sizes(entries)}.")
 
 
 def _listed(files: Sequence[CaptionFile]) -> str:
@@ -496,9 +483,7 @@ def _gather(
     if not absolute:
         return []
     first, found = next(iter(absolute.items()))
-    return [
-        f"{path.name}: {len(absolute)} absolute paths are taken by their ends: {first} is {found}."
-    ]
+    return [f"{path.name}: {len(absolute)} paths are taken by their ends: {first} is {found}."]
 
 
 def _folder_of(path: Path, images: ImageFolder) -> str:
@@ -520,6 +505,9 @@ def _inside(path: Path, record: Record, images: ImageFolder) -> str:
     # On Windows a drive makes a path absolute.
     anchored = name[:1] == "/" or (name[1:2] == ":" and PureWindowsPath(name).drive)
     found = images.inside(name) if anchored else name
+    if name.startswith("../"):  # from the caption file's own folder
+        within = posixpath.normpath(posixpath.join(_folder_of(path, images), name))
+        found = within if images.find(within) else found
     if found is None or found in (".", "..") or found.startswith("../"):
         raise _outside(path, record)
     return found

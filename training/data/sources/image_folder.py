@@ -9,6 +9,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
+from urllib.parse import unquote
 
 from sat_tf.files import printable
 from training.data.examples import DataError
@@ -69,7 +70,7 @@ class ImageFolder:
         """The only image that a name without a file can mean, if any."""
         folder, last = PurePosixPath(name).parent, PurePosixPath(name).name
         elsewhere = folder == PurePosixPath(".") or not (self.root / folder).is_dir()
-        for written in (last, re.sub(r"^[0-9a-f]{8}-", "", last)):
+        for written in (last, re.sub(r"^[0-9a-f]{8}-", "", last), unquote(last)):
             several = self._by_last_part.get(written, ())
             inside = [n for n in several if n.endswith(f"/{name}")]
             if several:
@@ -86,7 +87,8 @@ class ImageFolder:
             only = inside if inside or not elsewhere else several
             if len(only) == 1:
                 return only[0]
-        numbered = self._by_number.get(int(last), ()) if last.isdecimal() else ()
+        number = last.removesuffix(".0")  # as pandas writes it beside a row without one
+        numbered = self._by_number.get(int(number), ()) if number.isdecimal() else ()
         return numbered[0] if len(numbered) == 1 else None
 
     def near_match(self, name: str) -> str | None:
@@ -103,7 +105,8 @@ class ImageFolder:
         same = self._by_last_part.get(path.name, ())
         if len(same) > 1:
             two = f"{same[0]} and {same[1]}"
-            return f"{len(same)} have that name, such as {two}: name the folder too"
+            chosen = "name the folder too, or give it by `--data.image-dir`"
+            return f"{len(same)} have that name, such as {two}: {chosen}"
         return f"there is {same[0]}" if same else None
 
     def inside(self, path: str) -> str | None:

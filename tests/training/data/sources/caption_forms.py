@@ -12,6 +12,12 @@ A, B = "a red ball lies here", "two dogs run home"
 BOTH = {"a.jpg": (A,), "b.jpg": (B,)}
 IMAGES = {"a.jpg": b"", "b.jpg": b""}
 INNER = {"images/a.jpg": b"", "images/b.jpg": b""}
+COCO = {
+    "images": [{"id": 7, "file_name": "a.jpg"}, {"id": 8, "file_name": "b.jpg"}],
+    "annotations": [{"image_id": 7, "caption": A}, {"image_id": 8, "caption": B}],
+}
+ANNOTATED = COCO["annotations"]
+RECORDS = [{"image": "a.jpg", "caption": A}, {"image": "b.jpg", "caption": B}]
 
 
 def write(folder: Path, files: dict) -> Path:

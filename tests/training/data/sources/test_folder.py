@@ -10,7 +10,8 @@ import pytest
 from training.config import DataConfig
 from training.data.examples import DataError
 from training.data.sources import load_split
-from training.data.sources.folder import EXACT_BELOW, choose_places, hashed_split, load
+from training.data.sources.folder import load
+from training.data.sources.name_splits import EXACT_BELOW, choose_places, hashed_split
 
 NAMES = ("a.jpg", "sub folder/b c.png", "Tür.jpg", "gone.jpg", "bare.jpg")
 

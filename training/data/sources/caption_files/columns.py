@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, NoReturn
 
 from sat_tf.errors import invalid_value
-from training.data.sources.caption_files.records import IMAGE_SUFFIXES, Source, known_split
+from training.data.sources.caption_files.records import (
+    IMAGE_SUFFIXES,
+    Source,
+    as_captions,
+    known_split,
+)
 
 ROLES = ("image", "caption", "split", "group")
 # Words that people and tools write, in order of preference.
@@ -33,6 +38,9 @@ _WORDS = {
 _IMAGES, _IDS, _CAPTIONS, _ABOUT, _SPLITS = (words.split() for words in _WORDS.values())
 _QUESTIONS = ("question", "query", "answer", "instruction")  # about an image, and no captions
 _PHRASE = 3  # words; a text of so many is no name and no heading
+# Marks between captions in one cell; of the others, reports and lists have some inside too.
+_JOINTS, _WEAK_JOINTS = ("||", "|", "###", "<sep>", "[SEP]"), ("\n", ";")
+_JOINED, _WEAKLY_JOINED = 0.2, 0.5  # shares of the cells
 
 
 @dataclass(frozen=True)
@@ -44,12 +52,23 @@ class Chosen:
         captions: Its captions; several for one caption per column.
         split: Its split; None without.
         group: The group of images that it belongs to; None without.
+        joint: Mark between several captions in one cell; None without.
     """
 
     image: int
     captions: tuple[int, ...]
     split: int | None
     group: int | None = None
+    joint: str | None = None
+
+    def texts(self, cells: Iterable[Any]) -> list[Any]:
+        """The captions in an image's cells; of several, those without text hold none."""
+        found = [text for cell in cells for text in as_captions(cell)]
+        if self.joint:
+            found = [t for text in found for t in str(text).split(self.joint) if t.strip()] or [""]
+        elif len(self.captions) > 1:
+            found = [text for text in found if not isinstance(text, str) or text.strip()]
+        return found
 
 
 def parse_columns(text: str | None) -> dict[str, tuple[str, ...]]:
@@ -120,7 +139,8 @@ class _Columns:
         captions = given.get("caption") or self._captions(image)
         split = given["split"][0] if "split" in given else self._split({image, *captions})
         group = given.get("group") or [i for i in self._called("group") if i not in captions]
-        chosen = Chosen(image, tuple(captions), split, group[0] if group else None)
+        joint = self._joint(captions[0]) if len(captions) == 1 else None
+        chosen = Chosen(image, tuple(captions), split, group[0] if group else None, joint)
         self._note(chosen)
         return chosen
 
@@ -176,6 +196,9 @@ class _Columns:
         if texts and not set(found) & set(rest):  # nothing is written in them
             found = []
         filled = [i for i in found if i in rest and all(map(_is_text, self.values[i][:5]))]
+        filled = [i for i in filled if i in texts] or filled
+        # The same for every image is what a service told its workers.
+        filled = [i for i in filled if len(set(map(str, self.values[i]))) > 1] or filled
         stems = {re.sub(r"_?\d+$", "", self.plain[i]) for i in found}
         if len(stems) == 1:  # raw, raw_1, raw_2
             return found
@@ -195,6 +218,25 @@ class _Columns:
         if not texts:
             self._fail("no column holds captions; name it with `--data.columns caption=COLUMN`")
         return texts
+
+    def _joint(self, column: int) -> str | None:
+        """The mark that divides a cell of the column into several captions, if any does."""
+        cells = [v for v in self.values[column] if isinstance(v, str) and v.strip()]
+        cells = [cell for cell in cells if cell.strip()[0] not in "[{("]
+        for mark in (*_JOINTS, *_WEAK_JOINTS):
+            parts = [cell.split(mark) for cell in cells if mark in cell]
+            share = _WEAKLY_JOINED if mark in _WEAK_JOINTS else _JOINED
+            if len(parts) < share * max(len(cells), 1) or not _mostly(_are_phrases, parts):
+                continue
+            if mark in _WEAK_JOINTS and not self.plain[column].endswith("s"):
+                self.source.note(
+                    f"most cells of {self.names[column]!r} have {mark!r} inside and are one "
+                    "caption each; if it divides several, call the column captions"
+                )
+                return None
+            self.source.note(f"a cell holds several captions, with {mark!r} between")
+            return mark
+        return None
 
     def _split(self, taken: set[int]) -> int | None:
         if named := [i for i in self._called("split") if i not in taken]:
@@ -261,6 +303,10 @@ def _is_phrase(value: Any) -> bool:
     if not isinstance(value, str) or is_image_name(value):
         return False
     return len(value.split()) >= _PHRASE or (not value.isascii() and len(value) >= 2 * _PHRASE)
+
+
+def _are_phrases(parts: Sequence[str]) -> bool:
+    return all(_is_phrase(part) for part in parts if part.strip())
 
 
 def _is_address(value: Any) -> bool:

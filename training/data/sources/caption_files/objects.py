@@ -16,12 +16,12 @@ from training.data.sources.caption_files.records import (
     Source,
     as_captions,
     known_split,
-    lines,
     read_text,
 )
 
 _WHOLE = "the whole file"
-_SAMPLE = 1000
+_VALUE = re.compile(r"\S")
+_SAMPLE, _FEW = 1000, 5
 _FORMS = (
     "expected a list of records with an image and its captions, a mapping of names to captions, "
     '{"images": [...], "annotations": [...]} (COCO), or the form of Karpathy'
@@ -32,29 +32,47 @@ Entries = list[tuple[str, Mapping[str, Any], str | None]]
 
 def read_jsonl(source: Source) -> Iterator[Record]:
     """Reads JSON lines, each a record with an image and its captions."""
-    entries: Entries = []
-    for number, line in lines(source.path):
-        place = f"line {number}"
-        try:
-            value = json.loads(line)
-        except json.JSONDecodeError as error:
-            source.fail(place, f"not JSON ({error.msg}, column {error.colno})")
+    values = _values(source)
+    if len(values) == 1 and isinstance(values[0][1], list) and _objects(values[0][1]):
+        return _list(source, values[0][1], "")
+    for place, value in values:
         if not isinstance(value, dict):
-            source.fail(place, f'expected {{"image": ..., "captions": [...]}}, got {line[:80]}')
-        entries.append((place, value, None))
-    return _table(source, entries)
+            got = json.dumps(value)[:80]
+            source.fail(place, f'expected {{"image": ..., "captions": [...]}}, got {got}')
+    return _table(source, [(place, value, None) for place, value in values])
+
+
+def _values(source: Source) -> list[tuple[str, Any]]:
+    """The JSON values in a file, one on each line or written as they come, with their places."""
+    text, position, line, found = read_text(source.path), 0, 1, []
+    decoder = json.JSONDecoder()
+    while start := _VALUE.search(text, position):
+        line += text.count("\n", position, start.start())
+        try:
+            value, position = decoder.raw_decode(text, start.start())
+        except json.JSONDecodeError as error:
+            # A record that lacks its end is wrong in its own line, not in the next one's.
+            ended = text[error.pos : error.pos + 1] in ("{", "")
+            at = len(text[: error.pos].rstrip()) if ended else error.pos
+            number, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+            source.fail(f"line {number}", f"not JSON ({error.msg}, column {column})")
+        found.append((f"line {line}", value))
+        line += text.count("\n", start.start(), position)
+    return found
 
 
 def read_json(source: Source) -> Iterator[Record]:
     """Reads one JSON value, whatever known form it has."""
-    try:
-        content = json.loads(read_text(source.path))
-    except json.JSONDecodeError as error:
-        source.fail(f"line {error.lineno}", f"not JSON ({error.msg}, column {error.colno})")
+    values = _values(source)
+    if len(values) != 1:
+        return read_jsonl(source)
+    content = values[0][1]
     if isinstance(content, list):
         return _list(source, content, "")
     if not isinstance(content, dict) or not content:
         source.fail(_WHOLE, f"{_FORMS}, got {json.dumps(content)[:80]}")
+    if columns := _by_columns(content):
+        return _list(source, columns, "")
     for key in ("images", "annotations", "captions", "data"):  # a mapping of names below a key
         if isinstance(content.get(key), dict) and content[key]:
             return _mapping(source, content[key], None)
@@ -86,6 +104,19 @@ def read_json(source: Source) -> Iterator[Record]:
                 source, [(f"{k}[{i}]", v, None) for k in alike for i, v in enumerate(content[k])]
             )
     return _mapping(source, content, None)
+
+
+def _by_columns(content: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    """Records of a table that is written by columns, as pandas does; None if it is none."""
+    if {"columns", "data"} <= content.keys() and isinstance(content["columns"], list):
+        return [dict(zip(content["columns"], row, strict=False)) for row in content["data"]]
+    columns = [list(v.values()) if isinstance(v, dict) else v for v in content.values()]
+    if not all(isinstance(column, list) and column for column in columns):
+        return None
+    named = [all(map(is_image_name, column[:_FEW])) for column in columns]
+    if len(set(map(len, columns))) > 1 or not any(named) or all(named):
+        return None
+    return [dict(zip(content, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _viewer(source: Source, rows: list[Mapping[str, Any]]) -> Iterator[Record]:
@@ -172,9 +203,7 @@ def _table(source: Source, entries: Entries) -> Iterator[Record]:
     group = None if chosen.group is None else names[chosen.group]
     captions = [names[index] for index in chosen.captions]
     for place, entry, part in entries:
-        texts = [text for key in captions for text in as_captions(entry.get(key))]
-        if source.marked(entry):
-            texts = []
+        texts = [] if source.marked(entry) else chosen.texts(map(entry.get, captions))
         found = entry.get(image)
         if found is None:
             keys = ", ".join(map(repr, entry))[:120]
@@ -188,9 +217,9 @@ def _table(source: Source, entries: Entries) -> Iterator[Record]:
 def _coco(source: Source, images: list[Any], annotations: list[Any]) -> Iterator[Record]:
     captions: dict[Any, list[Any]] = {}
     for index, image in enumerate(images):
-        identifier = source.value(f"images[{index}]", image, "id", (int, str))
+        identifier = str(source.value(f"images[{index}]", image, "id", (int, str)))
         if identifier in captions:
-            source.fail(f"images[{index}]", f"a second image with the id {identifier!r}")
+            source.fail(f"images[{index}]", f"a second image with the id {image['id']!r}")
         captions[identifier] = []
     first = annotations[0] if annotations and isinstance(annotations[0], dict) else {}
     if "bbox" in first and "caption" not in first:
@@ -198,20 +227,20 @@ def _coco(source: Source, images: list[Any], annotations: list[Any]) -> Iterator
         source.fail("annotations[0]", f"{why}: name it with `--data.captions`")
     for index, annotation in enumerate(annotations):
         place = f"annotations[{index}]"
-        identifier = source.value(place, annotation, "image_id", (int, str))
+        identifier = str(source.value(place, annotation, "image_id", (int, str)))
         if identifier not in captions:
-            source.fail(place, f"no image has the id {identifier!r}")
+            source.fail(place, f"no image has the id {annotation['image_id']!r}")
         if not source.marked(annotation):
             captions[identifier].append(source.value(place, annotation, "caption", str))
     if images:
-        names = ("file_name", "filename", "image", "path")
+        names = ("file_name", "filename", "image", "path", "coco_url", "url")
         key = next((name for name in names if name in images[0]), "file_name")
     for index, image in enumerate(images):
         place = f"images[{index}]"
         name, split = source.value(place, image, key, str), image.get("split")
-        texts = captions[image["id"]]
-        group = image.get("group")
-        yield source.record(place, name, texts, split, group, identifier=str(image["id"]))
+        identifier, group = str(image["id"]), image.get("group")
+        texts = captions[identifier]
+        yield source.record(place, name, texts, split, group, identifier=identifier)
 
 
 def _karpathy(source: Source, images: list[Any]) -> Iterator[Record]:

@@ -25,7 +25,8 @@ out."""
 # Keys that hold a caption's text in a list of objects.
 _TEXT_KEYS = ("raw", "caption", "text", "sentence", "value")
 # By custom, the rest of COCO's validation images belongs to training.
-_SPLIT_WORDS = {"restval": "train", "training": "train", "testing": "test"}
+_SPLIT_WORDS = {"restval": "train", "training": "train", "validate": "val", "testing": "test"}
+_LONG = 1000  # letters that no path has
 _KINDS = {str: "a text", int: "a number", list: "a list"}
 # Label Studio's names: /data/upload/7/0a1b2c3d-photo.jpg, /data/local-files/?d=folder/photo.jpg
 _UPLOAD = re.compile(r"/?data/(?:upload|local-files)/(?:.*/)?(?P<name>[^/]+)")
@@ -198,6 +199,9 @@ class Source:
         image = image.strip()
         if not image:
             self.fail(place, "the name of the image is empty; remove the entry, or name its image")
+        if len(image) > _LONG or image.startswith("data:"):
+            what = "write the image to a file, and its name here; this is no name but base64"
+            self.fail(place, f"{what}, {image[:40]!r} ...")
         if has_half_character(image):
             self.fail(place, f"half a character (a lone surrogate) in the image's name {image!r}")
         if "://" in image:
@@ -228,7 +232,7 @@ def as_captions(value: Any) -> list[Any]:
     """The captions in a cell: a list, a list written as text, or one caption; None is none."""
     if value is None or value != value:  # NaN is pandas' for none
         return []
-    if isinstance(value, str) and value.lstrip().startswith(("[", "{")):
+    if isinstance(value, str) and value.lstrip().startswith(("[", "{", "(")):
         value = written_list(value) or value
     if isinstance(value, dict):  # such as Label Studio's {"text": [...]} if there are several
         value = next((value[key] for key in _TEXT_KEYS if key in value), value)
@@ -242,14 +246,16 @@ def as_captions(value: Any) -> list[Any]:
     return list(value)
 
 
-def written_list(text: str) -> list[Any] | dict[str, Any] | None:
+def written_list(text: str) -> list[Any] | tuple[Any, ...] | dict[str, Any] | None:
     """The list or object that a cell holds as JSON or as Python writes it; None if it is text."""
-    for parse in (json.loads, ast.literal_eval):
+    # NumPy writes no commas, and Python would join the texts.
+    commas = re.sub(r"""(?<=['"])\s+(?=['"])""", ", ", text)
+    for parse, written in ((json.loads, text), (ast.literal_eval, commas)):
         try:
-            found = parse(text)
+            found = parse(written)
         except (ValueError, SyntaxError):
             continue
-        items = found if isinstance(found, list) else [found]
+        items = found if isinstance(found, (list, tuple)) else [found]
         if items and all(isinstance(item, (str, dict)) for item in items):
             return found
     return None

@@ -25,6 +25,7 @@ from training.data.sources.caption_files.records import (
 PAIRED = (".txt", ".caption", ".json")
 """Suffixes of a file with an image's captions, named like the image, in order of preference."""
 _SAMPLE = 100
+_SAME = {"text": "txt", "jsn": "json"}  # webdataset takes them for the same
 _PHRASE = re.compile(r"\[/EN#\d+(?:/\w+)+ ([^\]]*)\]")
 
 
@@ -41,6 +42,8 @@ def pairs(root: Path) -> Iterator[tuple[str, str]]:
             if suffix.lower() in IMAGE_SUFFIXES and not file.startswith("."):
                 images.append((folder, stem, file))
             elif suffix.lower() in PAIRED:
+                inner, of_image = os.path.splitext(stem)  # a.jpg.txt
+                stem = inner if of_image.lower() in IMAGE_SUFFIXES else stem
                 texts.setdefault(stem, []).append((folder, PAIRED.index(suffix.lower()), file))
     start = len(os.path.join(root, ""))
     for folder, stem, image in images:
@@ -57,8 +60,8 @@ def lie_beside(root: Path) -> bool:
     with os.scandir(root) as entries:
         names = sorted(entry.name for entry in entries)
     first = next((name for name in names if name.lower().endswith(IMAGE_SUFFIXES)), None)
-    stem = None if first is None else os.path.splitext(first)[0]
-    return stem is not None and any(stem + suffix in names for suffix in PAIRED)
+    stems = () if first is None else (os.path.splitext(first)[0], first)
+    return any(stem + suffix in names for stem in stems for suffix in PAIRED)
 
 
 def read_pairs(source: Source) -> Iterator[Record]:
@@ -128,7 +131,7 @@ def read_tar(source: Source) -> Iterator[Record]:
                 if not member.isfile() or file.startswith("."):
                     continue
                 key, _, kind = file.rpartition(".")
-                key, kind = f"{folder}{slash}{key}", kind.lower()
+                key, kind = f"{folder}{slash}{key}", _SAME.get(kind.lower(), kind.lower())
                 if f".{kind}" in IMAGE_SUFFIXES:
                     places[member.name] = (key, (member.offset_data, member.size))
                 elif kind in ("txt", "caption", "json"):
@@ -255,7 +258,7 @@ def read_parquet(source: Source) -> Iterator[Record]:
     index = 0
     for batch in file.iter_batches(1000, columns=sorted(wanted)):
         for row in batch.to_pylist():
-            captions = [t for i in chosen.captions for t in as_captions(row[names[i]])]
+            captions = chosen.texts(row[names[i]] for i in chosen.captions)
             name = (row[column] or {}).get("path") if struct else row.get(column)
             stored = None
             if inside:

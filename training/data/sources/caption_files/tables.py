@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import io
 import re
 from collections.abc import Iterator
 from itertools import islice
+from typing import Any
 
+from training.data.examples import DataError
 from training.data.sources.caption_files.columns import (
     Chosen,
     choose,
@@ -20,7 +23,6 @@ from training.data.sources.caption_files.records import (
     IMAGE_SUFFIXES,
     Record,
     Source,
-    as_captions,
     lines,
     read_text,
 )
@@ -58,7 +60,7 @@ def read_table(source: Source) -> Iterator[Record]:
         delimiter, offset = separator[1], text.index(start[0]) + len(start[0])
     first = text.count("\n", 0, offset) + 1
     rows = _unquoted(source, text[offset:], first) if delimiter == "\t" else None
-    rows = rows or list(_csv_rows(source, text[offset:], delimiter, first))
+    rows = rows or _csv_rows(source, text[offset:], delimiter, first)
     spaced = delimiter == "|"
     if spaced:
         rows = [(line, [cell.strip() for cell in row]) for line, row in rows]
@@ -114,24 +116,14 @@ def _records(
     source: Source, rows: Rows, names: list[str], chosen: Chosen, spaced: bool
 ) -> Iterator[Record]:
     image, split, group = chosen.image, chosen.split, chosen.group
-    several, one = len(chosen.captions) > 1, chosen.captions[0]
-    listed = not several and _holds_lists(rows, one)
     for line, row in rows:
         place = f"line {line}"
         if len(row) != len(names):
             row = _mended(source, place, row, names, chosen, spaced)
-        if several:  # columns that an image does not fill are no captions
-            captions = [row[i] for i in chosen.captions if row[i].strip()]
-        else:
-            captions = as_captions(row[one]) if listed else [row[one]]
+        captions = chosen.texts(row[i] for i in chosen.captions)
         part = None if split is None else row[split]
         of = None if group is None else row[group]
         yield source.record(place, row[image], captions, part, of)
-
-
-def _holds_lists(rows: Rows, column: int) -> bool:
-    cells = [row[column].strip() for _, row in rows[:_SAMPLE] if len(row) > column]
-    return any(cell[:1] in ("[", "{") and cell[-1:] in ("]", "}") for cell in cells)
 
 
 def _header(source: Source, rows: Rows) -> tuple[str, Rows, list[str]]:
@@ -214,23 +206,30 @@ def _refuse_swallowed_rows(source: Source, rows: Rows, at: int, width: int, deli
             line += len(others)
 
 
-def _csv_rows(
-    source: Source, text: str, delimiter: str, start: int
-) -> Iterator[tuple[int, list[str]]]:
+def _csv_rows(source: Source, text: str, delimiter: str, start: int, **form: Any) -> Rows:
     """Rows that are not blank, with the line at which each begins."""
     # newline="": line ends inside quotes belong to the caption. Between pipes, a mark is a mark.
     bare = delimiter == "|" and '|"' not in text
     quoting = csv.QUOTE_NONE if bare else csv.QUOTE_MINIMAL
     stream = io.StringIO(text, newline="")
-    reader = csv.reader(stream, delimiter=delimiter, strict=True, quoting=quoting)
-    first = start - 1
+    reader = csv.reader(stream, delimiter=delimiter, strict=True, quoting=quoting, **form)
+    rows, line, first = [], start, start - 1
     try:
         for row in reader:
             if any(field.strip() for field in row):
-                yield start, row
-            start = first + reader.line_num + 1
+                rows.append((line, row))
+            line = first + reader.line_num + 1
     except csv.Error as error:
-        source.fail(f"line {start}", f"not CSV ({error}); look for a quote that is not closed")
+        if '\\"' in text and not form:  # as databases write a mark within a text
+            return _csv_rows(source, text, delimiter, start, escapechar="\\")
+        advice = 'close the quotation mark, or write "" for one within a quoted text'
+        source.fail(f"line {line}", f"not CSV ({error}); {advice}")
+    if not form and any(cell.startswith(' "') for _, row in rows for cell in row):
+        with contextlib.suppress(DataError):  # a.jpg, "one, two"
+            spaced = _csv_rows(source, text, delimiter, start, skipinitialspace=True)
+            if {len(row) for _, row in spaced} == {len(rows[0][1])}:
+                return spaced
+    return rows
 
 
 def _unquoted(source: Source, text: str, start: int) -> Rows | None:
