@@ -18,8 +18,7 @@ from benchmarks.measure import MatrixProduct, medians
 from benchmarks.models import Shape
 from sat_tf.config import SearchConfig
 from sat_tf.runs import TrainedCaptioner
-from training.data.batches import pad_tokens
-from training.data.bucketing import plan_epoch
+from training.data.batches import pad_tokens, plan_epoch
 
 _EPOCH = 30_000  # captions that batches are chosen from, as many as Flickr8k trains on
 ROTATION = 3  # batches used in turn, so that none stays in a cache

@@ -54,7 +54,7 @@ class Caption:
     def _repr_html_(self) -> str:
         """Returns the figure as HTML, for notebooks."""
         if self.image is None:
-            return f"<p>{escape(self.text)}</p>"
+            return f'<p dir="auto" lang="{escape(self.language)}">{escape(self.text)}</p>'
         content = io.BytesIO()
         Image.fromarray(self.figure()).save(content, "PNG")
         data = base64.b64encode(content.getvalue()).decode()

@@ -37,12 +37,20 @@ _CLOSED = (
     "\u2e80-\u2fdf\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003fffd"
 )
-_CLOSE = f" ?([{_CLOSED}]) ?"
+_SECOND_CLOSE = f" ?([{_CLOSED}]) ?"
+# The same without digits, as two numbers are no longer one.
+_CLOSE = (
+    " ?([\u0e01-\u0e4f\u0e5a-\u0ecf\u0eda-\u0eff\u1000-\u103f\u104a-\u108f\u109a-\u109f"
+    "\u1780-\u17df\u17ea-\u17ff\u1950-\u19cf\u19db-\u19df\u1a20-\u1a7f\u1a8a-\u1a8f\u1a9a-\u1aaf\ua9e0-\ua9ef\ua9fa-\ua9ff"
+    "\uaa60-\uaadf\u2e80-\u2fdf\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003fffd]) ?"
+)
 _CLOSED_LETTER = re.compile(f"[{_CLOSED}]")
 CHINESE = ["zh", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "lzh"]
 _UNSPACED = [*CHINESE, "ja", "th", "lo", "km", "my"]
 # No breaker knows the words of the last ones: ICU cuts Shan and Mon as if they were Burmese.
 _BY_CHARACTER = {*CHINESE, "ja", "bo", "dz", "shn", "mnw", "nod", "khb", "tdd"}
+_MARKS_OF_NUMBERS = str.maketrans("\u066b\u066c\u066a\u0609", ".,%\u2030")
 _DOTLESS = {"tr", "az", "crh", "gag", "tt-latn", "kk-latn"}
 _ALIASES = {
     **{"iw": "he", "ji": "yi", "in": "id", "mo": "ro", "cmn": "zh", "arb": "ar", "pes": "fa"},
@@ -78,11 +86,15 @@ def _is_dotless(language: str) -> bool:
 
 
 def comparable(token: str, language: str = "") -> str:
-    """Folds a token so that spellings that differ by letter case alone are equal.
+    """Folds a token so that spellings that differ by letter case or kind of digits are equal.
 
     A German ß is its capitals' SS, and Greek goes without its tonos, as its capitals do.
     """
     token = token.casefold()
+    if token.isascii():
+        return token
+    token = re.sub(r"\d", lambda found: str(unicodedata.decimal(found[0])), token)
+    token = token.translate(_MARKS_OF_NUMBERS)
     if primary(language) == "el":
         token = unicodedata.normalize("NFD", token).replace("\u0301", "")
     return unicodedata.normalize("NFC", token)
@@ -249,6 +261,10 @@ _CHILLUS = {
     )
 } | {"\u09a4\u09cd\u200d": "\u09ce"}
 _CHILLU = re.compile("|".join(_CHILLUS))
+# A tone at the end of oa, oe, uy, which others write on their first letter.
+_TONE = re.compile(
+    "((?<!q)u(?=y)|o(?=[ae]))([aey])([\u0300\u0301\u0303\u0309\u0323])(?![\\w\u0300-\u036f])"
+)
 _PERSIAN = str.maketrans("\u064a\u0643", "\u06cc\u06a9")
 _SECOND_NUMBER = re.compile(rf"([.{_PERCENT}]?\d+(?:[{_IN_NUMBERS}]\d+)*[{_PERCENT}]?)")
 _NUMBER = re.compile(
@@ -301,7 +317,7 @@ def tokenize(
     if unit not in ("characters", "subwords"):
         expected = '"words", "characters" or "subwords"'
         raise invalid_value("unit", expected, repr(unit))
-    text = join(words, *joining("words", language, 2))  # a space of Tibetan is one
+    text = join(words, *joining("words", language, rules))
     return split_clusters(text) if unit == "characters" else text.split()
 
 
@@ -330,6 +346,8 @@ def _respelled(text: str, language: str) -> str:
         text = _CHILLU.sub(lambda found: _CHILLUS[found[0]], text)
     if language == "el":
         text = text.replace("\u00b7", " ")  # its semicolon
+    if language == "vi":
+        text = _TONE.sub(r"\1\3\2", unicodedata.normalize("NFD", text))
     return text.translate(_PERSIAN) if language in ("fa", "ur") else text
 
 
@@ -402,7 +420,9 @@ def joining(unit: Unit, language: str = "", rules: int = RULES) -> tuple[str, st
         return "", MARK, " "
     if primary(language) in ("bo", "dz") and rules > 2:
         return " ", "([\u0f40-\u0fbc]) ", "\\1\u0f0b"
-    return (" ", "", "") if rules == 1 or primary(language) == "ko" else (" ", _CLOSE, r"\1")
+    if rules == 1 or primary(language) == "ko":
+        return " ", "", ""
+    return " ", _SECOND_CLOSE if rules == 2 else _CLOSE, r"\1"
 
 
 def join(tokens: Sequence[str], separator: str, pattern: str, replacement: str) -> str:

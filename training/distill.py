@@ -126,7 +126,7 @@ def predict(
 
     from sat_tf.runs import load_captioner
     from training.data.batches import Views, pad_tokens, scoring_plan
-    from training.data.input_source import open_input_source
+    from training.data.feature_store import open_input_source
     from training.evaluate.reading import Reading
     from training.lineage import teachers_of
     from training.teach.word_predictions import WordPredictions, caption_offsets, captions_identity

@@ -68,7 +68,7 @@ def run(arguments: Arguments) -> None:
     with loading():
         import keras
 
-        from training.data.extraction import write_on_spark
+        from training.data.feature_shards import write_on_spark
         from training.data.feature_store import FeatureStore
         from training.inputs import load_data
         from training.model import first_model

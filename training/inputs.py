@@ -20,14 +20,14 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.runs import read_vocabulary
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.config import DataConfig, RunConfig, read_run_config
-from training.data.batches import training_batches
+from training.data.batches import CaptionTable, caption_table, training_batches
 from training.data.box_files import read_boxes
 from training.data.boxes import skipped_note
-from training.data.bucketing import CaptionTable, caption_table
 from training.data.examples import DataError, Split
-from training.data.input_source import InputSource, open_input_source
+from training.data.feature_store import open_input_source
+from training.data.image_loader import InputSource
 from training.data.sources import load_split
-from training.distributed.workers import distribute
+from training.distributed import distribute
 from training.little_data import Amount
 from training.tables import counted
 from training.teach.attention_targets import AttentionTargets, attention_targets

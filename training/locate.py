@@ -77,7 +77,7 @@ def run(arguments: Arguments) -> int:
     with loading():
         import keras
 
-        from training.data.input_source import open_input_source
+        from training.data.feature_store import open_input_source
         from training.data.seen_images import SeenImages
         from training.inputs import load_data
         from training.model import first_model

@@ -249,7 +249,7 @@ def compare(
     cache_dir: Path,
 ) -> str:
     """Captions a split with both captioners; returns a sentence on how much they differ."""
-    from training.data.input_source import open_input_source
+    from training.data.feature_store import open_input_source
     from training.evaluate.reading import Reading
     from training.metrics.captions import score_captions
 

@@ -140,7 +140,7 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
     with loading():  # TensorFlow takes seconds: a wrong flag was answered before
         import tensorflow as tf
 
-        from training.distributed.workers import barrier, explained, make_strategy, on_chief
+        from training.distributed import barrier, explained, make_strategy, on_chief
         from training.evaluate import command as evaluate
         from training.evaluate.evaluation import evaluate_run
         from training.model import resolve_precision
@@ -198,7 +198,7 @@ def train(
     import keras
 
     from sat_tf import runs
-    from training.distributed.workers import check_equal, on_chief, shared
+    from training.distributed import check_equal, on_chief, shared
     from training.inputs import kept_words, load_data, open_inputs
     from training.model import first_model
     from training.run_state import ownership
@@ -243,7 +243,7 @@ def fit(
 ) -> None:
     """Trains the epochs that are left after the last checkpoint, and says which was the best."""
     from sat_tf.runs import TrainedCaptioner
-    from training.distributed.workers import chief_callbacks
+    from training.distributed import chief_callbacks
     from training.inputs import batches_of, describe_inputs
     from training.model import compile_model, describe_model
     from training.run_state import logs

@@ -16,8 +16,8 @@ from sat_tf.runs import TrainedCaptioner
 from training.config import RunConfig
 from training.data.batches import scoring_batches
 from training.data.examples import StoredImage
-from training.data.input_source import readable_images
-from training.distributed.workers import distribute, on_chief
+from training.data.feature_store import readable_images
+from training.distributed import distribute, on_chief
 from training.evaluate.reading import Bounds, Reading
 from training.inputs import Data, Inputs
 from training.metrics.captions import (

@@ -46,6 +46,6 @@ def test_what_cannot_be_drawn_says_so(caption, tmp_path):
     with pytest.raises(ValueError, match=r"`path`: expected a file named \*.png or \*.svg"):
         caption.save(tmp_path / "caption.jpg")
     bare = Caption("a dog", ("a", "dog"), 0.0, 0.0, np.zeros(2), None, None)
-    assert bare._repr_html_() == "<p>a dog</p>"
+    assert bare._repr_html_() == '<p dir="auto" lang="">a dog</p>'
     with pytest.raises(ValueError, match="caption an image"):
         bare.show()

@@ -17,7 +17,7 @@ COMMANDS = {
     "training.caption": [*FILE, *RUN],
     "training.compare": ["RUN", "RUN"],
     "training.evaluate.command": RUN,
-    "training.inspect.command": [],
+    "training.inspect.__main__": [],
     "training.train": [],
     "serving.client.__main__": FILE,
     "serving.export": RUN,

@@ -73,6 +73,7 @@ WORDS = [
     ),
     ("ml", "\u0d05\u0d35\u0d28\u0d4d\u200d", "\u0d05\u0d35\u0d7b"),
     ("lt", "J\u0307is", "jis"),
+    ("vi", "ho\u00e0 qu\u00fd tho\u1ea1i u\u1ef7", "h\u00f2a qu\u00fd tho\u1ea1i \u1ee7y"),
     ("tt-Latn", "I\u015eIQ \u0130t", "\u0131\u015f\u0131q it"),
     ("iw", "\u05e9\u05c1\u05dc", "\u05e9\u05dc"),
     ("fi", "EU:n 10:30", "eu:n 10:30"),
@@ -125,6 +126,7 @@ def test_earlier_rules_split_as_they_did():
         ("el", "\u039f \u03c3\u03ba\u03cd\u03bb\u03bf\u03c2 \u03c4\u03c1\u03ad\u03c7\u03b5\u03b9"),
         ("tr", "\u0131\u015f\u0131kl\u0131 iki k\u00f6pek"),
         ("az", "q\u0131z it il\u0259"),
+        ("nl", "\u0133s"),
     ],
 )
 def test_captions_in_capitals_compare_as_equal(language, text):
@@ -137,6 +139,12 @@ def test_captions_in_capitals_compare_as_equal(language, text):
         for spelled in (text, capitals)
     )
     assert one == other
+
+
+def test_digits_of_all_scripts_compare_as_equal():
+    for token in ("\u0663\u066b\u0665\u066a", "\u096b".join(["3.", "%"]), "\uff13.\u0e55%"):
+        (found,) = tokenize(token, language="ar")
+        assert comparable(found) == "3.5%"
 
 
 def test_languages_without_spaces_have_tokens_of_their_own():
@@ -170,6 +178,12 @@ def test_a_missing_segmenter_is_named_with_its_extra(monkeypatch):
         tokenize("\u7537\u6027", "words", "yue", segmenter="mecab")  # not loaded by another test
     with pytest.raises(ValueError, match=r"`unit`: expected sentencepiece to be installed"):
         Vocabulary.from_captions(["a"], unit="subwords")
+
+
+def test_numbers_beside_one_another_stay_two():
+    text = "\u0e27\u0e34\u0e48\u0e07 \u0e51\u0e50 \u0e52\u0e50 30"
+    found = join(tokenize(text, "words", "th"), *joining("words", "th"))
+    assert found == "\u0e27\u0e34\u0e48\u0e07\u0e51\u0e50 \u0e52\u0e50 30"
 
 
 def test_owners_spaces_go_but_not_those_of_latin_words_or_of_korean():

@@ -10,7 +10,7 @@ from tests.training.small_runs import exit_of
 from training import caption, distill, locate, standardize, train
 from training.cli import check_apart
 from training.evaluate import command as evaluate
-from training.inspect import command as inspect
+from training.inspect import __main__ as inspect
 
 
 @pytest.mark.parametrize("command", [train, inspect])

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from tests.training.small_runs import exit_of
-from training.data.bucketing import caption_table
+from training.data.batches import caption_table
 from training.data.examples import Example, Split
-from training.data.input_source import ImageSource
+from training.data.image_loader import ImageSource
 from training.inputs import Inputs, batches_of, load_data, training_vocabulary
 from training.train import main, parse
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 from sat_tf.models.base import TrainableModel
 from sat_tf.objectives.terms import Terms
 from training.config import OptimizerConfig
-from training.distributed.workers import make_strategy
+from training.distributed import make_strategy
 from training.optimizers import SummedGradients, make_optimizer, make_schedule
 
 STEPS = 6

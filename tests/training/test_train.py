@@ -21,7 +21,7 @@ from tests.training.run_state.stopped_runs import (
 )
 from tests.training.small_runs import check_run_dir, exit_of, report_of, train
 from training import train as command
-from training.distributed.workers import make_strategy
+from training.distributed import make_strategy
 from training.evaluate import evaluation as run_evaluation
 from training.run_state.logs import Validate
 from training.run_state.resume import CheckpointAndStop

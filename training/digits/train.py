@@ -28,7 +28,7 @@ from training.digits.runs import (
     start_from,
     write_fingerprint,
 )
-from training.distributed.workers import explained, make_strategy
+from training.distributed import explained, make_strategy
 from training.optimizers import make_optimizer
 from training.run_state.checkpoints import Checkpoints, Progress
 from training.run_state.logs import (

@@ -14,10 +14,17 @@ from sat_tf.models.diagnostics import nwgm_gaps, sampled_log_likelihood
 from sat_tf.objectives.estimators import importance_weighted_bound
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from sat_tf.runs import TrainedCaptioner
-from training.data.batches import pad_tokens, readable_rows, scoring_batches, scoring_plan
-from training.data.bucketing import CaptionTable, caption_table
+from training.data.batches import (
+    CaptionTable,
+    caption_table,
+    pad_tokens,
+    readable_rows,
+    scoring_batches,
+    scoring_plan,
+)
 from training.data.examples import Split
-from training.data.input_source import InputSource, readable_images
+from training.data.feature_store import readable_images
+from training.data.image_loader import InputSource
 from training.metrics.calibration import WordConfidence
 
 SAMPLES = 50

@@ -28,10 +28,10 @@ from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
 from training import little_data
 from training.cli import check_init_from
 from training.config import DataConfig, RunConfig
-from training.data.bucketing import caption_table
+from training.data.batches import caption_table
 from training.data.examples import NO_CAPTIONS, NO_FILE, SPLITS, Split
+from training.data.feature_store import check_readable
 from training.data.image_loader import ImageLoader
-from training.data.input_source import check_readable
 from training.data.sources import load_split
 from training.inputs import check_vocabulary, training_vocabulary
 from training.inspect.duplicates import Prints, find_twins
@@ -46,7 +46,7 @@ _MANY_CUT = 0.05
 _MANY_UNKNOWN = 0.1
 _MANY_REPEATED = 0.05
 # Scripts without spaces between words.
-_UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
+_UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TAI", "NEW")
 _ENTITY = re.compile(r"&(?:#\d+|#x[0-9a-fA-F]+|[A-Za-z]+\d*);")
 _NOTHING = ("nan", "none", "null", "n/a", "#n/a")  # empty cells, as programs write them
 _SIGNS, _SIGN_KINDS = "%\u2030", ("Sm", "Sc", "So")
@@ -310,11 +310,12 @@ def lost_signs(chunks: Iterable[str], vocabulary: Vocabulary) -> dict[str, str]:
     """
     found = {}
     for chunk in dict.fromkeys(chunks):
-        signs = {c for c in chunk if c in _SIGNS or unicodedata.category(c) in _SIGN_KINDS}
+        folded = unicodedata.normalize("NFKC", chunk)  # a unit in one sign
+        signs = {c for c in folded if c in _SIGNS or unicodedata.category(c) in _SIGN_KINDS}
         if not signs and not any(map(str.isdigit, chunk)):
             continue
         left = vocabulary.join(vocabulary.tokenize(chunk))
-        if not signs.issubset(left) or _NUMBER.findall(chunk) != _NUMBER.findall(left):
+        if not signs.issubset(left) or _NUMBER.findall(folded) != _NUMBER.findall(left):
             found[chunk] = left
     return found
 

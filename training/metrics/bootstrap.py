@@ -40,9 +40,7 @@ UNDEFINED = Interval(math.nan, math.nan, math.nan)
 """The interval of an undefined score."""
 
 
-def resampled_means(
-    sums: np.ndarray, sizes: np.ndarray, samples: int = 1000, seed: int = 0
-) -> Interval:
+def resampled_means(sums: np.ndarray, sizes: np.ndarray, samples: int = 1000) -> Interval:
     """Computes the interval of a mean over the phrases of all images.
 
     The estimate is `sum_n sums_n / sum_n sizes_n`; images are drawn with replacement, and draws
@@ -55,7 +53,7 @@ def resampled_means(
 
     if not np.any(sizes):
         return UNDEFINED
-    return interval_over_images(mean, len(sums), samples, seed)
+    return interval_over_images(mean, len(sums), samples)
 
 
 def interval_over_images(

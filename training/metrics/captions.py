@@ -277,7 +277,6 @@ def paired_over_seeds(
     b: Sequence[CaptionScores],
     metric: str,
     samples: int = 1000,
-    seed: int = 0,
 ) -> Interval:
     """Computes the interval of the difference of two mean scores over runs of several seeds.
 
@@ -289,7 +288,6 @@ def paired_over_seeds(
         b: Scores of each run of the second.
         metric: See `bootstrap`, as for all else.
         samples: Number of resamples.
-        seed: Seed of the draws.
 
     Raises:
         ValueError: As `bootstrap`, or systems scored on different images or in another
@@ -305,7 +303,7 @@ def paired_over_seeds(
         scored = zip((*a, *b), orders, shares, strict=True)
         return sum(share * _resampled(one, metric, order, weights) for one, order, share in scored)
 
-    return interval_over_images(difference, len(first.image_ids), samples, seed)
+    return interval_over_images(difference, len(first.image_ids), samples)
 
 
 def _undefined(one: CaptionScores, metric: str) -> bool:

@@ -75,7 +75,7 @@ class PhraseScores:
             found |= {_small(name): float(v[small].mean()) for name, v in self.values.items()}
         return found
 
-    def intervals(self, samples: int = 1000, seed: int = 0) -> dict[str, Interval]:
+    def intervals(self) -> dict[str, Interval]:
         """Computes the interval of every mean and of its gain on the centre (`..._over_centre`).
 
         Images are drawn with replacement, with all their phrases.
@@ -88,9 +88,9 @@ class PhraseScores:
         small = self.shares < SMALL
         found = {}
         for name, of_all in compared.items():
-            found[name] = over_images(self.images, np.ones_like(small), of_all, samples, seed)
+            found[name] = over_images(self.images, np.ones_like(small), of_all)
             if small.any():
-                found[_small(name)] = over_images(self.images, small, of_all, samples, seed)
+                found[_small(name)] = over_images(self.images, small, of_all)
         return found
 
     def by_type(self) -> dict[str, dict[str, float]]:
@@ -312,17 +312,11 @@ def image_means(
     return dict(zip(names.tolist(), rows, strict=True))
 
 
-def over_images(
-    images: Sequence[Hashable],
-    sizes: np.ndarray,
-    values: np.ndarray,
-    samples: int = 1000,
-    seed: int = 0,
-) -> Interval:
+def over_images(images: Sequence[Hashable], sizes: np.ndarray, values: np.ndarray) -> Interval:
     """Computes the interval of a mean over phrases; images are drawn with all their phrases."""
     _, numbers = np.unique(images, return_inverse=True)
     sums = np.bincount(numbers, sizes * values)
-    return resampled_means(sums, np.bincount(numbers, sizes), samples, seed)
+    return resampled_means(sums, np.bincount(numbers, sizes))
 
 
 def sums_and_sizes(

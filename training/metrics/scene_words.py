@@ -16,8 +16,7 @@ import numpy as np
 from sat_tf.errors import invalid_value
 from sat_tf.vocabulary import tokenize
 from training.data.examples import Example, Split
-from training.data.sources.scene_drawing import COLOURS, SHAPES
-from training.data.sources.scenes import RELATIONS, SIZES, relation
+from training.data.sources.scenes import COLOURS, RELATIONS, SHAPES, SIZES, relation
 from training.metrics.calibration import WordConfidence
 
 if TYPE_CHECKING:

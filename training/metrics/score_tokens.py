@@ -13,6 +13,7 @@ from sat_tf.tokens import (
     Unit,
     comparable,
     default_segmenter,
+    default_unit,
     join,
     joining,
     primary,
@@ -45,7 +46,8 @@ def default_tokens(
     """Returns the tokeniser of scores for captions that are split as told, see `tokenize`."""
     if segmenter != "spaces":
         return segmenter
-    if unit == "characters" or (rules > 1 and default_segmenter(language) != "spaces"):
+    unspaced = default_segmenter(language) != "spaces" or default_unit(language) == "characters"
+    if unit == "characters" or (rules > 1 and unspaced):
         return "characters"  # texts of these languages have no spaces, whoever put some in
     return "ptb" if primary(language) == "en" else "simple"
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 from sat_tf.errors import RunError
 from sat_tf.files import literal_path, sync
 from sat_tf.run_folder import RunFolder, read_object
-from training.distributed.workers import copy_from_chief, on_chief, shared
+from training.distributed import copy_from_chief, on_chief, shared
 from training.tables import counted
 
 VERSION = 3

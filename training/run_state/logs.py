@@ -19,7 +19,7 @@ from sat_tf.files import sync
 from sat_tf.models.base import spans_workers
 from sat_tf.objectives.logs import ATTENTION_MEANS
 from sat_tf.progress import progress_bar
-from training.distributed.workers import on_chief
+from training.distributed import on_chief
 
 _ON_THE_BAR = ("loss", "nll", "beta")  # of captioners; digit systems have others
 _MOST_ON_THE_BAR = 3

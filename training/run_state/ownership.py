@@ -27,7 +27,7 @@ from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.vocabulary import Vocabulary
 from training.config import RunConfig
 from training.data.seen_images import SeenImages, write_seen
-from training.distributed.workers import is_chief, on_chief
+from training.distributed import is_chief, on_chief
 from training.inputs import Data, Inputs
 from training.little_data import Amount
 from training.run_state.checkpoints import start_again

@@ -17,7 +17,7 @@ import tensorflow as tf
 from sat_tf import weights
 from sat_tf.errors import RunError
 from training.config import BaseFitConfig
-from training.distributed.workers import chief_callbacks, heard, on_chief, shared
+from training.distributed import chief_callbacks, heard, on_chief, shared
 from training.run_state.checkpoints import Checkpoints, Progress
 from training.run_state.logs import EpochProgress
 from training.run_state.signals import Interrupts

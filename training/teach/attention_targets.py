@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from sat_tf.objectives.likelihood import ATTENTION_TARGETS
 from sat_tf.vocabulary import Vocabulary
+from training.data.batches import CaptionTable
 from training.data.boxes import (
     WORDS,
     BoxedPhrase,
@@ -20,7 +21,6 @@ from training.data.boxes import (
     skipped_note,
     visible_phrases,
 )
-from training.data.bucketing import CaptionTable
 from training.data.examples import DataError, Split
 from training.metrics.grounding import union_coverage
 

@@ -36,7 +36,7 @@ from sat_tf.progress import progress_bar
 from sat_tf.vocabulary import Vocabulary
 from training.data.boxes import WORDS
 from training.data.examples import DataError, Example
-from training.data.input_source import InputSource
+from training.data.image_loader import InputSource
 from training.data.seen_images import SeenImages
 from training.teach.archives import open_archive, save_archive
 from training.teach.attention_targets import AttentionTargets

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from sat_tf.objectives.likelihood import PREDICTED_SHARES, PREDICTED_WORDS
 from sat_tf.vocabulary import Vocabulary
-from training.data.bucketing import CaptionTable
+from training.data.batches import CaptionTable
 from training.data.examples import DataError
 from training.data.seen_images import SeenImages
 from training.teach.archives import open_archive, save_archive

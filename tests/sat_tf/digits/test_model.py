@@ -13,7 +13,7 @@ from sat_tf.digits.portions import Portions
 from sat_tf.digits.recurrent_attention import DRAM, RAM
 from sat_tf.digits.stn import STN
 from tests.sat_tf.digits.small_models import SEED, terms_of
-from training.distributed.workers import make_strategy
+from training.distributed import make_strategy
 
 LOOKS = {"glimpses": 2, "glimpse_size": 4, "glimpse_dim": 8, "hidden_dim": 6}
 MODELS = {

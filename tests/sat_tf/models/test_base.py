@@ -10,7 +10,7 @@ from sat_tf.objectives.baselines import MovingAverageBaseline
 from sat_tf.objectives.terms import Terms
 from sat_tf.ops.draws import replica_seed
 from sat_tf.ops.replicas import global_mean
-from training.distributed.workers import make_strategy
+from training.distributed import make_strategy
 
 
 class SquaredError:

@@ -15,7 +15,7 @@ from tests.sat_tf.models.captioner_models import (
     make_model,
     randomise,
 )
-from training.distributed.workers import make_strategy
+from training.distributed import make_strategy
 
 
 class Epochs(keras.callbacks.Callback):

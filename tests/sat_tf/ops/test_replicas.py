@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import sat_tf
 from sat_tf.ops.replicas import at_least_one_row
-from training.distributed.workers import make_strategy
+from training.distributed import make_strategy
 
 
 @pytest.mark.parametrize("rows", [0, 1, 3])

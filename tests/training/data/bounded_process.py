@@ -13,8 +13,7 @@ import numpy as np
 
 from sat_tf.layers.encoder import Encoder
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
-from training.data.batches import training_batches
-from training.data.bucketing import caption_table
+from training.data.batches import caption_table, training_batches
 from training.data.examples import Example, Split
 from training.data.feature_store import FeatureStore
 
@@ -30,7 +29,7 @@ def status(name: str) -> int:
 
 def epoch(encoder: Encoder, examples: list[Example], cache: Path) -> int:
     """The bytes of the store, once it is written and every caption is read from it."""
-    store = FeatureStore.open(cache, encoder, examples, resize="squash", verbose=False)
+    store = FeatureStore.open(cache, encoder, examples, resize="squash")
     assert not store.skipped
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "dog"))
     table = caption_table(Split("train", tuple(examples)), vocabulary, 9)

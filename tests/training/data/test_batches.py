@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tests.training.data.small_captions import SIZE, drawn, epochs, same, slopes, table_of
-from training.data import input_source
+from training.data import image_loader
 from training.data.batches import (
     Shard,
     prefetched,
@@ -17,7 +17,7 @@ from training.data.batches import (
     training_batches,
 )
 from training.data.examples import DataError
-from training.data.input_source import ImageSource
+from training.data.image_loader import ImageSource
 
 
 def test_every_caption_of_an_epoch_comes_once_with_its_own_image():
@@ -81,13 +81,13 @@ def test_by_image_all_captions_come_together_in_one_view_and_it_is_read_once(mon
     examples = tuple(replace(example, image=example.image.copy()) for example in slopes(7, 20))
     table, vocabulary = table_of(examples)
     source = ImageSource(examples, 16, "crop", mirrored=True, random_crop=0.2)
-    read, reads = input_source.read_image, []
+    read, reads = image_loader.read_image, []
 
     def noted(image, resize):
         reads.append(id(image))
         return read(image, resize)
 
-    monkeypatch.setattr(input_source, "read_image", noted)
+    monkeypatch.setattr(image_loader, "read_image", noted)
     dataset, steps = training_batches(source, table, 5, 0, 0, by_image=True)
     found, views = [], set()
     for batch in dataset.take(steps).as_numpy_iterator():

@@ -19,7 +19,7 @@ from tests.training.data.small_stores import (
     raise_at_fourth,
 )
 from tests.training.run_state.stopped_runs import lock_holder
-from training.data import extraction
+from training.data import feature_shards as extraction
 from training.data.examples import DataError
 from training.data.feature_shards import Shards
 from training.data.feature_store import FeatureStore

@@ -16,9 +16,8 @@ import pytest
 from sat_tf.errors import RunError
 from serving.process import free_ports
 from tests.waiting import eventually
-from training.distributed import rendezvous
-from training.distributed.rendezvous import Cluster
-from training.distributed.workers import make_strategy
+from training import distributed
+from training.distributed import Cluster, make_strategy
 from training.run_state.signals import Interrupted, Interrupts
 
 
@@ -98,7 +97,7 @@ def time_is_up(monkeypatch) -> Callable[[], None]:
     """Moves the clock of those who meet by an hour."""
     offset = [0.0]
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + offset[0], sleep=time.sleep)
-    monkeypatch.setattr(rendezvous, "time", clock)
+    monkeypatch.setattr(distributed, "time", clock)
     return lambda: offset.append(offset.pop() + 3600.0)
 
 

@@ -21,9 +21,9 @@ from sat_tf.errors import RunError
 from serving.process import free_ports
 from tests.training.run_state.stopped_runs import Killed, last_checkpoint, logs_of
 from tests.training.small_runs import train
+from training import distributed as workers
 from training import inputs
-from training.distributed import workers
-from training.distributed.workers import make_strategy
+from training.distributed import make_strategy
 from training.run_state import checkpoints
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -7,7 +7,7 @@ import sat_tf
 from sat_tf.captions import Caption
 from sat_tf.vocabulary import tokenize
 from training.data.examples import Example, Phrase, Split
-from training.data.input_source import ImageSource
+from training.data.image_loader import ImageSource
 from training.data.sources.scenes import load as load_scenes
 from training.evaluate.grounding import generated_grounding, phrase_maps, reference_grounding
 from training.evaluate.reading import Reading

@@ -10,9 +10,9 @@ import sat_tf
 from sat_tf.captions import Caption
 from sat_tf.layers.encoder import Encoder
 from training.config import DataConfig
+from training.data.batches import caption_table
 from training.data.box_files import place_boxes
-from training.data.bucketing import caption_table
-from training.data.input_source import open_input_source
+from training.data.feature_store import open_input_source
 from training.data.sources import load_split
 from training.evaluate.command import main
 from training.evaluate.evaluation import Evaluation

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import sat_tf
 from sat_tf.models.diagnostics import sampled_log_likelihood
-from training.data.input_source import ImageSource
+from training.data.image_loader import ImageSource
 from training.data.sources.scenes import load as load_scenes
 from training.evaluate import reading as module
 from training.evaluate.reading import Bounds, Reading

@@ -136,12 +136,12 @@ def test_intervals_hold_their_means():
     maps, boxes, images = random_case(90)
     scores = score_phrases(maps, [[box] for box in boxes], images)
     means = scores.means()
-    for name, interval in scores.intervals(100).items():
+    for name, interval in scores.intervals().items():
         assert interval.low <= interval.difference <= interval.high
         if "_over_" not in name:
             assert interval.difference == pytest.approx(means[name])
     gap = means["pointing_game"] - means["pointing_game_centre"]
-    over = scores.intervals(100)["pointing_game_over_centre"]
+    over = scores.intervals()["pointing_game_over_centre"]
     assert over.difference == pytest.approx(gap)
 
 

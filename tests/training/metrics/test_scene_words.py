@@ -6,8 +6,7 @@ import pytest
 from sat_tf.captions import Caption
 from training.data.examples import Example, Split
 from training.data.sources import scenes
-from training.data.sources.scene_drawing import SceneObject
-from training.data.sources.scenes import describe
+from training.data.sources.scenes import SceneObject, describe
 from training.metrics.scene_words import (
     NounPhrase,
     judge_words,

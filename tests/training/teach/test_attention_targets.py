@@ -10,7 +10,7 @@ from tests.training.data.small_captions import epochs, table_of
 from training.data.box_files import read_boxes
 from training.data.boxes import BAD_SPAN, NO_CAPTION, OUTSIDE, skipped_note
 from training.data.examples import DataError, Example, Phrase, Split
-from training.data.input_source import ImageSource
+from training.data.image_loader import ImageSource
 from training.teach.attention_targets import attention_targets
 
 SIZE = 8

@@ -10,9 +10,8 @@ from sat_tf.vocabulary import END, PAD, SPECIAL_TOKENS, START, UNK, Vocabulary
 from tests.training.run_state.stopped_runs import Killed, assert_same_runs, die_after
 from tests.training.small_runs import train
 from training.config import DataConfig, RewardConfig, RunConfig, check_available
-from training.data.batches import pad_tokens
-from training.data.bucketing import CaptionTable
-from training.distributed.workers import make_strategy
+from training.data.batches import CaptionTable, pad_tokens
+from training.distributed import make_strategy
 from training.run_state.resume import CheckpointAndStop
 from training.teach.rewards import BleuReward, CiderReward, MeteorReward, reward_of
 

@@ -9,7 +9,7 @@ import pytest
 
 from sat_tf.objectives.likelihood import ATTENTION_TARGETS
 from tests.training.data.small_captions import table_of
-from training.data.bucketing import CaptionTable
+from training.data.batches import CaptionTable
 from training.data.examples import DataError, Example
 from training.teach.word_locator import (
     WordLocator,

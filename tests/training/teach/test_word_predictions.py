@@ -7,7 +7,7 @@ from sat_tf.objectives.likelihood import PREDICTED_SHARES, PREDICTED_WORDS
 from sat_tf.vocabulary import Vocabulary
 from tests.training.data.small_captions import SIZE, drawn, epochs, table_of
 from training.data.examples import DataError
-from training.data.input_source import ImageSource
+from training.data.image_loader import ImageSource
 from training.teach.word_predictions import WordPredictions, caption_offsets, captions_identity
 
 WORDS = 2

@@ -31,15 +31,11 @@ from training.data.examples import (
 from training.data.sources.caption_files import (
     SUFFIXES,
     TEXTS,
-    CaptionFile,
-    Record,
     advice_without_captions,
-    known_split,
-    lie_beside,
-    lines,
-    pairs,
     read_caption_file,
 )
+from training.data.sources.caption_files.records import CaptionFile, Record, known_split, lines
+from training.data.sources.caption_files.stored import lie_beside, pairs
 from training.data.sources.image_folder import ImageFolder, is_image
 from training.data.sources.name_splits import choose_places, hashed_split, parse_places
 
@@ -205,10 +201,11 @@ def _caption_files(
     if not found and (lie_beside(images.root) or next(pairs(images.root), None)):
         return [(images.root, None)]
     errors: list[DataError] = []
+    texts: list[Path] = []
     if not found:
-        texts = [name for name in names if name.lower().endswith(TEXTS)]
-        texts = [data_dir / name for name in texts if name.lower() != "readme.txt"]
-        found = _that_parse(texts[:_TRIED], images, columns, errors)
+        texts = [data_dir / name for name in names if name.lower().endswith(TEXTS)]
+        texts = [file for file in texts if file.name.lower() != "readme.txt"][:_TRIED]
+        found = _that_parse(texts, images, columns, errors)
         captions = [file for file in found if "caption" in file.stem.lower()]
         found = captions if len(captions) == 1 else found
     for _ in range(_DEEP):  # data/train/metadata.csv
@@ -233,11 +230,13 @@ def _caption_files(
         " Name the one to use with `--data.captions FILE`, or all that belong together, such as "
         "one per split, with `--data.captions FILE,FILE`."
     )
-    tried = f" (Reading them: {' '.join(map(str, errors))})"
+    told = errors if len(errors) <= 2 else []
+    reading = f" (Reading them: {' '.join(map(str, told))})" if told else ""
+    if not found:
+        files = [*_files(data_dir), *within]
+        advice = advice_without_captions(files, texts if told else ()) or _HOW
     raise DataError(
-        f"{data_dir}: expected one caption file ({kinds}), found {there}."
-        f"{advice if found else advice_without_captions([*_files(data_dir), *within]) or _HOW}"
-        f"{tried if 0 < len(errors) <= 2 else ''}"
+        f"{data_dir}: expected one caption file ({kinds}), found {there}.{advice}{reading}"
     )
 
 
@@ -274,10 +273,11 @@ def _is_caption_file(file: Path, others: tuple[str, ...] = ()) -> bool:
         return False
     if file.name in _NO_CAPTION_FILES:
         return False
-    if file.suffix.lower() != ".json":
+    stem, suffix = os.path.splitext(file)
+    if suffix.lower() != ".json":
         return True
-    images = (file.with_suffix(suffix) for suffix in (".jpg", ".png", ".jpeg"))
-    return not is_image(file.stem) and not any(image.exists() for image in images)
+    images = (stem + end for end in (".jpg", ".png", ".jpeg"))
+    return not is_image(file.stem) and not any(map(os.path.exists, images))
 
 
 def _without_by_products(files: list[Path]) -> list[Path]:

@@ -6,14 +6,15 @@ import functools
 import os
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
+from typing import Any
 from urllib.parse import unquote
 
 from sat_tf.files import printable
 from training.data.examples import DataError
-from training.data.sources.caption_files import IMAGE_SUFFIXES
+from training.data.sources.caption_files.records import IMAGE_SUFFIXES
 
 
 def is_image(name: str) -> bool:
@@ -70,25 +71,26 @@ class ImageFolder:
         """The only image that a name without a file can mean, if any."""
         folder, last = PurePosixPath(name).parent, PurePosixPath(name).name
         elsewhere = folder == PurePosixPath(".") or not (self.root / folder).is_dir()
+
+        def one(several: Sequence[str], inside: Sequence[str]) -> str | None:
+            left = inside if inside or not elsewhere else several
+            return left[0] if len(left) == 1 else None
+
+        def here(several: Sequence[str]) -> list[str]:
+            return [n for n in several if PurePosixPath(n).parent == folder]
+
         for written in (last, re.sub(r"^[0-9a-f]{8}-", "", last), unquote(last)):
-            several = self._by_last_part.get(written, ())
-            inside = [n for n in several if n.endswith(f"/{name}")]
-            if several:
-                only = inside if inside or not elsewhere else several
-                return only[0] if len(only) == 1 else None
-            several = self._by_stem.get(written, ())
-            inside = [n for n in several if PurePosixPath(n).parent == folder]
-            only = inside if inside or not elsewhere else several
-            if len(only) == 1:
-                return only[0]
+            if several := self._by["name"].get(written, ()):
+                return one(several, [n for n in several if n.endswith(f"/{name}")])
+            several = self._by["stem"].get(written, ())
+            if found := one(several, here(several)):
+                return found
         if is_image(last):  # in other letters, or of another suffix
-            several = self._by_small_stem.get(PurePosixPath(last).stem.lower(), ())
-            inside = [n for n in several if PurePosixPath(n).parent == folder]
-            only = inside if inside or not elsewhere else several
-            if len(only) == 1:
-                return only[0]
+            several = self._by["small stem"].get(PurePosixPath(last).stem.lower(), ())
+            if found := one(several, here(several)):
+                return found
         number = last.removesuffix(".0")  # as pandas writes it beside a row without one
-        numbered = self._by_number.get(int(number), ()) if number.isdecimal() else ()
+        numbered = self._by["number"].get(int(number), ()) if number.isdecimal() else ()
         return numbered[0] if len(numbered) == 1 else None
 
     def near_match(self, name: str) -> str | None:
@@ -102,7 +104,7 @@ class ImageFolder:
         for written in (path.name.lower(), path.stem.lower()):
             if written in near:
                 return f"there is {path.with_name(near[written])}"
-        same = self._by_last_part.get(path.name, ())
+        same = self._by["name"].get(path.name, ())
         if len(same) > 1:
             two = f"{same[0]} and {same[1]}"
             chosen = "name the folder too, or give it by `--data.image-dir`"
@@ -118,50 +120,32 @@ class ImageFolder:
                 return name
         return self.only(parts[-1]) if parts else None
 
-    def names(self) -> Iterator[str]:
+    @functools.cached_property
+    def all_names(self) -> tuple[str, ...]:
         """The names of all image files (NFC, forward slashes), hidden folders left out.
 
         Bytes that are not UTF-8 are escaped: no caption file names such a file.
         """
+        found = []
+        start = len(os.path.join(self.root, ""))  # pathlib would take half of the time of reading
         for folder, folders, files in os.walk(self.root):
             folders[:] = sorted(name for name in folders if not name.startswith("."))
-            inner = Path(folder).relative_to(self.root)
             for file in sorted(filter(is_image, files)):
-                yield printable(unicodedata.normalize("NFC", (inner / file).as_posix()))
+                name = os.path.join(folder, file)[start:].replace(os.sep, "/")
+                found.append(printable(unicodedata.normalize("NFC", name)))
+        return tuple(found)
 
     @functools.cached_property
-    def all_names(self) -> tuple[str, ...]:
-        """All of `names`."""
-        return tuple(self.names())
-
-    @functools.cached_property
-    def _by_stem(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+    def _by(self) -> dict[str, dict[Any, list[str]]]:
+        """The images by last part, its stem, that in small letters, and the number in it (COCO)."""
+        found: dict[str, dict[Any, list[str]]] = defaultdict(lambda: defaultdict(list))
         for name in self.all_names:
-            found.setdefault(PurePosixPath(name).stem, []).append(name)
-        return found
-
-    @functools.cached_property
-    def _by_small_stem(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for name in self.all_names:
-            found.setdefault(PurePosixPath(name).stem.lower(), []).append(name)
-        return found
-
-    @functools.cached_property
-    def _by_number(self) -> dict[int, list[str]]:
-        """The images that are called by a number, as COCO's with leading zeros."""
-        found: dict[int, list[str]] = {}
-        for name in self.all_names:
-            if number := re.fullmatch(r"(?:COCO_\w+_)?(\d+)", PurePosixPath(name).stem):
-                found.setdefault(int(number[1]), []).append(name)
-        return found
-
-    @functools.cached_property
-    def _by_last_part(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
-        for name in self.all_names:
-            found.setdefault(PurePosixPath(name).name, []).append(name)
+            last = PurePosixPath(name)
+            found["name"][last.name].append(name)
+            found["stem"][last.stem].append(name)
+            found["small stem"][last.stem.lower()].append(name)
+            if number := re.fullmatch(r"(?:COCO_\w+_)?(\d+)", last.stem):
+                found["number"][int(number[1])].append(name)
         return found
 
     def _near(self, folder: Path) -> dict[str, str]:

@@ -63,3 +63,15 @@ def tar_of(files: dict[str, bytes | str]) -> bytes:
 
 def table(header: str, *rows: str, end: str = "\n") -> str:
     return end.join(([header] if header else []) + list(rows)) + end
+
+
+def chat(*images: str) -> dict:
+    """A conversation in the form of OpenAI's API."""
+    shown = [{"type": "image_url", "image_url": {"url": image}} for image in images]
+    asked = {"role": "user", "content": [{"type": "text", "text": "Describe it."}, *shown]}
+    answer = {"role": "assistant", "content": [{"type": "text", "text": A}]}
+    return {"messages": [{"role": "system", "content": "Be brief."}, asked, answer]}
+
+
+def box_of(attributes: dict) -> dict:
+    return {"image_id": 7, "bbox": [0, 0, 1, 1], "attributes": attributes}

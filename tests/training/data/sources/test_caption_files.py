@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from training.data.examples import DataError
-from training.data.sources.caption_files import Record, read_captions, tables
+from training.data.sources.caption_files import read_captions, tables
+from training.data.sources.caption_files.records import Record
 
 DOG = "tiere/Hündin 1.jpg"
 WANTED = [

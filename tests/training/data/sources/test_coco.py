@@ -12,7 +12,7 @@ from tests.image_files import encode
 from training.config import DataConfig
 from training.data.examples import DataError, StoredImage
 from training.data.feature_store import FeatureStore
-from training.data.input_source import ImageSource
+from training.data.image_loader import ImageSource
 from training.data.sources import coco, load_split
 
 COUNTS = {"train": 5, "val": 2, "test": 2, "restval": 3}
@@ -116,7 +116,7 @@ def test_images_come_one_at_a_time_through_source_and_store(data_dir, tmp_path):
     source = ImageSource(examples, 64, "crop")
     assert list(source.skipped) == [corrupt]
     encoder = Encoder("scenes_cnn", 64)
-    store = FeatureStore.open(tmp_path, encoder, examples, resize="crop", verbose=False)
+    store = FeatureStore.open(tmp_path, encoder, examples, resize="crop")
     assert list(store.skipped) == [corrupt]
     rows = np.delete(np.arange(len(examples)), corrupt)
     wanted = encoder(source.read(rows).astype(np.float32))
@@ -124,8 +124,8 @@ def test_images_come_one_at_a_time_through_source_and_store(data_dir, tmp_path):
     np.testing.assert_allclose(store.read(rows), wanted, atol=0.2)
     assert np.abs(store.read(rows[::-1]) - wanted).max() > 0.5
     again = coco.load("train", data_dir).examples
-    same = FeatureStore.open(tmp_path, encoder, again, resize="crop", verbose=False)
-    other = FeatureStore.open(tmp_path, encoder, again[1:], resize="crop", verbose=False)
+    same = FeatureStore.open(tmp_path, encoder, again, resize="crop")
+    other = FeatureStore.open(tmp_path, encoder, again[1:], resize="crop")
     assert same.path == store.path != other.path
 
 

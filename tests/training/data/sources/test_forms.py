@@ -13,6 +13,8 @@ from tests.training.data.sources.caption_forms import (
     RECORDS,
     A,
     B,
+    box_of,
+    chat,
     everything,
     table,
     tar_of,
@@ -497,6 +499,16 @@ ODD = {
                     ],
                 }
             ]
+        },
+        {"a.jpg": (A,)},
+    ),
+    "a chat that shows its image": ({"c.jsonl": [chat("a.jpg")]}, {"a.jpg": (A,)}),
+    "captions of boxes, from CVAT": (
+        {
+            "c.json": {
+                "images": COCO["images"][:1],
+                "annotations": [box_of({"caption": A, "occluded": False})],
+            }
         },
         {"a.jpg": (A,)},
     ),

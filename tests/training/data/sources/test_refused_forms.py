@@ -8,6 +8,8 @@ from tests.training.data.sources.caption_forms import (
     RECORDS,
     A,
     B,
+    box_of,
+    chat,
     table,
     tar_of,
     write,
@@ -58,6 +60,10 @@ REFUSED = {
         {"c.json": [{"image": "a.jpg", "captions": [{"phrase": A, "x": 1}]}]},
         "expected a caption, or an object with one under raw, caption",
     ),
+    "Latin-1": (
+        {"c.csv": "image,caption\na.jpg,été".encode("latin-1")},
+        "line 2: not UTF-8 .* try `iconv -f windows-1252",
+    ),
     "two captions": (
         {"c.csv": table("image,caption,description", f"a.jpg,{A},{B}")},
         r"line 1: the columns 'caption' and 'description' could each be .*columns caption=caption`",
@@ -69,6 +75,14 @@ REFUSED = {
     "a tar without text": (
         {"c.tar": tar_of({"0.jpg": b"A", "1.jpg": b"B"})},
         "2 images and no text; pack KEY.txt with the caption of KEY.jpg beside it, or unpack",
+    ),
+    "a tar with broken JSON": (
+        {"c.tar": tar_of({"0.jpg": b"A", "0.json": "{"})},
+        r"c.tar, 0.json: not JSON \(Expecting property name",
+    ),
+    "a tar with Latin-1": (
+        {"c.tar": tar_of({"0.jpg": b"A", "0.txt": "\u00e9t\u00e9".encode("latin-1")})},
+        "c.tar, the text of 0.jpg: not UTF-8",
     ),
     "a record without image": (
         {"c.jsonl": [RECORDS[0], {"caption": B}]},
@@ -87,12 +101,20 @@ REFUSED = {
         "line 2: expected NAME.jpg#K.*; is it the end of line 1. Then join the two",
     ),
     "captions without names": (
-        {"c.txt": f"{A}\n{B}\n"},
-        "found none. If c.txt is a table of captions",
+        {"c.txt": f"{A}\n{B}\n", "b.jpg": b""},
+        r"no image '.*in the order of the images' names, add .*`ls \*.jpg \| paste - c.txt",
+    ),
+    "two images in a chat": (
+        {"c.jsonl": [chat("a.jpg", "b.jpg")]},
+        "line 1: 2 images in one chat; keep one, with its caption",
     ),
     "boxes": (
         {"c.json": COCO | {"annotations": [{"image_id": 7, "bbox": [0, 0, 1, 1]}]}},
         "boxes without captions; COCO's captions are in captions_.*`--data.captions`",
+    ),
+    "boxes with attributes": (
+        {"c.json": COCO | {"annotations": [box_of({"colour": "red", "occluded": False})]}},
+        "with the attributes colour; if one of .* choose it: `--data.columns caption=colour`",
     ),
     "images in a zip": (
         {"c.csv": table("image,caption", f"n.jpg,{A}"), "images.zip": b"PK"},

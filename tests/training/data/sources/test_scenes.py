@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sat_tf.vocabulary import tokenize
-from training.data.sources import scene_drawing, scenes
+from training.data.sources import scenes
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +46,12 @@ def test_seeds_and_splits_draw_different_images():
     assert len(set(images)) == len(images)
 
 
-@pytest.mark.parametrize("shape", scene_drawing.SHAPES)
+@pytest.mark.parametrize("shape", scenes.SHAPES)
 @pytest.mark.parametrize("side", [12.3, 20.7])
 def test_boxes_are_tight_around_the_drawn_pixels(shape, side):
-    item = scene_drawing.SceneObject("small", "white", shape, 27.4, 35.8, side)
+    item = scenes.SceneObject("small", "white", shape, 27.4, 35.8, side)
     empty, full = (
-        scene_drawing.draw(objects, (), np.random.default_rng(3), 64).astype(int)
+        scenes.draw(objects, (), np.random.default_rng(3), 64).astype(int)
         for objects in ((), (item,))
     )
     # The same generator draws the same tint; noise aside only the object differs.
@@ -64,9 +64,9 @@ def test_boxes_are_tight_around_the_drawn_pixels(shape, side):
 
 def test_every_shape_looks_different():
     masks = []
-    for shape in scene_drawing.SHAPES:
-        item = scene_drawing.SceneObject("small", "white", shape, 32.0, 32.0, 13.0)
-        image = scene_drawing.draw((item,), (), np.random.default_rng(0), 64)
+    for shape in scenes.SHAPES:
+        item = scenes.SceneObject("small", "white", shape, 32.0, 32.0, 13.0)
+        image = scenes.draw((item,), (), np.random.default_rng(0), 64)
         masks.append(image[25:39, 25:39].mean(axis=-1) > 150)
     for a, b in itertools.combinations(masks, 2):
         assert np.sum(a != b) >= 20
@@ -82,13 +82,13 @@ def test_marks_stay_off_the_objects_whose_colours_they_share_and_within_their_ra
         shared += bool({m.colour for m in marks} & {item.colour for item in objects})
         for mark, item in itertools.product(marks, objects):
             apart = max(abs(mark.x - item.x), abs(mark.y - item.y))
-            assert apart >= item.side / 2 + scene_drawing.MARK_RADIUS
+            assert apart >= item.side / 2 + scenes.MARK_RADIUS
     assert shared > 40  # the colours in an image do not tell what its objects are
-    for kind in scene_drawing.MARKS:
+    for kind in scenes.MARKS:
         y, x = np.mgrid[-9.0:9.1:0.2, -9.0:9.1:0.2]
-        mark = scene_drawing.Mark(kind, "red", 0.0, 0.0, 0.7)
-        inside = scene_drawing.mark_distances((mark,), x[None], y[None])[0] < 0
-        assert 0 < np.hypot(x, y)[inside].max() <= scene_drawing.MARK_RADIUS
+        mark = scenes.Mark(kind, "red", 0.0, 0.0, 0.7)
+        inside = scenes.mark_distances((mark,), x[None], y[None])[0] < 0
+        assert 0 < np.hypot(x, y)[inside].max() <= scenes.MARK_RADIUS
 
 
 def test_boxes_lie_in_the_image_and_do_not_overlap(train, dev):
@@ -102,8 +102,8 @@ def test_boxes_lie_in_the_image_and_do_not_overlap(train, dev):
 
 def test_training_scenes_hold_every_number_colour_and_shape_but_no_held_out_pair(train):
     assert {len(boxes(e)) for e in train.examples} == {1, 2, 3}
-    assert {colour for colour, _ in pairs(train)} == set(scene_drawing.COLOURS)
-    assert {shape for _, shape in pairs(train)} == set(scene_drawing.SHAPES)
+    assert {colour for colour, _ in pairs(train)} == set(scenes.COLOURS)
+    assert {shape for _, shape in pairs(train)} == set(scenes.SHAPES)
     shares = [(b[2] - b[0]) * (b[3] - b[1]) for e in train.examples for b in boxes(e)]
     assert 0.03 < np.median(shares) <= 0.1
     assert train.examples[12].image_id == "scenes-train-000012"
@@ -117,7 +117,7 @@ def test_training_scenes_hold_every_number_colour_and_shape_but_no_held_out_pair
 
 def test_held_out_pairs_occur_at_their_rate_in_dev(dev):
     found = [pair in scenes.HELD_OUT for pair in pairs(dev)]
-    natural = len(scenes.HELD_OUT) / (len(scene_drawing.COLOURS) * len(scene_drawing.SHAPES))
+    natural = len(scenes.HELD_OUT) / (len(scenes.COLOURS) * len(scenes.SHAPES))
     assert 0.08 < natural < 0.12
     assert abs(np.mean(found) - natural) < 0.05
     for phrase in (p for e in dev.examples for p in e.phrases):
@@ -134,7 +134,7 @@ def test_head_noun_is_the_shape_and_every_object_is_named_in_every_caption(dev):
             found = [p for p in example.phrases if p.caption == index]
             assert sorted(p.box for p in found) == boxes(example)
             for phrase in found:
-                assert words[phrase.word] in scene_drawing.SHAPES
+                assert words[phrase.word] in scenes.SHAPES
                 assert " ".join(words[phrase.word - 2 : phrase.word + 1]) == phrase.text
 
 
@@ -157,7 +157,7 @@ def test_relations_hold_with_a_margin(dev):
 
 def test_order_of_objects_can_be_seen():
     def item(colour, x, y):
-        return scene_drawing.SceneObject("small", colour, "circle", x, y, 12.0)
+        return scenes.SceneObject("small", colour, "circle", x, y, 12.0)
 
     upper, lower = item("red", 30.0, 10.0), item("blue", 20.0, 50.0)
     right = item("green", 55.0, 30.0)

@@ -29,7 +29,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Sequence
-from itertools import islice
+from itertools import filterfalse, islice
 from pathlib import Path
 
 from training.data.examples import DataError
@@ -40,36 +40,10 @@ from training.data.sources.caption_files.records import (
     CaptionFile,
     Record,
     Source,
-    has_half_character,
-    known_split,
     lines,
-    read_text,
 )
-from training.data.sources.caption_files.stored import (
-    lie_beside,
-    pairs,
-    read_pairs,
-    read_parquet,
-    read_tar,
-)
+from training.data.sources.caption_files.stored import pairs, read_pairs, read_parquet, read_tar
 from training.data.sources.caption_files.tables import read_table, read_tokens
-
-__all__ = [
-    "IMAGE_SUFFIXES",
-    "SUFFIXES",
-    "TEXTS",
-    "CaptionFile",
-    "Record",
-    "advice_without_captions",
-    "has_half_character",
-    "known_split",
-    "lie_beside",
-    "lines",
-    "pairs",
-    "read_caption_file",
-    "read_captions",
-    "read_text",
-]
 
 SUFFIXES = (".csv", ".jsonl", ".json", ".token", ".token.txt", ".parquet", ".tar")
 SUFFIXES += (".jsonlines", ".ndjson", ".manifest")
@@ -132,8 +106,13 @@ def _read(
     return CaptionFile(path, records, source.finished())
 
 
-def advice_without_captions(paths: Sequence[Path]) -> str:
-    """Returns a sentence on what there is instead of a caption file, if it can become one."""
+def advice_without_captions(paths: Sequence[Path], tried: Sequence[Path] = ()) -> str:
+    """Returns a sentence on what there is instead of a caption file, if it can become one.
+
+    Args:
+        paths: Files of the folder.
+        tried: Those of them that were read, and hold no captions as they are.
+    """
     for path in paths:
         suffix = path.suffix.lower()
         if suffix in _SPREADSHEETS:
@@ -148,7 +127,7 @@ def advice_without_captions(paths: Sequence[Path]) -> str:
                 f"them, `paste {path.name} FILE > captions.tsv`, and give `--data.captions "
                 "captions.tsv`."
             )
-    for path in paths:
+    for path in filterfalse(tried.__contains__, paths):
         suffix = path.suffix.lower()
         if suffix in TEXTS:
             return f" If {path.name} is a table of captions, give `--data.captions {path.name}`."

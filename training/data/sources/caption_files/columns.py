@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, NoReturn
@@ -61,7 +61,12 @@ class Chosen:
     group: int | None = None
     joint: str | None = None
 
-    def texts(self, cells: Iterable[Any]) -> list[Any]:
+    def cells(self, of: Callable[[int], Any]) -> tuple[Any, list[Any], Any, Any]:
+        """Image, captions, split and group of a row, whose cells `of` returns by their columns."""
+        split, group = (None if i is None else of(i) for i in (self.split, self.group))
+        return of(self.image), self._texts(map(of, self.captions)), split, group
+
+    def _texts(self, cells: Iterable[Any]) -> list[Any]:
         """The captions in an image's cells; of several, those without text hold none."""
         found = [text for cell in cells for text in as_captions(cell)]
         if self.joint:
@@ -95,7 +100,7 @@ def plain(name: str) -> str:
 def is_known(name: str) -> bool:
     """Returns whether a heading names a role."""
     name = plain(name)
-    return name in _IMAGES or name in _IDS or name in _SPLITS or _is_caption(name)
+    return name in _IMAGES or name in _IDS or name in _SPLITS or is_caption(name)
 
 
 def is_image_name(value: Any) -> bool:
@@ -192,7 +197,7 @@ class _Columns:
         rest = [i for i in rest if not _mostly(_names_image, self.values[i])]
         texts = [i for i in rest if _mostly(_is_phrase, self.values[i])]
         texts = [i for i in texts if self.plain[i].rstrip("s") not in _QUESTIONS]
-        found = [i for i in range(len(self.names)) if i != image and _is_caption(self.plain[i])]
+        found = [i for i in range(len(self.names)) if i != image and is_caption(self.plain[i])]
         if texts and not set(found) & set(rest):  # nothing is written in them
             found = []
         filled = [i for i in found if i in rest and all(map(_is_text, self.values[i][:5]))]
@@ -287,8 +292,9 @@ class _Columns:
         self.source.fail(self.place, f"{what} (the columns are {', '.join(self.names)[:200]})")
 
 
-def _is_caption(name: str) -> bool:
-    words = set(re.sub(r"_?\d+$", "", name).split("_"))
+def is_caption(name: str) -> bool:
+    """Returns whether a heading says that below it are captions."""
+    words = set(re.sub(r"_?\d+$", "", plain(name)).split("_"))
     return not words.isdisjoint(_CAPTIONS) and words.isdisjoint(_ABOUT)
 
 

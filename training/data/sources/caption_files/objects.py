@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from training.data.sources.caption_files.columns import choose, is_image_name
+from training.data.sources.caption_files.columns import choose, is_caption, is_image_name
 from training.data.sources.caption_files.records import (
     Record,
     Source,
@@ -195,23 +195,32 @@ def _table(source: Source, entries: Entries) -> Iterator[Record]:
     """Reads records whose keys are like the columns of a table."""
     if not entries:
         return
+    entries = [(place, _with_shown_image(source, place, e), part) for place, e, part in entries]
     counted = Counter(key for _, entry, _ in islice(entries, _SAMPLE) for key in entry)
     names = list(counted)
     rows = [[entry.get(name) for name in names] for _, entry, _ in islice(entries, _SAMPLE)]
     chosen = choose(source, f"{entries[0][0]} and others", names, rows)
-    image, split = names[chosen.image], None if chosen.split is None else names[chosen.split]
-    group = None if chosen.group is None else names[chosen.group]
-    captions = [names[index] for index in chosen.captions]
     for place, entry, part in entries:
-        texts = [] if source.marked(entry) else chosen.texts(map(entry.get, captions))
-        found = entry.get(image)
+        found, texts, split, group = chosen.cells([entry.get(name) for name in names].__getitem__)
         if found is None:
             keys = ", ".join(map(repr, entry))[:120]
             advice = "write the image's name into it, or leave it out"
-            source.fail(place, f"no {image!r} ({advice}); it has {keys}")
+            source.fail(place, f"no {names[chosen.image]!r} ({advice}); it has {keys}")
+        texts = [] if source.marked(entry) else texts
         for name in found if isinstance(found, list) else [found]:  # views of one study
-            in_split = entry.get(split, part) if split else part
-            yield source.record(place, name, texts, in_split, entry.get(group) if group else None)
+            yield source.record(place, name, texts, part if split is None else split, group)
+
+
+def _with_shown_image(source: Source, place: str, entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A chat in OpenAI's form with the image that its messages show under a key of its own."""
+    turns = entry.get("messages")
+    contents = [t.get("content") for t in turns if type(t) is dict] if type(turns) is list else []
+    parts = [part for c in contents if type(c) is list for part in c if type(part) is dict]
+    shown = [part[key] for part in parts for key in ("image_url", "image") if part.get(key)]
+    names = [one.get("url") if isinstance(one, dict) else one for one in shown]
+    if len(names) > 1:
+        source.fail(place, f"{len(names)} images in one chat; keep one, with its caption")
+    return {"image": names[0], **entry} if names else entry
 
 
 def _coco(source: Source, images: list[Any], annotations: list[Any]) -> Iterator[Record]:
@@ -222,15 +231,15 @@ def _coco(source: Source, images: list[Any], annotations: list[Any]) -> Iterator
             source.fail(f"images[{index}]", f"a second image with the id {image['id']!r}")
         captions[identifier] = []
     first = annotations[0] if annotations and isinstance(annotations[0], dict) else {}
-    if "bbox" in first and "caption" not in first:
-        why = "these are boxes without captions; COCO's captions are in captions_*.json"
-        source.fail("annotations[0]", f"{why}: name it with `--data.captions`")
+    field = None if "caption" in first else _shapes_field(source, annotations)
     for index, annotation in enumerate(annotations):
         place = f"annotations[{index}]"
         identifier = str(source.value(place, annotation, "image_id", (int, str)))
         if identifier not in captions:
             source.fail(place, f"no image has the id {annotation['image_id']!r}")
-        if not source.marked(annotation):
+        if field is not None:
+            captions[identifier] += [text for n, text in _attributes([annotation]) if n == field]
+        elif not source.marked(annotation):
             captions[identifier].append(source.value(place, annotation, "caption", str))
     if images:
         names = ("file_name", "filename", "image", "path", "coco_url", "url")
@@ -326,9 +335,29 @@ def _datumaro(source: Source, items: list[Any]) -> Iterator[Record]:
         )
 
 
+def _shapes_field(source: Source, annotations: list[Any]) -> str | None:
+    """The attribute of boxes that holds captions, in CVAT's export to COCO; None without boxes."""
+    shapes = [one for one in annotations if isinstance(one, dict) and "bbox" in one]
+    names = sorted({name for name, _ in _attributes(shapes)})
+    named = [name for name in names if is_caption(name)]
+    if not shapes:
+        return None
+    if named or (names and "caption" in source.columns):
+        field = _one_field(source, named, "attribute")
+        source.note(f"captions are the attribute {field!r} of boxes, wherever these are")
+        return field
+    why = "these are boxes without captions"
+    if names:
+        why += f", with the attributes {', '.join(names)}; if one of them is the caption of the "
+        source.fail("annotations", f"{why}image, choose it: `--data.columns caption={names[0]}`")
+    why += "; COCO's captions are in captions_*.json: name it with `--data.captions`"
+    source.fail("annotations[0]", why)
+
+
 def _attributes(annotations: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     for annotation in annotations:
-        for name, text in (annotation.get("attributes") or {}).items():
+        found = annotation.get("attributes")
+        for name, text in found.items() if isinstance(found, dict) else ():
             if isinstance(text, str) and text.strip():
                 yield name, text
 

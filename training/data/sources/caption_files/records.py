@@ -214,10 +214,15 @@ class Source:
         return image
 
     @cached_property
+    def images(self) -> list[Path]:
+        """The images in the folder, at any depth."""
+        files = self.root.rglob("*") if self.root is not None else ()
+        return [file for file in files if file.name.lower().endswith(IMAGE_SUFFIXES)]
+
+    @cached_property
     def stems(self) -> frozenset[str]:
         """Names of the folder's images without suffix."""
-        files = self.root.rglob("*") if self.root is not None else ()
-        return frozenset(f.stem for f in files if f.name.lower().endswith(IMAGE_SUFFIXES))
+        return frozenset(file.stem for file in self.images)
 
 
 def known_split(name: str) -> str | None:
@@ -242,7 +247,8 @@ def as_captions(value: Any) -> list[Any]:
     if any(speakers):  # a conversation (LLaVA): its first answer
         answers = [i for i, who in enumerate(speakers) if who in ("gpt", "assistant")]
         answer = value[answers[0]] if answers else {}
-        return [answer.get("value", answer.get("content"))]
+        said = answer.get("value", answer.get("content"))
+        return said if isinstance(said, list) else [said]
     return list(value)
 
 

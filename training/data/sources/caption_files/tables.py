@@ -6,7 +6,9 @@ import contextlib
 import csv
 import dataclasses
 import io
+import os
 import re
+import shlex
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -115,15 +117,11 @@ def _images_of_another_table(
 def _records(
     source: Source, rows: Rows, names: list[str], chosen: Chosen, spaced: bool
 ) -> Iterator[Record]:
-    image, split, group = chosen.image, chosen.split, chosen.group
     for line, row in rows:
         place = f"line {line}"
         if len(row) != len(names):
             row = _mended(source, place, row, names, chosen, spaced)
-        captions = chosen.texts(row[i] for i in chosen.captions)
-        part = None if split is None else row[split]
-        of = None if group is None else row[group]
-        yield source.record(place, row[image], captions, part, of)
+        yield source.record(place, *chosen.cells(row.__getitem__))
 
 
 def _header(source: Source, rows: Rows) -> tuple[str, Rows, list[str]]:
@@ -300,7 +298,23 @@ def _read_lines(source: Source, start: str) -> Iterator[Record]:
                 source.fail("line 1", f"{expected}, got {[start]}")
             why = (
                 "expected the name of an image and its caption, with a comma, a tab or a space "
-                f"between, but there is no image {name[:40]!r}"
+                f"between, but there is no image {name[:40]!r}, in {line[:60]!r}"
             )
-            source.fail(f"line {number}", f"{why}, in {line[:60]!r}")
+            source.fail(f"line {number}", f"{why}{_advice_on_names(source)}")
         yield source.record(f"line {number}", name, [caption])
+
+
+def _advice_on_names(source: Source) -> str:
+    """Returns how to add the names of images to captions that may be in their order."""
+    count = sum(1 for _ in lines(source.path))
+    places = {(image.parent, image.suffix) for image in source.images}
+    if len(places) != 1 or len(source.images) != count:
+        return ""
+    ((folder, suffix),) = places
+    inner = os.path.join(os.path.relpath(folder, source.path.parent), "")
+    inner = "" if inner == os.path.join(".", "") else shlex.quote(inner)
+    return (
+        f"; if the {count} captions are in the order of the images' names, add these: in the "
+        f"folder of the captions, `ls {inner}*{suffix} | paste - {source.path.name} > named.tsv`, "
+        "then `--data.captions named.tsv`"
+    )

@@ -1,1 +1,0 @@
-"""Several devices and processes, which code for one does not see."""
