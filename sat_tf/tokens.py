@@ -475,9 +475,12 @@ def has_closed(text: str) -> bool:
 
 
 def stands_alone(piece: str, before: str) -> bool:
-    """Returns whether a subword begins a word: by its mark, or in a script without spaces."""
+    """Returns whether a subword begins a word: by its mark, or where no spaces are.
+
+    In Tibetan that is behind its tsheg, elsewhere beside any letter of a script without spaces.
+    """
     closed = before != MARK and _CLOSED_LETTER.match(piece) is not None
-    return piece.startswith(MARK) or closed
+    return piece.startswith(MARK) or before.endswith("\u0f0b") or closed
 
 
 _PACKAGES = {"icu": "icu4py", "jieba": "jieba", "mecab": "fugashi", "subwords": "sentencepiece"}

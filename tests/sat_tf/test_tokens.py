@@ -248,6 +248,8 @@ def test_a_word_has_the_mean_of_its_subwords_maps_and_all_of_their_log_probabili
     assert found["alpha"].ravel().tolist() == [0.5, 2.5, 4.0]
     assert found["log_probs"].tolist() == [-2.0, -2.0, -1.0] and found["beta"] is None
     assert whole_words(["dog"], alpha=alpha[:1])["alpha"] is not None
+    syllables = whole_words(["\u2581\u0f41\u0fb1\u0f72\u0f0b", "\u0f53", "\u0f42"])["words"]
+    assert syllables == ("\u0f41\u0fb1\u0f72\u0f0b", "\u0f53\u0f42")
 
 
 @pytest.mark.parametrize("unit", ["words", "characters", "subwords"])

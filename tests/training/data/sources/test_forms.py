@@ -1,6 +1,7 @@
 """Caption files as people have them: each form is read."""
 
 import json
+import tarfile
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.training.data.sources.caption_forms import (
     write,
 )
 from training.data.examples import DataError
+from training.data.sources.caption_files import read_captions
 from training.data.sources.folder import load
 
 PIPES = "image_name| comment_number| comment"
@@ -406,6 +408,19 @@ def test_images_in_a_tar_are_read_from_it(tmp_path):
             continue
         images |= {e.image_id: (e.image.read_bytes(), e.captions) for e in examples}
     assert images == {"x/1.v1.jpg": (b"first", (A,)), "x/2.jpg": (b"second", (B, A))}
+
+
+def test_an_image_that_a_tar_holds_as_a_hard_link_is_read(tmp_path):
+    source = write(tmp_path / "source", {"a.jpg": b"first", "a.txt": A, "b.txt": B})
+    (source / "b.jpg").hardlink_to(source / "a.jpg")
+    with tarfile.open(tmp_path / "c.tar", "w") as tar:
+        for file in sorted(source.iterdir()):
+            tar.add(file, file.name)
+    records = read_captions(tmp_path / "c.tar")
+    assert [(r.image, r.captions, r.stored.read_bytes()) for r in records] == [
+        ("a.jpg", (A,), b"first"),
+        ("b.jpg", (B,), b"first"),
+    ]
 
 
 @pytest.mark.parametrize("inside", [True, False])

@@ -117,12 +117,14 @@ def read_tar(source: Source) -> Iterator[Record]:
         with tarfile.open(path, "r:") as tar:
             for member in tar:
                 folder, slash, file = member.name.rpartition("/")
-                if not member.isfile() or file.startswith("."):
+                linked = places.get(member.linkname)  # a hard link: the file is in the tar once
+                if file.startswith(".") or not (member.isfile() or member.islnk()):
                     continue
                 key, _, kind = file.rpartition(".")
                 key, kind = f"{folder}{slash}{key}", _SAME.get(kind.lower(), kind.lower())
                 if f".{kind}" in IMAGE_SUFFIXES:
-                    places[member.name] = (key, (member.offset_data, member.size))
+                    place = linked[1] if linked else (member.offset_data, member.size)
+                    places[member.name] = (key, place)
                 elif kind in ("txt", "caption", "json"):
                     content = tar.extractfile(member)
                     texts.setdefault(key, {})[kind] = content.read() if content else b""
