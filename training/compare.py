@@ -189,7 +189,7 @@ def compare(
             {image_id: one.captions[image_id] for image_id in references},
             references,
             tokens=tokens,
-            **one.data.splitting(),
+            **one.data.splitting,
         )
         for one in found
     ]
@@ -286,7 +286,7 @@ def common_tokens(
     ways: dict[tuple[str, ScoreTokens], Path] = {}
     defaults = set()
     for one in found:
-        default = default_tokens(**one.data.splitting())
+        default = default_tokens(**one.data.splitting)
         defaults.add(default)
         used = one.report["tokeniser"] if "signature" in one.report else default
         ways.setdefault((primary(one.data.language), score_tokens or used), one.folder)

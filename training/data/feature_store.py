@@ -322,13 +322,11 @@ def open_input_source(
     Raises:
         DataError: No image of the split can be read.
     """
-    if encoder.trainable:
-        size = encoder.image_size
-        source: InputSource = ImageSource(split.examples, size, resize, mirrored, random_crop)
+    examples, size = split.examples, encoder.image_size
+    if not encoder.trainable:
+        source = FeatureStore.open(cache_dir, encoder, examples, resize=resize, mirrored=mirrored)
     else:
-        source = FeatureStore.open(
-            cache_dir, encoder, split.examples, resize=resize, mirrored=mirrored
-        )
+        source = ImageSource(examples, size, resize, mirrored, random_crop)
     check_readable(split, source.skipped)
     return source
 

@@ -30,7 +30,6 @@ from typing import Any, Self
 import numpy as np
 
 from sat_tf import published
-from sat_tf.files import write_atomically
 from sat_tf.run_folder import RunFolder
 from training.data.examples import Example, StoredImage
 
@@ -134,7 +133,11 @@ class SeenImages:
         return cls((Source("", count, arrays),))
 
     def after(self, name: str, earlier: SeenImages | None) -> SeenImages:
-        """Adds the images of what this one started or learned from; None if it has no record."""
+        """Adds the images of what this one started or learned from; None if it has no record.
+
+        Of a path, its last part is the name.
+        """
+        name = published.bare_name(name)
         if earlier is None:
             return replace(self, unknown=tuple(dict.fromkeys((*self.unknown, name))))
         sources = list(self.sources)
@@ -156,11 +159,10 @@ class SeenImages:
             name: What `published.locate` takes.
             place: Where it was found, if the name may lead elsewhere by now.
         """
-        called, earlier = published.bare_name(name), None
+        earlier = None
         with contextlib.suppress(ValueError):  # it may be gone
-            folder = published.locate(place or name)
-            earlier = read_seen(folder)
-        return self.after(called, earlier)
+            earlier = read_seen(place or name)
+        return self.after(name, earlier)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the record as plain JSON, each array as compressed differences."""
@@ -208,10 +210,16 @@ def _unpacked(text: str) -> np.ndarray:
     return np.cumsum(np.ascontiguousarray(planes.T).view("<i8").ravel().astype(np.int64))
 
 
-def read_seen(folder: Path | RunFolder) -> SeenImages | None:
-    """Reads the record of a run or published captioner; None if it has none that can be read."""
-    folder = RunFolder(folder)
-    content = None
+def read_seen(name: str | Path) -> SeenImages | None:
+    """Reads the record of a run or published captioner; None if it has none that can be read.
+
+    Args:
+        name: What `published.locate` takes.
+
+    Raises:
+        RunError: There is no such folder, or a manifest cannot be read.
+    """
+    folder, content = RunFolder(published.locate(name)), None
     if published.is_published(folder.path):
         content = published.training_images(folder.path)
     elif folder.training_images.is_file():
@@ -219,11 +227,6 @@ def read_seen(folder: Path | RunFolder) -> SeenImages | None:
     with contextlib.suppress(ValueError):
         return SeenImages.from_json(json.loads(content or b""))
     return None
-
-
-def write_seen(folder: RunFolder, seen: SeenImages) -> None:
-    """Writes a run's record."""
-    write_atomically(folder.training_images, seen.content())
 
 
 @dataclass(frozen=True)

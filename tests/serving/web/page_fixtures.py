@@ -9,10 +9,11 @@ from pathlib import Path
 import uvicorn
 from PIL import Image
 
+from sat_tf.config import SearchConfig
 from sat_tf.lite.captioner import GRAPHS, SETTINGS, VOCABULARY, Settings
 from serving.client import CaptionClient, Connection
-from serving.web import served
 from serving.web.app import Page
+from serving.web.captioning import by_server
 from serving.web.digits import DigitModel
 from tests.image_files import encode
 from tests.serving.web.scripted_digits import ScriptedDigits
@@ -49,7 +50,7 @@ def page_of(**models: ScriptedModel | ScriptedDigits | int) -> Iterator[Page]:
             port = model if isinstance(model, int) else stack.enter_context(serve(model))
             connection = Connection(port=port, timeout=20.0, wait=False)
             client = stack.enter_context(CaptionClient(connection, name))
-            captioners[name] = served.captioner(client)
+            captioners[name] = by_server(client)
         yield Page(captioners, digits, hosts=("127.0.0.1", "testserver"))
 
 
@@ -82,7 +83,7 @@ def make_run(folder: Path, kind: str = "soft", data: str = "scenes") -> Path:
 def make_export(folder: Path) -> Path:
     """The files by which an export for LiteRT is known."""
     folder.mkdir(parents=True)
-    settings = Settings(288, "crop", (9, 9), 5, 20, 0.7, (), "float32", {})
+    settings = Settings(288, "crop", (9, 9), SearchConfig(), "float32", {})
     (folder / SETTINGS).write_text(settings.to_json())
     for name in (*GRAPHS, VOCABULARY):
         (folder / name).touch()

@@ -18,7 +18,7 @@ from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.util import tensor_util
 
 from sat_tf.errors import RunError
-from serving.process import free_ports
+from tests.serving.processes import free_ports
 from tests.training.run_state.stopped_runs import Killed, last_checkpoint, logs_of
 from tests.training.small_runs import train
 from training import distributed as workers
