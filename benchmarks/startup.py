@@ -16,6 +16,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from PIL import Image
+
 if TYPE_CHECKING:
     from benchmarks.models import Shape
 
@@ -41,16 +43,15 @@ def measure(shape: Shape, images: int, repeats: int) -> dict[str, list[dict[str,
 
 def write_data(shape: Shape, images: int, folder: Path) -> None:
     """Writes images and captions for `--data.name folder`; a tenth more for dev."""
-    from benchmarks.measure import photograph
     from benchmarks.models import caption_lengths, caption_tokens
 
     folder.mkdir()
-    content = photograph(64, 64)  # a warm start does not open the images
+    image = Image.new("RGB", (64, 64))  # a warm start does not open the images
     splits = ["train"] * images + ["dev"] * max(images // 10, 1)
     tokens = iter(caption_tokens(caption_lengths(len(splits) * _CAPTIONS), shape.vocabulary_size))
     with (folder / "captions.jsonl").open("w", encoding="utf-8") as lines:
         for number, split in enumerate(splits):
-            (folder / f"{number}.jpg").write_bytes(content)
+            image.save(folder / f"{number}.jpg")
             # Training adds the ends.
             own = [" ".join(f"word{n}" for n in next(tokens)[1:-1]) for _ in range(_CAPTIONS)]
             row = {"image": f"{number}.jpg", "captions": own, "split": split}

@@ -164,19 +164,14 @@ _BEAMS = (1, 5)
 _LOOPED = 3  # images per turn of the loop in Python
 
 
-def measure_search(
-    shape: Shape,
-    batches: Sequence[int],
-    repeats: int,
-    precisions: Sequence[models.Precision] = models.PRECISIONS,
-) -> dict[str, list[Row]]:
+def measure_search(shape: Shape, batches: Sequence[int], repeats: int) -> dict[str, list[Row]]:
     """Measures `search`: images/s of each side over batch sizes; no caption ends early."""
     sides: list[tuple[dict[str, Any], Callable[[], object]]] = []
     for beam in _BEAMS:
         loop, images = baseline.beam_search(shape, beam, LENGTH), models.annotations(shape, _LOOPED)
         about = {"side": "baseline", "precision": "float32", "beam": beam, "batch": 1}
         sides.append((about, lambda loop=loop, images=images: [loop(image) for image in images]))
-    for precision in precisions:
+    for precision in models.PRECISIONS:
         config = models.run_config(shape, precision=precision)
         captioner = models.talkative(models.captioner(shape, config))
         for beam, size in itertools.product(_BEAMS, batches):

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from sat_tf.errors import invalid_value
 from sat_tf.files import finite
@@ -94,40 +94,39 @@ def native_log_kept() -> Iterator[None]:
     if os.environ.get("TF_CPP_MIN_LOG_LEVEL") != "3":
         yield
         return
+    with tempfile.TemporaryFile() as log:
+        try:
+            with _stderr_into(log):
+                yield
+        except BaseException:
+            log.seek(0)
+            with contextlib.suppress(OSError):  # there is no standard error
+                os.write(2, log.read())
+            raise
+
+
+@contextlib.contextmanager
+def without_stderr() -> Iterator[None]:
+    """Discards what libraries in C++ write to standard error."""
+    with open(os.devnull, "wb") as null, _stderr_into(null):
+        yield
+
+
+@contextlib.contextmanager
+def _stderr_into(file: IO[bytes]) -> Iterator[None]:
+    """Sends to a file what this process, its libraries included, writes to standard error."""
     try:
         terminal = os.dup(2)
     except OSError:  # there is no standard error
         yield
         return
     sys.stderr.flush()
-    with tempfile.TemporaryFile() as log:
-        os.dup2(log.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            log.seek(0)
-            os.write(terminal, log.read())
-            raise
-        finally:
-            os.dup2(terminal, 2)
-            os.close(terminal)
-
-
-@contextlib.contextmanager
-def without_stderr() -> Iterator[None]:
-    """Discards what libraries in C++ write to standard error."""
+    os.dup2(file.fileno(), 2)
     try:
-        kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    except OSError:  # there is no standard error
-        yield
-        return
-    try:
-        os.dup2(null, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(null)
+        os.dup2(terminal, 2)
+        os.close(terminal)
 
 
 def check_folder(flag: str, folder: Path) -> None:

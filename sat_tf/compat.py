@@ -1,9 +1,13 @@
 """Private names of Keras 3.15 and TensorFlow 2.21 that the project depends on, each in one place.
 
-`tests/sat_tf/test_compat.py` names the one that a new version breaks.
+`tests/sat_tf/test_compat.py` names the one that a new version breaks. And Keras' global dtype
+policy, changed for a while.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import keras
 
@@ -49,3 +53,14 @@ def adam_moments(
     """Returns Adam's first and second moment of a variable, for a fused kernel."""
     index = optimizer._get_variable_index(variable)
     return optimizer._momentums[index], optimizer._velocities[index]
+
+
+@contextmanager
+def default_policy(policy: keras.DTypePolicy | str) -> Iterator[None]:
+    """Sets the policy of layers that are made inside without one."""
+    previous = keras.config.dtype_policy()
+    keras.config.set_dtype_policy(policy)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(previous)

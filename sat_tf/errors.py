@@ -14,9 +14,6 @@ def invalid_value(
         got: What came; a string is shown as it is, anything else by its `repr`.
         kind: "argument", or "key" of a configuration.
         flag: The flag of the command line that sets it, if any.
-
-    Returns:
-        The error, to be raised by the caller.
     """
     shown = got if isinstance(got, str) else repr(got)
     by_flag = f" (`{flag}`)" if flag else ""
@@ -30,11 +27,7 @@ class RunError(ValueError):
 
 
 def other_version(path: object, error: Exception) -> RunError:
-    """Describes a run's configuration that this version cannot read.
-
-    Returns:
-        The error, to be raised by the caller.
-    """
+    """Describes a run's configuration that this version cannot read."""
     return RunError(
         f"{path} is not a configuration of this version: {error} Rename or remove the key in the "
         "file, or train the run again."

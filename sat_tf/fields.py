@@ -107,7 +107,7 @@ def check_argument(name: str, value: T, hint: Any, kind: str = "argument") -> T:
 def checked(function: F) -> F:
     """Checks the arguments of a method against its annotations before it runs.
 
-    Only annotations with a range, such as `PositiveInt`, are looked at; errors are those of
+    Only ranges, such as `PositiveInt`, and configurations are looked at; errors are those of
     `check_argument`.
     """
     signature = inspect.signature(function)
@@ -116,7 +116,8 @@ def checked(function: F) -> F:
     def with_checks(*args: Any, **kwargs: Any) -> Any:
         hints = typing.get_type_hints(function, include_extras=True)
         for name, value in signature.bind(*args, **kwargs).arguments.items():
-            if any(metadata for _, metadata in _options(hints.get(name, Any))):
+            options = _options(hints.get(name, Any))
+            if any(metadata or dataclasses.is_dataclass(option) for option, metadata in options):
                 check_argument(name, value, hints[name])
         return function(*args, **kwargs)
 

@@ -49,6 +49,15 @@ def write_json(path: Path, value: Any) -> None:
     write_atomically(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
+def write_all(contents: Mapping[Path, Any]) -> None:
+    """Writes files one after the other: texts and bytes as they are, other values as JSON."""
+    for path, content in contents.items():
+        if isinstance(content, str | bytes):
+            write_atomically(path, content)
+        else:
+            write_json(path, content)
+
+
 def finite(value: Any) -> Any:
     """Replaces numbers that are not finite, which JSON does not have, by None, at any depth."""
     if isinstance(value, Mapping):

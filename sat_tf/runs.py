@@ -23,10 +23,11 @@ from sat_tf.fields import check_argument, from_dict
 from sat_tf.files import sha256_of
 from sat_tf.images.reader import ImageInput, read_pixels
 from sat_tf.lite import cache
-from sat_tf.lite.captioner import LiteRTCaptioner, is_export
+from sat_tf.lite.captioner import LiteRTCaptioner, is_export, newest
+from sat_tf.lite.captioner import load as load_export
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.subwords import whole_words
-from sat_tf.vocabulary import UNK, Vocabulary
+from sat_tf.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -60,7 +61,7 @@ def load(run_dir: str | Path) -> TrainedCaptioner | DigitReader:
 
 def load_captioner(run_dir: str | Path) -> TrainedCaptioner:
     """Loads a captioner with its model; see `load`. A digit model is an error."""
-    return _Source.read(published.locate(run_dir)).load()
+    return _Source.read(_located(run_dir)).load()
 
 
 def load_light(run_dir: str | Path, images: int = 1) -> TrainedCaptioner:
@@ -73,10 +74,12 @@ def load_light(run_dir: str | Path, images: int = 1) -> TrainedCaptioner:
         run_dir: See `load`.
         images: Images that will be captioned; many of them take the model if there is a GPU.
     """
-    source = _Source.read(published.locate(run_dir))
-    if source.export is not None:
+    path = _located(run_dir)
+    if is_export(path):
+        source = _Source.exported(path)
         graphs = cache.Graphs(source.export, source.export.grid)
-        return TrainedCaptioner(source, source.vocabulary, source.path, None, graphs)
+        return TrainedCaptioner(source, source.vocabulary, path, None, graphs)
+    source = _Source.read(path)
     if not cache.usable(source.config) or (source.has_weights and cache.worth_a_gpu(images)):
         return source.load()
     digest = source.digest()
@@ -94,8 +97,8 @@ def load_light(run_dir: str | Path, images: int = 1) -> TrainedCaptioner:
 
 def graphs_missing(run_dir: str | Path) -> bool:
     """Returns whether `load` would caption by graphs if they were made."""
-    source = _Source.read(published.locate(run_dir))
-    if not source.has_weights:
+    path = _located(run_dir)
+    if is_export(path) or not (source := _Source.read(path)).has_weights:
         return False
     return cache.usable(source.config) and cache.missing(source.fingerprint(source.digest()))
 
@@ -111,12 +114,18 @@ def make_graphs(*run_dirs: str | Path) -> list[Path | None]:
     folders = []
     with cache.turn():
         for run_dir in run_dirs:
-            source = _Source.read(published.locate(run_dir))
+            source = _Source.read(_located(run_dir))
             if (folder := cache.folder_of(source.fingerprint(source.digest()))) is None:
                 captioner = source.load()
                 folder = cache.make(captioner, source.fingerprint(captioner.weights_sha256))
             folders.append(folder)
     return folders
+
+
+def _located(run_dir: str | Path) -> Path:
+    """Returns a captioner's folder; of the versions of a LiteRT export, the newest one's."""
+    path = published.locate(run_dir)
+    return version if is_export(version := newest(path)) else path
 
 
 @dataclass(frozen=True)
@@ -131,13 +140,11 @@ class _Source:
 
     @classmethod
     def read(cls, path: Path) -> _Source:
-        """Reads and checks all but the weights."""
+        """Reads and checks all but the weights, for a folder that has some."""
         if is_export(path):
-            try:
-                export = LiteRTCaptioner(path, cache.threads())
-            except ImportError as error:
-                raise RunError(f"{path} holds LiteRT graphs. {error}") from error
-            return cls(path, _exported_config(path, export), export.vocabulary, False, export)
+            raise _without_weights(path)
+        if not (path / published.CONFIG).is_file() and any(path.glob("*/saved_model.pb")):
+            raise RunError(f"{path} holds SavedModels for TensorFlow Serving: name their run.")
         folder, is_run = RunFolder(path), not published.is_published(path)
         if not is_run:
             published.checked_files(path, (published.CONFIG, published.VOCABULARY))
@@ -148,6 +155,15 @@ class _Source:
                 "yet."
             )
         return cls(path, config, vocabulary, is_run)
+
+    @classmethod
+    def exported(cls, path: Path) -> _Source:
+        """Opens a LiteRT export."""
+        try:
+            export = load_export(path, cache.threads())
+        except ImportError as error:
+            raise RunError(f"{path} holds LiteRT graphs. {error}") from error
+        return cls(path, _exported_config(path, export), export.vocabulary, False, export)
 
     @property
     def packed(self) -> Path:
@@ -176,10 +192,7 @@ class _Source:
     def load_model(self) -> tuple[Captioner, str | None]:
         """Loads the model with TensorFlow; returns it with the SHA-256 of a run's weights."""
         if not self.has_weights:
-            raise RunError(
-                f"{self.path} holds graphs for captions without TensorFlow, and no weights: for "
-                "anything else name the run, or a captioner of a checkout, that they were made of."
-            )
+            raise _without_weights(self.path)
         try:
             with native_log_kept():
                 from sat_tf.models.captioner import Captioner
@@ -200,6 +213,13 @@ class _Source:
             load_compact(model, [files[name] for name in published.WEIGHTS.values()])
             return model, None
         return model, load_weights(model, RunFolder(self.path).best_weights)
+
+
+def _without_weights(path: Path) -> RunError:
+    return RunError(
+        f"{path} holds graphs for captions without TensorFlow, and no weights: for anything else "
+        "name the run, or a captioner of a checkout, that they were made of."
+    )
 
 
 def read_config(run_dir: Path | RunFolder) -> CaptionerConfig:
@@ -231,10 +251,7 @@ def _exported_config(path: Path, export: LiteRTCaptioner) -> CaptionerConfig:
     else:  # of an earlier version
         encoder = EncoderConfig(image_size=made.image_size, resize=made.resize)
         config = CaptionerConfig(encoder=encoder, attention=AttentionConfig(kind=kind))
-    names = {field.name for field in dataclasses.fields(SearchConfig)}
-    search = {k: v for k, v in dataclasses.asdict(made).items() if k in names}
-    search["suppress_unknown"] = UNK in made.forbidden
-    return dataclasses.replace(config, search=SearchConfig(**search))
+    return dataclasses.replace(config, search=made.search)
 
 
 def read_vocabulary(run_dir: Path | RunFolder) -> Vocabulary:

@@ -10,19 +10,12 @@ from typing import Any
 import numpy as np
 
 from sat_tf.errors import invalid_value
-from sat_tf.tokens import (
-    LONGEST,
-    LONGEST_CLOSED,
-    MARK,
-    byte_token,
-    check_extra,
-    has_closed,
-    read_bytes,
-    split_clusters,
-    split_subwords,
-    stands_alone,
-)
+from sat_tf.tokens import MARK, byte_token, check_extra, has_closed, read_bytes, split_clusters
 
+LONGEST = 16
+"""Most characters of a subword, its mark among them."""
+LONGEST_CLOSED = 4
+"""The same in scripts without spaces, where longer ones would be phrases."""
 SIZES, PER_SUBWORD = (1000, 4000), 50
 """Least and most subwords of a vocabulary by default, and the words of captions that one needs: of
 1,000 images, 4,000 subwords are hardly learned."""
@@ -102,6 +95,31 @@ def _count(words: Counter[str], known: Container[str]) -> Counter[str]:
         for piece in split_subwords(word, known):
             counts[piece] += times
     return counts
+
+
+def split_subwords(word: str, known: Container[str]) -> list[str]:
+    """Splits a word into the longest known pieces of whole clusters, the first behind `MARK`.
+
+    A cluster that is not known becomes its bytes.
+    """
+    clusters, pieces, first = [MARK, *split_clusters(word)], [], 0
+    while first < len(clusters):
+        for last in range(min(len(clusters), first + LONGEST), first, -1):
+            piece = "".join(clusters[first:last])
+            if piece in known:
+                break
+        pieces += [piece] if piece in known else [byte_token(byte) for byte in piece.encode()]
+        first = last
+    return pieces
+
+
+def stands_alone(piece: str, before: str) -> bool:
+    """Returns whether a subword begins a word: by its mark, or where no spaces are.
+
+    In Tibetan that is behind its tsheg, elsewhere beside any letter of a script without spaces.
+    """
+    closed = before != MARK and has_closed(piece[:1])
+    return piece.startswith(MARK) or before.endswith("\u0f0b") or closed
 
 
 def whole_words(words: Sequence[str], **parts: np.ndarray | None) -> dict[str, Any]:

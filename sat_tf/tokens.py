@@ -1,4 +1,4 @@
-"""Tokenisation: the rules that split captions into tokens, by their version."""
+"""Tokenisation: the rules that split captions into tokens, by their version, and join them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import html
 import itertools
 import re
 import unicodedata
-from collections.abc import Callable, Container, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from typing import Literal
 
@@ -21,10 +22,6 @@ RULES = 3
 """Version of the rules. Captioners of versions 1 and 2 keep theirs."""
 MARK = "\u2581"
 """Begins the first subword of a word, as in SentencePiece."""
-LONGEST = 16
-"""Most characters of a subword, its mark among them."""
-LONGEST_CLOSED = 4
-"""The same in scripts without spaces, where longer ones would be phrases."""
 
 _BYTE = "<0x"
 _APOSTROPHES = "'\u2019\u02bc\uff07"
@@ -46,6 +43,8 @@ _CLOSE = (
     "\U00020000-\U0003fffd]) ?"
 )
 _CLOSED_LETTER = re.compile(f"[{_CLOSED}]")
+CAPITAL_NOUNS = ("de", "lb")
+"""Languages whose nouns have a capital, in which captions regain it by default."""
 CHINESE = ["zh", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "lzh"]
 _UNSPACED = [*CHINESE, "ja", "th", "lo", "km", "my"]
 # No breaker knows the words of the last ones: ICU cuts Shan and Mon as if they were Burmese.
@@ -272,6 +271,7 @@ _NUMBER = re.compile(
 )
 _GERSHAYIM = re.compile('(?<=[\u05d0-\u05ea])["\u201c\u201d](?=[\u05d0-\u05ea])')
 _HEBREW_POINTS = re.compile("[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7]")
+_SENTENCE_END = re.compile(r"[.!?:]\s")
 _WORD_BREAK = re.compile(f"(?<=[{_CLOSED}])\u200b(?=[{_CLOSED}])")
 
 
@@ -314,9 +314,6 @@ def tokenize(
         if segmenter == "spaces" or caption.isascii():
             return words
         return [part for word in words for part in _segment(word, segmenter, language, rules)]
-    if unit not in ("characters", "subwords"):
-        expected = '"words", "characters" or "subwords"'
-        raise invalid_value("unit", expected, repr(unit))
     text = join(words, *joining("words", language, rules))
     return split_clusters(text) if unit == "characters" else text.split()
 
@@ -353,8 +350,6 @@ def _respelled(text: str, language: str) -> str:
 
 def _tokenize_first(caption: str, unit: Unit) -> list[str]:
     """Splits by the first version of the rules: words, or code points with their marks."""
-    if unit not in _FIRST:
-        raise invalid_value("unit", '"words" or "characters" under rules 1', repr(unit))
     # Lower-casing can decompose (capital I with a dot), hence the order.
     text = unicodedata.normalize("NFC", caption.lower())
     words = _FIRST_WORD.findall(unicodedata.normalize("NFC", text.translate(_FIRST[unit])))
@@ -397,6 +392,31 @@ def spans(words: Sequence[str], tokens: Sequence[str], language: str = "") -> li
         last = bisect.bisect_left(ends, end)
         found.append((bisect.bisect_right(ends, start), min(last, len(tokens) - 1)))
     return found
+
+
+def written_forms(
+    captions: Iterable[str], words: Iterable[str], language: str = ""
+) -> dict[str, str]:
+    """Finds the commonest written form of words inside sentences, where capitals mean something.
+
+    Args:
+        captions: Captions as written.
+        words: The words, in small letters.
+        language: Language code.
+
+    Returns:
+        Word -> its written form, where that is another one.
+    """
+    forms: dict[str, Counter[str]] = defaultdict(Counter)
+    for caption in captions:
+        if caption.isupper():
+            continue
+        for sentence in _SENTENCE_END.split(caption):
+            for form in split_words(sentence, language, lower=False)[1:]:
+                forms[lower_case(form, language)][form] += 1
+    # A tie goes to small letters.
+    best = {w: max([w, *forms[w]], key=forms[w].__getitem__) for w in words if w in forms}
+    return {word: form for word, form in best.items() if form != word}
 
 
 def split_clusters(text: str) -> list[str]:
@@ -453,31 +473,9 @@ def token_bytes(names: str) -> bytes:
     return names.encode()
 
 
-def split_subwords(word: str, known: Container[str]) -> list[str]:
-    """Splits a word into the longest known pieces of whole clusters, the first behind `MARK`.
-
-    A cluster that is not known becomes its bytes.
-    """
-    clusters, pieces, first = [MARK, *split_clusters(word)], [], 0
-    while first < len(clusters):
-        for last in range(min(len(clusters), first + LONGEST), first, -1):
-            piece = "".join(clusters[first:last])
-            if piece in known:
-                break
-        pieces += [piece] if piece in known else [byte_token(byte) for byte in piece.encode()]
-        first = last
-    return pieces
-
-
 def has_closed(text: str) -> bool:
     """Returns whether a text has a letter of a script without spaces between words."""
     return _CLOSED_LETTER.search(text) is not None
-
-
-def stands_alone(piece: str, before: str) -> bool:
-    """Returns whether a subword begins a word: by its mark, or in a script without spaces."""
-    closed = before != MARK and _CLOSED_LETTER.match(piece) is not None
-    return piece.startswith(MARK) or closed
 
 
 _PACKAGES = {"icu": "icu4py", "jieba": "jieba", "mecab": "fugashi", "subwords": "sentencepiece"}

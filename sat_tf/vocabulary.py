@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections import Counter
@@ -11,11 +12,11 @@ from pathlib import Path
 from typing import Any, get_args
 
 from sat_tf import tokens
-from sat_tf.capitals import written_forms
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, checked
 from sat_tf.files import write_atomically
-from sat_tf.tokens import RULES, Segmenter, Unit, joining, split_subwords, tokenize
+from sat_tf.subwords import learn_subwords, split_subwords
+from sat_tf.tokens import RULES, Segmenter, Unit, joining, tokenize
 
 PAD, START, END, UNK = 0, 1, 2, 3
 SPECIAL_TOKENS = ("<pad>", "<start>", "<end>", "<unk>")
@@ -52,8 +53,9 @@ class Vocabulary:
             if getattr(self, name) not in options:
                 expected = f"one of {', '.join(options)}"
                 raise invalid_value(name, expected, repr(getattr(self, name)))
-        if self.rules not in range(1, RULES + 1):
-            expected = f"a version up to {RULES}, that of this sat_tf"
+        least = 2 if self.unit == "subwords" else 1
+        if self.rules not in range(least, RULES + 1):
+            expected = f"a version up to {RULES}, that of this sat_tf, and from {least} on"
             raise invalid_value("rules", expected, repr(self.rules))
         if words[: len(SPECIAL_TOKENS)] != SPECIAL_TOKENS:
             first = words[: len(SPECIAL_TOKENS)]
@@ -93,19 +95,17 @@ class Vocabulary:
             capitals: Words regain their capitals in captions that are written.
 
         Raises:
-            ValueError: What segments, or finds subwords, is not installed.
+            ValueError: An argument is invalid, or what it needs is not installed.
         """
         if isinstance(captions, str):
             raise invalid_value("captions", "a list of captions, not one", repr(captions))
+        empty = cls(SPECIAL_TOKENS, unit, language, rules, segmenter)
         counts: Counter[str] = Counter()
         captions = [*captions] if capitals else captions
         for caption in captions:
             counts.update(tokenize(caption, unit, language, rules, segmenter))
-        written: Mapping[str, str] = {}
+        written = tokens.written_forms(captions, counts, language) if capitals else {}
         if unit == "subwords":
-            from sat_tf.subwords import learn_subwords
-
-            written = written_forms(captions, counts, language) if capitals else {}
             forms: Counter[str] = Counter()
             for word, times in counts.items():
                 forms[written.get(word, word)] += times
@@ -114,9 +114,9 @@ class Vocabulary:
         kept = [item for item in counts.items() if item[1] >= min_count]
         kept.sort(key=lambda item: (-item[1], item[0]))
         words = SPECIAL_TOKENS + tuple(word for word, _ in kept[:max_size])
-        if capitals and unit != "subwords":
-            written = written_forms(captions, words, language)
-        return cls(words, unit, language, rules, segmenter, written)
+        if unit != "subwords":
+            written = {word: written[word] for word in words if word in written}
+        return dataclasses.replace(empty, words=words, written=written)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -141,9 +141,15 @@ class Vocabulary:
         """Splits a caption into the words whose places boxes name, see `tokens.base_words`."""
         return tokens.base_words(caption, self.language, self.rules)
 
-    def spans(self, words: Sequence[str], caption: str) -> list[tuple[int, int]]:
-        """Returns the first and the last token of each base word of a caption."""
-        return tokens.spans(words, self.tokenize(caption), self.language)
+    def places(
+        self, caption: str, words: Sequence[str] | None = None
+    ) -> list[tuple[str, int, int]]:
+        """Returns words of a caption, its base words by default, with first and last token."""
+        found = self.tokenize(caption)
+        if words is None:
+            words = tokens.base_words(caption, self.language, self.rules)
+        spans = tokens.spans(words, found, self.language)
+        return [(word, *span) for word, span in zip(words, spans, strict=True)]
 
     def joining(self) -> tuple[str, str, str]:
         """Returns how tokens make a text: what stands between, a pattern and its replacement."""

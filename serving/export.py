@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -13,7 +14,9 @@ from sat_tf import digits, published
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import SearchFlags
 from sat_tf.errors import invalid_value
-from sat_tf.fields import check_fields
+from sat_tf.fields import check_fields, to_dict
+from sat_tf.files import write_json
+from sat_tf.run_folder import RunFolder, read_object
 from serving.versions import CARD_FILE, write_version
 
 if TYPE_CHECKING:
@@ -119,11 +122,16 @@ def export(
         )
     search = search or captioner.config.search
     if format == "litert":
-        from serving.litert_graphs import write_litert
+        from sat_tf.lite.captioner import CONFIG
+        from sat_tf.lite.graphs import write_graphs
+        from serving.model_card import write_litert_card
 
-        return write_version(
-            out, lambda draft: write_litert(draft, captioner, search, litert_precision)
-        )
+        def write_litert(draft: Path) -> None:
+            graphs = write_graphs(draft, captioner, search, litert_precision)
+            write_json(draft / CONFIG, _portable_config(captioner, search))
+            write_litert_card(draft, captioner, search, litert_precision, graphs)
+
+        return write_version(out, write_litert)
     from serving.model_card import write_card
     from serving.saved_model import save_signatures, write_warmup
     from serving.signatures import make_signatures
@@ -135,6 +143,14 @@ def export(
         write_card(draft, captioner, search, functions)
 
     return write_version(out, write)
+
+
+def _portable_config(captioner: TrainedCaptioner, search: SearchConfig) -> dict[str, Any]:
+    """Returns what `sat_tf.load` reads of a captioner's configuration, without paths."""
+    values = to_dict(dataclasses.replace(captioner.config, search=search))
+    values["encoder"]["weights"] = None
+    data = read_object(RunFolder(captioner.path).config).get("data", {}) if captioner.path else {}
+    return values | {"data": {key: data[key] for key in ("name", "language") if key in data}}
 
 
 if __name__ == "__main__":

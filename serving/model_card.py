@@ -1,9 +1,9 @@
-"""The model card of an export: what it is, how good, how to call it."""
+"""The model card of an export, SavedModel or LiteRT: what it is, how good, how to call it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,26 @@ compared among the captions of one image only.
   `output_filter` leaves out an output is never joined: callers among strangers, or with frames of
   several sizes, should name the outputs they need."""
 
+_LITERT_INTRODUCTION = """# Image captioner
+
+*Show, Attend and Tell* (Xu et al., 2015, arXiv:1502.03044) for LiteRT: three graphs with static
+shapes and built-in operations. Preprocessing and beam search are the host's: `sat_tf/lite` is
+the one in Python, and small enough to be ported."""
+
+_LITERT_CALLING = """## How to call it
+
+```
+pip install ai-edge-litert numpy pillow
+python -m serving.litert FOLDER photo.jpg
+```
+
+Or `sat_tf.load(FOLDER).caption("photo.jpg")`, or `serving.litert.load`. Encode the pixels; give the
+annotations to `start`, and to `step` unless `start` returned some itself; then step all hypotheses
+word by word, beginning with `<start>` (1) and the first state in every row."""
+
+Tensors = tuple[Sequence[tf.TensorSpec], Mapping[str, tf.TensorSpec]]
+"""Inputs and outputs of a signature or graph."""
+
 
 def facts(captioner: TrainedCaptioner, search: SearchConfig, version: Path) -> dict[str, str]:
     """Describes what is baked into an export, and its size."""
@@ -87,29 +107,69 @@ def write_card(
     search: SearchConfig,
     functions: Mapping[str, tf.types.experimental.ConcreteFunction],
 ) -> None:
-    """Writes the card into an export."""
+    """Writes the card into a SavedModel, of which these are the signatures."""
+    tensors = {
+        name: (f.structured_input_signature[0], f.structured_outputs)
+        for name, f in functions.items()
+    }
+    path = version / CARD_FILE
+    path.parent.mkdir(exist_ok=True)
     parts = [
         _INTRODUCTION,
-        "## What is inside",
-        table(facts(captioner, search, version)),
+        *_inside(facts(captioner, search, version)),
         "## Scores",
         *scores(captioner, search),
         "## Signatures",
-        *(_signature(name, function) for name, function in functions.items()),
+        *map(_table_of_tensors, tensors.items()),
         _CALLING.format(name=MODEL_NAME),
-        "## Made with",
-        f"TensorFlow {tf.__version__}, Keras {keras.__version__}. Operations in the graph: "
-        f"{', '.join(operations(version))}.",
+        f"{_made_with()} Operations in the graph: {', '.join(operations(version))}.",
     ]
-    path = version / CARD_FILE
-    path.parent.mkdir(exist_ok=True)
     path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
-def table(rows: Mapping[str, str]) -> str:
-    """Formats options and their values."""
+def write_litert_card(
+    folder: Path,
+    captioner: TrainedCaptioner,
+    search: SearchConfig,
+    precision: str,
+    graphs: Mapping[str, Tensors],
+) -> None:
+    """Writes the card of a LiteRT export, of which these are the graphs."""
+    inside = facts(captioner, search, folder) | {"precision": precision}
+    inside |= {name: f"{(folder / name).stat().st_size / 1e6:.1f} MB" for name in graphs}
+    parts = [
+        _LITERT_INTRODUCTION,
+        *_inside(inside),
+        "## Scores",
+        "Of the run itself, before its conversion to LiteRT.",
+        *scores(captioner, search),
+        "## Graphs",
+        *map(_table_of_tensors, graphs.items()),
+        _LITERT_CALLING,
+        _made_with(),
+    ]
+    (folder / CARD_FILE.name).write_text("\n\n".join(parts) + "\n", "utf-8")
+
+
+def _inside(rows: Mapping[str, str]) -> tuple[str, str]:
     lines = (f"| {name} | {value} |" for name, value in rows.items())
-    return "\n".join(["| option | value |", "| --- | --- |", *lines])
+    return "## What is inside", "\n".join(["| option | value |", "| --- | --- |", *lines])
+
+
+def _made_with() -> str:
+    return f"## Made with\n\nTensorFlow {tf.__version__}, Keras {keras.__version__}."
+
+
+def _table_of_tensors(graph: tuple[str, Tensors]) -> str:
+    name, (inputs, outputs) = graph
+    specs = {f"in: `{spec.name}`": spec for spec in inputs}
+    specs |= {f"`{output}`": spec for output, spec in outputs.items()}
+    lines = [f"### `{name}`", "", "| tensor | dtype | shape |", "| --- | --- | --- |"]
+    for tensor, spec in specs.items():
+        sides = ["any" if side is None else str(side) for side in spec.shape]
+        sides[0] = sides[0].replace("any", "B")
+        lines.append(f"| {tensor} | {spec.dtype.name} | [{', '.join(sides)}] |")
+    return "\n".join(lines)
 
 
 def operations(version: Path) -> list[str]:
@@ -121,17 +181,6 @@ def operations(version: Path) -> list[str]:
     nodes += [node for graph in graphs for f in graph.library.function for node in f.node_def]
     functions = {f.signature.name for graph in graphs for f in graph.library.function}
     return sorted({node.op for node in nodes} - functions)
-
-
-def _signature(name: str, function: tf.types.experimental.ConcreteFunction) -> str:
-    (inputs,), _ = function.structured_input_signature
-    specs = {f"in: `{inputs.name}`": inputs}
-    specs |= {f"`{output}`": spec for output, spec in function.structured_outputs.items()}
-    lines = [f"### `{name}`", "", "| tensor | dtype | shape |", "| --- | --- | --- |"]
-    for tensor, spec in specs.items():
-        sides = ["B", *("any" if side is None else str(side) for side in spec.shape[1:])]
-        lines.append(f"| {tensor} | {spec.dtype.name} | [{', '.join(sides)}] |")
-    return "\n".join(lines)
 
 
 def scores(captioner: TrainedCaptioner, search: SearchConfig) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
 import socket
@@ -37,13 +36,6 @@ def check_port(host: str, port: int) -> None:
         raise OSError(
             f"Cannot listen on port {port} of {host} ({error.strerror}): {advice}."
         ) from error
-
-
-def free_ports(count: int) -> list[int]:
-    """Returns different ports of the loopback interface that nobody listens on now."""
-    with contextlib.ExitStack() as held:
-        probes = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [probe.getsockname()[1] for probe in probes]
 
 
 def return_freed_memory() -> None:

@@ -26,7 +26,6 @@ from sat_tf.fields import PositiveInt, check_fields, from_dict
 from sat_tf.published import locate, output_dir
 from sat_tf.run_folder import RunFolder
 from sat_tf.tokens import primary
-from training.cli import digit_module
 from training.config import DataConfig, common_data_dir, saved_data
 from training.data.examples import Split, canonical_split
 from training.data.seen_images import UNCHECKED
@@ -93,22 +92,17 @@ def run(arguments: Arguments) -> str:
     if len(runs) % seeds:
         raise invalid_value("runs", f"{seeds} folders for each system", len(runs))
     folders = [evaluation_folder(path, split) for path in runs]
-    are_digits = [SYSTEM_KEY in read_report(folder / REPORT_FILE, split) for folder in folders]
-    for path, other in zip(runs, are_digits, strict=True):
-        if other is not are_digits[0]:
+    for path, folder in zip(runs, folders, strict=True):
+        if SYSTEM_KEY in read_report(folder / REPORT_FILE, split):
             raise ValueError(
-                f"{path} cannot be compared with {runs[0]}: captioners and digit systems have "
-                "different scores."
+                f"{path} is of a digit system: captioners are compared; its error is in "
+                f"{folder / REPORT_FILE}."
             )
     systems = [", ".join(map(str, runs[at : at + seeds])) for at in range(0, len(runs), seeds)]
     lines = [f"{label}: {paths}" for label, paths in zip(LABELS, systems, strict=False)]
-    settings = split, arguments.data_dir, arguments.samples, seeds
-    if not are_digits[0]:
-        lines += compare(folders, *settings, arguments.score_tokens)
-    elif arguments.score_tokens:
-        raise invalid_value("--score-tokens", "none for digit systems", arguments.score_tokens)
-    else:
-        lines += digit_module("evaluate").compare(folders, *settings)
+    lines += compare(
+        folders, split, arguments.data_dir, arguments.samples, seeds, arguments.score_tokens
+    )
     return "\n".join(lines).rstrip()
 
 
@@ -195,7 +189,7 @@ def compare(
             {image_id: one.captions[image_id] for image_id in references},
             references,
             tokens=tokens,
-            **one.data.splitting(),
+            **one.data.splitting,
         )
         for one in found
     ]
@@ -292,7 +286,7 @@ def common_tokens(
     ways: dict[tuple[str, ScoreTokens], Path] = {}
     defaults = set()
     for one in found:
-        default = default_tokens(**one.data.splitting())
+        default = default_tokens(**one.data.splitting)
         defaults.add(default)
         used = one.report["tokeniser"] if "signature" in one.report else default
         ways.setdefault((primary(one.data.language), score_tokens or used), one.folder)

@@ -15,7 +15,6 @@ from langcodes import Language, LanguageTagError, standardize_tag, tag_is_valid
 
 from sat_tf import config as configs
 from sat_tf import digits
-from sat_tf.capitals import CAPITAL_NOUNS
 from sat_tf.errors import RunError, invalid_value, other_version
 from sat_tf.fields import (
     Fraction,
@@ -31,6 +30,7 @@ from sat_tf.fields import (
 )
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.tokens import (
+    CAPITAL_NOUNS,
     CHINESE,
     RULES,
     Segmenter,
@@ -139,13 +139,20 @@ class DataConfig:
             return by_language and self.rules > 1 and self.unit != "characters"
         return self.capitals
 
+    @property
     def splitting(self) -> dict[str, Any]:
-        """Returns the arguments of `tokenize` and `Vocabulary` for these captions."""
+        """Arguments of `tokenize` and `Vocabulary` for these captions."""
         by_language = self.rules > 1 and self.unit == "words"
         segmenter = default_segmenter(self.language) if by_language else "spaces"
         segmenter = self.segmenter or segmenter
         names = {"language": self.language, "rules": self.rules, "segmenter": segmenter}
         return {"unit": self.unit, **names}
+
+    @property
+    def vocabulary(self) -> dict[str, Any]:
+        """Arguments of `Vocabulary.from_captions` beside the captions."""
+        sizes = {"min_count": self.min_count, "max_size": self.vocabulary_size}
+        return {**sizes, "capitals": self.regains_capitals, **self.splitting}
 
 
 def _check_language(code: str, shortest: bool) -> None:
@@ -388,7 +395,7 @@ def _check_reward(config: RunConfig) -> None:
                 expected = "0 with `--reward.metric none`"
                 raise invalid_value(f"--reward.{key}", expected, weight, "key")
         return
-    characters = default_tokens(**config.data.splitting()) in OVER_CHARACTERS
+    characters = default_tokens(**config.data.splitting) in OVER_CHARACTERS
     if reward.meteor_weight and characters:
         weight, expected = reward.meteor_weight, "0 for captions of characters"
         raise invalid_value("--reward.meteor_weight", expected, weight, "key")
@@ -429,7 +436,7 @@ def check_available(config: RunConfig) -> None:
     Raises:
         ValueError: The message names the key.
     """
-    attention, fit, splitting = config.attention, config.fit, config.data.splitting()
+    attention, fit, splitting = config.attention, config.fit, config.data.splitting
     for key, needs in (("tokens", splitting["unit"]), ("segmenter", splitting["segmenter"])):
         check_extra(needs, f"--data.{key}", "key")
     if attention.supervision_weight:

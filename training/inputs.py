@@ -19,20 +19,21 @@ from sat_tf.layers.encoder import Encoder
 from sat_tf.run_folder import RunFolder
 from sat_tf.runs import read_vocabulary
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
-from training.config import DataConfig, RunConfig, read_run_config
-from training.data.batches import CaptionTable, caption_table, training_batches
+from training.config import DataConfig, RunConfig
+from training.data.batches import CaptionTable, caption_table, check_vocabulary, training_batches
 from training.data.box_files import read_boxes
-from training.data.boxes import skipped_note
-from training.data.examples import DataError, Split
+from training.data.examples import Split
 from training.data.feature_store import open_input_source
 from training.data.image_loader import InputSource
 from training.data.sources import load_split
 from training.distributed import distribute
-from training.little_data import Amount
 from training.tables import counted
 from training.teach.attention_targets import AttentionTargets, attention_targets
 from training.teach.word_locator import WordLocator, located_targets
 from training.teach.word_predictions import WordPredictions
+
+BOXES, LOCATOR, PREDICTIONS = "boxes", "locator", "predictions"
+"""Names of what teaches beside the captions, among the contents of the splits."""
 
 Batches = tf.data.Dataset | tf.distribute.DistributedDataset
 
@@ -55,19 +56,25 @@ class Data:
     table: CaptionTable
     dev_table: CaptionTable
 
-    def amount(self, unreadable: int) -> Amount:
-        """Counts the training data without the images that cannot be read."""
-        words = (
-            self.vocabulary.tokenize(caption)
-            for example in self.train.examples
-            for caption in example.captions
-        )
-        return Amount.of(len(self.train) - unreadable, words)
-
     def fingerprint(self) -> str:
         """Describes splits and vocabulary: equal ones are the same."""
         splits = [split.fingerprint() for split in (self.train, self.dev)]
         return json.dumps([self.vocabulary.words, splits])
+
+
+@dataclass(frozen=True)
+class Contents:
+    """Contents of a split, or of what teaches beside the captions, as a run uses it.
+
+    Attributes:
+        fingerprint: `Split.fingerprint`.
+        unreadable: Ids of the images that cannot be read, sorted.
+        teachers: Of predictions, the teachers of the captioners that made them.
+    """
+
+    fingerprint: str
+    unreadable: tuple[str, ...] = ()
+    teachers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +87,7 @@ class Inputs:
         targets: Maps for supervised attention on the training images; None without.
         predictions: What other captioners predict for the training captions; None without.
         unusable: Split -> image -> why it is not used.
+        contents: Split or teacher -> its contents, for the run's records.
     """
 
     train: InputSource
@@ -87,6 +95,7 @@ class Inputs:
     targets: AttentionTargets | None = None
     predictions: WordPredictions | None = None
     unusable: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    contents: Mapping[str, Contents] = field(default_factory=dict)
 
     def of(self, data: Data) -> Mapping[Split, InputSource]:
         """Returns each split with its inputs."""
@@ -107,7 +116,7 @@ def load_data(
         DataError: The data cannot be used, or the captions have no word to learn.
     """
     train, dev = (load_split(config, name, data_dir) for name in ("train", "dev"))
-    vocabulary = training_vocabulary(config, train)
+    vocabulary = Vocabulary.from_captions(train.captions, **config.vocabulary)
     words = dict.fromkeys((*vocabulary.words, *more_words))
     vocabulary = dataclasses.replace(vocabulary, words=tuple(words))
     table, dev_table = (
@@ -123,34 +132,9 @@ def kept_words(config: RunConfig, run_dir: Path) -> tuple[str, ...]:
         return ()
     begun = RunFolder(run_dir).vocabulary.is_file()
     origin = run_dir if begun else published.locate(config.init_from)
-    words, data = read_vocabulary(origin), read_run_config(origin).data
-    same = (words.unit, data.language) == (config.data.unit, config.data.language)
-    return words.words if same else ()
-
-
-def training_vocabulary(config: DataConfig, train: Split) -> Vocabulary:
-    """Returns the words of the training captions that the configuration keeps."""
-    return Vocabulary.from_captions(
-        (caption for example in train.examples for caption in example.captions),
-        min_count=config.min_count,
-        max_size=config.vocabulary_size,
-        capitals=config.regains_capitals,
-        **config.splitting(),
-    )
-
-
-def check_vocabulary(config: DataConfig, vocabulary: Vocabulary) -> None:
-    """Checks that there is a word to learn.
-
-    Raises:
-        DataError: There is none; the message names the key.
-    """
-    if len(vocabulary) == len(SPECIAL_TOKENS):
-        unit = config.unit.removesuffix("s")
-        raise DataError(
-            f"No {unit} occurs {config.min_count} times in the training captions: lower "
-            "`--data.min_count`, or add captions."
-        )
+    kept = read_vocabulary(origin)
+    same = (kept.unit, kept.language) == (config.data.unit, config.data.language)
+    return kept.words if same else ()
 
 
 def open_inputs(config: RunConfig, encoder: Encoder, data: Data, cache_dir: Path) -> Inputs:
@@ -185,11 +169,17 @@ def open_inputs(config: RunConfig, encoder: Encoder, data: Data, cache_dir: Path
     dev = open_input_source(encoder, resize, data.dev, cache_dir)
     if locator is not None:
         targets = located_targets(locator, encoder, data.train.examples, train, data.vocabulary)
-    unusable = {
-        split.name: split.unusable(source.skipped)
-        for split, source in ((data.train, train), (data.dev, dev))
-    }
-    return Inputs(train, dev, targets, predictions, unusable)
+    contents, unusable = {}, {}
+    for split, source in ((data.train, train), (data.dev, dev)):
+        unreadable = sorted(split.examples[index].image_id for index in source.skipped)
+        contents[split.name] = Contents(split.fingerprint(), tuple(unreadable))
+        unusable[split.name] = split.unusable(source.skipped)
+    if targets is not None:
+        contents[BOXES if locator is None else LOCATOR] = Contents(targets.fingerprint())
+    if predictions is not None:
+        own, teachers = predictions.fingerprint(), predictions.teachers
+        contents[PREDICTIONS] = Contents(own, teachers=teachers)
+    return Inputs(train, dev, targets, predictions, unusable, contents)
 
 
 def describe_inputs(
@@ -218,8 +208,7 @@ def describe_inputs(
             yield f"Turned {images} of the {split.name} split upright, by their EXIF."
     if inputs.targets is not None:
         what = "phrases with boxes" if inputs.targets.locator is None else "words by a locator"
-        skipped = skipped_note(inputs.targets.skipped)
-        yield f"Attention is supervised at {len(inputs.targets):,} {what}{skipped}."
+        yield f"Attention is supervised at {len(inputs.targets):,} {what}{inputs.targets.skipped}."
     if inputs.predictions is not None:
         share = f"{100 * config.fit.distillation_weight:.0f} %"
         yield f"Other captioners' predictions are {share} of each word's target."

@@ -25,6 +25,7 @@ FEW_TO_LEARN_ON = 60
 # their words are in most captions; of templates with one word exchanged, over 80 %.
 _DISTINCT = 0.3
 _COMMON = 0.6
+_COMPARABLE = 10  # captions; of two, every word is in at least half
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,8 @@ def sentences(amount: Amount, config: RunConfig) -> Iterator[str]:
             f"{expected} What helps most: to learn on from a captioner that knows sentences "
             f"(`--recipe {LEARN_ON}`), then more images: {more}."
         )
-    if amount.distinct < _DISTINCT * amount.captions or amount.common > _COMMON:
+    alike = amount.distinct < _DISTINCT * amount.captions or amount.common > _COMMON
+    if alike and amount.captions >= _COMPARABLE:
         yield (
             f"The training captions are nearly alike ({amount.distinct:,} different ones among "
             f"{amount.captions:,}; {amount.common:.0%} of their words are in most captions): "

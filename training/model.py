@@ -6,7 +6,7 @@ import dataclasses
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -225,21 +225,19 @@ def compile_model(
     )
 
 
-def describe_model(model: Captioner, batch_size: int) -> Iterator[str]:
-    """Yields lines about encoder and decoder, and about the constants of the objective."""
+def describe_model(model: Captioner) -> str:
+    """Describes encoder and decoder in two sentences."""
     encoder, (height, width) = model.encoder, model.encoder.grid
     count = lambda layer: sum(int(tf.size(v)) for v in layer.trainable_variables) / 1e6  # noqa: E731
     part = "frozen"
     if model.config.encoder.trainable:
         first = model.config.encoder.trainable_from
         part = f"trained{f' from {first}' if first else ''} ({count(encoder):.2f} M weights)"
-    yield (
+    return (
         f"Encoder: {model.config.encoder.name}, {encoder.tap}, {height} x {width} x "
         f"{encoder.annotation_dim}, {part}. Decoder: {model.config.attention.kind} attention, "
         f"{count(model.decoder):.2f} M weights."
     )
-    for name, value in model.objective.describe(batch_size).items():
-        yield f"  {name}: {value}"
 
 
 def resolve_precision(config: RunConfig) -> RunConfig:

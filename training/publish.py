@@ -259,7 +259,7 @@ def compare(
         found = Reading(captioner, split, source).captions(config.search)
         texts = {image_id: caption.text for image_id, caption in found.items()}
         references = split.references(of=texts)
-        scored = score_captions(texts, references, **config.data.splitting())
+        scored = score_captions(texts, references, **config.data.splitting)
         captions.append(texts)
         scores.append(scored.scores)
     before, after = captions

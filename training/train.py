@@ -43,7 +43,6 @@ from training.config import (
     check_available,
     read_run_config,
     settled,
-    to_text,
 )
 from training.recipes import RECIPES
 from training.run_state.signals import Interrupts, exit_status
@@ -211,7 +210,7 @@ def train(
     data = load_data(config.data, data_dir, kept_words(config, run_dir))
     config = config.split_at(data.train.held_out)
     same = "configuration or data"
-    check_equal(same, lambda: to_text(config.without_files()) + data.fingerprint())
+    check_equal(same, lambda: f"{config.without_files()} {data.fingerprint()}")
 
     begun = shared(folder.has_checkpoint())
     model = first_model(config, data, begun, strategy, say)
@@ -219,13 +218,8 @@ def train(
         restore_layers(folder.checkpoints, model, [model.encoder])
 
     inputs = open_inputs(config, model.encoder, data, cache_dir or default_cache_dir())
-    used = ownership.contents(data, inputs)
-    check_equal("readable images", lambda: repr(used))
-    ownership.check_data(folder, data.vocabulary, used)
-    ownership.claim(run_dir, to_text(config), config.init_from)
-    amount = data.amount(len(inputs.train.skipped))
-    ownership.write_data(folder, data.vocabulary, used, inputs.unusable, data_dir, amount)
-    ownership.write_training_images(folder, config, data, inputs)
+    check_equal("readable images", lambda: repr(inputs.contents))
+    ownership.begin_run(folder, config, data, inputs, data_dir)
 
     fit(model, config, data, inputs, folder, interrupts or Interrupts(), say, callbacks)
     return on_chief(runs.load_captioner)(run_dir)
@@ -255,11 +249,11 @@ def fit(
     for line in describe_inputs(config, data, inputs, folder):
         say(line)
     steps, batches_from = batches_of(config, data.table, inputs)
+    say(describe_model(model))
     with model.distribute_strategy.scope():
-        objective = reward_objective(config, data.table, data.vocabulary)
-        compile_model(model, config, steps, objective)
-    for line in describe_model(model, config.fit.batch_size):
-        say(line)
+        compile_model(model, config, steps, reward_objective(config, data.table, data.vocabulary))
+    for name, value in model.objective.describe(config.fit.batch_size).items():
+        say(f"  {name}: {value}")
     checkpoints = Checkpoints(folder.checkpoints, model)
     progress = checkpoints.restore() or Progress()
     say(progress.outlook(config.fit.epochs, steps))
@@ -277,6 +271,7 @@ def fit(
                 logs.TensorBoardScalars(folder.logs),
                 logs.TensorBoardSteps(folder.logs, done),
                 logs.TensorBoardFigures(dev.figures, folder.logs),
+                logs.EpochProgress(config.fit.epochs, steps),
             ),
             CheckpointAndStop(checkpoints, progress, config.fit, steps, best_weights, interrupts),
             *callbacks,

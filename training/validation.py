@@ -118,7 +118,7 @@ class Validation:
     @property
     def _tokens(self) -> tuple[ScoreTokens, str]:
         data = self._config.data
-        return quick_tokens(**data.splitting()), data.language
+        return quick_tokens(**data.splitting), data.language
 
     @functools.cached_property
     def _batches(self) -> tuple[Any, int]:

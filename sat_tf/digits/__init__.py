@@ -62,11 +62,7 @@ def load(folder: Path) -> DigitReader:
 
 
 def refuse(folder: Path | RunFolder, config: Mapping[str, Any]) -> None:
-    """Refuses a digit system where a captioner is expected.
-
-    Args:
-        folder: Of the run or the published model.
-        config: The content of its configuration.
+    """Refuses a digit system, by its folder and configuration, where a captioner is expected.
 
     Raises:
         RunError: It is of a digit system; the message says what can be done with it.
@@ -75,7 +71,7 @@ def refuse(folder: Path | RunFolder, config: Mapping[str, Any]) -> None:
         return
     use = f"`python -m training.evaluate --run-dir {folder}` evaluates it, and `python -m "
     use += "training.publish` makes a model of it that `sat_tf.load` reads."
-    if published.is_published(Path(folder)):
+    if (Path(folder) / MANIFEST).is_file():
         use = "`sat_tf.load` reads drawings with it, and `python -m serving.export` exports it."
     raise RunError(
         f"{folder} is of the digit system {config[SYSTEM_KEY]!r}, which writes no captions; {use}"

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.dtype_policy import default_policy
+from sat_tf.compat import default_policy
 from sat_tf.fields import from_dict, to_dict
 from sat_tf.models.base import TrainableModel
 from sat_tf.objectives.estimators import by_sample

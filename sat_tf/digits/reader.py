@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf import digits, published
+from sat_tf.compat import default_policy
 from sat_tf.digits.config import (
     DRAMConfig,
     RAMConfig,
@@ -20,7 +21,6 @@ from sat_tf.digits.config import (
 from sat_tf.digits.drawing import Frame, check_pixels, decode_drawing, fit_drawing
 from sat_tf.digits.recurrent_attention import DRAM, RAM
 from sat_tf.digits.stn import STN
-from sat_tf.dtype_policy import default_policy
 from sat_tf.fields import check_argument
 from sat_tf.weights import load_compact
 

@@ -296,14 +296,7 @@ class DRAM(RecurrentAttention):
     sees nothing of the upper network, which learns, with the context, from the policy's gradient
     alone; that gradient ends at r1.
 
-    Args:
-        config: Of the model.
-        image_size: Side of the square images, pixels.
-        classes: K.
-        **kwargs: For Keras.
-
-    Call arguments:
-        batch: See `RecurrentAttention`.
+    Arguments are those of `RAM`.
 
     References:
         Ba et al. (2014), arXiv:1412.7755.

@@ -178,10 +178,6 @@ def centred_square(height: int, width: int) -> tuple[int, int, int]:
     It is the part of an image that the policy `crop` keeps: `resize` has the same arithmetic on
     tensors, for sizes that a graph does not know.
 
-    Args:
-        height: Of the image, pixels.
-        width: Of the image, pixels.
-
     Returns:
         Its top, left and side, pixels; an odd pixel is left over at the bottom or right.
     """

@@ -19,8 +19,8 @@ from types import ModuleType
 import keras
 import numpy as np
 
+from sat_tf.compat import default_policy
 from sat_tf.config import JOIN, EncoderConfig
-from sat_tf.dtype_policy import default_policy
 from sat_tf.errors import invalid_value
 from sat_tf.layers import patch_encoders
 from sat_tf.packing import pack, unpack
@@ -97,11 +97,6 @@ def _centres(cells: int):
     return (keras.ops.arange(cells, dtype="float32") + 0.5) * (2.0 / cells) - 1.0
 
 
-def backbone_names() -> list[str]:
-    """Lists the names that `build` takes, sorted."""
-    return sorted([SCENES_CNN, *_factories(), *patch_encoders.names()])
-
-
 def is_joined(name: str) -> bool:
     """Returns whether a name is that of several backbones."""
     return JOIN in name
@@ -115,7 +110,7 @@ def canonical_name(name: str) -> str:
     """
     if is_joined(str(name)):
         return JOIN.join(map(canonical_name, str(name).split(JOIN)))
-    known = backbone_names()
+    known = sorted([SCENES_CNN, *_factories(), *patch_encoders.names()])
     plain = str(name).replace("_", "").lower()
     for one in known:
         if one.replace("_", "") == plain:
@@ -414,11 +409,7 @@ def round_weights(config: EncoderConfig, target: str | Path) -> None:
     """Rounds weights to the 8 bits of a published captioner, so that publishing keeps them.
 
     A decoder that is trained on the annotations of rounded weights sees the same ones when it is
-    published.
-
-    Args:
-        config: As for `standardize`.
-        target: A path that ends in `.weights.h5`.
+    published. Arguments are those of `standardize`.
     """
     network = _loaded(config)
     arrays = {weight.path: np.asarray(weight) for weight in network.weights}

@@ -136,7 +136,6 @@ class RNNDecoder(keras.layers.Layer):
         super().__init__(autocast=False, **kwargs)
         for name, value in given.items():
             check_argument(name, value, hints[name])
-        check_argument("config", config, DecoderConfig | None)
         self.config = config = dataclasses.replace(config or DecoderConfig(), **given)
         self.vocabulary_size, self.attends = vocabulary_size, attends
         self.default_seeds = DefaultSeeds()

@@ -154,7 +154,10 @@ def build(name: str, image_size: int, layer: str | None = None) -> keras.Model:
     models, shape = _keras_hub(name).models, (image_size, image_size, 3)
     if preset.family == "dinov2":
         grid = (DINOV2_PIXELS, DINOV2_PIXELS)
-        arguments = {**preset.arguments, "num_layers": _depth(preset, layer)}
+        blocks = preset.arguments["num_layers"]
+        # Those up to the layer; all of them for one that is no block's.
+        blocks = {f"stage{number}": number for number in range(1, blocks)}.get(layer, blocks)
+        arguments = {**preset.arguments, "num_layers": blocks}
         backbone = models.DINOV2Backbone(
             image_shape=shape, position_embedding_shape=grid, **arguments
         )
@@ -192,13 +195,6 @@ def _save_used_positions(embeddings: keras.Layer) -> None:
 
     load_and_interpolate = embeddings.load_own_variables
     embeddings.save_own_variables, embeddings.load_own_variables = save, load
-
-
-def _depth(preset: PatchTransformer, layer: str | None) -> int:
-    """Returns the number of blocks up to a layer; all of them for a layer that is no block's."""
-    blocks = preset.arguments["num_layers"]
-    stages = {f"stage{number}": number for number in range(1, blocks)}
-    return stages.get(layer, blocks)
 
 
 def original_size(name: str) -> int:

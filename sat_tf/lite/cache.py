@@ -78,13 +78,7 @@ class Graphs:
 
 
 def fingerprint(config: CaptionerConfig, vocabulary: Vocabulary, weights: Sequence[str]) -> str:
-    """Returns the name of a captioner's graphs.
-
-    Args:
-        config: Its configuration.
-        vocabulary: Its words.
-        weights: SHA-256 of the files of its weights.
-    """
+    """Returns the name of a captioner's graphs; `weights` are the SHA-256 of their files."""
     made_of = [VERSION, FORMAT, to_dict(config), vocabulary.to_json(), *weights]
     return hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:32]
 
@@ -132,12 +126,7 @@ def missing(name: str) -> bool:
 
 
 def find(name: str, home: Path | None = None) -> Graphs | None:
-    """Opens the graphs of a fingerprint; None if there are none, or damaged ones.
-
-    Args:
-        name: The fingerprint.
-        home: Folder of the graphs; by default the cache's.
-    """
+    """Opens the graphs of a fingerprint, by default the cache's; None without whole ones."""
     folder = folder_of(name, home)
     if folder is None:
         return None
@@ -153,10 +142,6 @@ def find(name: str, home: Path | None = None) -> Graphs | None:
 
 def unpack(packed: Path, name: str) -> Graphs:
     """Opens the packed graphs of a wheel: by the cache or, where that takes none, by memory alone.
-
-    Args:
-        packed: Their folder; see `write_packed`.
-        name: The fingerprint.
 
     Raises:
         RunError: They are damaged.
@@ -179,7 +164,7 @@ def unpack(packed: Path, name: str) -> Graphs:
 
 
 def _unpack_into(home: Path, packed: Path, name: str) -> None:
-    from sat_tf.lite.packed import unpack_graph
+    from sat_tf.packing import unpack_graph
 
     files = json.loads((packed / _MANIFEST).read_text("utf-8"))["files"]
     with tempfile.TemporaryDirectory(dir=home, prefix=".") as draft:
@@ -214,7 +199,7 @@ def write_packed(graphs: Path, packed: Path) -> None:
         packed: A new folder, below that of the captioner. The encoder's graph is written beside
             the captioner's folder, where other captioners find it.
     """
-    from sat_tf.lite.packed import pack_graph, unpack_graph
+    from sat_tf.packing import pack_graph, unpack_graph
 
     packed.mkdir()
     manifest = json.loads((graphs / _MANIFEST).read_text("utf-8"))
@@ -232,13 +217,9 @@ def write_packed(graphs: Path, packed: Path) -> None:
 
 
 def make_behind(path: Path, name: str) -> subprocess.Popen | None:
-    """Starts a process that makes the graphs of the captioner in a folder.
+    """Starts a process that makes the graphs of the captioner in a folder, of this fingerprint.
 
     A cache that cannot take them is named in one line.
-
-    Args:
-        path: Folder of the run or published captioner.
-        name: Its fingerprint.
 
     Returns:
         The process, which nobody needs to wait for; None if none was started.
@@ -291,11 +272,7 @@ def turn() -> Iterator[None]:
 
 
 def make(captioner: TrainedCaptioner, name: str) -> Path | None:
-    """Makes graphs; within `turn`.
-
-    Args:
-        captioner: The captioner, with TensorFlow.
-        name: Its fingerprint.
+    """Makes the graphs of a captioner with this fingerprint; within `turn`.
 
     Returns:
         Their folder; None if LiteRT cannot hold the captioner.

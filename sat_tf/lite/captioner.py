@@ -9,7 +9,7 @@ import mmap
 import threading
 import weakref
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,10 +18,11 @@ from sat_tf.captions import Caption
 from sat_tf.commands import without_stderr
 from sat_tf.config import SearchConfig
 from sat_tf.errors import invalid_value
+from sat_tf.files import sha256_of
 from sat_tf.images.reader import ImageInput, read_pixels
 from sat_tf.lite.search import Hypothesis, beam_search, rank_by_consensus
 from sat_tf.subwords import whole_words
-from sat_tf.vocabulary import END, PAD, Vocabulary
+from sat_tf.vocabulary import END, PAD, UNK, Vocabulary
 
 FORMAT = 1
 """Version of the layout: raise it when `sat_tf.lite` can no longer read earlier folders."""
@@ -48,32 +49,23 @@ class Settings:
         image_size: Side of the encoder's input, pixels.
         resize: `crop` or `squash`.
         grid: `(h, w)` of the attention maps; None without attention.
-        beam: K, rows of the step.
-        max_length: The most words of a caption.
-        length_power: p in `score = log_prob / length^p`.
-        forbidden: Token ids that are never written.
+        search: Its beam is K, the rows of the step.
         precision: `float32`, `float16` or `int8`.
         sizes: Bytes of each graph.
-        consensus: Sharpness of `rank_by_consensus`; 0, also if absent, ranks by score.
-        min_length: The fewest words of a caption; 1 if absent.
-        no_repeat_ngram: n of the n-grams that no caption repeats; 0, also if absent, for none.
         encoder: File of the encoder's graph; captioners side by side may share one, which then
             lies beside their folders.
+        digests: SHA-256 of each graph and of the vocabulary; None in a folder of an earlier
+            version.
     """
 
     image_size: int
     resize: str
     grid: tuple[int, int] | None
-    beam: int
-    max_length: int
-    length_power: float
-    forbidden: tuple[int, ...]
+    search: SearchConfig
     precision: str
     sizes: dict[str, int]
-    consensus: float = 0.0
-    min_length: int = 1
-    no_repeat_ngram: int = 0
     encoder: str = ENCODER
+    digests: dict[str, str] | None = None
 
     def files(self, folder: Path) -> dict[str, Path]:
         """Returns where the graphs are, by `GRAPHS`."""
@@ -83,8 +75,11 @@ class Settings:
         return {ENCODER: shared, START: folder / START, STEP: folder / STEP}
 
     def to_json(self) -> str:
-        """Returns a JSON object, with `FORMAT` as its `format`."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, indent=2) + "\n"
+        """Returns a JSON object, with `FORMAT` as its `format`, and the search's among its keys."""
+        values = asdict(self) | {"format": FORMAT, "forbidden": self.search.forbidden}
+        values |= values.pop("search")
+        del values["suppress_unknown"]
+        return json.dumps(values, indent=2) + "\n"
 
 
 def read_settings(folder: Path) -> Settings:
@@ -105,13 +100,17 @@ def read_settings(folder: Path) -> Settings:
             f"{folder} is a LiteRT export of format {version}, and this version of serving.litert "
             f"reads format {FORMAT}. Export the run again, or install the version that wrote it."
         )
-    names = {field.name for field in fields(Settings)}
-    # Folders of earlier versions have no settings that have a default.
-    values = {f.name: f.default for f in fields(Settings) if f.default is not MISSING} | values
+    # Folders of earlier versions lack these.
+    early = {"consensus": 0.0, "min_length": 1, "no_repeat_ngram": 0}
+    values = early | {"encoder": ENCODER, "digests": None} | values
+    of_search = {f.name for f in fields(SearchConfig)} - {"suppress_unknown"} | {"forbidden"}
+    names = {f.name for f in fields(Settings)} - {"search"} | of_search
     if values.keys() != names:
         wrong = ", ".join(sorted(values.keys() ^ names))
         raise ValueError(f"{folder / SETTINGS} is damaged: look at {wrong}. {_ADVICE}.")
-    settings = Settings(**values)
+    search = {name: values.pop(name) for name in of_search}
+    search["suppress_unknown"] = UNK in search.pop("forbidden")
+    settings = Settings(**values, search=SearchConfig(**search))
     for name, path in {**settings.files(folder), VOCABULARY: folder / VOCABULARY}.items():
         size = settings.sizes.get(name)
         if not path.is_file():
@@ -126,6 +125,13 @@ def read_settings(folder: Path) -> Settings:
     return settings
 
 
+def newest(folder: Path) -> Path:
+    """Returns the newest of the versions of an export in a folder; the folder without any."""
+    versions = (path.parent for path in folder.glob(f"*/{SETTINGS}"))
+    numbered = [path for path in versions if path.name.isdecimal()]
+    return max(numbered, key=lambda path: int(path.name), default=folder)
+
+
 def is_export(folder: Path) -> bool:
     """Returns whether a folder holds an export, whole or not."""
     return (folder / SETTINGS).is_file() and any((folder / name).is_file() for name in GRAPHS)
@@ -136,9 +142,6 @@ def _why_not(folder: Path) -> str:
         return "there is no such folder."
     if (folder / "saved_model.pb").exists():
         return f"it is a SavedModel for TensorFlow Serving. {_ADVICE}."
-    versions = sorted(path.name for path in folder.iterdir() if (path / SETTINGS).exists())
-    if versions:
-        return f"name one of the versions in it: {', '.join(versions)}."
     return f"{SETTINGS} is missing. {_ADVICE}."
 
 
@@ -223,21 +226,9 @@ class LiteRTCaptioner:
         return tuple(self.settings.grid or (1, self._encode.locations))
 
     def caption(self, image: ImageInput) -> Caption:
-        """Captions an image.
-
-        Args:
-            image: Path of a file, its bytes, an image of Pillow, or uint8 pixels `[H, W, 3]`. A
-                photograph is turned upright by its EXIF first.
-
-        Raises:
-            ValueError: The image cannot be read.
-        """
+        """Captions an image: a file, bytes or pixels; see `read_pixels`."""
         pixels = read_pixels(image, self.settings.image_size, self.settings.resize)
-        return self.describe(pixels)
-
-    def describe(self, pixels: np.ndarray, search: SearchConfig | None = None) -> Caption:
-        """Captions an image by the encoder's input; the best of `beam`."""
-        return self.beam(pixels, search)[0]
+        return self.beam(pixels)[0]
 
     def beam(self, pixels: np.ndarray, search: SearchConfig | None = None) -> list[Caption]:
         """Captions an image by the encoder's input, float32 `[S, S, 3]`, 0 to 255.
@@ -250,23 +241,23 @@ class LiteRTCaptioner:
         Returns:
             All hypotheses with their maps, best first; the first one's `alternatives` are the rest.
         """
-        settings = search or self.settings
+        search = search or self.settings.search
         with self._turn:
-            found = self._search(pixels, settings)
+            found = self._search(pixels, search)
         if not found:
             raise ValueError(
                 "The image has no caption: the search bars every word, or its probability is 0 or "
                 "not known."
             )
-        if settings.consensus:
-            found = rank_by_consensus(found, settings.length_power, settings.consensus)
+        if search.consensus:
+            found = rank_by_consensus(found, search.length_power, search.consensus)
         seen = pixels.round().astype(np.uint8)
-        read = [self._read(one, settings.length_power, seen) for one in found]
+        read = [self._read(one, search.length_power, seen) for one in found]
         others = tuple((caption.text, caption.score) for caption in read[1:])
         return [replace(read[0], alternatives=others), *read[1:]]
 
-    def _search(self, pixels: np.ndarray, search: SearchConfig | Settings) -> list[Hypothesis]:
-        rows = self.settings.beam
+    def _search(self, pixels: np.ndarray, search: SearchConfig) -> list[Hypothesis]:
+        rows = self.settings.search.beam
         width = -(-search.beam // rows) * rows  # of the state: whole runs of the step's graph
         encoded = self._encode(pixels)
         started = self._start(**encoded)
@@ -287,15 +278,7 @@ class LiteRTCaptioner:
             state.update((name, outputs[name]) for name in STATE)
             return outputs["log_probs"], [outputs[name] for name in _ATTENTION if name in outputs]
 
-        return beam_search(
-            step,
-            search.beam,
-            search.max_length,
-            search.length_power,
-            search.forbidden,
-            search.min_length,
-            search.no_repeat_ngram,
-        )
+        return beam_search(step, search)
 
     def _read(self, found: Hypothesis, power: float, seen: np.ndarray) -> Caption:
         length, alpha, beta = found.length, None, None
@@ -315,8 +298,21 @@ class LiteRTCaptioner:
 
 
 def load(folder: str | Path, threads: int = 1) -> LiteRTCaptioner:
-    """Loads a LiteRT export; see `LiteRTCaptioner`."""
-    return LiteRTCaptioner(folder, threads)
+    """Loads a LiteRT export, see `LiteRTCaptioner`, or the newest in a folder of its versions.
+
+    Raises:
+        ValueError: As there, or a file is another export's.
+    """
+    folder = newest(Path(folder))
+    captioner = LiteRTCaptioner(folder, threads)
+    paths = captioner.settings.files(folder) | {VOCABULARY: folder / VOCABULARY}
+    for name, digest in (captioner.settings.digests or {}).items():
+        if sha256_of(paths[name]) != digest:
+            raise ValueError(
+                f"{paths[name]} is not the file that this export was written with. Copy the whole "
+                "folder, or export it again."
+            )
+    return captioner
 
 
 def _open_graph(path: Path, threads: int) -> Graph:

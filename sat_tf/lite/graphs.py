@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from sat_tf.config import SearchConfig
 from sat_tf.errors import invalid_value
-from sat_tf.files import write_atomically
+from sat_tf.files import sha256_of, write_atomically
 from sat_tf.layers.lstm import State
 from sat_tf.lite import captioner as files
 
@@ -38,11 +38,7 @@ class Graph:
 
 
 def make_graphs(captioner: TrainedCaptioner, beam: int) -> dict[str, Graph]:
-    """Returns the graphs of a captioner by their files.
-
-    Args:
-        captioner: The captioner.
-        beam: K.
+    """Returns the graphs of a captioner, for a beam of K hypotheses, by their files.
 
     Returns:
         `encoder`: pixels `[1, S, S, 3]`, 0 to 255, to annotations `[1, L, D]`. `start`:
@@ -139,16 +135,14 @@ def write_graphs(
         image_size=captioner.config.encoder.image_size,
         resize=captioner.config.encoder.resize,
         grid=captioner.grid if captioner.config.attention.kind != "none" else None,
-        beam=search.beam,
-        max_length=search.max_length,
-        length_power=search.length_power,
-        forbidden=search.forbidden,
+        search=search,
         precision=precision,
         sizes={name: path.stat().st_size for name, path in paths.items()},
-        consensus=search.consensus,
-        min_length=search.min_length,
-        no_repeat_ngram=search.no_repeat_ngram,
         encoder=paths[files.ENCODER].name,
+        digests={
+            name: sha256_of(path)
+            for name, path in {**paths, files.VOCABULARY: folder / files.VOCABULARY}.items()
+        },
     )
     (folder / files.SETTINGS).write_text(settings.to_json(), "utf-8")
     return {name: (graphs[name].inputs, f.structured_outputs) for name, f in traced.items()}

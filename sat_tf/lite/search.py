@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from sat_tf.config import SearchConfig
 from sat_tf.vocabulary import END, PAD, START
 
 _FLOOR = -1e9  # as `sat_tf.search.beam_search.FLOOR`: what is less likely does not exist
@@ -48,15 +49,7 @@ class Hypothesis:
         )
 
 
-def beam_search(
-    step: Step,
-    beam: int,
-    max_length: int,
-    length_power: float,
-    forbidden: Sequence[int],
-    min_length: int = 1,
-    no_repeat_ngram: int = 0,
-) -> list[Hypothesis]:
+def beam_search(step: Step, search: SearchConfig) -> list[Hypothesis]:
     """Finds the best captions of an image; see `sat_tf.search.beam_search`.
 
     After each step the best `beam - n` continuations are kept, n being the hypotheses that have
@@ -66,31 +59,26 @@ def beam_search(
         step: `(tokens int32 [K], parents) -> (log_probs [K, V], auxiliary)`. It keeps the state:
             row k continues row `parents[k]` of the call before. Rows that are not in use hold
             `PAD`, and what they return is ignored.
-        beam: K.
-        max_length: The most words of a caption.
-        length_power: p in `score = log_prob / length^p`.
-        forbidden: Token ids that are never written.
-        min_length: The fewest words of a caption.
-        no_repeat_ngram: If above 0, no caption has the same n tokens in a row twice.
+        search: The settings; K is its beam.
 
     Returns:
         At most K hypotheses, the best score first.
     """
     live, parents, ended = [Hypothesis()], [0], []
-    for length in range(max_length):
+    for length in range(search.max_length):
         last = [hypothesis.tokens[-1] if hypothesis.tokens else START for hypothesis in live]
-        unused = beam - len(live)
+        unused = search.beam - len(live)
         tokens = np.array(last + [PAD] * unused, np.int32)
         log_probs, auxiliary = step(tokens, parents + [0] * unused)
         log_probs = np.where(np.isfinite(log_probs), log_probs, -np.inf)[: len(live)]
-        log_probs[:, list(forbidden)] = -np.inf
-        if length < min_length:
+        log_probs[:, list(search.forbidden)] = -np.inf
+        if length < search.min_length:
             log_probs[:, END] = -np.inf
-        if no_repeat_ngram:
+        if search.no_repeat_ngram:
             for row, hypothesis in zip(log_probs, live, strict=True):
-                row[_repeating(hypothesis.tokens, no_repeat_ngram)] = -np.inf
+                row[_repeating(hypothesis.tokens, search.no_repeat_ngram)] = -np.inf
         before = np.array([h.totals[-1] if h.totals else 0.0 for h in live], np.float32)
-        room = beam - len(ended)
+        room = search.beam - len(ended)
         grown, grown_parents = [], []
         for slot, token, total in _best(before[:, np.newaxis] + log_probs, room):
             rows = [output[slot] for output in auxiliary]
@@ -104,7 +92,7 @@ def beam_search(
         if not live:
             break
     # Sorting is stable: of equal scores the caption that ended first.
-    return sorted(ended + live, key=lambda h: -h.score(length_power))[:beam]
+    return sorted(ended + live, key=lambda h: -h.score(search.length_power))[: search.beam]
 
 
 def _repeating(tokens: Sequence[int], n: int) -> list[int]:

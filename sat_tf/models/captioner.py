@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from sat_tf import config as configs
 from sat_tf.errors import invalid_value
-from sat_tf.fields import check_argument, from_dict, to_dict
+from sat_tf.fields import checked, from_dict, to_dict
 from sat_tf.layers.attention import Selection
 from sat_tf.layers.decoder import Attended, DecoderOutput, RNNDecoder
 from sat_tf.layers.encoder import Encoder
@@ -35,7 +35,7 @@ class Captioner(TrainableModel):
     """The captioner of the paper: from an image to words, with attention over its locations.
 
     Args:
-        config: `CaptionerConfig`, or its dictionary.
+        config: All settings.
         vocabulary_size: Number of words, including the four special tokens.
         load_encoder_weights: False if they are restored from a run, or random on purpose.
         **kwargs: For Keras; a `dtype` policy is that of the decoder and of a trainable encoder. A
@@ -54,19 +54,17 @@ class Captioner(TrainableModel):
         Xu et al. (2015), arXiv:1502.03044.
     """
 
+    @checked
     def __init__(
         self,
-        config: configs.CaptionerConfig | dict,
+        config: configs.CaptionerConfig,
         vocabulary_size: int,
         load_encoder_weights: bool = True,
         **kwargs,
     ) -> None:
         # Keras' cast of stored annotations from float16 to bfloat16 is TensorFlow's slowest.
         super().__init__(autocast=False, **kwargs)
-        if isinstance(config, dict):
-            config = from_dict(configs.CaptionerConfig, config)
-        self.config = check_argument("config", config, configs.CaptionerConfig)
-        self.vocabulary_size = vocabulary_size
+        self.config, self.vocabulary_size = config, vocabulary_size
         policy = self.dtype_policy
         loaded = functools.partial(Encoder, weights=config.encoder.weights)
         make_encoder = loaded if load_encoder_weights else Encoder.unloaded
@@ -264,7 +262,7 @@ class Captioner(TrainableModel):
     @classmethod
     def from_config(cls, config: dict) -> Captioner:
         """Makes a captioner of which the same parts learn, with random weights."""
-        arguments = dict(config)
+        arguments = {**config, "config": from_dict(configs.CaptionerConfig, config["config"])}
         trainable = arguments.pop("trainable_parts", {})
         captioner = cls(**arguments)
         for name, part in captioner.saved_layers().items():

@@ -49,13 +49,7 @@ class HardObjective:
     `L_s = E[log p(y|s, a)] <= log p(y|a)` (or the importance-weighted bound), its gradient in
     the attention weights by `estimators`, and lambda_e times the entropy of alpha.
 
-    Args:
-        attention: The configuration; its `kind` is hard.
-        label_smoothing: Share of the target spread over the vocabulary, in [0, 1).
-        distillation_weight: Share of the target that other captioners predict, in [0, 1].
-
-    Raises:
-        ValueError: A share is out of its range.
+    Arguments are those of `SoftObjective`, with hard attention.
 
     References:
         Xu et al. (2015), Sec. 4.1, arXiv:1502.03044.
@@ -174,12 +168,12 @@ class HardObjective:
 
         Args:
             outputs: The decoder's, M rows per caption, side by side.
-            targets: int32 `[B, T]`, the words to predict, ending with <end>, padded with 0.
+            targets: As in `SoftObjective.terms`.
             expectation: bool `[B]`, from `draw_expectation`; None if all locations were drawn.
             baseline: From `make_baseline`.
             global_size: Captions on all replicas; None for B.
-            predicted: Predictions of other captioners, if the words are distilled from them.
-            maps: `[B, T, L]`, read with a weight of supervision.
+            predicted: As in `SoftObjective.terms`.
+            maps: As in `SoftObjective.terms`.
         """
         preset, samples, size = self.preset, self.samples, tf.shape(targets)[0]
         if expectation is None:

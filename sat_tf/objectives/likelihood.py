@@ -170,9 +170,7 @@ def map_cross_entropy(alignment_scores: tf.Tensor, targets: tf.Tensor) -> tf.Ten
 def supervision(alignment_scores: tf.Tensor, targets: tf.Tensor) -> tuple[tf.Tensor, Means]:
     """Cross-entropy of alpha under a caption's maps, and `supervision`, nats per word with one.
 
-    Args:
-        alignment_scores: As in `map_cross_entropy`.
-        targets: As in `map_cross_entropy`.
+    Arguments are those of `map_cross_entropy`.
 
     Returns:
         The mean over captions, a scalar, and what to log.

@@ -126,14 +126,7 @@ def score_gradient_norm(
     `d log alpha_s / d e_i = [i = s] - alpha_i`, whose squares sum to
     `1 - 2 alpha_s + sum_i alpha_i^2`.
 
-    Args:
-        rollout: The samples.
-        signal: Returns and baseline of the loss.
-        estimator: That of the loss.
-        peakedness: `[M, B, T]`, `sum_i alpha_i^2`.
-
-    Returns:
-        Scalar.
+    A scalar; arguments as in `rollout_logs`.
     """
     samples = 1 if estimator.bound == "importance_weighted" else rollout.mask.shape[0]
     captions = tf.cast(tf.shape(rollout.mask)[1], tf.float32)

@@ -7,12 +7,13 @@ per image, T words.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
 import numpy as np
 import tensorflow as tf
 
 from sat_tf.config import AttentionConfig, SearchConfig
-from sat_tf.errors import invalid_value
+from sat_tf.fields import Range, checked
 from sat_tf.layers.attention import Selection
 from sat_tf.layers.decoder import DecoderOutput
 from sat_tf.objectives.estimators import (
@@ -71,11 +72,14 @@ class RewardObjective:
     supports_jit = False
     """XLA cannot call the reward, a Python function."""
 
+    @checked
     def __init__(
-        self, reward: Reward, samples: int, attention: AttentionConfig, search: SearchConfig
+        self,
+        reward: Reward,
+        samples: Annotated[int, Range(2)],
+        attention: AttentionConfig,
+        search: SearchConfig,
     ) -> None:
-        if samples < 2:
-            raise invalid_value("samples", "at least 2, of which others are the baseline", samples)
         self.reward, self.samples = reward, samples
         self.attention, self.search = attention, search
         self.selection: Selection = attention.selection

@@ -67,12 +67,9 @@ def hypothesis_data(
 
 
 def crop_of(height: int, width: int, resize: str) -> list[float]:
-    """Returns the part of an image that the model sees, `[x0, y0, x1, y1]` as fractions.
+    """Returns the part of an image that the model sees by its policy, `crop` or `squash`.
 
-    Args:
-        height: Of the image, pixels.
-        width: Of the image, pixels.
-        resize: The encoder's policy, `crop` or `squash`.
+    It is `[x0, y0, x1, y1]`, as fractions of the image's sides.
     """
     if resize == "squash":
         return [0.0, 0.0, 1.0, 1.0]

@@ -65,6 +65,8 @@ const SatViewer = (() => {
     return weights.length - 1;
   }
 
+  const LETTERS = new Intl.Segmenter(); // with their marks
+
   // Words of such languages run from the right even if the first one is Latin.
   const RIGHT_TO_LEFT = /^(ar|ckb|dv|fa|he|iw|ps|sd|ug|ur|yi)(-|$)/i;
   const direction = (text, lang) => (RIGHT_TO_LEFT.test(lang || "") && /[\u0590-\u08ff\ufb1d-\ufefc]/.test(text) ? "rtl" : "auto");
@@ -245,7 +247,7 @@ const SatViewer = (() => {
       this.words.dir = this.sentence.dir = direction(this.hypothesis.text, this.data.lang);
       this.words.replaceChildren(...words.map((word, i) => element("li", {}, this.wordButton(word, i))));
       this.image.alt = this.hypothesis.text;
-      const single = words.length > 1 && words.every((word) => [...word.text].length === 1);
+      const single = words.length > 1 && words.every((word) => [...LETTERS.segment(word.text)].length === 1);
       this.noun = single ? "character" : "word";
       // Words without spaces between them stand as they are read, and once as text to be copied.
       const joined = words.length > 1 && words.map((word) => word.text).join("") === this.hypothesis.text;

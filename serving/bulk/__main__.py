@@ -164,17 +164,16 @@ def caption_rows(spark: SparkSession, job: Job, plan: Plan, chunk: Chunk) -> Dat
     from serving.bulk import inputs, worker
 
     cores = int(spark.conf.get("spark.task.cpus", "1"))
-    settings = worker.Settings(job.version, job.batch_size, job.maps, cores)
     if plan.tables:
         table = spark.read.parquet(*map(inputs.literal, chunk.paths))
         source = table.select(inputs.PATH, inputs.CONTENT).rdd
-        caption = functools.partial(worker.caption_contents, settings=settings)
+        caption = functools.partial(worker.caption_contents, job=job, cores=cores)
     else:
         # Slices of a list in a fixed order: a task that is tried again has the same batches.
         slices = worker.count_slices(len(chunk.paths), job.batch_size)
         source = spark.sparkContext.parallelize(range(slices), slices)
         caption = functools.partial(
-            worker.caption_slices, paths=chunk.paths, slices=slices, settings=settings
+            worker.caption_slices, paths=chunk.paths, slices=slices, job=job, cores=cores
         )
     schema = worker.schema(job.maps)
     return spark.createDataFrame(source.mapPartitions(caption), schema, verifySchema=False)

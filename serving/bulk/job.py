@@ -40,10 +40,7 @@ class Job:
         inputs: The patterns of the command line, local ones absolute.
         version: Version of the export.
         fingerprint: SHA-256 of the export.
-        maps: Write attention maps.
-        format: `jsonl` or `parquet`.
-        batch_size: Images per call of the export.
-        chunk_size: Images per chunk.
+        maps: As on the command line, like what follows.
     """
 
     inputs: tuple[str, ...]

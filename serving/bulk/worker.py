@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from sat_tf.commands import loading
 from sat_tf.errors import invalid_value
 from sat_tf.images import read_upright
 from serving.bulk.inputs import MAX_BYTES, read_file
+from serving.bulk.job import Job
 from serving.client.captions import ServedCaption, read_caption, split
 from serving.versions import GRAPH_FILE
 
@@ -54,23 +54,6 @@ _OUTPUTS = (*_NEEDED, "lengths", "reasons", "words", "word_log_probs")
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Settings of a worker.
-
-    Attributes:
-        version: Version of the export.
-        batch_size: Images per call.
-        maps: Write attention maps.
-        cores: Cores of a task.
-    """
-
-    version: str
-    batch_size: int
-    maps: bool
-    cores: int
-
-
 def schema(maps: bool) -> str:
     """Returns the columns of the output in Spark's notation."""
     names = (name for name in COLUMNS if maps or not name.startswith("attention"))
@@ -84,20 +67,20 @@ def count_slices(images: int, batch_size: int) -> int:
 
 
 def caption_slices(
-    numbers: Iterable[int], paths: Sequence[str], slices: int, settings: Settings
+    numbers: Iterable[int], paths: Sequence[str], slices: int, job: Job, cores: int
 ) -> Iterator[Row]:
     """Captions the slices of these numbers of a list of files."""
     for number in numbers:
         first, last = (len(paths) * n // slices for n in (number, number + 1))
-        yield from _caption(map(_read, paths[first:last]), settings)
+        yield from _caption(map(_read, paths[first:last]), job, cores)
 
 
 def caption_contents(
-    rows: Iterable[tuple[str, bytearray | None]], settings: Settings
+    rows: Iterable[tuple[str, bytearray | None]], job: Job, cores: int
 ) -> Iterator[Row]:
     """Captions rows of path and content."""
     prepared = ((str(path), prepare(bytes(content or b""))) for path, content in rows)
-    yield from _caption(prepared, settings)
+    yield from _caption(prepared, job, cores)
 
 
 def _read(path: str) -> tuple[str, bytes | str]:
@@ -119,31 +102,26 @@ def prepare(content: bytes) -> bytes | str:
         return str(error)
 
 
-def _caption(images: Iterable[tuple[str, bytes | str]], settings: Settings) -> Iterator[Row]:
+def _caption(images: Iterable[tuple[str, bytes | str]], job: Job, cores: int) -> Iterator[Row]:
     from pyspark import SparkFiles
 
-    for batch in split(images, settings.batch_size, BATCH_BYTES, lambda image: len(image[1])):
+    for batch in split(images, job.batch_size, BATCH_BYTES, lambda image: len(image[1])):
         readable = [content for _, content in batch if isinstance(content, bytes)]
         values = {}
         if readable:
-            values = load(SparkFiles.get(ARCHIVE), settings.cores, settings.maps)(readable)
+            values = load(SparkFiles.get(ARCHIVE), cores, job.maps)(readable)
         answers = (read_caption(values, row, 0) for row in range(len(readable)))
         for path, content in batch:
             answer = next(answers) if isinstance(content, bytes) else content
-            yield to_row(path, answer, settings)
+            yield to_row(path, answer, job)
 
 
 @functools.cache  # once per process: Spark gives a Python worker one task after another
 def load(folder: str, cores: int, maps: bool) -> Callable[[list[bytes]], dict[str, np.ndarray]]:
-    """Loads an export as TF Serving does.
-
-    Args:
-        folder: The version's folder.
-        cores: Threads of the session.
-        maps: Ask for attention.
+    """Loads a version of an export as TF Serving does, into a session with so many threads.
 
     Returns:
-        Function from image files to the outputs by name.
+        Function from image files to the outputs by name, attention among them if it is asked for.
     """
     with loading():
         import tensorflow as tf
@@ -161,11 +139,7 @@ def load(folder: str, cores: int, maps: bool) -> Callable[[list[bytes]], dict[st
 
 
 def check_export(version: Path, maps: bool) -> None:
-    """Checks that an export captions image files, without loading it.
-
-    Args:
-        version: The version's folder.
-        maps: Attention is asked for.
+    """Checks that a version of an export captions image files, without loading it.
 
     Raises:
         ValueError: It has no `serving_default` from `image_bytes` to captions, or no attention.
@@ -189,9 +163,9 @@ def check_export(version: Path, maps: bool) -> None:
         raise invalid_value("--maps", "an export with attention", str(version))
 
 
-def to_row(path: str, answer: ServedCaption | str, settings: Settings) -> Row:
+def to_row(path: str, answer: ServedCaption | str, job: Job) -> Row:
     """Returns a row of the output, for a caption or for the reason why there is none."""
-    row: Row = {"path": path, "version": settings.version}
+    row: Row = {"path": path, "version": job.version}
     if isinstance(answer, ServedCaption) and not answer.valid:
         answer = answer.reason or "the export cannot read it as an image"
     if isinstance(answer, str):
@@ -202,7 +176,7 @@ def to_row(path: str, answer: ServedCaption | str, settings: Settings) -> Row:
         row["words"] = list(answer.words)
     if answer.log_probs is not None:
         row["log_probs"] = answer.log_probs.tolist()
-    if settings.maps and answer.alpha is not None:
+    if job.maps and answer.alpha is not None:
         alpha = np.ascontiguousarray(answer.alpha, "<f2")
         row |= {"attention": bytearray(alpha.tobytes()), "attention_shape": list(alpha.shape)}
     return row | {"output": CAPTIONS}

@@ -17,6 +17,8 @@ from sat_tf.commands import exit_status, json_line, program
 if TYPE_CHECKING:
     from serving.client import CaptionClient, ServedCaption
 
+_FIGURE = 448  # pixels, side of the photograph under the attention
+
 
 @dataclass(frozen=True)
 class Arguments:
@@ -81,9 +83,9 @@ def run(arguments: Arguments) -> int:
         raise ValueError("Received no value for argument `images`: name at least one file.")
     from tqdm import tqdm
 
-    from sat_tf.figures.attention import figure_paths
+    from sat_tf.figures.attention import figure_paths, save_attention_figure
     from sat_tf.figures.drawing import check_font
-    from serving.attention_figure import save_attention
+    from sat_tf.images.reader import read_pixels
     from serving.client import CaptionClient, Connection
 
     figures = figure_paths(arguments.out, arguments.images, arguments.figure)
@@ -122,8 +124,12 @@ def run(arguments: Arguments) -> int:
                         print(json_line({"image": str(path), "error": answer}), flush=True)
                     continue
                 if figure is not None:
-                    drawn = content, answer, arguments.resize, figure, arguments.figure_font
-                    figure = figure if save_attention(*drawn) else None
+                    seen = read_pixels(content, _FIGURE, arguments.resize).round().astype("uint8")
+                    maps = answer.alpha, answer.beta
+                    drawn = {"title": answer.text, "language": answer.language}
+                    drawn |= {"font": arguments.figure_font}
+                    if not save_attention_figure(figure, seen, answer.words, *maps, **drawn):
+                        figure = None
                 print(_line(arguments, path, answer, figure), flush=True)
     return 1 if failed else 0
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import grpc
 import numpy as np
@@ -16,7 +17,7 @@ from sat_tf.errors import invalid_value
 from sat_tf.images import read_upright
 from sat_tf.subwords import whole_words
 from serving.client import protocol
-from serving.client.channel import Connection, ModelClient, ServingError
+from serving.client.channel import Connection, ServingError
 
 CAPTION_OUTPUTS = ("captions", "scores", "valid", "reasons")
 """Outputs asked for without attention: exports warm up this set, and all outputs."""
@@ -77,8 +78,8 @@ class Beam:
     resize: str = ""
 
 
-class CaptionClient(ModelClient):
-    """Captions of a served model, over one connection; threads may share it.
+class CaptionClient:
+    """Captions of a served model, over one connection; use it in a `with`. Threads may share it.
 
     Args:
         connection: The server.
@@ -110,9 +111,29 @@ class CaptionClient(ModelClient):
         for name, size in (("batch_size", batch_size), ("batch_bytes", batch_bytes)):
             if size < 1:
                 raise invalid_value(name, "at least 1", size)
-        super().__init__(connection, model)
+        self.connection, self.model = connection or Connection(), model
+        self._channel = self.connection.open()
+        self._predict = self._channel.unary_unary(
+            protocol.PREDICT,
+            request_serializer=protocol.PredictRequest.SerializeToString,
+            response_deserializer=protocol.PredictResponse.FromString,
+        )
         self._version, self._label = version, label
         self._batch_size, self._batch_bytes = batch_size, batch_bytes
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self._channel.close()
+
+    def predict(self, request: protocol.PredictRequest) -> protocol.PredictResponse:
+        """Asks the model; see `Connection.call`."""
+        return self.connection.call(self._predict, request)
 
     def caption(self, image: bytes | str | Path, attention: bool = False) -> ServedCaption:
         """Captions one image; see `captions`."""

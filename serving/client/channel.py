@@ -9,12 +9,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import grpc
 
 from sat_tf.errors import invalid_value
-from serving.client import protocol
 
 _LOG = logging.getLogger(__name__)
 
@@ -180,42 +179,3 @@ class Connection:
             wanted = "a client certificate (--cert, --key)" if encrypted else "TLS (--tls)"
             return f"{self.address} closed the connection: does it want {wanted}? ({details})"
         return f"{self.address} is unavailable: {details}"
-
-
-class ModelClient:
-    """A connection to a served model, to be used in a `with`; threads may share it.
-
-    Args:
-        connection: The server.
-        model: The model's name there.
-
-    Raises:
-        OSError: A certificate file cannot be read.
-    """
-
-    def __init__(self, connection: Connection | None = None, model: str = "captioner") -> None:
-        self.connection, self.model = connection or Connection(), model
-        self._channel = self.connection.open()
-        self._predict = self._channel.unary_unary(
-            protocol.PREDICT,
-            request_serializer=protocol.PredictRequest.SerializeToString,
-            response_deserializer=protocol.PredictResponse.FromString,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Closes the connection."""
-        self._channel.close()
-
-    def predict(self, request: protocol.PredictRequest) -> protocol.PredictResponse:
-        """Asks the model; see `Connection.call`.
-
-        Raises:
-            ServingError: The server gave no answer, or an error for one.
-        """
-        return self.connection.call(self._predict, request)

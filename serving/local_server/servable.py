@@ -43,10 +43,6 @@ class Limits:
 class Servable:
     """A SavedModel in its own session, warmed up.
 
-    Args:
-        path: Its folder.
-        limits: Limits of one request.
-
     Raises:
         Exception: The folder is no SavedModel with the tag `serve`, or a warm-up request
             fails; TensorFlow raises several types.

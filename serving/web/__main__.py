@@ -156,7 +156,7 @@ def _served(arguments: Arguments, stack: contextlib.ExitStack) -> dict[str, Capt
         raise ValueError(
             f"`--server` needs {error.name}, which is not installed: pip install grpcio protobuf"
         ) from error
-    from serving.web.served import captioner
+    from serving.web.captioning import by_server
 
     host, port = parse_server(arguments.server)
     # The page itself waits for a model that is away, and says so.
@@ -164,7 +164,7 @@ def _served(arguments: Arguments, stack: contextlib.ExitStack) -> dict[str, Capt
     clients = {name: CaptionClient(connection, name) for name in arguments.model}
     for client in clients.values():
         stack.enter_context(client)
-    return {name: captioner(client, arguments.resize) for name, client in clients.items()}
+    return {name: by_server(client, arguments.resize) for name, client in clients.items()}
 
 
 def _own(

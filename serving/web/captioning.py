@@ -6,7 +6,7 @@ import io
 import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from PIL import Image
@@ -15,7 +15,16 @@ from sat_tf.images import MAX_PIXELS, MAX_SIDE
 from sat_tf.images.pillow import to_decodable, upright
 from sat_tf.viewer import crop_of, data_url, hypothesis_data
 
+if TYPE_CHECKING:
+    from serving.client import CaptionClient, ServingError
+
 _SHOWN = (1600, 1600)  # pixels
+# Of gRPC: what a model server does, and HTTP's status.
+_STATUSES = {
+    "UNAVAILABLE": ("does not answer", 503),
+    "RESOURCE_EXHAUSTED": ("is busy", 429),
+    "DEADLINE_EXCEEDED": ("took too long", 504),
+}
 
 
 class UploadError(Exception):
@@ -112,6 +121,38 @@ def viewer_data(
         "lang": captions[0].language or None,
         "crop": crop_of(upload.height, upload.width, resize),
     }
+
+
+def by_server(client: CaptionClient, resize: str = "crop") -> Captioner:
+    """Returns a captioner that asks a model server; `resize` is for exports that do not say."""
+    from starlette.concurrency import run_in_threadpool
+
+    from serving.client import ServingError
+
+    async def caption(upload: Upload, _: Tell) -> dict[str, Any]:
+        try:
+            beam = await run_in_threadpool(client.beam, upload.content)
+        except ServingError as error:
+            raise _in_words(error, client) from error
+        best = beam.captions[0]
+        if not best.valid:
+            reason = best.reason or "damaged"
+            raise UploadError(f"This file cannot be read as an image: {reason}.", 400)
+        kind = beam.attention_kind or ("none" if best.alpha is None else "soft")
+        found = viewer_data(upload, beam.captions, kind, beam.resize or resize)
+        return found | {"version": best.version}
+
+    return caption
+
+
+def _in_words(error: ServingError, client: CaptionClient) -> UploadError:
+    """Describes a model server's error as the page's."""
+    if error.too_large:
+        return UploadError("This file is too large for the model server: make it smaller.", 413)
+    if error.code.name in _STATUSES:
+        words, status = _STATUSES[error.code.name]
+        return UploadError(f"The model server on {client.connection.address} {words}.", status)
+    return UploadError(str(error), 502)
 
 
 def _shown(content: bytes) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sat_tf import published
 from sat_tf.errors import invalid_value
-from sat_tf.lite.captioner import SETTINGS, read_settings
+from sat_tf.lite.captioner import newest, read_settings
 from sat_tf.run_folder import RunFolder
 
 _MOST_RUNS = 3
@@ -35,9 +35,7 @@ def from_exports(folders: Sequence[Path]) -> list[Source]:
     """
     found = []
     for folder in folders:
-        versions = [path.parent for path in folder.glob(f"*/{SETTINGS}")]
-        numbered = [path for path in versions if path.name.isdecimal()]
-        export = max(numbered, key=lambda path: int(path.name), default=folder)
+        export = newest(folder)
         try:
             read_settings(export)
         except ValueError as error:
@@ -105,9 +103,9 @@ def notes_of(runs: Sequence[Path]) -> tuple[str, ...]:
 
 
 def _name(folder: Path) -> str:
-    """The last part of the path; where a run's `export` is named, the run's."""
+    """The last part of the path; where a run's `export` or `litert` is named, the run's."""
     path = folder.resolve()
-    return path.parent.name if path.name == "export" else path.name
+    return path.parent.name if path.name in ("export", "litert") else path.name
 
 
 def _values(folder: Path) -> dict:

@@ -14,7 +14,6 @@ TOY = ["--shapes", "toy", "--repeats", "1"]
 BENCHMARKS = {
     "run --only search": ([*TOY, "--only", "search", "--search-batches", "2"], "images/s"),
     "run --only startup": ([*TOY, "--only", "startup", "--images", "8"], "x imports"),
-    "serving_latency": (["--run-dir", "RUN", "--batches", "1", "--repeats", "1"], "x encoder"),
     "estimators": (["--run-dir", "RUN", "--batches", "1", "--draws", "2"], "variance"),
 }
 

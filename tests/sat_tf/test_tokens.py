@@ -117,8 +117,8 @@ def test_earlier_rules_split_as_they_did():
     assert tokenize("\u9ad83.5\u7c73", "characters", rules=1) == [*"\u9ad835\u7c73"]
     assert tokenize("-5, EU:n 2\u20133\u2103", "words", "fi", rules=2) == ["5", "eu", "n", "2", "3"]
     assert tokenize("\u7a7fT\u6064", "words", "zh", 2, "jieba") == ["\u7a7f", "t", "\u6064"]
-    with pytest.raises(ValueError, match='"words" or "characters" under rules 1'):
-        tokenize("a", "subwords", rules=1)
+    with pytest.raises(ValueError, match="`rules`: expected a version up to 3.*, and from 2 on"):
+        Vocabulary.from_captions(["a"], unit="subwords", rules=1)
 
 
 @pytest.mark.parametrize(
@@ -243,7 +243,7 @@ def test_subwords_are_of_words_as_they_are_written():
         captions, 1, unit="subwords", language="de", capitals=True
     )
     assert vocabulary.decode(vocabulary.encode("EIN HUND")) == "ein Hund"
-    assert vocabulary.spans(["ein", "hund"], "ein hund") == [(0, 0), (1, 1)]
+    assert vocabulary.places("ein hund") == [("ein", 0, 0), ("hund", 1, 1)]
 
 
 def test_a_word_has_the_mean_of_its_subwords_maps_and_all_of_their_log_probability():
@@ -254,15 +254,17 @@ def test_a_word_has_the_mean_of_its_subwords_maps_and_all_of_their_log_probabili
     assert found["alpha"].ravel().tolist() == [0.5, 2.5, 4.0]
     assert found["log_probs"].tolist() == [-2.0, -2.0, -1.0] and found["beta"] is None
     assert whole_words(["dog"], alpha=alpha[:1])["alpha"] is not None
+    syllables = whole_words(["\u2581\u0f41\u0fb1\u0f72\u0f0b", "\u0f53", "\u0f42"])["words"]
+    assert syllables == ("\u0f41\u0fb1\u0f72\u0f0b", "\u0f53\u0f42")
 
 
 @pytest.mark.parametrize("unit", ["words", "characters", "subwords"])
 def test_words_of_boxes_have_spans_among_any_tokens(unit):
     caption = "\u4e24\u53ea \u72d7 NBA 3.5"
     vocabulary = Vocabulary.from_captions([caption], 1, unit=unit, language="zh")
-    words, found = vocabulary.base_words(caption), vocabulary.tokenize(caption)
-    assert words == ["\u4e24", "\u53ea", "\u72d7", "nba", "3.5"]
-    for word, (first, last) in zip(words, vocabulary.spans(words, caption), strict=True):
+    found = vocabulary.tokenize(caption)
+    assert vocabulary.base_words(caption) == ["\u4e24", "\u53ea", "\u72d7", "nba", "3.5"]
+    for word, first, last in vocabulary.places(caption):
         assert word in vocabulary.join(found[first : last + 1])
 
 

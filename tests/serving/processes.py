@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -52,3 +53,10 @@ def _descends(process: int, root: int, parents: dict[int, int]) -> bool:
     while process in parents and process != root:
         process = parents[process]
     return process == root
+
+
+def free_ports(count: int) -> list[int]:
+    """Returns different ports of the loopback interface that nobody listens on now."""
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [probe.getsockname()[1] for probe in probes]

@@ -8,10 +8,11 @@ import pytest
 
 from sat_tf import published
 from sat_tf.fields import to_dict
+from sat_tf.files import write_json
 from sat_tf.run_folder import RunFolder
 from training.lineage import Teachers, lineage, teachers_of
 from training.recipes import RECIPES
-from training.run_state.ownership import record_origins
+from training.run_state.ownership import origins
 
 CONFIG = to_dict(RECIPES["scenes_soft"])
 BOXES = {"attention": CONFIG["attention"] | {"supervision_weight": 0.5}}
@@ -69,7 +70,7 @@ def test_a_captioner_that_ships_is_not_mistaken_for_a_run_beside_the_new_one(
     beside, run = make("flickr8k_soft"), make("mine", "flickr8k_soft")
     shipped = published.SHIPPED / "flickr8k_soft"
     monkeypatch.chdir(tmp_path)
-    record_origins(RunFolder(run), ["flickr8k_soft"])
+    write_json(RunFolder(run).origins, origins(["flickr8k_soft"]))
     assert lineage(run) == [run, shipped]
     assert teachers_of(run) == teachers_of(shipped) != Teachers((), ())
     assert lineage(make("early", "flickr8k_soft"))[1] == beside
@@ -79,7 +80,7 @@ def test_an_origin_that_was_moved_with_the_run_is_found(make, monkeypatch, tmp_p
     make("first", **BOXES)
     run = make("second", "runs/first")
     monkeypatch.chdir(tmp_path)
-    record_origins(RunFolder(run), ["runs/first"])
+    write_json(RunFolder(run).origins, origins(["runs/first"]))
     assert list(json.loads(RunFolder(run).origins.read_text())) == ["runs/first"]
     (tmp_path / "new").mkdir()
     runs = (tmp_path / "runs").rename(tmp_path / "new" / "runs")

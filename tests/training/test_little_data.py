@@ -11,7 +11,7 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Vocabulary
 from training.little_data import LEARN_ON, Amount, after_training, next_command, sentences
 from training.recipes import RECIPES
-from training.run_state.ownership import write_data
+from training.run_state.ownership import claim, data_records
 from training.train import parse
 
 FOLDER = RECIPES["folder_soft"]
@@ -51,6 +51,11 @@ def test_captions_that_are_nearly_alike_are_named(changes):
     assert "nearly alike" in sentence and "Describe what differs" in sentence
 
 
+def test_captions_too_few_to_compare_are_not_called_alike():
+    (sentence,) = sentences(Amount(2, 2, 2, common=1.0), FOLDER)
+    assert "alike" not in sentence
+
+
 def test_the_next_command_has_the_flags_that_were_given():
     flags = ["--recipe", "folder_soft", "--data.min-count", "1", "--encoder.name", "resnet50"]
     flags += ["--data.columns", "image=my file"]
@@ -68,11 +73,11 @@ def test_the_next_command_has_the_flags_that_were_given():
 
 def test_a_run_says_at_its_end_what_its_record_tells(tmp_path):
     folder, vocabulary = RunFolder(tmp_path), Vocabulary.from_captions(["a dot"], min_count=1)
-    write_data(folder, vocabulary, {}, amount=amount(48))
+    claim(tmp_path, "{}", records=data_records(folder, vocabulary, {}, amount(48)))
     warning, following = after_training(folder, FOLDER, tmp_path)
     assert warning.startswith("Warning: 48 training images are too few")
     assert following.startswith(f"Next: python -m training.train --recipe {LEARN_ON}")
-    write_data(folder, vocabulary, {}, amount=amount(2000))
+    claim(tmp_path, "{}", records=data_records(folder, vocabulary, {}, amount(2000)))
     (following,) = after_training(folder, FOLDER, tmp_path)
     assert following == f"Next: python -m training.evaluate --run-dir {tmp_path} --split test"
     assert list(after_training(folder, RECIPES["scenes_soft"], None)) == []

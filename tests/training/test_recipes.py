@@ -78,13 +78,11 @@ def test_a_code_that_is_no_language_is_an_error_that_names_the_language(language
 
 def test_tokens_are_the_languages_unless_chosen():
     assert DataConfig(language="zh").unit == "characters"
-    split = DataConfig(language="zh", tokens="words").splitting()
+    split = DataConfig(language="zh", tokens="words").splitting
     assert (split["unit"], split["segmenter"]) == ("words", "icu")
-    assert (
-        DataConfig(language="zh", tokens="words", segmenter="spaces").splitting() | split == split
-    )
-    assert DataConfig(language="th").splitting()["segmenter"] == "icu"
-    assert DataConfig().splitting()["segmenter"] == "spaces"
+    assert DataConfig(language="zh", tokens="words", segmenter="spaces").splitting | split == split
+    assert DataConfig(language="th").splitting["segmenter"] == "icu"
+    assert DataConfig().splitting["segmenter"] == "spaces"
     with pytest.raises(ValueError, match="`--data.language ja` with `--data.segmenter mecab`"):
         DataConfig(language="zh", tokens="words", segmenter="mecab")
     with pytest.raises(ValueError, match="`--data.rules`: expected 3 with subwords"):

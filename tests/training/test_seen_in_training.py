@@ -15,7 +15,6 @@ from training.data.seen_images import (
     SeenImages,
     find_overlap,
     read_seen,
-    write_seen,
 )
 from training.data.sources import load_split
 from training.evaluate.command import main as evaluated
@@ -82,7 +81,8 @@ def test_what_a_run_starts_from_is_recorded_with_it(soft_run, tmp_path, tiny, un
     first, run = tmp_path / "first", tmp_path / "run"
     shutil.copytree(soft_run, first)
     photograph = Example("2903617548_d3e38d7f88.jpg", tmp_path / "gone.jpg", ())
-    write_seen(RunFolder(first), SeenImages.of([photograph], "flickr8k"))
+    seen = SeenImages.of([photograph], "flickr8k")
+    RunFolder(first).training_images.write_bytes(seen.content())
     train(run, *tiny, "--init-from", str(first))
     assert sources(run) == [("", LIMIT), ("first", 1)]
     assert dict(find_overlap(read_seen(run), [photograph], "flickr8k").found) == {

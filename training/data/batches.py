@@ -15,14 +15,17 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.vocabulary import END, PAD, START, Vocabulary
+from sat_tf.vocabulary import END, PAD, SPECIAL_TOKENS, START, Vocabulary
 from training.data.examples import DataError, Split
 from training.data.image_loader import ImageSource, InputSource
+
+if TYPE_CHECKING:
+    from training.config import DataConfig
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,6 +99,20 @@ def caption_table(
     image_index, caption_index = np.array(places, np.int32).T.copy()
     table = CaptionTable(image_index, caption_index, tokens, dropped)
     return table if max_length is None else table.cut(max_length)
+
+
+def check_vocabulary(config: DataConfig, vocabulary: Vocabulary) -> None:
+    """Checks that there is a word to learn.
+
+    Raises:
+        DataError: There is none; the message names the key.
+    """
+    if len(vocabulary) == len(SPECIAL_TOKENS):
+        unit = config.unit.removesuffix("s")
+        raise DataError(
+            f"No {unit} occurs {config.min_count} times in the training captions: lower "
+            "`--data.min_count`, or add captions."
+        )
 
 
 def plan_epoch(

@@ -130,7 +130,7 @@ def place_phrases(
         # Words of each blank-separated part of a caption; together they are the caption's.
         split = vocabulary.base_words
         captions = [[split(part) for part in text.split()] for text in example.captions]
-        spans: dict[int, list[tuple[int, int]]] = {}
+        spans: dict[int, list[tuple[str, int, int]]] = {}
         written = [(one.caption, one.sentence) for one in own if one.sentence is not None]
         aligned: dict[Sentence, Alignment] = {}
         if written:
@@ -143,8 +143,8 @@ def place_phrases(
                     caption, first, last = place
                     if caption not in spans:
                         words = sum(captions[caption], [])
-                        spans[caption] = vocabulary.spans(words, example.captions[caption])
-                    (start, _), (head, end) = spans[caption][first], spans[caption][last]
+                        spans[caption] = vocabulary.places(example.captions[caption], words)
+                    (_, start, _), (_, head, end) = spans[caption][first], spans[caption][last]
                     found = PlacedPhrase(phrase, start, end, head)
                     placed.setdefault((number, caption), []).append(found)
     return placed, dropped

@@ -7,7 +7,7 @@ import json
 import posixpath
 import unicodedata
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -131,6 +131,11 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.examples)
+
+    @property
+    def captions(self) -> Iterator[str]:
+        """The captions of all examples, one after the other."""
+        return (caption for example in self.examples for caption in example.captions)
 
     @property
     def has_phrases(self) -> bool:

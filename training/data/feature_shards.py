@@ -220,12 +220,11 @@ class ShardWriter:
     Args:
         encoder: A frozen encoder.
         resize: `crop` or `squash`.
-        batch_size: Images per call of the encoder; None for what suits the device.
     """
 
-    def __init__(self, encoder: Encoder, resize: str, batch_size: int | None = None) -> None:
+    def __init__(self, encoder: Encoder, resize: str) -> None:
         self._size, self._resize = encoder.image_size, resize
-        self._batch_size = batch_size or default_batch_size()
+        self._batch_size = default_batch_size()
         self._annotate = compile_encoder(encoder, self._batch_size)
 
     def write(
@@ -262,8 +261,6 @@ def write_missing(
     encoder: Encoder,
     examples: Sequence[Example],
     resize: str,
-    batch_size: int | None = None,
-    verbose: bool = True,
 ) -> None:
     """Computes the shards that a store lacks, sharing them with other processes.
 
@@ -272,9 +269,9 @@ def write_missing(
     missing = shards.missing()
     if not missing:
         return
-    writer = ShardWriter(encoder, resize, batch_size)
+    writer = ShardWriter(encoder, resize)
     total = sum(len(shards.indices(shard)) for shard in missing)
-    with progress_bar(total, "Annotations", "images", verbose) as bar:
+    with progress_bar(total, "Annotations", "images") as bar:
         # First what nobody else computes, then what others began: they may die.
         for wait in (False, True):
             elsewhere = []
@@ -295,8 +292,6 @@ def write_on_spark(
     encoder: Encoder,
     examples: Sequence[Example],
     resize: str,
-    batch_size: int | None = None,
-    verbose: bool = True,
 ) -> None:
     """Computes the missing shards on Spark's workers; takes the place of `write_missing`.
 
@@ -311,11 +306,9 @@ def write_on_spark(
     context = spark.sparkContext
     sent = context.broadcast((type(encoder), encoder.get_config(), encoder.get_weights()))
     cores = int(spark.conf.get("spark.task.cpus", "1"))
-    write = functools.partial(
-        write_shards, shards=shards, sent=sent, resize=resize, batch_size=batch_size, cores=cores
-    )
+    write = functools.partial(write_shards, shards=shards, sent=sent, resize=resize, cores=cores)
     images = sum(len(examples) for _, examples in rows)
-    with progress_bar(images, "Annotations", "images", verbose) as bar:
+    with progress_bar(images, "Annotations", "images") as bar:
         try:
             with watched(spark, bar, images):
                 context.parallelize(rows, len(rows)).foreachPartition(write)
@@ -331,7 +324,6 @@ def write_shards(
     shards: Shards,
     sent: Broadcast[Any],
     resize: str,
-    batch_size: int | None,
     cores: int,
 ) -> None:
     """Computes shards inside a worker, unless another job has done so in the meantime.
@@ -341,7 +333,6 @@ def write_shards(
         shards: The store's shards.
         sent: Class, configuration and weights of the encoder.
         resize: `crop` or `squash`.
-        batch_size: Images per call of the encoder; None for what suits the device.
         cores: Threads of an operation.
     """
     for shard, examples in rows:
@@ -355,5 +346,5 @@ def write_shards(
                 kind, config, weights = sent.value
                 encoder: Encoder = kind.from_config(config)
                 encoder.set_weights(weights)
-                _writers[shards] = ShardWriter(encoder, resize, batch_size)
+                _writers[shards] = ShardWriter(encoder, resize)
             _writers[shards].write(shards, shard, examples)

@@ -75,9 +75,7 @@ class FeatureStore:
         *,
         resize: str,
         mirrored: bool = False,
-        batch_size: int | None = None,
         shard_size: int = 256,
-        verbose: bool = True,
         write: Callable[..., None] | None = None,
     ) -> FeatureStore:
         """Opens the store of these examples under this encoder; computes what is missing.
@@ -88,10 +86,7 @@ class FeatureStore:
             examples: The examples to annotate; their indices are the store's.
             resize: `crop` or `squash`, see `sat_tf.images.resize`.
             mirrored: Store the annotations of the flipped images too.
-            batch_size: Images per call of the encoder; by default 8 without a GPU, which suits a
-                CPU's cache, and 64 with one.
             shard_size: Images per file.
-            verbose: Show progress on standard error.
             write: Takes the place of `write_missing`, to compute elsewhere.
 
         Raises:
@@ -105,7 +100,7 @@ class FeatureStore:
             expected = "a frozen encoder (`--encoder.trainable False`)"
             raise invalid_value("encoder", expected, "one that is trained")
         files = [each.image for each in examples if isinstance(each.image, Path)]
-        digests = image_digests(files, Path(cache_dir), verbose)
+        digests = image_digests(files, Path(cache_dir))
         identity = fingerprint(encoder, examples, resize, mirrored, shard_size, digests)
         (height, width), dim = encoder.grid, encoder.annotation_dim
         path = Path(cache_dir) / "features" / identity[:16]
@@ -126,7 +121,7 @@ class FeatureStore:
         with _plain_disk_errors(path):
             shards.prepare()
             _write_changed(path / "manifest.json", manifest)
-            (write or write_missing)(shards, encoder, examples, resize, batch_size, verbose)
+            (write or write_missing)(shards, encoder, examples, resize)
             store = cls(shards)
             store._check_lost(examples, digests)
             named = {examples[index].image_id: why for index, why in store.skipped.items()}
@@ -245,9 +240,7 @@ def _update_array(digest: Any, array: np.ndarray) -> None:
     digest.update(array.tobytes())
 
 
-def image_digests(
-    paths: Iterable[Path], cache_dir: Path, verbose: bool = True
-) -> dict[Path, str | None]:
+def image_digests(paths: Iterable[Path], cache_dir: Path) -> dict[Path, str | None]:
     """Computes the SHA-256 of image files.
 
     What was found is kept in `CACHE/digests`, in a file for each folder of images. That only saves
@@ -256,7 +249,6 @@ def image_digests(
     Args:
         paths: The files.
         cache_dir: Folder of everything that can be computed again (`--cache-dir`).
-        verbose: Show progress on standard error if there is much to read.
 
     Returns:
         Path -> hexadecimal digest; None for a file that cannot be read.
@@ -267,11 +259,11 @@ def image_digests(
     digests: dict[Path, str | None] = {}
     for folder, files in folders.items():
         name = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
-        digests |= _digests_of(files, cache_dir / "digests" / f"{name}.json", verbose)
+        digests |= _digests_of(files, cache_dir / "digests" / f"{name}.json")
     return digests
 
 
-def _digests_of(files: list[Path], kept: Path, verbose: bool) -> dict[Path, str | None]:
+def _digests_of(files: list[Path], kept: Path) -> dict[Path, str | None]:
     """Computes the digests of a folder's files, of which the file `kept` has those known before."""
     known: dict[str, list] = {}  # name -> state and digest
     with contextlib.suppress(OSError, ValueError):
@@ -279,7 +271,7 @@ def _digests_of(files: list[Path], kept: Path, verbose: bool) -> dict[Path, str 
         known = found if isinstance(found, dict) else {}
     states = {path: _state(path) for path in files}
     new = [path for path in files if states[path] and known.get(path.name, [])[:3] != states[path]]
-    shown = sum(states[path][0] for path in new) > _SHOWN and verbose
+    shown = sum(states[path][0] for path in new) > _SHOWN
     computed: dict[Path, str | None] = {}
     with (
         progress_bar(len(new), "Reading images", "images", shown) as bar,
@@ -330,13 +322,11 @@ def open_input_source(
     Raises:
         DataError: No image of the split can be read.
     """
-    if encoder.trainable:
-        size = encoder.image_size
-        source: InputSource = ImageSource(split.examples, size, resize, mirrored, random_crop)
+    examples, size = split.examples, encoder.image_size
+    if not encoder.trainable:
+        source = FeatureStore.open(cache_dir, encoder, examples, resize=resize, mirrored=mirrored)
     else:
-        source = FeatureStore.open(
-            cache_dir, encoder, split.examples, resize=resize, mirrored=mirrored
-        )
+        source = ImageSource(examples, size, resize, mirrored, random_crop)
     check_readable(split, source.skipped)
     return source
 

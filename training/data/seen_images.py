@@ -30,7 +30,6 @@ from typing import Any, Self
 import numpy as np
 
 from sat_tf import published
-from sat_tf.files import write_atomically
 from sat_tf.run_folder import RunFolder
 from training.data.examples import Example, StoredImage
 
@@ -134,7 +133,11 @@ class SeenImages:
         return cls((Source("", count, arrays),))
 
     def after(self, name: str, earlier: SeenImages | None) -> SeenImages:
-        """Adds the images of what this one started or learned from; None if it has no record."""
+        """Adds the images of what this one started or learned from; None if it has no record.
+
+        Of a path, its last part is the name.
+        """
+        name = published.bare_name(name)
         if earlier is None:
             return replace(self, unknown=tuple(dict.fromkeys((*self.unknown, name))))
         sources = list(self.sources)
@@ -156,11 +159,10 @@ class SeenImages:
             name: What `published.locate` takes.
             place: Where it was found, if the name may lead elsewhere by now.
         """
-        called, earlier = published.bare_name(name), None
+        earlier = None
         with contextlib.suppress(ValueError):  # it may be gone
-            folder = published.locate(place or name)
-            earlier = read_seen(folder)
-        return self.after(called, earlier)
+            earlier = read_seen(place or name)
+        return self.after(name, earlier)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the record as plain JSON, each array as compressed differences."""
@@ -208,29 +210,23 @@ def _unpacked(text: str) -> np.ndarray:
     return np.cumsum(np.ascontiguousarray(planes.T).view("<i8").ravel().astype(np.int64))
 
 
-def read_seen(folder: Path | RunFolder) -> SeenImages | None:
-    """Reads the record of a run or published captioner; None if it has none that can be read."""
-    folder = RunFolder(folder)
+def read_seen(name: str | Path) -> SeenImages | None:
+    """Reads the record of a run or published captioner; None if it has none that can be read.
+
+    Args:
+        name: What `published.locate` takes.
+
+    Raises:
+        RunError: There is no such folder, or a manifest cannot be read.
+    """
+    folder, content = RunFolder(published.locate(name)), None
     if published.is_published(folder.path):
         content = published.training_images(folder.path)
-    else:
-        with contextlib.suppress(OSError):
-            content = folder.training_images.read_bytes()
-            return _parsed(content)
-        return None
-    return None if content is None else _parsed(content)
-
-
-def _parsed(content: bytes) -> SeenImages | None:
-    try:
-        return SeenImages.from_json(json.loads(content))
-    except ValueError:
-        return None
-
-
-def write_seen(folder: RunFolder, seen: SeenImages) -> None:
-    """Writes a run's record."""
-    write_atomically(folder.training_images, seen.content())
+    elif folder.training_images.is_file():
+        content = folder.training_images.read_bytes()
+    with contextlib.suppress(ValueError):
+        return SeenImages.from_json(json.loads(content or b""))
+    return None
 
 
 @dataclass(frozen=True)
@@ -323,7 +319,8 @@ def find_overlap(seen: SeenImages | None, examples: Sequence[Example], data: str
     owner: dict[int, tuple[str, str]] = {}  # index -> source, kind
     for source in seen.sources:
         for kind in (FLICKR, COCO):
-            _match(names, source.name, kind, source.keys, owner)
+            for index in _among(names, kind, source, kind):
+                owner.setdefault(index, (source.name, kind))
     if any(CONTENT in source.keys for source in seen.sources):
         # A match by its id needs no file; what is left is opened.
         contents = [
@@ -331,7 +328,8 @@ def find_overlap(seen: SeenImages | None, examples: Sequence[Example], data: str
             for index, example in enumerate(examples)
         ]
         for source in seen.sources:
-            _match(contents, source.name, CONTENT, source.keys, owner)
+            for index in _among(contents, CONTENT, source, CONTENT):
+                owner.setdefault(index, (source.name, CONTENT))
     else:
         contents = [(CONTENT, None)] * len(examples)
     everything = Counter(kind for source in seen.sources for kind in source.keys)
@@ -339,7 +337,12 @@ def find_overlap(seen: SeenImages | None, examples: Sequence[Example], data: str
     pairs = [(NAME, NAME), (NUMBER, NUMBER)]
     # One of them a bare number: the same number, perhaps of another photograph.
     pairs += [pair for kind in (FLICKR, COCO) for pair in ((NUMBER, kind), (kind, NUMBER))]
-    alike = {index for pair in pairs for index in _alike(names, *pair, seen.sources)} - set(owner)
+    alike = {
+        index
+        for own, other in pairs
+        for source in seen.sources
+        for index in _among(names, own, source, other)
+    } - set(owner)
     possible = tuple(examples[index].image_id for index in sorted(alike))
     differ = digested * sum(contents[index][1] is not None for index in alike)
     found = {examples[index].image_id: owner[index][0] for index in sorted(owner)}
@@ -347,31 +350,13 @@ def find_overlap(seen: SeenImages | None, examples: Sequence[Example], data: str
     return Overlap(len(examples), found, dict(rules), possible, differ, seen.unknown)
 
 
-def _match(
-    keys: Sequence[tuple[str, int | None]],
-    name: str,
-    kind: str,
-    known: Mapping[str, np.ndarray],
-    owner: dict[int, tuple[str, str]],
-) -> None:
-    """Enters the images whose key of a kind a source has, unless they have an owner."""
-    places = [i for i, (own, value) in enumerate(keys) if own == kind and value is not None]
-    if kind not in known or not places:
-        return
-    values = np.array([keys[index][1] for index in places], np.int64)
-    for row in np.flatnonzero(np.isin(values, known[kind])):
-        owner.setdefault(places[row], (name, kind))
-
-
-def _alike(
-    names: Sequence[tuple[str, int]], own: str, other: str, sources: Sequence[Source]
+def _among(
+    keys: Sequence[tuple[str, int | None]], own: str, source: Source, other: str
 ) -> list[int]:
-    places = [index for index, (kind, _) in enumerate(names) if kind == own]
-    known = [source.keys[other] for source in sources if other in source.keys]
-    if not places or not known:
-        return []
-    values = np.array([names[index][1] for index in places], np.int64)
-    return [places[row] for row in np.flatnonzero(np.isin(values, np.concatenate(known)))]
+    """Indices of the images whose key of one kind is one of a source's of another, or the same."""
+    places = [i for i, (kind, value) in enumerate(keys) if kind == own and value is not None]
+    values = np.array([keys[index][1] for index in places], np.int64)
+    return [places[row] for row in np.flatnonzero(np.isin(values, source.keys.get(other, ())))]
 
 
 def _names(images: Sequence[str]) -> str:

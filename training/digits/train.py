@@ -32,6 +32,7 @@ from training.distributed import explained, make_strategy
 from training.optimizers import make_optimizer
 from training.run_state.checkpoints import Checkpoints, Progress
 from training.run_state.logs import (
+    EpochProgress,
     LearningRate,
     TensorBoardFigures,
     TensorBoardScalars,
@@ -132,6 +133,7 @@ def train(
             LearningRate(),
             TensorBoardScalars(folder.logs),
             TensorBoardFigures(draw_figures, folder.logs),
+            EpochProgress(fit.epochs, steps),
             CheckpointAndStop(
                 checkpoints, progress, fit, steps, folder.best_weights, interrupts or Interrupts()
             ),

@@ -237,7 +237,7 @@ def evaluate_captions(arguments: Arguments) -> None:
     captions = captions_of(split, given, path)
     print(f"Scoring {len(captions):,} captions ...", flush=True)
     start, tokens = time.monotonic(), arguments.score_tokens
-    found = score_captions(captions, split.references(), tokens=tokens, **data.splitting())
+    found = score_captions(captions, split.references(), tokens=tokens, **data.splitting)
     report = found.details() | split.details()
     report |= {
         "captions": {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()},

@@ -120,7 +120,7 @@ def evaluate(
         boxes: Phrases of the split with their boxes, if any.
     """
     captioner, split, data = reading.captioner, reading.split, config.data
-    how, kind = data.splitting(), captioner.config.attention.kind
+    how, kind = data.splitting, captioner.config.attention.kind
     seconds: dict[str, float] = {}
     with timed(seconds, "search"):
         readable = len(split) - len(reading.source.skipped)

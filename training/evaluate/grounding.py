@@ -86,9 +86,9 @@ def phrase_maps(reading: Reading) -> Iterator[PhraseMap]:
         for row, alpha in zip(chosen, alphas, strict=True):
             image, caption = _place(table, row)
             text = split.examples[image].captions[caption]
-            spans = vocabulary.spans(vocabulary.base_words(text), text)
+            places = vocabulary.places(text)
             for phrase in phrases[image, caption]:
-                first, last = spans[phrase.word]
+                _, first, last = places[phrase.word]
                 alpha_of_word = alpha[first : last + 1].mean(axis=0).reshape(captioner.grid)
                 yield PhraseMap(split.examples[image].image_id, phrase, alpha_of_word)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sat_tf.files import write_atomically, write_json
 from training.data.examples import DataError, Split
-from training.data.sources.caption_files import has_half_character
+from training.data.sources.caption_files.records import has_half_character
 from training.tables import text_table
 
 if TYPE_CHECKING:

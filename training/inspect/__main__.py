@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sat_tf.commands import check_folder, exit_status, loading
-from sat_tf.errors import invalid_value
 from sat_tf.fields import NonNegativeInt, check_fields
-from training.cli import Settings, check_apart, check_data_dir, check_own_images, parse_settings
-from training.inspect.page import IMAGES, PAGE
+from training.cli import Settings, check_apart, check_data_dir, parse_settings
 
 
 @dataclass(frozen=True)
@@ -50,9 +48,6 @@ def run(arguments: Arguments) -> int:
     config, data_dir = arguments.config, arguments.data_dir
     out = arguments.out or Path("runs") / "inspection" / config.recipe
     check_apart("--out", out, data_dir)
-    check_own_images("--out", out, IMAGES, PAGE)
-    if data_dir is not None:
-        _check_out(out, data_dir, config.data.image_dir)
     check_data_dir(config, data_dir)
     check_folder("--out", out)
     # TensorFlow takes seconds to load: wrong flags are reported first.
@@ -65,18 +60,6 @@ def run(arguments: Arguments) -> int:
     show(found.report, out)
     print(f"Page: {page}")
     return 0 if found.report["trainable"] else 1
-
-
-def _check_out(out: Path, data_dir: Path, image_dir: str | None) -> None:
-    """Checks that the page's images do not go among the data's.
-
-    Raises:
-        ValueError: They would, and could replace an image of the same name.
-    """
-    data = (data_dir, data_dir / (image_dir or ""))
-    if (out / IMAGES).resolve() in [folder.resolve() for folder in data]:
-        expected = f"a folder whose `{IMAGES}` is not the data's, as the page's images go there"
-        raise invalid_value("--out", expected, str(out))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,8 @@ from PIL import Image
 from sat_tf.config import EncoderConfig
 from sat_tf.figures.drawing import lettering_of
 from sat_tf.files import write_atomically, write_json
+from sat_tf.viewer import data_url
+from training.data.examples import Example
 from training.tables import text_table
 
 if TYPE_CHECKING:
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
 
 REPORT_FILE = "inspect.json"
 _NAMED = 5  # skipped images per split, on the console
-IMAGES = "images"
-"""Name of the page's folder of images."""
-PAGE = "index.html"
-"""Name of the page itself."""
 _STYLE = """
 body { max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #222; background: #fff;
        font: 16px/1.5 system-ui, sans-serif; }
@@ -61,10 +58,12 @@ def write(out: Path, found: Survey, config: EncoderConfig, images: int) -> Path:
     title = f"{report['recipe']}: {report['data']} before training"
     entries = _entries(found, config, images)
     language = report["configuration"]["data"]["language"]
-    return write_page(out, title, entries, sentences(report), table_of(report), language)
+    page = page_of(title, entries, sentences(report), table_of(report), language)
+    write_atomically(out / "index.html", page)
+    return out / "index.html"
 
 
-def _entries(found: Survey, config: EncoderConfig, count: int) -> Iterator[PageEntry]:
+def _entries(found: Survey, config: EncoderConfig, count: int) -> Iterator[Example]:
     """Reads a few training images, evenly spread over the split, as the encoder sees them."""
     if "train" not in found.splits:
         return
@@ -79,7 +78,7 @@ def _entries(found: Survey, config: EncoderConfig, count: int) -> Iterator[PageE
     for example, index, (pixels, _) in zip(examples, chosen, batches, strict=True):
         note = " (turned upright)" if int(index) in scan.rotated else ""
         image = np.round(pixels[0]).astype(np.uint8)
-        yield PageEntry(example.image_id + note, example.captions, image)
+        yield Example(example.image_id + note, image, example.captions)
 
 
 def table_of(report: dict[str, Any]) -> list[list[str]]:
@@ -166,60 +165,31 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min" if seconds >= 90 else f"{seconds:.2g} s"
 
 
-@dataclass(frozen=True, eq=False)
-class PageEntry:
-    """One image of a page, uint8 `[H, W, 3]`, with its captions."""
-
-    image_id: str
-    captions: tuple[str, ...]
-    image: np.ndarray
-
-
-def write_page(
-    directory: Path | str,
+def page_of(
     title: str,
-    entries: Iterable[PageEntry],
+    entries: Iterable[Example],
     notes: Iterable[str] = (),
     table: Iterable[Sequence[str]] = (),
     language: str = "",
-) -> Path:
-    """Writes `index.html`, whose path it returns, and `images/NNN.png`; all text is escaped.
-
-    The page refers to its images by relative paths and to nothing else, so the folder can be moved
-    or opened from disk. Images of an earlier, longer page are removed.
+) -> str:
+    """Returns a page in one file, with its images in it; all text is escaped.
 
     Args:
-        directory: Created if missing.
         title: Heading of the page.
-        entries: Consumed one at a time, so that a generator keeps one image in memory.
+        entries: Images in memory, with their captions.
         notes: Paragraphs under the heading.
         table: Rows under the notes, headings first.
         language: Language code of the captions.
     """
-    directory = Path(directory)
-    images = directory / IMAGES
-    images.mkdir(parents=True, exist_ok=True)
-    articles, written = [], set()
-    for number, entry in enumerate(entries):
-        name = f"{number:03d}.png"
-        buffer = io.BytesIO()
-        Image.fromarray(entry.image).save(buffer, format="PNG", optimize=True)
-        write_atomically(images / name, buffer.getvalue())
-        written.add(name)
-        articles.append(_article(entry, name, language))
+    articles = "".join(_article(entry, language) for entry in entries)
     paragraphs = "".join(f"<p>{html.escape(note)}</p>\n" for note in notes)
     heading = html.escape(title)
-    page = (
+    return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{heading}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n"
-        f"<h1>{heading}</h1>\n{paragraphs}{_table(table)}{''.join(articles)}</body>\n</html>\n"
+        f"<h1>{heading}</h1>\n{paragraphs}{_table(table)}{articles}</body>\n</html>\n"
     )
-    write_atomically(directory / PAGE, page)
-    for path in images.glob("*.png"):
-        if path.stem.isdecimal() and path.name not in written:
-            path.unlink()
-    return directory / PAGE
 
 
 def _table(rows: Iterable[Sequence[str]]) -> str:
@@ -231,17 +201,19 @@ def _table(rows: Iterable[Sequence[str]]) -> str:
     return f"<table>\n{''.join(lines)}</table>\n" if lines else ""
 
 
-def _article(entry: PageEntry, file: str, language: str) -> str:
+def _article(entry: Example, language: str) -> str:
     def spoken(text: str) -> str:
         direction = "rtl" if lettering_of(text, language).right_to_left else "auto"
         return f'dir="{direction}" lang="{html.escape(language)}"'
 
+    image = io.BytesIO()
+    Image.fromarray(entry.image).save(image, format="PNG", optimize=True)
     first, *others = map(html.escape, entry.captions)
     references = "".join(f"<li {spoken(text)}>{text}</li>\n" for text in others)
     return (
         f'<article>\n<div class="id">{html.escape(entry.image_id)}</div>\n'
         f"<h2 {spoken(first)}>{first}</h2>\n"
-        f'<img src="{IMAGES}/{file}" alt="{first}" {spoken(first)} loading="lazy">\n'
+        f'<img src="{data_url(image.getvalue(), "image/png")}" alt="{first}" {spoken(first)}>\n'
         + (f"<ul {spoken(references)}>\n{references}</ul>\n" if others else "")
         + "</article>\n"
     )

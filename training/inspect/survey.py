@@ -28,12 +28,11 @@ from sat_tf.vocabulary import SPECIAL_TOKENS, UNK, Vocabulary
 from training import little_data
 from training.cli import check_init_from
 from training.config import DataConfig, RunConfig
-from training.data.batches import caption_table
+from training.data.batches import caption_table, check_vocabulary
 from training.data.examples import NO_CAPTIONS, NO_FILE, SPLITS, Split
 from training.data.feature_store import check_readable
 from training.data.image_loader import ImageLoader
 from training.data.sources import load_split
-from training.inputs import check_vocabulary, training_vocabulary
 from training.inspect.duplicates import Prints, find_twins
 from training.inspect.timing import measure
 from training.little_data import Amount
@@ -112,7 +111,7 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
     report["splits"] = {name: _image_figures(splits[name], scans[name]) for name in splits}
     few: list[str] = []
     if "train" in splits:
-        vocabulary = training_vocabulary(config.data, splits["train"])
+        vocabulary = Vocabulary.from_captions(splits["train"].captions, **config.data.vocabulary)
         amount = _add_captions(found, config, vocabulary)
         few = list(little_data.sentences(amount, config)) if config.data.name == "folder" else few
         report["next"] = little_data.next_command(amount, config, data_dir)
@@ -175,8 +174,8 @@ def _add_captions(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> A
         "size": len(vocabulary) - len(SPECIAL_TOKENS),
         "min_count": config.data.min_count,
     }
-    report["scripts"] = scripts(captions_of(found.splits["train"]))
-    report["language"] = found_language(captions_of(found.splits["train"]), config.data.language)
+    report["scripts"] = scripts(found.splits["train"].captions)
+    report["language"] = found_language(found.splits["train"].captions, config.data.language)
     earlier: set[str] = set()
     amount = None
     for name, split in found.splits.items():
@@ -280,7 +279,7 @@ def caption_figures(split: Split, vocabulary: Vocabulary, max_length: int) -> di
         repeats.append(sum(map(bool, words)) - len({*words} - {()}))
     counts = np.array([len(example.captions) for example in split.examples])
     spoken = np.array([length for length in lengths if length])
-    signs = lost_signs((c for caption in captions_of(split) for c in caption.split()), vocabulary)
+    signs = lost_signs((c for caption in split.captions for c in caption.split()), vocabulary)
     return {
         "captions": len(lengths),
         "captions_per_image": _distribution(counts),
@@ -288,10 +287,10 @@ def caption_figures(split: Split, vocabulary: Vocabulary, max_length: int) -> di
         "without_words": len(lengths) - len(spoken),
         "repeated": sum(repeats),
         "images_with_repeats": sum(map(bool, repeats)),
-        "entities": sum(bool(_ENTITY.search(c)) for c in captions_of(split) if "&" in c),
-        "nothing": sum(c.strip().lower() in _NOTHING for c in captions_of(split)),
+        "entities": sum(bool(_ENTITY.search(c)) for c in split.captions if "&" in c),
+        "nothing": sum(c.strip().lower() in _NOTHING for c in split.captions),
         "signs": dict(islice(signs.items(), _NAMED_SIGNS)),
-        "with_signs": sum(any(chunk in signs for chunk in c.split()) for c in captions_of(split)),
+        "with_signs": sum(any(chunk in signs for chunk in c.split()) for c in split.captions),
         "length": _distribution(spoken),
         "cut_share": float(np.mean(spoken > max_length)) if spoken.size else 0.0,
         "unknown_share": unknown / max(int(spoken.sum()), 1),
@@ -320,14 +319,9 @@ def lost_signs(chunks: Iterable[str], vocabulary: Vocabulary) -> dict[str, str]:
     return found
 
 
-def captions_of(split: Split) -> Iterator[str]:
-    """All captions of a split, as written."""
-    return (caption for example in split.examples for caption in example.captions)
-
-
 def spoken_captions(split: Split, vocabulary: Vocabulary) -> list[str]:
     """The captions in a form that is equal for captions that training cannot tell apart."""
-    spoken = ("\0".join(vocabulary.tokenize(caption)) for caption in captions_of(split))
+    spoken = ("\0".join(vocabulary.tokenize(caption)) for caption in split.captions)
     return [caption for caption in spoken if caption]
 
 
@@ -468,7 +462,7 @@ def _about_captions(report: dict[str, Any], config: DataConfig) -> Iterator[str]
 
 def _about_language(report: dict[str, Any], config: DataConfig) -> Iterator[str]:
     script = next(iter(report["scripts"]), "LATIN")
-    split = config.splitting()
+    split = config.splitting
     if (split["unit"], split["segmenter"]) == ("words", "spaces") and script in _UNSPACED:
         yield (
             f"The captions are written in {script} letters, mostly without spaces between words: "
@@ -479,7 +473,7 @@ def _about_language(report: dict[str, Any], config: DataConfig) -> Iterator[str]
             f"The captions look like {report['language']}: is `--data.language` really "
             f"{config.language}?"
         )
-    if note := note_on_scores(**config.splitting()):
+    if note := note_on_scores(**config.splitting):
         yield note
 
 

@@ -257,7 +257,8 @@ class MeteorProgram:
         if java is None:
             raise JavaError("METEOR did not run: Java was not found.")
         self._tables = tables_of(language)
-        self._program = JavaProgram(meteor_command(java, self._tables), "METEOR")
+        command = meteor_command(java, self._tables)
+        self._program = JavaProgram(command, "METEOR")
 
     def scores(self, captions: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
         """Computes the METEOR of each caption, `[N]`, 0-100.

@@ -13,7 +13,6 @@ import dataclasses
 import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,25 +21,23 @@ import filelock
 from sat_tf import published, runs
 from sat_tf.errors import RunError
 from sat_tf.fields import to_dict
-from sat_tf.files import NO_LOCKS, write_atomically, write_json
+from sat_tf.files import NO_LOCKS, write_all
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.vocabulary import Vocabulary
-from training.config import RunConfig
-from training.data.seen_images import SeenImages, write_seen
+from training.config import RunConfig, to_text
+from training.data.seen_images import SeenImages
 from training.distributed import is_chief, on_chief
-from training.inputs import Data, Inputs
+from training.inputs import BOXES, LOCATOR, PREDICTIONS, Contents, Data, Inputs
 from training.little_data import Amount
 from training.run_state.checkpoints import start_again
 from training.teach.archives import read_seen_archive
 
-BOXES, LOCATOR, PREDICTIONS = "boxes", "locator", "predictions"
-"""Names of what teaches beside the captions, among the contents of the splits."""
 _TEACHERS = {
     BOXES: "boxes",
     LOCATOR: "maps of a word locator",
     PREDICTIONS: "predictions of other captioners",
 }
-_UNFINISHED = ".*.tmp"  # left behind by `write_atomically` when it is killed
+_UNFINISHED = ".*.tmp"  # left behind by `sat_tf.files` when it is killed
 
 
 @contextlib.contextmanager
@@ -130,23 +127,30 @@ def check_run_dir(run_dir: Path, config: Any, read_config: Callable[[Path], Any]
 
 
 @on_chief
-def claim(run_dir: Path, config_text: str, init_from: str | None = None) -> None:
+def claim(
+    run_dir: Path,
+    config_text: str,
+    init_from: str | None = None,
+    records: Mapping[Path, Any] | None = None,
+) -> None:
     """Makes a folder the run's own, once its data and its model are known to load.
 
     Args:
         run_dir: The folder, after `check_run_dir`.
         config_text: Content of config.json.
         init_from: The run that it starts from, if any.
+        records: Path -> content of other files, as `files.write_all` takes them.
     """
     folder = RunFolder(run_dir)
     folder.path.mkdir(parents=True, exist_ok=True)
     for unfinished in folder.path.rglob(_UNFINISHED):
         unfinished.unlink()
     # The configuration comes first: a process killed after it finds its own folder.
-    write_atomically(folder.config, config_text + "\n")
+    files: dict[Path, Any] = {folder.config: config_text + "\n"}
     # A run that is resumed took its weights long ago; from here, the name may lead elsewhere.
     if init_from is not None and not folder.has_checkpoint():
-        record_origins(folder, [init_from])
+        files[folder.origins] = origins([init_from])
+    write_all(files | dict(records or {}))
 
 
 def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, float]) -> None:
@@ -167,18 +171,17 @@ def claim_average(run_dir: Path, like: Path, config: str, shares: Mapping[str, f
             f"{run_dir} is not empty and does not hold this average. Choose another folder with "
             "`--run-dir`."
         )
-    write_json(folder.average, shares)
-    record_origins(folder, shares)
-    write_atomically(folder.config, config + "\n")
+    files = {folder.average: shares, folder.origins: origins(shares), folder.config: config + "\n"}
     for name in ("vocabulary", "digits", "data", "data_dir"):
         source: Path = getattr(template, name)
         if source.exists():
-            write_atomically(getattr(folder, name), source.read_bytes())
+            files[getattr(folder, name)] = source.read_bytes()
     if template.vocabulary.exists():
         seen = SeenImages()
         for run in shares:
             seen = seen.after_captioner(run)
-        write_seen(folder, seen)
+        files[folder.training_images] = seen.content()
+    write_all(files)
 
 
 def _is_foreign(folder: RunFolder) -> bool:
@@ -203,37 +206,40 @@ def _first_difference(existing: dict, wanted: dict, prefix: str = "") -> str:
 # What it was made from.
 
 
-@dataclass(frozen=True)
-class Contents:
-    """Contents of a split as a run uses it.
+@on_chief
+def begin_run(
+    folder: RunFolder, config: RunConfig, data: Data, inputs: Inputs, data_dir: Path | None
+) -> None:
+    """Makes a folder the run's own, and records what it learns from.
 
-    Attributes:
-        fingerprint: `Split.fingerprint`.
-        unreadable: Ids of the images that cannot be read, sorted.
-        teachers: Of predictions, the teachers of the captioners that made them.
+    A later evaluation tells by the record of training images, the run's and those of what it
+    starts or learns from, which of its own are not new.
+
+    Raises:
+        RunError: The run that is resumed there has learned from something else.
     """
-
-    fingerprint: str
-    unreadable: tuple[str, ...] = ()
-    teachers: tuple[str, ...] = ()
-
-
-def contents(data: Data, inputs: Inputs) -> dict[str, Contents]:
-    """Returns what a run uses of each split, and what teaches beside the captions, by name."""
-    found = {
-        split.name: Contents(
-            split.fingerprint(),
-            tuple(sorted(split.examples[index].image_id for index in source.skipped)),
-        )
-        for split, source in inputs.of(data).items()
-    }
-    if inputs.targets is not None:
-        name = BOXES if inputs.targets.locator is None else LOCATOR
-        found[name] = Contents(inputs.targets.fingerprint())
-    if inputs.predictions is not None:
-        learned = inputs.predictions
-        found[PREDICTIONS] = Contents(learned.fingerprint(), teachers=learned.teachers)
-    return found
+    vocabulary, contents = data.vocabulary, inputs.contents
+    check_data(folder, vocabulary, contents)
+    unreadable = inputs.train.skipped
+    captions = map(vocabulary.tokenize, data.train.captions)
+    amount = Amount.of(len(data.train) - len(unreadable), captions)
+    records = data_records(folder, vocabulary, contents, amount)
+    records |= {folder.skipped(name): why for name, why in inputs.unusable.items() if why}
+    records |= {} if data_dir is None else {folder.data_dir: f"{data_dir.absolute()}\n"}
+    # A run that is resumed has the last record, unless an earlier version started it.
+    if not folder.training_images.exists():
+        examples = enumerate(data.train.examples)
+        readable = (one for index, one in examples if index not in unreadable)
+        seen = SeenImages.of(readable, config.data.name)
+        if (origin := config.init_from) is not None:
+            begun = recorded_origins(folder) if folder.has_checkpoint() else {}
+            seen = seen.after_captioner(origin, begun.get(origin))
+        files = [config.attention.teacher] if config.attention.located else []
+        files += [config.fit.predictions] if inputs.predictions is not None else []
+        for file in map(Path, files):
+            seen = seen.after(file.name, read_seen_archive(file))
+        records[folder.training_images] = seen.content()
+    claim(folder.path, to_text(config), config.init_from, records)
 
 
 @on_chief
@@ -259,58 +265,17 @@ def check_data(folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str,
         _check_same(folder, split, known.get(split, found), found)
 
 
-@on_chief
-def write_data(
+def data_records(
     folder: RunFolder,
     vocabulary: Vocabulary,
     contents: Mapping[str, Contents],
-    unusable: Mapping[str, Mapping[str, str]] | None = None,
-    data_dir: Path | None = None,
     amount: Amount | None = None,
-) -> None:
-    """Records what `check_data` compares, and what is of use to people and to later evaluations.
-
-    Args:
-        folder: The run's.
-        vocabulary: Words of the training captions.
-        contents: By `contents`.
-        unusable: Split -> image -> why it cannot be used.
-        data_dir: Where the data is, if it is in a folder.
-        amount: How many and how varied the training data are.
-    """
+) -> dict[Path, Any]:
+    """Returns what `check_data` compares, and how much data there is, by the paths of the files."""
     values = {split: dataclasses.asdict(found) for split, found in contents.items()}
-    vocabulary.save(folder.vocabulary)
-    values["vocabulary"] = dataclasses.asdict(Contents(vocabulary.fingerprint(), ()))
+    values["vocabulary"] = dataclasses.asdict(Contents(vocabulary.fingerprint()))
     values |= {} if amount is None else {"amount": dataclasses.asdict(amount)}
-    write_json(folder.data, values)
-    for split, reasons in (unusable or {}).items():
-        if reasons:
-            write_json(folder.skipped(split), dict(reasons))
-    if data_dir is not None:
-        write_atomically(folder.data_dir, f"{data_dir.absolute()}\n")
-
-
-@on_chief
-def write_training_images(folder: RunFolder, config: RunConfig, data: Data, inputs: Inputs) -> None:
-    """Records which images a run learns from, and what it starts or learns from did.
-
-    A later evaluation tells by the record which of its images are not new. A run that is resumed
-    has it, unless an earlier version started it.
-    """
-    if folder.training_images.exists():
-        return
-    examples = data.train.examples
-    seen = SeenImages.of(
-        (one for index, one in enumerate(examples) if index not in inputs.train.skipped),
-        config.data.name,
-    )
-    if (origin := config.init_from) is not None:
-        seen = seen.after_captioner(origin, recorded_origins(folder).get(origin))
-    files = [config.attention.teacher] if config.attention.located else []
-    files += [config.fit.predictions] if inputs.predictions is not None else []
-    for file in map(Path, files):
-        seen = seen.after(file.name, read_seen_archive(file))
-    write_seen(folder, seen)
+    return {folder.vocabulary: vocabulary.to_json() + "\n", folder.data: values}
 
 
 def supervised_by_locator(folder: RunFolder) -> bool:
@@ -366,9 +331,9 @@ def _check_same(folder: RunFolder, split: str, known: Contents, found: Contents)
             )
 
 
-def record_origins(folder: RunFolder, names: Iterable[str]) -> None:
-    """Records where each name leads, when the weights have just been taken from there."""
-    write_json(folder.origins, {name: str(published.locate(name).resolve()) for name in names})
+def origins(names: Iterable[str]) -> dict[str, str]:
+    """Returns where each name leads, to be recorded when the weights come from there."""
+    return {name: str(published.locate(name).resolve()) for name in names}
 
 
 def recorded_origins(folder: RunFolder) -> dict[str, str]:

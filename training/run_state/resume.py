@@ -17,9 +17,8 @@ import tensorflow as tf
 from sat_tf import weights
 from sat_tf.errors import RunError
 from training.config import BaseFitConfig
-from training.distributed import chief_callbacks, heard, on_chief, shared
+from training.distributed import heard, on_chief, shared
 from training.run_state.checkpoints import Checkpoints, Progress
-from training.run_state.logs import EpochProgress
 from training.run_state.signals import Interrupts
 from training.tables import counted
 
@@ -163,7 +162,6 @@ def train_epochs(
             f"The run stopped at {progress.where}, but an epoch now has {steps} steps: its data "
             "have shrunk. Restore the data it was started with, or choose another `--run-dir`."
         )
-    callbacks = [*callbacks, *chief_callbacks(EpochProgress(epochs, steps))]
     while not progress.finished(epochs):
         epoch, left = progress.epoch, steps - progress.step
         if left:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
@@ -34,13 +34,13 @@ class AttentionTargets:
         phrases: (image index, caption index) -> `(first word, last word, index into maps)`.
         locator: Fingerprint of the word locator that the maps are of, if any: computed again, they
             may differ by rounding.
-        skipped: Reason -> how many boxes or phrases were left out for it.
+        skipped: Note on the boxes and phrases that were left out; empty if none were.
     """
 
     maps: np.ndarray
     phrases: Mapping[tuple[int, int], Sequence[tuple[int, int, int]]]
     locator: str | None = None
-    skipped: Mapping[str, int] = field(default_factory=dict)
+    skipped: str = ""
 
     def __len__(self) -> int:
         return sum(map(len, self.phrases.values()))
@@ -106,8 +106,7 @@ def attention_targets(
     for number, example in enumerate(examples if boxes is None else ()):
         for one in example.phrases:
             phrase = BoxedPhrase(example.image_id, one.caption, one.text, None, (), (one.box,))
-            caption = example.captions[one.caption]
-            first, last = vocabulary.spans(vocabulary.base_words(caption), caption)[one.word]
+            _, first, last = vocabulary.places(example.captions[one.caption])[one.word]
             place = PlacedPhrase(phrase, first, last, first)
             placed.setdefault((number, one.caption), []).append(place)
     shown, unseen = visible_phrases(examples, placed, resize)
@@ -117,10 +116,9 @@ def attention_targets(
             coverage = union_coverage(one.phrase.boxes, *grid)
             phrases.setdefault(place, []).append((one.first, one.last, len(maps)))
             maps.append((coverage / coverage.sum()).astype(np.float16))
-    skipped = dropped + unseen + Counter(outside)
+    skipped = skipped_note(dropped + unseen + Counter(outside))
     if not maps:
         raise DataError(
-            f"No phrase of the {split.name} split has a box to supervise attention by"
-            f"{skipped_note(skipped)}."
+            f"No phrase of the {split.name} split has a box to supervise attention by{skipped}."
         )
     return AttentionTargets(np.stack(maps), phrases, skipped=skipped)

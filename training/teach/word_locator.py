@@ -97,6 +97,7 @@ class WordLocator:
         Raises:
             DataError: The file is not a locator, or that of another encoder.
         """
+        identity = encoder_identity(encoder)
         otherwise = "is not a word locator, as `python -m training.locate` writes it"
         with open_archive(path, _FORMAT, otherwise) as (about, arrays):
             kernel, prior = arrays["kernel"], arrays["prior"]
@@ -105,7 +106,6 @@ class WordLocator:
                 raise ValueError("its scores are of other words")
             if not (np.isfinite(kernel).all() and np.isfinite(prior).all()):
                 raise ValueError("its scores are not finite")
-        identity = encoder_identity(encoder)
         if known != identity:
             raise DataError(
                 f"The word locator is for the annotations of {known}; the encoder is {identity}. "
@@ -164,21 +164,18 @@ def located_targets(
         DataError: The locator knows no word of the captions.
     """
     known, maps, places = set(locator.words), [], {}
-    words_in = [[vocabulary.base_words(text) for text in example.captions] for example in examples]
+    words_in = [[vocabulary.places(text) for text in example.captions] for example in examples]
     for start in range(0, len(examples), _BATCH):
         numbers = np.arange(start, min(start + _BATCH, len(examples)))
         for number, of_image in zip(numbers.tolist(), source.read(numbers), strict=True):
-            words = sorted({word for found in words_in[number] for word in found} & known)
+            words = sorted({word for found in words_in[number] for word, *_ in found} & known)
             if number in source.skipped or not words:
                 continue
             of_word = {word: len(maps) + n for n, word in enumerate(words)}
             maps.extend(locator.maps(of_image, words).astype(np.float16))
             for caption, found in enumerate(words_in[number]):
-                spans = vocabulary.spans(found, examples[number].captions[caption])
                 places[number, caption] = [
-                    (*span, of_word[word])
-                    for span, word in zip(spans, found, strict=True)
-                    if word in known
+                    (first, last, of_word[word]) for word, first, last in found if word in known
                 ]
     if not maps:
         raise DataError("The word locator knows no word of the training captions.")

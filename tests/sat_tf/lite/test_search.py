@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from sat_tf.config import SearchConfig
 from sat_tf.lite.search import beam_search, rank_by_consensus
-from sat_tf.vocabulary import END, PAD, START
+from sat_tf.vocabulary import END
 from tests.sat_tf.search.tree_models import MAX_LENGTH, TreeModel
 
 
-def search(
-    model: TreeModel, image: int, beam: int, length_power: float = 0.0, forbidden=(), **rules
-):
+def search(model: TreeModel, image: int, beam: int, **rules):
     """Searches one image of a model; every row remembers its own prefix."""
     prefixes = [()] * beam
 
@@ -23,7 +22,8 @@ def search(
         nodes = [min(model.node(p[1:]), model.log_probs.shape[1] - 1) for p in prefixes]
         return model.log_probs[image, nodes], (np.array(nodes),)
 
-    return beam_search(step, beam, MAX_LENGTH, length_power, (PAD, START, *forbidden), **rules)
+    rules = {"max_length": MAX_LENGTH, "suppress_unknown": False} | rules
+    return beam_search(step, SearchConfig(beam, **rules))
 
 
 @pytest.mark.parametrize("beam", [1, 3, 7])
@@ -35,7 +35,7 @@ def test_it_finds_the_hypotheses_of_the_search_in_the_graph(beam, length_power, 
     model = TreeModel(seed=beam)
     expected = model.search(beam, length_power=length_power, **rules)
     for image in range(model.images):
-        found = search(model, image, beam, length_power, **rules)
+        found = search(model, image, beam, length_power=length_power, **rules)
         for k, hypothesis in enumerate(found):
             length = expected.lengths[image, k]
             ids = expected.token_ids[image, k]
@@ -51,7 +51,7 @@ def test_it_finds_the_hypotheses_of_the_search_in_the_graph(beam, length_power, 
 def test_forbidden_tokens_are_not_written_and_the_first_is_no_end():
     model = TreeModel(seed=0)
     model.log_probs[..., END] += 5.0
-    for hypothesis in search(model, 0, beam=5, forbidden=(3,)):
+    for hypothesis in search(model, 0, beam=5, suppress_unknown=True):
         assert hypothesis.length > 0 and 3 not in hypothesis.tokens
 
 
@@ -68,7 +68,8 @@ def test_consensus_ranks_hypotheses_as_the_graph_does(length_power):
     model = TreeModel(seed=3)
     expected = model.search(9, length_power=length_power, consensus=3.0)
     for image in range(model.images):
-        found = rank_by_consensus(search(model, image, 9, length_power), length_power, 3.0)
+        found = search(model, image, 9, length_power=length_power)
+        found = rank_by_consensus(found, length_power, 3.0)
         assert len(found) == 9
         for k, hypothesis in enumerate(found):
             ids = expected.token_ids[image, k]

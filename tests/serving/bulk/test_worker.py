@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 
 from serving.bulk import worker
-from serving.bulk.worker import Settings
+from serving.bulk.job import Job
 from tests.serving import toys
 
-SETTINGS = Settings("7", batch_size=2, maps=True, cores=1)
+JOB = Job(("photos",), "7", "", maps=True, format="jsonl", batch_size=2, chunk_size=8)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_each_file_of_the_slices_has_one_row_in_order(shipped, tmp_path):
     (tmp_path / "5.jpg").unlink()
     (tmp_path / "6.jpg").write_bytes(b"")
     paths = [str(tmp_path / name) for name in names]
-    rows = list(worker.caption_slices([0, 1, 2], paths, 3, SETTINGS))
+    rows = list(worker.caption_slices([0, 1, 2], paths, 3, JOB, 1))
     assert [row["path"] for row in rows] == paths
     assert [row.get("caption") for row in rows] == ["a cat 7"] * 3 + [None, "a cat 7", None, None]
     reasons = ["not what a toy reads", "cannot be read: No such file or directory"]
@@ -57,7 +57,7 @@ def test_each_file_of_the_slices_has_one_row_in_order(shipped, tmp_path):
 
 
 def test_a_row_has_scores_alternatives_log_probs_and_float16_maps(shipped):
-    (row,) = worker.caption_contents([("a", bytearray(b"ok"))], SETTINGS)
+    (row,) = worker.caption_contents([("a", bytearray(b"ok"))], JOB, 1)
     assert row["score"] == -0.5 and row["version"] == "7"
     assert row["alternatives"] == [{"caption": "a dog", "score": -1.5}]
     assert row["log_probs"] == [-0.25] * 3
@@ -69,7 +69,7 @@ def test_a_row_has_scores_alternatives_log_probs_and_float16_maps(shipped):
 def test_rows_are_the_answers_of_the_export(ship, exports, images):
     version, files = exports["soft"].version, images.files[:5]
     ship(version)
-    rows = list(worker.caption_contents(((str(n), f) for n, f in enumerate(files)), SETTINGS))
+    rows = list(worker.caption_contents(((str(n), f) for n, f in enumerate(files)), JOB, 1))
     serve = tf.saved_model.load(str(version)).signatures["serving_default"]
     direct = {name: x.numpy() for name, x in serve(image_bytes=tf.constant(files)).items()}
     for n, row in enumerate(rows):

@@ -13,7 +13,7 @@ import pytest
 from serving.client import CaptionClient, Connection, ServingError
 from serving.client.protocol import PREDICT, PredictResponse
 from serving.local_server.server import LocalServer
-from serving.process import free_ports
+from tests.serving.processes import free_ports
 
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 

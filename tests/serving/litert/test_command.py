@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from serving.litert import load
-from serving.litert.__main__ import main
+from serving.litert import load, main
 
 # Everything that the project needs and `serving.litert` does not.
 ABSENT = ("tensorflow", "keras", "tf_keras", "tensorflow_probability", "tyro", "grpc", "tqdm")
@@ -18,7 +17,7 @@ WITHOUT = f"""
 import sys
 for name in {ABSENT!r}:
     sys.modules[name] = None  # an import of it fails
-from serving.litert.__main__ import main
+from serving.litert import main
 status = main(sys.argv[1:])
 heavy = [name for name in sys.modules if name.startswith(("sat_tf.layers", "sat_tf.models"))]
 sys.exit(status or len(heavy))

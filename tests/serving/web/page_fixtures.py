@@ -10,8 +10,8 @@ import uvicorn
 from PIL import Image
 
 from serving.client import CaptionClient, Connection
-from serving.web import served
 from serving.web.app import Page
+from serving.web.captioning import by_server
 from serving.web.digits import DigitModel
 from tests.image_files import encode
 from tests.serving.web.scripted_digits import ScriptedDigits
@@ -48,7 +48,7 @@ def page_of(**models: ScriptedModel | ScriptedDigits | int) -> Iterator[Page]:
             port = model if isinstance(model, int) else stack.enter_context(serve(model))
             connection = Connection(port=port, timeout=20.0, wait=False)
             client = stack.enter_context(CaptionClient(connection, name))
-            captioners[name] = served.captioner(client)
+            captioners[name] = by_server(client)
         yield Page(captioners, digits, hosts=("127.0.0.1", "testserver"))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from sat_tf.config import SearchConfig
 from sat_tf.lite.captioner import GRAPHS, SETTINGS, VOCABULARY, Settings
 
 
@@ -21,7 +22,7 @@ def make_run(folder: Path, kind: str = "soft", data: str = "scenes") -> Path:
 def make_export(folder: Path) -> Path:
     """The files by which an export for LiteRT is known."""
     folder.mkdir(parents=True)
-    settings = Settings(288, "crop", (9, 9), 5, 20, 0.7, (), "float32", {})
+    settings = Settings(288, "crop", (9, 9), SearchConfig(), "float32", {})
     (folder / SETTINGS).write_text(settings.to_json())
     for name in (*GRAPHS, VOCABULARY):
         (folder / name).touch()

@@ -31,7 +31,7 @@ def status(name: str) -> int:
 
 def epoch(encoder: Encoder, examples: list[Example], cache: Path) -> int:
     """The bytes of the store, once it is written and every caption is read from it."""
-    store = FeatureStore.open(cache, encoder, examples, resize="squash", verbose=False)
+    store = FeatureStore.open(cache, encoder, examples, resize="squash")
     assert not store.skipped
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "dog"))
     table = caption_table(Split("train", tuple(examples)), vocabulary, 9)

@@ -14,7 +14,7 @@ from training.data.examples import Example
 from training.data.feature_store import FeatureStore
 
 SIZE = 16  # pixels: a 2 x 2 grid
-OPTIONS = {"resize": "crop", "shard_size": 4, "batch_size": 3, "verbose": False}
+OPTIONS = {"resize": "crop", "shard_size": 4}
 
 
 def open_store(cache: Path, encoder: Encoder, examples: list[Example], **options) -> FeatureStore:
@@ -65,6 +65,7 @@ def before_each_batch(monkeypatch, act: Callable[[int], None]) -> None:
         return annotated
 
     monkeypatch.setattr(extraction, "compile_encoder", compile_encoder)
+    monkeypatch.setattr(extraction, "default_batch_size", lambda: 3)
 
 
 def raise_at_fourth(error: BaseException) -> Callable[[int], None]:

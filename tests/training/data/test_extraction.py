@@ -13,13 +13,13 @@ from tests.training.data.small_stores import SIZE, files, open_store
 from training.data.feature_shards import write_shards
 
 
-def write_here(shards, encoder, examples, resize, batch_size, verbose) -> None:
+def write_here(shards, encoder, examples, resize) -> None:
     """Stands for the engine: one task per shard, each sent as bytes."""
     sent = SimpleNamespace(value=(Encoder, encoder.get_config(), encoder.get_weights()))
     cores = tf.config.threading.get_intra_op_parallelism_threads()
     for shard in shards.missing():
         row = (shard, {index: examples[index] for index in shards.indices(shard)})
-        write_shards(pickle.loads(pickle.dumps([row])), shards, sent, resize, batch_size, cores)
+        write_shards(pickle.loads(pickle.dumps([row])), shards, sent, resize, cores)
 
 
 def test_tasks_leave_the_store_of_one_process(tmp_path):
@@ -40,6 +40,6 @@ def test_a_shard_that_another_job_has_written_is_not_computed(tmp_path):
     open_store(tmp_path, encoder, examples)
 
     def write(shards, *_) -> None:
-        write_shards([(0, {})], shards, None, "crop", 3, 1)  # computing it would fail
+        write_shards([(0, {})], shards, None, "crop", 1)  # computing it would fail
 
     open_store(tmp_path, encoder, examples, write=write)

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from sat_tf.errors import RunError
-from serving.process import free_ports
+from tests.serving.processes import free_ports
 from tests.waiting import eventually
 from training import distributed
 from training.distributed import Cluster, make_strategy

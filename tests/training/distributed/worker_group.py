@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from serving.process import free_ports
+from tests.serving.processes import free_ports
 
 ROOT = Path(__file__).resolve().parents[3]
 NEVER = ("never", 1, 0)

@@ -1,13 +1,16 @@
-"""The page of `training.inspect`: images and texts in a folder that opens in any browser."""
+"""The page of `training.inspect`: images and texts in a file that opens in any browser."""
 
 from __future__ import annotations
 
+import base64
 import html.parser
+import io
 
 import numpy as np
 from PIL import Image
 
-from training.inspect.page import PageEntry, write_page
+from training.data.examples import Example
+from training.inspect.page import page_of
 
 
 class Links(html.parser.HTMLParser):
@@ -25,39 +28,36 @@ class Links(html.parser.HTMLParser):
 
 
 def entry(caption="a <dog>"):
-    return PageEntry("a&b.jpg", (caption, "one <i>", "two"), np.full((4, 6, 3), 77, np.uint8))
+    return Example("a&b.jpg", np.full((4, 6, 3), 77, np.uint8), (caption, "one <i>", "two"))
 
 
-def test_page_shows_escaped_text_and_images_that_exist(tmp_path):
-    path = write_page(tmp_path, "Dev & co", [entry(), entry('<script>"x"</script>')])
+def images_of(page: Links) -> list[np.ndarray]:
+    found = [
+        base64.b64decode(source.removeprefix("data:image/png;base64,")) for source in page.sources
+    ]
+    return [np.asarray(Image.open(io.BytesIO(content))) for content in found]
+
+
+def test_page_shows_escaped_text_and_images():
+    text = page_of("Dev & co", [entry(), entry('<script>"x"</script>')])
     page = Links()
-    page.feed(path.read_text("utf-8"))
-    assert page.sources == ["images/000.png", "images/001.png"]
+    page.feed(text)
     assert "script" not in page.tags and "i" not in page.tags
     for text in ("Dev & co", "a&b.jpg", "a <dog>", "one <i>", "two"):
         assert text in page.text
-    image = np.asarray(Image.open(tmp_path / page.sources[0]))
-    np.testing.assert_array_equal(image, entry().image)
+    np.testing.assert_array_equal(images_of(page), [entry().image] * 2)
 
 
-def test_captions_alone_are_in_their_language(tmp_path):
+def test_captions_alone_are_in_their_language():
     page = Links()
-    page.feed(write_page(tmp_path, "x", [entry()], ["A note."], [["a"]], "ar").read_text())
+    page.feed(page_of("x", [entry()], ["A note."], [["a"]], "ar"))
     assert page.spoken == ["h2", "img", "ul", "li", "li"]
-    mixed = write_page(tmp_path, "x", [entry("NBA \u0643\u0644\u0628")], language="ar").read_text()
+    mixed = page_of("x", [entry("NBA \u0643\u0644\u0628")], language="ar")
     assert '<h2 dir="rtl" lang="ar">NBA' in mixed
 
 
-def test_page_of_a_shorter_run_leaves_no_old_images(tmp_path):
-    write_page(tmp_path, "x", [entry(), entry(), entry()])
-    (tmp_path / "images" / "mine.png").write_bytes(b"")
-    write_page(tmp_path, "x", [entry()])
-    names = sorted(path.name for path in (tmp_path / "images").iterdir())
-    assert names == ["000.png", "mine.png"]
-
-
-def test_page_with_a_table_escapes_its_cells(tmp_path):
+def test_page_with_a_table_escapes_its_cells():
     page, table = Links(), [["", "train"], ["captions <b>", "5"]]
-    page.feed(write_page(tmp_path, "x", [], table=table).read_text())
+    page.feed(page_of("x", [], table=table))
     assert (page.tags.count("th"), page.tags.count("td")) == (2, 2)
     assert "captions <b>" in page.text and "b" not in page.tags

@@ -26,17 +26,19 @@ from training.run_state.ownership import (
     Contents,
     check_data,
     claim,
+    data_records,
     exclusive_lock,
-    write_data,
 )
 from training.train import main, parse
+
+WORDS = Vocabulary.from_captions(["a dot"], min_count=1)
 
 
 def claimed(run_dir: Path, *flags: str) -> None:
     """Makes a folder that of a run whose data is a vocabulary."""
     config = parse([*flags]).config
-    claim(run_dir, json.dumps(to_dict(config)), config.init_from)
-    write_data(RunFolder(run_dir), Vocabulary.from_captions(["a dot"], min_count=1), {})
+    records = data_records(RunFolder(run_dir), WORDS, {})
+    claim(run_dir, json.dumps(to_dict(config)), config.init_from, records)
 
 
 def test_a_folder_of_another_configuration_is_refused_naming_the_key(tmp_path):
@@ -177,14 +179,13 @@ def test_a_file_system_without_locks_is_a_warning(tmp_path, monkeypatch, number)
 
 # Records of what a run was made from.
 
-WORDS = Vocabulary.from_captions(["a dot"], min_count=1)
 USED = {"train": Contents("1a2b", ("x.jpg",)), "dev": Contents("3c4d")}
 
 
 @pytest.fixture
 def folder(tmp_path) -> RunFolder:
     """The folder of a run that has recorded its data."""
-    write_data(RunFolder(tmp_path), WORDS, USED)
+    claim(tmp_path, "{}", records=data_records(RunFolder(tmp_path), WORDS, USED))
     return RunFolder(tmp_path)
 
 
@@ -212,7 +213,8 @@ def test_other_images_with_the_same_words_are_refused(folder, split, found, mess
     ],
 )
 def test_other_teachers_are_refused_by_the_name_of_their_flag(folder, teacher, what):
-    write_data(folder, WORDS, USED | {teacher: Contents("7a8b")})
+    used = USED | {teacher: Contents("7a8b")}
+    claim(folder.path, "{}", records=data_records(folder, WORDS, used))
     message = f"{what} are not those of the training split when.*Give the same `--{teacher}`, or"
     with pytest.raises(runs.RunError, match=message):
         check_data(folder, WORDS, USED | {teacher: Contents("9c0d")})

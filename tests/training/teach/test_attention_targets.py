@@ -79,8 +79,8 @@ def test_what_is_left_out_is_counted(tmp_path):
     split = Split("train", (example(),))
     targets = attention_targets(split, found, (2, 4), "crop", {OUTSIDE: 3})
     assert len(targets) == 1 and not outside
-    assert targets.skipped == {BAD_SPAN: 1, NO_CAPTION: 1, OUTSIDE: 3}
-    assert skipped_note(targets.skipped).startswith(f"; skipped: {BAD_SPAN} (1), ")
+    assert targets.skipped == skipped_note({BAD_SPAN: 1, NO_CAPTION: 1, OUTSIDE: 3})
+    assert targets.skipped.startswith(f"; skipped: {BAD_SPAN} (1), ")
     with pytest.raises(DataError, match="to supervise attention by; skipped: phrases whose"):
         attention_targets(Split("train", (example(captions=("a",)),)), found, (2, 4), "crop")
 

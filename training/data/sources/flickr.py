@@ -34,7 +34,8 @@ from training.data.examples import (
     Split,
     usable_split,
 )
-from training.data.sources.caption_files import lines, read_captions
+from training.data.sources.caption_files import read_captions
+from training.data.sources.caption_files.records import lines
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ its name tells the splits, a hash of each image's name, or of its group's, decid
 
 from __future__ import annotations
 
+import itertools
 import os
 import posixpath
 import re
@@ -31,15 +32,11 @@ from training.data.examples import (
 from training.data.sources.caption_files import (
     SUFFIXES,
     TEXTS,
-    CaptionFile,
-    Record,
     advice_without_captions,
-    known_split,
-    lie_beside,
-    lines,
-    pairs,
     read_caption_file,
 )
+from training.data.sources.caption_files.records import CaptionFile, Record, known_split, lines
+from training.data.sources.caption_files.stored import lie_beside, pairs
 from training.data.sources.image_folder import ImageFolder, is_image
 from training.data.sources.name_splits import choose_places, hashed_split, parse_places
 
@@ -223,8 +220,11 @@ def _caption_files(
         return several
     if 1 < len(found) <= _FEW and sum(file.stat().st_size for file in found) < _SMALL:
         parsed = _that_parse(found, images, columns, errors)
-        captions = [file for file in parsed if "caption" in file.stem.lower()]
-        parsed = captions if len(captions) == 1 else parsed
+        if len(parsed) > 1:  # beside sentences, labels of one word are no captions
+            read = [read_caption_file(file, columns, images.root).records for file in parsed]
+            texts = [[text for record in records for text in record.captions] for records in read]
+            told = [any(" " in text or not text.isascii() for text in of_file) for of_file in texts]
+            parsed = list(itertools.compress(parsed, told))
         if len(parsed) == 1:
             rest = ", ".join(file.name for file in found if file != parsed[0])
             notes.append(f"Captions are those of {parsed[0].name}; not read: {rest}.")

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 from sat_tf.files import printable
 from training.data.examples import DataError
-from training.data.sources.caption_files import IMAGE_SUFFIXES
+from training.data.sources.caption_files.records import IMAGE_SUFFIXES
 
 
 def is_image(name: str) -> bool:

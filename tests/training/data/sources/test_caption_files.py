@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from training.data.examples import DataError
-from training.data.sources.caption_files import Record, read_captions, tables
+from training.data.sources.caption_files import read_captions, tables
+from training.data.sources.caption_files.records import Record
 
 WANTED = [
     ("tiere/Hündin 1.jpg", ("Ein Hund, müde", 'Sie sagt "nein" 🐕'), "train"),

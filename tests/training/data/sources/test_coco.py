@@ -121,7 +121,7 @@ def test_images_come_one_at_a_time_through_source_and_store(data_dir, tmp_path):
     source = ImageSource(examples, 64, "crop")
     assert list(source.skipped) == [corrupt]
     encoder = Encoder("scenes_cnn", 64)
-    store = FeatureStore.open(tmp_path, encoder, examples, resize="crop", verbose=False)
+    store = FeatureStore.open(tmp_path, encoder, examples, resize="crop")
     assert list(store.skipped) == [corrupt]
     rows = np.delete(np.arange(len(examples)), corrupt)
     wanted = encoder(source.read(rows).astype(np.float32))
@@ -129,8 +129,8 @@ def test_images_come_one_at_a_time_through_source_and_store(data_dir, tmp_path):
     np.testing.assert_allclose(store.read(rows), wanted, atol=0.2)
     assert np.abs(store.read(rows[::-1]) - wanted).max() > 0.5
     again = coco.load("train", data_dir).examples
-    same = FeatureStore.open(tmp_path, encoder, again, resize="crop", verbose=False)
-    other = FeatureStore.open(tmp_path, encoder, again[1:], resize="crop", verbose=False)
+    same = FeatureStore.open(tmp_path, encoder, again, resize="crop")
+    other = FeatureStore.open(tmp_path, encoder, again[1:], resize="crop")
     assert same.path == store.path != other.path
 
 

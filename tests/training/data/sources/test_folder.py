@@ -212,12 +212,12 @@ def test_the_hash_of_a_name_is_for_ever():
 
 
 def test_the_caption_file_is_found_or_named(folder):
-    (folder / "other.jsonl").write_text('{"image": "dev.jpg", "captions": ["x"], "split": "dev"}')
+    (folder / "other.jsonl").write_text('{"image": "dev.jpg", "captions": ["x y"], "split": "dev"}')
     (folder / ".hidden.json").write_text("no JSON")
     with pytest.raises(DataError, match="found captions.csv, other.jsonl.*`--data.captions FILE`"):
         load_split(DataConfig("folder"), "train", folder)
     split = load_split(DataConfig("folder", captions="other.jsonl"), "dev", folder)
-    assert split.examples[0].captions == ("x",)
+    assert split.examples[0].captions == ("x y",)
     with pytest.raises(ValueError, match="`--data.captions`.*has captions.csv, oth.*got 'x.csv'"):
         load("train", folder, captions="x.csv")
     for name in ("captions.csv", "other.jsonl"):

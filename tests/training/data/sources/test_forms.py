@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tarfile
 
 import pytest
 
@@ -18,6 +19,7 @@ from tests.training.data.sources.caption_forms import (
     write,
 )
 from training.data.examples import DataError
+from training.data.sources.caption_files import read_captions
 from training.data.sources.folder import load
 
 PIPES = "image_name| comment_number| comment"
@@ -416,6 +418,19 @@ def test_images_in_a_tar_are_read_from_it(tmp_path):
     assert images == {"x/1.v1.jpg": (b"first", (A,)), "x/2.jpg": (b"second", (B, A))}
 
 
+def test_an_image_that_a_tar_holds_as_a_hard_link_is_read(tmp_path):
+    source = write(tmp_path / "source", {"a.jpg": b"first", "a.txt": A, "b.txt": B})
+    (source / "b.jpg").hardlink_to(source / "a.jpg")
+    with tarfile.open(tmp_path / "c.tar", "w") as tar:
+        for file in sorted(source.iterdir()):
+            tar.add(file, file.name)
+    records = read_captions(tmp_path / "c.tar")
+    assert [(r.image, r.captions, r.stored.read_bytes()) for r in records] == [
+        ("a.jpg", (A,), b"first"),
+        ("b.jpg", (B,), b"first"),
+    ]
+
+
 @pytest.mark.parametrize("inside", [True, False])
 def test_parquet_is_read_with_images_or_names(tmp_path, inside):
     pyarrow = pytest.importorskip("pyarrow")
@@ -526,6 +541,14 @@ REFUSED = {
     "a tar without text": (
         {"c.tar": tar_of({"0.jpg": b"A", "1.jpg": b"B"})},
         "2 images and no text; pack KEY.txt with the caption of KEY.jpg beside it, or unpack",
+    ),
+    "a tar with broken JSON": (
+        {"c.tar": tar_of({"0.jpg": b"A", "0.json": "{"})},
+        r"c.tar, 0.json: not JSON \(Expecting property name",
+    ),
+    "a tar with Latin-1": (
+        {"c.tar": tar_of({"0.jpg": b"A", "0.txt": "\u00e9t\u00e9".encode("latin-1")})},
+        "c.tar, the text of 0.jpg: not UTF-8",
     ),
     "a record without image": (
         {"c.jsonl": [RECORDS[0], {"caption": B}]},

@@ -40,36 +40,10 @@ from training.data.sources.caption_files.records import (
     CaptionFile,
     Record,
     Source,
-    has_half_character,
-    known_split,
     lines,
-    read_text,
 )
-from training.data.sources.caption_files.stored import (
-    lie_beside,
-    pairs,
-    read_pairs,
-    read_parquet,
-    read_tar,
-)
+from training.data.sources.caption_files.stored import pairs, read_pairs, read_parquet, read_tar
 from training.data.sources.caption_files.tables import read_table, read_tokens
-
-__all__ = [
-    "IMAGE_SUFFIXES",
-    "SUFFIXES",
-    "TEXTS",
-    "CaptionFile",
-    "Record",
-    "advice_without_captions",
-    "has_half_character",
-    "known_split",
-    "lie_beside",
-    "lines",
-    "pairs",
-    "read_caption_file",
-    "read_captions",
-    "read_text",
-]
 
 SUFFIXES = (".csv", ".jsonl", ".json", ".token", ".token.txt", ".parquet", ".tar")
 SUFFIXES += (".jsonlines", ".ndjson", ".manifest")

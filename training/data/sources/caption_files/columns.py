@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, NoReturn
@@ -61,7 +61,12 @@ class Chosen:
     group: int | None = None
     joint: str | None = None
 
-    def texts(self, cells: Iterable[Any]) -> list[Any]:
+    def cells(self, of: Callable[[int], Any]) -> tuple[Any, list[Any], Any, Any]:
+        """Image, captions, split and group of a row, whose cells `of` returns by their columns."""
+        split, group = (None if i is None else of(i) for i in (self.split, self.group))
+        return of(self.image), self._texts(map(of, self.captions)), split, group
+
+    def _texts(self, cells: Iterable[Any]) -> list[Any]:
         """The captions in an image's cells; of several, those without text hold none."""
         found = [text for cell in cells for text in as_captions(cell)]
         if self.joint:

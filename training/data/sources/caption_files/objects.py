@@ -200,19 +200,15 @@ def _table(source: Source, entries: Entries) -> Iterator[Record]:
     names = list(counted)
     rows = [[entry.get(name) for name in names] for _, entry, _ in islice(entries, _SAMPLE)]
     chosen = choose(source, f"{entries[0][0]} and others", names, rows)
-    image, split = names[chosen.image], None if chosen.split is None else names[chosen.split]
-    group = None if chosen.group is None else names[chosen.group]
-    captions = [names[index] for index in chosen.captions]
     for place, entry, part in entries:
-        texts = [] if source.marked(entry) else chosen.texts(map(entry.get, captions))
-        found = entry.get(image)
+        found, texts, split, group = chosen.cells([entry.get(name) for name in names].__getitem__)
         if found is None:
             keys = ", ".join(map(repr, entry))[:120]
             advice = "write the image's name into it, or leave it out"
-            source.fail(place, f"no {image!r} ({advice}); it has {keys}")
+            source.fail(place, f"no {names[chosen.image]!r} ({advice}); it has {keys}")
+        texts = [] if source.marked(entry) else texts
         for name in found if isinstance(found, list) else [found]:  # views of one study
-            in_split = entry.get(split, part) if split else part
-            yield source.record(place, name, texts, in_split, entry.get(group) if group else None)
+            yield source.record(place, name, texts, part if split is None else split, group)
 
 
 def _with_shown_image(source: Source, place: str, entry: Mapping[str, Any]) -> Mapping[str, Any]:

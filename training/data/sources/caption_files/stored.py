@@ -66,36 +66,25 @@ def lie_beside(root: Path) -> bool:
 
 def read_pairs(source: Source) -> Iterator[Record]:
     """Reads the captions of each image from the file of its name: one per line, or JSON."""
-    longer, number, entries, paired = 0, 0, {}, list(pairs(source.path))
+    longer, paired = 0, list(pairs(source.path))
+    written = [text for _, text in paired if text.lower().endswith(".json")]
+    found = _json_captions(source, {text: Path(text).read_bytes() for text in written})
     for image, text in paired:
-        if text.lower().endswith(".json"):
-            try:
-                entries[image] = json.loads(read_text(Path(text)))
-            except json.JSONDecodeError as error:
-                source.fail(text, f"not JSON ({error.msg}, line {error.lineno})")
-    objects = {image: entry for image, entry in entries.items() if isinstance(entry, dict)}
-    keys = list(dict.fromkeys(key for entry in objects.values() for key in entry))
-    field = _json_fields(source, keys, objects) if objects else ""
-    for image, text in paired:
-        number += 1
-        place = os.path.basename(text)
-        if image in entries:
-            captions = as_captions(objects[image].get(field)) if image in objects else []
-            yield source.record(place, image, captions)
-            continue
-        captions = read_text(Path(text)).splitlines()
-        # Flickr30k Entities: [/EN#5/people A man] sits.
-        captions = [_PHRASE.sub(r"\1", caption) for caption in captions if caption.strip()]
-        if not any(char.isalpha() for caption in captions for char in caption) and captions:
-            source.fail(
-                text,
-                "no letters, so no captions; name the caption file with "
-                "`--data.captions`, or write the caption of the image there",
-            )
-        longer += len(captions) > 1
-        yield source.record(place, image, captions or [""])
+        captions = found.get(text)
+        if captions is None:
+            # Flickr30k Entities: [/EN#5/people A man] sits.
+            lines = read_text(Path(text)).splitlines()
+            captions = [_PHRASE.sub(r"\1", line) for line in lines if line.strip()] or [""]
+            longer += len(captions) > 1
+            if any(captions) and not any(map(str.isalpha, "".join(captions))):
+                source.fail(
+                    text,
+                    "no letters, so no captions; name the caption file with "
+                    "`--data.captions`, or write the caption of the image there",
+                )
+        yield source.record(os.path.basename(text), image, captions)
     several = f"; {longer} of them have several lines, each a caption" if longer else ""
-    source.note(f"captions are those of {number} files named like their images{several}")
+    source.note(f"captions are those of {len(paired)} files named like their images{several}")
 
 
 @dataclass(frozen=True)
@@ -128,12 +117,14 @@ def read_tar(source: Source) -> Iterator[Record]:
         with tarfile.open(path, "r:") as tar:
             for member in tar:
                 folder, slash, file = member.name.rpartition("/")
-                if not member.isfile() or file.startswith("."):
+                linked = places.get(member.linkname)  # a hard link: the file is in the tar once
+                if file.startswith(".") or not (member.isfile() or member.islnk()):
                     continue
                 key, _, kind = file.rpartition(".")
                 key, kind = f"{folder}{slash}{key}", _SAME.get(kind.lower(), kind.lower())
                 if f".{kind}" in IMAGE_SUFFIXES:
-                    places[member.name] = (key, (member.offset_data, member.size))
+                    place = linked[1] if linked else (member.offset_data, member.size)
+                    places[member.name] = (key, place)
                 elif kind in ("txt", "caption", "json"):
                     content = tar.extractfile(member)
                     texts.setdefault(key, {})[kind] = content.read() if content else b""
@@ -143,28 +134,34 @@ def read_tar(source: Source) -> Iterator[Record]:
         )
     if not places:
         source.fail("the whole file", "no image in it; webdataset's KEY.jpg lies beside KEY.txt")
-    _check_texts(source, len(places), texts)
+    if not texts:
+        source.fail(
+            "the whole file",
+            f"{len(places)} images and no text; pack KEY.txt with the caption of KEY.jpg beside "
+            "it, or unpack the images and name their caption file with `--data.captions`",
+        )
     kinds = {kind for of_key in texts.values() for kind in of_key}
     if {"txt", "json"} <= kinds:
         source.note("captions are those of the .txt files; the .json files are not read")
     images = TarImages(path, tuple(place for _, place in places.values()))
     stamp = _stamp(path)
-    entries = {
-        key: json.loads(of_key["json"])
-        for key, of_key in texts.items()
-        if "json" in of_key and not {"txt", "caption"} & set(of_key)
-    }
-    keys = list(dict.fromkeys(k for entry in entries.values() for k in entry))
-    fields = _json_fields(source, keys, entries) if entries else None
+    found = _json_captions(
+        source,
+        {
+            f"{key}.json": of_key["json"]
+            for key, of_key in texts.items()
+            if "json" in of_key and not {"txt", "caption"} & set(of_key)
+        },
+    )
     for index, (name, (key, _)) in enumerate(places.items()):
         of_key = texts.get(key, {})
         text = of_key.get("txt", of_key.get("caption"))
-        if text is not None:
-            captions: list[Any] = text.decode("utf-8", "strict").splitlines() or [""]
-        else:
-            entry = entries.get(key, {})
-            captions = as_captions(entry.get(fields)) if fields else []
+        try:
+            captions = [] if text is None else text.decode("utf-8").splitlines() or [""]
+        except UnicodeDecodeError as error:
+            source.fail(f"the text of {name}", f"not UTF-8 ({error.reason})")
         stored = StoredImage(images, index, f"{stamp}/{name}")
+        captions = found.get(f"{key}.json", captions)
         yield source.record(f"member {name}", name, captions, stored=stored)
 
 
@@ -174,24 +171,24 @@ def _stamp(path: Path) -> str:
     return f"{path.name}/{status.st_size}/{status.st_mtime_ns}"
 
 
-def _check_texts(source: Source, images: int, texts: Mapping[str, Any]) -> None:
-    if not texts:
-        source.fail(
-            "the whole file",
-            f"{images} images and no text; pack KEY.txt with the caption of KEY.jpg beside it, or "
-            "unpack the images and name their caption file with `--data.captions`",
-        )
-
-
-def _json_fields(source: Source, keys: list[str], entries: Mapping[Any, Any]) -> str:
-    """The key of the caption in JSON files, one of each image."""
-    some = list(entries.items())[:_SAMPLE]
-    names = [" key", *keys]
-    rows = [[f"{key}.jpg", *(entry.get(k) for k in keys)] for key, entry in some]
+def _json_captions(source: Source, files: Mapping[str, bytes]) -> dict[str, list[Any]]:
+    """The captions in JSON files, one of each image, by the files' names: of objects, a key's."""
+    entries = {}
+    for file, content in files.items():
+        try:
+            entries[file] = json.loads(content)
+        except ValueError as error:
+            source.fail(file, f"not JSON ({error})")
+    objects = {file: entry for file, entry in entries.items() if isinstance(entry, dict)}
+    if not objects:
+        return dict.fromkeys(files, [])
+    keys = list(dict.fromkeys(key for entry in objects.values() for key in entry))
+    names, some = [" key", *keys], list(objects.items())[:_SAMPLE]
+    rows = [[f"{file}.jpg", *(entry.get(k) for k in keys)] for file, entry in some]
     columns = {"image": ("1",)} | {k: v for k, v in source.columns.items() if k == "caption"}
-    inner = Source(source.path, columns)
-    chosen = choose(inner, "its .json files", names, rows)
-    return names[chosen.captions[0]]
+    chosen = choose(Source(source.path, columns), "its .json files", names, rows)
+    field = names[chosen.captions[0]]
+    return {file: as_captions(objects.get(file, {}).get(field)) for file in files}
 
 
 @dataclass(frozen=True)
@@ -252,21 +249,17 @@ def read_parquet(source: Source) -> Iterator[Record]:
     images = ParquetImages(source.path, column, tuple(ends))
     stamp = _stamp(source.path)
     struct = inside and isinstance(rows[0][chosen.image], dict)
-    split, group = (None if i is None else names[i] for i in (chosen.split, chosen.group))
-    wanted = {names[i] for i in chosen.captions} | ({split, group} - {None})
+    wanted = {names[i] for i in (*chosen.captions, chosen.split, chosen.group) if i is not None}
     wanted |= {f"{column}.path"} if struct else set() if inside else {column}
     index = 0
     for batch in file.iter_batches(1000, columns=sorted(wanted)):
         for row in batch.to_pylist():
-            captions = chosen.texts(row[names[i]] for i in chosen.captions)
-            name = (row[column] or {}).get("path") if struct else row.get(column)
-            stored = None
+            image, captions, part, of = chosen.cells([row.get(name) for name in names].__getitem__)
+            name, stored = (image or {}).get("path") if struct else image, None
             if inside:
                 name = (
                     name if name and is_image_name(name) else f"{source.path.stem}/{index:06}.jpg"
                 )
                 stored = StoredImage(images, index, f"{stamp}/{index}")
-            yield source.record(
-                f"row {index}", name, captions, row.get(split), row.get(group), stored=stored
-            )
+            yield source.record(f"row {index}", name, captions, part, of, stored=stored)
             index += 1

@@ -117,15 +117,11 @@ def _images_of_another_table(
 def _records(
     source: Source, rows: Rows, names: list[str], chosen: Chosen, spaced: bool
 ) -> Iterator[Record]:
-    image, split, group = chosen.image, chosen.split, chosen.group
     for line, row in rows:
         place = f"line {line}"
         if len(row) != len(names):
             row = _mended(source, place, row, names, chosen, spaced)
-        captions = chosen.texts(row[i] for i in chosen.captions)
-        part = None if split is None else row[split]
-        of = None if group is None else row[group]
-        yield source.record(place, row[image], captions, part, of)
+        yield source.record(place, *chosen.cells(row.__getitem__))
 
 
 def _header(source: Source, rows: Rows) -> tuple[str, Rows, list[str]]:

@@ -1,4 +1,7 @@
-"""Caption photographs without TensorFlow: `python -m serving.litert FOLDER PHOTO ...`."""
+"""Caption photographs without TensorFlow: `python -m serving.litert FOLDER PHOTO ...`, or `load`.
+
+`python -m serving.export --format litert` writes the folder; `docs/edge.md` describes it.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,14 @@ import sys
 from pathlib import Path
 
 from sat_tf.commands import exit_status, program
+from sat_tf.lite.captioner import LiteRTCaptioner, load
+
+__all__ = ["LiteRTCaptioner", "load", "main"]
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns 0 if every image was captioned, 1 if some were not, or 2."""
-    # argparse, since this package needs nothing but NumPy, Pillow and LiteRT.
+    # argparse, since this module needs nothing but NumPy, Pillow and LiteRT.
     description = "Caption photographs with a LiteRT export, without TensorFlow."
     parser = argparse.ArgumentParser(program("serving.litert"), description=description)
     parser.add_argument("folder", type=Path, help="LiteRT export")
@@ -26,11 +32,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Captions each image; one that cannot be read is reported and skipped."""
-    from sat_tf.figures.attention import figure_paths
+    from sat_tf.figures.attention import figure_paths, save_attention_figure
     from sat_tf.figures.drawing import check_font
-    from sat_tf.images.reader import read_content
-    from serving.attention_figure import save_attention
-    from serving.litert import load
 
     captioner = load(arguments.folder, arguments.threads)
     figures = figure_paths(arguments.out, arguments.images, arguments.figure)
@@ -39,15 +42,16 @@ def run(arguments: argparse.Namespace) -> int:
     failed = 0
     for path, figure in zip(arguments.images, figures, strict=True):
         try:
-            content = read_content(path)
-            caption = captioner.caption(content)
+            caption = captioner.caption(path)
         except ValueError as error:
             failed += 1
             print(f"{path}: {error}", file=sys.stderr)
             continue
         if figure is not None:
-            resize, font = captioner.settings.resize, arguments.figure_font
-            save_attention(content, caption, resize, figure, font)
+            maps = caption.alpha, caption.beta
+            drawn = {"title": caption.text, "language": caption.language}
+            drawn |= {"font": arguments.figure_font}
+            save_attention_figure(figure, caption.image, caption.words, *maps, **drawn)
         print(f"{path}: {caption.text}  ({caption.score:.2f})", flush=True)
     return 1 if failed else 0
 
