@@ -34,7 +34,7 @@ XML = f"<annotations>{XML}<attribute name='caption'>{{}}</attribute></tag></imag
 
 
 def each(made) -> list:
-    """What is made of the name and the caption of each of the two images."""
+    """Results for the name and the caption of each of the two images."""
     return [made("a", A), made("b", B)]
 
 
