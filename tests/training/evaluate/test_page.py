@@ -1,7 +1,5 @@
 """The page of an evaluation holds scores, captions and maps, in one file."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json
