@@ -44,8 +44,18 @@ def test_the_run_to_start_from_has_to_be_trained_first(tmp_path, monkeypatch):
     config = parse(["--recipe", "flickr8k_hard"]).config
     with pytest.raises(ValueError, match="`--init-from`: .*train `--recipe flickr8k_soft` with"):
         check_init_from(config, Path("runs/flickr8k_hard"))
-    (tmp_path / "runs" / "flickr8k_soft").mkdir(parents=True)
+    first = tmp_path / "runs" / "flickr8k_soft"
+    first.mkdir(parents=True)
+    with pytest.raises(
+        ValueError, match="`--init-from`: .*flickr8k_soft, which has no config.json"
+    ):
+        check_init_from(config, Path("runs/flickr8k_hard"))
+    (first / "config.json").touch()
     check_init_from(config, Path("runs/flickr8k_hard"))
+    for name in ("captioner.json", "step.tflite"):
+        (first / name).touch()
+    with pytest.raises(ValueError, match="an export for LiteRT: name the run that it was made of"):
+        check_init_from(config, Path("runs/flickr8k_hard"))
 
 
 def test_a_folder_learns_on_from_the_captioner_that_ships_whose_shape_it_has():
