@@ -1,7 +1,5 @@
 """A headless browser for tests that look at pages as a person would."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

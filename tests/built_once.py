@@ -1,7 +1,5 @@
 """Folders that several processes of one test session share."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

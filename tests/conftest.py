@@ -1,7 +1,5 @@
 """Shared by all tests: two logical CPU devices, fixed seeds, a temporary cache, real data."""
 
-from __future__ import annotations
-
 import gc
 import os
 from pathlib import Path

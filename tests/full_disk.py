@@ -1,7 +1,5 @@
 """A disk without room."""
 
-from __future__ import annotations
-
 import contextlib
 import resource
 from collections.abc import Iterator

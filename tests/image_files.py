@@ -1,7 +1,5 @@
 """Image files of every format, for tests. Everything follows from a seed."""
 
-from __future__ import annotations
-
 import io
 import itertools
 from collections.abc import Iterable
@@ -52,3 +50,8 @@ def gif_of_blocks(image: Image.Image, lengths: Iterable[int]) -> bytes:
         blocks += bytes([len(block)]) + block
         done += length
     return content[:start] + blocks + content[at:]
+
+
+def make_images(count: int = 2, size: int = 64) -> np.ndarray:
+    """Draws pixels for an encoder, `[count, size, size, 3]`."""
+    return np.random.default_rng(0).uniform(0, 255, [count, size, size, 3]).astype("float32")

@@ -1,7 +1,5 @@
 """Reads the data of the viewer's pages, as the viewer does."""
 
-from __future__ import annotations
-
 import base64
 import json
 import re

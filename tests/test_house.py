@@ -1,7 +1,5 @@
 """Rules of the house (CONTRIBUTING.md) for the whole repository; `make lint` checks the imports."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The targets of the Makefile, with a script in the place of the interpreter."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The snippet of the README: a stranger's captioner made of the layers."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

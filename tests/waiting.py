@@ -1,7 +1,5 @@
 """Waiting for what happens on another thread or in another process."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

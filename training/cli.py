@@ -18,6 +18,7 @@ import tyro
 from sat_tf import published
 from sat_tf.commands import loading, program
 from sat_tf.errors import RunError, invalid_value
+from sat_tf.lite.captioner import is_export
 from sat_tf.run_folder import RunFolder
 from sat_tf.runs import read_config
 from training.config import BaseOptimizerConfig, RunConfig
@@ -183,7 +184,7 @@ def check_init_from(config: RunConfig, run_dir: Path | None = None) -> None:
         run_dir: The run's own folder: with a checkpoint there, it needs the other run no longer.
 
     Raises:
-        ValueError: There is no such folder, and no published captioner of that name.
+        ValueError: There is no run of that folder, and no published captioner of that name.
     """
     resumed = run_dir is not None and RunFolder(run_dir).has_checkpoint()
     if config.init_from is None or resumed:
@@ -193,7 +194,11 @@ def check_init_from(config: RunConfig, run_dir: Path | None = None) -> None:
         expected += f"; train `--recipe {origin.name}` with the same flags first"
         raise invalid_value("--init-from", expected, f"{origin}, which does not exist", "key")
     try:
-        published.locate(config.init_from)
+        found = published.locate(config.init_from)
+        if is_export(found):
+            raise RunError(f"{found}, an export for LiteRT: name the run that it was made of")
+        if not RunFolder(found).config.is_file():
+            raise RunError(f"{found}, which has no {RunFolder(found).config.name}")
     except RunError as error:
         expected, got = f"{expected} or a published captioner", str(error).rstrip(".")
         raise invalid_value("--init-from", expected, got, "key") from error

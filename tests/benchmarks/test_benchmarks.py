@@ -1,7 +1,5 @@
 """Each benchmark starts, measures with tiny settings, and prints its table."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 

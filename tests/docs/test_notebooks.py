@@ -1,7 +1,5 @@
 """The notebooks: stored without output, and executed from end to end on little data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import nbformat

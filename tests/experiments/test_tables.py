@@ -1,7 +1,5 @@
 """The experiments: files that can be run, and the tables that are made of their figures."""
 
-from __future__ import annotations
-
 import csv
 import re
 import runpy
@@ -24,14 +22,8 @@ _ALL_SETTINGS = [f"training.{name}" for name in ("train", "locate", "standardize
 def test_the_tables_of_the_pages_are_those_of_the_figures():
     outdated = [page.name for page in PAGES if tables.filled(page) != page.read_text("utf-8")]
     assert outdated == []  # python -m experiments.tables --write
-
-
-def test_every_table_is_on_a_page():
     text = "".join(page.read_text("utf-8") for page in PAGES)
     assert set(re.findall(r"<!-- table (\w+) -->", text)) == set(tables.TABLES)
-
-
-def test_every_experiment_has_commands_and_figures():
     assert [path.stem for path in SCRIPTS] == sorted(p.stem for p in tables.FOLDER.glob("*.csv"))
 
 

@@ -1,7 +1,5 @@
 """Tiny runs of each kind of attention."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Captions as they are shown: in one line, in notebooks, in files."""
 
-from __future__ import annotations
-
 import base64
 import io
 import re

@@ -1,7 +1,5 @@
 """Every command but the local server ends with a status and at most one line, no traceback."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import io
@@ -44,9 +42,7 @@ def raiser(error: BaseException):
         (FileNotFoundError(2, "No such file", "x"), 2, "Error: [Errno 2] No such file: 'x'\n"),
     ],
 )
-def test_an_error_or_interruption_becomes_a_status_and_a_line(
-    name, error, status, said, monkeypatch, capsys
-):
+def test_an_error_becomes_a_status_and_a_line(name, error, status, said, monkeypatch, capsys):
     module = importlib.import_module(name)
     monkeypatch.setattr(module, "run", raiser(error))
     assert module.main(COMMANDS[name]) == status

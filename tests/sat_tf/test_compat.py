@@ -1,7 +1,5 @@
 """Canaries: the private names of Keras that `sat_tf.compat` stands on do what it needs."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Configuration of a captioner: presets, and settings that contradict each other."""
 
-from __future__ import annotations
-
 import pytest
 
 from sat_tf.config import AttentionConfig, EncoderConfig, SearchConfig, SearchFlags

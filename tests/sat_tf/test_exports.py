@@ -1,7 +1,5 @@
 """The front door: public names, without TensorFlow until one is used."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Types and ranges of fields, their JSON, and the errors that name the key."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Atomic writes, whole and on the disk before the file gets its name; the cache's folder."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path
@@ -42,9 +40,7 @@ def test_every_user_may_read_the_file(path, umask):
 
 @pytest.mark.parametrize("step", ["chmod", "fsync", "replace"])
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()])
-def test_an_error_at_any_step_keeps_the_old_file_and_leaves_no_other(
-    path, monkeypatch, step, error
-):
+def test_an_error_at_any_step_keeps_the_old_file_and_no_other(path, monkeypatch, step, error):
     def fail(*_):
         raise error
 

@@ -1,7 +1,5 @@
 """Captions over graphs are those of TensorFlow; graphs are found, checked and made again."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
@@ -119,9 +117,7 @@ def test_other_choices_of_a_location_take_the_model(filled, run_of, loaded):
     assert captioner.model.selection == "argmax" and other._model is None
 
 
-def test_without_tensorflow_graphs_caption_and_the_rest_says_what_to_install(
-    filled, run_of, loaded, tmp_path
-):
+def test_without_tensorflow_graphs_caption_and_the_rest_refuses(filled, run_of, loaded, tmp_path):
     (tmp_path / "a.png").write_bytes(png())
     command = [sys.executable, "-c", LATER, run_of["soft"], tmp_path / "a.png"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

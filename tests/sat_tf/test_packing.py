@@ -1,7 +1,5 @@
 """Weights rounded to 8 and 10 bits: small errors, stable bytes, and no code in the file."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 

@@ -1,7 +1,5 @@
 """The progress bar: lines in a log, nothing when disabled."""
 
-from __future__ import annotations
-
 import pytest
 
 from sat_tf.progress import progress_bar

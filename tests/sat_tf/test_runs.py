@@ -1,7 +1,5 @@
 """From a run's folder to captions: what was saved comes back, or a clear error; forms of images."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil
@@ -107,18 +105,19 @@ def test_a_caption_has_words_a_score_and_an_attention_map_per_word(loaded):
     assert ((found.beta > 0) & (found.beta < 1)).all()
     without = loaded["none"].caption(PIXELS)
     assert without.words and without.alpha is None and without.beta is None
+    found = loaded["soft"].caption(PIXELS)
+    scores = [found.score, *(score for _, score in found.alternatives)]
+    texts = [found.text, *(text for text, _ in found.alternatives)]
+    assert scores == sorted(scores, reverse=True) and len(set(texts)) == len(texts) == 3
 
 
-def test_log_probs_of_the_words_sum_to_that_of_the_caption(loaded):
+def test_log_probs_are_the_models_for_each_word_and_sum_to_that_of_the_caption(loaded):
     search = SearchConfig(beam=3, max_length=2, length_power=1.0)
     cut = loaded["soft"].caption(PIXELS, search)
     assert cut.log_probs.dtype == np.float32 and cut.log_probs.shape == (len(cut.words),)
     assert len(cut.words) == 2, "longer captions exist, so this one was cut before its end"
     assert cut.log_probs.sum() == pytest.approx(cut.log_prob, rel=1e-5)
     assert cut.score == pytest.approx(cut.log_prob / 2, rel=1e-5)
-
-
-def test_log_probs_are_the_models_for_each_word(loaded):
     captioner = loaded["soft"]
     caption = captioner.caption(PIXELS)
     ids = [START, *(captioner.vocabulary.id(word) for word in caption.words), END]
@@ -140,22 +139,12 @@ def test_pixels_of_another_size_are_an_error_that_says_which(loaded):
     assert captioner.annotate(np.zeros([1, side, side, 3])).shape[0] == 1
 
 
-def test_alternatives_are_the_rest_of_the_beam_best_first(loaded):
-    found = loaded["soft"].caption(PIXELS)
-    scores = [found.score, *(score for _, score in found.alternatives)]
-    texts = [found.text, *(text for text, _ in found.alternatives)]
-    assert scores == sorted(scores, reverse=True) and len(set(texts)) == len(texts) == 3
-
-
-def test_path_bytes_and_pixels_of_an_image_get_the_same_caption(loaded, tmp_path):
+def test_an_image_gets_one_caption_in_every_form_and_in_a_batch(loaded, tmp_path):
     (tmp_path / "a.png").write_bytes(png())
     forms = [PIXELS, Image.fromarray(PIXELS), png(), tmp_path / "a.png", str(tmp_path / "a.png")]
     found = [loaded["soft"].caption(form) for form in forms]
     assert len({caption.text for caption in found}) == 1
     np.testing.assert_allclose([c.score for c in found], found[0].score, atol=1e-4)
-
-
-def test_images_of_a_batch_get_the_captions_they_get_alone(loaded):
     images = [PIXELS, PIXELS[::-1].copy(), 255 - PIXELS]
     together = loaded["soft"].captions(images)
     for image, caption in zip(images, together, strict=True):

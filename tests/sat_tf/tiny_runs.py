@@ -1,7 +1,5 @@
 """Folders of tiny runs with random weights, and an image for them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Fixtures of the tests of serving: toy models, exported once, and servers over real gRPC."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Tiny runs, exported once, and the answers of a process without the project."""
 
-from __future__ import annotations
-
 import base64
 import functools
 import json
@@ -33,11 +31,8 @@ from tests.built_once import built_once
 from tests.image_files import encode, smooth
 
 CAPTIONS = ["a red dog über two blue dots", "the naïve cat sat near a box of green tea"]
-KINDS = {
-    "soft": {"kind": "soft"},
-    "hard": {"kind": "hard", "inference": "argmax"},
-    "none": {"kind": "none"},
-}
+KINDS = {kind: {"kind": kind} for kind in ("soft", "hard", "none")}
+KINDS["hard"]["inference"] = "argmax"
 BATCHES = (1, 7)
 
 

@@ -1,7 +1,5 @@
 """Processes that a test starts: their addresses, their children, their memory."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import socket

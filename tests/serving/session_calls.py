@@ -4,8 +4,6 @@ Run as a script: `session_calls.py REQUESTS.json ANSWERS.json`. It imports Tenso
 alone. Inputs are `{"bytes": [base64, ...]}` or `{"pixels": nested list}`, of the shape beside them.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import sys

@@ -1,7 +1,5 @@
 """TF Serving's own files: parsed as it parses them, and fitting each other."""
 
-from __future__ import annotations
-
 import dataclasses
 import http.server
 import json
@@ -24,7 +22,6 @@ CONFIG = ROOT / "serving" / "config"
 COMPOSE = ROOT / "serving" / "compose.yaml"
 
 # Messages of tensorflow/serving that tensorflow-serving-api leaves out: (number, name, type).
-STRING, BOOL = "STRING", "BOOL"
 NUMBER = "Int64Value"
 MESSAGES = {
     NUMBER: [(1, "value", "INT64")],
@@ -35,14 +32,6 @@ MESSAGES = {
         (4, "num_batch_threads", NUMBER),
         (6, "allowed_batch_sizes", ["INT64"]),
         (7, "pad_variable_length_inputs", "BOOL"),
-    ],
-    "PrometheusConfig": [(1, "enable", BOOL), (2, "path", STRING)],
-    "MonitoringConfig": [(1, "prometheus_config", "PrometheusConfig")],
-    "SSLConfig": [
-        (1, "server_key", STRING),
-        (2, "server_cert", STRING),
-        (3, "custom_ca", STRING),
-        (4, "client_verify", BOOL),
     ],
 }
 

@@ -1,7 +1,5 @@
 """A digit model, exported, reads as it does here."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

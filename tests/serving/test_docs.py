@@ -1,7 +1,5 @@
 """The snippet of docs/serving.md calls a server as it says."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -10,9 +8,7 @@ import numpy as np
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "serving.md"
 
 
-def test_the_snippet_prints_the_caption_and_gets_its_maps(
-    exports, images, serving, tmp_path, capsys
-):
+def test_the_snippet_prints_a_caption_and_has_its_maps(exports, images, serving, tmp_path, capsys):
     (snippet,) = re.findall(r"<!-- grpc -->\s*```python\n(.*?)```", PAGE.read_text("utf-8"), re.S)
     (tmp_path / "photo.jpg").write_bytes(images.good["jpeg"])
     names: dict = {}

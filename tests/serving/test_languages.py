@@ -1,7 +1,5 @@
 """Every way of captioning writes a language's text as its run does, without a segmenter."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 

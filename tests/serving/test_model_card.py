@@ -1,7 +1,5 @@
 """The card says what was exported, how good it is and how to call it."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -80,9 +78,7 @@ def test_the_card_has_the_report_s_scores_and_nothing_else_of_it(evaluated, card
     assert "Measured with another search than the one inside: beam 3, not 1." in card
 
 
-def test_a_published_captioner_has_the_scores_of_its_card_if_any(
-    exports, card_of, tmp_path, monkeypatch
-):
+def test_a_published_captioner_has_its_card_s_scores(exports, card_of, tmp_path, monkeypatch):
     captioner, folder = exports["none"].captioner, tmp_path / "published"
     folder.mkdir()
     (folder / published.MANIFEST).write_text("{}")

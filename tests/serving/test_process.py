@@ -1,7 +1,5 @@
 """A port is checked before anything is loaded; memory that threads freed goes back."""
 
-from __future__ import annotations
-
 import platform
 import socket
 import subprocess

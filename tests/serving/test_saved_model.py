@@ -1,7 +1,5 @@
 """A SavedModel is written whole or with a clear error, and loaded from any folder."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

@@ -1,7 +1,5 @@
 """Versions appear whole or not at all, whatever ends their writing; others are not versions."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

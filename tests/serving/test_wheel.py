@@ -1,7 +1,5 @@
 """The light wheel: what it holds, what it needs."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -46,9 +44,6 @@ def test_it_holds_graphs_in_place_of_weights(built):
     assert not [name for name in names if "encoder-" in name or "__pycache__" in name]
     assert {"serving/web/page.html", "sat_tf/viewer/viewer.js"} <= set(names)
     assert built.stat().st_size < 5e6
-
-
-def test_it_needs_no_tensorflow_but_for_training(built):
     with zipfile.ZipFile(built) as archive:
         (metadata,) = (name for name in archive.namelist() if name.endswith("METADATA"))
         lines = archive.read(metadata).decode().splitlines()

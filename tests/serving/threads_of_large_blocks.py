@@ -6,8 +6,6 @@ keep an arena from shrinking. Each has a block at the same time as the others, s
 over another's arena; the second block of a size is the one that glibc keeps by its own settings.
 """
 
-from __future__ import annotations
-
 import ctypes
 import threading
 

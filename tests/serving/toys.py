@@ -1,7 +1,5 @@
 """SavedModels with the captioner's signature and nothing of the captioner, exported in a second."""
 
-from __future__ import annotations
-
 import os
 import select
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tiny runs, each trained once and read by many tests, and a tiny folder of photographs."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from dataclasses import dataclass
@@ -11,7 +9,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sat_tf.layers.encoder import Encoder
 from tests.built_once import built_once
 from tests.training.digits.digit_fixtures import (  # noqa: F401  (fixtures, found by name)
     hard_digits_run,
@@ -19,7 +16,7 @@ from tests.training.digits.digit_fixtures import (  # noqa: F401  (fixtures, fou
     mnist,
     tiny_digits,
 )
-from tests.training.small_runs import java_hidden, skip_validation
+from tests.training.small_runs import java_hidden, scenes_encoder, skip_validation
 from training.metrics import captions as caption_metrics
 from training.train import main
 
@@ -141,16 +138,13 @@ def photographs(tmp_path_factory) -> TinyPhotographs:
     def train(folder: Path) -> None:
         data_dir = write_photographs(folder / "flickr8k")
         (data_dir / "Flicker8k_Dataset" / CORRUPT).write_bytes(b"\xff\xd8\xff no image")
-        weights = folder / "encoder.weights.h5"
-        Encoder("scenes_cnn", 64).network.save_weights(weights)
         flags = [*TINY, "--recipe", "flickr8k_vgg19_soft", "--data.min_count", "1"]
-        flags += ["--encoder.name", "scenes_cnn", "--encoder.image_size", "64"]
-        flags += ["--encoder.weights", str(weights), "--data-dir", str(data_dir)]
+        flags += [*scenes_encoder(folder), "--data-dir", str(data_dir)]
         flags += ["--run-dir", str(folder / "run"), "--cache-dir", str(folder / "cache")]
         said = io.StringIO()
         with contextlib.redirect_stdout(said), java_hidden():
             assert main(flags) == 0
-        weights.unlink()
+        (folder / "encoder.weights.h5").unlink()
         (folder / "said.txt").write_text(said.getvalue())
 
     folder = built_once(tmp_path_factory, "photographs", train)

@@ -1,7 +1,5 @@
 """Runs of seconds, trained without the command."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Callable
@@ -12,6 +10,7 @@ import keras
 import pytest
 import tensorflow as tf
 
+from sat_tf.layers.encoder import Encoder
 from sat_tf.runs import TrainedCaptioner
 from training import model
 from training import train as command
@@ -45,6 +44,14 @@ def train(
     return command.train(
         config, run_dir, cache_dir, data_dir, strategy, say=say, callbacks=callbacks
     )
+
+
+def scenes_encoder(folder: Path) -> list[str]:
+    """Flags of the scenes' encoder with weights that it writes into the folder."""
+    path = folder / "encoder.weights.h5"
+    Encoder("scenes_cnn", 64).network.save_weights(path)
+    size = ["--encoder.name", "scenes_cnn", "--encoder.image_size", "64"]
+    return [*size, "--encoder.weights", str(path)]
 
 
 def exit_of(capsys: pytest.CaptureFixture, main: Callable, *argv: object) -> tuple[int, str]:

@@ -1,7 +1,5 @@
 """Averaged runs: the mean of their weights, in a folder that everything but training takes."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json
@@ -103,9 +101,7 @@ def test_a_run_that_was_interrupted_is_pointed_out(soft_run, tuned, tmp_path, ca
     assert unfinished_note(tmp_path / "out") == ()
 
 
-def test_an_average_cannot_be_resumed_but_can_be_started_from(
-    soft_run, tuned, tmp_path, tiny, capsys
-):
+def test_an_average_is_not_resumed_but_can_be_started_from(soft_run, tuned, tmp_path, tiny, capsys):
     out = tmp_path / "out"
     assert averaged(out, soft_run, tuned) == 0
     before = weights_of(out)
@@ -116,9 +112,7 @@ def test_an_average_cannot_be_resumed_but_can_be_started_from(
     assert averaged(tmp_path / "again", soft_run, out) == 0
 
 
-def test_an_interrupted_average_is_finished_by_the_same_command(
-    soft_run, tuned, tmp_path, monkeypatch
-):
+def test_an_interrupted_average_is_finished_by_the_same(soft_run, tuned, tmp_path, monkeypatch):
     out = tmp_path / "out"
     with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
         patch.setattr(weights, "save_weights", _interrupt)

@@ -1,7 +1,5 @@
 """Captions of the user's own images."""
 
-from __future__ import annotations
-
 import functools
 import json
 import shutil
@@ -39,6 +37,11 @@ def _loaded_once():
         yield
 
 
+def rows_of(capsys) -> list[dict]:
+    """The lines that `--as-json` printed."""
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
 def test_it_prints_the_caption_and_writes_the_figure(soft_run, photo, tmp_path, capsys):
     out = tmp_path / "out"
     assert main([str(photo), "--run-dir", str(soft_run), "--out", str(out)]) == 0
@@ -47,9 +50,7 @@ def test_it_prints_the_caption_and_writes_the_figure(soft_run, photo, tmp_path, 
     assert np.asarray(Image.open(out / "bird.png")).std() > 0
 
 
-def test_a_file_that_cannot_be_read_is_told_and_the_others_are_done(
-    soft_run, photo, tmp_path, capsys
-):
+def test_a_file_that_cannot_be_read_is_told_and_others_are_done(soft_run, photo, tmp_path, capsys):
     broken, missing = tmp_path / "broken.png", tmp_path / "missing.jpg"
     broken.write_bytes(b"no image")
     argv = [broken, missing, photo]
@@ -63,9 +64,7 @@ def test_a_file_that_cannot_be_read_is_told_and_the_others_are_done(
     assert "Traceback" not in said.err
 
 
-def test_files_and_runs_that_do_not_exist_are_answered_before_tensorflow_is_loaded(
-    soft_run, photo, monkeypatch, capsys
-):
+def test_files_and_runs_that_do_not_exist_need_no_tensorflow(soft_run, photo, monkeypatch, capsys):
     monkeypatch.setattr(caption, "loading", None)
     assert main(["missing.jpg", "--run-dir", str(soft_run)]) == 2
     assert "There is no file missing.jpg; check the path." in capsys.readouterr().err
@@ -79,7 +78,7 @@ def test_a_folder_stands_for_the_images_in_it(soft_run, photo, tmp_path, capsys)
     (tmp_path / "captions.csv").write_text("no image")
     flags = ["--run-dir", str(soft_run), "--out", str(tmp_path / "out"), "--as-json"]
     assert main([str(tmp_path), *flags]) == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    rows = rows_of(capsys)
     assert [row["image"] for row in rows] == [str(tmp_path / "a.PNG"), str(photo)]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["a.png", "bird.png"]
 
@@ -90,7 +89,7 @@ def test_lines_of_json_parse(soft_run, photo, tmp_path, capsys):
     twin.write_bytes(photo.read_bytes())
     argv = [str(photo), str(twin), "--run-dir", str(soft_run), "--json"]
     assert main([*argv, "--beam", "3", "--out", str(tmp_path / "out")]) == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    rows = rows_of(capsys)
     assert [row["image"] for row in rows] == [str(photo), str(twin)]
     assert rows[0]["caption"] == rows[1]["caption"] != ""
     assert len(rows[0]["alternatives"]) == 2
@@ -124,7 +123,7 @@ def test_a_page_holds_every_image_with_its_maps(soft_run, photo, tmp_path, capsy
     twin.write_bytes(photo.read_bytes())
     argv = [str(photo), str(twin), "--run-dir", str(soft_run), "--figure", "none", "--as-json"]
     assert main([*argv, "--html", str(page), "--out", str(tmp_path / "out")]) == 0
-    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    rows = rows_of(capsys)
     assert [row["figure"] for row in rows] == [None, None] and not (tmp_path / "out").exists()
     images = embedded(page.read_text())["images"]
     assert [image["name"] for image in images] == ["bird.jpg", "twin.jpg"]
@@ -135,16 +134,14 @@ def test_a_page_holds_every_image_with_its_maps(soft_run, photo, tmp_path, capsy
 def test_figures_are_drawn_as_svg_too(soft_run, photo, tmp_path, capsys):
     argv = [str(photo), "--run-dir", str(soft_run), "--figure", "svg", "--as-json"]
     assert main([*argv, "--out", str(tmp_path)]) == 0
-    (row,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (row,) = rows_of(capsys)
     assert row["figure"] == str(tmp_path / "bird.svg")
     title, *texts = ElementTree.parse(row["figure"]).iter("{http://www.w3.org/2000/svg}text")
     assert title.text == row["caption"]
     assert [text.text for text in texts if text.text in row["words"]] == row["words"]
 
 
-def test_without_a_font_captions_are_printed_and_no_figure(
-    soft_run, photo, tmp_path, capsys, monkeypatch
-):
+def test_without_a_font_captions_are_only_printed(soft_run, photo, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(drawing, "has_glyph", lambda *_: False)
     drawing.font_runs.cache_clear()
     argv = [str(photo), "--run-dir", str(soft_run), "--as-json", "--out", str(tmp_path)]

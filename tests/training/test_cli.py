@@ -1,7 +1,5 @@
 """Command lines: recipes and folders are checked before the work."""
 
-from __future__ import annotations
-
 import re
 
 import pytest
@@ -19,9 +17,7 @@ from training.inspect import __main__ as inspect
 @pytest.mark.parametrize(
     ("kind", "close"), [("hard", "folder_hard"), ("soft", "folder_soft"), ("none", "folder_soft")]
 )
-def test_a_data_folder_for_drawn_data_is_an_error_that_names_the_recipe(
-    capsys, command, kind, close
-):
+def test_a_data_folder_for_drawn_data_is_an_error(capsys, command, kind, close):
     assert command.main(["--recipe", f"scenes_{kind}", "--data-dir", "photos"]) == 2
     message = capsys.readouterr().err
     assert f"`scenes_{kind}` reads no data" in message

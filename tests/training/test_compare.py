@@ -1,7 +1,5 @@
 """Evaluated runs side by side: scores, paired differences, notes, and what cannot be compared."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Settings of the training loop under the names that earlier versions gave them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Captioners' predictions for the training captions, and a captioner that learns from them."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -74,9 +72,7 @@ def test_predictions_are_the_mean_over_runs_and_views(teachers, predictions):
 
 
 @pytest.mark.slow
-def test_a_student_learns_from_predictions_and_is_resumed_with_the_same_ones(
-    teachers, predictions, tmp_path, capsys
-):
+def test_a_student_learns_from_predictions_and_resumes(teachers, predictions, tmp_path, capsys):
     base = ["--recipe", "scenes_soft", *SMALL, "--run-dir", str(tmp_path / "student")]
     flags = [*base, "--fit.distillation-weight", "0.5"]
     with java_hidden():

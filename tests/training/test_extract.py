@@ -1,7 +1,5 @@
 """Filling feature stores on Spark."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -10,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sat_tf.spark import check_spark
+from tests.training.small_runs import scenes_encoder
 from training.extract import main
 from training.train import main as train
 
@@ -19,9 +18,6 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_a_trained_encoder_has_no_store(capsys):
     assert main(["--encoder.trainable", "True"]) == 2
     assert "expected False: a trained encoder has no feature store" in capsys.readouterr().err
-
-
-def test_the_precision_has_to_be_that_of_the_training(capsys):
     assert main(["--encoder.trainable", "False", "--fit.precision", "auto"]) == 2
     assert "`--fit.precision`: expected float32 or bfloat16" in capsys.readouterr().err
 
@@ -40,13 +36,9 @@ def test_training_reads_the_stores_that_spark_filled(tmp_path, make_photographs,
         check_spark()
     except OSError as error:
         pytest.skip(str(error))
-    from sat_tf.layers.encoder import Encoder
-
-    data_dir, weights = make_photographs(tmp_path / "flickr8k"), tmp_path / "e.weights.h5"
-    Encoder("scenes_cnn", 64).network.save_weights(weights)
+    data_dir = make_photographs(tmp_path / "flickr8k")
     flags = [*tiny, "--recipe", "flickr8k_soft", "--data.min_count", "1"]
-    flags += ["--encoder.name", "scenes_cnn", "--encoder.image_size", "64"]
-    flags += ["--encoder.weights", str(weights), "--data-dir", str(data_dir)]
+    flags += [*scenes_encoder(tmp_path), "--data-dir", str(data_dir)]
     flags += ["--cache-dir", str(tmp_path / "cache")]
     command = [sys.executable, "-m", "training.extract", *flags, "--master", "local[2]"]
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1"}

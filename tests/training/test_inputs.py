@@ -1,7 +1,5 @@
 """Inputs of a run: words of training captions, images that can be read, files that teach."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

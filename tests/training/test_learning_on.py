@@ -1,7 +1,5 @@
 """Learning on: a run that starts from a captioner with other words."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil
@@ -103,9 +101,7 @@ def test_a_folder_learns_on_from_a_run_and_resumes_without_it(own, soft_run, tmp
     assert sat_tf.load(tmp_path / "published").vocabulary == sat_tf.load(run).vocabulary
 
 
-def test_words_that_the_captions_lack_stay_if_asked_for_and_of_their_language(
-    own, soft_run, tmp_path, unvalidated
-):
+def test_words_that_the_captions_lack_stay_if_asked_for(own, soft_run, tmp_path, unvalidated):
     origin, run = shutil.copytree(soft_run, tmp_path / "first"), tmp_path / "run"
     theirs, flags = runs.read_vocabulary(origin).words, [*FLAGS, "--init-from", str(origin)]
     flags += ["--keep-words", "True", "--run-dir", str(run), "--fit.epochs"]
@@ -121,9 +117,7 @@ def test_words_that_the_captions_lack_stay_if_asked_for_and_of_their_language(
     assert len(runs.read_vocabulary(tmp_path / "de").words) == 4 + 6
 
 
-def test_captions_of_unknown_words_are_a_note_that_says_what_is_left(
-    own, soft_run, tmp_path, unvalidated
-):
+def test_captions_of_unknown_words_are_a_note_of_what_is_left(own, soft_run, tmp_path, unvalidated):
     (own / "captions.csv").write_text(
         "image,caption,split\n"
         + "".join(f"{n}.jpg,ein Hund,{'dev' if n < 2 else 'train'}\n" for n in range(8))

@@ -1,7 +1,5 @@
 """Origins of a run are found from wherever one asks, through averages, too."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -62,11 +60,11 @@ def test_an_origin_that_is_gone_is_named_and_one_that_is_no_run_ends_there(make,
     assert len(lineage(run)) == 2 and lineage(run)[1].name == "gone"
     (tmp_path / "runs" / "gone").mkdir()
     assert lineage(run) == [run, tmp_path / "runs" / "gone"]
+    one, other = make("one", "runs/other"), make("other", "runs/one")
+    assert lineage(one) == [one, other]
 
 
-def test_a_captioner_that_ships_is_not_mistaken_for_a_run_beside_the_new_one(
-    make, monkeypatch, tmp_path
-):
+def test_one_that_ships_is_not_mistaken_for_a_run_beside_the_new_one(make, monkeypatch, tmp_path):
     beside, run = make("flickr8k_soft"), make("mine", "flickr8k_soft")
     shipped = published.SHIPPED / "flickr8k_soft"
     monkeypatch.chdir(tmp_path)
@@ -88,8 +86,3 @@ def test_an_origin_that_was_moved_with_the_run_is_found(make, monkeypatch, tmp_p
     assert lineage(runs / "second") == [runs / "second", runs / "first"]
     (runs / "first").rename(runs / "renamed")
     assert lineage(runs / "second")[1] == tmp_path / "runs" / "first"  # as it was recorded
-
-
-def test_runs_that_name_each_other_end(make):
-    one, other = make("one", "runs/other"), make("other", "runs/one")
-    assert lineage(one) == [one, other]

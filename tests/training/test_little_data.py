@@ -1,7 +1,5 @@
 """Sentences on data that are too few or too alike, and the command that follows."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 
@@ -34,9 +32,6 @@ def test_few_images_are_said_to_be_few_with_what_helps(config, images, said):
     (sentence,) = sentences(amount(images), config)
     assert sentence.startswith(said) and "more images" in sentence.lower()
     assert (LEARN_ON in sentence) == (config is FOLDER)
-
-
-def test_enough_images_need_no_words():
     assert list(sentences(amount(1500), FOLDER)) == list(sentences(amount(60), LEARNING_ON)) == []
 
 

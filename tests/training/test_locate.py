@@ -1,7 +1,5 @@
 """The command that learns where words are, and training that uses its file."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The optimiser asked for, its schedule, and two learning rates in one."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest

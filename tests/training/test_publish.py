@@ -1,7 +1,5 @@
 """Publishing of a run: what the files say, and that every command takes them."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import json
@@ -41,9 +39,6 @@ def test_it_is_much_smaller_than_the_run_and_names_no_path(soft_run, mine):
     assert sizes.keys() == files | published.checked_files(mine).keys()
     assert 2 * sum(sizes.values()) < (soft_run / "best.weights.h5").stat().st_size
     assert str(soft_run.parent) not in "".join(p.read_text() for p in mine.glob("*.json"))
-
-
-def test_the_card_has_data_licence_scores_and_the_comparison(mine):
     card = (mine / published.CARD).read_text()
     assert "drawn scenes" in card and "Use of these weights: CC0." in card
     assert "12 images of the dev split:" in card
@@ -110,9 +105,7 @@ def test_cards_of_captioners_that_ship_are_those_that_would_be_written_today(nam
     assert card.partition("## Scores")[0] == shipped
 
 
-def test_a_run_starts_from_one_by_its_name_is_averaged_with_it_and_resumes(
-    mine, tmp_path, tiny, monkeypatch, unvalidated
-):
+def test_a_run_starts_from_one_by_name_and_resumes(mine, tmp_path, tiny, monkeypatch, unvalidated):
     monkeypatch.setattr(published, "SHIPPED", mine.parent)
     monkeypatch.chdir(tmp_path)  # where no folder has the name
     flags, said = [*tiny, "--init-from", "mine"], []
@@ -162,18 +155,13 @@ def test_a_folder_with_other_files_is_left_as_it_is(tmp_path, capsys):
     check_out(out)
 
 
-def test_the_card_says_if_scores_are_of_another_search(soft_run, tmp_path):
+def test_the_card_says_of_what_search_language_and_tokens_scores_are(soft_run, tmp_path):
     run = shutil.copytree(soft_run, tmp_path / "run")
     path = run / "evaluation" / "dev" / "report.json"
     report = json.loads(path.read_text("utf-8"))
     assert "Measured with another search" not in make_card(run, read_run_config(run), "mine")
     path.write_text(json.dumps(report | {"search": report["search"] | {"beam": 9}}))
     assert "than the one inside: beam 9, not " in make_card(run, read_run_config(run), "mine")
-
-
-def test_the_card_says_of_what_language_and_tokens_scores_are(soft_run, tmp_path):
-    run = shutil.copytree(soft_run, tmp_path / "run")
-    path = run / "evaluation" / "dev" / "report.json"
     report, config = json.loads(path.read_text("utf-8")), read_run_config(run)
     card = make_card(run, config, "mine")
     assert f"`{report['signature']}`" in card and "over characters" not in card

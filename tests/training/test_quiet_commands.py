@@ -1,7 +1,5 @@
 """Commands in processes of their own, as a user starts them: little on standard error."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -28,9 +26,7 @@ def standard_error(*command: object) -> str:
 
 
 @pytest.mark.slow
-def test_of_tensorflow_s_log_no_more_is_left_than_it_writes_before_it_knows_its_level(
-    soft_run, tmp_path
-):
+def test_only_what_tensorflow_writes_before_it_knows_its_level_is_left(soft_run, tmp_path):
     image = tmp_path / "image.jpg"
     noise(40, 90).save(image)
     places = ("--run-dir", soft_run, "--out", tmp_path / "out")

@@ -1,7 +1,5 @@
 """Records of training images through every command that makes or reads a captioner."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """Statistics of an encoder's channels, and what the command refuses."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest
@@ -65,9 +63,7 @@ def pretend_to_download(monkeypatch, name: str) -> keras.Model:
         ("scenes_cnn+mobilenet_v2", "+block_3_project_BN", "{scenes_cnn}+imagenet"),
     ],
 )
-def test_imagenet_weights_are_standardised_as_those_of_a_file(
-    tmp_path, monkeypatch, name, layer, weights
-):
+def test_imagenet_weights_are_standardised_as_a_file_s(tmp_path, monkeypatch, name, layer, weights):
     networks = {
         "scenes_cnn": backbones.scenes_cnn(64),
         "vgg16": pretend_to_download(monkeypatch, "VGG16"),

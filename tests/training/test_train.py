@@ -1,7 +1,5 @@
 """The training command: flags, errors, and everything a run leaves behind."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess
@@ -21,11 +19,10 @@ from tests.training.run_state.stopped_runs import (
     last_checkpoint,
     weights_of,
 )
-from tests.training.small_runs import check_run_dir, exit_of, train
+from tests.training.small_runs import check_run_dir, exit_of, report_of, train
 from training import train as command
 from training.distributed import make_strategy
 from training.evaluate import evaluation as run_evaluation
-from training.recipes import RECIPES
 from training.run_state.logs import Validate
 from training.run_state.resume import CheckpointAndStop
 from training.train import main, parse
@@ -43,79 +40,50 @@ def test_any_key_is_a_flag_nested_ones_with_dots():
 @pytest.mark.parametrize(
     ("argv", "named"),
     [
-        (["--fit.epohcs", "3"], "--fit.epohcs"),
-        (["--decoder.hidden_dim", "wide"], "--decoder.hidden"),
-        (["--attention.kind", "medium"], "--attention.kind"),
-        (["--fit.epochs", "0"], "`--fit.epochs`"),
-        (["--seed", "-1"], "`--seed`"),
-        (["--optimizer.weight_decay", "0.1"], "expected none with `--optimizer.name adam`"),
-        (["--reward.metric", "cider"], "`--init-from`"),
+        ("--fit.epohcs 3", "--fit.epohcs"),
+        ("--decoder.hidden_dim wide", "--decoder.hidden"),
+        ("--attention.kind medium", "--attention.kind"),
+        ("--fit.epochs 0", "`--fit.epochs`"),
+        ("--seed -1", "`--seed`"),
+        ("--optimizer.weight_decay 0.1", "expected none with `--optimizer.name adam`"),
+        ("--reward.metric cider", "`--init-from`"),
+        ("--reward.metric cider --init-from run --fit.jit_compile True", "`--fit.jit_compile`"),
+        ("--recipe folder_soft --attention.supervision_weight 1", "`--attention.teacher`"),
+        ("--attention.supervision_weight 1 --boxes nowhere", "`--attention.teacher`"),
+        ("--attention.supervision_weight 1 --attention.teacher l.npz", "expected no word locator"),
+        ("--attention.supervision_weight 1 --locator l --boxes b", "expected none with `--boxes`"),
+        ("--predictions p.npz", "`--fit.distillation_weight`"),
+        ("--fit.distillation_weight 0.5 --predictions nowhere", "`--fit.predictions`"),
         (
-            ["--reward.metric", "cider", "--init-from", "run", "--fit.jit_compile", "True"],
-            "`--fit.jit_compile`",
-        ),
-        (
-            ["--recipe", "folder_soft", "--attention.supervision_weight", "1"],
-            "`--attention.teacher`",
-        ),
-        (["--attention.supervision_weight", "1", "--boxes", "nowhere"], "`--attention.teacher`"),
-        (
-            ["--attention.supervision_weight", "1", "--attention.teacher", "l.npz"],
-            "`--attention.teacher`: expected no word locator with a trained encoder",
-        ),
-        (
-            ["--attention.supervision_weight", "1", "--locator", "l", "--boxes", "b"],
-            "`--locator`: expected none with `--boxes`",
-        ),
-        (["--predictions", "p.npz"], "`--fit.distillation_weight`"),
-        (["--fit.distillation_weight", "0.5", "--predictions", "nowhere"], "`--fit.predictions`"),
-        (
-            ["--fit.distillation_weight", "1", "--reward.metric", "cider", "--init-from", "runs"],
+            "--fit.distillation_weight 1 --reward.metric cider --init-from runs",
             "`--fit.distillation_weight`: expected 0 with `--reward.metric`",
         ),
-        (["--strategy", "multi_worker", "--fit.jit_compile", "True"], "`--fit.jit_compile`"),
-        (["--strategy", "multi_worker", "--fit.precision", "auto"], "`--fit.precision`"),
-        (["extra"], "extra"),
+        ("--strategy multi_worker --fit.jit_compile True", "`--fit.jit_compile`"),
+        ("--strategy multi_worker --fit.precision auto", "`--fit.precision`"),
+        ("extra", "extra"),
     ],
 )
-def test_an_unknown_key_or_a_wrong_value_is_an_error_that_names_it(
-    capsys, monkeypatch, argv, named
-):
+def test_an_unknown_key_or_wrong_value_is_an_error_that_names_it(capsys, monkeypatch, argv, named):
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    status, message = exit_of(capsys, main, *argv)
+    status, message = exit_of(capsys, main, *argv.split())
     assert status == 2 and named in message and "Traceback" not in message
 
 
 @pytest.mark.parametrize(
-    "flags",
-    [
-        ["--recipe", "folder_soft", "--data-dir", "nowhere"],
-        ["--recipe", "ram_28", "--fit.epochs", "0"],
-    ],
+    "flags", ["--recipe folder_soft --data-dir nowhere", "--recipe ram_28 --fit.epochs 0"]
 )
 def test_a_wrong_path_or_value_is_answered_without_loading_tensorflow(flags):
-    code = f"import sys, training.train as t; s = t.main({flags})\n"
+    code = f"import sys, training.train as t; s = t.main({flags.split()})\n"
     code += "sys.exit(9 if 'tensorflow' in sys.modules else s)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 2
 
 
-@pytest.fixture
-def places_of(monkeypatch):
-    """Returns the places in which a command line would train, without training."""
+def test_a_run_goes_to_runs_and_the_recipe_s_name(monkeypatch):
     found = []
-    monkeypatch.setattr(command, "train", lambda _, *places: found.append(places))
+    monkeypatch.setattr(command, "train", lambda _, *places: found.append(places[0]))
     monkeypatch.setattr(run_evaluation, "evaluate_run", lambda *_: None)
-
-    def run(*argv: str):
-        assert main(list(argv)) == 0
-        return found.pop()[:2]
-
-    return run
-
-
-def test_a_run_goes_to_runs_and_the_recipe_s_name(places_of):
-    assert places_of("--recipe", "scenes_none")[0] == Path("runs/scenes_none")
-    assert places_of("--run-dir", "elsewhere")[0] == Path("elsewhere")
+    assert main(["--recipe", "scenes_none"]) == 0 == main(["--run-dir", "elsewhere"])
+    assert found == [Path("runs/scenes_none"), Path("elsewhere")]
 
 
 def spoil_images(folder: Path) -> None:
@@ -150,7 +118,7 @@ def test_bad_data_is_told_apart(capsys, tmp_path, make_photographs, spoil, messa
 
 
 @pytest.mark.parametrize("kind", ["soft", "hard", "none"])
-def test_a_run_leaves_its_files(request, kind):
+def test_a_run_leaves_its_files_and_report(request, kind):
     run = request.getfixturevalue(f"{kind}_run")
     evaluation = run / "evaluation" / "dev"
     for path in ("config.json", "vocabulary.json", "best.weights.h5", "logs/train"):
@@ -161,11 +129,7 @@ def test_a_run_leaves_its_files(request, kind):
     assert len(list((run / "checkpoints").iterdir())) == 1
     assert json.loads((run / "config.json").read_text())["attention"]["kind"] == kind
 
-
-@pytest.mark.parametrize("kind", ["soft", "hard", "none"])
-def test_a_run_leaves_a_report(request, kind):
-    run = request.getfixturevalue(f"{kind}_run")
-    report = json.loads((run / "evaluation" / "dev" / "report.json").read_text())
+    report = report_of(evaluation)
     assert report["recipe"] == f"scenes_{kind}" and report["seed"] == 0
     assert report["split"] == "dev" and len(report["split_fingerprint"]) == 64
     assert report["search"]["beam"] == 2 and report["images"] == 12
@@ -179,7 +143,7 @@ def test_a_run_leaves_a_report(request, kind):
     assert wanted <= set(scores)
     assert (grounded <= set(scores)) is (kind != "none")
     assert all(value is None or np.isfinite(value) for value in scores.values())
-    captions = json.loads((run / "evaluation" / "dev" / "captions.json").read_text())
+    captions = json.loads((evaluation / "captions.json").read_text())
     assert len(captions) == 12 and all(row["caption"] for row in captions)
 
 
@@ -267,8 +231,3 @@ def test_a_run_that_could_not_start_leaves_its_folder_free(tmp_path):
         with pytest.raises(ValueError, match="--data-dir|--encoder.weights"):
             train(run_dir, *flags)
         check_run_dir(run_dir, "--recipe", "scenes_none")
-
-
-def test_the_start_of_a_run_tells_the_effective_lambda(photographs):
-    weight = RECIPES["flickr8k_vgg19_soft"].attention.penalty_weight
-    assert f"doubly stochastic lambda per caption: {weight}\n" in photographs.output

@@ -1,7 +1,5 @@
 """The tutorial on your own images: every command runs as written."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -124,8 +124,8 @@ class Arguments:
         if self.boxes is not None and not self.boxes.exists():
             got = f"{self.boxes}, which does not exist"
             raise invalid_value("--boxes", "a file or folder of boxes", got)
-        if self.captions is not None and not self.captions.is_file():
-            raise FileNotFoundError(f"There is no file {self.captions}; check the path.")
+        if self.captions is not None:
+            self._check_captions(self.captions)
 
     def _check_source(self) -> None:
         """Checks that there is either a run or captions, and no flag of the other.
@@ -150,6 +150,26 @@ class Arguments:
                 raise ValueError(
                     f"Received a value for `--{flag}`, which goes with `{owner}` only."
                 )
+
+    def _check_captions(self, path: Path) -> None:
+        """Checks that there are captions, and that the report replaces neither them nor a run's.
+
+        Raises:
+            ValueError: It would.
+            FileNotFoundError: There is no such file.
+        """
+        if not path.is_file():
+            raise FileNotFoundError(f"There is no file {path}; check the path.")
+        folder = RunFolder(path.with_suffix(""))
+        if self.out is None and folder.config.exists():
+            raise ValueError(
+                f"`--captions {path}` needs a folder for the report, `--out`: {folder} is a run, "
+                "whose own evaluation would be overwritten."
+            )
+        written = (CAPTIONS_FILE, REPORT_FILE, MARKDOWN_FILE)
+        if self.out is not None and path.resolve() in [(self.out / n).resolve() for n in written]:
+            expected = "a folder where the report does not replace the file of `--captions`"
+            raise invalid_value("--out", expected, str(self.out))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -209,20 +229,8 @@ def evaluate_captions(arguments: Arguments) -> None:
 
     Raises:
         DataError: The file is invalid, or its images are not those of the split.
-        ValueError: The report would replace the file, or that of a run: there is no `--out`, and
-            the folder named like the file is a run.
     """
-    path, out, data = arguments.captions, arguments.out, arguments.data.config()
-    folder = RunFolder(path.with_suffix(""))
-    if out is None and folder.config.exists():
-        raise ValueError(
-            f"`--captions {path}` needs a folder for the report, `--out`: {folder} is a run, whose "
-            "own evaluation would be overwritten."
-        )
-    written = (CAPTIONS_FILE, REPORT_FILE, MARKDOWN_FILE)
-    if out is not None and path.resolve() in [(out / name).resolve() for name in written]:
-        expected = "a folder where the report does not replace the file of `--captions`"
-        raise invalid_value("--out", expected, str(out))
+    path, data = arguments.captions, arguments.data.config()
     content = path.read_bytes()
     given = parse_captions(content, path)
     split = load_split(data, arguments.split, arguments.data_dir)
@@ -241,4 +249,5 @@ def evaluate_captions(arguments: Arguments) -> None:
     report["seconds"] = {"caption metrics": time.monotonic() - start}
     rows = [{"image_id": image_id, "caption": text} for image_id, text in captions.items()]
     heading = f"{path.name}: {data.name} {split.name}, {len(captions):,} images"
-    write_evaluation(out or folder.evaluation(split.name), heading, report, rows)
+    out = arguments.out or RunFolder(path.with_suffix("")).evaluation(split.name)
+    write_evaluation(out, heading, report, rows)

@@ -23,7 +23,7 @@ from training.evaluate.page import write_report_page
 from training.evaluate.reading import SAMPLES, Bounds, Reading
 from training.evaluate.reports import caption_rows, package_versions, write_evaluation
 from training.metrics.calibration import Calibration, calibrate
-from training.metrics.captions import quick_tokens, score_captions, verdict
+from training.metrics.captions import score_captions, verdict
 from training.metrics.scene_words import scene_word_confidence, word_scores
 from training.run_state.checkpoints import unfinished_note
 
@@ -131,7 +131,7 @@ def evaluate(
     with timed(seconds, "caption metrics"):
         print(f"Scoring {len(captions):,} captions ...", flush=True)
         scored = score_captions(texts, references, tokens=arguments.score_tokens, **how)
-        fit = verdict(texts, references, quick_tokens(**how), data.language)
+        fit = verdict(texts, references, **how)
         report = scored.details() | split.details(reading.source.skipped)
         report |= {"versions": package_versions(), "seconds": seconds}
         report["notes"] += fit

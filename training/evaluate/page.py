@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -172,7 +173,8 @@ def page_images(reading: Reading, found: Evaluation, count: int) -> Iterator[dic
                 unique = sorted({tuple(round(float(edge), 4) for edge in box) for box in boxes})
                 word["boxes"] = [list(box) for box in unique]
         score = found.cider[example.image_id]
-        scores = {"CIDEr": f"{score:.1f}", "log-probability": f"{caption.log_prob:.2f}"}
+        cider = f"{score:.1f}" if math.isfinite(score) else "undefined"
+        scores = {"CIDEr": cider, "log-probability": f"{caption.log_prob:.2f}"}
         grounding = found.grounding.by_image.get(example.image_id, {})
         if "pointing_game" in grounding:
             scores["pointing game"] = f"{grounding['pointing_game']:.0f} %"

@@ -338,8 +338,8 @@ def _resampled(
 def verdict(
     captions: Mapping[str, str],
     references: Mapping[str, Sequence[str]],
-    tokens: ScoreTokens = "simple",
     language: str = "en",
+    **splitting,
 ) -> tuple[str, ...]:
     """Returns a sentence on whether captions fit their own images; none for under ten images.
 
@@ -349,8 +349,8 @@ def verdict(
     Args:
         captions: Image id -> caption.
         references: Image id -> reference captions.
-        tokens: What splits captions into the tokens that are compared.
         language: Language code of the captions.
+        splitting: How they were split for the captioner, see `default_tokens`.
     """
     if len(captions) < _FEW_IMAGES:
         return ()
@@ -358,6 +358,8 @@ def verdict(
     if count > _SAME * len(captions):
         same = f"{100 * count / len(captions):.0f} % of the images get the same caption, {text!r}"
         return (f"{same}: train longer or add data.",)
+
+    tokens = quick_tokens(language=language, **splitting)
 
     def split(lines: Iterable[str]) -> list[set[str]]:
         return [set(line.split()) for line in split_lines(tokens, [*lines], language).lines]

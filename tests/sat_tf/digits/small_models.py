@@ -1,7 +1,5 @@
 """A RAM of a few units with a batch for it; losses outside a train step."""
 
-from __future__ import annotations
-
 import numpy as np
 import tensorflow as tf
 

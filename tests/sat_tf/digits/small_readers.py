@@ -1,7 +1,5 @@
 """Published digit models of a few random weights, and a drawing for them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import keras

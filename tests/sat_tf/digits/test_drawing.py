@@ -1,7 +1,5 @@
 """Drawings become images like those of training, wherever and however large they are drawn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from PIL import Image

@@ -1,7 +1,5 @@
 """Figures of digits: alpha over a strip, paths of glimpses, images side by side."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sat_tf.digits.figures import alpha_matrix_figure, glimpse_figure

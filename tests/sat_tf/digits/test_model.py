@@ -1,7 +1,5 @@
 """The weights of a digit system: all of them in layers that are its attributes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import keras

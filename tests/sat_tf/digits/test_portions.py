@@ -1,7 +1,5 @@
 """Digit portions: the equations in NumPy, hard attention's gradient by enumeration, scores."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

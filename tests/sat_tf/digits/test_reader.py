@@ -1,7 +1,5 @@
 """Published digit models read drawings, look by look, as the model itself does."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

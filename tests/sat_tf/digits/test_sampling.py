@@ -1,7 +1,5 @@
 """The bilinear sampler, affine maps and centres of mass against NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

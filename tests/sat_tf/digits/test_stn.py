@@ -1,7 +1,5 @@
 """The Spatial Transformer and the mask; the classifier behind either, and without."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

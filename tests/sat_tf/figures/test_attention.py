@@ -1,7 +1,5 @@
 """The attention figure: its size, where the light falls, and words of every kind."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -62,9 +60,6 @@ def test_first_tile_is_the_image_unchanged():
     image = np.random.default_rng(0).integers(0, 255, (80, 80, 3), np.uint8)
     sheet = attention_figure(image, ["w"], np.ones((1, 2, 2)), cell=80)
     np.testing.assert_array_equal(tile(sheet, 0, 2, 80, 20), image)
-
-
-def test_small_images_keep_hard_edges():
     image = np.zeros((16, 16, 3), np.uint8)
     image[:, 8:] = 255
     sheet = attention_figure(image, ["w"], np.ones((1, 2, 2)), cell=64)
@@ -107,6 +102,12 @@ def test_beta_and_title_are_drawn():
     titled = attention_figure(GREY, words, alpha, title="a title " * 40)
     assert titled.shape[0] > plain.shape[0] + 32
     assert titled.shape[1] == plain.shape[1]
+    heights = [
+        attention_figure(GREY, ["a", "b", "c"], alpha, title=title).shape[0]
+        for title in ("w", "w" * 200, "w" * 400)
+    ]
+    one, two = np.diff(heights)
+    assert one > 24 and abs(two - one) <= 48
 
 
 def test_right_to_left_captions_begin_at_the_right(monkeypatch):
@@ -138,16 +139,6 @@ def test_a_caption_that_cannot_be_drawn_is_a_line_and_no_file(tmp_path, monkeypa
     assert "\u72ac" in said and "fonts-noto-cjk" in said and "`--figure svg`" in said
 
 
-def test_a_title_without_spaces_is_wrapped_too():
-    alpha = np.ones((3, 2, 2))
-    heights = [
-        attention_figure(GREY, ["a", "b", "c"], alpha, title=title).shape[0]
-        for title in ("w", "w" * 200, "w" * 400)
-    ]
-    one, two = np.diff(heights)
-    assert one > 24 and abs(two - one) <= 48
-
-
 def test_a_tile_too_narrow_for_the_number_has_the_bar_alone():
     narrow = np.full((64, 12, 3), 120, np.uint8)
     for image in (GREY, narrow):
@@ -160,9 +151,6 @@ def test_a_tile_too_narrow_for_the_number_has_the_bar_alone():
 def test_images_that_are_not_square_keep_their_shape():
     wide = attention_figure(np.zeros((50, 100, 3), np.uint8), ["w"], np.ones((1, 2, 4)), cell=80)
     assert wide.shape == (40 + 20 + 20, 2 * 90 + 10, 3)
-
-
-def test_grey_images_and_empty_maps_and_no_words():
     grey = attention_figure(GREY[..., 0], ["w"], np.zeros((1, 2, 2)), cell=80)
     assert (tile(grey, 1, 2, 80, 20) < 80).all()
     assert attention_figure(GREY, [], np.zeros((0, 2, 2)), cell=80).shape[1] == 100
@@ -199,9 +187,6 @@ def test_figures_of_images_of_the_same_name_are_numbered(tmp_path):
         tmp_path / "Cat.png",
         tmp_path / "cat-2.png",
     ]
-
-
-def test_the_folder_is_made_and_without_one_nothing_is_drawn(tmp_path):
     folder = tmp_path / "new" / "figures"
     assert figure_paths(folder, [Path("dog.jpg")], "svg") == [folder / "dog.svg"]
     assert folder.is_dir()

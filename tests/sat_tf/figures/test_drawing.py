@@ -1,7 +1,5 @@
 """Text of figures in every script: a font that has it, or a sentence."""
 
-from __future__ import annotations
-
 import unicodedata
 from pathlib import Path
 

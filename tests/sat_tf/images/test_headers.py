@@ -1,7 +1,5 @@
 """Headers are checked before anything is decoded: ordinary files, lowered limits."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 

@@ -1,7 +1,5 @@
 """Files are read upright, in a format that `decode` reads, however broken what stands beside it."""
 
-from __future__ import annotations
-
 import io
 import struct
 import sys

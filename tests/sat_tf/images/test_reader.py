@@ -1,7 +1,5 @@
 """Pixels without TensorFlow are those of the library's preprocessing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from PIL import Image

@@ -1,7 +1,5 @@
 """The attention LSTM decoder in plain NumPy, and small layers to hold against it."""
 
-from __future__ import annotations
-
 import numpy as np
 import tensorflow as tf
 

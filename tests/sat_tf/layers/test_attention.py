@@ -1,7 +1,5 @@
 """Alignment scores, alpha and the two ways of choosing a location, against plain NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -47,18 +45,6 @@ def test_rows_of_an_image_share_its_keys(attention):
     got = attention(hidden, annotations)
     expected = equation_4(attention, np.repeat(annotations, G, axis=0), hidden)
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-6)
-
-
-def test_alpha_depends_on_the_hidden_state(attention):
-    annotations = np.repeat(random(1, L, D), 2, axis=0)
-    hidden = random(2, N, seed=9)
-    alpha = attention_weights(attention(hidden, annotations)).alpha.numpy()
-    assert np.abs(alpha[0] - alpha[1]).max() > 1e-2
-    # The known mistake, the hidden term outside the tanh: it cancels in the softmax.
-    query = hidden @ attention.query_projection.kernel.numpy()
-    vector = attention.score_vector.numpy()
-    wrong = softmax(np.tanh(attention.keys(annotations)) @ vector + (query @ vector)[:, None])
-    np.testing.assert_allclose(wrong[0], wrong[1], rtol=1e-5)
 
 
 def test_the_context_is_equation_13_with_alpha_and_equation_9_with_a_one_hot():

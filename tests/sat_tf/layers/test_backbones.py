@@ -1,7 +1,5 @@
 """Backbones by name, alone and side by side, and their weights."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest
@@ -10,7 +8,7 @@ import tensorflow as tf
 from sat_tf.config import EncoderConfig
 from sat_tf.layers import backbones
 from sat_tf.layers.encoder import Encoder
-from tests.sat_tf.layers.encoder_images import make_images
+from tests.image_files import make_images
 
 
 def test_appended_places_are_the_centres_of_the_cells():
@@ -75,15 +73,6 @@ def test_each_backbone_gets_its_own_normalisation(name, expected):
 def test_an_image_size_the_backbone_cannot_take_is_an_error(name, size):
     with pytest.raises(ValueError, match="`image_size`"):
         Encoder(name, size)
-
-
-def test_weights_of_a_file_are_loaded(tmp_path):
-    first = backbones.scenes_cnn(64)
-    path = tmp_path / "cnn.weights.h5"
-    first.save_weights(path)
-    encoder = Encoder("scenes_cnn", 64, weights=str(path))
-    for ours, theirs in zip(encoder.weights, first.weights, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_a_failed_download_says_to_give_a_path(monkeypatch):

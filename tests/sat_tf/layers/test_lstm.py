@@ -1,7 +1,5 @@
 """The first state, the cell and the loop over time against plain NumPy."""
 
-from __future__ import annotations
-
 import itertools
 from typing import NamedTuple
 
@@ -114,22 +112,3 @@ def test_unroll_equals_a_python_loop(wrap):
     np.testing.assert_allclose(outputs.total, totals, rtol=1e-5)
     np.testing.assert_allclose(hidden, states[-1], rtol=1e-5)
     np.testing.assert_array_equal(time, np.full([B, 1], T))
-
-
-@pytest.mark.parametrize("wrap", [lambda f: f, tf.function], ids=["eager", "graph"])
-def test_unroll_is_differentiable(wrap):
-    @wrap
-    def gradient(x):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            total = tf.reduce_sum(run({"x": x, "scale": inputs()["scale"]})[0].total)
-        return tape.gradient(total, x)
-
-    got = gradient(tf.constant(inputs()["x"])).numpy()
-    for index in [(0, 0, 0), (T - 1, B - 1, N - 1), (2, 1, 0)]:
-        high, low = inputs(), inputs()
-        high["x"], low["x"] = high["x"].astype(np.float64), low["x"].astype(np.float64)
-        high["x"][index] += 1e-5
-        low["x"][index] -= 1e-5
-        expected = (by_hand(high)[1].sum() - by_hand(low)[1].sum()) / 2e-5
-        np.testing.assert_allclose(got[index], expected, rtol=1e-4)

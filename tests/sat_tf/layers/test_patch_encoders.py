@@ -225,15 +225,6 @@ def test_rounded_weights_are_published_as_they_are(tmp_path, tap):
     assert changed
 
 
-def test_places_are_in_order():
-    encoder = Encoder(NAME, 12, tap="stage1")
-    plain = np.full([1, 12, 12, 3], 100.0, np.float32)
-    marked = plain.copy()
-    marked[0, 8:, :4] += 50.0  # the last row's first patch
-    change = np.abs(np.asarray(encoder(marked) - encoder(plain))).sum(axis=-1)[0]
-    assert change.argmax() == 6
-
-
 TINY = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "patch_size": 4}
 FAMILIES = {
     "vit": (TINY | {"mlp_dim": 16}, 1),

@@ -1,7 +1,5 @@
 """The search of one image finds what `sat_tf.search.beam_search` finds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

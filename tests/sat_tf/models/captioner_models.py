@@ -1,7 +1,5 @@
 """Captioners of a few units and batches to train them on, for the tests of the captioner."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """The train step of an objective, and means of everything that is logged."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest
@@ -84,7 +82,8 @@ def test_a_step_follows_the_gradient_and_logs_means():
 
 def test_separately_clipped_weights_leave_the_others_their_norm():
     model = compiled(clip_norm=0.5)
-    fitted(model)
+    logs = fitted(model)
+    assert logs["gradient_norm"] == pytest.approx(np.linalg.norm(gradient()), rel=1e-4)
     step = (0.1 - model.dense.kernel.numpy()) / 0.1
     np.testing.assert_allclose(step, gradient() * 0.5 / np.linalg.norm(gradient()), rtol=1e-4)
     own = (0.2 - model.guess.kernel.numpy()) / 0.1

@@ -1,7 +1,5 @@
 """The captioner: training, precision, configuration, several samples a caption, search."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest
@@ -65,28 +63,6 @@ def test_training_is_fixed_by_its_seed():
     once = losses(1)
     assert once == losses(1)
     assert once != losses(2)
-
-
-def test_a_gradient_longer_than_clip_norm_is_cut_to_it():
-    def moved(clip_norm):
-        model = randomise(make_model())
-        before = model.get_weights()
-        model.compile(
-            optimizer=keras.optimizers.SGD(1.0),
-            jit_compile=False,
-            run_eagerly=True,
-            clip_norm=clip_norm,
-        )
-        (logs,) = fit(model, make_batch())
-        change = [a - b for a, b in zip(before, model.get_weights(), strict=True)]
-        return np.sqrt(sum((part**2).sum() for part in change)), logs["gradient_norm"]
-
-    free, norm = moved(0.0)
-    np.testing.assert_allclose(free, norm, rtol=1e-3)
-    assert free > 0.1
-    clipped, reported = moved(0.1)
-    np.testing.assert_allclose(clipped, 0.1, rtol=1e-3)
-    np.testing.assert_allclose(reported, norm, rtol=1e-4)
 
 
 @pytest.mark.parametrize("trainable", [False, True])
@@ -190,42 +166,19 @@ def test_a_batch_without_images_and_annotations_is_an_error():
         make_model()(batch)
 
 
-LEARNED = {"baseline": "learned", "reward_to_go": True}
 OPTIONS = {
     "rloo": {"preset": "rloo", "samples": 3},
-    "vimco": {"preset": "vimco", "samples": 3},
-    "learned": LEARNED,
+    "learned": {"baseline": "learned", "reward_to_go": True},
 }
-
-
-def test_a_learned_baseline_takes_nothing_from_the_model_s_gradient():
-    """Both are clipped, each by itself."""
-
-    def moved(clip_norm):
-        model = randomise(make_model("hard", **LEARNED))
-        before = [w.numpy() for w in model.decoder.weights]
-        first = [w.numpy() for w in model.baseline.weights]
-        sgd = keras.optimizers.SGD(1.0)
-        model.compile(optimizer=sgd, jit_compile=False, run_eagerly=True, clip_norm=clip_norm)
-        (logs,) = fit(model, make_batch())
-        pairs = [(before, model.decoder), (first, model.baseline)]
-        sums = [
-            sum(((a - b.numpy()) ** 2).sum() for a, b in zip(values, part.weights, strict=True))
-            for values, part in pairs
-        ]
-        return np.sqrt(sums[0]), np.sqrt(sums[1]), logs["gradient_norm"]
-
-    decoder, baseline, norm = moved(0.1)
-    np.testing.assert_allclose([decoder, baseline], 0.1, rtol=1e-3)
-    free_decoder, free_baseline, free_norm = moved(0.0)
-    assert free_baseline > free_decoder > 0.1
-    np.testing.assert_allclose([free_norm, norm], free_decoder, rtol=1e-3)
 
 
 def test_only_the_moving_average_follows_the_returns():
     kinds = {"rloo": type(None), "learned": LearnedBaseline}
     for name, kind in kinds.items():
-        assert isinstance(make_model("hard", **OPTIONS[name]).baseline, kind)
+        model = make_model("hard", **OPTIONS[name])
+        assert isinstance(model.baseline, kind)
+        own = model.baseline.weights if model.baseline else []
+        assert [v.path for v in model.separately_clipped] == [v.path for v in own]
     options = {"samples": 3, "reward_to_go": True}
     model = make_model("hard", **options)
     assert isinstance(model.baseline, MovingAverageBaseline)
@@ -319,18 +272,3 @@ def test_projecting_the_locations_changes_no_answer(kind, monkeypatch):
     alpha, beta = found.auxiliary
     for one, two in zip((found.scores, alpha, beta), (plain.scores, *plain.auxiliary), strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_answer_does_not_depend_on_its_neighbours(kind):
-    model = randomise(make_model(kind))
-    annotations = make_batch(5)["annotations"]
-    together = model.search(annotations)
-    backwards = model.search(annotations[::-1])
-    alone = [model.search(annotations[row : row + 1]) for row in range(5)]
-    for field in ("token_ids", "lengths"):
-        parts = np.concatenate([getattr(one, field) for one in alone])
-        np.testing.assert_array_equal(parts, getattr(together, field))
-        np.testing.assert_array_equal(getattr(backwards, field)[::-1], parts)
-    scores = np.concatenate([one.scores for one in alone])
-    np.testing.assert_allclose(scores, together.scores, rtol=1e-4)

@@ -1,14 +1,11 @@
 """The captioner on several devices: the same training, different draws."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from sat_tf.models.captioner import Captioner
-from sat_tf.ops.draws import replica_seed
 from tests.sat_tf.models.captioner_models import (
     VOCABULARY,
     as_dataset,
@@ -135,22 +132,3 @@ def test_the_first_baseline_is_the_mean_return_over_both_replicas():
     (logs,) = epochs.logs
     np.testing.assert_allclose(logs["baseline"], logs["reward"], rtol=1e-5)
     np.testing.assert_allclose(model.baseline.value, logs["reward"], rtol=1e-5)
-
-
-def test_replicas_draw_different_masks_and_samples():
-    strategy = make_strategy("mirrored")
-    options = {"decoder": {"output_dropout": 0.5}, "expectation_probability": 0.0}
-    with strategy.scope():
-        model = compile_model(make_model("hard", **options))
-    batch = make_batch(1)
-
-    @tf.function(autograph=False)
-    def run():
-        seed = replica_seed(model.step_seed())
-        return model(batch, training=True, selection="sample", seed=seed), seed
-
-    taught, seeds = strategy.run(run)
-    first, second = strategy.experimental_local_results(seeds)
-    assert np.any(first.numpy() != second.numpy())
-    first, second = strategy.experimental_local_results(taught.logits)
-    assert np.abs(first - second).max() > 1e-3

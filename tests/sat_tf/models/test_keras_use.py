@@ -1,7 +1,5 @@
 """Captioners and layers used as any Keras model is: saved, compiled, scaled, quantised."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Random decoders and outputs of theirs for a batch of captions, and the losses in NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import tensorflow as tf
 

@@ -5,8 +5,6 @@ distribution which the first one chose. Exact gradients are central differences 
 sum over all samples.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -97,11 +95,6 @@ def rollout(variables, paths, mask=None, entropy=False):
     mask = tf.ones_like(log_prob) if mask is None else tf.constant(mask, tf.float64)
     value = steps(tf.fill([len(paths)], VALUES[0]), tf.gather(VALUES[1:], first))
     return Rollout(log_prob, spread, log_lik, tf.stop_gradient(log_lik), mask, value)
-
-
-def exact_log_marginal(log_prob, log_lik):
-    """`log p(y|a) = log sum_s p(s|a) p(y|s, a)` over all S sequences s: `[S, B, T] -> [B]`."""
-    return tf.reduce_logsumexp(tf.reduce_sum(log_prob + log_lik, axis=-1), axis=0)
 
 
 def choose(made, samples):

@@ -1,7 +1,5 @@
 """Hard attention's loss by hand, its presets and its switch."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """Captions are drawn as the model would write them, and their reward is climbed without bias."""
 
-from __future__ import annotations
-
 import itertools
 
 import keras

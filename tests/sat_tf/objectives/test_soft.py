@@ -1,7 +1,5 @@
 """Losses of given captions: the soft loss by hand, names of the logs, padding."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """Alignment scores: the parts of a search equal the whole, chosen by the device that runs them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

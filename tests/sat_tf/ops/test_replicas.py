@@ -1,7 +1,5 @@
 """Batches without rows, which a replica may get."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """The best tokens of a large vocabulary against a sort of all of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

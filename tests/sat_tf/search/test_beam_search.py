@@ -1,7 +1,5 @@
 """Beam search against brute force, its loop, and searches inside a graph."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -198,22 +196,6 @@ def test_word_log_probs_are_the_models_and_sum_to_the_log_prob_of_the_caption(be
             np.testing.assert_allclose(hypotheses.word_log_probs[image, k], expected, atol=1e-5)
 
 
-def test_the_search_stops_when_every_image_is_done():
-    model = TreeModel(seed=15)
-    logits = model.log_probs.copy()
-    logits[:, 1:, END] = 50.0
-    model.set_logits(logits)
-    calls = []
-
-    def counted(tokens, state):
-        calls.append(len(tokens))
-        return model.step(tokens, state)
-
-    beam_search(counted, model.state(), batch_size=3, beam=2, max_length=MAX_LENGTH)
-    # Before the first word all prefixes of an image are one.
-    assert calls == [3, 6]
-
-
 def ending_after(lengths) -> TreeModel:
     """A model of one image per length, all of whose captions have that length."""
     model = TreeModel(seed=17, images=len(lengths))
@@ -289,59 +271,25 @@ def test_a_step_whose_vocabulary_is_unknown_is_an_error():
         search(tf.zeros([2, 5]))
 
 
-OPTIONS = {"length_power": 0.5, "min_length": 2}
-
-
-def search_module(model: TreeModel) -> tf.Module:
-    module = tf.Module()
-    module.calls = 0
+def test_a_graph_serves_every_batch_size_from_one_trace():
+    model, calls = TreeModel(seed=20, images=4), []
+    options = {"length_power": 0.5, "min_length": 2, "no_repeat_ngram": 1}
 
     @tf.function(autograph=False, input_signature=[tf.TensorSpec([None], tf.int32)])
     def search(images):
-        module.calls += 1
-        state = {
-            "node": tf.zeros_like(images),
-            "image": images,
-            "first": tf.ones_like(images, tf.bool),
-        }
+        calls.append(images)
+        state = {"node": tf.zeros_like(images), "image": images}
+        state["first"] = tf.ones_like(images, tf.bool)
         size = tf.shape(images)[0]
-        options = {"batch_size": size, "max_length": MAX_LENGTH, **OPTIONS}
-        found = beam_search(model.step, state, beam=3, no_repeat_ngram=1, **options)
-        drawn = sample(model.step, state, seed=[1, 2], **options)
-        return {**found._asdict(), "drawn": drawn.token_ids}
+        rest = {"batch_size": size, "beam": 3, "max_length": MAX_LENGTH, **options}
+        return beam_search(model.step, state, **rest)
 
-    module.search = search
-    return module
-
-
-def test_a_graph_serves_every_batch_size_from_one_trace():
-    model = TreeModel(seed=20, images=4)
-    module = search_module(model)
     for images in ([0], [0, 1, 2, 3], [2, 1]):
-        found = module.search(tf.constant(images))
-        expected = model.search(3, images, no_repeat_ngram=1, **OPTIONS)
-        np.testing.assert_array_equal(found["token_ids"], expected.token_ids)
-        np.testing.assert_allclose(found["scores"], expected.scores, rtol=1e-6)
-    assert module.calls == 1
-    assert found["token_ids"].shape[1:] == (3, MAX_LENGTH + 1)
-    shapes = module.search.get_concrete_function().structured_outputs
-    assert shapes["token_ids"].shape.as_list() == [None, 3, MAX_LENGTH + 1]
-    assert shapes["auxiliary"]["pair"].shape.as_list() == [None, 3, MAX_LENGTH + 1, 2]
-
-
-def test_an_export_gives_the_same_captions_through_the_runtime(tmp_path):
-    model = TreeModel(seed=21, images=4)
-    module = search_module(model)
-    signature = tf.function(
-        lambda images: {"token_ids": module.search(images)["token_ids"]},
-        input_signature=[tf.TensorSpec([None], tf.int32, name="images")],
-        autograph=False,
-    )
-    tf.saved_model.save(module, tmp_path, signatures={"serving_default": signature})
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        loaded = tf.compat.v1.saved_model.load(session, ["serve"], str(tmp_path))
-        names = loaded.signature_def["serving_default"]
-        feed = {names.inputs["images"].name: [3, 0]}
-        token_ids = session.run(names.outputs["token_ids"].name, feed)
-    expected = model.search(3, [3, 0], no_repeat_ngram=1, **OPTIONS)
-    np.testing.assert_array_equal(token_ids, expected.token_ids)
+        found = search(tf.constant(images))
+        expected = model.search(3, images, **options)
+        np.testing.assert_array_equal(found.token_ids, expected.token_ids)
+        np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-6)
+    assert len(calls) == 1
+    shapes = search.get_concrete_function().structured_outputs
+    assert shapes.token_ids.shape.as_list() == [None, 3, MAX_LENGTH + 1]
+    assert shapes.auxiliary["pair"].shape.as_list() == [None, 3, MAX_LENGTH + 1, 2]

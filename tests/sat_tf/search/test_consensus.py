@@ -1,7 +1,5 @@
 """Ranking by consensus, against plain Python and by properties."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 

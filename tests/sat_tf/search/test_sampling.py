@@ -1,7 +1,5 @@
 """Sampled captions: frequencies, log-probabilities, seeds."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

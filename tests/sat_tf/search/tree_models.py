@@ -4,8 +4,6 @@ A model's state numbers the whole prefix and indexes a random table, so no two p
 probabilities and a wrong parent anywhere changes the answer.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Data of the viewer: maps that survive their encoding, crops, pages that no text can break."""
 
-from __future__ import annotations
-
 import math
 import re
 
@@ -19,9 +17,6 @@ def test_maps_survive_their_encoding():
     for word, expected in zip(data["words"], alpha, strict=True):
         found = decode_map(word, data["peak"], (3, 4))
         np.testing.assert_allclose(found, expected, atol=alpha.max() / 255)
-
-
-def test_a_caption_without_attention_has_no_maps():
     data = hypothesis_data(("dog",), "dog", -0.5, log_probs=np.array([-0.25]))
     assert data["words"] == [{"text": "dog", "log_prob": -0.25, "beta": None, "map": None}]
 

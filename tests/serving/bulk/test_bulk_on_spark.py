@@ -1,7 +1,5 @@
 """Jobs on a local Spark whose workers and driver are killed: each image exactly once."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -117,9 +115,7 @@ def test_each_image_has_one_row_and_the_unreadable_ones_a_reason(undisturbed):
     assert undisturbed[0]["attention_shape"] == [3, 3, 3]
 
 
-def test_killing_a_worker_and_the_driver_leaves_the_output_of_an_undisturbed_run(
-    places, undisturbed
-):
+def test_killing_a_worker_and_the_driver_leaves_the_output_as_undisturbed(places, undisturbed):
     out = places / "killed"
     first = start(places, "killed")
     wait_for(first, lambda: python_workers(first.pid))
@@ -163,15 +159,12 @@ def test_a_table_of_contents_is_captioned_into_parquet(places):
     assert {row["reason"] for row in found} == {None, "not what a toy reads"}
 
 
-def test_a_folder_of_something_else_is_refused(places):
+def test_an_output_that_cannot_be_taken_is_an_error_without_a_traceback(places):
     (places / "else").mkdir()
     (places / "else" / "thesis.tex").write_text("")
     process = start(places, "else")
     assert "is not empty and holds no bulk captions (it has thesis.tex)" in end(process)
     assert process.returncode == 2
-
-
-def test_an_output_that_spark_cannot_reach_is_an_error_without_a_traceback(places):
     output = "nowhere://bucket/out"
     process = start(places, "unused", "--output", output)
     said = end(process)

@@ -1,7 +1,5 @@
 """The command's errors before Spark starts."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest
@@ -42,9 +40,7 @@ def test_the_missing_extra_is_told(toy, tmp_path, capsys, monkeypatch):
     assert 'pip install -e ".[bulk]"' in bulk(toy, tmp_path, capsys)
 
 
-def test_a_pattern_without_images_is_refused_before_spark_starts(
-    toy, tmp_path, capsys, monkeypatch
-):
+def test_a_pattern_without_images_is_refused_before_spark(toy, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("serving.bulk.__main__.check_spark", lambda: None)
     monkeypatch.setattr("serving.bulk.__main__.open_session", lambda *_: pytest.fail("started"))
     assert "`--input`: expected images" in bulk(toy, tmp_path, capsys)

@@ -1,7 +1,5 @@
 """The images of a job: folders, globs and lists, each image once."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -30,20 +28,14 @@ def found(folder: Path, *patterns: str) -> list[str]:
     return [str(Path(path).relative_to(folder)) for path in made.paths]
 
 
-def test_an_image_that_two_patterns_match_is_captioned_once(folder):
-    assert found(folder, "b.jpg", "*.jpg", "b.jpg") == ["b.jpg", "odd[1].jpg"]
-
-
-def test_a_list_keeps_its_order_and_names_of_files_that_are_gone(folder):
+def test_a_list_keeps_its_order_and_every_name_and_an_image_comes_once(folder):
     (folder / "list.txt").write_text(f"{folder}/gone.jpg\n\n  {folder}/b.jpg\n")
     assert found(folder, "list.txt") == ["gone.jpg", "b.jpg"]
-
-
-def test_a_list_may_have_a_byte_order_mark_and_names_any_other_separators(folder):
     names = ["b.jpg", "c\u2028d\x85e\x0c.jpg", "f.jpg\u00a0"]
     text = "\ufeff" + "".join(f"{folder}/{name}\r\n" for name in names)
     (folder / "list.txt").write_bytes(text.encode())
     assert found(folder, "list.txt") == names
+    assert found(folder, "b.jpg", "*.jpg", "b.jpg") == ["b.jpg", "odd[1].jpg"]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Rows of the output, made inside a worker."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

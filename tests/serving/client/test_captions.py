@@ -1,7 +1,5 @@
 """Captions by a server: requests, answers, words."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 
@@ -40,9 +38,6 @@ def test_a_caption_comes_with_its_score_and_the_others_of_the_beam(client_of):
     assert caption.score == pytest.approx(-0.5)
     assert caption.alternatives == (("a dog", -1.5),)
     assert caption.alpha is None and caption.beta is None
-
-
-def test_attention_covers_the_words(client_of):
     caption = client_of().caption(jpeg(), attention=True)
     assert caption.words == ("a", "cat", "3")
     assert caption.alpha.shape == (3, toys.GRID, toys.GRID)
@@ -78,19 +73,6 @@ def test_many_images_keep_their_order(client_of):
     assert [caption.valid for caption in captions] == [bool(n % 3) for n in range(20)]
     assert captions[0].text == "" and captions[0].alternatives == ()
     assert captions[0].reason == "not what a toy reads" and captions[1].reason == ""
-
-
-@pytest.mark.parametrize(
-    ("spec", "message"),
-    [
-        ({"model": "x"}, r"does not serve this model or version: .*Latest\(x\)"),
-        ({"version": 9}, r"does not serve .*Specific\(captioner, 9\)"),
-        ({"label": "x"}, "Unrecognized servable version label: x"),
-    ],
-)
-def test_an_unknown_model_is_a_clear_error(client_of, spec, message):
-    with pytest.raises(ServingError, match=message):
-        client_of(**spec).caption(jpeg())
 
 
 def test_an_answer_may_exceed_grpcs_default(client_of, tmp_path):

@@ -1,7 +1,5 @@
 """Calls to a server that is away, comes back, is slow or refuses; encryption."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The client's command: lines, JSON, figures, clear errors."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The messages described by hand are TF Serving's, and need no TensorFlow."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

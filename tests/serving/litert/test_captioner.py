@@ -1,7 +1,5 @@
 """LiteRT captions images as the SavedModel of the same run does; other folders are refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The command captions photographs in a process that has neither TensorFlow nor Keras."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -66,12 +64,11 @@ def test_an_image_that_cannot_be_read_harms_no_other(litert_exports, photo, tmp_
     assert said.out.startswith(f"{photo}: ") and f"{broken}: Cannot read the image" in said.err
 
 
-def test_a_folder_that_is_no_export_is_one_line(photo, tmp_path, capsys):
+def test_a_folder_that_is_no_export_or_a_want_of_litert_is_one_line(
+    photo, tmp_path, capsys, litert_exports, monkeypatch
+):
     assert main([str(tmp_path / "none"), str(photo)]) == 2
     assert capsys.readouterr().err.startswith(f"Error: {tmp_path / 'none'} is no LiteRT export")
-
-
-def test_without_litert_it_says_what_to_install(litert_exports, photo, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
     assert main([str(litert_exports("soft")), str(photo)]) == 2
     assert "pip install ai-edge-litert" in capsys.readouterr().err

@@ -1,7 +1,5 @@
 """The local server's command: flags, a process of its own, SIGTERM."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,6 +1,6 @@
 """Calls that are refused, over real gRPC, in TF Serving's own words."""
 
-from __future__ import annotations
+import functools
 
 import grpc
 import pytest
@@ -17,6 +17,7 @@ from tests.serving.toys import metadata_request, predict_request, status_request
 
 INVALID = grpc.StatusCode.INVALID_ARGUMENT
 NOT_FOUND = grpc.StatusCode.NOT_FOUND
+UNMET = grpc.StatusCode.FAILED_PRECONDITION
 OUTPUTS = "{attention,beta,captions,lengths,reasons,scores,token_ids,valid,word_log_probs,words}"
 
 
@@ -41,63 +42,36 @@ def unparsable() -> predict_pb2.PredictRequest:
     return request
 
 
-PREDICT_STATUSES = {
-    "no model_spec": (predict_pb2.PredictRequest(), INVALID, "Missing ModelSpec"),
-    "unknown model": (
-        predict_request(b"", model="x"),
-        NOT_FOUND,
-        "Servable not found for request: Latest(x)",
-    ),
-    "unknown version": (
-        predict_request(b"", version=9),
-        NOT_FOUND,
-        "Servable not found for request: Specific(captioner, 9)",
-    ),
-    "unknown label": (
-        predict_request(b"", label="x"),
-        INVALID,
-        "Unrecognized servable version label: x",
-    ),
-    "unknown signature": (
-        predict_request(b"", signature="x"),
-        grpc.StatusCode.FAILED_PRECONDITION,
-        'Serving signature key "x" not found.',
-    ),
-    "signature that is none to predict with": (
-        predict_request(b"", signature="__saved_model_init_op"),
+asked = functools.partial(predict_request, b"")
+PREDICT_STATUSES = {  # message -> request and code
+    "Missing ModelSpec": (predict_pb2.PredictRequest(), INVALID),
+    "Servable not found for request: Latest(x)": (asked(model="x"), NOT_FOUND),
+    "Servable not found for request: Specific(captioner, 9)": (asked(version=9), NOT_FOUND),
+    "Unrecognized servable version label: x": (asked(label="x"), INVALID),
+    'Serving signature key "x" not found.': (asked(signature="x"), UNMET),
+    "Expected prediction signature method_name to be one of {tensorflow/serving/predict, "
+    "tensorflow/serving/classify, tensorflow/serving/regress}. Was: ": (
+        asked(signature="__saved_model_init_op"),
         grpc.StatusCode.INTERNAL,
-        "Expected prediction signature method_name to be one of {tensorflow/serving/predict, "
-        "tensorflow/serving/classify, tensorflow/serving/regress}. Was: ",
     ),
-    "input of another name": (
-        with_input([b"ok"], alias="image"),
-        INVALID,
-        "input tensor alias not found in signature: image. Inputs expected to be in the set "
-        "{image_bytes}.",
-    ),
-    "unparsable tensor": (unparsable(), INVALID, "tensor parsing error: image_bytes"),
-    "wrong dtype": (
-        with_input([1.0]),
-        INVALID,
-        "Expects arg[0] to be string but float is provided",
-    ),
-    "too many images": (
+    "input tensor alias not found in signature: image. Inputs expected to be in the set "
+    "{image_bytes}.": (with_input([b"ok"], alias="image"), INVALID),
+    "tensor parsing error: image_bytes": (unparsable(), INVALID),
+    "Expects arg[0] to be string but float is provided": (with_input([1.0]), INVALID),
+    "Task size 33 is larger than maximum input batch size 32": (
         predict_request(*[b"ok"] * 33),
         INVALID,
-        "Task size 33 is larger than maximum input batch size 32",
     ),
-    "bad output filter": (
-        predict_request(b"", outputs=("captions", "x")),
+    f"output tensor alias not found in signature: x Outputs expected to be in the set {OUTPUTS}.": (
+        asked(outputs=("captions", "x")),
         INVALID,
-        f"output tensor alias not found in signature: x Outputs expected to be in the set "
-        f"{OUTPUTS}.",
     ),
 }
 
 
-@pytest.mark.parametrize("case", PREDICT_STATUSES)
-def test_predict_is_refused_as_the_real_server_does(caller, case):
-    request, code, message = PREDICT_STATUSES[case]
+@pytest.mark.parametrize("message", PREDICT_STATUSES)
+def test_predict_is_refused_as_the_real_server_does(caller, message):
+    request, code = PREDICT_STATUSES[message]
     assert refused(caller.prediction.Predict, request) == (code, message)
 
 
@@ -136,6 +110,9 @@ def test_status_is_refused_as_the_real_server_does(caller, request_, code, messa
     assert refused(caller.model.GetModelStatus, request_) == (code, message)
 
 
+OUT = "Graph execution error:\n\nOOM"
+
+
 class LateContext:
     """A call that waited in the queue until its deadline had passed."""
 
@@ -158,11 +135,7 @@ def test_a_call_past_its_deadline_is_not_begun():
     ("error", "code", "message"),
     [
         (tf.errors.DeadlineExceededError(None, None, "late"), "DEADLINE_EXCEEDED", "late"),
-        (
-            tf.errors.ResourceExhaustedError(None, None, "Graph execution error:\n\nOOM"),
-            "RESOURCE_EXHAUSTED",
-            "OOM",
-        ),
+        (tf.errors.ResourceExhaustedError(None, None, OUT), "RESOURCE_EXHAUSTED", "OOM"),
         (KeyError("x"), "INTERNAL", "KeyError: 'x'"),
     ],
 )

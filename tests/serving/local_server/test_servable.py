@@ -1,7 +1,5 @@
 """One loaded version: its warm-up, tensors that claim to be huge, its own memory."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """TF Serving's own models and cases against the local server (`SAT_TF_TEST_DATA/conformance`)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

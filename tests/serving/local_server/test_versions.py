@@ -1,7 +1,5 @@
 """Versions come, fail, are labelled, are drained and go, without a call that fails for it."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -84,9 +82,7 @@ def test_a_version_that_failed_is_tried_again_once_it_changes(versions_of, place
 
 
 @pytest.mark.parametrize("placed", [(1, 2), (1,)])
-def test_a_version_taken_away_gives_the_one_before_it_and_the_last_stays(
-    versions_of, place, placed
-):
+def test_a_version_taken_away_gives_the_one_before_and_the_last_stays(versions_of, place, placed):
     folder = place(*placed)
     versions = versions_of(folder)
     shutil.rmtree(folder / str(placed[-1]))

@@ -1,14 +1,16 @@
-"""The page in front of scripted models, by HTTP and in a thread of its own."""
-
-from __future__ import annotations
+"""The page in front of scripted models; folders that it takes for runs and exports."""
 
 import contextlib
+import json
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import uvicorn
 from PIL import Image
 
+from sat_tf.config import SearchConfig
+from sat_tf.lite.captioner import GRAPHS, SETTINGS, VOCABULARY, Settings
 from serving.client import CaptionClient, Connection
 from serving.web.app import Page
 from serving.web.captioning import by_server
@@ -66,3 +68,23 @@ def listening(page: Page) -> Iterator[str]:
     finally:
         server.should_exit = True
         thread.join(_STARTS_WITHIN)
+
+
+def make_run(folder: Path, kind: str = "soft", data: str = "scenes") -> Path:
+    """The files by which a run is known."""
+    folder.mkdir(parents=True)
+    config = {"attention": {"kind": kind}, "data": {"name": data, "language": "de"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "vocabulary.json").write_text("{}")
+    (folder / "best.weights.h5").write_bytes(b"weights")
+    return folder
+
+
+def make_export(folder: Path) -> Path:
+    """The files by which an export for LiteRT is known."""
+    folder.mkdir(parents=True)
+    settings = Settings(288, "crop", (9, 9), SearchConfig(), "float32", {})
+    (folder / SETTINGS).write_text(settings.to_json())
+    for name in (*GRAPHS, VOCABULARY):
+        (folder / name).touch()
+    return folder

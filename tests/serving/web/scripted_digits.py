@@ -1,7 +1,5 @@
 """Digit models that look where a test wants and read a 7."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

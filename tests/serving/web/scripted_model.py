@@ -1,7 +1,5 @@
 """A model server without TensorFlow, which answers what a test wants."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 from concurrent import futures

@@ -1,7 +1,5 @@
 """Captions of uploads over HTTP; whatever goes wrong, in words and with a fitting status."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import contextlib
@@ -47,9 +45,6 @@ def test_a_photograph_is_answered_in_the_viewers_form(soft):
         for word, place in zip(hypothesis["words"], places, strict=False):
             found = decode_map(word, hypothesis["peak"], answer["grid"])
             assert np.unravel_index(found.argmax(), GRID) == place
-
-
-def test_a_photograph_is_turned_upright_and_its_crop_with_it(soft):
     turned = encode(Image.open(io.BytesIO(photograph(120, 80))), "JPEG", exif=exif_of(6))
     assert upload(soft, turned).json()["crop"][0] == 0.0
 
@@ -197,16 +192,17 @@ def test_a_server_that_comes_back_answers_again():
             eventually(lambda: upload(client, photograph()).status_code == 200)
 
 
-def test_the_page_is_small_and_asks_for_nothing_elsewhere(soft):
-    paths = [
-        "/",
-        *(f"/assets/{name}" for name in ("viewer.css", "viewer.js", "page.css", "ask.js")),
-    ]
-    answers = [soft.get(path) for path in (*paths, "/assets/page.js", "/api/page")]
+ASSETS = {"/": "page.css page.js", "/digits": "page.css digits.css digits.js"}
+
+
+@pytest.mark.parametrize("path", ASSETS)
+def test_a_page_is_small_and_asks_for_nothing_elsewhere(soft, path):
+    assets = ["viewer.css", "viewer.js", "ask.js", *ASSETS[path].split()]
+    answers = [soft.get(path), *(soft.get(f"/assets/{name}") for name in assets)]
     assert all(answer.status_code == 200 for answer in answers)
     assert sum(len(answer.content) for answer in answers) < MOST
     assert "default-src 'none'" in answers[0].headers["content-security-policy"]
-    for answer in answers[:-1]:
+    for answer in answers:
         assert "http" not in answer.text.replace("http://www.w3.org/2000/svg", "")
 
 
@@ -242,7 +238,7 @@ def test_only_this_machines_names_are_served(soft):
     assert soft.get("/", headers={"host": "rebound.example"}).status_code == 400
 
 
-def test_so_many_per_minute_and_no_more():
+def test_so_many_per_minute_and_at_once_and_no_more():
     now = [0.0]
     throttle = Throttle(per_minute=3, clock=lambda: now[0])
 
@@ -257,9 +253,6 @@ def test_so_many_per_minute_and_no_more():
     assert [passed() for _ in range(4)] == [True, True, True, False]
     now[0] += 20.0  # a third of a minute: one more
     assert [passed() for _ in range(2)] == [True, False]
-
-
-def test_so_many_at_once_and_no_more():
     throttle = Throttle(at_once=1)
     with throttle.turn(), pytest.raises(UploadError, match="at once"), throttle.turn():
         pass

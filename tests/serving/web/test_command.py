@@ -1,7 +1,5 @@
 """The page's command: its errors, and the whole of it with real exports."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import signal
@@ -16,8 +14,7 @@ from serving.web.__main__ import main, parse_server
 from serving.web.app import Page
 from serving.web.model_process import ModelProcess
 from tests.serving.processes import children_of, page
-from tests.serving.web.page_fixtures import drawing, photograph
-from tests.serving.web.run_fixtures import make_export, make_run
+from tests.serving.web.page_fixtures import drawing, make_export, make_run, photograph
 from tests.waiting import eventually
 
 LOADED_WITHIN = 240.0  # seconds
@@ -88,9 +85,6 @@ def test_the_page_is_served_under_this_machines_names_and_those_allowed(shown):
         assert page.hosts == (*own, "x.org", "[fe80::1]")
         assert page.proxies == ("x.org:8443", "[fe80::1]")
     assert shown(*server, "--host", "0.0.0.0")[0].hosts == ("*",)
-
-
-def test_a_server_is_a_host_and_a_port():
     assert parse_server("localhost:8500") == ("localhost", 8500)
     assert parse_server("[::1]:8500") == ("::1", 8500)
 

@@ -1,7 +1,5 @@
 """The second view as a person meets it: draw a digit, step through the glimpses; keys, a phone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The models' process: what answers, without TensorFlow; when it starts again, and how it ends."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from pathlib import Path
@@ -76,9 +74,7 @@ def test_a_captioner_answers_from_its_graphs_without_tensorflow(processes, made,
 
 
 @pytest.mark.slow
-def test_a_captioner_without_graphs_answers_with_tensorflow_until_they_are_made(
-    processes, tmp_path, monkeypatch
-):
+def test_without_graphs_tensorflow_answers_until_they_are_made(processes, tmp_path, monkeypatch):
     monkeypatch.delenv(cache.SWITCH)
     monkeypatch.setenv("SAT_TF_CACHE", str(tmp_path / "cache"))
     run = write_run(tmp_path / "soft")

@@ -1,7 +1,5 @@
 """The page as a person meets it: a photograph in, maps on it; keys, a phone, what goes wrong."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from PIL import Image
@@ -98,15 +96,10 @@ def test_a_photograph_is_uploaded_and_every_word_shows_its_map(open_page, addres
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_the_first_screen_shows_the_sample_and_its_words(open_page, address, width):
+def test_the_first_screen_shows_the_sample_and_then_what_was_asked_for(open_page, address, width):
     page = open_page(address, width)
     words = page.locator(".column.chosen .words").bounding_box()
     assert words["y"] + words["height"] < (844 if width == 390 else 900)
-
-
-@pytest.mark.parametrize("width", [390, 1280])
-def test_what_was_asked_for_comes_into_view(open_page, address, width):
-    page = open_page(address, width)
     upload(page)
     page.wait_for_function("() => document.activeElement.id === 'results'")
     top = page.locator(".column.chosen .stage").bounding_box()
@@ -122,18 +115,6 @@ def test_a_photograph_is_sent_once_and_a_large_one_shrunk(open_page, address):
     choose(page, FILE | {"buffer": large, "name": "large.png", "mimeType": "image/png"})
     page.wait_for_function("() => document.querySelector('.stage img').naturalWidth === 1600")
     assert len(sent) == 1
-
-
-def test_another_hypothesis_has_its_own_maps_and_keeps_the_settings(open_page, address):
-    page = open_page(address)
-    page.get_by_role("button", name="Heat map").click()
-    page.locator(".column.chosen .others button", has_text="a cat").click()
-    words = caption(page)
-    assert words.all_inner_texts() == list(WORDS[1])
-    assert page.get_by_role("button", name="Heat map").get_attribute("aria-pressed") == "true"
-    page.get_by_role("button", name="Heat map").click()
-    words.first.hover()
-    assert brightest(page) == PLACES[-1]
 
 
 def test_the_captioners_stand_side_by_side_and_light_a_word_together(open_page, address):
@@ -292,14 +273,6 @@ def test_the_answer_of_a_proxy_is_told_by_its_status(open_page, address, status,
     page.get_by_text(says).first.wait_for()
     page.unroute("**/api/captions")
     upload(page)
-
-
-def test_two_tabs_do_not_meet(open_page, address):
-    pages = [open_page(address) for _ in range(2)]
-    upload(pages[1])
-    pages[0].get_by_role("button", name="A skateboarder").click()
-    pages[0].locator(".samples [title='A skateboarder'][aria-pressed=true]").wait_for()
-    assert pages[1].locator(".samples [aria-pressed=true]").count() == 0
 
 
 def test_photographs_in_a_row_leave_nothing_behind(open_page, address):

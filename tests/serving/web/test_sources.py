@@ -1,12 +1,10 @@
 """Models of the page: exports and runs, and their names."""
 
-from __future__ import annotations
-
 import pytest
 
 from sat_tf import published
 from serving.web import sources
-from tests.serving.web.run_fixtures import make_export, make_run
+from tests.serving.web.page_fixtures import make_export, make_run
 
 
 def test_exports_are_named_by_their_folders_and_the_newest_version_is_shown(tmp_path):
@@ -31,14 +29,11 @@ def test_no_two_sources_have_one_name(names, shown, tmp_path):
     assert [source.folder for source in found] == [source.folder for source in given]
 
 
-def test_an_export_for_a_model_server_is_an_error_that_says_how_it_is_shown(tmp_path):
+def test_other_folders_are_errors_that_say_how_they_are_shown(tmp_path):
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "saved_model.pb").touch()
     with pytest.raises(ValueError, match="`export`: expected .*--format litert.*`--server`"):
         sources.from_exports([tmp_path])
-
-
-def test_a_folder_that_is_no_run_is_an_error(tmp_path):
     with pytest.raises(ValueError, match="`run_dir`: expected folders of trained captioners"):
         sources.from_runs([tmp_path])
 

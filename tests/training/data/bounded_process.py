@@ -5,8 +5,6 @@ takes to import everything and to write and read a store of a few images. Prints
 store and those by which the process grew at its largest.
 """
 
-from __future__ import annotations
-
 import resource
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Folders of images with the defects of real ones."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small examples with captions, and batches of them."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

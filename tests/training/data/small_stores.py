@@ -1,7 +1,5 @@
 """Examples of random pixels, their stores, and a hook into what a store computes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Batches: every caption with its image, the same for the same seed, divided among devices."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 
@@ -148,9 +146,6 @@ def numbers(dataset) -> list[int]:
 def test_prefetched_from_the_first_up_to_the_last() -> None:
     assert numbers(prefetched(read, 3, 7)) == [3, 4, 5, 6]
     assert numbers(prefetched(read, 3, 3)) == []
-
-
-def test_prefetched_without_a_last_there_is_no_end() -> None:
     dataset = prefetched(read, 5)
 
     assert dataset.cardinality() == tf.data.INFINITE_CARDINALITY

@@ -1,7 +1,5 @@
 """Memory does not grow with the data: a process that may use a fifth of it works through it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

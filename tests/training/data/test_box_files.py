@@ -47,9 +47,6 @@ def test_a_line_of_json_is_a_phrase_with_its_boxes(tmp_path):
     assert phrase.boxes == ((0.2, 0.1, 0.6, 0.5),)
     assert phrase.types == ("clothing",) and phrase.span == (3, 5)
     assert not dropped
-
-
-def test_compressed_lines_are_read(tmp_path):
     path = tmp_path / "b.jsonl.gz"
     path.write_bytes(gzip.compress(json.dumps(ROW).encode()))
     assert len(read_boxes(path)[0]["a.jpg"]) == 1
@@ -68,14 +65,11 @@ def test_the_folder_of_flickr30k_entities_is_read(tmp_path):
     assert [(p.first, p.last) for p in placed[0, 0]] == [(0, 1), (3, 4)] and not dropped
 
 
-def test_places_count_tokens_of_the_tokeniser(tmp_path):
+def test_places_count_tokens_of_the_tokeniser_and_what_does_not_fit_is_counted(tmp_path):
     phrases, _ = read_boxes(write(tmp_path / "b", {}, {"phrase": "a dog", "span": [7, 9]}))
     placed, dropped = place_phrases([example(CAPTION)], phrases)
     # The comma is no token.
     assert [(p.first, p.last) for p in placed[0, 0]] == [(3, 4), (6, 7)] and not dropped
-
-
-def test_what_does_not_fit_is_counted(tmp_path):
     rows = (
         {"span": None},
         {"span": [3, 99]},

@@ -62,61 +62,53 @@ def words_placed(phrases, *examples):
     return found, dropped
 
 
-@pytest.mark.parametrize(
-    ("captions", "expected"),
-    [
-        (
-            (
-                "They wait .",
-                "Some people stand in the man 's garden near a wall .",
-                "Two young , White males hold red hats .",
-            ),
-            {1: ["some people", "the man 's garden"], 2: ["two young white males", "red hats"]},
-        ),
-        (
-            (
-                '"Two young, White males" hold red hats.',
-                "Some people stand in the man's garden near a wall.",
-                "They wait.",
-            ),
-            {0: ["two young white males", "red hats"], 1: ["some people", "the man's garden"]},
-        ),
-    ],
-    ids=["other order", "as written"],
-)
-@pytest.mark.parametrize("name", [{}, {"name": "1.jpg"}], ids=["longer name", "same name"])
-def test_captions_of_the_same_words_are_found(folder, captions, expected, name):
-    found, dropped = words_placed(folder(*SENTENCES), example(*captions, **name))
-    assert found == {(0, caption): phrases for caption, phrases in expected.items()}
-    assert not dropped
-
-
-def test_a_corrected_caption_has_the_phrases_that_it_still_contains(folder):
-    captions = (
-        "They wait .",
-        "Some people are standing in the man 's garden near a wall .",
+PEOPLE, HATS = ["some people", "the man's garden"], ["two young white males", "red hats"]
+EDITIONS = {  # of a caption: its sentences, captions, phrases found by caption, those left out
+    "other order": (
+        SENTENCES,
+        "They wait .|Some people stand in the man 's garden near a wall .|"
+        "Two young , White males hold red hats .",
+        {1: ["some people", "the man 's garden"], 2: HATS},
+        {},
+    ),
+    "as written": (
+        SENTENCES,
+        '"Two young, White males" hold red hats.|'
+        "Some people stand in the man's garden near a wall.|"
+        "They wait.",
+        {0: HATS, 1: PEOPLE},
+        {},
+    ),
+    "corrected": (
+        SENTENCES,
+        "Some people are standing in the man's garden near a wall.|"
         "Two young , white men hold red hats .",
-    )
-    found, dropped = words_placed(folder(*SENTENCES), example(*captions))
-    assert found == {(0, 1): ["some people", "the man 's garden"], (0, 2): ["red hats"]}
-    assert dropped == {NO_SPAN: 1}
+        {0: PEOPLE, 1: HATS[1:]},
+        {NO_SPAN: 1},
+    ),
+    "a word more": (
+        ["[/EN#1/people A young man] runs after [/EN#2/other a bus] ."],
+        "A young tall man runs after a bus .",
+        {0: ["a bus"]},
+        {NO_SPAN: 1},
+    ),
+    "unlike": (SENTENCES, "Males hold hats .|They wait .", {}, {NO_SENTENCE: 4}),
+}
+
+
+@pytest.mark.parametrize("name", ["1_a0.jpg", "1.jpg"])
+@pytest.mark.parametrize("edition", EDITIONS)
+def test_captions_have_the_phrases_that_they_still_contain(folder, edition, name):
+    of_image, captions, expected, left_out = EDITIONS[edition]
+    found, dropped = words_placed(folder(*of_image), example(*captions.split("|"), name=name))
+    assert found == {(0, caption): phrases for caption, phrases in expected.items()}
+    assert dropped == left_out
 
 
 def test_a_phrase_that_occurs_twice_is_placed_where_it_belongs(folder):
     phrases = folder("A man and a boy see [/EN#1/people a man] and a dog run .")
     placed, _ = place_phrases([example("A man and the boy see a man and a dog run .")], phrases)
     assert [(p.first, p.last) for p in placed[0, 0]] == [(6, 7)]
-
-
-def test_a_word_more_within_a_phrase_makes_it_another(folder):
-    phrases = folder("[/EN#1/people A young man] runs after [/EN#2/other a bus] .")
-    found, dropped = words_placed(phrases, example("A young tall man runs after a bus ."))
-    assert found == {(0, 0): ["a bus"]} and dropped == {NO_SPAN: 1}
-
-
-def test_a_sentence_that_no_caption_resembles_is_counted(folder):
-    found, dropped = words_placed(folder(*SENTENCES), example("Males hold hats .", "They wait ."))
-    assert not found and dropped == {NO_SENTENCE: 4}
 
 
 @pytest.mark.parametrize("name", ["1.jpg", "1_a0.jpg", "sub/1_a0.jpg", "sub/1.png"])

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -48,14 +46,11 @@ def test_padding_stays_below_the_bound_with_few_captions(count, max_padding):
         assert len(plan) == -(-count // 64)
 
 
-def test_every_epoch_has_the_same_batch_shapes():
+def test_a_plan_depends_on_seed_and_epoch_alone_and_its_shapes_on_neither():
     lengths = LENGTHS[:3_001]
     shapes = [sizes_and_lengths(lengths, plan_epoch(lengths, 64, 0, epoch)) for epoch in range(4)]
     assert all(shape == shapes[0] for shape in shapes)
     assert len({length for _, length in shapes[0]}) <= len(np.unique(lengths))
-
-
-def test_the_plan_depends_on_seed_and_epoch_alone():
     first = plan_epoch(LENGTHS, 64, seed=3, epoch=2)
     np.random.seed(0)
     again = plan_epoch(LENGTHS.copy(), 64, seed=3, epoch=2)
@@ -74,9 +69,6 @@ def test_captions_become_ids_between_start_and_end():
     assert table.caption_index.tolist() == [0, 0] and table.caption_index.dtype == np.int32
     assert table.lengths.tolist() == [4, 5]
     assert (len(table), table.dropped, table.truncated) == (2, 1, 1)
-
-
-def test_a_split_without_words_is_an_error():
     with pytest.raises(DataError, match="No caption of the train split"):
         caption_table(split_of((".",)), Vocabulary(SPECIAL_TOKENS), max_length=3)
 
@@ -89,9 +81,6 @@ def test_whole_images_make_batches_of_about_the_size_asked_for():
         assert (np.unique(images[batch], return_counts=True)[1] == 5).all()
     assert sorted(map(len, plan))[3:] == [65] * (len(plan) - 3)
     assert padding_share(LENGTHS, plan) < 0.35
-
-
-def test_plans_of_whole_images_depend_on_seed_and_epoch_and_are_equally_many():
     images = np.array([0, 0, 0, 1, 2, 2, 3, 3, 4, 5, 5, 5])
     plans = [plan_images(images, LENGTHS[:12], 4, 0, epoch) for epoch in (0, 0, 1, 2, 3)]
     texts = [[batch.tolist() for batch in plan] for plan in plans]

@@ -1,7 +1,5 @@
 """Splits by name, their fingerprints, and where a missing one is told."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tasks that fill a feature store, as one of Spark's workers runs them."""
 
-from __future__ import annotations
-
 import pickle
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """A store's files: kept, completed, and never half written."""
 
-from __future__ import annotations
-
 import errno
 import os
 import threading

@@ -1,7 +1,5 @@
 """Images are read upright from wherever they are stored, or the reason is given."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -43,10 +41,8 @@ def test_exif_turns_it_and_that_is_said(pixels):
     ("content", "why"),
     [
         (b"", "the file is empty"),
-        (b"no image", "no JPEG"),
         (None, "No such file"),
         (b"\0\0\0\x18ftypheic\0\0\0\0", "a HEIC that cannot be read"),
-        (b"II*\0\x08\0\0\0", "a TIFF that cannot be read"),
     ],
 )
 def test_what_cannot_be_read_has_a_reason(tmp_path, content, why):

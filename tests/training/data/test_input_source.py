@@ -1,7 +1,5 @@
 """Model inputs: only images that can be read, plain or in the views asked for."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

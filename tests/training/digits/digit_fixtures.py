@@ -1,7 +1,5 @@
 """Made-up digits, ten fixed patterns with noise, laid out like MNIST, and a tiny run on them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """MNIST, what is drawn of it, and batches that depend on their position alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -203,9 +201,6 @@ def test_the_digits_of_a_pair_do_not_touch(digits, size):
     np.testing.assert_array_equal(
         batch["images"].sum((1, 2), dtype=int), digits.images[rows].sum((1, 2, 3), dtype=int)
     )
-
-
-def test_pairs_ask_for_both_digits_or_for_their_sum(digits):
     rows, batch = pairs(digits)
     first, second = digits.labels[rows].T
     np.testing.assert_array_equal(batch["labels"], pair_number(first, second))

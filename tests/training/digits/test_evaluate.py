@@ -1,7 +1,5 @@
 """Evaluation of digit runs: reports, figures, other settings, wrong ones."""
 
-from __future__ import annotations
-
 from tests.training.small_runs import report_of
 from training.digits import parse
 from training.digits.config import changed_flags, read_digit_config
@@ -28,12 +26,6 @@ def test_evaluation_finds_what_training_ended_with(hard_digits_run, mnist, tmp_p
     assert report_of(tmp_path)["examples"] == 30 and report_of(tmp_path)["split"] == "test"
     names = sorted(path.name for path in (tmp_path / "figures").iterdir())
     assert names == ["00.png", "mine.png"]
-
-
-def test_a_model_is_evaluated_otherwise_where_its_weights_fit(
-    hard_digits_run, mnist, tmp_path, capsys
-):
-    flags = ["--run-dir", str(hard_digits_run), "--data-dir", str(mnist), "--out", str(tmp_path)]
     assert evaluate.main([*flags, "--model.inference", "sample"]) == 0
     assert report_of(tmp_path)["evaluated_with"] == "--model.inference sample"
     assert evaluate.main([*flags, "--model.hidden_dim", "5"]) == 2

@@ -1,7 +1,5 @@
 """Publishing of a digit run: small files, a card, and a model that reads as the run's does."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

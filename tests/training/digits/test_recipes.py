@@ -1,7 +1,5 @@
 """Every recipe of canvases and pairs: its data fit its model."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

@@ -1,7 +1,5 @@
 """Weights of other runs, and the digits that a run has learned from and is not scored on."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -51,9 +49,7 @@ def test_all_that_fits_is_taken_and_the_classes_are_not(single):
         np.testing.assert_array_equal(one, other)
 
 
-def test_the_command_starts_from_another_run(
-    hard_digits_run, tiny_digits, tmp_path, capsys, unvalidated
-):
+def test_it_starts_from_another_run(hard_digits_run, tiny_digits, tmp_path, capsys, unvalidated):
     flags = ("--recipe", "digits_soft", *tiny_digits, "--fit.epochs", "1", "--fit.figures", "0")
     own = ("--run-dir", str(tmp_path / "run"), "--init-from", str(hard_digits_run))
     assert main([*flags, *own]) == 0
@@ -88,9 +84,6 @@ def test_dev_and_training_digits_in_another_order_are_not_scored(learned, mnist,
         with pytest.raises(DataError, match=r"learned from other digits .*`--data-dir` it was"):
             training_digits.load_scored(learned, split, DATA, reordered)
     training_digits.load_scored(learned, "test", DATA, reordered)
-
-
-def test_weights_that_learned_what_is_dev_now_are_not_started_from(learned, mnist, reordered):
     training_digits.check_init_from(learned, DATA, DATA, mnist)
     with pytest.raises(ValueError, match=r"`--init-from`.*learned from others than those of"):
         training_digits.check_init_from(learned, DATA, DATA, reordered)

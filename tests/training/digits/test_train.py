@@ -1,7 +1,5 @@
 """Digit runs: trained, resumed, refused; single digits before pairs."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np
@@ -64,9 +62,7 @@ def test_a_run_leaves_weights_a_report_and_figures(hard_digits_run):
     assert {"train objective/loss", "train objective/reward"} < set(logs)
 
 
-def test_a_run_killed_within_its_epochs_ends_like_an_unbroken_one(
-    hard_digits_run, tiny_digits, mnist, tmp_path
-):
+def test_a_run_killed_ends_like_an_unbroken_one(hard_digits_run, tiny_digits, mnist, tmp_path):
     flags, said = (*HARD, *tiny_digits, "--fit.checkpoint_steps", "2"), []
     for moment in ((CheckpointAndStop, "on_train_batch_end", 2), (Validate, "on_epoch_end", 1)):
         with pytest.MonkeyPatch.context() as patch:
@@ -81,18 +77,13 @@ def test_a_run_killed_within_its_epochs_ends_like_an_unbroken_one(
     assert_same_runs(tmp_path / "run", hard_digits_run)
 
 
-def test_another_run_s_folder_is_refused(hard_digits_run, tiny_digits, make_mnist, tmp_path):
+def test_another_s_folder_is_refused(hard_digits_run, tiny_digits, make_mnist, tmp_path, capsys):
     flags = (*HARD, *tiny_digits)
     with pytest.raises(RunError, match="`model.samples` is 5 there and 6 here"):
         train(hard_digits_run, *flags, "--model.samples", "6")
     other = make_mnist(tmp_path, x_train=np.zeros([68, 28, 28], np.uint8))
     with pytest.raises(ValueError, match="belongs to a run on other digits"):
         train(hard_digits_run, *flags, data_dir=other)
-
-
-def test_captioners_and_digit_systems_leave_each_other_s_runs_alone(
-    hard_digits_run, tiny_digits, tmp_path, capsys
-):
     assert main(["--recipe", "scenes_soft", "--run-dir", str(hard_digits_run)]) == 2
     assert "digit system 'portions'" in capsys.readouterr().err
     (tmp_path / "config.json").write_text("{}")
@@ -108,9 +99,7 @@ NARROW = (
 
 
 @pytest.mark.slow
-def test_one_command_trains_both_and_resumes_both(
-    mnist, tmp_path, capsys, monkeypatch, unvalidated
-):
+def test_one_command_trains_and_resumes_both(mnist, tmp_path, capsys, monkeypatch, unvalidated):
     monkeypatch.setattr(digits, "evaluate_run", lambda *_: {})
     run_dir = tmp_path / "run"
     command = ["--recipe", "ram_pairs", *NARROW, "--single-epochs", "1", "--fit.epochs", "2"]

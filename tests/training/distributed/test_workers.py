@@ -1,9 +1,13 @@
 """Two processes train as one does, end together, and resume together; devices."""
 
-from __future__ import annotations
-
+import json
+import os
 import re
 import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import keras
@@ -14,13 +18,93 @@ from tensorboard.compat.proto.tensor_pb2 import TensorProto
 from tensorboard.util import tensor_util
 
 from sat_tf.errors import RunError
-from tests.training.distributed.worker_group import NEVER, ends, run_workers, start, tf_configs
+from tests.serving.processes import free_ports
 from tests.training.run_state.stopped_runs import Killed, last_checkpoint, logs_of
 from tests.training.small_runs import train
 from training import distributed as workers
 from training import inputs
 from training.distributed import make_strategy
 from training.run_state import checkpoints
+
+ROOT = Path(__file__).resolve().parents[3]
+NEVER = ("never", 1, 0)
+"""The moment of a process that is left alone."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """End of a process: its exit status and all its output."""
+
+    status: int
+    said: str
+
+
+def start(
+    out: Path, flags: Sequence[str], tf_config: str = "", moment: tuple = NEVER, wait: float = 300.0
+) -> subprocess.Popen:
+    """`worker_command.py` in a process of its own; see there."""
+    driver = str(Path(__file__).with_name("worker_command.py"))
+    environment = {**os.environ, "PATH": "", "JAVA_HOME": "", "PYTHONPATH": str(ROOT)}
+    environment |= {"TF_CONFIG": tf_config, "MEETING_SECONDS": str(wait)}
+    environment["CUDA_VISIBLE_DEVICES"] = "-1"
+    return subprocess.Popen(
+        [sys.executable, driver, str(out), *map(str, moment), *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+    )
+
+
+def ends(processes: Sequence[subprocess.Popen], seconds: float) -> list[Ended]:
+    """Waits for their ends; no process is left over, however the wait ends.
+
+    Raises:
+        TimeoutExpired: One did not end in time.
+    """
+    try:
+        said = [process.communicate(timeout=seconds)[0] for process in processes]
+        return [Ended(p.returncode, text) for p, text in zip(processes, said, strict=True)]
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def tf_configs(count: int) -> list[str]:
+    """The `TF_CONFIG` of each of several workers on this machine."""
+    workers = [f"localhost:{port}" for port in free_ports(count)]
+    return [
+        json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}})
+        for index in range(count)
+    ]
+
+
+def run_workers(
+    folder: Path,
+    *flags: Sequence[str],
+    moments: Sequence[tuple] = (NEVER, NEVER),
+    seconds: float = 600.0,
+) -> list[Ended]:
+    """Two workers, to their end.
+
+    Args:
+        folder: Takes a run of each, of which only the chief's comes to be, and `INDEX.npz`.
+        flags: Of each worker, or of both.
+        moments: Of each worker.
+        seconds: How long they may take.
+    """
+    folder.mkdir(exist_ok=True)
+    both = flags if len(flags) == 2 else flags * 2
+    processes = []
+    for index, (own, tf_config) in enumerate(zip(both, tf_configs(2), strict=True)):
+        places = ("--run-dir", str(folder / f"run{index}"))
+        places += ("--cache-dir", str(folder / f"cache{index}"), "--strategy", "multi_worker")
+        out = folder / f"{index}.npz"
+        processes.append(start(out, (*own, *places), tf_config, moments[index]))
+    return ends(processes, seconds)
+
 
 TWO_EPOCHS = ("--fit.epochs", "2", "--fit.checkpoint_steps", "4")
 LOST = "Error: Another worker has ended or cannot be reached any more, so worker {} ends too"
@@ -70,18 +154,16 @@ def assert_near(one: Path, other: Path, atol: float) -> None:
 
 
 @pytest.mark.slow
-def test_two_workers_end_with_equal_weights_and_logs(whole):
+def test_two_workers_end_with_equal_weights_and_logs_those_of_one_process(whole):
     assert_near(whole / "0.npz", whole / "1.npz", atol=0.0)
     logs, others = result(whole / "0.npz")[0], result(whole / "1.npz")[0]
     assert logs.shape == (2, 5)
     np.testing.assert_array_equal(logs, others)
-
-
-@pytest.mark.slow
-def test_two_workers_give_the_losses_of_one_process(whole):
     logs, one = result(whole / "0.npz")[0], result(whole / "one.npz")[0]
     np.testing.assert_allclose(logs, one, rtol=1e-4, atol=1e-4)
     assert_near(whole / "0.npz", whole / "one.npz", atol=2e-3)
+    assert (whole / "run0" / "evaluation" / "dev" / "report.json").exists()
+    assert not (whole / "run1").exists()
 
 
 @pytest.mark.slow
@@ -91,12 +173,6 @@ def test_hard_attention_on_stored_annotations_in_bfloat16_keeps_the_workers_equa
     for ended in run_workers(tmp_path, flags):
         assert ended.status == 0, ended.said
     assert_near(tmp_path / "0.npz", tmp_path / "1.npz", atol=0.0)
-
-
-@pytest.mark.slow
-def test_only_the_chief_has_a_run_folder(whole):
-    assert (whole / "run0" / "evaluation" / "dev" / "report.json").exists()
-    assert not (whole / "run1").exists()
 
 
 @pytest.mark.slow

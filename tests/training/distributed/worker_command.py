@@ -4,8 +4,6 @@ OUT gets the losses and the weights the process ends with. The process gets SIGN
 `killed_command.py` calls MOMENT is called for that time.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

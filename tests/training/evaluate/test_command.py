@@ -1,7 +1,5 @@
 """The evaluation command: another split, another search, the user's own folder."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

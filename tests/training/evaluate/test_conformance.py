@@ -3,8 +3,6 @@
 The examples are not part of the repository: `SAT_TF_TEST_DATA/conformance` holds them.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

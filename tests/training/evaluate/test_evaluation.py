@@ -1,7 +1,5 @@
 """Evaluation of a model whose answers are known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Captions from elsewhere: what is read, the same figures, beside a run in a comparison."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

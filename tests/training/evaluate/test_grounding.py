@@ -1,7 +1,5 @@
 """`training.evaluate --boxes`: attention on photographs against the boxes of phrases."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,11 +1,10 @@
 """The page of an evaluation holds scores, captions and maps, in one file."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json
 import xml.etree.ElementTree as ElementTree
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +12,8 @@ from PIL import Image
 
 import sat_tf
 from tests.page_data import decode_map, embedded
-from training.evaluate.page import reliability_diagram
+from training.data.sources import scenes
+from training.evaluate.page import page_images, reliability_diagram
 from training.metrics.calibration import WordConfidence, reliability
 
 
@@ -52,6 +52,18 @@ def test_the_page_has_each_caption_with_its_image_and_maps(run_dir):
             if attends:
                 shown = decode_map(word, best["peak"], (height, width))
                 assert shown.sum() == pytest.approx(1, abs=0.2)
+
+
+def test_an_undefined_cider_is_called_so(soft_run):
+    captioner, (example,) = sat_tf.load(soft_run), scenes.load("dev", seed=0, count=1).examples
+    reading = SimpleNamespace(captioner=captioner, split=SimpleNamespace(examples=[example]))
+    found = SimpleNamespace(
+        captions={example.image_id: captioner.caption(example.image)},
+        cider={example.image_id: float("nan")},
+        grounding=SimpleNamespace(nouns={}, by_image={}),
+    )
+    (image,) = page_images(reading, found, 1)
+    assert image["scores"]["CIDEr"] == "undefined"
 
 
 def test_the_diagram_has_a_bar_for_each_bin_with_words():

@@ -1,7 +1,5 @@
 """Bounds of reference captions under hard attention, on a tiny run."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import tensorflow as tf

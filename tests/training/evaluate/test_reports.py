@@ -1,7 +1,5 @@
 """Reports on disk, the console table, and the verdict in words."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

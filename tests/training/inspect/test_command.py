@@ -1,7 +1,5 @@
 """Inspecting data before training: what is counted and named, and when training cannot start."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -110,7 +108,7 @@ def inspect(capsys, data_dir: Path | str, *flags: str) -> tuple[int, str]:
     return status, said.out + said.err
 
 
-def test_bad_images_are_counted_by_split_and_do_not_keep_training_from_starting(inspected):
+def test_bad_images_are_counted_and_named_and_do_not_keep_training_from_starting(inspected):
     assert inspected.status == 0 and inspected.report["trainable"]
     assert inspected.report["errors"] == []
     counts = inspected.report["splits"]["train"]
@@ -118,9 +116,6 @@ def test_bad_images_are_counted_by_split_and_do_not_keep_training_from_starting(
     assert counts.items() >= wanted.items()
     used = {split: figures["used"] for split, figures in inspected.report["splits"].items()}
     assert used == {"train": 8, "dev": 3, "test": 2}
-
-
-def test_every_skipped_image_is_named_with_its_reason(inspected):
     skipped = inspected.report["skipped"]["train"]
     assert set(skipped) == set(BAD)
     assert "no image file" in skipped["Bilder 1/fehlt.jpg"]
@@ -138,9 +133,6 @@ def test_captions_are_counted_and_measured(inspected):
     assert (dev["captions"], dev["blank"], dev["without_words"]) == (3, 1, 1)
     assert dev["unknown_share"] == pytest.approx(3 / 8)  # all three words of "über den straßen"
     assert inspected.report["vocabulary"] == {"unit": "words", "size": 11, "min_count": 1}
-
-
-def test_captions_of_two_splits_are_counted_as_training_reads_them(inspected):
     splits = inspected.report["splits"]
     counts = [splits[name]["captions_of_earlier_splits"] for name in ("train", "dev", "test")]
     assert counts == [0, 1, 1]
@@ -181,9 +173,6 @@ def test_the_page_shows_images_as_training_reads_them(inspected):
     turned = encoded(photograph(11).transpose(Image.Transpose.ROTATE_270), "PNG")
     wanted = images.load(turned, 64, "crop").numpy()
     assert np.abs(shown[-1] - wanted).mean() < 5
-
-
-def test_inspecting_writes_nothing_beside_the_data(inspected):
     names = {path.name for path in inspected.data_dir.iterdir()}
     assert names == {"Bilder 1", "Bilder 2", "dev", "test", "captions.csv"}
 

@@ -1,7 +1,5 @@
 """The page of `training.inspect`: images and texts in a file that opens in any browser."""
 
-from __future__ import annotations
-
 import base64
 import html.parser
 import io

@@ -1,7 +1,5 @@
 """Intervals: the estimate, its spread, coverage, and pairing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

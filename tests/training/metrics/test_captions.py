@@ -1,7 +1,5 @@
 """Caption scores against pycocoevalcap itself, and what happens without a working Java."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Scores of captions that are not English words: other languages, tokenisers, and characters."""
 
-from __future__ import annotations
-
 import pytest
 
 from training.metrics import captions as metrics
@@ -106,6 +104,7 @@ def test_meteor_cannot_be_required_of_characters():
         ("icu", "th", "หมาวิ่งเร็ว", "หมา วิ่ง เร็ว"),
         ("jieba", "zh", "一个男人骑自行车。", "一个 男人 骑 自行车"),
         ("zh", "zh", "一个NBA球员。", "一 个 nba 球 员"),
+        ("mecab", "ja", "犬が走っている。", "犬 が 走っ て いる"),
         ("ja-mecab", "ja", "犬が走っている。", "犬 が 走っ て いる"),
     ],
 )

@@ -1,7 +1,5 @@
 """Attention maps against boxes, by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

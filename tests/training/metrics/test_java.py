@@ -1,7 +1,5 @@
 """METEOR against its own program, and the Java programs behind the metrics."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Words of captions of drawn scenes, judged by what the scenes hold."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -4,8 +4,6 @@ The process gets SIGKILL so many seconds after so many calls of what MOMENT name
 it the signal whose number stands for the seconds, at once.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

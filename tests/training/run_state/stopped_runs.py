@@ -1,7 +1,5 @@
 """Runs that are stopped: how to stop one, and what two of them have to agree in."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

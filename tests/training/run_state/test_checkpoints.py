@@ -1,7 +1,5 @@
 """Checkpoints come back whole, or not at all."""
 
-from __future__ import annotations
-
 import json
 
 import keras

@@ -1,7 +1,5 @@
 """Logs of a run: TensorBoard finds every epoch once, a terminal short lines."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

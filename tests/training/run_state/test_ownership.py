@@ -1,7 +1,5 @@
 """A run's folder is refused to another configuration, other data, and a second process."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import fcntl
@@ -52,9 +50,7 @@ def test_a_folder_of_another_configuration_is_refused_naming_the_key(tmp_path):
     assert json.loads((run_dir / "config.json").read_text())["decoder"]["hidden_dim"] == 256
 
 
-def test_the_folder_that_a_run_started_from_is_recorded_until_it_has_a_checkpoint(
-    tmp_path, monkeypatch
-):
+def test_the_folder_that_a_run_started_from_is_recorded_until_a_checkpoint(tmp_path, monkeypatch):
     def origin(folder) -> str:
         (folder / "flickr8k_none").mkdir(parents=True, exist_ok=True)
         monkeypatch.chdir(folder)
@@ -93,9 +89,7 @@ def test_best_weights_without_a_checkpoint_are_not_trained_over(tmp_path):
 
 
 @pytest.mark.parametrize("call", [1, 2])
-def test_a_kill_while_the_folder_is_claimed_leaves_it_to_the_same_command(
-    tmp_path, monkeypatch, call
-):
+def test_a_kill_while_the_folder_is_claimed_leaves_it_to_the_same(tmp_path, monkeypatch, call):
     with monkeypatch.context() as patch:
         die_after(patch, files, "sync", call)
         patch.setattr(Path, "unlink", lambda *_, **__: None)  # a killed process cleans nothing up
@@ -220,13 +214,10 @@ def test_other_teachers_are_refused_by_the_name_of_their_flag(folder, teacher, w
         check_data(folder, WORDS, USED | {teacher: Contents("9c0d")})
 
 
-def test_other_words_are_refused(folder):
+def test_other_words_and_the_vocabulary_of_another_run_are_refused(folder):
     other = Vocabulary.from_captions(["a zebra"], min_count=1)
     with pytest.raises(runs.RunError, match="words of the training captions differ"):
         check_data(folder, other, USED)
-
-
-def test_a_vocabulary_of_another_run_is_refused(folder):
     assert runs.read_vocabulary(folder) == WORDS
     other = dataclasses.replace(WORDS, words=(*WORDS.words[:-1], "zebra"))
     other.save(folder.vocabulary)

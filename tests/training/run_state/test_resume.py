@@ -1,7 +1,5 @@
 """A run that is stopped, at whatever moment, ends like one that was not; early stopping."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal
@@ -49,9 +47,7 @@ def train_through(folder: Path, flags: tuple[str, ...], *moments: tuple) -> list
 
 
 @pytest.mark.slow
-def test_a_run_killed_within_its_epochs_ends_like_an_unbroken_one(
-    hard_run, tmp_path, tiny, fine_tuned
-):
+def test_a_run_killed_ends_like_an_unbroken_one(hard_run, tmp_path, tiny, fine_tuned):
     moments = [(CheckpointAndStop, "on_train_batch_end", 3), (weights, "save_weights", 1)]
     flags = (*tiny, *HARD, *fine_tuned, *EVERY_OTHER, "--fit.figures", "2")
     said = train_through(tmp_path, flags, *moments)
@@ -81,9 +77,7 @@ def write_encoder(path: Path, seed: int) -> None:
     Encoder("scenes_cnn", 64).network.save_weights(path)
 
 
-def test_a_frozen_encoder_is_the_checkpoint_s_whatever_its_file_holds_now(
-    tmp_path, tiny, unvalidated
-):
+def test_a_frozen_encoder_is_the_checkpoint_s_whatever_its_file_is(tmp_path, tiny, unvalidated):
     weights = tmp_path / "encoder.weights.h5"
     write_encoder(weights, 1)
     flags = (*tiny, "--encoder.trainable", "False", "--encoder.weights", str(weights))
@@ -138,20 +132,23 @@ def keep(monkeypatch, scores, monitor="bleu_4", patience=2, progress=None):
     return best, kept.states, model
 
 
-def test_training_stops_after_patience_epochs_without_a_better_score(monkeypatch):
-    best, states, model = keep(monkeypatch, [1.0, 3.0, 2.0, 3.0, 9.0])
-    assert best == [1, 2] and model.stop_training and states[-1].stopped
-    assert (states[-1].epoch, states[-1].best_epoch, states[-1].best_score) == (4, 2, 3.0)
-
-
-def test_a_better_score_starts_the_patience_anew(monkeypatch):
-    best, states, model = keep(monkeypatch, [1.0, 0.0, 2.0, 0.0, 3.0])
-    assert best == [1, 3, 5] and not model.stop_training and states[-1].waited == 0
-
-
-def test_a_lower_nll_is_better(monkeypatch):
-    best, states, model = keep(monkeypatch, [3.0, 2.0, 2.5, 2.0], monitor="nll")
-    assert best == [1, 2] and model.stop_training and abs(states[-1].best_score) == 2.0
+@pytest.mark.parametrize(
+    ("monitor", "scores", "best", "waited"),
+    [
+        ("bleu_4", [1.0, 3.0, 2.0, 3.0, 9.0], [1, 2], 2),
+        ("bleu_4", [1.0, 0.0, 2.0, 0.0, 3.0], [1, 3, 5], 0),
+        ("nll", [3.0, 2.0, 2.5, 2.0], [1, 2], 2),
+    ],
+    ids=["stops after patience", "better starts it anew", "lower nll is better"],
+)
+def test_training_stops_after_patience_epochs_without_a_better_score(
+    monkeypatch, monitor, scores, best, waited
+):
+    found, states, model = keep(monkeypatch, scores, monitor)
+    last = states[-1]
+    assert found == best and model.stop_training == last.stopped == (waited == 2)
+    assert (last.epoch, last.best_epoch, last.waited) == (best[-1] + waited, best[-1], waited)
+    assert abs(last.best_score) == scores[best[-1] - 1]
 
 
 def test_the_last_epoch_is_kept_whatever_the_scores_are(monkeypatch):
@@ -192,8 +189,7 @@ def test_patience_resumes_where_a_checkpoint_left_it(monkeypatch):
     assert best == [] and model.stop_training and states[-1].epoch == 4
 
 
-def test_a_loss_that_is_not_finite_ends_training_before_its_weights_count_as_best(monkeypatch):
-
+def test_a_loss_that_is_not_finite_ends_training_before_its_weights_are_best(monkeypatch):
     best = []
     monkeypatch.setattr(weights, "save_weights", lambda model, path: best.append(path))
     callback = CheckpointAndStop(Kept(), Progress(), FitConfig(), 1, Path("best"), Interrupts())
@@ -210,15 +206,12 @@ def test_an_epoch_with_fewer_steps_than_were_done_of_it_is_an_error():
         train_epochs(None, None, 3, 6, progress, [])
 
 
-def test_another_score_that_decided_is_told_with_the_reason():
+def test_another_score_that_decided_or_the_want_of_one_is_told_with_the_reason():
     progress = Progress(epoch=4, best_epoch=3, best_score=13.9, best_rank=1, seconds=90.0)
     assert best_epoch(progress, "bleu_4") == (
         "Best epoch 3 of 4: cider 13.90; 1.5 minutes of training. "
         "`bleu_4` was 0 or undefined in every epoch."
     )
-
-
-def test_a_run_without_a_best_epoch_says_why():
     with pytest.raises(RunError, match=r"`nll` was never a number, in 4 epochs.*diverged"):
         best_epoch(Progress(epoch=4), "nll")
 
@@ -228,17 +221,9 @@ def test_a_run_without_a_best_epoch_says_why():
 KILLS = int(os.environ.get("SAT_TF_KILLS", "3"))
 FROZEN = ("--encoder.trainable", "False", "--fit.checkpoint_steps", "2", "--deterministic")
 FROZEN += ("--fit.batch_by", "image")
-MOMENTS = {  # moment of `killed_command.py` -> the longest wait after it, seconds
-    "store": 0.1,
-    "shard": 0.01,
-    "step": 0.05,
-    "checkpoint": 0.02,
-    "validate": 0.5,
-    "best": 0.01,
-    "log": 0.01,
-    "evaluate": 0.5,
-    "report": 0.02,
-}
+# Moment of `killed_command.py` -> the longest wait after it, seconds.
+MOMENTS = {"store": 0.1, "shard": 0.01, "step": 0.05, "checkpoint": 0.02, "validate": 0.5}
+MOMENTS |= {"best": 0.01, "log": 0.01, "evaluate": 0.5, "report": 0.02}
 ORDER = ("store", "step", "checkpoint", "evaluate", "best", "shard", "validate", "report", "log")
 
 

@@ -1,7 +1,5 @@
 """Signals wait until the state is saved, once; then they end the run."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal
@@ -72,14 +70,11 @@ def test_a_second_ctrl_c_does_not_wait():
     assert not isinstance(stop.value, Interrupted)
 
 
-def test_the_handlers_of_before_come_back():
+def test_the_handlers_of_before_come_back_and_what_was_ignored_stays_so():
     before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
     with Interrupts(), pytest.raises(Interrupted):
         send(signal.SIGTERM)
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
-
-
-def test_a_signal_that_was_ignored_stays_ignored():
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with Interrupts() as interrupts:

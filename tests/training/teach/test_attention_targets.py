@@ -1,7 +1,5 @@
 """Boxes as maps at the words of their phrases, in the views of the images."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -48,6 +46,10 @@ def test_every_word_of_a_phrase_gets_the_map_of_its_boxes(tmp_path):
     np.testing.assert_array_equal(maps[2], expected)
     assert not maps[[0, 3, 4, 5]].any()
     assert len(targets) == 1
+    first = targets_of((example(),), boxes_of(tmp_path))
+    assert first.fingerprint() == targets_of((example(),), boxes_of(tmp_path)).fingerprint()
+    other = targets_of((example(),), boxes_of(tmp_path, boxes=[[0, 0, 0.6, 1]]))
+    assert first.fingerprint() != other.fingerprint()
 
 
 def test_maps_turn_with_mirrored_images():
@@ -83,10 +85,3 @@ def test_what_is_left_out_is_counted(tmp_path):
     assert targets.skipped.startswith(f"; skipped: {BAD_SPAN} (1), ")
     with pytest.raises(DataError, match="to supervise attention by; skipped: phrases whose"):
         attention_targets(Split("train", (example(captions=("a",)),)), found, (2, 4), "crop")
-
-
-def test_fingerprints_tell_other_boxes_apart(tmp_path):
-    first = targets_of((example(),), boxes_of(tmp_path))
-    assert first.fingerprint() == targets_of((example(),), boxes_of(tmp_path)).fingerprint()
-    other = targets_of((example(),), boxes_of(tmp_path, boxes=[[0, 0, 0.6, 1]]))
-    assert first.fingerprint() != other.fingerprint()

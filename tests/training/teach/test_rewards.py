@@ -1,7 +1,5 @@
 """Rewards of captions as ids (CIDEr-D, BLEU's precisions, METEOR), and runs trained for them."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 import pytest
@@ -194,9 +192,7 @@ def run(folder, start, tiny, *flags, strategy=None):
 
 
 @pytest.mark.slow
-def test_a_rewarded_run_draws_captions_of_every_image_and_resumes_where_it_was(
-    soft_run, tmp_path, tiny, monkeypatch
-):
+def test_a_rewarded_run_draws_for_every_image_and_resumes(soft_run, tmp_path, tiny, monkeypatch):
     asked, widths = [], set()
     reward = CiderReward.__call__
 

@@ -1,7 +1,5 @@
 """Places of words, learned from captions alone: planted ones are found, and become maps."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from types import SimpleNamespace
@@ -102,13 +100,20 @@ def test_words_of_too_few_images_are_left_out(fewest, known):
     assert words_to_locate(examples, fewest) == known
 
 
-def test_a_locator_is_what_was_saved(learned, tmp_path):
+def test_a_locator_is_what_was_saved_and_of_its_own_encoder(learned, tmp_path):
     locator = learned[0]
     locator.save(tmp_path / "l.npz")
     again = WordLocator.load(tmp_path / "l.npz", ENCODER)
     assert again.words == locator.words and again.encoder == encoder_identity(ENCODER)
     np.testing.assert_array_equal(again.kernel, locator.kernel)
     assert again.fingerprint() == locator.fingerprint()
+    learned[0].save(tmp_path / "l.npz")
+    other = SimpleNamespace(**{**vars(ENCODER), "grid": (2, 8)})
+    with pytest.raises(DataError, match=r"4 x 4 x 8, .*; the encoder is planted, all, 2 x 8 x 8"):
+        WordLocator.load(tmp_path / "l.npz", other)
+    trained = SimpleNamespace(**{**vars(ENCODER), "weights": [np.arange(3.0) + 1e-3]})
+    with pytest.raises(DataError, match=r"4 x 4 x 8, weights \w{12}; the encoder is"):
+        WordLocator.load(tmp_path / "l.npz", trained)
 
 
 @pytest.mark.parametrize(
@@ -158,16 +163,6 @@ def test_each_known_word_of_a_caption_gets_its_map(learned, planted):
         elif word not in learned[0].words:
             assert not plain[place].any()
     assert not plain[len(words)].any()  # <end> is nowhere
-
-
-def test_a_locator_of_another_encoder_is_refused(learned, tmp_path):
-    learned[0].save(tmp_path / "l.npz")
-    other = SimpleNamespace(**{**vars(ENCODER), "grid": (2, 8)})
-    with pytest.raises(DataError, match=r"4 x 4 x 8, .*; the encoder is planted, all, 2 x 8 x 8"):
-        WordLocator.load(tmp_path / "l.npz", other)
-    trained = SimpleNamespace(**{**vars(ENCODER), "weights": [np.arange(3.0) + 1e-3]})
-    with pytest.raises(DataError, match=r"4 x 4 x 8, weights \w{12}; the encoder is"):
-        WordLocator.load(tmp_path / "l.npz", trained)
 
 
 def test_captions_without_a_known_word_are_an_error(learned, planted):

@@ -15,6 +15,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 from sat_tf.errors import invalid_value
@@ -120,12 +121,7 @@ def load(
     if any(entry.split for entry in entries.values()):
         _check_groups(listed, entries)
     else:
-        there = {*images.all_names, *nearly}
-        places = parse_places(held_out) or choose_places(_group_sizes(entries, there))
-        for name, entry in entries.items():
-            entry.split = hashed_split(entry.group or name, places)
-        if groups := {entry.group for entry in entries.values()} - {None}:
-            notes.append(f"{len(groups)} groups are kept together: {_sizes(entries)}.")
+        places = _divide(entries, {*images.all_names, *nearly}, held_out, notes)
     chosen = {name: entry for name, entry in entries.items() if entry.split == split}
     if not chosen:
         raise DataError(
@@ -146,12 +142,9 @@ def load(
             skipped.append((name, f"{NO_CAPTIONS} in {entry.file}"))
         else:
             examples.append(Example(name, image, tuple(entry.captions)))
-    if nearly:
-        name, near = next(iter(nearly.items()))
-        notes.append(
-            f"{len(nearly)} images were found by the only file of nearly their name, such as "
-            f"{name} by {near}."
-        )
+    for name, near in islice(nearly.items(), 1):
+        found = f"{len(nearly)} images were found by the only file of nearly their name"
+        notes.append(f"{found}, such as {name} by {near}.")
     used = set(nearly.values())
     details = {
         "blank_captions": blank,
@@ -529,6 +522,18 @@ def _sizes(entries: Mapping[str, _Entry]) -> str:
     splits = Counter(entry.split for entry in entries.values())
     counted = ", ".join(f"{name} {splits[name]}" for name in SPLITS if splits[name])
     return f"of its {len(entries)} images it has {counted}"
+
+
+def _divide(
+    entries: Mapping[str, _Entry], there: set[str], held_out: str | None, notes: list[str]
+) -> tuple[float, float]:
+    """Gives images the splits by the places of their names, or groups; returns these places."""
+    places = parse_places(held_out) or choose_places(_group_sizes(entries, there))
+    for name, entry in entries.items():
+        entry.split = hashed_split(entry.group or name, places)
+    if groups := {entry.group for entry in entries.values()} - {None}:
+        notes.append(f"{len(groups)} groups are kept together: {_sizes(entries)}.")
+    return places
 
 
 def _group_sizes(entries: Mapping[str, _Entry], there: set[str]) -> Counter:

@@ -1,7 +1,5 @@
 """Folders of caption files as people have them: how tests write and read them."""
 
-from __future__ import annotations
-
 import io
 import json
 import tarfile
@@ -14,6 +12,12 @@ A, B = "a red ball lies here", "two dogs run home"
 BOTH = {"a.jpg": (A,), "b.jpg": (B,)}
 IMAGES = {"a.jpg": b"", "b.jpg": b""}
 INNER = {"images/a.jpg": b"", "images/b.jpg": b""}
+COCO = {
+    "images": [{"id": 7, "file_name": "a.jpg"}, {"id": 8, "file_name": "b.jpg"}],
+    "annotations": [{"image_id": 7, "caption": A}, {"image_id": 8, "caption": B}],
+}
+ANNOTATED = COCO["annotations"]
+RECORDS = [{"image": "a.jpg", "caption": A}, {"image": "b.jpg", "caption": B}]
 
 
 def write(folder: Path, files: dict) -> Path:
@@ -59,3 +63,15 @@ def tar_of(files: dict[str, bytes | str]) -> bytes:
 
 def table(header: str, *rows: str, end: str = "\n") -> str:
     return end.join(([header] if header else []) + list(rows)) + end
+
+
+def chat(*images: str) -> dict:
+    """A conversation in the form of OpenAI's API."""
+    shown = [{"type": "image_url", "image_url": {"url": image}} for image in images]
+    asked = {"role": "user", "content": [{"type": "text", "text": "Describe it."}, *shown]}
+    answer = {"role": "assistant", "content": [{"type": "text", "text": A}]}
+    return {"messages": [{"role": "system", "content": "Be brief."}, asked, answer]}
+
+
+def box_of(attributes: dict) -> dict:
+    return {"image_id": 7, "bbox": [0, 0, 1, 1], "attributes": attributes}

@@ -1,7 +1,5 @@
 """Every form of caption file gives the same records, and says where it is broken."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -11,8 +9,9 @@ from training.data.examples import DataError
 from training.data.sources.caption_files import read_captions, tables
 from training.data.sources.caption_files.records import Record
 
+DOG = "tiere/Hündin 1.jpg"
 WANTED = [
-    ("tiere/Hündin 1.jpg", ("Ein Hund, müde", 'Sie sagt "nein" 🐕'), "train"),
+    (DOG, ("Ein Hund, müde", 'Sie sagt "nein" 🐕'), "train"),
     ("b.png", ("两只狗在跑",), "dev"),
 ]
 CSV = (
@@ -24,19 +23,12 @@ CSV = (
     'tiere/Hündin 1.jpg,"Sie\tsagt ""nein""  🐕",Train\r\n'
 )
 JSONL = [
-    {
-        "image": WANTED[0][0],
-        "captions": ["Ein Hund,\nmüde", 'Sie sagt\t"nein" 🐕', " "],
-        "split": "train",
-    },
+    {"image": DOG, "captions": ["Ein Hund,\nmüde", 'Sie sagt\t"nein" 🐕', " "], "split": "train"},
     {"image": "b.png", "captions": ["两只狗在跑"], "split": "val", "source": "anything"},
 ]
 COCO = {
     "info": {},
-    "images": [
-        {"id": 7, "file_name": WANTED[0][0], "width": 3},
-        {"id": "b", "file_name": "b.png"},
-    ],
+    "images": [{"id": 7, "file_name": DOG, "width": 3}, {"id": "b", "file_name": "b.png"}],
     "annotations": [
         {"id": 1, "image_id": 7, "caption": "Ein Hund, müde"},
         {"id": 2, "image_id": "b", "caption": "两只狗在跑"},
@@ -68,6 +60,10 @@ def write(folder: Path, name: str, content) -> Path:
     return path
 
 
+def coco(images: list[dict], annotations: list[dict]) -> dict:
+    return {"images": images, "annotations": annotations}
+
+
 def gathered(records: tuple[Record, ...]) -> list[tuple]:
     """Image, captions and split, one an image."""
     captions: dict[str, tuple[str, ...]] = {}
@@ -93,9 +89,13 @@ def test_every_form_gives_the_same_records(tmp_path, name, content, mark):
     assert gathered(read_captions(path)) == WANTED
 
 
-def test_coco_names_no_splits(tmp_path):
+def test_coco_may_name_splits_or_not(tmp_path):
     records = read_captions(write(tmp_path, "c.json", COCO))
     assert gathered(records) == [(image, texts, None) for image, texts, _ in WANTED]
+    content = {"images": [{"id": 0, "file_name": "a.jpg", "split": "test"}]}
+    content["annotations"] = [{"image_id": 0, "caption": "A door."}]
+    (record,) = read_captions(write(tmp_path, "c.json", content))
+    assert record.split == "test"
 
 
 @pytest.mark.parametrize("delimiter", [";", "\t"])
@@ -109,11 +109,7 @@ def test_a_spreadsheet_may_write_other_separators(tmp_path, delimiter):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        (
-            "c.csv",
-            "image,caption,image\na,b,c\n",
-            "line 1: two columns of the header have the same",
-        ),
+        ("c.csv", "image,caption,image\na,b,c\n", "line 1: two columns of the header have the"),
         ("c.csv", "", r"line 1: expected the header.*got \[\]"),
         ("c.csv", "image,caption\n", "holds no image"),
         ("c.csv", 'image,caption\na,"b\nc"\nd,e,f\n', r"line 4: expected 2 fields, got 3 .*quotes"),
@@ -121,7 +117,7 @@ def test_a_spreadsheet_may_write_other_separators(tmp_path, delimiter):
         ("c.csv", 'image,caption\na,"b" c\n', "line 2: not CSV"),
         ("c.csv", "image,caption\n ,b\n", "line 2: the name of the image is empty"),
         ("c.csv", "image,caption,split\na,b,both\n", "line 2: expected the split train.*'both'"),
-        ("c.csv", b"image,caption\na,b\nc,M\xfcnchen\n", "line 3: not UTF-8.*save the file as"),
+        ("c.csv", b"image,caption\na,b\nc,M\xfcnchen\n", "line 3: not UTF-8.* try `iconv"),
         ("c.jsonl", '{"image": "a", "captions": []}\n\n{"image"\n', "line 3: not JSON .*column 9"),
         ("c.jsonl", '["a"]', 'line 1: expected {"image"'),
         ("c.jsonl", '{"image": true, "captions": []}', "line 1: expected 'image', a text, got Tr"),
@@ -137,19 +133,11 @@ def test_a_spreadsheet_may_write_other_separators(tmp_path, delimiter):
             {"images": [{"filename": "a", "sentences": [{"raw": "b"}, {}]}]},
             r"images\[0\].sentences\[1\]: expected 'raw', a text, got None",
         ),
+        ("c.json", coco([], [{"image_id": 1, "caption": "a"}]), r"ons\[0\]: no image has the id 1"),
+        ("c.json", coco([{"id": 1}] * 2, []), r"images\[1\]: a second image with the id 1"),
         (
             "c.json",
-            {"images": [], "annotations": [{"image_id": 1, "caption": "a"}]},
-            r"annotations\[0\]: no image has the id 1",
-        ),
-        (
-            "c.json",
-            {"images": [{"id": 1}, {"id": 1}], "annotations": []},
-            r"images\[1\]: a second image with the id 1",
-        ),
-        (
-            "c.json",
-            {"images": [{"id": 1, "file_name": "a"}], "annotations": [{"image_id": 1}]},
+            coco([{"id": 1, "file_name": "a"}], [{"image_id": 1}]),
             r"annotations\[0\]: expected 'caption', a text, got None",
         ),
         ("c.doc", "", r"expected a file named \*.csv, .* \*.txt. If c.doc is a table .*, rename"),
@@ -209,10 +197,3 @@ def test_a_file_is_parsed_once_until_it_changes(tmp_path, monkeypatch):
         assert read_captions(path) is first
     write(tmp_path, "c.csv", "image,caption\na.jpg,another\n")
     assert read_captions(path)[0].captions == ("another",)
-
-
-def test_coco_may_name_splits(tmp_path):
-    content = {"images": [{"id": 0, "file_name": "a.jpg", "split": "test"}]}
-    content["annotations"] = [{"image_id": 0, "caption": "A door."}]
-    (record,) = read_captions(write(tmp_path, "c.json", content))
-    assert record.split == "test"

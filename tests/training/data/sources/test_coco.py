@@ -1,7 +1,5 @@
 """COCO through TensorFlow Datasets: a small stand-in is prepared and read by number."""
 
-from __future__ import annotations
-
 import io
 
 import numpy as np
@@ -93,9 +91,6 @@ def test_train_includes_restval_and_val_is_dev(data_dir):
     assert names["dev"] == {name_of("val", n) for n in range(2)}
     assert names["test"] == {name_of("test", n) for n in range(2)}
     assert len(load_split(DataConfig("coco_captions", limit=1), "train", data_dir)) == 1
-
-
-def test_examples_hold_captions_and_read_their_own_image_when_asked(data_dir):
     for example in coco.load("train", data_dir).examples:
         part, number = example.image_id[5:-4].rsplit("_", 1)
         assert isinstance(example.image, StoredImage)

@@ -1,7 +1,6 @@
 """Your own images, from a spoilt folder to a run: German words, Chinese characters."""
 
-from __future__ import annotations
-
+import functools
 import json
 import unicodedata
 from pathlib import Path
@@ -9,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import sat_tf
-from sat_tf.layers.encoder import Encoder
 from tests.training.data.own_images import (
     CHINESE,
     CORRUPT,
@@ -20,8 +18,10 @@ from tests.training.data.own_images import (
     write_files,
     write_jsonl,
 )
+from tests.training.small_runs import report_of, scenes_encoder
 from training.train import main
 
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 BROKEN, MISSING = "Bilder 1/kaputt.jpg", "Bilder 1/fehlt.jpg"
 SPLITS = ["train"] * 7 + ["dev"] * 3
 
@@ -61,28 +61,10 @@ def write_chinese(folder: Path, count: int, splits: list[str] | None = None) -> 
 @pytest.mark.parametrize(
     ("write", "flags", "tokeniser", "known"),
     [
-        (write_german, ("--data.language", "de"), "simple", {"großer", "läuft", "straßen"}),
-        pytest.param(
-            write_chinese,
-            ("--data.language", "zh"),
-            "characters",
-            {"狗", "门"},
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            write_chinese,
-            ("--data.language", "zh", "--data.tokens", "words"),
-            "icu",
-            {"狗", "门"},
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            write_german,
-            ("--data.language", "de", "--data.tokens", "subwords"),
-            "simple",
-            {"▁läuft"},
-            marks=pytest.mark.slow,
-        ),
+        (write_german, "de", "simple", {"großer", "läuft", "straßen"}),
+        slow(write_chinese, "zh", "characters", {"狗", "门"}),
+        slow(write_chinese, "zh --data.tokens words", "icu", {"狗", "门"}),
+        slow(write_german, "de --data.tokens subwords", "simple", {"▁läuft"}),
     ],
     ids=["german", "chinese", "chinese words", "german subwords"],
 )
@@ -91,12 +73,10 @@ def test_a_folder_trains_evaluates_and_captions(
 ):
     folder, run = tmp_path / "data", tmp_path / "run"
     write(folder, len(SPLITS), SPLITS)
-    weights = tmp_path / "encoder.weights.h5"
-    Encoder("scenes_cnn", 64).network.save_weights(weights)
     places = ("--data-dir", str(folder), "--cache-dir", str(tmp_path / "cache"))
-    small = ("--encoder.name", "scenes_cnn", "--encoder.image_size", "64")
-    small += ("--encoder.weights", str(weights), "--data.min_count", "1", "--run-dir", str(run))
-    assert main([*tiny, "--recipe", "folder_soft", *small, *places, *flags]) == 0
+    small = (*scenes_encoder(tmp_path), "--data.min_count", "1", "--run-dir", str(run))
+    argv = [*tiny, "--recipe", "folder_soft", *small, *places, "--data.language", *flags.split()]
+    assert main(argv) == 0
     said = capsys.readouterr().out
 
     skipped = json.loads((run / "skipped_train.json").read_text("utf-8"))
@@ -105,7 +85,7 @@ def test_a_folder_trains_evaluates_and_captions(
     assert not (run / "skipped_dev.json").exists()
     captions = 6 * (3 if write is write_german else 4)
     assert f"5 images with {captions} captions to train on, 3 dev images, " in said
-    report = json.loads((run / "evaluation" / "dev" / "report.json").read_text("utf-8"))
+    report = report_of(run / "evaluation" / "dev")
     assert report["images"] == 3 and report["tokeniser"] == tokeniser
     assert f"|tok:{tokeniser}-" in report["signature"]
 
