@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from training.tables import text_table
@@ -24,6 +25,7 @@ def medians(
     calls: Mapping[Hashable, Callable[[], object]],
     repeats: int,
     warm_up: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[Any, float]:
     """Times calls that take turns (A, B, A, B, ...), so that all see the same load of the machine.
 
@@ -31,6 +33,7 @@ def medians(
         calls: Calls by name.
         repeats: Timed turns.
         warm_up: Untimed turns before them: tracing, compiling, filling caches.
+        clock: Clock, seconds; `time.process_time` for processor time.
 
     Returns:
         The median seconds of each call.
@@ -39,12 +42,12 @@ def medians(
     took: dict[Any, list[float]] = {name: [] for name in calls}
     for turn in range(-warm_up, repeats):
         for name, call in calls.items():
-            start = time.perf_counter()
+            start = clock()
             call()
             if gpu:  # functions on a CPU return when they are done
                 tf.test.experimental.sync_devices()
             if turn >= 0:
-                took[name].append(time.perf_counter() - start)
+                took[name].append(clock() - start)
     return {name: statistics.median(seconds) for name, seconds in took.items()}
 
 
@@ -80,6 +83,15 @@ def machine() -> str:
         f"TensorFlow {tf.__version__}, Keras {keras.__version__}, Python "
         f"{platform.python_version()}, load average {os.getloadavg()[0]:.1f}"
     )
+
+
+def photograph(width: int = 640, height: int = 480) -> bytes:
+    """Draws a JPEG with smooth parts and grain, about as large as a photograph."""
+    across, down = np.meshgrid(np.linspace(0, 4, width), np.linspace(0, 3, height))
+    smooth = np.stack([np.sin(across), np.sin(down), np.sin(across * down)], axis=-1)
+    grain = np.random.default_rng(0).normal(0, 8, smooth.shape)
+    pixels = np.clip(128 + 100 * smooth + grain, 0, 255).astype(np.uint8)
+    return tf.io.encode_jpeg(pixels, quality=90).numpy()
 
 
 @dataclass(frozen=True)

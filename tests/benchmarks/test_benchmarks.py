@@ -1,11 +1,14 @@
 """Each benchmark starts, measures with tiny settings, and prints its table."""
 
 import importlib
-from pathlib import Path
 
 import pytest
+from PIL import Image
 
+import sat_tf
 from benchmarks import step
+from serving.export import export
+from tests.image_files import smooth
 from training import train
 
 TOY = ["--shapes", "toy", "--repeats", "1"]
@@ -13,25 +16,37 @@ BENCHMARKS = {
     "run --only search": ([*TOY, "--only", "search", "--search-batches", "2"], "images/s"),
     "run --only startup": ([*TOY, "--only", "startup", "--images", "8"], "x imports"),
     "estimators": (["--run-dir", "RUN", "--batches", "1", "--draws", "2"], "variance"),
+    "serving_latency": (["--run-dir", "RUN", "--batches", "1", "--repeats", "1"], "x encoder"),
+    "serving_load": (
+        ["EXPORT", "--clients", "2", "--seconds", "0.5", "--images", "1"],
+        "images/s",
+    ),
+    "bulk": (["EXPORT", "--images", "IMAGES", "--photos", "4", "--batch-size", "2"], "0 missing"),
+    "litert": (["--run-dir", "RUN", "--images", "2", "--precisions", "float32"], "BLEU-4"),
 }
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory) -> Path:
-    """A run of hard attention on drawn scenes."""
-    folder = tmp_path_factory.mktemp("benchmarks") / "run"
+def places(tmp_path_factory) -> dict[str, str]:
+    """A run of hard attention on drawn scenes, its export, and a photograph."""
+    folder = tmp_path_factory.mktemp("benchmarks")
+    run, images = folder / "run", folder / "images"
     flags = ["--recipe", "scenes_hard", "--data.limit", "32", "--fit.epochs", "1"]
     flags += ["--fit.batch-size", "16", "--fit.validation-images", "8"]
-    assert train.main(["--run-dir", str(folder), *flags]) == 0
-    return folder
+    assert train.main(["--run-dir", str(run), *flags]) == 0
+    export(sat_tf.load(run), folder / "export")
+    images.mkdir()
+    Image.Image.save(smooth(), images / "one.jpg")
+    names = {"RUN": run, "EXPORT": folder / "export", "IMAGES": images}
+    return {name: str(path) for name, path in names.items()}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_it_measures_and_prints(name, run, capfd):
+def test_it_measures_and_prints(name, places, capfd):
     flags, says = BENCHMARKS[name]
     module = importlib.import_module(f"benchmarks.{name.split()[0]}")
-    assert module.main([str(run) if flag == "RUN" else flag for flag in flags]) == 0
+    assert module.main([places.get(flag, flag) for flag in flags]) == 0
     assert says in capfd.readouterr().out
 
 

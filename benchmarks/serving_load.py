@@ -1,0 +1,158 @@
+"""Load test of a served model: `python -m benchmarks.serving_load EXPORT_DIR`.
+
+Starts the local server in its own process and lets concurrent clients request captions, for each
+size of request: latencies, images per second, the server's peak memory and lost answers. Server and
+clients share the cores of this machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import tyro
+
+from benchmarks.measure import photograph
+from sat_tf.commands import exit_status
+from serving.client import CaptionClient, Connection, ServingError
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Request captions from a local server by many clients at once."""
+
+    export_dir: tyro.conf.Positional[Path]
+    """Folder of the version folders."""
+    image: Path | None = None
+    """Image file; a drawn photograph of 640 x 480 pixels by default."""
+    clients: int = 16
+    """Number of concurrent clients."""
+    seconds: float = 120.0
+    """Duration for each size of request, seconds."""
+    images: tuple[int, ...] = (1, 8, 32)
+    """Images per request, one size after another."""
+    attention: bool = False
+    """Request attention maps too."""
+    timeout: float = 300.0
+    """Most seconds per request; a server that is away is waited for until then."""
+
+
+@dataclass
+class Load:
+    """Answers to the clients.
+
+    Attributes:
+        images: Images per request.
+        seconds: Duration.
+        latencies: Seconds of each answered request.
+        lost: Reasons of requests without an answer or with a wrong one.
+    """
+
+    images: int
+    seconds: float = 0.0
+    latencies: list[float] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        p50, p99 = 1000 * np.percentile(self.latencies or [np.nan], [50, 99])
+        rate = self.images * len(self.latencies) / self.seconds
+        return (
+            f"{self.images:6d} {len(self.latencies):10d} {p50:8.1f} {p99:8.1f} {rate:10.1f} "
+            f"{len(self.lost):6d}"
+        )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command; returns the exit status."""
+    arguments = tyro.cli(
+        Arguments,
+        args=argv,
+        prog="python -m benchmarks.serving_load",
+        config=(tyro.conf.FlagCreatePairsOff,),
+    )
+    return exit_status(lambda: run(arguments))
+
+
+def run(arguments: Arguments) -> int:
+    """Starts a server, sends requests, prints; returns 1 if an answer was lost, else 0."""
+    image = arguments.image.read_bytes() if arguments.image else photograph()
+    lost = False
+    with local_server(arguments.export_dir) as (port, server):
+        print(f"{arguments.clients} clients, {arguments.seconds:g} s for each size of request")
+        print("images   requests   p50 ms   p99 ms   images/s   lost   server MB")
+        for size in arguments.images:
+            load = measure(port, image, size, arguments)
+            print(f"{load} {peak_megabytes(server):11.0f}", flush=True)
+            for reason in sorted(set(load.lost)):
+                print(f"  {reason}")
+            lost = lost or bool(load.lost)
+    return int(lost)
+
+
+def peak_megabytes(process: int) -> float:
+    """Returns the largest resident size of a process so far, 10^6 bytes; NaN without `/proc`."""
+    status = Path(f"/proc/{process}/status")
+    found = status.read_text().partition("VmHWM:")[2].split() if status.exists() else []
+    return int(found[0]) * 1024 / 1e6 if found else float("nan")
+
+
+@contextlib.contextmanager
+def local_server(export_dir: Path) -> Iterator[tuple[int, int]]:
+    """Starts a local server on a free port: its port and process id.
+
+    Raises:
+        OSError: It did not start.
+    """
+    command = [sys.executable, "-m", "serving.local_server", str(export_dir), "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            found = re.search(r":(\d+)$", process.stdout.readline())
+            if not found:
+                raise OSError("the server did not start: it says why above")
+            yield int(found[1]), process.pid
+        finally:
+            process.terminate()
+
+
+def measure(port: int, image: bytes, size: int, arguments: Arguments) -> Load:
+    """Lets all clients send one request after another until the time is up."""
+    load, started = Load(size), time.monotonic()
+
+    def ask() -> None:
+        connection = Connection(port=port, timeout=arguments.timeout)
+        with CaptionClient(connection, batch_size=size) as client:
+            while time.monotonic() < started + arguments.seconds:
+                _ask_once(client, [image] * size, arguments.attention, load)
+
+    with ThreadPoolExecutor(arguments.clients) as pool:
+        for asked in [pool.submit(ask) for _ in range(arguments.clients)]:
+            asked.result()
+    load.seconds = time.monotonic() - started
+    return load
+
+
+def _ask_once(client: CaptionClient, images: list[bytes], attention: bool, load: Load) -> None:
+    started = time.monotonic()
+    try:
+        captions = client.captions(images, attention)
+    except ServingError as error:
+        load.lost.append(str(error))
+        return
+    # Appending to a list is safe from many threads.
+    load.latencies.append(time.monotonic() - started)
+    if len(captions) != len(images) or not all(caption.valid for caption in captions):
+        load.lost.append("an answer without a caption for each image")
+    elif len({caption.text for caption in captions}) != 1:
+        load.lost.append("captions that differ for the same image")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
