@@ -26,6 +26,7 @@ from sat_tf.fields import PositiveInt, check_fields, from_dict
 from sat_tf.published import locate, output_dir
 from sat_tf.run_folder import RunFolder
 from sat_tf.tokens import primary
+from training.cli import digit_module
 from training.config import DataConfig, common_data_dir, saved_data
 from training.data.examples import Split, canonical_split
 from training.data.seen_images import UNCHECKED
@@ -92,17 +93,22 @@ def run(arguments: Arguments) -> str:
     if len(runs) % seeds:
         raise invalid_value("runs", f"{seeds} folders for each system", len(runs))
     folders = [evaluation_folder(path, split) for path in runs]
-    for path, folder in zip(runs, folders, strict=True):
-        if SYSTEM_KEY in read_report(folder / REPORT_FILE, split):
+    are_digits = [SYSTEM_KEY in read_report(folder / REPORT_FILE, split) for folder in folders]
+    for path, other in zip(runs, are_digits, strict=True):
+        if other is not are_digits[0]:
             raise ValueError(
-                f"{path} is of a digit system: captioners are compared; its error is in "
-                f"{folder / REPORT_FILE}."
+                f"{path} cannot be compared with {runs[0]}: captioners and digit systems have "
+                "different scores."
             )
     systems = [", ".join(map(str, runs[at : at + seeds])) for at in range(0, len(runs), seeds)]
     lines = [f"{label}: {paths}" for label, paths in zip(LABELS, systems, strict=False)]
-    lines += compare(
-        folders, split, arguments.data_dir, arguments.samples, seeds, arguments.score_tokens
-    )
+    settings = split, arguments.data_dir, arguments.samples, seeds
+    if not are_digits[0]:
+        lines += compare(folders, *settings, arguments.score_tokens)
+    elif arguments.score_tokens:
+        raise invalid_value("--score-tokens", "none for digit systems", arguments.score_tokens)
+    else:
+        lines += digit_module("evaluate").compare(folders, *settings)
     return "\n".join(lines).rstrip()
 
 

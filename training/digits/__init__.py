@@ -1,6 +1,6 @@
 """Systems that read digits: their data, recipes, training and evaluation.
 
-The commands of `training` hand digit runs over to `run` and `publish` here, see
+The commands of `training` hand digit runs over to `run`, `publish` and `compare` here, see
 `training.cli.digit_module`. This module loads no TensorFlow.
 """
 
