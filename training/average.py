@@ -5,20 +5,25 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from sat_tf import published
 from sat_tf.commands import exit_status, loading, program
 from sat_tf.config import SearchFlags
+from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_fields
 from sat_tf.run_folder import RunFolder
+from training.cli import digit_module
 from training.config import read_run_config, to_text
+
+if TYPE_CHECKING:
+    import keras
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,27 @@ def check_related(runs: Sequence[Path]) -> None:
             raise invalid_value("runs", expected, f"{runs[0]} and {path}")
 
 
+def averaged(run_dir: Path, search: SearchFlags) -> tuple[str, Callable[[Path], keras.Model]]:
+    """Returns what `average` needs of the last run.
+
+    Returns:
+        The content of the average's config.json; and a function that gives the best weights of
+        another run to the model, always the same one, and returns it.
+    """
+    from sat_tf.runs import load_captioner
+    from training.model import start_from
+
+    config = read_run_config(run_dir)
+    config = dataclasses.replace(config, search=search.over(config.search))
+    trained = load_captioner(run_dir)
+
+    def take(other: Path) -> keras.Model:
+        start_from(other, trained.model, trained.vocabulary, "runs", "argument")
+        return trained.model
+
+    return to_text(config), take
+
+
 def average(
     runs: Sequence[Path],
     shares: Sequence[float],
@@ -121,18 +147,16 @@ def average(
     with loading():
         import numpy as np
 
-        from sat_tf.runs import load_captioner
         from sat_tf.weights import save_weights
-        from training.model import start_from
         from training.run_state.ownership import claim_average, exclusive_lock
 
         folders = list(map(published.locate, runs))
-        config = read_run_config(folders[-1])
-        config = dataclasses.replace(config, search=search.over(config.search))
-        trained, total = load_captioner(folders[-1]), None
-        model = trained.model
+        is_digits = is_digit_run(folders[-1])
+        parts = digit_module("runs").averaged if is_digits else averaged
+        text, take = parts(folders[-1], search)
+    total = None
     for path, share in zip(folders, shares, strict=True):
-        start_from(path, model, trained.vocabulary, "runs", "argument")
+        model = take(path)
         weights = [w for layer in model.saved_layers().values() for w in layer.weights]
         # In float64, so that equal weights stay exactly what they are.
         parts = [share * weight.numpy().astype(np.float64) for weight in weights]
@@ -140,8 +164,7 @@ def average(
     for mean, weight in zip(total, weights, strict=True):
         weight.assign(mean)
     with exclusive_lock(out):
-        parts = dict(zip(map(str, runs), shares, strict=True))
-        claim_average(out, folders[-1], to_text(config), parts)
+        claim_average(out, folders[-1], text, dict(zip(map(str, runs), shares, strict=True)))
         save_weights(model, RunFolder(out).best_weights)
 
 

@@ -7,8 +7,10 @@ the fingerprint of its training digits, and no run is scored on what it has lear
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+from sat_tf.config import SearchFlags
 from sat_tf.digits.config import PortionsConfig
 from sat_tf.digits.model import DigitModel
 from sat_tf.digits.portions import Portions
@@ -18,7 +20,7 @@ from sat_tf.files import write_atomically
 from sat_tf.run_folder import RunFolder
 from sat_tf.weights import load_weights
 from training.data.examples import DataError
-from training.digits.config import DigitData, DigitRunConfig, read_digit_config
+from training.digits.config import DigitData, DigitRunConfig, read_digit_config, to_text
 from training.digits.data import Digits, load_digits
 
 
@@ -46,7 +48,9 @@ def load(config: DigitRunConfig, run_dir: Path) -> DigitModel:
     return model
 
 
-def start_from(run_dir: Path, model: DigitModel) -> list[str]:
+def start_from(
+    run_dir: Path, model: DigitModel, name: str = "--init-from", kind: str = "key"
+) -> list[str]:
     """Gives a model the best weights of a finished run, layer by layer, where shapes agree.
 
     Layers that depend on the data set, such as the classifier, keep their new weights.
@@ -71,8 +75,40 @@ def start_from(run_dir: Path, model: DigitModel) -> list[str]:
     except ValueError as error:
         expected = "a finished digit run with layers of this one's names and shapes"
         got = f"{str(run_dir)!r}: {str(error).rstrip('.')}"
-        raise invalid_value("--init-from", expected, got, "key") from error
+        raise invalid_value(name, expected, got, kind) from error
     return taken
+
+
+def averaged(run_dir: Path, search: SearchFlags) -> tuple[str, Callable[[Path], DigitModel]]:
+    """Returns what `training.average` needs of the last run.
+
+    Returns:
+        The content of the average's config.json; and a function that gives the best weights of
+        another run to the model, always the same one, and returns it.
+
+    Raises:
+        ValueError: A setting of the search is given; a digit model does not search.
+    """
+    for name, value in search.given().items():
+        raise invalid_value(name, "nothing for a digit model, which does not search", value)
+    config = read_digit_config(run_dir)
+    model, learned = load(config, run_dir), read_fingerprint(run_dir)
+
+    def take(other: Path) -> DigitModel:
+        if read_fingerprint(other) != learned:
+            raise RunError(
+                f"{other} and {run_dir} learned from different digits, so their average could not "
+                "be scored on dev. Average runs with the same `--data-dir`, `--data.dev_digits` "
+                "and `--data.limit`."
+            )
+        taken = start_from(other, model, "runs", "argument")
+        wanted = [name for name, layer in model.saved_layers().items() if layer.weights]
+        if taken != wanted:
+            missing = ", ".join(sorted(set(wanted) - set(taken)))
+            raise RunError(f"{other} has other layers than {run_dir}: {missing}.")
+        return model
+
+    return to_text(config), take
 
 
 def write_fingerprint(run_dir: Path, train: Digits) -> None:

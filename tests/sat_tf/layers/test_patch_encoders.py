@@ -49,16 +49,16 @@ def small_presets(monkeypatch):
     monkeypatch.setitem(patch_encoders.PRESETS, "tiny_registers", tiny(2))
 
 
-def arrays():
-    """Weights of the tiny transformer by Hugging Face's names; matrices are `[in, out]`."""
-    rng = np.random.default_rng(0)
+def arrays(seed=0, positions=25, kernel="kernel"):
+    """Weights of the tiny transformer by Hugging Face's names."""
+    rng = np.random.default_rng(seed)
 
     def draw(*shape):
         return rng.normal(0.0, 0.3, shape).astype(np.float16)
 
     made = {
         "embeddings.cls_token": draw(1, 1, 8),
-        "embeddings.position_embeddings": draw(1, 26, 8),
+        "embeddings.position_embeddings": draw(1, 1 + positions, 8),
         "embeddings.patch_embeddings.projection.weight": draw(8, 3, 4, 4),
         "embeddings.patch_embeddings.projection.bias": draw(8),
         "layernorm.weight": 1 + draw(8),
@@ -70,7 +70,8 @@ def arrays():
     for number in range(2):
         prefix = f"encoder.layer.{number}"
         for name, (wide, out) in sizes.items():
-            made[f"{prefix}.{name}.kernel"] = draw(wide, out)
+            matrix = draw(wide, out)
+            made[f"{prefix}.{name}.{kernel}"] = matrix if kernel == "kernel" else matrix.T
             made[f"{prefix}.{name}.bias"] = draw(out)
         for norm in ("norm1", "norm2"):
             made |= {f"{prefix}.{norm}.weight": 1 + draw(8), f"{prefix}.{norm}.bias": draw(8)}
@@ -80,30 +81,8 @@ def arrays():
 
 
 def converted(tmp_path, values):
-    """Writes arrays of these names as a file of KerasHub's weights."""
-    backbone = patch_encoders.build(NAME, patch_encoders.DINOV2_PIXELS)
-    embeddings, patches = backbone.embeddings, "embeddings.patch_embeddings.projection"
-    kernel = np.transpose(values[f"{patches}.weight"], (2, 3, 1, 0))
-    embeddings.patch_embeddings.projection.set_weights([kernel, values[f"{patches}.bias"]])
-    embeddings.cls_token.assign(values["embeddings.cls_token"])
-    for positions in (embeddings.position_embeddings, embeddings.interpolated_position_embeddings):
-        positions.assign(values["embeddings.position_embeddings"])
-    for number, made in enumerate(backbone.encoder.layers):
-        own, attention = f"encoder.layer.{number}", made.attention.attention
-        layers = {f"attention.attention.{p}": getattr(attention, f"{p}_dense") for p in _QKV}
-        layers |= {"attention.output.dense": attention.output_dense}
-        layers |= {"mlp.fc1": made.mlp.fc1, "mlp.fc2": made.mlp.fc2}
-        for name, layer in layers.items():
-            parts = (f"{own}.{name}.{part}" for part in ("kernel", "bias"))
-            for variable, part in zip((layer.kernel, layer.bias), parts, strict=True):
-                variable.assign(np.reshape(values[part], variable.shape))
-        for name in ("norm1", "norm2"):
-            norms = [values[f"{own}.{name}.{part}"] for part in ("weight", "bias")]
-            getattr(made, name).set_weights(norms)
-        for name in ("layer_scale1", "layer_scale2"):
-            getattr(made, name).lambda1.assign(values[f"{own}.{name}.lambda1"])
-    backbone.layernorm.set_weights([values["layernorm.weight"], values["layernorm.bias"]])
-    backbone.save_weights(tmp_path / "w.weights.h5")
+    np.savez(tmp_path / "w.npz", **values)
+    patch_encoders.convert(tmp_path / "w.npz", tmp_path / "w.weights.h5", NAME)
     return str(tmp_path / "w.weights.h5")
 
 
@@ -199,6 +178,13 @@ def test_annotations_equal_those_of_the_formulas_in_numpy(tmp_path, image_size, 
     np.testing.assert_allclose(found, by_numpy(values, pixels[0], blocks), rtol=1e-3, atol=2e-3)
 
 
+def test_pytorch_matrices_are_transposed(tmp_path):
+    layouts = [arrays(kernel=kernel) for kernel in ("kernel", "weight")]
+    loaded = [Encoder(NAME, 20, weights=converted(tmp_path, values)) for values in layouts]
+    for one, other in zip(*(encoder.get_weights() for encoder in loaded), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_standardized_weights_give_standardized_annotations(tmp_path):
     weights = converted(tmp_path, arrays())
     pixels = np.random.default_rng(1).uniform(0, 255, [6, 12, 12, 3]).astype(np.float32)
@@ -292,6 +278,15 @@ def test_pixels_are_normalised_as_the_family_was_trained():
 def test_an_encoder_that_there_is_not_is_an_error_with_the_choices(options, told):
     with pytest.raises(ValueError, match=told):
         Encoder(**{"backbone": NAME, "image_size": 12} | options)
+
+
+def test_arrays_that_are_missing_or_of_another_size_are_named(tmp_path):
+    values = arrays()
+    del values["layernorm.bias"]
+    with pytest.raises(ValueError, match=r"layernorm\.bias is missing"):
+        converted(tmp_path, values)
+    with pytest.raises(ValueError, match=r"position_embeddings to have 208"):
+        converted(tmp_path, arrays(positions=9))
 
 
 @pytest.mark.parametrize("image_size", [20, 12])
