@@ -11,7 +11,6 @@ References:
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import zipfile
@@ -378,14 +377,12 @@ def scoring_batches(
     Each digit comes once in each place of an example.
     """
     draw, code = _DRAW[type(config)], SPLITS.index(split)
-    if isinstance(config, JitteredData):  # in training only
-        config = dataclasses.replace(config, shift=0, turn=0.0)
     rows = plan(
         len(digits), len(digits), config.digits_per_example, np.random.default_rng([0, code])
     )
     for number, start in enumerate(range(0, len(rows), _SCORED_AT_ONCE)):
         rng = np.random.default_rng([0, code, number])
-        batch = draw(digits, rows[start : start + _SCORED_AT_ONCE], rng, config)
+        batch = draw(digits, rows[start : start + _SCORED_AT_ONCE], rng, config.scored())
         yield as_model_input({name: tf.constant(part) for name, part in batch.items()})
 
 
