@@ -1,5 +1,6 @@
 """The rules that split captions, in the scripts and spellings that they are for."""
 
+import json
 from collections import Counter
 
 import numpy as np
@@ -260,6 +261,19 @@ def test_words_of_boxes_have_spans_among_any_tokens(unit):
     assert vocabulary.base_words(caption) == ["\u4e24", "\u53ea", "\u72d7", "nba", "3.5"]
     for word, first, last in vocabulary.places(caption):
         assert word in vocabulary.join(found[first : last + 1])
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        (2, "1381225deb71cde732d9d50bdab66ae66367a5a14b410c85b770f354e5a0d0b6"),
+        (3, "148f787010994c567d985e18b12b1ce91d5dceaf8e6dbe79a50588468fddc915"),
+    ],
+)
+def test_rules_that_runs_have_recorded_stay_as_they_are(rules, expected):
+    value = {"unit": "words", "language": "zh", "rules": rules, "segmenter": "spaces"}
+    words = ["<pad>", "<start>", "<end>", "<unk>", "nba", "\u4e00\u53ea", "\u72d7"]
+    assert Vocabulary.from_json(json.dumps(value | {"words": words})).fingerprint() == expected
 
 
 def test_a_file_of_the_first_rules_stays_as_it_is():
