@@ -11,6 +11,7 @@ import sat_tf
 from sat_tf.vocabulary import END, Vocabulary
 from serving import export as export_module
 from serving.bulk import worker
+from serving.bulk.job import Job
 from serving.client.captions import read_caption
 from serving.litert import load
 from serving.signatures import write_captions
@@ -70,7 +71,8 @@ def test_every_way_writes_equal_words(
     # Stands for the engine, which unpacks the export.
     monkeypatch.setattr(pyspark, "SparkFiles", SimpleNamespace(get=lambda _: str(served)))
     pairs = [(str(n), content) for n, content in enumerate(contents)]
-    rows = worker.caption_contents(pairs, worker.Settings("1", 2, maps=False, cores=1))
+    job = Job((), "1", "", maps=False, format="jsonl", batch_size=2, chunk_size=2)
+    rows = worker.caption_contents(pairs, job, cores=1)
     pages = asyncio.run(on_the_page(light, contents))
     for n, (content, row, page) in enumerate(zip(contents, rows, pages, strict=True)):
         expected = captioner.caption(content)
