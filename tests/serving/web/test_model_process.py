@@ -41,7 +41,7 @@ def ask(process: ModelProcess, folder: Path, content: bytes, said: list[str] | N
 
 
 def has_loaded(process: ModelProcess, package: str) -> bool:
-    """Whether a process has mapped a file of a package."""
+    """Returns whether a process has mapped a file of a package."""
     return f"site-packages/{package}/" in Path(f"/proc/{process._process.pid}/maps").read_text()
 
 
