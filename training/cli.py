@@ -122,11 +122,13 @@ def parse_settings(
     )
     if not isinstance(found.config, RunConfig) or found.config.init_from is None:
         return found
-    run_dir = getattr(found, "run_dir", None) or Path("runs") / found.config.recipe
+    run_dir = None
+    if hasattr(found, "run_dir"):
+        run_dir = found.run_dir or Path("runs") / found.config.recipe
     return dataclasses.replace(found, config=shaped_like_origin(found.config, argv, run_dir))
 
 
-def shaped_like_origin(config: RunConfig, argv: Sequence[str], run_dir: Path) -> RunConfig:
+def shaped_like_origin(config: RunConfig, argv: Sequence[str], run_dir: Path | None) -> RunConfig:
     """Returns the configuration with encoder and decoder of the run of `--init-from`.
 
     A flag given wins over that run's image size and layer; dropout and what learns stay.
@@ -135,12 +137,13 @@ def shaped_like_origin(config: RunConfig, argv: Sequence[str], run_dir: Path) ->
         config: The configuration.
         argv: The command line, for the keys that are given.
         run_dir: The run's own folder; if it holds a run, it is like that, as the other may be gone.
+            None for a command that trains none.
 
     Raises:
         ValueError: A flag contradicts the shape of the run.
     """
     try:
-        begun = RunFolder(run_dir).has_checkpoint()
+        begun = run_dir is not None and RunFolder(run_dir).has_checkpoint()
         origin = read_config(run_dir if begun else published.locate(config.init_from))
     except RunError:  # where it is needed, `check_init_from` says so
         return config

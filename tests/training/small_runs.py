@@ -27,7 +27,8 @@ def quiet(_: str) -> None:
 
 def check_run_dir(run_dir: Path, *flags: str) -> None:
     """Checks the folder of a run of these flags; see `ownership`."""
-    ownership.check_run_dir(run_dir, parse([*flags]).config, read_run_config)
+    config = parse(["--run-dir", str(run_dir), *flags]).config
+    ownership.check_run_dir(run_dir, config, read_run_config)
 
 
 def train(
@@ -39,7 +40,8 @@ def train(
     callbacks: tuple[keras.callbacks.Callback, ...] = (),
 ) -> TrainedCaptioner:
     """Trains such a run; the callbacks run last, feature stores go beside the run's folder."""
-    config = settled(parse([*flags]).config, run_dir, data_dir)
+    config = parse(["--run-dir", str(run_dir), *flags]).config
+    config = settled(config, run_dir, data_dir)
     cache_dir = run_dir.parent / "cache"
     return command.train(
         config, run_dir, cache_dir, data_dir, strategy, say=say, callbacks=callbacks

@@ -10,10 +10,13 @@ import pytest
 import sat_tf
 from sat_tf import runs
 from sat_tf.models.captioner import Captioner
+from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import END, START, UNK, Vocabulary
 from tests.training.data.own_images import encoded, photograph, write_csv, write_files
 from tests.training.small_runs import train
 from tests.training.test_model import model_like
+from training.config import to_text
+from training.inspect import __main__ as inspect_command
 from training.lineage import lineage
 from training.model import start_from
 from training.publish import main as publish
@@ -139,6 +142,18 @@ def test_a_flag_against_the_shape_of_the_origin_is_an_error(soft_run, capsys, fl
     assert main([*FLAGS, "--init-from", str(soft_run), *flags]) == 2
     said = capsys.readouterr().err
     assert expected in said and "(leave it out)" in said
+
+
+def test_a_command_that_trains_no_run_has_the_shape_of_the_origin(soft_run, tmp_path, monkeypatch):
+    """Whatever is in the folder where a run of that recipe would be."""
+    begun = RunFolder(tmp_path / "runs" / "folder_soft")
+    (begun.checkpoints / "epoch-1").mkdir(parents=True)
+    begun.config.write_text(to_text(parse(FLAGS).config))
+    monkeypatch.chdir(tmp_path)
+    flags = [*FLAGS, "--init-from", str(soft_run)]
+    assert inspect_command.parse(flags).config.decoder.hidden_dim == 16
+    own = parse([*flags, "--run-dir", str(tmp_path / "new")]).config
+    assert own.decoder.hidden_dim == 16 != parse(flags).config.decoder.hidden_dim
 
 
 def test_flags_that_fit_the_origin_win(soft_run):

@@ -67,7 +67,7 @@ def test_a_run_is_resumed_when_the_one_before_it_is_gone(soft_run, tmp_path, tin
     train(run_dir, *flags, "1")
     shutil.rmtree(first)
     said = []
-    check_init_from(parse([*flags, "2"]).config, run_dir)
+    check_init_from(parse(["--run-dir", str(run_dir), *flags, "2"]).config, run_dir)
     train(run_dir, *flags, "2", say=said.append)
     assert any(line.startswith("Resuming at epoch 2") for line in said)
 
