@@ -15,5 +15,5 @@ for seed in 0 1 2; do
       --run-dir "$name-seed$seed" "$@"
     python -m training.evaluate --run-dir "$name-seed$seed" --split dev --figures 0
   done
-  python -m benchmarks.estimators --run-dir "paper-seed$seed"
+  PYTHONPATH="$(dirname "$0")/.." python -m benchmarks.estimators --run-dir "paper-seed$seed"
 done

@@ -1,8 +1,8 @@
 #!/bin/sh
 # Learning on from the captioner that ships, against new weights. OWN_60 and OWN_300 hold that many photographs of
 # Flickr8k's dev split with five captions each, a tenth of them as dev, and 600 others of it as test. Then from a
-# smaller captioner: SOURCE holds 4,000 training photographs, OTHER_60, OTHER_300 and OTHER_1500 other ones, a tenth
-# of them as dev, and all of dev as test.
+# smaller captioner: SOURCE holds 4,000 training photographs and all of dev as test, OTHER_60, OTHER_300 and
+# OTHER_1500 other ones, a tenth of them as dev, and all of dev as test.
 set -eu
 for count in 60 300; do
   for seed in 0 1 2; do
@@ -17,6 +17,7 @@ for count in 60 300; do
       --seeds 3 --split test
 done
 python -m training.train --recipe folder_soft --data-dir SOURCE --run-dir source --fit.epochs 8
+python -m training.evaluate --run-dir source --split test
 for count in 60 300 1500; do
   for seed in 0 1 2; do
     python -m training.train --recipe folder_soft --data-dir OTHER_$count --run-dir other_new_${count}_$seed \

@@ -4,5 +4,5 @@
 # of a step; the first step ends 3.8 s after the command (1.65 times the imports). Peak memory in MB:
 # imports 615, training 1,204 (baseline 1,382), search of 100 images 1,129.
 set -eu
-python -m benchmarks.run --shapes flickr8k --batch-sizes 64 128 256 512 --repeats 5
-python -m benchmarks.run --shapes coco --only step,search --batch-sizes 64 256
+PYTHONPATH="$(dirname "$0")/.." python -m benchmarks.run --shapes flickr8k --batch-sizes 64 128 256 512 --repeats 5
+PYTHONPATH="$(dirname "$0")/.." python -m benchmarks.run --shapes coco --only step,search --batch-sizes 64 256

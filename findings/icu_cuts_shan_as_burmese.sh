@@ -3,8 +3,8 @@
 #
 # Seen with: icu4py 1.2.0 (ICU inside).
 # A good guess: the locale chooses the dictionary, and a language without one is cut at spaces.
-# What is seen: the locales shn (Shan) and my (Burmese) cut a Shan word alike, in its middle.
-# What we do: Shan, Mon and the scripts of Tai languages are captioned by characters.
+# What is seen: the locales shn (Shan), my (Burmese) and even en cut a Shan word alike, in its middle.
+# What we do: Shan, Mon, and Tai languages with scripts of their own are captioned by characters.
 # It matters to: whoever hands text to a breaker by its language's code.
 set -euo pipefail
 work=$(mktemp -d)

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# jieba's words with Latin letters, such as T-shirt, are found in capitals alone.
+# jieba finds most of its words with Latin letters, such as T恤 (T-shirt), in capitals only.
 #
 # Seen with: jieba 0.42.1.
 # A good guess: letter case does not matter to a Chinese segmenter, so captions are made small first.
-# What is seen: T恤 and 卡拉OK's OK are words; t恤 falls apart into t and 恤.
+# What is seen: T恤 is one word; t恤 falls apart into t and 恤.
 # What we do: captions are cut in capitals and made small afterwards.
 # It matters to: scores over words of captions in small letters, as all of ours are.
 set -euo pipefail

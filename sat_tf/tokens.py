@@ -515,7 +515,7 @@ def _segmenter(name: Segmenter, language: str, rules: int) -> Callable[[str], li
         jieba.setLogLevel("WARNING")
         if rules == 2:
             return jieba.lcut
-        # Its words have capitals, as in T-shirt or karaoke.
+        # Most of its words with Latin letters have capitals, as T恤 (T-shirt).
         return lambda text: [word.lower() for word in jieba.lcut(text.upper())]
     if name == "mecab":
         import fugashi
