@@ -187,7 +187,7 @@ def check_init_from(config: RunConfig, run_dir: Path | None = None) -> None:
         run_dir: The run's own folder: with a checkpoint there, it needs the other run no longer.
 
     Raises:
-        ValueError: There is no run of that folder, and no published captioner of that name.
+        ValueError: The folder holds no run, and no published captioner has that name.
     """
     resumed = run_dir is not None and RunFolder(run_dir).has_checkpoint()
     if config.init_from is None or resumed:

@@ -104,7 +104,7 @@ class DataConfig:
         if self.rules > 1:  # runs of earlier versions may have others
             _check_language(self.language, shortest=self.rules > 2)
         if self.rules == 1 and (self.tokens == "subwords" or self.segmenter):
-            expected = f"{RULES} with subwords or a segmenter"
+            expected = f"2 or {RULES} with subwords or a segmenter"
             raise invalid_value("--data.rules", expected, self.rules, "key")
         if self.capitals and self.unit == "characters":
             expected = f"False with `--data.tokens {self.unit}`"
@@ -156,7 +156,7 @@ class DataConfig:
 
 
 def _check_language(code: str, shortest: bool) -> None:
-    """Checks a code against the registry of BCP 47, by choice for being the shortest."""
+    """Checks a code against BCP 47's registry, and if `shortest`, that no shorter one is it."""
     expected, country = "a code such as en, de or zh-Hans", code.upper()
     with contextlib.suppress(LanguageTagError):
         if "_" not in code and code.lower() not in _MISTAKEN and tag_is_valid(code):

@@ -157,8 +157,8 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
         out = RunFolder(run_dir).evaluation("dev")
         if captioner is not None:  # the chief's
             config = read_run_config(run_dir)
-        places = evaluate.Arguments(data_dir=data_dir, out=out, cache_dir=cache_dir)
-        on_chief(evaluate_run)(captioner, config, places)
+        of_dev = evaluate.Arguments(data_dir=data_dir, out=out, cache_dir=cache_dir)
+        on_chief(evaluate_run)(captioner, config, of_dev)
         on_chief(print)(f"Caption with it: python -m training.caption --run-dir {run_dir} PHOTO")
         if captioner is not None:
             print(*little_data.after_training(RunFolder(run_dir), config, data_dir), sep="\n")

@@ -1,11 +1,12 @@
 """The training data, from a data set's files to the batches of a step.
 
-sources/          data sets by name; each loads as a `Split` of `Example`s (`examples.py`). Caption
-                  files of every format are read in `sources/caption_files.py`
+sources/          data sets by name; each loads as a `Split` of `Example`s (`examples.py`);
+                  `sources/caption_files/` reads caption files of every format
 image_loader.py   a model's input by example: images, decoded, turned upright and resized
 feature_store.py  or annotations of a frozen encoder, computed once and kept on disk
                   (`feature_shards.py`)
 batches.py        captions as ids, which of them share a batch, and that batch with its inputs
 boxes.py          boxes of what captions name (`box_files.py`), among their tokens and in the
                   encoder's view
+seen_images.py    the record of training images, and which images an evaluation uses again
 """

@@ -135,7 +135,7 @@ class SeenImages:
     def after(self, name: str, earlier: SeenImages | None) -> SeenImages:
         """Adds the images of what this one started or learned from; None if it has no record.
 
-        Of a path, its last part is the name.
+        A path is recorded by its last part.
         """
         name = published.bare_name(name)
         if earlier is None:
@@ -210,7 +210,7 @@ def _unpacked(text: str) -> np.ndarray:
     return np.cumsum(np.ascontiguousarray(planes.T).view("<i8").ravel().astype(np.int64))
 
 
-def read_seen(name: str | Path) -> SeenImages | None:
+def read_seen(name: str | os.PathLike) -> SeenImages | None:
     """Reads the record of a run or published captioner; None if it has none that can be read.
 
     Args:
@@ -219,11 +219,12 @@ def read_seen(name: str | Path) -> SeenImages | None:
     Raises:
         RunError: There is no such folder, or a manifest cannot be read.
     """
-    folder, content = RunFolder(published.locate(name)), None
-    if published.is_published(folder.path):
-        content = published.training_images(folder.path)
-    elif folder.training_images.is_file():
-        content = folder.training_images.read_bytes()
+    folder, content = RunFolder(published.locate(os.fspath(name))), None
+    with contextlib.suppress(OSError):
+        if published.is_published(folder.path):
+            content = published.training_images(folder.path)
+        elif folder.training_images.is_file():
+            content = folder.training_images.read_bytes()
     with contextlib.suppress(ValueError):
         return SeenImages.from_json(json.loads(content or b""))
     return None
@@ -353,7 +354,7 @@ def find_overlap(seen: SeenImages | None, examples: Sequence[Example], data: str
 def _among(
     keys: Sequence[tuple[str, int | None]], own: str, source: Source, other: str
 ) -> list[int]:
-    """Indices of the images whose key of one kind is one of a source's of another, or the same."""
+    """Indices of the images whose key of kind `own` is among the source's keys of kind `other`."""
     places = [i for i, (kind, value) in enumerate(keys) if kind == own and value is not None]
     values = np.array([keys[index][1] for index in places], np.int64)
     return [places[row] for row in np.flatnonzero(np.isin(values, source.keys.get(other, ())))]

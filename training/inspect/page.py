@@ -208,12 +208,13 @@ def _article(entry: Example, language: str) -> str:
 
     image = io.BytesIO()
     Image.fromarray(entry.image).save(image, format="PNG", optimize=True)
-    first, *others = map(html.escape, entry.captions)
-    references = "".join(f"<li {spoken(text)}>{text}</li>\n" for text in others)
+    first, *others = entry.captions
+    shown = html.escape(first)
+    references = "".join(f"<li {spoken(text)}>{html.escape(text)}</li>\n" for text in others)
     return (
         f'<article>\n<div class="id">{html.escape(entry.image_id)}</div>\n'
-        f"<h2 {spoken(first)}>{first}</h2>\n"
-        f'<img src="{data_url(image.getvalue(), "image/png")}" alt="{first}" {spoken(first)}>\n'
-        + (f"<ul {spoken(references)}>\n{references}</ul>\n" if others else "")
+        f"<h2 {spoken(first)}>{shown}</h2>\n"
+        f'<img src="{data_url(image.getvalue(), "image/png")}" alt="{shown}" {spoken(first)}>\n'
+        + (f"<ul {spoken(' '.join(others))}>\n{references}</ul>\n" if others else "")
         + "</article>\n"
     )

@@ -45,7 +45,9 @@ _MANY_CUT = 0.05
 _MANY_UNKNOWN = 0.1
 _MANY_REPEATED = 0.05
 # Scripts without spaces between words.
-_UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TAI", "NEW")
+_UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
+_UNSPACED += ("TAI LE", "TAI THAM", "TAI VIET", "NEW TAI LUE")
+_SCRIPT = re.compile(r"NEW TAI LUE|TAI \w+|\S+")  # at the start of a letter's Unicode name
 _ENTITY = re.compile(r"&(?:#\d+|#x[0-9a-fA-F]+|[A-Za-z]+\d*);")
 _NOTHING = ("nan", "none", "null", "n/a", "#n/a")  # empty cells, as programs write them
 _SIGNS, _SIGN_KINDS = "%\u2030", ("Sm", "Sc", "So")
@@ -326,7 +328,7 @@ def spoken_captions(split: Split, vocabulary: Vocabulary) -> list[str]:
 
 
 def scripts(captions: Iterable[str]) -> dict[str, float]:
-    """Shares of the scripts among the letters, by the first word of their Unicode names.
+    """Shares of the scripts among the letters, by how the letters' Unicode names begin.
 
     Args:
         captions: Any texts; the first hundred thousand letters count.
@@ -335,7 +337,8 @@ def scripts(captions: Iterable[str]) -> dict[str, float]:
         For example `{"LATIN": 0.98, "CYRILLIC": 0.02}`, the most frequent first.
     """
     letters = (char for caption in captions for char in caption if char.isalpha())
-    counts = Counter(unicodedata.name(c, "?").split()[0] for c in islice(letters, _LETTERS))
+    names = (unicodedata.name(letter, "?") for letter in islice(letters, _LETTERS))
+    counts = Counter(_SCRIPT.match(name)[0] for name in names)
     return {name: count / counts.total() for name, count in counts.most_common()}
 
 

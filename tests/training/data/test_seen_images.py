@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from sat_tf import published
+from sat_tf.run_folder import RunFolder
 from training.data.examples import Example
 from training.data.seen_images import (
     COCO,
@@ -142,6 +143,17 @@ def test_without_a_record_that_can_be_read_the_check_says_so(values):
     assert SeenImages.from_json(values) is None
     (note,) = seen_notes(find_overlap(None, named("1.jpg"), "folder"))
     assert note.startswith("Whether images were seen in training cannot be checked: ")
+
+
+def test_a_record_that_cannot_be_opened_is_none(tmp_path, monkeypatch):
+    RunFolder(tmp_path).training_images.write_bytes(SeenImages.of(named("1.jpg"), "x").content())
+    assert read_seen(tmp_path).sources[0].images == 1
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    assert read_seen(tmp_path) is None
 
 
 @pytest.mark.parametrize("name", published.names())

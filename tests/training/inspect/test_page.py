@@ -52,6 +52,8 @@ def test_captions_alone_are_in_their_language():
     assert page.spoken == ["h2", "img", "ul", "li", "li"]
     mixed = page_of("x", [entry("NBA \u0643\u0644\u0628")], language="ar")
     assert '<h2 dir="rtl" lang="ar">NBA' in mixed
+    arabic = Example("a.jpg", entry().image, ("\u0643\u0644\u0628",) * 3)
+    assert '<ul dir="rtl" lang="en">' in page_of("x", [arabic], language="en")
 
 
 def test_page_with_a_table_escapes_its_cells():

@@ -89,6 +89,7 @@ def test_scripts_are_shares_of_letters():
     assert scripts(["собака a"]) == pytest.approx({"CYRILLIC": 6 / 7, "LATIN": 1 / 7})
     assert list(scripts(["一只狗 ok?"])) == ["CJK", "LATIN"]
     assert scripts(["123 ..."]) == {}
+    assert list(scripts(["\u1980\u1981\u1950"])) == ["NEW TAI LUE", "TAI LE"]
 
 
 SPLIT = {

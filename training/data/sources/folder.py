@@ -7,7 +7,6 @@ its name tells the splits, a hash of each image's name, or of its group's, decid
 
 from __future__ import annotations
 
-import itertools
 import os
 import posixpath
 import re
@@ -36,6 +35,7 @@ from training.data.sources.caption_files import (
     advice_without_captions,
     read_caption_file,
 )
+from training.data.sources.caption_files.columns import is_phrase, mostly
 from training.data.sources.caption_files.records import CaptionFile, Record, known_split, lines
 from training.data.sources.caption_files.stored import lie_beside, pairs
 from training.data.sources.image_folder import ImageFolder, is_image
@@ -125,8 +125,8 @@ def load(
     chosen = {name: entry for name, entry in entries.items() if entry.split == split}
     if not chosen:
         raise DataError(
-            f"{listed} names no image of the {split} split: {_sizes(entries)}. "
-            f"{_advice_on_split(split, files, data_dir, given=places is None)}"
+            f"{listed} names no image of the {split} split: of its {len(entries)} images it has "
+            f"{_sizes(entries)}. {_advice_on_split(split, files, data_dir, given=places is None)}"
         )
     place = image_dir or "the data folder"
     examples, skipped, blank = [], [], 0
@@ -215,9 +215,9 @@ def _caption_files(
         parsed = _that_parse(found, images, columns, errors)
         if len(parsed) > 1:  # beside sentences, labels of one word are no captions
             read = [read_caption_file(file, columns, images.root).records for file in parsed]
-            texts = [[text for record in records for text in record.captions] for records in read]
-            told = [any(" " in text or not text.isascii() for text in of_file) for of_file in texts]
-            parsed = list(itertools.compress(parsed, told))
+            told = [[text for record in records for text in record.captions] for records in read]
+            both = zip(parsed, told, strict=True)
+            parsed = [file for file, captions in both if mostly(is_phrase, captions)]
         if len(parsed) == 1:
             rest = ", ".join(file.name for file in found if file != parsed[0])
             notes.append(f"Captions are those of {parsed[0].name}; not read: {rest}.")
@@ -227,11 +227,11 @@ def _caption_files(
         " Name the one to use with `--data.captions FILE`, or all that belong together, such as "
         "one per split, with `--data.captions FILE,FILE`."
     )
-    told = errors if len(errors) <= 2 else []
-    reading = f" (Reading them: {' '.join(map(str, told))})" if told else ""
+    shown = errors if len(errors) <= 2 else []
+    reading = f" (Reading them: {' '.join(map(str, shown))})" if shown else ""
     if not found:
         files = [*_files(data_dir), *within]
-        advice = advice_without_captions(files, texts if told else ()) or _HOW
+        advice = advice_without_captions(files, texts if shown else ()) or _HOW
     raise DataError(
         f"{data_dir}: expected one caption file ({kinds}), found {there}.{advice}{reading}"
     )
@@ -419,7 +419,9 @@ def _take_folders(
         return
     for name, entry in entries.items():
         entry.split = splits.get(name, "train")
-    notes.append(f"The splits are those of the images' folders: {_sizes(entries)}.")
+    notes.append(
+        f"The splits are those of the images' folders: of {len(entries)} images, {_sizes(entries)}."
+    )
 
 
 def _listed(files: Sequence[CaptionFile]) -> str:
@@ -520,8 +522,7 @@ def _outside(path: Path, record: Record) -> DataError:
 
 def _sizes(entries: Mapping[str, _Entry]) -> str:
     splits = Counter(entry.split for entry in entries.values())
-    counted = ", ".join(f"{name} {splits[name]}" for name in SPLITS if splits[name])
-    return f"of its {len(entries)} images it has {counted}"
+    return ", ".join(f"{name} {splits[name]}" for name in SPLITS if splits[name])
 
 
 def _divide(
@@ -532,7 +533,8 @@ def _divide(
     for name, entry in entries.items():
         entry.split = hashed_split(entry.group or name, places)
     if groups := {entry.group for entry in entries.values()} - {None}:
-        notes.append(f"{len(groups)} groups are kept together: {_sizes(entries)}.")
+        kept = f"{len(groups)} groups are kept together"
+        notes.append(f"{kept}: of {len(entries)} images, {_sizes(entries)}.")
     return places
 
 

@@ -15,7 +15,6 @@ from tests.training.data.sources.caption_forms import (
     A,
     B,
     box_of,
-    chat,
     everything,
     table,
     tar_of,
@@ -60,6 +59,16 @@ AT_ONCE = {
     "CR line ends": {"c.csv": rows("image,caption", lambda n, c: f"{n}.jpg,{c}", end="\r")},
     "CR line ends of tokens": {"c.token": rows("", lambda n, c: f"{n}.jpg#0\t{c}", end="\r")},
     "sep=;": {"c.csv": rows("sep=;\nimage;caption", lambda n, c: f"{n}.jpg;{c}")},
+    "a table below its columns": {
+        "c.json": {"columns": ["image", "caption"], "data": RECORDS},
+    },
+    "columns of pandas in another order": {
+        "c.json": {"images": {"1": "a.jpg", "2": "b.jpg"}, "captions": {"2": B, "1": A}}
+    },
+    "labels of two words beside captions": {
+        "captions.csv": rows("image,caption", lambda n, c: f"{n}.jpg,{c}"),
+        "labels.csv": table("image,label", "a.jpg,traffic light", "b.jpg,Mädchen"),
+    },
     "names without suffix": {"c.csv": rows("id,caption", lambda n, c: f"{n},{c}")},
     "a kaggle text file": {"captions.txt": rows("image,caption", lambda n, c: f"{n}.jpg,{c}")},
     "lists in cells": {"c.csv": table("raw,filename", f'"[""{A}""]",a.jpg', f"\"['{B}']\",b.jpg")},
@@ -305,6 +314,20 @@ def test_columns_may_be_named(tmp_path):
         load("train", folder, columns="words")
 
 
+def test_keys_of_json_beside_images_that_are_not_read_are_named(tmp_path):
+    files = {"a.json": {"caption": A, "split": "train", "by": "x"}}
+    files["b.json"] = {"caption": B, "split": "dev"}
+    found, splits, notes = everything(write(tmp_path, IMAGES | files))
+    assert found == BOTH and splits == {"a.jpg": "train", "b.jpg": "dev"}
+    assert any("not read: 'by'" in note for note in notes)
+
+
+def test_attributes_of_boxes_that_are_not_read_are_named(tmp_path):
+    boxes = [box_of({"caption": A, "colour": "red"})]
+    folder = write(tmp_path, {"a.jpg": b"", "c.json": COCO | {"annotations": boxes}})
+    assert "not read: 'colour'" in load("train", folder, held_out="0,0").notes[0]
+
+
 def test_the_known_malformed_row_is_mended_and_named(tmp_path):
     text = table(PIPES, f"a.jpg| 0| {A}", f"b.jpg| 4   {B}")
     found, _, notes = everything(write(tmp_path, IMAGES | {"results.csv": text}))
@@ -484,94 +507,6 @@ def test_images_may_be_named_by_another_table_with_the_same_key(tmp_path):
     folder = write(tmp_path, INNER | tables)
     found, _, notes = everything(folder, captions="reports.csv")
     assert found == BOTH and "those of projections.csv with the same 'uid'" in notes[0]
-
-
-ODD = {
-    "words like marks": (
-        {"c.csv": table("image,caption", "a.jpg,start of 2 < 3 > 1 at the end")},
-        {"a.jpg": ("start of 2 < 3 > 1 at the end",)},
-    ),
-    "absolute paths of another machine": (
-        {
-            "c.csv": table("path,caption", f"/content/drive/a.jpg,{A}", f"C:\\x\\b.jpg,{B}"),
-            "images/a.jpg": b"",
-            "b.jpg": b"",
-        },
-        {"images/a.jpg": (A,), "b.jpg": (B,)},
-    ),
-    "captions beside images in another folder": (
-        {"images/1/a.jpg": b"", "text/1/a.txt": f"{A}\n[/EN#5/people Two dogs] run home"},
-        {"images/1/a.jpg": (A, "Two dogs run home")},
-    ),
-    "a conversation": (
-        {
-            "c.json": [
-                {
-                    "image": "a.jpg",
-                    "conversations": [
-                        {"from": "human", "value": "<image>What is it?"},
-                        {"from": "gpt", "value": A},
-                    ],
-                }
-            ]
-        },
-        {"a.jpg": (A,)},
-    ),
-    "a chat that shows its image": ({"c.jsonl": [chat("a.jpg")]}, {"a.jpg": (A,)}),
-    "captions of boxes, from CVAT": (
-        {
-            "c.json": {
-                "images": COCO["images"][:1],
-                "annotations": [box_of({"caption": A, "occluded": False})],
-            }
-        },
-        {"a.jpg": (A,)},
-    ),
-    "a caption beside each image, named with its suffix": (
-        {"a.jpg": b"", "a.jpg.txt": A},
-        {"a.jpg": (A,)},
-    ),
-    "a description of Google Photos": (
-        {"a.jpg": b"", "a.jpg.json": {"title": "a.jpg", "description": A, "url": "https://x/1"}},
-        {"a.jpg": (A,)},
-    ),
-    "a path from the caption file's folder": (
-        {"images/a.jpg": b"", "text/c.csv": table("image,caption", f"../images/a.jpg,{A}")},
-        {"images/a.jpg": (A,)},
-    ),
-    "a name written for the web": (
-        {"a b.jpg": b"", "c.csv": table("image,caption", f"a%20b.jpg,{A}")},
-        {"a%20b.jpg": (A,)},
-    ),
-    "a number written by pandas": (
-        {"007.jpg": b"", "c.csv": table("image_id,caption", f"7.0,{A}")},
-        {"7.0": (A,)},
-    ),
-    "quotation marks behind backslashes": (
-        {"c.csv": table("image,caption", r'a.jpg,"one \"two\", three"')},
-        {"a.jpg": ('one "two", three',)},
-    ),
-    "commas without quotes": (
-        {"c.csv": table("image,caption", "a.jpg,one, two, three")},
-        {"a.jpg": ("one, two, three",)},
-    ),
-    "quotation marks between tabs": (
-        {"c.tsv": table("image\tcaption", 'a.jpg\t"Stop" sign')},
-        {"a.jpg": ('"Stop" sign',)},
-    ),
-    "UTF-16": ({"c.txt": table("image\tcaption", f"a.jpg\t{A}").encode("utf-16")}, {"a.jpg": (A,)}),
-    "numbers for names": (
-        {"c.json": [{"image_id": 42, "caption": A}], "COCO_val2014_000000000042.jpg": b""},
-        {"42": (A,)},
-    ),
-}
-
-
-@pytest.mark.parametrize("form", ODD)
-def test_an_odd_form_is_read(tmp_path, form):
-    files, wanted = ODD[form]
-    images = {} if any(name.endswith("jpg") for name in files) else {"a.jpg": b""}
-    assert everything(write(tmp_path, files | images))[0] == wanted
 
 
 @pytest.mark.parametrize(

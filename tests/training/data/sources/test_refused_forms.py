@@ -18,6 +18,38 @@ from training.data.examples import DataError
 from training.data.sources.folder import load
 
 REFUSED = {
+    "columns that are no names": (
+        {"c.json": {"columns": [{"data": "image"}], "data": [["a.jpg", A]]}},
+        r"the whole file: expected a list of records .*, got {\"columns\"",
+    ),
+    "images under other keys than their captions": (
+        {"c.json": {"images": {"1": "a.jpg"}, "captions": {"1": A, "2": B}}},
+        "the whole file: 'images' has names of images, and no captions have the same keys",
+    ),
+    "a row that is a text": (
+        {"c.json": {"columns": ["image", "caption"], "data": ["a.jpg", A]}},
+        r"the whole file: expected a list of records .*, got {\"columns\"",
+    ),
+    "a number among joined captions": (
+        {"c.jsonl": [{"image": "a.jpg", "captions": f"{A}|{B}"}, {"image": "b", "captions": 5}]},
+        "line 2: expected 'caption', a text, got 5",
+    ),
+    "JSON in Latin-1 beside its image": (
+        {"a.json": '{\n"caption": "\u00e9t\u00e9"}'.encode("latin-1")},
+        "a.json, line 2: not UTF-8 .* try `iconv -f windows-1252",
+    ),
+    "a tar with JSON in Latin-1": (
+        {"c.tar": tar_of({"0.jpg": b"A", "0.json": '{"caption": "\u00e9"}'.encode("latin-1")})},
+        "c.tar, the text of 0.json: not UTF-8",
+    ),
+    "captions without names, with a blank line": (
+        {"c.txt": f"{A}\n\n{B}\n", "b.jpg": b""},
+        rf"line 3: .*there is no image 'two', in '{B}'\.\)",
+    ),
+    "captions without names, beside hidden images": (
+        {"c.txt": f"{A}\n{B}\n", "b.jpg": b"", "._a.jpg": b"", ".trash/c.jpg": b""},
+        r"in the order of the images' names, add .*`ls \*.jpg \| paste - c.txt",
+    ),
     "two absolute paths": (
         {"c.csv": table("path,caption", f"/x/a.jpg,{A}", f"/y/a.jpg,{B}")},
         "line 3: expected the path of an image .*/y/a.jpg",
@@ -44,7 +76,7 @@ REFUSED = {
     ),
     "images as text": (
         {"c.jsonl": [{"image": "QUJD" * 300, "caption": A}]},
-        "line 1: write the image to a file, and its name here; this is no name but base64",
+        "line 1: write the image to a file, and its name here; this is no name .an image in",
     ),
     "a test file without captions": (
         {"train.csv": table("image,caption", f"a.jpg,{A}"), "test.csv": "image\nb.jpg\n"},
@@ -125,6 +157,13 @@ REFUSED = {
         "named by web addresses.*download the images into the folder",
     ),
 }
+
+
+def test_an_attribute_of_boxes_that_is_not_there_is_refused_with_those_that_are(tmp_path):
+    boxes = [box_of({"colour": "red", "said": A})]
+    folder = write(tmp_path, {"a.jpg": b"", "c.json": COCO | {"annotations": boxes}})
+    with pytest.raises(DataError, match="caption=foo`: no such attribute .* 'colour', 'said'"):
+        load("train", folder, columns="caption=foo")
 
 
 @pytest.mark.parametrize("case", REFUSED)

@@ -67,13 +67,14 @@ class Chosen:
         return of(self.image), self._texts(map(of, self.captions)), split, group
 
     def _texts(self, cells: Iterable[Any]) -> list[Any]:
-        """The captions in an image's cells; of several, those without text hold none."""
+        """Captions of a row's cells; of several columns, blank cells are left out."""
         found = [text for cell in cells for text in as_captions(cell)]
         if self.joint:
-            found = [t for text in found for t in str(text).split(self.joint) if t.strip()] or [""]
-        elif len(self.captions) > 1:
+            parts = [t.split(self.joint) if isinstance(t, str) else [t] for t in found]
+            found = [part for of_text in parts for part in of_text]
+        if self.joint or len(self.captions) > 1:
             found = [text for text in found if not isinstance(text, str) or text.strip()]
-        return found
+        return found or [""] * bool(self.joint)
 
 
 def parse_columns(text: str | None) -> dict[str, tuple[str, ...]]:
@@ -163,7 +164,7 @@ class _Columns:
         return found
 
     def _image(self) -> int:
-        files = [i for i, values in enumerate(self.values) if _mostly(is_image_name, values)]
+        files = [i for i, values in enumerate(self.values) if mostly(is_image_name, values)]
         named = [i for name in _IMAGES for i in self._called(name)]
         for several in ([i for i in named if i in files], named):
             if several:
@@ -171,8 +172,8 @@ class _Columns:
                     self._fail(f"two columns are called {self.names[several[0]]!r}")
                 return several[0]
         if len(files) > 1:  # no web addresses, and names that are there
-            files = [i for i in files if not _mostly(_is_address, self.values[i])] or files
-            files = [i for i in files if _mostly(self._is_here, self.values[i])] or files
+            files = [i for i in files if not mostly(_is_address, self.values[i])] or files
+            files = [i for i in files if mostly(self._is_here, self.values[i])] or files
         if len(files) > 1:
             self._ask("image", files)
         ids = [i for name in _IDS for i in self._called(name)]
@@ -181,9 +182,9 @@ class _Columns:
             files = [
                 i
                 for i, values in enumerate(self.values)
-                if _mostly(lambda value: isinstance(value, str) and value in stems, values)
+                if mostly(lambda value: isinstance(value, str) and value in stems, values)
             ]
-            files = files or [i for i, v in enumerate(self.values) if _mostly(_is_address, v)]
+            files = files or [i for i, v in enumerate(self.values) if mostly(_is_address, v)]
         if not files and not ids:
             why = "no column names the image; write the image's name into each row, or name its "
             self._fail(f"{why}column with `--data.columns image=COLUMN`")
@@ -194,8 +195,8 @@ class _Columns:
 
     def _captions(self, image: int) -> list[int]:
         rest = [i for i, values in enumerate(self.values) if i != image and values]
-        rest = [i for i in rest if not _mostly(_names_image, self.values[i])]
-        texts = [i for i in rest if _mostly(_is_phrase, self.values[i])]
+        rest = [i for i in rest if not mostly(_names_image, self.values[i])]
+        texts = [i for i in rest if mostly(is_phrase, self.values[i])]
         texts = [i for i in texts if self.plain[i].rstrip("s") not in _QUESTIONS]
         found = [i for i in range(len(self.names)) if i != image and is_caption(self.plain[i])]
         if texts and not set(found) & set(rest):  # nothing is written in them
@@ -231,7 +232,7 @@ class _Columns:
         for mark in (*_JOINTS, *_WEAK_JOINTS):
             parts = [cell.split(mark) for cell in cells if mark in cell]
             share = _WEAKLY_JOINED if mark in _WEAK_JOINTS else _JOINED
-            if len(parts) < share * max(len(cells), 1) or not _mostly(_are_phrases, parts):
+            if len(parts) < share * max(len(cells), 1) or not mostly(_are_phrases, parts):
                 continue
             if mark in _WEAK_JOINTS and not self.plain[column].endswith("s"):
                 self.source.note(
@@ -293,7 +294,7 @@ class _Columns:
 
 
 def is_caption(name: str) -> bool:
-    """Returns whether a heading says that below it are captions."""
+    """Returns whether a heading names captions."""
     words = set(re.sub(r"_?\d+$", "", plain(name)).split("_"))
     return not words.isdisjoint(_CAPTIONS) and words.isdisjoint(_ABOUT)
 
@@ -302,17 +303,17 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, (str, list, tuple, dict))
 
 
-def _is_phrase(value: Any) -> bool:
-    """A text of several words, or of letters that are written without spaces."""
+def is_phrase(value: Any) -> bool:
+    """Returns whether a value is a text of several words, or of letters without spaces."""
     if isinstance(value, (list, tuple)):
-        return bool(value) and all(isinstance(item, dict) or _is_phrase(item) for item in value)
+        return bool(value) and all(isinstance(item, dict) or is_phrase(item) for item in value)
     if not isinstance(value, str) or is_image_name(value):
         return False
     return len(value.split()) >= _PHRASE or (not value.isascii() and len(value) >= 2 * _PHRASE)
 
 
 def _are_phrases(parts: Sequence[str]) -> bool:
-    return all(_is_phrase(part) for part in parts if part.strip())
+    return all(is_phrase(part) for part in parts if part.strip())
 
 
 def _is_address(value: Any) -> bool:
@@ -327,5 +328,6 @@ def _is_split(value: str) -> bool:
     return known_split(value.strip().lower()) is not None
 
 
-def _mostly(test: Any, values: Sequence[Any]) -> bool:
+def mostly(test: Callable[[Any], bool], values: Sequence[Any]) -> bool:
+    """Returns whether nine of ten values, or more, pass a test; False of none."""
     return bool(values) and sum(map(test, values)) >= 0.9 * len(values)

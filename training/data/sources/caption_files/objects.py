@@ -35,6 +35,10 @@ def read_jsonl(source: Source) -> Iterator[Record]:
     values = _values(source)
     if len(values) == 1 and isinstance(values[0][1], list) and _objects(values[0][1]):
         return _list(source, values[0][1], "")
+    return _records_of(source, values)
+
+
+def _records_of(source: Source, values: list[tuple[str, Any]]) -> Iterator[Record]:
     for place, value in values:
         if not isinstance(value, dict):
             got = json.dumps(value)[:80]
@@ -65,16 +69,19 @@ def read_json(source: Source) -> Iterator[Record]:
     """Reads one JSON value, whatever known form it has."""
     values = _values(source)
     if len(values) != 1:
-        return read_jsonl(source)
+        return _records_of(source, values)
     content = values[0][1]
     if isinstance(content, list):
         return _list(source, content, "")
     if not isinstance(content, dict) or not content:
         source.fail(_WHOLE, f"{_FORMS}, got {json.dumps(content)[:80]}")
-    if columns := _by_columns(content):
+    if columns := _by_columns(source, content):
         return _list(source, columns, "")
     for key in ("images", "annotations", "captions", "data"):  # a mapping of names below a key
         if isinstance(content.get(key), dict) and content[key]:
+            if all(map(is_image_name, content[key].values())):
+                why = f"{key!r} has names of images, and no captions have the same keys"
+                source.fail(_WHOLE, why)
             return _mapping(source, content[key], None)
     rows = content.get("rows")
     if isinstance(rows, list) and all(isinstance(r, dict) and "row" in r for r in rows):
@@ -106,17 +113,22 @@ def read_json(source: Source) -> Iterator[Record]:
     return _mapping(source, content, None)
 
 
-def _by_columns(content: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+def _by_columns(source: Source, content: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     """Records of a table that is written by columns, as pandas does; None if it is none."""
-    if {"columns", "data"} <= content.keys() and isinstance(content["columns"], list):
-        return [dict(zip(content["columns"], row, strict=False)) for row in content["data"]]
-    columns = [list(v.values()) if isinstance(v, dict) else v for v in content.values()]
-    if not all(isinstance(column, list) and column for column in columns):
+    names, rows = content.get("columns"), content.get("data")
+    if isinstance(names, list) and isinstance(rows, list) and not _objects(rows):
+        of_lists = all(isinstance(row, list) for row in rows)
+        if not of_lists or not all(isinstance(name, str) for name in names):
+            source.fail(_WHOLE, f"{_FORMS}, got {json.dumps(content)[:80]}")
+        return [dict(zip(names, row, strict=False)) for row in rows]
+    columns = [dict(enumerate(v)) if isinstance(v, list) else v for v in content.values()]
+    if not all(isinstance(column, dict) and column for column in columns):
         return None
-    named = [all(map(is_image_name, column[:_FEW])) for column in columns]
-    if len(set(map(len, columns))) > 1 or not any(named) or all(named):
+    named = [all(map(is_image_name, islice(column.values(), _FEW))) for column in columns]
+    if len(set(map(frozenset, columns))) > 1 or not any(named) or all(named):
         return None
-    return [dict(zip(content, row, strict=True)) for row in zip(*columns, strict=True)]
+    rows = ([column[key] for column in columns] for key in columns[0])
+    return [dict(zip(content, row, strict=True)) for row in rows]
 
 
 def _viewer(source: Source, rows: list[Mapping[str, Any]]) -> Iterator[Record]:
@@ -201,7 +213,7 @@ def _table(source: Source, entries: Entries) -> Iterator[Record]:
     rows = [[entry.get(name) for name in names] for _, entry, _ in islice(entries, _SAMPLE)]
     chosen = choose(source, f"{entries[0][0]} and others", names, rows)
     for place, entry, part in entries:
-        found, texts, split, group = chosen.cells([entry.get(name) for name in names].__getitem__)
+        found, texts, split, group = chosen.cells(lambda i, entry=entry: entry.get(names[i]))
         if found is None:
             keys = ", ".join(map(repr, entry))[:120]
             advice = "write the image's name into it, or leave it out"
@@ -301,10 +313,13 @@ def _label_studio(source: Source, tasks: list[Any]) -> Iterator[Record]:
 
 def _one_field(source: Source, fields: list[str], kind: str) -> str:
     """The field that holds captions, of an annotation tool's text fields."""
-    if "caption" in source.columns:
-        return source.columns["caption"][0]
     if not fields:
         source.fail(_WHOLE, f"no {kind} holds a text; write captions in one, then export again")
+    if given := source.columns.get("caption"):
+        if given[0] not in fields:
+            why = f"`--data.columns caption={given[0]}`: no such {kind} holds a text"
+            source.fail(_WHOLE, f"{why}; there are {', '.join(map(repr, fields))}")
+        return given[0]
     named = [field for field in fields if re.search("caption|description|text", field.lower())]
     if len(fields) > 1 and len(named) != 1:
         source.fail(
@@ -343,8 +358,10 @@ def _shapes_field(source: Source, annotations: list[Any]) -> str | None:
     if not shapes:
         return None
     if named or (names and "caption" in source.columns):
-        field = _one_field(source, named, "attribute")
-        source.note(f"captions are the attribute {field!r} of boxes, wherever these are")
+        field = _one_field(source, names if "caption" in source.columns else named, "attribute")
+        rest = [name for name in names if name != field]
+        note = f"captions are the attribute {field!r} of boxes, wherever these are"
+        source.note(note + (f"; not read: {', '.join(map(repr, rest))}" if rest else ""))
         return field
     why = "these are boxes without captions"
     if names:

@@ -30,6 +30,8 @@ _LONG = 1000  # letters that no path has
 _KINDS = {str: "a text", int: "a number", list: "a list"}
 # Label Studio's names: /data/upload/7/0a1b2c3d-photo.jpg, /data/local-files/?d=folder/photo.jpg
 _UPLOAD = re.compile(r"/?data/(?:upload|local-files)/(?:.*/)?(?P<name>[^/]+)")
+# A text as Python writes it, and the white space before the next one.
+_LITERAL = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(\s+(?=['"]))?""", re.DOTALL)
 # Marks that tutorials write around captions.
 _FRAME = re.compile(
     r"^(?:(?:<(?:s|sos|bos|start)>|\[start\])\s*|startseq\s+)"
@@ -200,8 +202,8 @@ class Source:
         if not image:
             self.fail(place, "the name of the image is empty; remove the entry, or name its image")
         if len(image) > _LONG or image.startswith("data:"):
-            what = "write the image to a file, and its name here; this is no name but base64"
-            self.fail(place, f"{what}, {image[:40]!r} ...")
+            what = "write the image to a file, and its name here; this is no name (an image in "
+            self.fail(place, f"{what}base64, or a text?), {image[:40]!r} ...")
         if has_half_character(image):
             self.fail(place, f"half a character (a lone surrogate) in the image's name {image!r}")
         if "://" in image:
@@ -215,9 +217,11 @@ class Source:
 
     @cached_property
     def images(self) -> list[Path]:
-        """The images in the folder, at any depth."""
+        """The images in the folder, at any depth, hidden files and folders left out."""
         files = self.root.rglob("*") if self.root is not None else ()
-        return [file for file in files if file.name.lower().endswith(IMAGE_SUFFIXES)]
+        images = (file for file in files if file.name.lower().endswith(IMAGE_SUFFIXES))
+        parts = ((file, file.relative_to(self.root).parts) for file in images)
+        return [file for file, names in parts if not any(name[0] == "." for name in names)]
 
     @cached_property
     def stems(self) -> frozenset[str]:
@@ -255,7 +259,7 @@ def as_captions(value: Any) -> list[Any]:
 def written_list(text: str) -> list[Any] | tuple[Any, ...] | dict[str, Any] | None:
     """The list or object that a cell holds as JSON or as Python writes it; None if it is text."""
     # NumPy writes no commas, and Python would join the texts.
-    commas = re.sub(r"""(?<=['"])\s+(?=['"])""", ", ", text)
+    commas = _LITERAL.sub(lambda found: found[1] + (", " if found[2] else ""), text)
     for parse, written in ((json.loads, text), (ast.literal_eval, commas)):
         try:
             found = parse(written)
@@ -273,17 +277,22 @@ def read_text(path: Path) -> str:
     Raises:
         DataError: It is not UTF-8; the message names the line.
     """
-    content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
-    if content.startswith((b"\xff\xfe", b"\xfe\xff")):  # Excel's "Unicode text"
-        return content.decode("utf-16", errors="replace")
+    content = path.read_bytes()
     try:
-        return content.decode("utf-8")
+        return decoded(content)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise DataError(
             f"{path}, line {line}: not UTF-8 ({error.reason}); save the file as UTF-8, or try "
             f"`iconv -f windows-1252 -t utf-8 {path.name} > new.{path.name}`."
         ) from error
+
+
+def decoded(content: bytes) -> str:
+    """Decodes UTF-8, or marked UTF-16, without its mark; raises UnicodeDecodeError."""
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):  # Excel's "Unicode text"
+        return content.decode("utf-16", errors="replace")
+    return content.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
 
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:

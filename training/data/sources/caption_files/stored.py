@@ -18,7 +18,7 @@ from training.data.sources.caption_files.records import (
     IMAGE_SUFFIXES,
     Record,
     Source,
-    as_captions,
+    decoded,
     read_text,
 )
 
@@ -43,16 +43,20 @@ def pairs(root: Path) -> Iterator[tuple[str, str]]:
                 images.append((folder, stem, file))
             elif suffix.lower() in PAIRED:
                 inner, of_image = os.path.splitext(stem)  # a.jpg.txt
-                stem = inner if of_image.lower() in IMAGE_SUFFIXES else stem
-                texts.setdefault(stem, []).append((folder, PAIRED.index(suffix.lower()), file))
+                key = inner if of_image.lower() in IMAGE_SUFFIXES else stem
+                found = (folder, PAIRED.index(suffix.lower()), stem, file)
+                texts.setdefault(key, []).append(found)
     start = len(os.path.join(root, ""))
     for folder, stem, image in images:
         several = texts.get(stem, ())
         several = [text for text in several if text[0] == folder] or several
-        best = min((kind for _, kind, _ in several), default=None)
-        of_kind = [os.path.join(within, file) for within, kind, file in several if kind == best]
-        if len(of_kind) == 1:
-            yield os.path.join(folder, image)[start:].replace(os.sep, "/"), of_kind[0]
+        ranks: dict[tuple, list[str]] = {}
+        for within, kind, name, file in several:  # a.txt before a.jpg.txt, that before a.png.txt
+            rank = (kind, name != stem, name != image)
+            ranks.setdefault(rank, []).append(os.path.join(within, file))
+        best = ranks[min(ranks)] if ranks else ()
+        if len(best) == 1:
+            yield os.path.join(folder, image)[start:].replace(os.sep, "/"), best[0]
 
 
 def lie_beside(root: Path) -> bool:
@@ -68,9 +72,9 @@ def read_pairs(source: Source) -> Iterator[Record]:
     """Reads the captions of each image from the file of its name: one per line, or JSON."""
     longer, paired = 0, list(pairs(source.path))
     written = [text for _, text in paired if text.lower().endswith(".json")]
-    found = _json_captions(source, {text: Path(text).read_bytes() for text in written})
+    found = _json_captions(source, {text: read_text(Path(text)) for text in written})
     for image, text in paired:
-        captions = found.get(text)
+        captions, *details = found.get(text, (None,))
         if captions is None:
             # Flickr30k Entities: [/EN#5/people A man] sits.
             lines = read_text(Path(text)).splitlines()
@@ -82,7 +86,7 @@ def read_pairs(source: Source) -> Iterator[Record]:
                     "no letters, so no captions; name the caption file with "
                     "`--data.captions`, or write the caption of the image there",
                 )
-        yield source.record(os.path.basename(text), image, captions)
+        yield source.record(os.path.basename(text), image, captions, *details)
     several = f"; {longer} of them have several lines, each a caption" if longer else ""
     source.note(f"captions are those of {len(paired)} files named like their images{several}")
 
@@ -148,7 +152,7 @@ def read_tar(source: Source) -> Iterator[Record]:
     found = _json_captions(
         source,
         {
-            f"{key}.json": of_key["json"]
+            f"{key}.json": _member_text(source, f"{key}.json", of_key["json"])
             for key, of_key in texts.items()
             if "json" in of_key and not {"txt", "caption"} & set(of_key)
         },
@@ -156,13 +160,17 @@ def read_tar(source: Source) -> Iterator[Record]:
     for index, (name, (key, _)) in enumerate(places.items()):
         of_key = texts.get(key, {})
         text = of_key.get("txt", of_key.get("caption"))
-        try:
-            captions = [] if text is None else text.decode("utf-8").splitlines() or [""]
-        except UnicodeDecodeError as error:
-            source.fail(f"the text of {name}", f"not UTF-8 ({error.reason})")
+        captions = [] if text is None else _member_text(source, name, text).splitlines() or [""]
         stored = StoredImage(images, index, f"{stamp}/{name}")
-        captions = found.get(f"{key}.json", captions)
-        yield source.record(f"member {name}", name, captions, stored=stored)
+        captions, *details = found.get(f"{key}.json", (captions,))
+        yield source.record(f"member {name}", name, captions, *details, stored=stored)
+
+
+def _member_text(source: Source, name: str, content: bytes) -> str:
+    try:
+        return decoded(content)
+    except UnicodeDecodeError as error:
+        source.fail(f"the text of {name}", f"not UTF-8 ({error.reason})")
 
 
 def _stamp(path: Path) -> str:
@@ -171,8 +179,10 @@ def _stamp(path: Path) -> str:
     return f"{path.name}/{status.st_size}/{status.st_mtime_ns}"
 
 
-def _json_captions(source: Source, files: Mapping[str, bytes]) -> dict[str, list[Any]]:
-    """The captions in JSON files, one of each image, by the files' names: of objects, a key's."""
+def _json_captions(
+    source: Source, files: Mapping[str, str]
+) -> dict[str, tuple[list[Any], Any, Any]]:
+    """Captions, split and group in the objects of JSON files, one of each image, by their names."""
     entries = {}
     for file, content in files.items():
         try:
@@ -181,14 +191,18 @@ def _json_captions(source: Source, files: Mapping[str, bytes]) -> dict[str, list
             source.fail(file, f"not JSON ({error})")
     objects = {file: entry for file, entry in entries.items() if isinstance(entry, dict)}
     if not objects:
-        return dict.fromkeys(files, [])
-    keys = list(dict.fromkeys(key for entry in objects.values() for key in entry))
-    names, some = [" key", *keys], list(objects.items())[:_SAMPLE]
-    rows = [[f"{file}.jpg", *(entry.get(k) for k in keys)] for file, entry in some]
-    columns = {"image": ("1",)} | {k: v for k, v in source.columns.items() if k == "caption"}
-    chosen = choose(Source(source.path, columns), "its .json files", names, rows)
-    field = names[chosen.captions[0]]
-    return {file: as_captions(objects.get(file, {}).get(field)) for file in files}
+        return dict.fromkeys(files, ([], None, None))
+    # The file's name names the image, whatever is in it.
+    names = list(dict.fromkeys(("image", *(key for entry in objects.values() for key in entry))))
+    some = list(objects.items())[:_SAMPLE]
+    rows = [[f"{file}.jpg", *map(entry.get, names[1:])] for file, entry in some]
+    source.columns = {**source.columns, "image": ("image",)}
+    chosen = choose(source, "its .json files", names, rows)
+    found = {}
+    for file in files:
+        entry = objects.get(file, {})
+        _, *found[file] = chosen.cells(lambda i, entry=entry: entry.get(names[i]))
+    return found
 
 
 @dataclass(frozen=True)
@@ -254,7 +268,7 @@ def read_parquet(source: Source) -> Iterator[Record]:
     index = 0
     for batch in file.iter_batches(1000, columns=sorted(wanted)):
         for row in batch.to_pylist():
-            image, captions, part, of = chosen.cells([row.get(name) for name in names].__getitem__)
+            image, captions, part, of = chosen.cells(lambda i, row=row: row.get(names[i]))
             name, stored = (image or {}).get("path") if struct else image, None
             if inside:
                 name = (

@@ -306,9 +306,11 @@ def _read_lines(source: Source, start: str) -> Iterator[Record]:
 
 def _advice_on_names(source: Source) -> str:
     """Returns how to add the names of images to captions that may be in their order."""
-    count = sum(1 for _ in lines(source.path))
+    numbers = [number for number, _ in lines(source.path)]
+    count = len(numbers)
     places = {(image.parent, image.suffix) for image in source.images}
-    if len(places) != 1 or len(source.images) != count:
+    # `paste` takes blank lines along.
+    if len(places) != 1 or len(source.images) != count or numbers[-1] != count:
         return ""
     ((folder, suffix),) = places
     inner = os.path.join(os.path.relpath(folder, source.path.parent), "")
