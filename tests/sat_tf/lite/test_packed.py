@@ -92,7 +92,9 @@ def test_a_cache_that_takes_nothing_does_not_matter(wheel, monkeypatch, tmp_path
 def test_unpacked_graphs_load_as_an_export_does(wheel, tmp_path):
     expected = sat_tf.load(wheel).caption(PIXELS)
     (manifest,) = (tmp_path / "cache" / "graphs").glob("*/graphs.json")
-    assert same(load(manifest.parent).caption(PIXELS), expected)
+    found = load(manifest.parent)
+    assert same(found.caption(PIXELS), expected)
+    assert found.settings.digests is None  # the last bits of a graph may be others
 
 
 def test_damaged_graphs_are_unpacked_again_and_a_damaged_wheel_is_an_error(wheel, tmp_path):
