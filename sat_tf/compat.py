@@ -1,7 +1,7 @@
 """Private names of Keras 3.15 and TensorFlow 2.21 that the project depends on, each in one place.
 
-`tests/sat_tf/test_compat.py` names the one that a new version breaks. And Keras' global dtype
-policy, changed for a while.
+`tests/sat_tf/test_compat.py` names the one that a new version breaks. `default_policy`, beside
+them, is of public names alone.
 """
 
 from __future__ import annotations

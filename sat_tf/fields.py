@@ -107,7 +107,7 @@ def check_argument(name: str, value: T, hint: Any, kind: str = "argument") -> T:
 def checked(function: F) -> F:
     """Checks the arguments of a method against its annotations before it runs.
 
-    Only ranges, such as `PositiveInt`, and configurations are looked at; errors are those of
+    Only ranges, such as `PositiveInt`, and dataclasses are looked at; errors are those of
     `check_argument`.
     """
     signature = inspect.signature(function)

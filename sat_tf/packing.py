@@ -1,7 +1,8 @@
-"""Arrays rounded to 8 or 10 bits: a compressed `.npz` of integers with scales. NumPy alone.
+"""Arrays rounded to 8 or 10 bits: a compressed `.npz` of integers with scales.
 
-Nothing in such a file can be executed. A LiteRT graph takes a quarter of its bytes: weights that
-were rounded once give the same integers again, and come back to the last bits.
+Nothing in such a file can be executed. NumPy reads and writes it alone; packing a LiteRT graph
+needs LiteRT. A packed graph takes a quarter of its bytes: weights that were rounded before give
+the same integers again, and come back to the last bits; the rest stays as it is.
 """
 
 from __future__ import annotations

@@ -35,7 +35,8 @@ _CLOSED = (
     "\U00020000-\U0003fffd"
 )
 _SECOND_CLOSE = f" ?([{_CLOSED}]) ?"
-# The same without digits, as two numbers are no longer one.
+# The same without digits, so that two numbers stay two; written out, as the graph's RE2 has no
+# lookahead.
 _CLOSE = (
     " ?([\u0e01-\u0e4f\u0e5a-\u0ecf\u0eda-\u0eff\u1000-\u103f\u104a-\u108f\u109a-\u109f"
     "\u1780-\u17df\u17ea-\u17ff\u1950-\u19cf\u19db-\u19df\u1a20-\u1a7f\u1a8a-\u1a8f\u1a9a-\u1aaf\ua9e0-\ua9ef\ua9fa-\ua9ff"
@@ -45,43 +46,48 @@ _CLOSE = (
 _CLOSED_LETTER = re.compile(f"[{_CLOSED}]")
 CAPITAL_NOUNS = ("de", "lb")
 """Languages whose nouns have a capital, in which captions regain it by default."""
-CHINESE = ["zh", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "lzh"]
+CHINESE = ["zh", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "cmn", "lzh"]
 _UNSPACED = [*CHINESE, "ja", "th", "lo", "km", "my"]
-# No breaker knows the words of the last ones: ICU cuts Shan and Mon as if they were Burmese.
-_BY_CHARACTER = {*CHINESE, "ja", "bo", "dz", "shn", "mnw", "nod", "khb", "tdd"}
+_SECOND_UNSPACED = [*_UNSPACED, "shn"]
+_SECOND_BY_CHARACTER = {*CHINESE, "ja", "bo", "dz"}
+# No breaker knows the words from `shn` on: ICU cuts Shan and Mon as if they were Burmese.
+_BY_CHARACTER = {*_SECOND_BY_CHARACTER, "shn", "mnw", "nod", "khb", "tdd"}
 _MARKS_OF_NUMBERS = str.maketrans("\u066b\u066c\u066a\u0609", ".,%\u2030")
-_DOTLESS = {"tr", "az", "crh", "gag", "tt-latn", "kk-latn"}
+_DOTLESS, _DOTLESS_LATIN = {"tr", "az", "crh", "gag"}, {"tt-latn", "kk-latn"}
 _ALIASES = {
     **{"iw": "he", "ji": "yi", "in": "id", "mo": "ro", "cmn": "zh", "arb": "ar", "pes": "fa"},
     **{"prs": "fa", "azj": "az", "azb": "az", "ekk": "et", "lvs": "lv", "zsm": "ms"},
 }
 
 
-def primary(language: str) -> str:
-    """Returns the primary subtag of a language code: zh of zh-Hans, he of iw, its former code."""
+def primary(language: str, rules: int = RULES) -> str:
+    """Returns the primary subtag of a language code: zh of zh-Hans, and since rules 3 he of iw."""
     first = language.lower().partition("-")[0]
-    return _ALIASES.get(first, first)
+    return _ALIASES.get(first, first) if rules > 2 else first
 
 
-def default_unit(language: str) -> Unit:
+def default_unit(language: str, rules: int = RULES) -> Unit:
     """Returns the tokens of a language: characters where words have neither spaces nor breakers."""
-    return "characters" if primary(language) in _BY_CHARACTER else "words"
+    known = _BY_CHARACTER if rules > 2 else _SECOND_BY_CHARACTER
+    return "characters" if primary(language, rules) in known else "words"
 
 
-def default_segmenter(language: str) -> Segmenter:
+def default_segmenter(language: str, rules: int = RULES) -> Segmenter:
     """Returns what finds words: ICU in languages without spaces between them."""
-    return "icu" if primary(language) in _UNSPACED else "spaces"
+    known = _UNSPACED if rules > 2 else _SECOND_UNSPACED
+    return "icu" if primary(language, rules) in known else "spaces"
 
 
-def lower_case(text: str, language: str = "") -> str:
-    """Returns small letters; in Turkish and Azerbaijani, I without a dot stays without one."""
-    if _is_dotless(language):
+def lower_case(text: str, language: str = "", rules: int = RULES) -> str:
+    """Returns small letters; in Turkish and other languages with a dotless i, I gets no dot."""
+    if _is_dotless(language, rules):
         text = text.replace("I\u0307", "i").replace("\u0130", "i").replace("I", "\u0131")
     return text.lower().replace("i\u0307", "i")
 
 
-def _is_dotless(language: str) -> bool:
-    return primary(language) in _DOTLESS or language.lower() in _DOTLESS
+def _is_dotless(language: str, rules: int) -> bool:
+    latin = rules > 2 and language.lower() in _DOTLESS_LATIN
+    return latin or primary(language, rules) in _DOTLESS
 
 
 def comparable(token: str, language: str = "") -> str:
@@ -131,7 +137,7 @@ class _Clean(dict):
         return " " if char.isspace() else self._other
 
 
-# Signs that belong to words or numbers; where they do, `_WORD` says.
+# Signs that belong to words or numbers; where they do, `_SECOND_WORD` and `_word` say.
 _INSIDE = "\u00b7\u30fb\u0f0b\u05f4"
 _IN_NUMBERS = ".,:/\u066b\u066c"
 _PERCENT = "%\u066a"
@@ -309,7 +315,7 @@ def tokenize(
     """
     if rules == 1:
         return _tokenize_first(caption, unit)
-    words = split_words(caption, language, rules)
+    words = _split(caption, language, rules)
     if unit == "words":
         if segmenter == "spaces" or caption.isascii():
             return words
@@ -318,15 +324,13 @@ def tokenize(
     return split_clusters(text) if unit == "characters" else text.split()
 
 
-def split_words(
-    caption: str, language: str = "", rules: int = RULES, lower: bool = True
-) -> list[str]:
-    """Splits a caption at spaces and signs, by rules 2 or later; with its capitals if asked to."""
-    text, code = html.unescape(caption) if "&" in caption else caption, primary(language)
-    word, table = (_SECOND_WORD, _SECOND) if rules == 2 else (_word(code), _THIRD)
-    if text.isascii() and "~" not in text and not _is_dotless(language):
+def _split(caption: str, language: str, rules: int, lower: bool = True) -> list[str]:
+    """Splits a caption at spaces and signs by rules 2 or later; without `lower` capitals stay."""
+    text, code = html.unescape(caption) if "&" in caption else caption, primary(language, rules)
+    word, table = (_word(code), _THIRD) if rules > 2 else (_SECOND_WORD, _SECOND)
+    if text.isascii() and "~" not in text and not _is_dotless(language, rules):
         return word.findall((text.lower() if lower else text).translate(table))
-    text = unicodedata.normalize("NFC", lower_case(text, language) if lower else text)
+    text = unicodedata.normalize("NFC", lower_case(text, language, rules) if lower else text)
     text = _WORD_BREAK.sub(" ", _GERSHAYIM.sub("\u05f4", text))
     if code == "he":
         text = _HEBREW_POINTS.sub("", text)
@@ -377,13 +381,15 @@ def base_words(caption: str, language: str = "", rules: int = RULES) -> list[str
     ]
 
 
-def spans(words: Sequence[str], tokens: Sequence[str], language: str = "") -> list[tuple[int, int]]:
+def spans(
+    words: Sequence[str], tokens: Sequence[str], language: str = "", rules: int = RULES
+) -> list[tuple[int, int]]:
     """Returns the first and the last token of each word of the same caption."""
     bare, names = [], ""
     for token in tokens:  # a character of several bytes is at its last
         text = read_bytes(names + token)
         names = "" if text else names + token
-        bare.append(lower_case(text.replace(MARK, "").replace(" ", ""), language))
+        bare.append(lower_case(text.replace(MARK, "").replace(" ", ""), language, rules))
     ends = list(itertools.accumulate(map(len, bare)))
     text, found, end = "".join(bare), [], 0
     for word in words:
@@ -395,7 +401,7 @@ def spans(words: Sequence[str], tokens: Sequence[str], language: str = "") -> li
 
 
 def written_forms(
-    captions: Iterable[str], words: Iterable[str], language: str = ""
+    captions: Iterable[str], words: Iterable[str], language: str = "", rules: int = RULES
 ) -> dict[str, str]:
     """Finds the commonest written form of words inside sentences, where capitals mean something.
 
@@ -403,6 +409,7 @@ def written_forms(
         captions: Captions as written.
         words: The words, in small letters.
         language: Language code.
+        rules: Version of the rules that split captions into the words.
 
     Returns:
         Word -> its written form, where that is another one.
@@ -412,8 +419,8 @@ def written_forms(
         if caption.isupper():
             continue
         for sentence in _SENTENCE_END.split(caption):
-            for form in split_words(sentence, language, lower=False)[1:]:
-                forms[lower_case(form, language)][form] += 1
+            for form in _split(sentence, language, rules, lower=False)[1:]:
+                forms[lower_case(form, language, rules)][form] += 1
     # A tie goes to small letters.
     best = {w: max([w, *forms[w]], key=forms[w].__getitem__) for w in words if w in forms}
     return {word: form for word, form in best.items() if form != word}
@@ -498,7 +505,7 @@ def _segment(word: str, segmenter: Segmenter, language: str, rules: int) -> list
     if not has_closed(word):
         return [word]
     parts = (_SECOND_NUMBER if rules == 2 else _NUMBER).split(word)
-    cut = _segmenter(segmenter, primary(language), rules)
+    cut = _segmenter(segmenter, primary(language, rules), rules)
     return [w for n, part in enumerate(parts) if part for w in ([part] if n % 2 else cut(part))]
 
 

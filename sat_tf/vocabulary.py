@@ -55,7 +55,7 @@ class Vocabulary:
                 raise invalid_value(name, expected, repr(getattr(self, name)))
         least = 2 if self.unit == "subwords" else 1
         if self.rules not in range(least, RULES + 1):
-            expected = f"a version up to {RULES}, that of this sat_tf, and from {least} on"
+            expected = f"a version from {least} to {RULES}, that of this sat_tf"
             raise invalid_value("rules", expected, repr(self.rules))
         if words[: len(SPECIAL_TOKENS)] != SPECIAL_TOKENS:
             first = words[: len(SPECIAL_TOKENS)]
@@ -104,7 +104,7 @@ class Vocabulary:
         captions = [*captions] if capitals else captions
         for caption in captions:
             counts.update(tokenize(caption, unit, language, rules, segmenter))
-        written = tokens.written_forms(captions, counts, language) if capitals else {}
+        written = tokens.written_forms(captions, counts, language, rules) if capitals else {}
         if unit == "subwords":
             forms: Counter[str] = Counter()
             for word, times in counts.items():
@@ -147,8 +147,8 @@ class Vocabulary:
         """Returns words of a caption, its base words by default, with first and last token."""
         found = self.tokenize(caption)
         if words is None:
-            words = tokens.base_words(caption, self.language, self.rules)
-        spans = tokens.spans(words, found, self.language)
+            words = self.base_words(caption)
+        spans = tokens.spans(words, found, self.language, self.rules)
         return [(word, *span) for word, span in zip(words, spans, strict=True)]
 
     def joining(self) -> tuple[str, str, str]:

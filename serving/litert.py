@@ -32,8 +32,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """Captions each image; one that cannot be read is reported and skipped."""
-    from sat_tf.figures.attention import figure_paths, save_attention_figure
+    from sat_tf.figures.attention import PHOTOGRAPH, figure_paths, save_attention_figure
     from sat_tf.figures.drawing import check_font
+    from sat_tf.images.reader import read_content, read_pixels
 
     captioner = load(arguments.folder, arguments.threads)
     figures = figure_paths(arguments.out, arguments.images, arguments.figure)
@@ -42,16 +43,24 @@ def run(arguments: argparse.Namespace) -> int:
     failed = 0
     for path, figure in zip(arguments.images, figures, strict=True):
         try:
-            caption = captioner.caption(path)
+            content = read_content(path)
+            caption = captioner.caption(content)
         except ValueError as error:
             failed += 1
             print(f"{path}: {error}", file=sys.stderr)
             continue
         if figure is not None:
-            maps = caption.alpha, caption.beta
-            drawn = {"title": caption.text, "language": caption.language}
-            drawn |= {"font": arguments.figure_font}
-            save_attention_figure(figure, caption.image, caption.words, *maps, **drawn)
+            seen = read_pixels(content, PHOTOGRAPH, captioner.settings.resize)
+            save_attention_figure(
+                figure,
+                seen.round().astype("uint8"),
+                caption.words,
+                caption.alpha,
+                caption.beta,
+                title=caption.text,
+                language=caption.language,
+                font=arguments.figure_font,
+            )
         print(f"{path}: {caption.text}  ({caption.score:.2f})", flush=True)
     return 1 if failed else 0
 

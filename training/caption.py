@@ -76,7 +76,6 @@ def run(arguments: Arguments) -> int:
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
     search = _search(arguments.search, captioner)
-    lettering = {"language": captioner.vocabulary.language, "font": arguments.figure_font}
     failed, entries = 0, []
     for path, figure in zip(images, figures, strict=True):
         try:
@@ -88,12 +87,18 @@ def run(arguments: Arguments) -> int:
             continue
         caption = captioner.caption(content, search)
         if figure is not None:
-            chosen = chosen_locations(captioner, pixels, caption)
-            shown = pixels.round().astype("uint8")
-            maps = caption.alpha, caption.beta
-            drawn = {"title": caption.text, "chosen": chosen, **lettering}
-            if not save_attention_figure(figure, shown, caption.words, *maps, **drawn):
-                figure = None
+            drawn = save_attention_figure(
+                figure,
+                pixels.round().astype("uint8"),
+                caption.words,
+                caption.alpha,
+                caption.beta,
+                title=caption.text,
+                chosen=chosen_locations(captioner, pixels, caption),
+                language=caption.language,
+                font=arguments.figure_font,
+            )
+            figure = figure if drawn else None
         if arguments.html is not None or arguments.json:
             whole = np.asarray(decode(content))
         if arguments.html is not None:

@@ -38,10 +38,9 @@ from training.evaluate.reports import (
     parse_captions,
     read_grounding,
 )
-from training.metrics.bootstrap import Interval, resampled_means
+from training.metrics.bootstrap import Interval, few_images_note, resampled_means
 from training.metrics.captions import (
     CaptionScores,
-    few_images_note,
     paired_over_seeds,
     score_captions,
 )

@@ -129,7 +129,8 @@ class DataConfig:
     @property
     def unit(self) -> Unit:
         """Tokens of a caption: those chosen, or the language's."""
-        return self.tokens or ("words" if self.rules == 1 else default_unit(self.language))
+        by_language = "words" if self.rules == 1 else default_unit(self.language, self.rules)
+        return self.tokens or by_language
 
     @property
     def regains_capitals(self) -> bool:
@@ -143,7 +144,7 @@ class DataConfig:
     def splitting(self) -> dict[str, Any]:
         """Arguments of `tokenize` and `Vocabulary` for these captions."""
         by_language = self.rules > 1 and self.unit == "words"
-        segmenter = default_segmenter(self.language) if by_language else "spaces"
+        segmenter = default_segmenter(self.language, self.rules) if by_language else "spaces"
         segmenter = self.segmenter or segmenter
         names = {"language": self.language, "rules": self.rules, "segmenter": segmenter}
         return {"unit": self.unit, **names}

@@ -51,7 +51,7 @@ class Validation:
     def __init__(
         self, captioner: TrainedCaptioner, config: RunConfig, data: Data, inputs: Inputs
     ) -> None:
-        self._captioner, self._config = captioner, config
+        self._config = config
         self._reading = Reading(captioner, data.dev, inputs.dev)
         self._table = data.dev_table
         self._told_of_fonts = False
@@ -60,7 +60,7 @@ class Validation:
     def scores(self) -> dict[str, float]:
         """Returns `bleu_4`, `cider`, `distinct`, `nll` and, of hard attention, the bounds."""
         batches, steps = self._batches
-        evaluate = self._captioner.model.evaluate
+        evaluate = self._reading.captioner.model.evaluate
         captions = on_chief(self.caption_scores)() or {}
         nll = evaluate(batches, steps=steps, verbose=0, return_dict=True)["nll"]
         return {**captions, "nll": nll, **(on_chief(self._measure_bounds)() or {})}
@@ -93,12 +93,13 @@ class Validation:
         annotations = self._reading.annotations(indices)
         language = self._config.data.language
         figures: dict[str, np.ndarray | str] = {}
-        for index, caption in zip(indices, self._captioner.describe(annotations), strict=True):
+        captions = self._reading.captioner.describe(annotations)
+        for index, caption in zip(indices, captions, strict=True):
             example = split.examples[index]
             figures[f"caption/{example.image_id}"] = caption.text
             image = example.image
             image = image.read_bytes() if isinstance(image, StoredImage) else image
-            pixels = np.round(self._captioner.pixels(image)).astype(np.uint8)
+            pixels = np.round(self._reading.captioner.pixels(image)).astype(np.uint8)
             caption = dataclasses.replace(caption, image=pixels, language=language)
             try:
                 figure = caption.figure()

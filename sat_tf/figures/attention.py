@@ -35,6 +35,8 @@ from sat_tf.figures.drawing import (
 )
 from sat_tf.files import write_atomically
 
+PHOTOGRAPH = 448
+"""Side of a photograph under the attention, pixels, where it is not the encoder's input."""
 _MARK = "sat_tf attention figure"
 """Text near the start of a figure's file; a file without it is not overwritten by a figure."""
 

@@ -29,8 +29,7 @@ FORMAT = 1
 
 ENCODER, START, STEP = "encoder.tflite", "start.tflite", "step.tflite"
 GRAPHS = (ENCODER, START, STEP)
-SETTINGS, VOCABULARY, CARD = "captioner.json", "vocabulary.json", "MODEL_CARD.md"
-CONFIG = "config.json"
+SETTINGS, VOCABULARY, CONFIG = "captioner.json", "vocabulary.json", "config.json"
 
 STATE = ("hidden", "memory")
 """Names of the LSTM's state, h and c, in the graphs."""
@@ -54,8 +53,8 @@ class Settings:
         sizes: Bytes of each graph.
         encoder: File of the encoder's graph; captioners side by side may share one, which then
             lies beside their folders.
-        digests: SHA-256 of each graph and of the vocabulary; None in a folder of an earlier
-            version.
+        digests: SHA-256 of each graph and of the vocabulary; None in the cache, and in
+            a folder of an earlier version.
     """
 
     image_size: int
@@ -109,10 +108,15 @@ def read_settings(folder: Path) -> Settings:
         wrong = ", ".join(sorted(values.keys() ^ names))
         raise ValueError(f"{folder / SETTINGS} is damaged: look at {wrong}. {_ADVICE}.")
     search = {name: values.pop(name) for name in of_search}
-    search["suppress_unknown"] = UNK in search.pop("forbidden")
-    settings = Settings(**values, search=SearchConfig(**search))
+    try:
+        search["suppress_unknown"] = UNK in search.pop("forbidden")
+        settings = Settings(**values, search=SearchConfig(**search))
+        sizes = dict(settings.sizes)
+    except (ValueError, TypeError) as error:
+        why = str(error).rstrip(".")
+        raise ValueError(f"{folder / SETTINGS} is damaged: {why}. {_ADVICE}.") from error
     for name, path in {**settings.files(folder), VOCABULARY: folder / VOCABULARY}.items():
-        size = settings.sizes.get(name)
+        size = sizes.get(name)
         if not path.is_file():
             raise ValueError(
                 f"{folder} is not whole: {path.name} is missing. Copy or export it again."

@@ -102,7 +102,8 @@ def write_graphs(
         search: Beam, length and normalisation.
         precision: `float32`, `float16` or `int8`.
         encoder: File of the encoder's graph beside the folder, if captioners share it; it is not
-            made again if it is there.
+            made again if it is there. The folder is the cache's then, which has checksums: the
+            settings get no digests.
 
     Returns:
         Inputs and outputs of each graph, by its file.
@@ -131,6 +132,7 @@ def write_graphs(
                 ) from error
             write_atomically(paths[name], _convert(saved, Path(name).stem, precision))
     captioner.vocabulary.save(folder / files.VOCABULARY)
+    hashed = [*paths.values(), folder / files.VOCABULARY]
     settings = files.Settings(
         image_size=captioner.config.encoder.image_size,
         resize=captioner.config.encoder.resize,
@@ -139,10 +141,7 @@ def write_graphs(
         precision=precision,
         sizes={name: path.stat().st_size for name, path in paths.items()},
         encoder=paths[files.ENCODER].name,
-        digests={
-            name: sha256_of(path)
-            for name, path in {**paths, files.VOCABULARY: folder / files.VOCABULARY}.items()
-        },
+        digests=None if encoder else {path.name: sha256_of(path) for path in hashed},
     )
     (folder / files.SETTINGS).write_text(settings.to_json(), "utf-8")
     return {name: (graphs[name].inputs, f.structured_outputs) for name, f in traced.items()}

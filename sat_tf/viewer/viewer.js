@@ -68,7 +68,7 @@ const SatViewer = (() => {
   const LETTERS = new Intl.Segmenter(); // with their marks
 
   // Words of such languages run from the right even if the first one is Latin.
-  const RIGHT_TO_LEFT = /^(ar|ckb|dv|fa|he|iw|ps|sd|ug|ur|yi)(-|$)/i;
+  const RIGHT_TO_LEFT = /^(ar|arb|ckb|dv|fa|he|iw|ji|pes|prs|ps|sd|ug|ur|yi)(-|$)/i;
   const direction = (text, lang) => (RIGHT_TO_LEFT.test(lang || "") && /[\u0590-\u08ff\ufb1d-\ufefc]/.test(text) ? "rtl" : "auto");
 
   function smallLetters(text, lang) {

@@ -94,7 +94,7 @@ def run(arguments: Arguments) -> int:
             plan = output.begin(job, inputs or find_inputs(spark, arguments.input))
         else:
             check_same(begun[0], job, output.path)
-            plan = begun[1]
+            job, plan = begun
         # Until the end: any task, of the report too, may be the first of its worker.
         stack.enter_context(shipped(spark(), version))
         caption_chunks(spark(), output, job, plan)
@@ -175,7 +175,7 @@ def caption_rows(spark: SparkSession, job: Job, plan: Plan, chunk: Chunk) -> Dat
         caption = functools.partial(
             worker.caption_slices, paths=chunk.paths, slices=slices, job=job, cores=cores
         )
-    schema = worker.schema(job.maps)
+    schema = worker.schema(job)
     return spark.createDataFrame(source.mapPartitions(caption), schema, verifySchema=False)
 
 
@@ -189,7 +189,7 @@ def report(spark: SparkSession, output: Output, job: Job, plan: Plan) -> int:
     from serving.bulk.worker import CAPTIONS, UNREADABLE, schema
 
     folders = [literal(output.chunk(chunk.number)) for chunk in plan.chunks]
-    reader = spark.read.schema(schema(job.maps)).option("basePath", output.path)
+    reader = spark.read.schema(schema(job)).option("basePath", output.path)
     rows = reader.format(_FORMATS[job.format]).load(folders)
     counts = {row["output"]: row["count"] for row in rows.groupBy("output").count().collect()}
     captions, unreadable = counts.get(CAPTIONS, 0), counts.get(UNREADABLE, 0)

@@ -15,7 +15,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,8 @@ class Job:
         inputs: The patterns of the command line, local ones absolute.
         version: Version of the export.
         fingerprint: SHA-256 of the export.
-        maps: As on the command line, like what follows.
+        maps, format, batch_size, chunk_size: As on the command line.
+        words: Rows have their words; those of a job that an earlier version began have none.
     """
 
     inputs: tuple[str, ...]
@@ -50,6 +51,7 @@ class Job:
     format: str
     batch_size: int
     chunk_size: int
+    words: bool = True
 
 
 @dataclass(frozen=True)
@@ -125,8 +127,7 @@ class Output:
         with self._errors("read"):
             rows = self._spark.read.schema(_PLAN_SCHEMA).parquet(folder).collect()
         rows.sort(key=lambda row: (row["chunk"], row["position"]))
-        values = json.loads(rows[0]["job"])
-        return Job(**values | {"inputs": tuple(values["inputs"])}), _to_plan(rows)
+        return read_job(rows[0]["job"]), _to_plan(rows)
 
     def begin(self, job: Job, inputs: Inputs) -> Plan:
         """Divides the images into chunks and commits the plan."""
@@ -190,18 +191,24 @@ def _to_plan(rows: Sequence[tuple]) -> Plan:
     return Plan(chunks, tables=rows[0][1])
 
 
+def read_job(text: str) -> Job:
+    """Returns the settings that a plan holds as JSON."""
+    values = {"words": False} | json.loads(text)
+    return Job(**values | {"inputs": tuple(values["inputs"])})
+
+
 def is_begun(output: str) -> bool:
     """Returns whether an output may hold a job; only Spark knows of one that is not local."""
     return "://" in output or (Path(output) / _PLAN).exists()
 
 
 def check_same(begun: Job, job: Job, output: str) -> None:
-    """Checks that a job continues the one that was begun in its output.
+    """Checks that a job continues the one that was begun in its output, with words or without.
 
     Raises:
         ValueError: They differ; the message names the first setting that does.
     """
-    for name, value in asdict(job).items():
+    for name, value in asdict(replace(job, words=begun.words)).items():
         before = getattr(begun, name)
         if before != value:
             shown = "another export" if name == "fingerprint" else f"{before!r}, not {value!r},"

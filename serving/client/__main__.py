@@ -17,8 +17,6 @@ from sat_tf.commands import exit_status, json_line, program
 if TYPE_CHECKING:
     from serving.client import CaptionClient, ServedCaption
 
-_FIGURE = 448  # pixels, side of the photograph under the attention
-
 
 @dataclass(frozen=True)
 class Arguments:
@@ -83,7 +81,7 @@ def run(arguments: Arguments) -> int:
         raise ValueError("Received no value for argument `images`: name at least one file.")
     from tqdm import tqdm
 
-    from sat_tf.figures.attention import figure_paths, save_attention_figure
+    from sat_tf.figures.attention import PHOTOGRAPH, figure_paths, save_attention_figure
     from sat_tf.figures.drawing import check_font
     from sat_tf.images.reader import read_pixels
     from serving.client import CaptionClient, Connection
@@ -124,12 +122,18 @@ def run(arguments: Arguments) -> int:
                         print(json_line({"image": str(path), "error": answer}), flush=True)
                     continue
                 if figure is not None:
-                    seen = read_pixels(content, _FIGURE, arguments.resize).round().astype("uint8")
-                    maps = answer.alpha, answer.beta
-                    drawn = {"title": answer.text, "language": answer.language}
-                    drawn |= {"font": arguments.figure_font}
-                    if not save_attention_figure(figure, seen, answer.words, *maps, **drawn):
-                        figure = None
+                    seen = read_pixels(content, PHOTOGRAPH, arguments.resize)
+                    drawn = save_attention_figure(
+                        figure,
+                        seen.round().astype("uint8"),
+                        answer.words,
+                        answer.alpha,
+                        answer.beta,
+                        title=answer.text,
+                        language=answer.language,
+                        font=arguments.figure_font,
+                    )
+                    figure = figure if drawn else None
                 print(_line(arguments, path, answer, figure), flush=True)
     return 1 if failed else 0
 

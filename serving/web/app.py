@@ -91,7 +91,7 @@ class Page:
         kinds: Kinds of attention by the captioner's name, where known: `soft`, `hard` or `none`.
         notes: Sentences about the models.
         about: Sentences on what the captioners know.
-        lang: Language of the captions, if known.
+        lang: Language of the captions, instead of the one that each captioner names.
         max_mb: Largest upload.
         upload_seconds: Time for an upload to arrive.
         hosts: Names under which browsers may ask for the page.

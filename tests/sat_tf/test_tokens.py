@@ -116,8 +116,43 @@ def test_earlier_rules_split_as_they_did():
     assert tokenize("\u9ad83.5\u7c73", "characters", rules=1) == [*"\u9ad835\u7c73"]
     assert tokenize("-5, EU:n 2\u20133\u2103", "words", "fi", rules=2) == ["5", "eu", "n", "2", "3"]
     assert tokenize("\u7a7fT\u6064", "words", "zh", 2, "jieba") == ["\u7a7f", "t", "\u6064"]
-    with pytest.raises(ValueError, match="`rules`: expected a version up to 3.*, and from 2 on"):
+    with pytest.raises(ValueError, match="`rules`: expected a version from 2 to 3"):
         Vocabulary.from_captions(["a"], unit="subwords", rules=1)
+
+
+@pytest.mark.parametrize(
+    ("language", "caption", "words"),
+    [
+        (
+            "iw",
+            "\u05e9\u05c1\u05b8\u05dc\u05d5\u05b9\u05dd",
+            "\u05e9\u05b8\u05c1\u05dc\u05d5\u05b9\u05dd",
+        ),
+        ("azj", "IT", "it"),
+        ("tt-Latn", "IT", "it"),
+        ("tr", "IT", "\u0131t"),
+    ],
+)
+def test_the_second_rules_know_languages_by_their_own_codes(language, caption, words):
+    assert tokenize(caption, language=language, rules=2) == [words]
+
+
+@pytest.mark.parametrize("language", ["shn", "mnw", "cmn", "zh-Hans", "bo", "th"])
+def test_the_second_rules_find_words_as_they_did(language):
+    expected = {"cmn": ("characters", "icu"), "zh-Hans": ("characters", "icu")}
+    expected |= {"shn": ("words", "icu"), "mnw": ("words", "spaces")}
+    expected |= {"bo": ("characters", "spaces"), "th": ("words", "icu")}
+    found = default_unit(language, rules=2), default_segmenter(language, rules=2)
+    assert found == expected[language]
+
+
+def test_written_forms_are_of_words_as_the_rules_split_them():
+    captions = ["Ein Auto*Innen Bild"] * 2
+    for rules, word in ((2, "Innen"), (3, "Auto*Innen")):
+        vocabulary = Vocabulary.from_captions(
+            captions, 1, language="de", rules=rules, capitals=True
+        )
+        assert vocabulary.written[word.lower()] == word
 
 
 @pytest.mark.parametrize(
@@ -284,5 +319,5 @@ def test_a_file_of_the_first_rules_stays_as_it_is():
     expected = "2e1f2a655bcd1b2c081fd3794d1f0b3aa8e6aa041942f62256efbb752ce6594b"
     assert vocabulary.fingerprint() == expected
     assert Vocabulary.from_json(vocabulary.to_json()) == vocabulary
-    with pytest.raises(ValueError, match="`rules`: expected a version up to 3"):
+    with pytest.raises(ValueError, match="`rules`: expected a version from 1 to 3"):
         Vocabulary.from_json(text.replace('"unit"', '"rules": 9, "unit"'))

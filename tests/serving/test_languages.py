@@ -55,7 +55,7 @@ def slow(language: str, unit: str):
         slow("hi", "subwords"),
     ],
 )
-def test_every_way_writes_equal_words(
+def test_every_runtime_writes_equal_words(
     tmp_path, monkeypatch, make_run, make_request, ask, images, language, unit
 ):
     vocabulary = vocabulary_of(language, unit)

@@ -112,7 +112,9 @@ def test_an_average_is_not_resumed_but_can_be_started_from(soft_run, tuned, tmp_
     assert averaged(tmp_path / "again", soft_run, out) == 0
 
 
-def test_an_interrupted_average_is_finished_by_the_same(soft_run, tuned, tmp_path, monkeypatch):
+def test_an_interrupted_average_is_finished_by_the_same_command(
+    soft_run, tuned, tmp_path, monkeypatch
+):
     out = tmp_path / "out"
     with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
         patch.setattr(weights, "save_weights", _interrupt)

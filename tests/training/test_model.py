@@ -87,7 +87,9 @@ def test_a_run_is_resumed_although_the_file_of_its_encoder_is_gone(tmp_path, tin
         train(tmp_path / "another", *flags, "1")
 
 
-def test_fine_tuning_moves_its_part(soft_run, tmp_path, tiny, fine_tuned, monkeypatch, unvalidated):
+def test_fine_tuning_moves_the_chosen_layers_and_is_what_is_loaded(
+    soft_run, tmp_path, tiny, fine_tuned, monkeypatch, unvalidated
+):
     models = record_models(monkeypatch)
     flags = (*tiny, *fine_tuned, "--init-from", str(soft_run))
     flags += ("--optimizer.warmup_epochs", "0", "--optimizer.encoder_learning_rate", "1e-6")

@@ -23,6 +23,7 @@ from tests.training.small_runs import check_run_dir, exit_of, report_of, train
 from training import train as command
 from training.distributed import make_strategy
 from training.evaluate import evaluation as run_evaluation
+from training.recipes import RECIPES
 from training.run_state.logs import Validate
 from training.run_state.resume import CheckpointAndStop
 from training.train import main, parse
@@ -231,3 +232,8 @@ def test_a_run_that_could_not_start_leaves_its_folder_free(tmp_path):
         with pytest.raises(ValueError, match="--data-dir|--encoder.weights"):
             train(run_dir, *flags)
         check_run_dir(run_dir, "--recipe", "scenes_none")
+
+
+def test_the_start_of_a_run_tells_the_effective_lambda(photographs):
+    weight = RECIPES["flickr8k_vgg19_soft"].attention.penalty_weight
+    assert f"doubly stochastic lambda per caption: {weight}\n" in photographs.output

@@ -57,14 +57,18 @@ def test_cider_after_an_epoch_is_that_of_each_image_by_the_training_captions(mon
     )
 
 
+@pytest.mark.parametrize("kind", ["soft", "hard"])
 @pytest.mark.parametrize(
     ("score_vector", "query_kernel", "said"),
     [(4.0, 8.0, ""), (0.0, 8.0, "uniform.*1.000"), (4.0, 0.0, "constant over time")],
 )
-def test_the_alarm_fires_on_attention_uniform_or_never_moving(score_vector, query_kernel, said):
+def test_the_alarm_fires_on_attention_uniform_or_never_moving(
+    kind, score_vector, query_kernel, said
+):
     values = {
         "encoder": {"name": "scenes_cnn", "image_size": 32},
         "decoder": {"embedding_dim": 8, "attention_dim": 16, "hidden_dim": 16},
+        "attention": {"kind": kind},
     }
     model = Captioner(from_dict(configs.CaptionerConfig, values), 9)
     model.compile(optimizer=keras.optimizers.SGD(0.0), run_eagerly=True)

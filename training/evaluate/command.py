@@ -152,10 +152,10 @@ class Arguments:
                 )
 
     def _check_captions(self, path: Path) -> None:
-        """Checks that there are captions, and that the report replaces neither them nor a run's.
+        """Checks that the file is there, and that the report will overwrite neither it nor a run's.
 
         Raises:
-            ValueError: It would.
+            ValueError: The report would overwrite one of them.
             FileNotFoundError: There is no such file.
         """
         if not path.is_file():
@@ -238,6 +238,7 @@ def evaluate_captions(arguments: Arguments) -> None:
     print(f"Scoring {len(captions):,} captions ...", flush=True)
     start, tokens = time.monotonic(), arguments.score_tokens
     found = score_captions(captions, split.references(), tokens=tokens, **data.splitting)
+    seconds = {"caption metrics": time.monotonic() - start}
     report = found.details() | split.details()
     report |= {
         "captions": {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()},
@@ -246,7 +247,7 @@ def evaluate_captions(arguments: Arguments) -> None:
         "versions": package_versions(),
     }
     report["scores"] |= word_scores(captions, split)
-    report["seconds"] = {"caption metrics": time.monotonic() - start}
+    report["seconds"] = seconds
     rows = [{"image_id": image_id, "caption": text} for image_id, text in captions.items()]
     heading = f"{path.name}: {data.name} {split.name}, {len(captions):,} images"
     out = arguments.out or RunFolder(path.with_suffix("")).evaluation(split.name)

@@ -81,7 +81,7 @@ def evaluate_run(
     source = open_input_source(captioner.model.encoder, resize, split, cache_dir)
     start = time.monotonic()
     reading = Reading(captioner, split, source)
-    found = evaluate(reading, config, arguments, boxes)
+    found = evaluate(reading, config, boxes, arguments.score_tokens, arguments.bound_images)
     report = found.report
     # The configuration does not tell of the runs that weights are an average of.
     shares = read_average(captioner.path).items()
@@ -109,15 +109,21 @@ def evaluate_run(
 
 
 def evaluate(
-    reading: Reading, config: RunConfig, arguments: Arguments, boxes: PlacedBoxes | None
+    reading: Reading,
+    config: RunConfig,
+    boxes: PlacedBoxes | None = None,
+    score_tokens: str | None = None,
+    bound_images: int | None = None,
 ) -> Evaluation:
     """Captions every image of a split and scores the captions against the raw references.
 
     Args:
         reading: The captioner on the split.
         config: Its configuration: how captions are searched for, and how they are split.
-        arguments: Tokeniser of the scores, and number of images whose bounds are measured.
         boxes: Phrases of the split with their boxes, if any.
+        score_tokens: Tokeniser of the scores; None for that of the language.
+        bound_images: Images whose bounds are measured, of hard attention; by default
+            `BOUND_IMAGES`.
     """
     captioner, split, data = reading.captioner, reading.split, config.data
     how, kind = data.splitting, captioner.config.attention.kind
@@ -130,11 +136,11 @@ def evaluate(
     references = split.references(of=texts)
     with timed(seconds, "caption metrics"):
         print(f"Scoring {len(captions):,} captions ...", flush=True)
-        scored = score_captions(texts, references, tokens=arguments.score_tokens, **how)
+        scored = score_captions(texts, references, tokens=score_tokens, **how)
         fit = verdict(texts, references, **how)
-        report = scored.details() | split.details(reading.source.skipped)
-        report |= {"versions": package_versions(), "seconds": seconds}
-        report["notes"] += fit
+    report = scored.details() | split.details(reading.source.skipped)
+    report |= {"versions": package_versions(), "seconds": seconds}
+    report["notes"] += fit
     scores, intervals, grounding = report["scores"], report["intervals"], BoxGrounding({})
     with timed(seconds, "teacher forcing"):
         print(f"Reading {sum(map(len, references.values())):,} reference captions ...", flush=True)
@@ -156,7 +162,7 @@ def evaluate(
         scores |= grounding.scores
         intervals |= grounding.intervals
         report["grounding"] = grounding.details
-    images = BOUND_IMAGES if arguments.bound_images is None else arguments.bound_images
+    images = BOUND_IMAGES if bound_images is None else bound_images
     if kind == "hard" and images:
         with timed(seconds, "bounds"):
             measured = Bounds(reading, images)

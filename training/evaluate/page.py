@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from sat_tf.files import write_atomically
 from sat_tf.runs import TrainedCaptioner
 from sat_tf.viewer import crop_of, data_url, hypothesis_data, report_page
 from sat_tf.vocabulary import END, START
-from training.evaluate.reports import HEADLINE, SIGNATURE, score_rows
+from training.evaluate.reports import HEADLINE, SIGNATURE, number, score_rows
 from training.metrics.calibration import Reliability
 
 if TYPE_CHECKING:
@@ -173,8 +172,7 @@ def page_images(reading: Reading, found: Evaluation, count: int) -> Iterator[dic
                 unique = sorted({tuple(round(float(edge), 4) for edge in box) for box in boxes})
                 word["boxes"] = [list(box) for box in unique]
         score = found.cider[example.image_id]
-        cider = f"{score:.1f}" if math.isfinite(score) else "undefined"
-        scores = {"CIDEr": cider, "log-probability": f"{caption.log_prob:.2f}"}
+        scores = {"CIDEr": number("cider", score), "log-probability": f"{caption.log_prob:.2f}"}
         grounding = found.grounding.by_image.get(example.image_id, {})
         if "pointing_game" in grounding:
             scores["pointing game"] = f"{grounding['pointing_game']:.0f} %"

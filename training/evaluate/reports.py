@@ -80,7 +80,7 @@ def format_scores(scores: Mapping[str, float], intervals: Mapping[str, Any] | No
 
     Args:
         scores: Metric -> value; nested mappings get dotted names.
-        intervals: Metric -> `(estimate, low, high)`, such as `bootstrap.Interval`.
+        intervals: Metric -> `(estimate, low, high)`, such as `training.metrics.bootstrap.Interval`.
     """
     return text_table(score_rows(_ordered(_plain(scores), _SCORES), intervals or {}), (0, 2))
 
@@ -131,7 +131,7 @@ def caption_fields(caption: Caption) -> dict[str, Any]:
 def caption_rows(
     captions: Mapping[str, Caption], grounding: Mapping[str, Mapping[str, float]]
 ) -> list[dict[str, Any]]:
-    """Returns the rows of `captions.json`: an image's caption, and grounding if it has one."""
+    """Returns the rows of `captions.json`: one per image, with its grounding if it has any."""
     rows = []
     for image_id, caption in captions.items():
         row = {"image_id": image_id} | caption_fields(caption)

@@ -65,8 +65,8 @@ def interval_over_images(
         statistic: Maps weights `[S, N]`, how often each image counts, to values `[S]`; NaN for a
             draw that says nothing, which then does not count.
         count: Number of images, N.
-        samples: See `bootstrap`.
-        seed: See `bootstrap`.
+        samples: See `training.metrics.captions.score_interval`.
+        seed: See `training.metrics.captions.score_interval`.
     """
     if samples < 1:
         raise invalid_value("samples", "a positive integer", samples)
@@ -109,3 +109,13 @@ def _draws(count: int, samples: int, seed: int) -> Iterator[np.ndarray]:
         size = min(_CHUNK, samples - start)
         drawn = rng.integers(count, size=(size, count)) + count * np.arange(size)[:, None]
         yield np.bincount(drawn.ravel(), minlength=size * count).reshape(size, count).astype(float)
+
+
+def few_images_note(count: int) -> list[str]:
+    """Returns a sentence on what so many images cannot tell; none from `FEW` on."""
+    if count >= FEW:
+        return []
+    return [
+        f"Intervals are left out: they need {FEW} images, and got {count}. CIDEr takes the weights "
+        "of words from these few images."
+    ]

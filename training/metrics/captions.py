@@ -20,7 +20,12 @@ import numpy as np
 
 from sat_tf.errors import invalid_value
 from sat_tf.tokens import RULES, Segmenter, Unit, default_segmenter, primary
-from training.metrics.bootstrap import FEW, UNDEFINED, Interval, interval_over_images
+from training.metrics.bootstrap import (
+    UNDEFINED,
+    Interval,
+    few_images_note,
+    interval_over_images,
+)
 from training.metrics.cider import CiderD, count_grams
 from training.metrics.java import (
     ENGLISH,
@@ -86,7 +91,9 @@ class CaptionScores:
     def details(self) -> dict[str, Any]:
         """Returns the part of a report that is about them, with intervals."""
         notes = [*self.notes, *few_images_note(len(self.image_ids))]
-        intervals = {name: bootstrap(self, name) for name in _WITH_INTERVALS if name in self.scores}
+        intervals = {
+            name: score_interval(self, name) for name in _WITH_INTERVALS if name in self.scores
+        }
         return {
             "images": len(self.image_ids),
             "tokeniser": self.tokeniser,
@@ -227,7 +234,7 @@ def _signature(found: TokenisedCaptions, language: str, tables: Tables | None) -
     return "|".join(f"{name}:{value}" for name, value in parts.items())
 
 
-def bootstrap(a: CaptionScores, metric: str, samples: int = 1000, seed: int = 0) -> Interval:
+def score_interval(a: CaptionScores, metric: str, samples: int = 1000, seed: int = 0) -> Interval:
     """Computes the 95 % interval of one system's score.
 
     Images are drawn with replacement and each draw is scored: BLEU and METEOR from summed
@@ -262,16 +269,6 @@ def bootstrap(a: CaptionScores, metric: str, samples: int = 1000, seed: int = 0)
     return interval_over_images(lambda w: _resampled(a, metric, order, w), count, samples, seed)
 
 
-def few_images_note(count: int) -> list[str]:
-    """Returns a sentence on what so many images cannot tell; none from `FEW` on."""
-    if count >= FEW:
-        return []
-    return [
-        f"Intervals are left out: they need {FEW} images, and got {count}. CIDEr takes the weights "
-        "of words from these few images."
-    ]
-
-
 def paired_over_seeds(
     a: Sequence[CaptionScores],
     b: Sequence[CaptionScores],
@@ -286,11 +283,11 @@ def paired_over_seeds(
     Args:
         a: Scores of each run of the first system.
         b: Scores of each run of the second.
-        metric: See `bootstrap`, as for all else.
+        metric: See `score_interval`, as for all else.
         samples: Number of resamples.
 
     Raises:
-        ValueError: As `bootstrap`, or systems scored on different images or in another
+        ValueError: As `score_interval`, or systems scored on different images or in another
             language or by another tokeniser.
     """
     first = a[0]

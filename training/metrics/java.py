@@ -1,7 +1,7 @@
 """Programs in Java behind the metrics: the PTB tokeniser, and METEOR 1.5.
 
-pycocoevalcap brings both as jars. A program answers each line with one line, from one run or one
-that stays.
+pycocoevalcap brings both as jars. A program answers each line with one line; it runs
+once, or stays loaded for many questions.
 
 METEOR aligns words by the tables of their language, for English also of synonyms and paraphrases;
 languages without any share parameters and match equal words. The score is a formula on its
@@ -24,7 +24,7 @@ import numpy as np
 
 from sat_tf.tokens import primary
 
-# Programs take seconds; a busy machine gets this long.
+# Time limit of a program, and its addition per image: programs take seconds, busy machines more.
 SECONDS, SECONDS_PER_IMAGE = 300.0, 0.5
 
 

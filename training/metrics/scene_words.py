@@ -207,7 +207,7 @@ def judge_words(caption: str, example: Example) -> dict[int, bool]:
 
 
 def word_scores(captions: Mapping[str, str], split: Split) -> dict[str, float]:
-    """Computes `word_accuracy` under the names of a report, `words_...`; of scenes alone."""
+    """Computes `word_accuracy` under the names of a report, `words_...`; empty without phrases."""
     if not split.has_phrases:
         return {}
     return {f"words_{name}": value for name, value in word_accuracy(captions, split).items()}

@@ -40,7 +40,9 @@ def block_means(images, block):
     ("centre", "size", "rows", "columns"),
     [((5.5, 9.5), 4, slice(8, 12), slice(4, 8)), ((5.0, 9.0), 3, slice(8, 11), slice(4, 7))],
 )
-def test_an_even_patch_between_pixels_or_an_odd_one_on_one_is_a_slice(centre, size, rows, columns):
+def test_an_even_patch_between_pixels_or_an_odd_one_on_a_pixel_is_a_slice(
+    centre, size, rows, columns
+):
     images = make_images()
     seen = glimpse(images, centre, size=size, scales=1)
     np.testing.assert_allclose(seen, images[:, rows, columns], atol=1e-5)

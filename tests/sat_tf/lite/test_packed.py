@@ -13,6 +13,7 @@ import sat_tf
 from sat_tf import published, runs
 from sat_tf.errors import RunError
 from sat_tf.lite import cache
+from sat_tf.lite.captioner import load
 from tests.sat_tf.tiny_runs import PIXELS, contents, png
 
 WITHOUT = """
@@ -86,6 +87,14 @@ def test_a_cache_that_takes_nothing_does_not_matter(wheel, monkeypatch, tmp_path
         assert same(sat_tf.load(wheel).caption(PIXELS), expected)
     (line,) = [record.getMessage() for record in caplog.records if record.name == cache.__name__]
     assert "The graphs are unpacked each time" in line and str(tmp_path / "file") in line
+
+
+def test_unpacked_graphs_load_as_an_export_does(wheel, tmp_path):
+    expected = sat_tf.load(wheel).caption(PIXELS)
+    (manifest,) = (tmp_path / "cache" / "graphs").glob("*/graphs.json")
+    found = load(manifest.parent)
+    assert same(found.caption(PIXELS), expected)
+    assert found.settings.digests is None  # the last bits of a graph may be others
 
 
 def test_damaged_graphs_are_unpacked_again_and_a_damaged_wheel_is_an_error(wheel, tmp_path):

@@ -97,6 +97,11 @@ def rollout(variables, paths, mask=None, entropy=False):
     return Rollout(log_prob, spread, log_lik, tf.stop_gradient(log_lik), mask, value)
 
 
+def exact_log_marginal(log_prob, log_lik):
+    """`log p(y|a) = log sum_s p(s|a) p(y|s, a)` over all S sequences s: `[S, B, T] -> [B]`."""
+    return tf.reduce_logsumexp(tf.reduce_sum(log_prob + log_lik, axis=-1), axis=0)
+
+
 def choose(made, samples):
     """The rollout of some samples of `made`."""
     return Rollout(*(None if part is None else tf.gather(part, samples) for part in made))

@@ -46,3 +46,15 @@ def test_the_learned_baseline_starts_at_nought_and_is_restored():
     np.testing.assert_allclose(copy(hidden), expected.sum(-1) + 1, rtol=1e-5)
     scale = np.arange(4.0, dtype=np.float32)
     np.testing.assert_allclose(copy(hidden, scale), scale * copy(hidden), rtol=1e-6)
+
+
+def test_the_learned_baseline_gives_the_state_no_gradient():
+    baseline = LearnedBaseline(3)
+    baseline.set_weights([np.ones(w.shape) for w in baseline.weights])
+    hidden = tf.ones([2, 3])
+    with tf.GradientTape() as tape:
+        tape.watch(hidden)
+        loss = tf.reduce_sum(baseline(hidden))
+    gradients = tape.gradient(loss, [hidden, *baseline.trainable_variables])
+    assert gradients[0] is None
+    assert all(np.abs(gradient).max() > 0.0 for gradient in gradients[1:])

@@ -18,12 +18,17 @@ from sat_tf.objectives.estimators import (
 from tests.sat_tf.objectives.estimator_toys import (
     NAMES,
     PATHS,
+    T,
+    choose,
     exact_bound,
     exact_gradient,
+    exact_log_marginal,
     expected_gradient,
     log_softmax,
     make_toy,
+    over_every_tuple,
     path_log_probs,
+    probabilities,
     rollout,
 )
 
@@ -66,7 +71,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("samples", "bound", "baseline", "to_go"), CASES)
-def test_the_expected_gradient_is_exactly_that_of_its_bound(toy, samples, bound, baseline, to_go):
+def test_the_expected_gradient_is_the_exact_gradient_of_its_bound(
+    toy, samples, bound, baseline, to_go
+):
     estimator = Estimator(bound=bound, baseline=baseline, to_go=to_go)
 
     def loss(made):
@@ -78,11 +85,64 @@ def test_the_expected_gradient_is_exactly_that_of_its_bound(toy, samples, bound,
         np.testing.assert_allclose(got[name], exact[name], rtol=1e-5, atol=1e-8, err_msg=name)
 
 
+def test_vimco_s_advantages_averaged_over_the_samples_miss_the_exact_gradient(toy):
+    """They carry the weight of the whole bound: they are summed."""
+    estimator = Estimator(bound="importance_weighted", baseline="leave_one_out")
+
+    def loss(made):
+        signal = learning_signal(made, estimator)
+        bound = -tf.reduce_mean(estimators.importance_weighted_bound(made.log_lik))
+        return bound + estimators.score_function_loss(made.log_prob, signal.advantage, made.mask)
+
+    got = expected_gradient(toy, 2, loss)
+    exact = exact_gradient(toy, functools.partial(exact_bound, bound=estimator.bound, samples=2))
+    assert np.abs(got["first"] - exact["first"]).max() > 1e-3
+
+
+def test_the_proof_sees_a_baseline_that_depends_on_its_own_sample(toy):
+    got = expected_gradient(toy, 1, make_loss("whole_return", lambda returns: 0.5 * returns))
+    assert np.abs(got["first"] - exact_gradient(toy)["first"]).max() > 1e-2
+
+
 def test_reward_weight_scales_the_score_function_term_alone(toy):
     got = expected_gradient(toy, 1, make_loss("whole_return", "none", Estimator(0.1)))
     exact = exact_gradient(toy)
     for name, weight in zip(NAMES, (0.1, 0.1, 1.0, 1.0), strict=True):
         np.testing.assert_allclose(got[name], weight * exact[name], rtol=1e-5, atol=1e-8)
+
+
+def test_a_baseline_lowers_the_variance_and_leaves_the_mean(toy):
+    variables = {name: tf.Variable(value) for name, value in toy.items()}
+
+    @tf.function(autograph=False)
+    def run(samples, baseline):
+        def gradient(paths):
+            with tf.GradientTape() as tape:
+                made = choose(rollout(variables, PATHS), paths)
+                loss = make_loss("whole_return", baseline)(made)
+            return tape.gradient(loss, variables["first"])
+
+        weights = probabilities(rollout(variables, PATHS), samples)
+        return weights, over_every_tuple(samples, gradient)
+
+    def spread(samples, baseline):
+        weights, gradients = (part.numpy() for part in run(samples, baseline))
+        mean = weights @ gradients
+        return mean, weights @ ((gradients - mean) ** 2).sum(-1)
+
+    average = exact_bound(toy)
+    spreads = {
+        "one sample, none": spread(1, "none"),
+        "one sample, mean return": spread(1, lambda _: average),
+        "two samples, none": spread(2, "none"),
+        "two samples, leave one out": spread(2, estimators.leave_one_out),
+    }
+    for name, (mean, variance) in spreads.items():
+        print(f"{name}: variance of the gradient {variance:.4f}, mean {mean}")
+        np.testing.assert_allclose(mean, spreads["one sample, none"][0], rtol=1e-9)
+    variances = {name: variance for name, (_, variance) in spreads.items()}
+    assert variances["one sample, mean return"] < variances["one sample, none"]
+    assert variances["two samples, leave one out"] < variances["two samples, none"]
 
 
 def test_the_entropy_term_raises_the_entropy(toy):
@@ -102,6 +162,29 @@ def test_the_entropy_term_raises_the_entropy(toy):
     np.testing.assert_allclose(-gradient, 0.7 * exact, rtol=1e-5)
     moved = toy | {"first": toy["first"] - 0.1 * gradient}
     assert mean_entropy(moved) > mean_entropy(toy)
+
+
+@pytest.mark.parametrize("dropped", range(T))
+def test_masked_steps_contribute_nothing(toy, dropped):
+    mask = np.ones([1, 1, T])
+    mask[..., dropped] = 0.0
+    variables = {name: tf.Variable(value) for name, value in toy.items()}
+    with tf.GradientTape() as tape:
+        made = rollout(variables, [(2, 1)], mask)
+        loss = estimators.score_function_loss(made.log_prob, tf.constant(2.5, tf.float64), mask)
+    location_logits = [variables["first"], variables["second"]]
+    gradients = tape.gradient(loss, location_logits)
+    sizes = [np.abs(tf.convert_to_tensor(g)).sum() for g in gradients]
+    assert sizes[dropped] == 0.0
+    assert sizes[1 - dropped] > 0.0
+    made = made._replace(value=tf.constant([[[1.0, 2.0]]], tf.float64))
+    with tf.GradientTape() as tape:
+        tape.watch(made.value)
+        signal = Signal(estimators.reward_to_go(made.reward), 0.0)
+        loss = stochastic_loss(made, signal, Estimator())
+    gradient = tape.gradient(loss, made.value).numpy()[0, 0]
+    assert gradient[dropped] == 0.0
+    assert gradient[1 - dropped] != 0.0
 
 
 def test_the_learned_baseline_regresses_on_the_return():
@@ -148,16 +231,50 @@ def test_terms_are_sums_over_words_and_means_over_samples_and_captions():
     np.testing.assert_allclose(estimators.elbo(log_lik), log_lik.sum(-1).mean(0), rtol=1e-5)
 
 
-def test_returns_and_leave_one_out_by_hand():
+def test_returns_by_hand():
     reward = tf.constant([[[1.0, 2.0, 4.0]]])
     np.testing.assert_array_equal(estimators.reward_to_go(reward), [[[7.0, 6.0, 4.0]]])
     np.testing.assert_array_equal(estimators.whole_return(reward), [[[7.0]]])
+
+
+def test_leave_one_out_by_hand():
     returns = tf.constant([[[1.0]], [[2.0]], [[6.0]]])
     np.testing.assert_allclose(estimators.leave_one_out(returns), [[[4.0]], [[3.5]], [[1.5]]])
 
 
 def exact_marginal(toy):
     return np.log(np.exp(sum(path_log_probs(toy))).sum())
+
+
+def test_the_exact_marginal_sums_over_every_path():
+    toy = make_toy()
+    variables = {name: tf.Variable(value) for name, value in toy.items()}
+    with tf.GradientTape() as tape:
+        made = rollout(variables, PATHS)
+        found = exact_log_marginal(made.log_prob, made.log_lik)
+    np.testing.assert_allclose(found, [exact_marginal(toy)], rtol=1e-12)
+    # Its gradient in the words' logits is the posterior's share of each word.
+    log_prob, log_lik = path_log_probs(toy)
+    posterior = np.exp(log_prob + log_lik - exact_marginal(toy))
+    of_first = posterior.reshape(3, 3).sum(-1)
+    expected = of_first[:, None] * ([0, 1] - np.exp(log_softmax(toy["words_1"])))
+    np.testing.assert_allclose(tape.gradient(found, variables["words_1"]), expected, rtol=1e-9)
+
+
+def test_log_p_is_the_elbo_and_a_divergence():
+    """`log p(y|a) = ELBO + KL(p(s|a) || p(s|y,a))`."""
+    toy = make_toy()
+    variables = {name: tf.Variable(value) for name, value in toy.items()}
+    made = rollout(variables, PATHS)
+    log_prior = tf.reduce_sum(made.log_prob, axis=[1, 2])
+    prior = tf.exp(log_prior)
+    found = [estimators.elbo(made.log_lik[m : m + 1])[0] for m in range(len(PATHS))]
+    elbo = tf.reduce_sum(prior * tf.stack(found))
+    marginal = exact_log_marginal(made.log_prob, made.log_lik)[0]
+    log_posterior = log_prior + tf.reduce_sum(made.log_lik, axis=[1, 2]) - marginal
+    divergence = tf.reduce_sum(prior * (log_prior - log_posterior))
+    assert divergence > 1e-3
+    np.testing.assert_allclose(marginal, elbo + divergence, rtol=0, atol=1e-6)
 
 
 def test_the_importance_weighted_bound_rises_from_the_elbo_to_the_marginal():
@@ -199,14 +316,6 @@ def test_vimco_s_baseline_is_that_of_tensorflow_probability(reward):
     found = estimators.vimco_baseline(tf.constant(reward))
     assert found.shape == [M, B, 1]
     np.testing.assert_allclose(found[..., 0], expected, rtol=1e-9)
-    changed = reward.copy()
-    changed[1, :, 2:] += 3.0
-    for to_go in (False, True):
-        one, other = (
-            estimators.vimco_baseline(tf.constant(r), to_go).numpy() for r in (reward, changed)
-        )
-        np.testing.assert_allclose(other[1, :, :3], one[1, :, :3], rtol=1e-9)
-        assert np.abs(other[0] - one[0]).max() > 0.1
 
 
 def test_to_go_vimco_keeps_the_past_of_the_sample(reward):
@@ -217,6 +326,17 @@ def test_to_go_vimco_keeps_the_past_of_the_sample(reward):
         weights = [*reward[others, b].sum(-1), stand_in]
         expected = np.log(np.mean(np.exp(weights)))
         np.testing.assert_allclose(found[m, b, t], expected, rtol=1e-9)
+
+
+def test_vimco_s_baseline_does_not_see_what_the_action_leads_to(reward):
+    changed = reward.copy()
+    changed[1, :, 2:] += 3.0
+    for to_go in (False, True):
+        one, other = (
+            estimators.vimco_baseline(tf.constant(r), to_go).numpy() for r in (reward, changed)
+        )
+        np.testing.assert_allclose(other[1, :, :3], one[1, :, :3], rtol=1e-9)
+        assert np.abs(other[0] - one[0]).max() > 0.1
 
 
 @pytest.mark.parametrize("bound", ["elbo", "importance_weighted"])

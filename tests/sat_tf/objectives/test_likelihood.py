@@ -30,6 +30,7 @@ def batch():
         "logits": rng.normal(size=[B, T, K]).astype(np.float32),
         "targets": rng.integers(0, K, [B, T]).astype(np.int32),
         "mask": (np.arange(T) < LENGTHS[:, None]).astype(np.float32),
+        "alpha": rng.dirichlet(np.ones(L), [B, T]).astype(np.float32),
     }
 
 
@@ -37,11 +38,24 @@ def nll(batch):
     return losses.word_log_likelihood(batch["logits"], batch["targets"], batch["mask"])
 
 
+def smoothed(batch, smoothing=0.1):
+    values = (batch[name] for name in ("logits", "targets", "mask"))
+    labels = soft_labels(batch["targets"], smoothing)
+    return losses.log_likelihoods(*values, labels).soft
+
+
 def test_word_log_likelihood_is_the_log_softmax_of_the_target(batch):
     expected = np.take_along_axis(log_softmax(batch["logits"]), batch["targets"][..., None], -1)
     expected = expected[..., 0] * batch["mask"]
     np.testing.assert_allclose(nll(batch), expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(tf.function(nll)(batch), expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.9])
+def test_label_smoothing_is_the_cross_entropy_with_smoothed_targets(batch, smoothing):
+    soft = (1 - smoothing) * np.eye(K)[batch["targets"]] + smoothing / K
+    expected = (soft * log_softmax(batch["logits"])).sum(-1) * batch["mask"]
+    np.testing.assert_allclose(smoothed(batch, smoothing), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.4, 1.0])
@@ -60,6 +74,16 @@ def test_distilled_labels_are_the_cross_entropy_with_the_mixture(batch, weight):
     found = losses.log_likelihoods(*values, labels)
     np.testing.assert_allclose(found.soft, expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(found.exact, nll(batch))
+
+
+def test_doubly_stochastic_penalty_is_equation_14(batch):
+    expected = np.zeros(B)
+    for b in range(B):
+        for i in range(L):
+            attended = sum(batch["alpha"][b, t, i] for t in range(LENGTHS[b]))
+            expected[b] += (1.0 - attended) ** 2
+    penalty = losses.doubly_stochastic_penalty(batch["alpha"], batch["mask"])
+    np.testing.assert_allclose(penalty, expected, rtol=1e-5)
 
 
 def random_maps():

@@ -64,6 +64,11 @@ def test_variances_and_bounds_are_of_what_was_drawn(drawn):
     np.testing.assert_allclose(logs["importance_weighted_bound"], bound, rtol=1e-4)
 
 
+def test_a_constant_baseline_explains_nothing(drawn):
+    logs, _ = logs_of(drawn, Estimator(baseline="moving_average"))
+    np.testing.assert_allclose(logs["explained_variance"], 0.0, atol=1e-5)
+
+
 def test_nothing_drawn_is_nought_and_no_nan(drawn):
     nothing = (*drawn[:3], np.zeros_like(drawn[3]))
     logs, _ = logs_of(nothing, ESTIMATORS[0])

@@ -271,6 +271,22 @@ def test_a_step_whose_vocabulary_is_unknown_is_an_error():
         search(tf.zeros([2, 5]))
 
 
+def test_the_search_stops_when_every_image_is_done():
+    model = TreeModel(seed=15)
+    logits = model.log_probs.copy()
+    logits[:, 1:, END] = 50.0
+    model.set_logits(logits)
+    calls = []
+
+    def counted(tokens, state):
+        calls.append(len(tokens))
+        return model.step(tokens, state)
+
+    beam_search(counted, model.state(), batch_size=3, beam=2, max_length=MAX_LENGTH)
+    # Before the first word all prefixes of an image are one.
+    assert calls == [3, 6]
+
+
 def test_a_graph_serves_every_batch_size_from_one_trace():
     model, calls = TreeModel(seed=20, images=4), []
     options = {"length_power": 0.5, "min_length": 2, "no_repeat_ngram": 1}

@@ -115,7 +115,9 @@ def test_each_image_has_one_row_and_the_unreadable_ones_a_reason(undisturbed):
     assert undisturbed[0]["attention_shape"] == [3, 3, 3]
 
 
-def test_killing_a_worker_and_the_driver_leaves_the_output_as_undisturbed(places, undisturbed):
+def test_killing_a_worker_and_the_driver_leaves_the_output_of_an_undisturbed_run(
+    places, undisturbed
+):
     out = places / "killed"
     first = start(places, "killed")
     wait_for(first, lambda: python_workers(first.pid))

@@ -1,11 +1,14 @@
 """The command's errors before Spark starts."""
 
+import json
 import sys
+from dataclasses import asdict
 
 import pytest
 
 from serving.bulk.__main__ import main
-from serving.bulk.job import Job, check_same, fingerprint
+from serving.bulk.job import Job, check_same, fingerprint, read_job
+from serving.bulk.worker import schema
 from tests.serving import toys
 
 
@@ -40,7 +43,9 @@ def test_the_missing_extra_is_told(toy, tmp_path, capsys, monkeypatch):
     assert 'pip install -e ".[bulk]"' in bulk(toy, tmp_path, capsys)
 
 
-def test_a_pattern_without_images_is_refused_before_spark(toy, tmp_path, capsys, monkeypatch):
+def test_a_pattern_without_images_is_refused_before_spark_starts(
+    toy, tmp_path, capsys, monkeypatch
+):
     monkeypatch.setattr("serving.bulk.__main__.check_spark", lambda: None)
     monkeypatch.setattr("serving.bulk.__main__.open_session", lambda *_: pytest.fail("started"))
     assert "`--input`: expected images" in bulk(toy, tmp_path, capsys)
@@ -63,6 +68,15 @@ def test_an_output_of_another_job_is_refused(name, value, said):
     other = Job(**vars(JOB) | {name: value})
     with pytest.raises(ValueError, match=said):
         check_same(JOB, other, "out")
+
+
+def test_a_job_that_an_earlier_version_began_keeps_its_columns():
+    values = asdict(JOB)
+    assert read_job(json.dumps(values)) == JOB and "words array" in schema(JOB)
+    del values["words"]
+    begun = read_job(json.dumps(values))
+    check_same(begun, JOB, "out")
+    assert schema(begun) == schema(JOB).replace(" words array<string>,", "")
 
 
 def test_the_fingerprint_follows_graph_and_weights(tmp_path):

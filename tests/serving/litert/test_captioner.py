@@ -136,6 +136,14 @@ def test_a_folder_of_another_version_says_so(folder, version):
         read_settings(folder)
 
 
+@pytest.mark.parametrize("wrong", [{"beam": 0}, {"forbidden": None}, {"sizes": None}])
+def test_an_error_in_the_settings_names_their_file(folder, wrong):
+    values = json.loads(SETTING.to_json()) | wrong
+    (folder / SETTINGS).write_text(json.dumps(values))
+    with pytest.raises(ValueError, match=f"{SETTINGS} is damaged: .*[^.][.] Write one with"):
+        read_settings(folder)
+
+
 @pytest.mark.parametrize("name", [*GRAPHS, VOCABULARY])
 def test_a_missing_file_is_named(folder, name):
     (folder / name).unlink()

@@ -4,9 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
+from sat_tf.figures import attention
 from serving.litert import load, main
 
 # Everything that the project needs and `serving.litert` does not.
@@ -40,6 +42,17 @@ def test_it_runs_without_tensorflow(litert_exports, exports, photo, tmp_path):
         assert figure.width > 600
 
 
+def test_figures_are_finer_than_what_the_encoder_saw(litert_exports, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(attention, "save_attention_figure", lambda *given, **_: drawn.append(given))
+    path = tmp_path / "photo.png"
+    Image.effect_noise((500, 600), 90).save(path)
+    assert main([str(litert_exports("soft")), str(path), "--out", str(tmp_path / "out")]) == 0
+    ((_, shown, *_),) = drawn
+    assert shown.shape == (attention.PHOTOGRAPH, attention.PHOTOGRAPH, 3)
+    assert np.abs(np.diff(shown[..., 0].astype(float))).mean() > 20  # neighbours are not alike
+
+
 def test_the_command_caption_takes_an_export_without_tensorflow(litert_exports, photo, tmp_path):
     script = """
 import sys
@@ -64,7 +77,7 @@ def test_an_image_that_cannot_be_read_harms_no_other(litert_exports, photo, tmp_
     assert said.out.startswith(f"{photo}: ") and f"{broken}: Cannot read the image" in said.err
 
 
-def test_a_folder_that_is_no_export_or_a_want_of_litert_is_one_line(
+def test_a_folder_that_is_no_export_or_missing_litert_is_one_line(
     photo, tmp_path, capsys, litert_exports, monkeypatch
 ):
     assert main([str(tmp_path / "none"), str(photo)]) == 2

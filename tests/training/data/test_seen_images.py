@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import random
+import time
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +66,14 @@ def test_photographs_of_flickr8k_are_found_among_those_of_flickr30k_and_counted_
     assert "940 by Flickr's photo id" in note and repr(split[0].image_id) in note
     clean = named(*(f"{number}.jpg" for number in others))
     assert overlap_of(clean, "flickr30k", split, "flickr8k").notes() == []
+
+
+def test_thirty_thousand_images_are_checked_in_two_seconds():
+    train = named(*(f"{7 * number}.jpg" for number in range(10**6, 10**6 + 30_000)))
+    split = named(*(f"{7 * n + 1}_0123456789.jpg" for n in range(10**6, 10**6 + 30_000)))
+    start = time.process_time()
+    assert overlap_of(train, "flickr30k", split, "flickr8k").notes() == []
+    assert time.process_time() - start < 2.0
 
 
 def test_the_same_content_is_found_under_another_name(tmp_path):

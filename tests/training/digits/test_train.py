@@ -77,7 +77,9 @@ def test_a_run_killed_ends_like_an_unbroken_one(hard_digits_run, tiny_digits, mn
     assert_same_runs(tmp_path / "run", hard_digits_run)
 
 
-def test_another_s_folder_is_refused(hard_digits_run, tiny_digits, make_mnist, tmp_path, capsys):
+def test_another_run_s_folder_is_refused(
+    hard_digits_run, tiny_digits, make_mnist, tmp_path, capsys
+):
     flags = (*HARD, *tiny_digits)
     with pytest.raises(RunError, match="`model.samples` is 5 there and 6 here"):
         train(hard_digits_run, *flags, "--model.samples", "6")

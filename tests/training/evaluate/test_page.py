@@ -4,7 +4,6 @@ import base64
 import io
 import json
 import xml.etree.ElementTree as ElementTree
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,8 +11,12 @@ from PIL import Image
 
 import sat_tf
 from tests.page_data import decode_map, embedded
+from training.data.examples import Split
 from training.data.sources import scenes
+from training.evaluate.evaluation import Evaluation
+from training.evaluate.grounding import BoxGrounding
 from training.evaluate.page import page_images, reliability_diagram
+from training.evaluate.reading import Reading
 from training.metrics.calibration import WordConfidence, reliability
 
 
@@ -56,12 +59,10 @@ def test_the_page_has_each_caption_with_its_image_and_maps(run_dir):
 
 def test_an_undefined_cider_is_called_so(soft_run):
     captioner, (example,) = sat_tf.load(soft_run), scenes.load("dev", seed=0, count=1).examples
-    reading = SimpleNamespace(captioner=captioner, split=SimpleNamespace(examples=[example]))
-    found = SimpleNamespace(
-        captions={example.image_id: captioner.caption(example.image)},
-        cider={example.image_id: float("nan")},
-        grounding=SimpleNamespace(nouns={}, by_image={}),
-    )
+    captions = {example.image_id: captioner.caption(example.image)}
+    cider = {example.image_id: float("nan")}
+    found = Evaluation({}, captions, cider, None, BoxGrounding({}))
+    reading = Reading(captioner, Split("dev", (example,)), None)
     (image,) = page_images(reading, found, 1)
     assert image["scores"]["CIDEr"] == "undefined"
 

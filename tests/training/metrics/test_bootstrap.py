@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from training.metrics import bootstrap as bootstrap_module
+from training.metrics import bootstrap
 from training.metrics.bootstrap import FEW, SMALL, resampled_means
 from training.metrics.captions import (
     CaptionScores,
     bleu_scores,
-    bootstrap,
     few_images_note,
     paired_over_seeds,
+    score_interval,
 )
 
 
@@ -31,14 +31,14 @@ def made_up(count=200, seed=0, quality=0.5, tokeniser="simple", ids=None):
 @pytest.mark.parametrize("metric", ["bleu_1", "bleu_4", "bleu_4_no_bp", "brevity_ratio", "cider"])
 def test_estimate_is_the_score_and_lies_inside(metric):
     scores = made_up()
-    interval = bootstrap(scores, metric, samples=300)
+    interval = score_interval(scores, metric, samples=300)
     assert interval.difference == pytest.approx(scores.scores[metric])
     assert interval.low < interval.difference < interval.high
 
 
 def test_interval_of_a_mean_has_the_width_of_theory():
     scores = made_up(count=400)
-    interval = bootstrap(scores, "cider", samples=2000)
+    interval = score_interval(scores, "cider", samples=2000)
     theory = 2 * 1.96 * scores.per_image["cider"].std() / np.sqrt(400)
     assert interval.high - interval.low == pytest.approx(theory, rel=0.1)
 
@@ -49,7 +49,7 @@ def test_bleu_is_resampled_as_a_corpus():
     drawn = rng.integers(SMALL, size=(7, SMALL))
     expected = [float(bleu_scores(scores.bleu[chosen].sum(0))["bleu_4"]) for chosen in drawn]
     low, high = np.quantile(expected, [0.025, 0.975])
-    interval = bootstrap(scores, "bleu_4", samples=7, seed=5)
+    interval = score_interval(scores, "bleu_4", samples=7, seed=5)
     assert (interval.low, interval.high) == pytest.approx((low, high))
 
 
@@ -76,8 +76,8 @@ def test_intervals_of_bleu_4_on_100_images_cover_the_truth_as_often_as_they_say(
         per_image = bleu_scores(statistics)
         scores = CaptionScores({}, tuple(map(str, range(100))), per_image, statistics, "simple")
         for small in covered:
-            monkeypatch.setattr(bootstrap_module, "SMALL", small)
-            found = bootstrap(scores, "bleu_4", samples=400)
+            monkeypatch.setattr(bootstrap, "SMALL", small)
+            found = score_interval(scores, "bleu_4", samples=400)
             covered[small] += found.low <= truth <= found.high
     shares = {small: count / sets for small, count in covered.items()}
     assert shares[SMALL] > 0.93 > shares[0] > 0.90, shares
@@ -122,16 +122,16 @@ def test_means_over_what_images_hold_count_by_how_much_that_is():
 
 def test_an_undefined_score_has_no_interval_and_no_difference():
     scores, other = made_up(quality=0.0), made_up()
-    assert np.isnan(bootstrap(scores, "bleu_4")).all()
+    assert np.isnan(score_interval(scores, "bleu_4")).all()
     assert np.isnan(paired_over_seeds([other, scores], [other, other], "bleu_4")).all()
     assert not np.isnan(paired_over_seeds([scores], [other], "cider", samples=5)).any()
 
 
 def test_few_images_have_a_score_without_an_interval():
     few, enough = made_up(FEW - 1), made_up(FEW)
-    for found in (bootstrap(few, "cider"), paired_over_seeds([few], [few], "cider")):
+    for found in (score_interval(few, "cider"), paired_over_seeds([few], [few], "cider")):
         assert np.isfinite(found.difference) and np.isnan(found[1:]).all()
-    assert np.isfinite(bootstrap(enough, "cider", samples=5)).all()
+    assert np.isfinite(score_interval(enough, "cider", samples=5)).all()
     assert "they need 30 images, and got 29" in few_images_note(FEW - 1)[0]
     assert not few_images_note(FEW)
 
@@ -142,16 +142,16 @@ def test_draws_without_a_match_count_as_zero():
     one[0, :4] = [8, 7, 6, 5]  # about a third of the draws lack this image
     scores = {name: float(v) for name, v in bleu_scores(one.sum(0)).items()}
     ids = tuple(map(str, range(300)))
-    interval = bootstrap(CaptionScores(scores, ids, bleu_scores(one), one, "simple"), "bleu_4")
+    interval = score_interval(CaptionScores(scores, ids, bleu_scores(one), one, "simple"), "bleu_4")
     assert interval.low == 0 < interval.difference < interval.high
 
 
 def test_bad_arguments_are_errors():
     scores = made_up()
     with pytest.raises(ValueError, match="`metric`.*'meteor'"):
-        bootstrap(scores, "meteor")
+        score_interval(scores, "meteor")
     with pytest.raises(ValueError, match="`samples`"):
-        bootstrap(scores, "cider", samples=0)
+        score_interval(scores, "cider", samples=0)
     with pytest.raises(ValueError, match="signature of `a`"):
         paired_over_seeds([scores], [made_up(tokeniser="ptb")], "cider")
     with pytest.raises(ValueError, match="2 images"):

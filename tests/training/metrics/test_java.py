@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.waiting import eventually
-from training.metrics.captions import bootstrap, paired_over_seeds, score_captions
+from training.metrics.captions import paired_over_seeds, score_captions, score_interval
 from training.metrics.java import (
     ENGLISH,
     JavaError,
@@ -132,7 +132,7 @@ def test_the_interval_is_that_of_the_score(java):
     better = {i: r[0] if int(i) % 2 else "a circle" for i, r in references.items()}
     worse = {i: "a red circle near the left" for i in ids}
     a, b = (score_captions(captions, references) for captions in (better, worse))
-    interval = bootstrap(a, "meteor", samples=200)
+    interval = score_interval(a, "meteor", samples=200)
     assert interval.difference == pytest.approx(a.scores["meteor"], abs=1e-9)
     assert interval.low < interval.difference < interval.high
     # The mean over images is another figure altogether.

@@ -50,7 +50,9 @@ def test_a_folder_of_another_configuration_is_refused_naming_the_key(tmp_path):
     assert json.loads((run_dir / "config.json").read_text())["decoder"]["hidden_dim"] == 256
 
 
-def test_the_folder_that_a_run_started_from_is_recorded_until_a_checkpoint(tmp_path, monkeypatch):
+def test_the_folder_that_a_run_started_from_is_recorded_until_it_has_a_checkpoint(
+    tmp_path, monkeypatch
+):
     def origin(folder) -> str:
         (folder / "flickr8k_none").mkdir(parents=True, exist_ok=True)
         monkeypatch.chdir(folder)
@@ -89,7 +91,9 @@ def test_best_weights_without_a_checkpoint_are_not_trained_over(tmp_path):
 
 
 @pytest.mark.parametrize("call", [1, 2])
-def test_a_kill_while_the_folder_is_claimed_leaves_it_to_the_same(tmp_path, monkeypatch, call):
+def test_a_kill_while_the_folder_is_claimed_leaves_it_to_the_same_command(
+    tmp_path, monkeypatch, call
+):
     with monkeypatch.context() as patch:
         die_after(patch, files, "sync", call)
         patch.setattr(Path, "unlink", lambda *_, **__: None)  # a killed process cleans nothing up

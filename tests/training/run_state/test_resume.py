@@ -77,7 +77,7 @@ def write_encoder(path: Path, seed: int) -> None:
     Encoder("scenes_cnn", 64).network.save_weights(path)
 
 
-def test_a_frozen_encoder_is_the_checkpoint_s_whatever_its_file_is(tmp_path, tiny, unvalidated):
+def test_a_frozen_encoder_is_the_checkpoint_s_whatever_its_file_holds(tmp_path, tiny, unvalidated):
     weights = tmp_path / "encoder.weights.h5"
     write_encoder(weights, 1)
     flags = (*tiny, "--encoder.trainable", "False", "--encoder.weights", str(weights))
@@ -206,7 +206,7 @@ def test_an_epoch_with_fewer_steps_than_were_done_of_it_is_an_error():
         train_epochs(None, None, 3, 6, progress, [])
 
 
-def test_another_score_that_decided_or_the_want_of_one_is_told_with_the_reason():
+def test_another_score_that_decided_or_that_none_did_is_told_with_the_reason():
     progress = Progress(epoch=4, best_epoch=3, best_score=13.9, best_rank=1, seconds=90.0)
     assert best_epoch(progress, "bleu_4") == (
         "Best epoch 3 of 4: cider 13.90; 1.5 minutes of training. "

@@ -7,8 +7,9 @@ import tensorflow as tf
 from ai_edge_litert.interpreter import Interpreter
 
 from sat_tf.lite import graphs
-from sat_tf.lite.captioner import CARD, CONFIG, GRAPHS, SETTINGS, VOCABULARY
+from sat_tf.lite.captioner import CONFIG, GRAPHS, SETTINGS, VOCABULARY
 from serving.export import export, main
+from serving.versions import CARD_FILE
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ def test_weights_are_stored_once_and_smaller_with_fewer_bits(exports, litert_exp
         SETTINGS,
         VOCABULARY,
         CONFIG,
-        CARD,
+        CARD_FILE.name,
     }
 
 
@@ -50,10 +51,10 @@ def test_the_command_exports_and_prints_what_is_inside(make_run, tmp_path, capsy
     argv = ["--format", "litert", "--litert-precision", "int8", "--beam", "2"]
     assert main(["--run-dir", str(run_dir), *argv]) == 0
     version = run_dir / "litert" / "1"
-    card = (version / CARD).read_text()
+    card = (version / CARD_FILE.name).read_text()
     assert "| precision | int8 |" in card and "| `log_probs` | float32 | [2, " in card
     said = capsys.readouterr().out
-    assert str(version / CARD) in said and "on disk" in said
+    assert str(version / CARD_FILE.name) in said and "on disk" in said
 
 
 def test_a_precision_without_litert_is_refused(tmp_path, capsys):
