@@ -86,7 +86,6 @@ class Inputs:
         dev: Inputs of the dev images.
         targets: Maps for supervised attention on the training images; None without.
         predictions: What other captioners predict for the training captions; None without.
-        unusable: Split -> image -> why it is not used.
         contents: Split or teacher -> its contents, for the run's records.
     """
 
@@ -94,7 +93,6 @@ class Inputs:
     dev: InputSource
     targets: AttentionTargets | None = None
     predictions: WordPredictions | None = None
-    unusable: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     contents: Mapping[str, Contents] = field(default_factory=dict)
 
     def of(self, data: Data) -> Mapping[Split, InputSource]:
@@ -169,17 +167,16 @@ def open_inputs(config: RunConfig, encoder: Encoder, data: Data, cache_dir: Path
     dev = open_input_source(encoder, resize, data.dev, cache_dir)
     if locator is not None:
         targets = located_targets(locator, encoder, data.train.examples, train, data.vocabulary)
-    contents, unusable = {}, {}
+    contents = {}
     for split, source in ((data.train, train), (data.dev, dev)):
         unreadable = sorted(split.examples[index].image_id for index in source.skipped)
         contents[split.name] = Contents(split.fingerprint(), tuple(unreadable))
-        unusable[split.name] = split.unusable(source.skipped)
     if targets is not None:
         contents[BOXES if locator is None else LOCATOR] = Contents(targets.fingerprint())
     if predictions is not None:
         own, teachers = predictions.fingerprint(), predictions.teachers
         contents[PREDICTIONS] = Contents(own, teachers=teachers)
-    return Inputs(train, dev, targets, predictions, unusable, contents)
+    return Inputs(train, dev, targets, predictions, contents)
 
 
 def describe_inputs(
@@ -200,7 +197,7 @@ def describe_inputs(
         limit = f"{names.max_length} {names.unit}"
         yield f"Warning: {counted(table.truncated, 'caption')} cut to {limit}."
     for split, source in inputs.of(data).items():
-        if reasons := inputs.unusable[split.name]:
+        if reasons := split.unusable(source.skipped):
             images, path = counted(len(reasons), "image"), folder.skipped(split.name)
             yield f"Warning: skipped {images} of the {split.name} split, see {path}."
         if source.rotated:

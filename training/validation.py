@@ -16,7 +16,7 @@ from sat_tf.runs import TrainedCaptioner
 from training.config import RunConfig
 from training.data.batches import scoring_batches
 from training.data.examples import StoredImage
-from training.data.feature_store import readable_images
+from training.data.image_loader import readable_images
 from training.distributed import distribute, on_chief
 from training.evaluate.reading import Bounds, Reading
 from training.inputs import Data, Inputs

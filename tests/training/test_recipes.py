@@ -94,7 +94,7 @@ def test_tokens_are_the_languages_unless_chosen():
     assert DataConfig().splitting["segmenter"] == "spaces"
     with pytest.raises(ValueError, match="`--data.language ja` with `--data.segmenter mecab`"):
         DataConfig(language="zh", tokens="words", segmenter="mecab")
-    with pytest.raises(ValueError, match="`--data.rules`: expected 3 with subwords"):
+    with pytest.raises(ValueError, match="`--data.rules`: expected 2 or 3 with subwords"):
         DataConfig(rules=1, tokens="subwords")
 
 

@@ -28,7 +28,7 @@ from sat_tf.layers.encoder import Encoder
 from sat_tf.progress import progress_bar
 from training.data.examples import DataError, Example, Split, StoredImage
 from training.data.feature_shards import Shards, write_missing
-from training.data.image_loader import READERS, ImageSource, InputSource
+from training.data.image_loader import READERS, ImageSource, InputSource, check_readable
 from training.tables import counted
 
 if TYPE_CHECKING:
@@ -329,19 +329,3 @@ def open_input_source(
         source = ImageSource(examples, size, resize, mirrored, random_crop)
     check_readable(split, source.skipped)
     return source
-
-
-def readable_images(split: Split, source: InputSource, count: int | None = None) -> np.ndarray:
-    """Returns the indices of the images that can be read, or of the first `count` of them."""
-    return np.setdiff1d(np.arange(len(split)), list(source.skipped))[:count]
-
-
-def check_readable(split: Split, skipped: Mapping[int, str]) -> None:
-    """Checks that at least one image of a split can be read.
-
-    Raises:
-        DataError: None can be read.
-    """
-    if len(skipped) == len(split):
-        reason = next(iter(skipped.values()))
-        raise DataError(f"No image of the {split.name} split can be read; the first one: {reason}.")

@@ -1,10 +1,10 @@
-"""Reads examples' images from wherever they are stored, or says why they cannot be read."""
+"""A model's inputs by example: images read from wherever they are stored, or why they cannot be."""
 
 from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from sat_tf.images import decoding, pillow
-from training.data.examples import Example, StoredImage
+from training.data.examples import DataError, Example, Split, StoredImage
 
 if TYPE_CHECKING:
     from training.data.batches import Views
@@ -216,3 +216,19 @@ class ImageSource:
             return
         if rotated:
             self.rotated.append(index)
+
+
+def readable_images(split: Split, source: InputSource, count: int | None = None) -> np.ndarray:
+    """Returns the indices of the images that can be read, or of the first `count` of them."""
+    return np.setdiff1d(np.arange(len(split)), list(source.skipped))[:count]
+
+
+def check_readable(split: Split, skipped: Mapping[int, str]) -> None:
+    """Checks that at least one image of a split can be read.
+
+    Raises:
+        DataError: None can be read.
+    """
+    if len(skipped) == len(split):
+        reason = next(iter(skipped.values()))
+        raise DataError(f"No image of the {split.name} split can be read; the first one: {reason}.")

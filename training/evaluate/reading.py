@@ -23,8 +23,7 @@ from training.data.batches import (
     scoring_plan,
 )
 from training.data.examples import Split
-from training.data.feature_store import readable_images
-from training.data.image_loader import InputSource
+from training.data.image_loader import InputSource, readable_images
 from training.metrics.calibration import WordConfidence
 
 SAMPLES = 50

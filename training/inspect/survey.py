@@ -30,8 +30,7 @@ from training.cli import check_init_from
 from training.config import DataConfig, RunConfig
 from training.data.batches import caption_table, check_vocabulary
 from training.data.examples import NO_CAPTIONS, NO_FILE, SPLITS, Split
-from training.data.feature_store import check_readable
-from training.data.image_loader import ImageLoader
+from training.data.image_loader import ImageLoader, check_readable
 from training.data.sources import load_split
 from training.inspect.duplicates import Prints, find_twins
 from training.inspect.timing import measure

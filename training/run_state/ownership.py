@@ -224,7 +224,9 @@ def begin_run(
     captions = map(vocabulary.tokenize, data.train.captions)
     amount = Amount.of(len(data.train) - len(unreadable), captions)
     records = data_records(folder, vocabulary, contents, amount)
-    records |= {folder.skipped(name): why for name, why in inputs.unusable.items() if why}
+    for split, source in inputs.of(data).items():
+        if reasons := split.unusable(source.skipped):
+            records[folder.skipped(split.name)] = reasons
     records |= {} if data_dir is None else {folder.data_dir: f"{data_dir.absolute()}\n"}
     # A run that is resumed has the last record, unless an earlier version started it.
     if not folder.training_images.exists():

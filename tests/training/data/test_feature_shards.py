@@ -19,7 +19,7 @@ from tests.training.data.small_stores import (
     raise_at_fourth,
 )
 from tests.training.run_state.stopped_runs import lock_holder
-from training.data import feature_shards as extraction
+from training.data import feature_shards
 from training.data.examples import DataError
 from training.data.feature_shards import Shards
 from training.data.feature_store import FeatureStore
@@ -37,7 +37,7 @@ def contents(store: FeatureStore) -> dict[str, bytes]:
 def test_a_finished_store_is_not_computed_again(tmp_path, encoder, monkeypatch):
     first = open_store(tmp_path, encoder, drawn(10))
     stamps = {path: path.stat().st_mtime_ns for path in first.path.iterdir()}
-    monkeypatch.setattr(extraction, "compile_encoder", None)  # calling it would fail
+    monkeypatch.setattr(feature_shards, "compile_encoder", None)  # calling it would fail
     second = open_store(tmp_path, encoder, drawn(10))
     assert {path: path.stat().st_mtime_ns for path in second.path.iterdir()} == stamps
 

@@ -108,7 +108,9 @@ def test_all_meet_in_whatever_order_they_come(order):
 
 
 @pytest.mark.parametrize(("present", "missing"), [(1, 2), (2, 1)])
-def test_the_chief_names_those_missing_and_counts_no_stranger_or_dead(time_is_up, present, missing):
+def test_the_chief_names_those_missing_and_counts_no_strangers_or_dead_workers(
+    time_is_up, present, missing
+):
     chief = cluster_of(3)[0]
     with ThreadPoolExecutor(1) as pool:
         told = pool.submit(meet_all, chief)
