@@ -21,7 +21,8 @@ from sat_tf.runs import read_vocabulary
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.config import DataConfig, RunConfig
 from training.data.batches import CaptionTable, caption_table, check_vocabulary, training_batches
-from training.data.box_files import read_boxes
+from training.data.box_files import place_boxes
+from training.data.boxes import skipped_note
 from training.data.examples import Split
 from training.data.feature_store import open_input_source
 from training.data.image_loader import InputSource
@@ -158,10 +159,9 @@ def open_inputs(config: RunConfig, encoder: Encoder, data: Data, cache_dir: Path
     if attention.located:
         locator = WordLocator.load(Path(attention.teacher), encoder)
     elif attention.supervision_weight:
-        boxes, outside = read_boxes(attention.teacher) if attention.teacher else (None, None)
-        targets = attention_targets(
-            data.train, boxes, encoder.grid, resize, outside, data.vocabulary
-        )
+        path = Path(attention.teacher) if attention.teacher else None
+        boxes = place_boxes(path, data.train, resize, data.vocabulary)
+        targets = attention_targets(boxes, encoder.grid)
     views = (config.data.mirror, config.data.random_crop)
     train = open_input_source(encoder, resize, data.train, cache_dir, *views)
     dev = open_input_source(encoder, resize, data.dev, cache_dir)
@@ -205,7 +205,8 @@ def describe_inputs(
             yield f"Turned {images} of the {split.name} split upright, by their EXIF."
     if inputs.targets is not None:
         what = "phrases with boxes" if inputs.targets.locator is None else "words by a locator"
-        yield f"Attention is supervised at {len(inputs.targets):,} {what}{inputs.targets.skipped}."
+        left_out = skipped_note(inputs.targets.skipped)
+        yield f"Attention is supervised at {len(inputs.targets):,} {what}{left_out}."
     if inputs.predictions is not None:
         share = f"{100 * config.fit.distillation_weight:.0f} %"
         yield f"Other captioners' predictions are {share} of each word's target."

@@ -40,12 +40,13 @@ from training.data.boxes import (
     WORDS,
     BoxedPhrase,
     Placed,
+    PlacedPhrase,
     place_phrases,
     skipped_note,
     split_words,
     visible_phrases,
 )
-from training.data.examples import Box, DataError, Split
+from training.data.examples import Box, DataError, Example, Split
 
 _PHRASE = re.compile(r"\[/EN#(?P<entity>[^/\s]+)(?P<types>(?:/[^\s\]/]+)*) (?P<words>[^\]]*)\]")
 _TOLERANCE = 0.01  # of a side: boxes drawn by hand end a pixel outside now and then
@@ -56,23 +57,23 @@ class PlacedBoxes:
     """Phrases of a split's captions with their boxes.
 
     Attributes:
-        path: The file or folder that they are of.
+        path: The file or folder that they are of; None for boxes of the data set itself.
         phrases: (image index, caption index) -> phrases, with boxes in the encoder's view.
         skipped: Reason -> how many boxes or phrases were left out for it.
     """
 
-    path: Path
+    path: Path | None
     phrases: Placed
     skipped: Mapping[str, int]
 
 
 def place_boxes(
-    path: Path, split: Split, resize: str, vocabulary: Vocabulary = WORDS
+    path: Path | None, split: Split, resize: str, vocabulary: Vocabulary = WORDS
 ) -> PlacedBoxes:
     """Reads boxes and finds the phrases of a split's captions among them.
 
     Args:
-        path: Boxes, see the head of this module.
+        path: Boxes, see the head of this module; None takes `Example.phrases`.
         split: Images with reference captions.
         resize: Policy of the encoder, `crop` or `squash`.
         vocabulary: Splits captions; by default, into words.
@@ -80,14 +81,29 @@ def place_boxes(
     Raises:
         DataError: The boxes cannot be read, or none is of a phrase of this split.
     """
-    phrases, outside = read_boxes(path)
-    placed, dropped = place_phrases(split.examples, phrases, vocabulary)
+    if path is None:
+        placed, skipped = _own_phrases(split.examples, vocabulary), Counter()
+    else:
+        phrases, outside = read_boxes(path)
+        placed, dropped = place_phrases(split.examples, phrases, vocabulary)
+        skipped = outside + dropped
     placed, unseen = visible_phrases(split.examples, placed, resize)
-    skipped = outside + dropped + unseen
+    skipped += unseen
     if not placed:
-        why = skipped_note(skipped)
-        raise DataError(f"{path} has no usable phrase of the {split.name} split's captions{why}.")
+        found = f"no usable phrase of the {split.name} split's captions{skipped_note(skipped)}"
+        raise DataError(f"{path or 'The data set'} has {found}.")
     return PlacedBoxes(path, placed, dict(skipped))
+
+
+def _own_phrases(examples: Sequence[Example], vocabulary: Vocabulary) -> Placed:
+    placed: dict[tuple[int, int], list[PlacedPhrase]] = {}
+    for number, example in enumerate(examples):
+        for one in example.phrases:
+            phrase = BoxedPhrase(example.image_id, one.caption, one.text, None, (), (one.box,))
+            _, first, last = vocabulary.places(example.captions[one.caption])[one.word]
+            place = PlacedPhrase(phrase, first, last, first)
+            placed.setdefault((number, one.caption), []).append(place)
+    return placed
 
 
 def read_boxes(path: str | Path) -> tuple[dict[str, list[BoxedPhrase]], Counter[str]]:

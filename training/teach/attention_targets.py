@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import tensorflow as tf
 
 from sat_tf.objectives.likelihood import ATTENTION_TARGETS
-from sat_tf.vocabulary import Vocabulary
 from training.data.batches import CaptionTable
-from training.data.boxes import (
-    WORDS,
-    BoxedPhrase,
-    PlacedPhrase,
-    place_phrases,
-    skipped_note,
-    visible_phrases,
-)
-from training.data.examples import DataError, Split
+from training.data.box_files import PlacedBoxes
 from training.metrics.grounding import union_coverage
 
 
@@ -34,13 +24,13 @@ class AttentionTargets:
         phrases: (image index, caption index) -> `(first word, last word, index into maps)`.
         locator: Fingerprint of the word locator that the maps are of, if any: computed again, they
             may differ by rounding.
-        skipped: Note on the boxes and phrases that were left out; empty if none were.
+        skipped: Reason -> how many boxes or phrases were left out for it.
     """
 
     maps: np.ndarray
     phrases: Mapping[tuple[int, int], Sequence[tuple[int, int, int]]]
     locator: str | None = None
-    skipped: str = ""
+    skipped: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return sum(map(len, self.phrases.values()))
@@ -77,48 +67,12 @@ class AttentionTargets:
         return digest.hexdigest()
 
 
-def attention_targets(
-    split: Split,
-    boxes: Mapping[str, Sequence[BoxedPhrase]] | None,
-    grid: tuple[int, int],
-    resize: str,
-    outside: Mapping[str, int] | None = None,
-    vocabulary: Vocabulary = WORDS,
-) -> AttentionTargets:
-    """Turns boxes into maps: of phrases from a file, or those that the data set has itself.
-
-    Args:
-        split: The training split.
-        boxes: Image -> its phrases, read of `--boxes`; None takes `Example.phrases`.
-        grid: `(h, w)` of the encoder.
-        resize: Its policy, `crop` or `squash`.
-        outside: Reason -> how many boxes of the file were left out for it.
-        vocabulary: Splits captions; by default, into words.
-
-    Raises:
-        DataError: No phrase of the split has a box.
-    """
-    examples = split.examples
-    placed: dict[tuple[int, int], list[PlacedPhrase]] = {}
-    dropped: Counter[str] = Counter()
-    if boxes is not None:
-        placed, dropped = place_phrases(examples, boxes, vocabulary)
-    for number, example in enumerate(examples if boxes is None else ()):
-        for one in example.phrases:
-            phrase = BoxedPhrase(example.image_id, one.caption, one.text, None, (), (one.box,))
-            _, first, last = vocabulary.places(example.captions[one.caption])[one.word]
-            place = PlacedPhrase(phrase, first, last, first)
-            placed.setdefault((number, one.caption), []).append(place)
-    shown, unseen = visible_phrases(examples, placed, resize)
+def attention_targets(boxes: PlacedBoxes, grid: tuple[int, int]) -> AttentionTargets:
+    """Turns boxes of phrases into maps over an encoder's grid, `(h, w)`."""
     maps, phrases = [], {}
-    for place, seen in shown.items():
-        for one in seen:
+    for place, shown in boxes.phrases.items():
+        for one in shown:
             coverage = union_coverage(one.phrase.boxes, *grid)
             phrases.setdefault(place, []).append((one.first, one.last, len(maps)))
             maps.append((coverage / coverage.sum()).astype(np.float16))
-    skipped = skipped_note(dropped + unseen + Counter(outside))
-    if not maps:
-        raise DataError(
-            f"No phrase of the {split.name} split has a box to supervise attention by{skipped}."
-        )
-    return AttentionTargets(np.stack(maps), phrases, skipped=skipped)
+    return AttentionTargets(np.stack(maps), phrases, skipped=boxes.skipped)

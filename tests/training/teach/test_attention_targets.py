@@ -7,8 +7,8 @@ import pytest
 
 from sat_tf.objectives.likelihood import ATTENTION_TARGETS
 from tests.training.data.small_captions import epochs, table_of
-from training.data.box_files import read_boxes
-from training.data.boxes import BAD_SPAN, NO_CAPTION, OUTSIDE, skipped_note
+from training.data.box_files import place_boxes
+from training.data.boxes import BAD_SPAN, NO_CAPTION, OUTSIDE
 from training.data.examples import DataError, Example, Phrase, Split
 from training.data.image_loader import ImageSource
 from training.teach.attention_targets import attention_targets
@@ -24,7 +24,8 @@ def example(name="a.jpg", captions=("a red dog runs",), phrases=()):
 
 
 def targets_of(examples, boxes=None, grid=(2, 4), resize="crop"):
-    return attention_targets(Split("train", tuple(examples)), boxes, grid, resize)
+    split = Split("train", tuple(examples))
+    return attention_targets(place_boxes(boxes, split, resize), grid)
 
 
 def read(targets, table, words):
@@ -34,7 +35,7 @@ def read(targets, table, words):
 def boxes_of(tmp_path, **row):
     row = {"image": "a.jpg", "caption": 0, "phrase": "red dog", "span": [1, 3]} | row
     (tmp_path / "boxes.jsonl").write_text(json.dumps({"boxes": [[0, 0, 0.5, 1]]} | row))
-    return read_boxes(tmp_path / "boxes.jsonl")[0]
+    return tmp_path / "boxes.jsonl"
 
 
 def test_every_word_of_a_phrase_gets_the_map_of_its_boxes(tmp_path):
@@ -73,15 +74,16 @@ def test_a_phrase_beyond_a_cut_caption_is_left_out():
 
 
 def test_what_is_left_out_is_counted(tmp_path):
-    rows = [{"span": [0, 2]}, {"caption": 5}, {}]
+    rows = [{"span": [0, 2]}, {"caption": 5}, {}, {"boxes": [[2, 2, 3, 3]] * 3}]
     row = {"image": "a.jpg", "caption": 0, "phrase": "red dog", "span": [1, 3]}
     text = "".join(json.dumps({"boxes": [[0, 0, 0.5, 1]]} | row | one) + "\n" for one in rows)
-    (tmp_path / "boxes.jsonl").write_text(text)
-    found, outside = read_boxes(tmp_path / "boxes.jsonl")
-    split = Split("train", (example(),))
-    targets = attention_targets(split, found, (2, 4), "crop", {OUTSIDE: 3})
-    assert len(targets) == 1 and not outside
-    assert targets.skipped == skipped_note({BAD_SPAN: 1, NO_CAPTION: 1, OUTSIDE: 3})
-    assert targets.skipped.startswith(f"; skipped: {BAD_SPAN} (1), ")
-    with pytest.raises(DataError, match="to supervise attention by; skipped: phrases whose"):
-        attention_targets(Split("train", (example(captions=("a",)),)), found, (2, 4), "crop")
+    path = tmp_path / "boxes.jsonl"
+    path.write_text(text)
+    targets = targets_of((example(),), path)
+    assert len(targets) == 1
+    assert targets.skipped == {BAD_SPAN: 1, NO_CAPTION: 1, OUTSIDE: 3}
+    why = f"{path} has no usable phrase of the train split.*; skipped: {OUTSIDE} .*, phrases whose"
+    with pytest.raises(DataError, match=why):
+        targets_of((example(captions=("a",)),), path)
+    with pytest.raises(DataError, match="The data set has no usable phrase of the train split"):
+        targets_of((example(),))
