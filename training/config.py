@@ -157,7 +157,7 @@ class DataConfig:
 
 
 def _check_language(code: str, shortest: bool) -> None:
-    """Checks a code against BCP 47's registry, and if `shortest`, that no shorter one is it."""
+    """Checks a code by BCP 47's registry, and if `shortest`, that no shorter one means it."""
     expected, country = "a code such as en, de or zh-Hans", code.upper()
     with contextlib.suppress(LanguageTagError):
         if "_" not in code and code.lower() not in _MISTAKEN and tag_is_valid(code):
