@@ -23,7 +23,7 @@ CAPTIONS_FILE = "captions.json"
 GROUNDING_KEY = "grounding"
 """Key of a row: the grounding of its image, see `training.metrics.grounding.image_means`."""
 
-SIGNATURE = "Scores with another signature are not comparable: `{}`"
+SIGNATURE = "Scores with another signature are not comparable: {}"
 """Sentence on what other scores have to share."""
 
 HEADLINE = (*(f"bleu_{n}" for n in range(1, 5)), "meteor", "rouge_l", "cider", "perplexity")
@@ -313,7 +313,7 @@ def _markdown(report: Mapping[str, Any]) -> str:
         rows = score_rows(report["scores"], intervals)
         parts += ["## Scores", markdown_table(header, rows)]
         if report.get("signature"):
-            parts.append(SIGNATURE.format(report["signature"]))
+            parts.append(SIGNATURE.format(f"`{report['signature']}`"))
     if report.get("notes"):
         parts.append("\n".join(f"- {markdown_cell(note)}" for note in report["notes"]))
     rest = {k: v for k, v in report.items() if k not in ("scores", "intervals", "notes")}

@@ -36,7 +36,7 @@ def test_the_page_shows_the_report(run_dir):
     assert shown["bleu_4"] == "undefined" and report["scores"]["bleu_4"] is None  # hardly trained
     assert shown["bleu_1"] == f"{report['scores']['bleu_1']:.2f}"
     assert data["common"]["lang"] == "en" and data["notes"][:-1] == report["notes"]
-    assert f"`{report['signature']}`" in data["notes"][-1]
+    assert data["notes"][-1].endswith(f": {report['signature']}")
 
 
 def test_the_page_has_each_caption_with_its_image_and_maps(run_dir):
