@@ -9,6 +9,7 @@ trains a captioner that learns from captions and predictions alike.
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -77,7 +78,7 @@ def run(arguments: Arguments) -> int:
     seen = SeenImages()
     for path in arguments.runs:
         seen = seen.after_captioner(str(path))
-    found.save(arguments.out, seen)
+    dataclasses.replace(found, seen=seen).save(arguments.out)
     covered = float(found.shares.sum(axis=1, dtype="float64").mean())
     print(
         f"Wrote {arguments.out}: predictions of {len(configs)} captioners for {len(found.words):,} "

@@ -14,18 +14,16 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from sat_tf import published
 from sat_tf.layers.encoder import Encoder
 from sat_tf.run_folder import RunFolder
-from sat_tf.runs import read_vocabulary
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.config import DataConfig, RunConfig
 from training.data.batches import CaptionTable, caption_table, check_vocabulary, training_batches
 from training.data.box_files import place_boxes
-from training.data.boxes import skipped_note
 from training.data.examples import Split
 from training.data.feature_store import open_input_source
 from training.data.image_loader import InputSource
+from training.data.seen_images import SeenImages
 from training.data.sources import load_split
 from training.distributed import distribute
 from training.tables import counted
@@ -88,6 +86,8 @@ class Inputs:
         targets: Maps for supervised attention on the training images; None without.
         predictions: What other captioners predict for the training captions; None without.
         contents: Split or teacher -> its contents, for the run's records.
+        unusable: Split -> the images that are left out, with reasons.
+        seen: Name of each file that teaches, and the images that it was learned from, if it says.
     """
 
     train: InputSource
@@ -95,6 +95,8 @@ class Inputs:
     targets: AttentionTargets | None = None
     predictions: WordPredictions | None = None
     contents: Mapping[str, Contents] = field(default_factory=dict)
+    unusable: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    seen: Sequence[tuple[str, SeenImages | None]] = ()
 
     def of(self, data: Data) -> Mapping[Split, InputSource]:
         """Returns each split with its inputs."""
@@ -125,17 +127,6 @@ def load_data(
     return Data(train, dev, vocabulary, table, dev_table)
 
 
-def kept_words(config: RunConfig, run_dir: Path) -> tuple[str, ...]:
-    """Returns the words that a run keeps of `init_from`, see `keep_words`; its own once begun."""
-    if not config.keep_words:
-        return ()
-    begun = RunFolder(run_dir).vocabulary.is_file()
-    origin = run_dir if begun else published.locate(config.init_from)
-    kept = read_vocabulary(origin)
-    same = (kept.unit, kept.language) == (config.data.unit, config.data.language)
-    return kept.words if same else ()
-
-
 def open_inputs(config: RunConfig, encoder: Encoder, data: Data, cache_dir: Path) -> Inputs:
     """Opens the inputs of training, augmented, and of dev, plain; reads what teaches beside.
 
@@ -151,32 +142,37 @@ def open_inputs(config: RunConfig, encoder: Encoder, data: Data, cache_dir: Path
         DataError: No image of a split can be read; or a file that teaches cannot be, has nothing
             for the training captions, or is of others.
     """
-    predictions, locator, targets = None, None, None
+    predictions, locator, targets, seen = None, None, None, []
     attention, resize = config.attention, config.encoder.resize
+    teacher = Path(attention.teacher) if attention.teacher else None
+    if attention.located:
+        locator = WordLocator.load(teacher, encoder)
+        seen.append((teacher.name, locator.seen))
+    elif attention.supervision_weight:
+        boxes = place_boxes(teacher, data.train, resize, data.vocabulary)
+        targets = attention_targets(boxes, encoder.grid)
     if config.fit.distillation_weight:
         path = Path(config.fit.predictions)
         predictions = WordPredictions.load(path, data.table, data.vocabulary)
-    if attention.located:
-        locator = WordLocator.load(Path(attention.teacher), encoder)
-    elif attention.supervision_weight:
-        path = Path(attention.teacher) if attention.teacher else None
-        boxes = place_boxes(path, data.train, resize, data.vocabulary)
-        targets = attention_targets(boxes, encoder.grid)
+        seen.append((path.name, predictions.seen))
     views = (config.data.mirror, config.data.random_crop)
-    train = open_input_source(encoder, resize, data.train, cache_dir, *views)
-    dev = open_input_source(encoder, resize, data.dev, cache_dir)
+    train, dev = (
+        open_input_source(encoder, resize, split, cache_dir, *augmented)
+        for split, augmented in ((data.train, views), (data.dev, ()))
+    )
     if locator is not None:
         targets = located_targets(locator, encoder, data.train.examples, train, data.vocabulary)
-    contents = {}
+    contents, unusable = {}, {}
     for split, source in ((data.train, train), (data.dev, dev)):
         unreadable = sorted(split.examples[index].image_id for index in source.skipped)
         contents[split.name] = Contents(split.fingerprint(), tuple(unreadable))
+        unusable[split.name] = split.unusable(source.skipped)
     if targets is not None:
         contents[BOXES if locator is None else LOCATOR] = Contents(targets.fingerprint())
     if predictions is not None:
         own, teachers = predictions.fingerprint(), predictions.teachers
         contents[PREDICTIONS] = Contents(own, teachers=teachers)
-    return Inputs(train, dev, targets, predictions, contents)
+    return Inputs(train, dev, targets, predictions, contents, unusable, seen)
 
 
 def describe_inputs(
@@ -197,16 +193,14 @@ def describe_inputs(
         limit = f"{names.max_length} {names.unit}"
         yield f"Warning: {counted(table.truncated, 'caption')} cut to {limit}."
     for split, source in inputs.of(data).items():
-        if reasons := split.unusable(source.skipped):
+        if reasons := inputs.unusable[split.name]:
             images, path = counted(len(reasons), "image"), folder.skipped(split.name)
             yield f"Warning: skipped {images} of the {split.name} split, see {path}."
         if source.rotated:
             images = counted(len(source.rotated), "image")
             yield f"Turned {images} of the {split.name} split upright, by their EXIF."
     if inputs.targets is not None:
-        what = "phrases with boxes" if inputs.targets.locator is None else "words by a locator"
-        left_out = skipped_note(inputs.targets.skipped)
-        yield f"Attention is supervised at {len(inputs.targets):,} {what}{left_out}."
+        yield f"Attention is supervised at {len(inputs.targets):,} {inputs.targets.what}."
     if inputs.predictions is not None:
         share = f"{100 * config.fit.distillation_weight:.0f} %"
         yield f"Other captioners' predictions are {share} of each word's target."

@@ -7,6 +7,7 @@ Takes the settings of the training that is to use the file: its data and its fro
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,7 +98,8 @@ def run(arguments: Arguments) -> int:
         epochs=arguments.epochs,
         seed=config.seed,
     )
-    locator.save(out, SeenImages.of(data.train.examples, config.data.name))
+    seen = SeenImages.of(data.train.examples, config.data.name)
+    dataclasses.replace(locator, seen=seen).save(out)
     best = sorted(locator.words, key=lambda word: -areas[word])
     print(
         f"Wrote {out}: {len(best)} of {len(areas)} words can be located, best "

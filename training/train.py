@@ -198,7 +198,7 @@ def train(
 
     from sat_tf import runs
     from training.distributed import check_equal, on_chief, shared
-    from training.inputs import kept_words, load_data, open_inputs
+    from training.inputs import load_data, open_inputs
     from training.model import first_model
     from training.run_state import ownership
     from training.run_state.checkpoints import restore_layers
@@ -207,7 +207,8 @@ def train(
     ownership.check_run_dir(run_dir, config, read_run_config)
     say(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
     keras.utils.set_random_seed(config.seed)
-    data = load_data(config.data, data_dir, kept_words(config, run_dir))
+    kept = ownership.kept_words(config, run_dir)
+    data = load_data(config.data, data_dir, kept)
     config = config.split_at(data.train.held_out)
     same = "configuration or data"
     check_equal(same, lambda: f"{config.without_files()} {data.fingerprint()}")

@@ -16,7 +16,7 @@ from training.data.seen_images import (
 )
 from training.data.sources import load_split
 from training.evaluate.command import main as evaluated
-from training.teach.archives import read_seen_archive
+from training.teach.archives import open_archive
 
 LIMIT = 12
 
@@ -109,8 +109,8 @@ def test_averages_predictions_and_locators_say_what_they_learned_from(soft_run, 
     assert sources(mean) == [(soft_run.name, LIMIT)]
     out, cache = tmp_path / "predictions.npz", ("--cache-dir", str(tmp_path / "cache"))
     assert distill.main([str(soft_run), "--out", str(out), *cache]) == 0
-    assert [one.name for one in read_seen_archive(out).sources] == [soft_run.name]
-    assert read_seen_archive(tmp_path / "gone.npz") is None
+    with open_archive(out, 1, "holds no predictions") as (*_, seen):
+        assert [one.name for one in seen.sources] == [soft_run.name]
 
 
 def test_boxes_of_training_images_are_counted_among_them(photographs, tmp_path):

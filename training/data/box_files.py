@@ -40,7 +40,6 @@ from training.data.boxes import (
     WORDS,
     BoxedPhrase,
     Placed,
-    PlacedPhrase,
     place_phrases,
     skipped_note,
     split_words,
@@ -73,7 +72,7 @@ def place_boxes(
     """Reads boxes and finds the phrases of a split's captions among them.
 
     Args:
-        path: Boxes, see the head of this module; None takes `Example.phrases`.
+        path: Boxes, see the head of this module; None takes the nouns of `Example.phrases`.
         split: Images with reference captions.
         resize: Policy of the encoder, `crop` or `squash`.
         vocabulary: Splits captions; by default, into words.
@@ -81,29 +80,24 @@ def place_boxes(
     Raises:
         DataError: The boxes cannot be read, or none is of a phrase of this split.
     """
-    if path is None:
-        placed, skipped = _own_phrases(split.examples, vocabulary), Counter()
-    else:
-        phrases, outside = read_boxes(path)
-        placed, dropped = place_phrases(split.examples, phrases, vocabulary)
-        skipped = outside + dropped
+    phrases, outside = read_boxes(path) if path else (_own_nouns(split.examples), Counter())
+    placed, dropped = place_phrases(split.examples, phrases, vocabulary)
     placed, unseen = visible_phrases(split.examples, placed, resize)
-    skipped += unseen
+    skipped = outside + dropped + unseen
     if not placed:
         found = f"no usable phrase of the {split.name} split's captions{skipped_note(skipped)}"
         raise DataError(f"{path or 'The data set'} has {found}.")
     return PlacedBoxes(path, placed, dict(skipped))
 
 
-def _own_phrases(examples: Sequence[Example], vocabulary: Vocabulary) -> Placed:
-    placed: dict[tuple[int, int], list[PlacedPhrase]] = {}
-    for number, example in enumerate(examples):
+def _own_nouns(examples: Sequence[Example]) -> dict[str, list[BoxedPhrase]]:
+    phrases: dict[str, list[BoxedPhrase]] = {}
+    for example in examples:
         for one in example.phrases:
-            phrase = BoxedPhrase(example.image_id, one.caption, one.text, None, (), (one.box,))
-            _, first, last = vocabulary.places(example.captions[one.caption])[one.word]
-            place = PlacedPhrase(phrase, first, last, first)
-            placed.setdefault((number, one.caption), []).append(place)
-    return placed
+            noun, span = one.text.split()[-1], (one.word, one.word + 1)
+            phrase = BoxedPhrase(example.image_id, one.caption, noun, span, (), (one.box,))
+            phrases.setdefault(phrase.image, []).append(phrase)
+    return phrases
 
 
 def read_boxes(path: str | Path) -> tuple[dict[str, list[BoxedPhrase]], Counter[str]]:

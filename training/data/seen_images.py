@@ -133,11 +133,7 @@ class SeenImages:
         return cls((Source("", count, arrays),))
 
     def after(self, name: str, earlier: SeenImages | None) -> SeenImages:
-        """Adds the images of what this one started or learned from; None if it has no record.
-
-        A path is recorded by its last part.
-        """
-        name = published.bare_name(name)
+        """Adds the images of what this one started or learned from; None if it has no record."""
         if earlier is None:
             return replace(self, unknown=tuple(dict.fromkeys((*self.unknown, name))))
         sources = list(self.sources)
@@ -153,7 +149,7 @@ class SeenImages:
         return SeenImages(tuple(sources), tuple(unknown))
 
     def after_captioner(self, name: str, place: str | Path | None = None) -> SeenImages:
-        """Adds the images of a run or published captioner.
+        """Adds the images of a run or published captioner, by the last part of its path.
 
         Args:
             name: What `published.locate` takes.
@@ -162,6 +158,7 @@ class SeenImages:
         earlier = None
         with contextlib.suppress(ValueError):  # it may be gone
             earlier = read_seen(place or name)
+        name = published.bare_name(name)
         return self.after(name, earlier)
 
     def to_json(self) -> dict[str, Any]:

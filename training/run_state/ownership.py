@@ -30,7 +30,6 @@ from training.distributed import is_chief, on_chief
 from training.inputs import BOXES, LOCATOR, PREDICTIONS, Contents, Data, Inputs
 from training.little_data import Amount
 from training.run_state.checkpoints import start_again
-from training.teach.archives import read_seen_archive
 
 _TEACHERS = {
     BOXES: "boxes",
@@ -124,6 +123,16 @@ def check_run_dir(run_dir: Path, config: Any, read_config: Callable[[Path], Any]
             f"{folder} is not empty and not a run: it has no {folder.config.name}. "
             "Choose another folder with `--run-dir`."
         )
+
+
+def kept_words(config: RunConfig, run_dir: Path) -> tuple[str, ...]:
+    """Returns the words that a run keeps of `init_from`, see `keep_words`; its own once begun."""
+    if not config.keep_words:
+        return ()
+    begun = RunFolder(run_dir).vocabulary.is_file()
+    kept = runs.read_vocabulary(run_dir if begun else published.locate(config.init_from))
+    same = (kept.unit, kept.language) == (config.data.unit, config.data.language)
+    return kept.words if same else ()
 
 
 @on_chief
@@ -224,9 +233,7 @@ def begin_run(
     captions = map(vocabulary.tokenize, data.train.captions)
     amount = Amount.of(len(data.train) - len(unreadable), captions)
     records = data_records(folder, vocabulary, contents, amount)
-    for split, source in inputs.of(data).items():
-        if reasons := split.unusable(source.skipped):
-            records[folder.skipped(split.name)] = reasons
+    records |= {folder.skipped(split): why for split, why in inputs.unusable.items() if why}
     records |= {} if data_dir is None else {folder.data_dir: f"{data_dir.absolute()}\n"}
     # A run that is resumed has the last record, unless an earlier version started it.
     if not folder.training_images.exists():
@@ -236,10 +243,8 @@ def begin_run(
         if (origin := config.init_from) is not None:
             begun = recorded_origins(folder) if folder.has_checkpoint() else {}
             seen = seen.after_captioner(origin, begun.get(origin))
-        files = [config.attention.teacher] if config.attention.located else []
-        files += [config.fit.predictions] if inputs.predictions is not None else []
-        for file in map(Path, files):
-            seen = seen.after(file.name, read_seen_archive(file))
+        for teacher, earlier in inputs.seen:
+            seen = seen.after(teacher, earlier)
         records[folder.training_images] = seen.content()
     claim(folder.path, to_text(config), config.init_from, records)
 

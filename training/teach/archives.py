@@ -40,8 +40,8 @@ def save_archive(
 @contextlib.contextmanager
 def open_archive(
     path: Path, version: int, otherwise: str
-) -> Iterator[tuple[dict[str, Any], Mapping[str, np.ndarray]]]:
-    """Opens a file of `save_archive`; yields `about`, and the arrays, each read on access.
+) -> Iterator[tuple[dict[str, Any], Mapping[str, np.ndarray], SeenImages | None]]:
+    """Opens a file of `save_archive`; yields `about`, the arrays, each read on access, and `seen`.
 
     Args:
         path: The file.
@@ -56,15 +56,6 @@ def open_archive(
             about = json.loads(arrays[_ABOUT].tobytes())
             if about["format"] != version:
                 raise ValueError(f"its format is {about['format']}, not {version}")
-            yield about, arrays
+            yield about, arrays, SeenImages.from_json(about.get(_TRAINING_IMAGES))
     except _DAMAGED as error:
         raise DataError(f"{path} {otherwise}: {error}.") from error
-
-
-def read_seen_archive(path: Path) -> SeenImages | None:
-    """Reads which images a file of `save_archive` was learned from; None if it does not say."""
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return SeenImages.from_json(json.loads(arrays[_ABOUT].tobytes()).get(_TRAINING_IMAGES))
-    except _DAMAGED:
-        return None

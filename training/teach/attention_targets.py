@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
@@ -12,6 +12,7 @@ import tensorflow as tf
 from sat_tf.objectives.likelihood import ATTENTION_TARGETS
 from training.data.batches import CaptionTable
 from training.data.box_files import PlacedBoxes
+from training.data.boxes import skipped_note
 from training.metrics.grounding import union_coverage
 
 
@@ -22,15 +23,15 @@ class AttentionTargets:
     Attributes:
         maps: float16 `[P, h, w]`, each of sum 1: of boxes, their share of area in each cell.
         phrases: (image index, caption index) -> `(first word, last word, index into maps)`.
+        what: Of what they are, and what was left out, for a message.
         locator: Fingerprint of the word locator that the maps are of, if any: computed again, they
             may differ by rounding.
-        skipped: Reason -> how many boxes or phrases were left out for it.
     """
 
     maps: np.ndarray
     phrases: Mapping[tuple[int, int], Sequence[tuple[int, int, int]]]
+    what: str
     locator: str | None = None
-    skipped: Mapping[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return sum(map(len, self.phrases.values()))
@@ -75,4 +76,5 @@ def attention_targets(boxes: PlacedBoxes, grid: tuple[int, int]) -> AttentionTar
             coverage = union_coverage(one.phrase.boxes, *grid)
             phrases.setdefault(place, []).append((one.first, one.last, len(maps)))
             maps.append((coverage / coverage.sum()).astype(np.float16))
-    return AttentionTargets(np.stack(maps), phrases, skipped=boxes.skipped)
+    what = f"phrases with boxes{skipped_note(boxes.skipped)}"
+    return AttentionTargets(np.stack(maps), phrases, what)

@@ -60,12 +60,14 @@ class WordLocator:
         kernel: float32 `[D, V]`, u.
         prior: float32 `[L]`, r.
         encoder: Identity of the encoder, see `encoder_identity`.
+        seen: Images that it was learned from, if it says.
     """
 
     words: tuple[str, ...]
     kernel: np.ndarray
     prior: np.ndarray
     encoder: str
+    seen: SeenImages | None = None
 
     def maps(self, annotations: np.ndarray, words: Sequence[str]) -> np.ndarray:
         """Returns the map of each word in an image.
@@ -85,10 +87,10 @@ class WordLocator:
         maps = (maps / maps.max(axis=1, keepdims=True)) ** _SHARPNESS
         return maps / maps.sum(axis=1, keepdims=True)
 
-    def save(self, path: Path, seen: SeenImages | None = None) -> None:
-        """Writes the locator as an `.npz`, with the images that it was learned from."""
+    def save(self, path: Path) -> None:
+        """Writes the locator as an `.npz`."""
         about = {"format": _FORMAT, "words": self.words, "encoder": self.encoder}
-        save_archive(path, about, {"kernel": self.kernel, "prior": self.prior}, seen)
+        save_archive(path, about, {"kernel": self.kernel, "prior": self.prior}, self.seen)
 
     @classmethod
     def load(cls, path: Path, encoder: Encoder) -> WordLocator:
@@ -99,7 +101,7 @@ class WordLocator:
         """
         identity = encoder_identity(encoder)
         otherwise = "is not a word locator, as `python -m training.locate` writes it"
-        with open_archive(path, _FORMAT, otherwise) as (about, arrays):
+        with open_archive(path, _FORMAT, otherwise) as (about, arrays, seen):
             kernel, prior = arrays["kernel"], arrays["prior"]
             words, known = tuple(about["words"]), str(about["encoder"])
             if kernel.ndim != 2 or prior.ndim != 1 or kernel.shape[1] != len(words):
@@ -111,7 +113,7 @@ class WordLocator:
                 f"The word locator is for the annotations of {known}; the encoder is {identity}. "
                 "Run `python -m training.locate` with the settings of the training."
             )
-        return cls(words, kernel, prior, known)
+        return cls(words, kernel, prior, known, seen)
 
     def fingerprint(self) -> str:
         """Returns the SHA-256 (hexadecimal) of words, kernel and prior."""
@@ -180,7 +182,7 @@ def located_targets(
     if not maps:
         raise DataError("The word locator knows no word of the training captions.")
     grid = np.stack(maps).reshape(-1, *encoder.grid)
-    return AttentionTargets(grid, places, locator.fingerprint())
+    return AttentionTargets(grid, places, "words by a locator", locator.fingerprint())
 
 
 def words_to_locate(

@@ -38,6 +38,7 @@ class WordPredictions:
         offsets: int64 `[R + 1]`, first place of each caption.
         captions: Identity of the captions, see `captions_identity`.
         teachers: Teachers of the captioners that made the predictions; for the student's card.
+        seen: Images that those captioners learned from, if it is known.
     """
 
     words: np.ndarray
@@ -45,6 +46,7 @@ class WordPredictions:
     offsets: np.ndarray
     captions: str
     teachers: tuple[str, ...] = ()
+    seen: SeenImages | None = None
 
     @property
     def specs(self) -> dict[str, tf.TensorSpec]:
@@ -78,11 +80,11 @@ class WordPredictions:
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
-    def save(self, path: Path, seen: SeenImages | None = None) -> None:
-        """Writes the predictions as an `.npz`, with the images that their makers learned from."""
+    def save(self, path: Path) -> None:
+        """Writes the predictions as an `.npz`."""
         arrays = {"words": self.words, "shares": self.shares, "offsets": self.offsets}
         about = {"format": _FORMAT, "captions": self.captions, "teachers": self.teachers}
-        save_archive(path, about, arrays, seen)
+        save_archive(path, about, arrays, self.seen)
 
     @classmethod
     def load(cls, path: Path, table: CaptionTable, vocabulary: Vocabulary) -> WordPredictions:
@@ -92,14 +94,14 @@ class WordPredictions:
             DataError: The file has none, or those of other captions or of another vocabulary.
         """
         otherwise = "does not hold predictions, as `python -m training.distill` writes them"
-        with open_archive(path, _FORMAT, otherwise) as (about, arrays):
+        with open_archive(path, _FORMAT, otherwise) as (about, arrays, seen):
             words, shares, offsets = (arrays[name] for name in ("words", "shares", "offsets"))
             if words.ndim != 2 or words.shape != shares.shape or offsets[-1] != len(words):
                 raise ValueError("its arrays do not fit each other")
             if not np.isfinite(shares).all():
                 raise ValueError("its probabilities are not finite")
             teachers = tuple(map(str, about.get("teachers", ())))
-            found = cls(words, shares, offsets, str(about["captions"]), teachers)
+            found = cls(words, shares, offsets, str(about["captions"]), teachers, seen)
         if found.captions != captions_identity(table, vocabulary):
             raise DataError(
                 f"The predictions in {path} are of other captions, or of another vocabulary or "
