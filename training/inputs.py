@@ -161,7 +161,9 @@ def open_inputs(config: RunConfig, encoder: Encoder, data: Data, cache_dir: Path
         for split, augmented in ((data.train, views), (data.dev, ()))
     )
     if locator is not None:
-        targets = located_targets(locator, encoder, data.train.examples, train, data.vocabulary)
+        captions = [example.captions for example in data.train.examples]
+        words = [[data.vocabulary.places(text) for text in texts] for texts in captions]
+        targets = located_targets(locator, encoder.grid, words, train)
     contents, unusable = {}, {}
     for split, source in ((data.train, train), (data.dev, dev)):
         unreadable = sorted(split.examples[index].image_id for index in source.skipped)

@@ -1,7 +1,7 @@
 """Train a captioner or a digit system: `python -m training.train --recipe scenes_soft`.
 
-`train` and `fit` are one run from top to bottom: data, model, inputs, the state of the last
-checkpoint if there is one, epochs. Three things are told elsewhere:
+`train` is one run from top to bottom: data, model, inputs, the state of the last checkpoint if
+there is one, epochs. Three things are told elsewhere:
 
     training.config             every setting
     training.run_state.resume   what is saved within an epoch, and how the rest of it is trained
@@ -51,9 +51,7 @@ if TYPE_CHECKING:
     import keras
     import tensorflow as tf
 
-    from sat_tf.models.captioner import Captioner
     from sat_tf.runs import TrainedCaptioner
-    from training.inputs import Data, Inputs
 
 
 @dataclass(frozen=True)
@@ -196,89 +194,64 @@ def train(
     """
     import keras
 
-    from sat_tf import runs
-    from training.distributed import check_equal, on_chief, shared
-    from training.inputs import load_data, open_inputs
-    from training.model import first_model
-    from training.run_state import ownership
-    from training.run_state.checkpoints import restore_layers
+    from sat_tf.runs import TrainedCaptioner, load_captioner
+    from training.distributed import check_equal, chief_callbacks, on_chief, shared
+    from training.inputs import batches_of, describe_inputs, load_data, open_inputs
+    from training.model import compile_model, describe_model, first_model
+    from training.run_state import logs, ownership
+    from training.run_state.checkpoints import Checkpoints, restore_layers
+    from training.run_state.resume import CheckpointAndStop, best_epoch, train_epochs
+    from training.teach.rewards import reward_objective
+    from training.validation import AttentionCollapseWarning, Validation
 
-    folder, say = RunFolder(run_dir), on_chief(say)
+    folder, say, interrupts = RunFolder(run_dir), on_chief(say), interrupts or Interrupts()
     ownership.check_run_dir(run_dir, config, read_run_config)
     say(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
     keras.utils.set_random_seed(config.seed)
     kept = ownership.kept_words(config, run_dir)
     data = load_data(config.data, data_dir, kept)
     config = config.split_at(data.train.held_out)
-    same = "configuration or data"
-    check_equal(same, lambda: f"{config.without_files()} {data.fingerprint()}")
+    check_equal("configuration or data", lambda: f"{config.without_files()} {data.fingerprint()}")
 
-    begun = shared(folder.has_checkpoint())
-    model = first_model(config, data, begun, strategy, say)
+    model = first_model(config, data, shared(folder.has_checkpoint()), strategy, say)
     if not model.encoder.trainable:  # its weights are final before its annotations are stored
         restore_layers(folder.checkpoints, model, [model.encoder])
 
     inputs = open_inputs(config, model.encoder, data, cache_dir or default_cache_dir())
     check_equal("readable images", lambda: repr(inputs.contents))
     ownership.begin_run(folder, config, data, inputs, data_dir)
-
-    fit(model, config, data, inputs, folder, interrupts or Interrupts(), say, callbacks)
-    return on_chief(runs.load_captioner)(run_dir)
-
-
-def fit(
-    model: Captioner,
-    config: RunConfig,
-    data: Data,
-    inputs: Inputs,
-    folder: RunFolder,
-    interrupts: Interrupts,
-    say: Callable[[str], Any],
-    callbacks: Sequence[keras.callbacks.Callback],
-) -> None:
-    """Trains the epochs that are left after the last checkpoint, and says which was the best."""
-    from sat_tf.runs import TrainedCaptioner
-    from training.distributed import chief_callbacks
-    from training.inputs import batches_of, describe_inputs
-    from training.model import compile_model, describe_model
-    from training.run_state import logs
-    from training.run_state.checkpoints import Checkpoints, Progress
-    from training.run_state.resume import CheckpointAndStop, best_epoch, train_epochs
-    from training.teach.rewards import reward_objective
-    from training.validation import AttentionCollapseWarning, Validation
-
     for line in describe_inputs(config, data, inputs, folder):
         say(line)
     steps, batches_from = batches_of(config, data.table, inputs)
+
     say(describe_model(model))
     with model.distribute_strategy.scope():
         compile_model(model, config, steps, reward_objective(config, data.table, data.vocabulary))
     for name, value in model.objective.describe(config.fit.batch_size).items():
         say(f"  {name}: {value}")
-    checkpoints = Checkpoints(folder.checkpoints, model)
-    progress = checkpoints.restore() or Progress()
+    state = Checkpoints(folder.checkpoints, model)
+    progress = state.restore()
     say(progress.outlook(config.fit.epochs, steps))
 
-    if not progress.finished(config.fit.epochs):
-        done = lambda: progress.epoch * steps + progress.step  # noqa: E731
-        logs.remove_from(folder.logs, progress.epoch, done())
-        dev = Validation(TrainedCaptioner(model, data.vocabulary), config, data, inputs)
-        best_weights = folder.best_weights
-        all_callbacks = [
-            logs.Validate(dev.scores),  # first, as the others read the scores
-            *chief_callbacks(AttentionCollapseWarning()),
+    done = lambda: progress.epoch * steps + progress.step  # noqa: E731
+    logs.remove_from(folder.logs, progress.epoch, done())
+    dev = Validation(TrainedCaptioner(model, data.vocabulary), config, data, inputs)
+    all_callbacks = [
+        logs.Validate(dev.scores),  # first, as the others read the scores
+        *chief_callbacks(
+            AttentionCollapseWarning(),
             logs.LearningRate(),
-            *chief_callbacks(
-                logs.TensorBoardScalars(folder.logs),
-                logs.TensorBoardSteps(folder.logs, done),
-                logs.TensorBoardFigures(dev.figures, folder.logs),
-                logs.EpochProgress(config.fit.epochs, steps),
-            ),
-            CheckpointAndStop(checkpoints, progress, config.fit, steps, best_weights, interrupts),
-            *callbacks,
-        ]
-        train_epochs(model, batches_from, config.fit.epochs, steps, progress, all_callbacks)
+            logs.TensorBoardScalars(folder.logs),
+            logs.TensorBoardSteps(folder.logs, done),
+            logs.TensorBoardFigures(dev.figures, folder.logs),
+            logs.EpochProgress(config.fit.epochs, steps),
+        ),
+        CheckpointAndStop(state, progress, config.fit, steps, folder.best_weights, interrupts),
+        *callbacks,
+    ]
+    train_epochs(model, batches_from, config.fit.epochs, steps, progress, all_callbacks)
     say(best_epoch(progress, config.fit.monitor))
+    return on_chief(load_captioner)(run_dir)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from training.digits.runs import (
 )
 from training.distributed import explained, make_strategy
 from training.optimizers import make_optimizer
-from training.run_state.checkpoints import Checkpoints, Progress
+from training.run_state.checkpoints import Checkpoints
 from training.run_state.logs import (
     EpochProgress,
     LearningRate,
@@ -113,7 +113,7 @@ def train(
             jit_compile=fit.jit_compile,
         )
     checkpoints = Checkpoints(folder.checkpoints, model)
-    progress = checkpoints.restore() or Progress()
+    progress = checkpoints.restore()
 
     weights = sum(int(tf.size(v)) for v in model.trainable_variables)
     say(f"Data: {len(digits)} digits to train on, {len(dev)} dev digits.")

@@ -116,12 +116,17 @@ class Checkpoints:
         Raises:
             RunError: It cannot be written, for example because the disk is full.
         """
-        final = self._directory / _name(progress)
+        step = f"-step-{progress.step:06d}" if progress.step else ""
+        final = self._directory / f"epoch-{progress.epoch:03d}{step}"
         temporary = self._directory / f"{_WRITING}{final.name}"
         try:
             shutil.rmtree(temporary, ignore_errors=True)
             temporary.mkdir(parents=True)
-            self._write(temporary, progress)
+            self._checkpoint.write(str(temporary / _PREFIX))
+            state = {"version": VERSION, **dataclasses.asdict(progress)}
+            (temporary / _STATE_FILE).write_text(json.dumps(state), "utf-8")
+            for path in (*temporary.iterdir(), temporary):
+                sync(path)
             temporary.rename(final)
             sync(self._directory)
         except (OSError, tf.errors.OpError) as error:
@@ -135,15 +140,8 @@ class Checkpoints:
                 if other != final:
                     shutil.rmtree(other, ignore_errors=True)
 
-    def _write(self, folder: Path, progress: Progress) -> None:
-        self._checkpoint.write(str(folder / _PREFIX))
-        state = {"version": VERSION, **dataclasses.asdict(progress)}
-        (folder / _STATE_FILE).write_text(json.dumps(state), "utf-8")
-        for path in (*folder.iterdir(), folder):
-            sync(path)
-
-    def restore(self) -> Progress | None:
-        """Restores the last state and returns its progress; None if there is no checkpoint.
+    def restore(self) -> Progress:
+        """Restores the last state and returns its progress, that of a new run without checkpoint.
 
         Workers get the chief's state, even without a checkpoint.
 
@@ -152,8 +150,7 @@ class Checkpoints:
         """
         found = _read_last(self._directory, self._checkpoint)
         copy_from_chief(self.variables)
-        state = shared(found and dataclasses.asdict(found))
-        return state and Progress(**state)
+        return Progress(**shared(dataclasses.asdict(found or Progress())))
 
 
 def restore_layers(
@@ -232,11 +229,9 @@ def unfinished_note(run_dir: Path) -> tuple[str, ...]:
     try:
         progress = last_progress(folder.checkpoints)
     except RunError:
-        return ()
-    if progress is None:
-        return ()
-    epochs = read_object(folder.config)["fit"]["epochs"]
-    if progress.finished(epochs):
+        progress = None
+    epochs = progress and read_object(folder.config)["fit"]["epochs"]
+    if progress is None or progress.finished(epochs):
         return ()
     return (
         f"Training of {run_dir.name} is not finished ({progress.epoch} of {epochs} epochs); "
@@ -245,7 +240,8 @@ def unfinished_note(run_dir: Path) -> tuple[str, ...]:
 
 
 def _last(directory: Path) -> Path | None:
-    return max(directory.glob("epoch-*"), key=_order, default=None)
+    numbers = lambda path: [*map(int, re.findall(r"\d+", path.name))]  # noqa: E731
+    return max(directory.glob("epoch-*"), key=numbers, default=None)
 
 
 def _read_progress(checkpoint: Path) -> Progress:
@@ -266,12 +262,3 @@ def _reason(error: Exception) -> str:
     if isinstance(error, tf.errors.OpError):  # {{node}} file; reason [operation]
         text = re.sub(r"\{\{.*?\}\}|\[Op:\w+\]", "", error.message).rpartition("; ")[2]
     return text.strip().partition("\n")[0].rstrip(".")
-
-
-def _name(progress: Progress) -> str:
-    epoch = f"epoch-{progress.epoch:03d}"
-    return f"{epoch}-step-{progress.step:06d}" if progress.step else epoch
-
-
-def _order(checkpoint: Path) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", checkpoint.name)]

@@ -128,8 +128,7 @@ class CheckpointAndStop(keras.callbacks.Callback):
     def _is_told_to_stop(self, step: int) -> bool:
         """Hears of a signal that any worker has received: all of them save and end together."""
         number = heard(self._interrupts.waiting or 0, step)
-        if number:
-            self._interrupts.tell(number)
+        self._interrupts.waiting = number or self._interrupts.waiting
         return bool(number)
 
     def _means(self) -> list[keras.Variable]:

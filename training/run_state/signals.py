@@ -30,22 +30,16 @@ class Interrupts:
     """Context in which SIGTERM and SIGINT raise `Interrupted`: at once, or when released.
 
     A second signal meets Python's default handlers and ends the process without waiting.
+
+    Attributes:
+        waiting: The signal that has come since `hold`, here or in another process of the run.
     """
 
     def __init__(self) -> None:
         self._held = False
-        self._waiting: int | None = None
+        self.waiting: int | None = None
         self._saved = ""
         self._previous: dict[int, signal.Handlers] = {}
-
-    @property
-    def waiting(self) -> int | None:
-        """The signal that has come since `hold`, if any."""
-        return self._waiting
-
-    def tell(self, number: int) -> None:
-        """Acts as if this signal had come, because another process of the run received it."""
-        self._waiting = number
 
     def hold(self) -> None:
         """Defers signals from here on, as there is a state to save."""
@@ -58,8 +52,8 @@ class Interrupts:
             Interrupted: A signal is waiting.
         """
         self._held, self._saved = False, f"{saved} "
-        if self._waiting is not None:
-            raise Interrupted(self._waiting, self._saved)
+        if self.waiting is not None:
+            raise Interrupted(self.waiting, self._saved)
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():  # no other may set handlers
@@ -84,7 +78,7 @@ class Interrupts:
         for other in self._previous:
             default = signal.default_int_handler if other == signal.SIGINT else signal.SIG_DFL
             signal.signal(other, default)
-        self._waiting = number
+        self.waiting = number
         if not self._held:
             raise Interrupted(number, self._saved)
 

@@ -148,41 +148,38 @@ def words_of(example: Example, vocabulary: Vocabulary = WORDS) -> set[str]:
 
 def located_targets(
     locator: WordLocator,
-    encoder: Encoder,
-    examples: Sequence[Example],
+    grid: tuple[int, int],
+    captions: Sequence[Sequence[Sequence[tuple[str, int, int]]]],
     source: InputSource,
-    vocabulary: Vocabulary = WORDS,
 ) -> AttentionTargets:
     """Makes the maps that attention is to match at the words that a locator knows.
 
     Args:
-        locator: The locator, of the encoder's annotations.
-        encoder: The encoder of the captioner.
-        examples: The training images with their captions.
-        source: Their annotations.
-        vocabulary: Splits captions; by default, into words.
+        locator: The locator, of the annotations.
+        grid: `(h, w)` of the annotations.
+        captions: The words of each caption of each image, see `Vocabulary.places`.
+        source: The annotations.
 
     Raises:
         DataError: The locator knows no word of the captions.
     """
     known, maps, places = set(locator.words), [], {}
-    words_in = [[vocabulary.places(text) for text in example.captions] for example in examples]
-    for start in range(0, len(examples), _BATCH):
-        numbers = np.arange(start, min(start + _BATCH, len(examples)))
+    for start in range(0, len(captions), _BATCH):
+        numbers = np.arange(start, min(start + _BATCH, len(captions)))
         for number, of_image in zip(numbers.tolist(), source.read(numbers), strict=True):
-            words = sorted({word for found in words_in[number] for word, *_ in found} & known)
+            words = sorted({word for found in captions[number] for word, *_ in found} & known)
             if number in source.skipped or not words:
                 continue
             of_word = {word: len(maps) + n for n, word in enumerate(words)}
             maps.extend(locator.maps(of_image, words).astype(np.float16))
-            for caption, found in enumerate(words_in[number]):
+            for caption, found in enumerate(captions[number]):
                 places[number, caption] = [
                     (first, last, of_word[word]) for word, first, last in found if word in known
                 ]
     if not maps:
         raise DataError("The word locator knows no word of the training captions.")
-    grid = np.stack(maps).reshape(-1, *encoder.grid)
-    return AttentionTargets(grid, places, "words by a locator", locator.fingerprint())
+    maps = np.stack(maps).reshape(-1, *grid)
+    return AttentionTargets(maps, places, "words by a locator", locator.fingerprint())
 
 
 def words_to_locate(

@@ -81,7 +81,9 @@ def test_what_is_left_out_is_counted(tmp_path):
     path.write_text(text)
     targets = targets_of((example(),), path)
     assert len(targets) == 1
-    assert targets.skipped == {BAD_SPAN: 1, NO_CAPTION: 1, OUTSIDE: 3}
+    skipped = place_boxes(path, Split("train", (example(),)), "crop").skipped
+    assert skipped == {BAD_SPAN: 1, NO_CAPTION: 1, OUTSIDE: 3}
+    assert targets.what.startswith(f"phrases with boxes; skipped: {OUTSIDE} (3), ")
     why = f"{path} has no usable phrase of the train split.*; skipped: {OUTSIDE} .*, phrases whose"
     with pytest.raises(DataError, match=why):
         targets_of((example(captions=("a",)),), path)
