@@ -200,7 +200,7 @@ def train(
     from training.model import compile_model, describe_model, first_model
     from training.run_state import logs, ownership
     from training.run_state.checkpoints import Checkpoints, restore_layers
-    from training.run_state.resume import CheckpointAndStop, best_epoch, train_epochs
+    from training.run_state.resume import CheckpointAndStop, best_epoch, outlook, train_epochs
     from training.teach.rewards import reward_objective
     from training.validation import AttentionCollapseWarning, Validation
 
@@ -231,7 +231,6 @@ def train(
         say(f"  {name}: {value}")
     state = Checkpoints(folder.checkpoints, model)
     progress = state.restore()
-    say(progress.outlook(config.fit.epochs, steps))
 
     done = lambda: progress.epoch * steps + progress.step  # noqa: E731
     logs.remove_from(folder.logs, progress.epoch, done())
@@ -249,6 +248,7 @@ def train(
         CheckpointAndStop(state, progress, config.fit, steps, folder.best_weights, interrupts),
         *callbacks,
     ]
+    say(outlook(progress, config.fit.epochs, steps))
     train_epochs(model, batches_from, config.fit.epochs, steps, progress, all_callbacks)
     say(best_epoch(progress, config.fit.monitor))
     return on_chief(load_captioner)(run_dir)

@@ -40,7 +40,7 @@ from training.run_state.logs import (
     remove_from,
 )
 from training.run_state.ownership import check_run_dir, claim, exclusive_lock
-from training.run_state.resume import CheckpointAndStop, best_epoch, train_epochs
+from training.run_state.resume import CheckpointAndStop, best_epoch, outlook, train_epochs
 from training.run_state.signals import Interrupts
 
 
@@ -119,7 +119,7 @@ def train(
     say(f"Data: {len(digits)} digits to train on, {len(dev)} dev digits.")
     say(f"System: {config.system}, {weights / 1e6:.2f} M weights.")
     say(f"Batches of {fit.batch_size} examples.")
-    say(progress.outlook(fit.epochs, steps))
+    say(outlook(progress, fit.epochs, steps))
     if not progress.finished(fit.epochs):
         remove_from(folder.logs, progress.epoch)
         scorer = Scorer(model, data, dev, "dev")

@@ -18,7 +18,6 @@ from sat_tf.errors import RunError
 from sat_tf.files import literal_path, sync
 from sat_tf.run_folder import RunFolder, read_object
 from training.distributed import copy_from_chief, on_chief, shared
-from training.tables import counted
 
 VERSION = 3
 """Version of a checkpoint's contents and their order."""
@@ -61,14 +60,6 @@ class Progress:
     def finished(self, epochs: int) -> bool:
         """Returns whether nothing is left to train of a run of at most so many epochs."""
         return self.stopped or self.epoch >= epochs
-
-    def outlook(self, epochs: int, steps: int) -> str:
-        """Describes the training ahead of a run of so many epochs of so many steps."""
-        if self.finished(epochs):
-            return f"Finished before, after {counted(self.epoch, 'epoch')}: nothing left to train."
-        if self.epoch or self.step:
-            return f"Resuming at {self.where}."
-        return f"Training {counted(epochs, 'epoch')} of {counted(steps, 'step')}."
 
     def better(self, score: float, rank: int = 0) -> bool:
         """Returns whether a score beats the best so far.

@@ -135,6 +135,15 @@ class CheckpointAndStop(keras.callbacks.Callback):
         return [variable for metric in self.model.metrics for variable in metric.variables]
 
 
+def outlook(progress: Progress, epochs: int, steps: int) -> str:
+    """Describes the training ahead of a run of so many epochs of so many steps."""
+    if progress.finished(epochs):
+        return f"Finished before, after {counted(progress.epoch, 'epoch')}: nothing left to train."
+    if progress.epoch or progress.step:
+        return f"Resuming at {progress.where}."
+    return f"Training {counted(epochs, 'epoch')} of {counted(steps, 'step')}."
+
+
 def train_epochs(
     model: keras.Model,
     batches_from: Callable[[int, int], tf.data.Dataset | tf.distribute.DistributedDataset],

@@ -71,20 +71,6 @@ def test_one_within_an_epoch_replaces_the_one_before_and_is_replaced(tmp_path):
         assert path.name.endswith(f"-step-{progress.step:06d}") is bool(progress.step)
 
 
-@pytest.mark.parametrize(
-    ("progress", "outlook"),
-    [
-        (Progress(), "Training 3 epochs of 1 step."),
-        (Progress(2, step=1), "Resuming at epoch 3, step 1."),
-        (Progress(3), "Finished before, after 3 epochs: nothing left to train."),
-        (Progress(1, stopped=True), "Finished before, after 1 epoch: nothing left to train."),
-    ],
-)
-def test_a_run_says_what_is_ahead(progress, outlook):
-    assert progress.outlook(epochs=3, steps=1) == outlook
-    assert progress.finished(3) is ("nothing" in outlook)
-
-
 def test_two_left_behind_by_a_kill_give_the_later(tmp_path):
     checkpoints = Checkpoints(tmp_path / "a", make_model("none"))
     checkpoints.save(Progress(999))

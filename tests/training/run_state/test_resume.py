@@ -26,7 +26,7 @@ from tests.training.small_runs import train
 from training.config import FitConfig
 from training.run_state.checkpoints import Checkpoints, Progress
 from training.run_state.logs import Validate
-from training.run_state.resume import CheckpointAndStop, best_epoch, train_epochs
+from training.run_state.resume import CheckpointAndStop, best_epoch, outlook, train_epochs
 from training.run_state.signals import Interrupts
 
 EVERY_OTHER = ("--fit.epochs", "2", "--fit.checkpoint_steps", "2")
@@ -291,3 +291,17 @@ def test_a_signal_saves_the_state_and_says_how_to_resume(tmp_path, tiny):
     where = "The state at epoch 2, step 3 is saved."
     assert f"Stopped by {name}. {where} Start the same command again to resume." in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    ("progress", "ahead"),
+    [
+        (Progress(), "Training 3 epochs of 1 step."),
+        (Progress(2, step=1), "Resuming at epoch 3, step 1."),
+        (Progress(3), "Finished before, after 3 epochs: nothing left to train."),
+        (Progress(1, stopped=True), "Finished before, after 1 epoch: nothing left to train."),
+    ],
+)
+def test_a_run_says_what_is_ahead(progress, ahead):
+    assert outlook(progress, epochs=3, steps=1) == ahead
+    assert progress.finished(3) is ("nothing" in ahead)

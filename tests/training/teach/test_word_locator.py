@@ -10,6 +10,7 @@ import pytest
 from sat_tf.objectives.likelihood import ATTENTION_TARGETS
 from tests.training.data.small_captions import table_of
 from training.data.batches import CaptionTable
+from training.data.boxes import WORDS
 from training.data.examples import DataError, Example
 from training.teach.word_locator import (
     WordLocator,
@@ -146,7 +147,8 @@ def test_another_file_or_one_of_an_earlier_format_is_no_locator(tmp_path):
 
 
 def test_each_known_word_of_a_caption_gets_its_map(learned, planted):
-    targets = located_targets(learned[0], ENCODER, planted.examples, planted)
+    words = [[WORDS.places(text) for text in one.captions] for one in planted.examples]
+    targets = located_targets(learned[0], GRID, words, planted)
     examples = tuple(planted.examples)
     table: CaptionTable = table_of(examples)[0]
     row = int(np.flatnonzero((table.image_index == 0) & (table.caption_index == 0))[0])
@@ -168,6 +170,6 @@ def test_each_known_word_of_a_caption_gets_its_map(learned, planted):
 def test_captions_without_a_known_word_are_an_error(learned, planted):
     unknown = [Example("i", planted.examples[0].image, ("nothing here",))]
     with pytest.raises(DataError, match="knows no word"):
-        located_targets(learned[0], ENCODER, unknown, planted)
+        located_targets(learned[0], GRID, [[WORDS.places("nothing here")]], planted)
     with pytest.raises(DataError, match="10 images or more"):
         learn(ENCODER, unknown, planted)
