@@ -135,7 +135,6 @@ def kept_words(config: RunConfig, run_dir: Path) -> tuple[str, ...]:
     return kept.words if same else ()
 
 
-@on_chief
 def claim(
     run_dir: Path,
     config_text: str,
@@ -249,7 +248,6 @@ def begin_run(
     claim(folder.path, to_text(config), config.init_from, records)
 
 
-@on_chief
 def check_data(folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str, Contents]) -> None:
     """Checks that a run that is resumed uses the data it was started with.
 
