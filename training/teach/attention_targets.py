@@ -23,7 +23,7 @@ class AttentionTargets:
     Attributes:
         maps: float16 `[P, h, w]`, each of sum 1: of boxes, their share of area in each cell.
         phrases: (image index, caption index) -> `(first word, last word, index into maps)`.
-        what: Of what they are, and what was left out, for a message.
+        what: Phrases or words that have them, and what was left out, for a message.
         locator: Fingerprint of the word locator that the maps are of, if any: computed again, they
             may differ by rounding.
     """
