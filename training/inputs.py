@@ -19,7 +19,7 @@ from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 from training.config import DataConfig, RunConfig
 from training.data.batches import CaptionTable, caption_table, check_vocabulary, training_batches
-from training.data.box_files import place_boxes
+from training.data.boxes import place_boxes
 from training.data.examples import Split
 from training.data.feature_store import open_input_source
 from training.data.image_loader import InputSource

@@ -34,70 +34,45 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sat_tf.vocabulary import Vocabulary
-from training.data.boxes import (
-    OUTSIDE,
-    WORDS,
-    BoxedPhrase,
-    Placed,
-    place_phrases,
-    skipped_note,
-    split_words,
-    visible_phrases,
-)
-from training.data.examples import Box, DataError, Example, Split
+from sat_tf.vocabulary import tokenize
+from training.data.examples import Box, DataError
 
+OUTSIDE = "boxes outside the image, or without an area"
+
+_PART = re.compile("'?[^']+")
 _PHRASE = re.compile(r"\[/EN#(?P<entity>[^/\s]+)(?P<types>(?:/[^\s\]/]+)*) (?P<words>[^\]]*)\]")
 _TOLERANCE = 0.01  # of a side: boxes drawn by hand end a pixel outside now and then
 
 
-@dataclass(frozen=True, eq=False)
-class PlacedBoxes:
-    """Phrases of a split's captions with their boxes.
+@dataclass(frozen=True)
+class BoxedPhrase:
+    """A noun phrase of a caption and the boxes of what it names.
 
     Attributes:
-        path: The file or folder that they are of; None for boxes of the data set itself.
-        phrases: (image index, caption index) -> phrases, with boxes in the encoder's view.
-        skipped: Reason -> how many boxes or phrases were left out for it.
+        image: The image's id, a file name.
+        caption: Index of the caption (or the sentence) among the image's, -1 if it is not among
+            them; None is every caption that has the words.
+        text: The phrase as written.
+        span: `[a, b)` over the caption's blank-separated tokens, or over `sentence`; or None.
+        types: Such as people or scene.
+        boxes: `(top, left, bottom, right)`, shares of the image's sides; the place is their union.
+        sentence: The words, by `split_words`, of a sentence that is one of the captions, perhaps
+            in another place and wording; None if `caption` is the caption's own index.
     """
 
-    path: Path | None
-    phrases: Placed
-    skipped: Mapping[str, int]
+    image: str
+    caption: int | None
+    text: str
+    span: tuple[int, int] | None
+    types: tuple[str, ...]
+    boxes: tuple[Box, ...]
+    sentence: tuple[str, ...] | None = None
 
 
-def place_boxes(
-    path: Path | None, split: Split, resize: str, vocabulary: Vocabulary = WORDS
-) -> PlacedBoxes:
-    """Reads boxes and finds the phrases of a split's captions among them.
-
-    Args:
-        path: Boxes, see the head of this module; None takes the nouns of `Example.phrases`.
-        split: Images with reference captions.
-        resize: Policy of the encoder, `crop` or `squash`.
-        vocabulary: Splits captions; by default, into words.
-
-    Raises:
-        DataError: The boxes cannot be read, or none is of a phrase of this split.
-    """
-    phrases, outside = read_boxes(path) if path else (_own_nouns(split.examples), Counter())
-    placed, dropped = place_phrases(split.examples, phrases, vocabulary)
-    placed, unseen = visible_phrases(split.examples, placed, resize)
-    skipped = outside + dropped + unseen
-    if not placed:
-        found = f"no usable phrase of the {split.name} split's captions{skipped_note(skipped)}"
-        raise DataError(f"{path or 'The data set'} has {found}.")
-    return PlacedBoxes(path, placed, dict(skipped))
-
-
-def _own_nouns(examples: Sequence[Example]) -> dict[str, list[BoxedPhrase]]:
-    phrases: dict[str, list[BoxedPhrase]] = {}
-    for example in examples:
-        for one in example.phrases:
-            noun, span = one.text.split()[-1], (one.word, one.word + 1)
-            phrase = BoxedPhrase(example.image_id, one.caption, noun, span, (), (one.box,))
-            phrases.setdefault(phrase.image, []).append(phrase)
-    return phrases
+def skipped_note(dropped: Mapping[str, int]) -> str:
+    """Returns `; skipped: boxes outside ... (3), phrases ... (2)`; nothing if none was dropped."""
+    counts = ", ".join(f"{reason} ({count:,})" for reason, count in dropped.items())
+    return f"; skipped: {counts}" if counts else ""
 
 
 def read_boxes(path: str | Path) -> tuple[dict[str, list[BoxedPhrase]], Counter[str]]:
@@ -269,3 +244,8 @@ def _sentence_phrases(line: str) -> list[dict]:
         phrases.append(phrase)
     sentence += split_words(line[end:])
     return [phrase | {"sentence": tuple(sentence)} for phrase in phrases]
+
+
+def split_words(text: str) -> list[str]:
+    """Splits a text into the words of `tokenize`, clitics apart: "man's" is "man 's"."""
+    return [part for word in tokenize(text) for part in _PART.findall(word)]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,8 +21,9 @@ import numpy as np
 from PIL import Image
 
 from sat_tf.images.pillow import EXIF_ORIENTATION, centred_square
-from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary, tokenize
-from training.data.examples import Box, Example, StoredImage, canonical_name
+from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
+from training.data.box_files import BoxedPhrase, read_boxes, skipped_note, split_words
+from training.data.examples import Box, DataError, Example, Split, StoredImage, canonical_name
 
 WORDS = Vocabulary(SPECIAL_TOKENS)
 """Splits captions into words as they stand."""
@@ -40,7 +40,6 @@ CLOSE = 0.75
 """Least ratio of common words, by difflib, at which a sentence may be a caption: one word in four
 changed. Two different captions of an image are as close in 2 % of the pairs (Flickr8k, dev)."""
 
-OUTSIDE = "boxes outside the image, or without an area"
 NO_SPAN = "phrases without a place in the caption"
 BAD_SPAN = "phrases whose span does not fit the caption"
 NO_CAPTION = "phrases of captions the split does not have"
@@ -49,39 +48,7 @@ SEVERAL_IMAGES = "phrases of an image that could be several of the split"
 NOT_SHOWN = "phrases whose boxes are outside the part of the image that the encoder sees"
 NOT_READ = "phrases of images that cannot be read"
 
-_PART = re.compile("'?[^']+")
 _ON_ITS_SIDE = (5, 6, 7, 8)  # orientations of EXIF
-
-
-def skipped_note(dropped: Mapping[str, int]) -> str:
-    """Returns `; skipped: boxes outside ... (3), phrases ... (2)`; nothing if none was dropped."""
-    counts = ", ".join(f"{reason} ({count:,})" for reason, count in dropped.items())
-    return f"; skipped: {counts}" if counts else ""
-
-
-@dataclass(frozen=True)
-class BoxedPhrase:
-    """A noun phrase of a caption and the boxes of what it names.
-
-    Attributes:
-        image: The image's id, a file name.
-        caption: Index of the caption (or the sentence) among the image's, -1 if it is not among
-            them; None is every caption that has the words.
-        text: The phrase as written.
-        span: `[a, b)` over the caption's blank-separated tokens, or over `sentence`; or None.
-        types: Such as people or scene.
-        boxes: `(top, left, bottom, right)`, shares of the image's sides; the place is their union.
-        sentence: The words, by `split_words`, of a sentence that is one of the captions, perhaps
-            in another place and wording; None if `caption` is the caption's own index.
-    """
-
-    image: str
-    caption: int | None
-    text: str
-    span: tuple[int, int] | None
-    types: tuple[str, ...]
-    boxes: tuple[Box, ...]
-    sentence: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +70,55 @@ class PlacedPhrase:
 
 Placed = Mapping[tuple[int, int], Sequence[PlacedPhrase]]
 """(example, caption) -> its phrases."""
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedBoxes:
+    """Phrases of a split's captions with their boxes.
+
+    Attributes:
+        path: The file or folder that they are of; None for boxes of the data set itself.
+        phrases: (image index, caption index) -> phrases, with boxes in the encoder's view.
+        skipped: Reason -> how many boxes or phrases were left out for it.
+    """
+
+    path: Path | None
+    phrases: Placed
+    skipped: Mapping[str, int]
+
+
+def place_boxes(
+    path: Path | None, split: Split, resize: str, vocabulary: Vocabulary = WORDS
+) -> PlacedBoxes:
+    """Reads boxes and finds the phrases of a split's captions among them.
+
+    Args:
+        path: Boxes, see `box_files`; None takes the nouns of `Example.phrases`.
+        split: Images with reference captions.
+        resize: Policy of the encoder, `crop` or `squash`.
+        vocabulary: Splits captions; by default, into words.
+
+    Raises:
+        DataError: The boxes cannot be read, or none is of a phrase of this split.
+    """
+    phrases, outside = read_boxes(path) if path else (_own_nouns(split.examples), Counter())
+    placed, dropped = place_phrases(split.examples, phrases, vocabulary)
+    placed, unseen = visible_phrases(split.examples, placed, resize)
+    skipped = outside + dropped + unseen
+    if not placed:
+        found = f"no usable phrase of the {split.name} split's captions{skipped_note(skipped)}"
+        raise DataError(f"{path or 'The data set'} has {found}.")
+    return PlacedBoxes(path, placed, dict(skipped))
+
+
+def _own_nouns(examples: Sequence[Example]) -> dict[str, list[BoxedPhrase]]:
+    phrases: dict[str, list[BoxedPhrase]] = {}
+    for example in examples:
+        for one in example.phrases:
+            noun, span = one.text.split()[-1], (one.word, one.word + 1)
+            phrase = BoxedPhrase(example.image_id, one.caption, noun, span, (), (one.box,))
+            phrases.setdefault(phrase.image, []).append(phrase)
+    return phrases
 
 
 def place_phrases(
@@ -226,11 +242,6 @@ def _occurrences(captions: Sequence[Sequence[list[str]]], wanted: Sequence[str])
             if here[:-1] == wanted[:-1] and here[-1] in (wanted[-1], wanted[-1] + "s"):
                 found.append((number, first, first + len(wanted) - 1))
     return found
-
-
-def split_words(text: str) -> list[str]:
-    """Splits a text into the words of `tokenize`, clitics apart: "man's" is "man 's"."""
-    return [part for word in tokenize(text) for part in _PART.findall(word)]
 
 
 def align_captions(

@@ -14,7 +14,7 @@ from sat_tf.fields import to_dict
 from sat_tf.files import default_cache_dir
 from sat_tf.runs import TrainedCaptioner, read_average
 from training.config import RunConfig
-from training.data.box_files import PlacedBoxes, place_boxes
+from training.data.boxes import PlacedBoxes, place_boxes
 from training.data.feature_store import open_input_source
 from training.data.seen_images import find_overlap, read_seen, seen_notes
 from training.data.sources import load_split

@@ -14,8 +14,7 @@ from sat_tf.captions import Caption
 from sat_tf.tokens import spans
 from sat_tf.vocabulary import Vocabulary
 from training.data.batches import CaptionTable
-from training.data.box_files import PlacedBoxes
-from training.data.boxes import WORDS, Placed, PlacedPhrase
+from training.data.boxes import WORDS, Placed, PlacedBoxes, PlacedPhrase
 from training.data.examples import Box, Phrase, Split
 from training.evaluate.reading import Reading
 from training.metrics.bootstrap import Interval

@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from sat_tf.objectives.likelihood import ATTENTION_TARGETS
 from training.data.batches import CaptionTable
-from training.data.box_files import PlacedBoxes
-from training.data.boxes import skipped_note
+from training.data.box_files import skipped_note
+from training.data.boxes import PlacedBoxes
 from training.metrics.grounding import union_coverage
 
 

@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
-from training.data.box_files import read_boxes
-from training.data.boxes import BAD_SPAN, NO_CAPTION, NO_SPAN, OUTSIDE, place_phrases
+from training.data.box_files import OUTSIDE, read_boxes
+from training.data.boxes import BAD_SPAN, NO_CAPTION, NO_SPAN, place_phrases
 from training.data.examples import DataError, Example
 
 CAPTION = "A man 's red hat , on a dog ."

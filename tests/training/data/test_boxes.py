@@ -6,16 +6,14 @@ from PIL import Image
 
 from sat_tf.vocabulary import Vocabulary, tokenize
 from tests.image_files import exif_of
-from training.data.box_files import read_boxes
+from training.data.box_files import BoxedPhrase, read_boxes, split_words
 from training.data.boxes import (
     NO_SENTENCE,
     NO_SPAN,
     SEVERAL_IMAGES,
-    BoxedPhrase,
     align_captions,
     image_size,
     place_phrases,
-    split_words,
     visible_boxes,
 )
 from training.data.examples import Example

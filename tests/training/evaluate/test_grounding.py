@@ -11,7 +11,7 @@ from sat_tf.captions import Caption
 from sat_tf.layers.encoder import Encoder
 from training.config import DataConfig
 from training.data.batches import caption_table
-from training.data.box_files import place_boxes
+from training.data.boxes import place_boxes
 from training.data.feature_store import open_input_source
 from training.data.sources import load_split
 from training.evaluate.command import main
