@@ -36,6 +36,7 @@ from pathlib import Path
 
 from sat_tf.vocabulary import Vocabulary
 from training.data.boxes import (
+    HELD_OUT,
     OUTSIDE,
     WORDS,
     BoxedPhrase,
@@ -82,7 +83,7 @@ def place_boxes(
         DataError: The boxes cannot be read, or none is of a phrase of this split.
     """
     if path is None:
-        placed, skipped = _own_phrases(split.examples, vocabulary), Counter()
+        placed, skipped = own_phrases(split.examples, vocabulary), Counter()
     else:
         phrases, outside = read_boxes(path)
         placed, dropped = place_phrases(split.examples, phrases, vocabulary)
@@ -95,11 +96,13 @@ def place_boxes(
     return PlacedBoxes(path, placed, dict(skipped))
 
 
-def _own_phrases(examples: Sequence[Example], vocabulary: Vocabulary) -> Placed:
+def own_phrases(examples: Sequence[Example], vocabulary: Vocabulary) -> Placed:
+    """Places the phrases that a data set itself has, at their head nouns."""
     placed: dict[tuple[int, int], list[PlacedPhrase]] = {}
     for number, example in enumerate(examples):
         for one in example.phrases:
-            phrase = BoxedPhrase(example.image_id, one.caption, one.text, None, (), (one.box,))
+            types = () if one.seen else (HELD_OUT,)
+            phrase = BoxedPhrase(example.image_id, one.caption, one.text, None, types, (one.box,))
             _, first, last = vocabulary.places(example.captions[one.caption])[one.word]
             place = PlacedPhrase(phrase, first, last, first)
             placed.setdefault((number, one.caption), []).append(place)

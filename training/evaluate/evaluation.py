@@ -23,7 +23,7 @@ from training.evaluate.page import write_report_page
 from training.evaluate.reading import SAMPLES, Bounds, Reading
 from training.evaluate.reports import caption_rows, package_versions, write_evaluation
 from training.metrics.calibration import Calibration, calibrate
-from training.metrics.captions import score_captions, verdict
+from training.metrics.captions import score_captions
 from training.metrics.scene_words import scene_word_confidence, word_scores
 from training.run_state.checkpoints import unfinished_note
 
@@ -126,7 +126,7 @@ def evaluate(
             `BOUND_IMAGES`.
     """
     captioner, split, data = reading.captioner, reading.split, config.data
-    how, kind = data.splitting, captioner.config.attention.kind
+    kind = captioner.config.attention.kind
     seconds: dict[str, float] = {}
     with timed(seconds, "search"):
         readable = len(split) - len(reading.source.skipped)
@@ -136,11 +136,10 @@ def evaluate(
     references = split.references(of=texts)
     with timed(seconds, "caption metrics"):
         print(f"Scoring {len(captions):,} captions ...", flush=True)
-        scored = score_captions(texts, references, tokens=score_tokens, **how)
-        fit = verdict(texts, references, **how)
+        scored = score_captions(texts, references, tokens=score_tokens, **data.splitting)
     report = scored.details() | split.details(reading.source.skipped)
     report |= {"versions": package_versions(), "seconds": seconds}
-    report["notes"] += fit
+    report["notes"] += scored.verdict
     scores, intervals, grounding = report["scores"], report["intervals"], BoxGrounding({})
     with timed(seconds, "teacher forcing"):
         print(f"Reading {sum(map(len, references.values())):,} reference captions ...", flush=True)
