@@ -101,13 +101,13 @@ def run(arguments: Arguments) -> str:
             )
     systems = [", ".join(map(str, runs[at : at + seeds])) for at in range(0, len(runs), seeds)]
     lines = [f"{label}: {paths}" for label, paths in zip(LABELS, systems, strict=False)]
-    settings = split, arguments.data_dir, arguments.samples, seeds
     if not are_digits[0]:
-        lines += compare(folders, *settings, arguments.score_tokens)
+        settings = arguments.data_dir, arguments.samples, seeds, arguments.score_tokens
+        lines += compare(folders, split, *settings)
     elif arguments.score_tokens:
         raise invalid_value("--score-tokens", "none for digit systems", arguments.score_tokens)
     else:
-        lines += digit_module("evaluate").compare(folders, *settings)
+        lines += digit_module("evaluate").compare(folders, split, seeds)
     return "\n".join(lines).rstrip()
 
 

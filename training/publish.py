@@ -199,7 +199,7 @@ def publish(arguments: Arguments) -> str:
         split = load_split(config.data, arguments.split, data_dir)
     files = packed_files(captioner, config, folder.vocabulary)
     teachers = dataclasses.asdict(teachers_of(arguments.run))
-    seen = read_seen(folder)
+    seen = read_seen(folder.path)
     record = None if seen is None else seen.content()
     published.write(arguments.out, files, arguments.share_encoder, teachers, record)
     for name, content in files.items():

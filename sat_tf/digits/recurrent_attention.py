@@ -105,14 +105,6 @@ class RecurrentAttention(DigitModel):
         """The weights of policy and baseline, which learn from rewards."""
         return self.locator.trainable_variables + super().separately_clipped
 
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor arguments, and `answers`."""
-        return {
-            **super().get_config(),
-            "image_size": self.image_size,
-            "classes": self.classifier.units,
-        }
-
     # --- defined by a subclass ---
 
     def begin(self, images: tf.Tensor) -> State:
@@ -221,7 +213,6 @@ class RecurrentAttention(DigitModel):
         return [glimpse_figure(*parts) for parts in drawn]
 
 
-@keras.saving.register_keras_serializable(package="sat_tf")
 class RAM(RecurrentAttention):
     """The recurrent attention model.
 
@@ -240,8 +231,6 @@ class RAM(RecurrentAttention):
     References:
         Mnih et al. (2014), arXiv:1406.6247.
     """
-
-    config_type = RAMConfig
 
     def __init__(self, config: RAMConfig, image_size: int, classes: int = 10, **kwargs) -> None:
         super().__init__(config, image_size, config.hidden_dim, **kwargs)
@@ -286,7 +275,6 @@ class DRAMState(NamedTuple):
     """Reads the lower one and aims; its h starts from the context."""
 
 
-@keras.saving.register_keras_serializable(package="sat_tf")
 class DRAM(RecurrentAttention):
     """The deep recurrent attention model.
 
@@ -301,8 +289,6 @@ class DRAM(RecurrentAttention):
     References:
         Ba et al. (2014), arXiv:1412.7755.
     """
-
-    config_type = DRAMConfig
 
     def __init__(self, config: DRAMConfig, image_size: int, classes: int, **kwargs) -> None:
         super().__init__(config, image_size, config.hidden_dim, **kwargs)

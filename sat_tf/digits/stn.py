@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import keras
 import numpy as np
@@ -171,7 +170,6 @@ class SpatialMask(keras.layers.Layer):
         return images * mask, mask
 
 
-@keras.saving.register_keras_serializable(package="sat_tf")
 class STN(DigitModel):
     """`log p(y | CNN(V))`, V the image, seen through its affine map or its mask if any.
 
@@ -193,8 +191,6 @@ class STN(DigitModel):
     References:
         Jaderberg et al. (2015), Sec. 4.1, arXiv:1506.02025.
     """
-
-    config_type = STNConfig
 
     def __init__(self, config: STNConfig, image_size: int, classes: int = 10, **kwargs) -> None:
         super().__init__(config, autocast=False, **kwargs)
@@ -232,14 +228,6 @@ class STN(DigitModel):
         seen = images if self.attention is None else self.attention(images)[0]
         hidden = dropout(self.features(seen), self.config.dropout, seed, 0)
         return self.classifier(hidden), seen
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor arguments, and `answers`."""
-        return {
-            **super().get_config(),
-            "image_size": self.image_size,
-            "classes": self.classifier.units,
-        }
 
     def read(self, images: tf.Tensor) -> Reading:
         """Reads images in one look: V, and where its corners lie in the image.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -22,6 +21,7 @@ from sat_tf.errors import invalid_value, other_version
 from sat_tf.fields import NonNegativeInt, Positive, PositiveInt, Range, check_fields, to_dict
 from sat_tf.run_folder import RunFolder, read_object
 from training.config import BaseFitConfig, BaseOptimizerConfig, read_saved
+from training.evaluate.reports import flat
 
 
 @dataclass(frozen=True)
@@ -281,12 +281,6 @@ def read_digit_config(run_dir: Path) -> DigitRunConfig:
 
 def changed_flags(config: DigitRunConfig, base: DigitRunConfig) -> list[str]:
     """Returns the flags that turn `base` into `config`."""
-    return list(_changed(to_dict(config), to_dict(base)))
-
-
-def _changed(values: dict, base: dict, prefix: str = "") -> Iterator[str]:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _changed(value, base[key], f"{prefix}{key}.")
-        elif value != base[key]:
-            yield from (f"--{prefix}{key}", str(value))
+    values, usual = flat(to_dict(config)), flat(to_dict(base))
+    changed = [(f"--{key}", str(value)) for key, value in values.items() if value != usual[key]]
+    return [word for flag in changed for word in flag]

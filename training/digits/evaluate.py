@@ -231,16 +231,12 @@ def training_command(config: DigitRunConfig) -> str:
     return shlex.join(["python", "-m", "training.train", *flags])
 
 
-def compare(
-    folders: Sequence[Path], split: str, data_dir: Path | None, samples: int, seeds: int
-) -> list[str]:
+def compare(folders: Sequence[Path], split: str, seeds: int) -> list[str]:
     """Compares digit systems, the later ones with the first, by their reports alone.
 
     Args:
         folders: Evaluations, those of a system in a row.
         split: What they were evaluated on.
-        data_dir: Not needed.
-        samples: Not needed.
         seeds: Evaluations of each system, whose means are compared.
 
     Returns:
@@ -249,7 +245,6 @@ def compare(
     Raises:
         ValueError: They were scored on different examples.
     """
-    del data_dir, samples
     reports = [read_report(folder / REPORT_FILE, split) for folder in folders]
     examples = []
     for report in reports:

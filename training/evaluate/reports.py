@@ -96,6 +96,8 @@ def write_evaluation(
         report: Report as for `write_report`.
         rows: `image_id`, `caption` and what else `captions.json` has of each image.
     """
+    write_report(out, report)
+    write_json(out / CAPTIONS_FILE, rows)
     scores = {name: report["scores"][name] for name in HEADLINE if name in report["scores"]}
     lines = ["", heading, format_scores(scores, report["intervals"])]
     if bounds := report.get("bounds"):
@@ -104,8 +106,6 @@ def write_evaluation(
     lines.append("First captions:")
     lines += [f"  {row['image_id']}: {row['caption']}" for row in rows[:_EXAMPLES]]
     lines += [f"Note: {note}" for note in report["notes"]]
-    write_report(out, report)
-    write_json(out / CAPTIONS_FILE, rows)
     print(*lines, f"All {len(report['scores'])} scores: {out / MARKDOWN_FILE}", sep="\n")
 
 

@@ -181,8 +181,7 @@ def score_captions(
         found = tokenise(candidates, references, "simple", language)
     if found.tokeniser in ("ptb", "simple") and rules > 1 and default_segmenter(language) == "icu":
         notes.append(UNSPLIT)
-    characters, tables = found.tokeniser in OVER_CHARACTERS, tables_of(language)
-    if characters:
+    if characters := found.tokeniser in OVER_CHARACTERS:
         if meteor:
             expected = f"False or None for scores over {found.tokeniser!r} tokens"
             raise invalid_value("meteor", expected, True)
@@ -190,23 +189,21 @@ def score_captions(
         notes += [NOT_WORDS, "METEOR is left out: it is over words."]
     if empty := sum(not caption for caption in found.candidates):
         notes.append(f"{empty} of {len(candidates)} captions are empty and score 0.")
-    rows = None
+    bleu = _bleu_statistics(found)
+    per_image = bleu_scores(bleu) | {"cider": _cider(found), "rouge_l": _rouge(found)}
+    scores = {name: float(v) for name, v in bleu_scores(bleu.sum(axis=0)).items()}
+    scores |= {name: float(np.mean(per_image[name])) for name in ("cider", "rouge_l")}
+    undefined = _undefined_note(scores, "characters" if characters else "words")
+    fit, rows, tables = verdict(candidates, found), None, tables_of(language)
     if meteor or meteor is None:
         try:
             rows = meteor_statistics(found.candidates, found.references, tables)
+            per_image["meteor"] = meteor_scores(rows, tables)
+            scores["meteor"] = float(meteor_scores(rows.sum(axis=0), tables))
         except JavaError as error:
             if meteor:
                 raise
             notes.append(f"METEOR is left out: {error}" if java.find_java() else _NO_METEOR)
-
-    bleu = _bleu_statistics(found)
-    per_image = bleu_scores(bleu) | {"cider": _cider(found), "rouge_l": _rouge(found)}
-    scores = {name: float(v) for name, v in bleu_scores(bleu.sum(axis=0)).items()}
-    if rows is not None:
-        per_image["meteor"] = meteor_scores(rows, tables)
-        scores["meteor"] = float(meteor_scores(rows.sum(axis=0), tables))
-    scores |= {name: float(np.mean(per_image[name])) for name in ("cider", "rouge_l")}
-    notes += _undefined_note(scores, "characters" if characters else "words")
     return CaptionScores(
         scores,
         tuple(candidates),
@@ -214,11 +211,11 @@ def score_captions(
         bleu,
         found.tokeniser,
         rows,
-        notes,
+        notes + undefined,
         _versions(found.tokeniser, rows is not None),
         _signature(found, language, None if rows is None else tables),
         tables,
-        verdict(candidates, found),
+        fit,
     )
 
 
