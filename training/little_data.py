@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from sat_tf.fields import to_dict
+from sat_tf.fields import flat, to_dict
 from sat_tf.run_folder import RunFolder, read_object
 from training.config import RunConfig
-from training.evaluate.reports import flat
 from training.recipes import RECIPES
 
 LEARN_ON = "folder_from_flickr8k"

@@ -18,10 +18,17 @@ from sat_tf.digits.config import (
     answer_names,
 )
 from sat_tf.errors import invalid_value, other_version
-from sat_tf.fields import NonNegativeInt, Positive, PositiveInt, Range, check_fields, to_dict
+from sat_tf.fields import (
+    NonNegativeInt,
+    Positive,
+    PositiveInt,
+    Range,
+    check_fields,
+    flat,
+    to_dict,
+)
 from sat_tf.run_folder import RunFolder, read_object
 from training.config import BaseFitConfig, BaseOptimizerConfig, read_saved
-from training.evaluate.reports import flat
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sat_tf.fields import flat
 from sat_tf.files import write_atomically, write_json
 from training.data.examples import DataError, Split
 from training.data.sources.caption_files.records import has_half_character
@@ -251,15 +252,6 @@ def interval_text(name: str, interval: Any) -> str:
     low, high = list(ends)[-2:]
     undefined = low is None or not math.isfinite(low)
     return "-" if undefined else f"[{number(name, low)}, {number(name, high)}]"
-
-
-def flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flattens nested mappings, with dotted names."""
-    found = {}
-    for key, value in mapping.items():
-        nested = isinstance(value, Mapping)
-        found |= flat(value, f"{prefix}{key}.") if nested else {prefix + key: value}
-    return found
 
 
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
