@@ -83,7 +83,7 @@ def place_boxes(
         DataError: The boxes cannot be read, or none is of a phrase of this split.
     """
     if path is None:
-        placed, skipped = own_phrases(split.examples, vocabulary), Counter()
+        placed, skipped = _own_phrases(split.examples, vocabulary), Counter()
     else:
         phrases, outside = read_boxes(path)
         placed, dropped = place_phrases(split.examples, phrases, vocabulary)
@@ -96,8 +96,7 @@ def place_boxes(
     return PlacedBoxes(path, placed, dict(skipped))
 
 
-def own_phrases(examples: Sequence[Example], vocabulary: Vocabulary) -> Placed:
-    """Places the phrases that a data set itself has, at their head nouns."""
+def _own_phrases(examples: Sequence[Example], vocabulary: Vocabulary) -> Placed:
     placed: dict[tuple[int, int], list[PlacedPhrase]] = {}
     for number, example in enumerate(examples):
         for one in example.phrases:

@@ -10,7 +10,7 @@ import dataclasses
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
@@ -29,7 +29,7 @@ from sat_tf.fields import NonNegativeInt, check_fields, to_dict
 from sat_tf.objectives.terms import Batch
 from sat_tf.run_folder import RunFolder
 from training.cli import check_own_images, peek_flag
-from training.compare import LABELS, means_over_seeds, read_report, score_table
+from training.compare import LABELS, means_over_seeds, score_table
 from training.config import read_saved
 from training.data.examples import SPLITS, canonical_split
 from training.digits.config import (
@@ -231,12 +231,12 @@ def training_command(config: DigitRunConfig) -> str:
     return shlex.join(["python", "-m", "training.train", *flags])
 
 
-def compare(folders: Sequence[Path], split: str, seeds: int) -> list[str]:
+def compare(folders: Sequence[Path], reports: Sequence[Mapping[str, Any]], seeds: int) -> list[str]:
     """Compares digit systems, the later ones with the first, by their reports alone.
 
     Args:
         folders: Evaluations, those of a system in a row.
-        split: What they were evaluated on.
+        reports: Their reports.
         seeds: Evaluations of each system, whose means are compared.
 
     Returns:
@@ -245,7 +245,6 @@ def compare(folders: Sequence[Path], split: str, seeds: int) -> list[str]:
     Raises:
         ValueError: They were scored on different examples.
     """
-    reports = [read_report(folder / REPORT_FILE, split) for folder in folders]
     examples = []
     for report in reports:
         data = read_saved(SYSTEMS[report[SYSTEM_KEY]], report["configuration"]).data.scored()
@@ -263,7 +262,7 @@ def compare(folders: Sequence[Path], split: str, seeds: int) -> list[str]:
     heads = [f"{label} - {LABELS[0]}" for label in LABELS[1 : len(reports) // seeds]]
     rows = [[name, *(f"{v - first:+.2f}" for v in rest)] for name, (first, *rest) in scores.items()]
     return [
-        f"{split}, {reports[0]['examples']} examples",
+        f"{reports[0]['split']}, {reports[0]['examples']} examples",
         "",
         score_table(scores),
         "",

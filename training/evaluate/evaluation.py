@@ -69,9 +69,10 @@ def evaluate_run(
     data, resize = config.data, config.encoder.resize
     split = load_split(data, arguments.split, arguments.data_dir)
     boxes, boxed = None, None
-    if arguments.boxes is not None:
+    if arguments.boxes is not None or (split.has_phrases and config.attention.kind != "none"):
         # Before annotations and captions are computed, which take minutes: the file may be wrong.
         boxes = place_boxes(arguments.boxes, split, resize, captioner.vocabulary)
+    if arguments.boxes is not None:
         boxed = {split.examples[image].image_id for image, _ in boxes.phrases}
     overlap = find_overlap(read_seen(captioner.path), split.examples, data.name)
     seen = seen_notes(overlap, boxed)
@@ -120,7 +121,7 @@ def evaluate(
     Args:
         reading: The captioner on the split.
         config: Its configuration: how captions are searched for, and how they are split.
-        boxes: Phrases of the split with their boxes, if any.
+        boxes: Phrases of the split with their boxes, its own or those of a file, if any.
         score_tokens: Tokeniser of the scores; None for that of the language.
         bound_images: Images whose bounds are measured, of hard attention; by default
             `BOUND_IMAGES`.
@@ -151,10 +152,10 @@ def evaluate(
         scores |= calibration.scores
         intervals |= calibration.intervals
         report["calibration"] = calibration.details()
-        if split.has_phrases and kind != "none":
-            grounding = ground_drawn(reading, captions)
+        if boxes is not None and boxes.path is None:
+            grounding = ground_drawn(reading, boxes.phrases, captions)
             scores |= grounding.scores
-    if boxes is not None:
+    if boxes is not None and boxes.path is not None:
         with timed(seconds, "grounding"):
             print(f"Comparing maps with the boxes of {boxes.path} ...", flush=True)
             grounding = ground(reading, boxes, captions)

@@ -14,7 +14,7 @@ from sat_tf.captions import Caption
 from sat_tf.tokens import spans
 from sat_tf.vocabulary import Vocabulary
 from training.data.batches import CaptionTable
-from training.data.box_files import PlacedBoxes, own_phrases
+from training.data.box_files import PlacedBoxes
 from training.data.boxes import HELD_OUT, WORDS, Placed, PlacedPhrase
 from training.data.examples import Box
 from training.evaluate.reading import Reading
@@ -53,7 +53,7 @@ class BoxGrounding:
     nouns: Mapping[tuple[str, str], Sequence[Box]] = field(default_factory=dict)
 
 
-def ground_drawn(reading: Reading, captions: Mapping[str, Caption]) -> BoxGrounding:
+def ground_drawn(reading: Reading, placed: Placed, captions: Mapping[str, Caption]) -> BoxGrounding:
     """Scores where a captioner looks by the boxes that the data set itself has, of drawn scenes.
 
     Teacher-forced, at the head noun of every reference noun phrase; scores of phrases held out of
@@ -63,11 +63,11 @@ def ground_drawn(reading: Reading, captions: Mapping[str, Caption]) -> BoxGround
 
     Args:
         reading: The captioner on a split.
+        placed: The split's own phrases, from `place_boxes`.
         captions: Generated captions by image id.
     """
-    examples, vocabulary = reading.split.examples, reading.captioner.vocabulary
-    placed = own_phrases(examples, vocabulary)
-    found = _read_phrases(reading, placed, _captions_with(placed, reading), teacher_only=True)
+    rows = _captions_with(placed, reading)
+    found = _read_phrases(reading, placed, rows, teacher_only=True)
     result = score_phrases(found.maps, found.boxes, found.images)
     scores = grounding_scores(result)
     own = {name: result.values[name] for name in METRICS}
@@ -78,11 +78,11 @@ def ground_drawn(reading: Reading, captions: Mapping[str, Caption]) -> BoxGround
         }
     wanted = {
         (example.image_id, phrase.text): [phrase.box]
-        for example in examples
+        for example in reading.split.examples
         if example.image_id in captions
         for phrase in example.phrases
     }
-    generated = generated_grounding(captions, wanted, vocabulary)
+    generated = generated_grounding(captions, wanted, reading.captioner.vocabulary)
     kept = (f"generated_{name}" for name in ("match_rate", *METRICS))
     scores |= {name: generated[name] for name in kept if name in generated}
     by_image = image_means(found.images, {"phrases": np.ones(len(found.maps))}, own)

@@ -80,10 +80,10 @@ def format_scores(scores: Mapping[str, float], intervals: Mapping[str, Any] | No
     A score without a value is undefined.
 
     Args:
-        scores: Metric -> value; nested mappings get dotted names.
+        scores: Metric -> value.
         intervals: Metric -> `(estimate, low, high)`, such as `training.metrics.bootstrap.Interval`.
     """
-    return text_table(score_rows(_ordered(_plain(scores), _SCORES), intervals or {}), (0, 2))
+    return text_table(score_rows(_ordered(scores, _SCORES), intervals or {}), (0, 2))
 
 
 def write_evaluation(
@@ -238,7 +238,7 @@ def number(score: str, value: float | None, sign: str = "") -> str:
 def score_rows(scores: Mapping[str, Any], intervals: Mapping[str, Any]) -> list[list[str]]:
     """Formats name, score and interval; the third cells are left out if there is no interval."""
     rows = []
-    for name, value in flat(scores).items():
+    for name, value in scores.items():
         numeric = value is None or isinstance(value, (int, float))
         rows.append([name, number(name, value) if numeric else value])
         if intervals:

@@ -352,7 +352,7 @@ def verdict(captions: Mapping[str, str], tokens: TokenisedCaptions) -> tuple[str
         same = f"{100 * count / len(captions):.0f} % of the images get the same caption, {text!r}"
         return (f"{same}: train longer or add data.",)
     used = [set(caption.split()) for caption in tokens.candidates]
-    known = [set(" ".join(references).split()) for references in tokens.references]
+    known = [{word for text in own for word in text.split()} for own in tokens.references]
     own, other = (
         np.array([len(a & b) / max(1, len(a)) for a, b in zip(used, sets, strict=True)])
         for sets in (known, known[1:] + known[:1])

@@ -6,6 +6,7 @@ import pytest
 import sat_tf
 from sat_tf.captions import Caption
 from sat_tf.vocabulary import tokenize
+from training.data.box_files import place_boxes
 from training.data.examples import Example, Split
 from training.data.image_loader import ImageSource
 from training.data.sources.scenes import load as load_scenes
@@ -66,6 +67,12 @@ def test_likelihood_is_that_of_each_caption_by_itself(captioner, split):
     assert len(set(top.image)) == 2
 
 
+def drawn(reading):
+    """Where a captioner looks, by the boxes of the drawing."""
+    boxes = place_boxes(None, reading.split, "squash", reading.captioner.vocabulary)
+    return ground_drawn(reading, boxes.phrases, {})
+
+
 class Oracle(Reading):
     """Attention that lies on the box of the phrase whose head noun comes next."""
 
@@ -92,7 +99,7 @@ def test_the_map_of_a_phrase_is_the_one_that_predicted_its_head_noun(captioner, 
         Example(e.image_id, e.image, e.captions[:1], tuple(p for p in e.phrases if not p.caption))
         for e in split.examples
     )
-    scores = ground_drawn(Oracle(captioner, Split("dev", examples), source), {}).scores
+    scores = drawn(Oracle(captioner, Split("dev", examples), source)).scores
     assert scores["pointing_game"] > 90 > 40 > scores["pointing_game_uniform"]
     assert scores["pointing_game"] > scores["pointing_game_shuffled"] + 20
 
@@ -101,7 +108,7 @@ def test_long_captions_are_grounded_to_their_end(captioner, source, split):
     # Longer than any the search gives, and the phrases at the end count too.
     longest = max(phrase.word for example in split.examples for phrase in example.phrases)
     assert longest >= captioner.config.search.max_length
-    found = ground_drawn(Reading(captioner, split, source), {})
+    found = drawn(Reading(captioner, split, source))
     scores, by_image = found.scores, found.by_image
     assert 0 <= scores["pointing_game"] <= 100
     # What each image adds is what the figures are made of.
