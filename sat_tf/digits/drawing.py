@@ -36,10 +36,8 @@ def decode_drawing(content: bytes) -> np.ndarray:
         check_scans(content)
         with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             width, height = image.size
-            if min(image.size) >= _LEAST_SIDE and max(image.size) <= MOST_SIDE:
-                ink = _ink_of(image)
-            else:
-                ink = None
+            fits = min(image.size) >= _LEAST_SIDE and max(image.size) <= MOST_SIDE
+            ink = _ink_of(image) if fits else None
     except Exception as error:  # Pillow's readers raise almost anything on broken files
         raise ValueError("it cannot be read as an image") from error
     if ink is None:

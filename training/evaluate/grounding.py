@@ -71,11 +71,10 @@ def ground_drawn(reading: Reading, placed: Placed, captions: Mapping[str, Captio
     result = score_phrases(found.maps, found.boxes, found.images)
     scores = grounding_scores(result)
     own = {name: result.values[name] for name in METRICS}
-    held_out = np.array([HELD_OUT in one.phrase.types for one in found.phrases])
-    if held_out.any():
-        scores |= {
-            f"{name}_held_out": float(of_all[held_out].mean()) for name, of_all in own.items()
-        }
+    held_out = [n for n, one in enumerate(found.phrases) if HELD_OUT in one.phrase.types]
+    if held_out:
+        means = result.means(held_out)
+        scores |= {f"{name}_held_out": means[name] for name in METRICS}
     wanted = {
         (example.image_id, phrase.text): [phrase.box]
         for example in reading.split.examples

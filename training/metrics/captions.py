@@ -93,18 +93,15 @@ class CaptionScores:
 
     def details(self) -> dict[str, Any]:
         """Returns the part of a report that is about them, with intervals."""
-        notes = [*self.notes, *few_images_note(len(self.image_ids))]
-        intervals = {
-            name: score_interval(self, name) for name in _WITH_INTERVALS if name in self.scores
-        }
+        measured = [name for name in _WITH_INTERVALS if name in self.scores]
         return {
             "images": len(self.image_ids),
             "tokeniser": self.tokeniser,
             "signature": self.signature,
             "scores": dict(self.scores),
-            "intervals": intervals,
+            "intervals": {name: score_interval(self, name) for name in measured},
             "metric_versions": self.versions,
-            "notes": notes,
+            "notes": [*self.notes, *few_images_note(len(self.image_ids))],
         }
 
 

@@ -71,15 +71,16 @@ class PhraseScores:
         """Area of each union as a share of the image, `[N]`."""
         return self.covered.mean(axis=(1, 2))
 
-    def means(self) -> dict[str, float]:
+    def means(self, chosen: slice | Sequence[int] = slice(None)) -> dict[str, float]:
         """Averages every score, and the same over small phrases (`_small`) if there are any.
 
         The suffix of a control comes last: `pointing_game_small_centre`.
         """
-        found = {name: float(of_all.mean()) for name, of_all in self.values.items()}
-        small = self.shares < SMALL
+        own = {name: of_all[chosen] for name, of_all in self.values.items()}
+        found = {name: float(values.mean()) for name, values in own.items()}
+        small = self.shares[chosen] < SMALL
         if small.any():
-            found |= {_small(name): float(v[small].mean()) for name, v in self.values.items()}
+            found |= {_small(name): float(values[small].mean()) for name, values in own.items()}
         return found
 
     def intervals(self) -> dict[str, Interval]:
@@ -106,17 +107,7 @@ class PhraseScores:
         for number, names in enumerate(self.types):
             for name in set(names):
                 members.setdefault(name, []).append(number)
-        table = {}
-        for name, own in sorted(members.items()):
-            part = PhraseScores(
-                {key: of_all[own] for key, of_all in self.values.items()},
-                self.covered[own],
-                self.centres[own],
-                self.images[own],
-                [],
-            )
-            table[name] = {"phrases": len(own)} | part.means()
-        return table
+        return {n: {"phrases": len(own)} | self.means(own) for n, own in sorted(members.items())}
 
 
 def score_phrases(
