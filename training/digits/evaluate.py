@@ -141,40 +141,26 @@ def run(run_dir: Path, argv: list[str]) -> None:
     )
     if arguments.out is not None:
         check_folder("--out", arguments.out)
-    asked = dataclasses.replace(config, model=arguments.model)
-    model, places = load(asked, run_dir), (run_dir, arguments.data_dir, arguments.split)
-    evaluate_run(model, config, *places, arguments.out, arguments.figures, asked)
+    model = load(dataclasses.replace(config, model=arguments.model), run_dir)
+    evaluate_run(model, config, arguments)
 
 
-def evaluate_run(
-    model: DigitModel,
-    config: DigitRunConfig,
-    run_dir: Path,
-    data_dir: Path | None = None,
-    split: str = "dev",
-    out: Path | None = None,
-    figures: int = 12,
-    asked: DigitRunConfig | None = None,
-) -> dict:
-    """Evaluates a run on a split; prints, writes and returns the report, and draws the figures.
+def evaluate_run(model: DigitModel, config: DigitRunConfig, arguments: Arguments[Any]) -> None:
+    """Evaluates a run on a split; prints and writes the report, and draws the figures.
 
     Args:
         model: The run's best.
         config: The configuration it was trained with.
-        run_dir: The run's folder.
-        data_dir: Folder of `mnist.npz`; None for TensorFlow Datasets.
-        split: `train`, `dev` or `test`.
-        out: Output folder; `RUN/evaluation/SPLIT` if None.
-        figures: Maximum number of figures.
-        asked: The configuration it is evaluated with; None for its own.
+        arguments: The run's folder, the model's settings, the split and so on.
 
     Raises:
         DataError: The digits cannot be read, or the run may have learned from them.
     """
-    split = canonical_split(split)
-    out = out or RunFolder(run_dir).evaluation(split)
+    run_dir, split = arguments.run_dir, canonical_split(arguments.split)
+    asked = dataclasses.replace(config, model=arguments.model)
+    out = arguments.out or RunFolder(run_dir).evaluation(split)
     check_own_images("--out", out, _FIGURES, REPORT_FILE)
-    digits = load_scored(run_dir, split, config.data, data_dir)
+    digits = load_scored(run_dir, split, config.data, arguments.data_dir)
     scorer, start = Scorer(model, config.data, digits, split), time.monotonic()
     scores = scorer.scores()
     report = {
@@ -187,7 +173,7 @@ def evaluate_run(
         "examples": len(digits),
         "digits_fingerprint": digits.fingerprint(),
         "command": training_command(config),
-        "evaluated_with": shlex.join(changed_flags(asked or config, config)) or OWN_SETTINGS,
+        "evaluated_with": shlex.join(changed_flags(asked, config)) or OWN_SETTINGS,
         "evaluation_seconds": time.monotonic() - start,
         "configuration": to_dict(config),
         "versions": package_versions(),
@@ -198,14 +184,13 @@ def evaluate_run(
     for old in (out / _FIGURES).glob("*.png"):
         if old.stem.isdecimal():
             old.unlink()
-    drawn = scorer.figures(figures)
+    drawn = scorer.figures(arguments.figures)
     for name, figure in drawn.items():
         (out / _FIGURES).mkdir(exist_ok=True)
         Image.fromarray(figure).save(out / _FIGURES / f"{name}.png")
     print(f"\n{config.recipe}: {split}, {len(digits)} examples, percent")
     print(format_scores(scores))
     print(f"Report{' and figures' if drawn else ''}: {out}")
-    return report
 
 
 def training_so_far(run_dir: Path) -> dict[str, Any]:

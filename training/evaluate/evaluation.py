@@ -53,18 +53,13 @@ class Evaluation:
     grounding: BoxGrounding
 
 
-def evaluate_run(
-    captioner: TrainedCaptioner, config: RunConfig, arguments: Arguments
-) -> dict[str, Any]:
+def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, arguments: Arguments) -> None:
     """Evaluates a run on a split; prints the main scores, writes report, captions and page.
 
     Args:
         captioner: Best captioner of the run, loaded from its folder.
         config: Configuration of the run; `search` is the one that captions are generated with.
         arguments: Split, data, boxes and so on, with the output folder `out`.
-
-    Returns:
-        The report.
     """
     data, resize = config.data, config.encoder.resize
     split = load_split(data, arguments.split, arguments.data_dir)
@@ -106,7 +101,6 @@ def evaluate_run(
     figures = FIGURES if arguments.figures is None else arguments.figures
     page = write_report_page(arguments.out, title, reading, found, figures)
     print(f"Page: {page}")
-    return report
 
 
 def evaluate(
