@@ -102,8 +102,9 @@ class DigitReader:
     def _fit(self, drawing: Drawing) -> tuple[np.ndarray, Frame]:
         """Returns a drawing as the model's image, and its frame; errors name the file."""
         check_argument("drawing", drawing, Drawing)
-        if isinstance(drawing, np.ndarray):
-            check_pixels(drawing)
+        if isinstance(drawing, np.ndarray) and (drawing.ndim, drawing.dtype) != (2, np.uint8):
+            got = f"{drawing.dtype} {list(drawing.shape)}"
+            raise invalid_value("drawing", "uint8 pixels [H, W]", got)
         is_file = isinstance(drawing, str | Path)
         name = f"the drawing {str(drawing)!r}" if is_file else "the drawing"
         ink = (self.config.ink_from, self.config.ink_to)
@@ -187,13 +188,6 @@ def _border(pixels: np.ndarray) -> np.ndarray:
     return np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
 
 
-def check_pixels(drawing: np.ndarray) -> None:
-    """Checks that an array is a drawing, uint8 `[H, W]`; raises `ValueError` otherwise."""
-    if drawing.ndim != 2 or drawing.dtype != np.uint8:
-        got = f"{drawing.dtype} {list(drawing.shape)}"
-        raise invalid_value("drawing", "uint8 pixels [H, W]", got)
-
-
 def fit_drawing(
     drawing: np.ndarray, size: int, ink: tuple[float, float], digits: int = 1
 ) -> tuple[np.ndarray, Frame]:
@@ -209,9 +203,8 @@ def fit_drawing(
         The image, float32 `[size, size]` in [0, 1], and its frame in the drawing.
 
     Raises:
-        ValueError: There is no ink, or the array is no drawing.
+        ValueError: There is no ink.
     """
-    check_pixels(drawing)
     mask = drawing > _INK
     if not mask.any():
         raise ValueError("there is no ink in it")
