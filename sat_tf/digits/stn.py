@@ -83,7 +83,7 @@ class SpatialTransformer(keras.layers.Layer):
             hidden_dim + 2 * points,
             6,
             kernel_initializer=_towards_centres(points),
-            bias_initializer=_identity,
+            bias_initializer=keras.initializers.Constant(np.array(IDENTITY)),
             name="theta",
         )
         self.built = True
@@ -112,10 +112,6 @@ def pooled_convolutions(
     for width in filters:
         layers += [keras.layers.AveragePooling2D(2), convolution(width, 5, dtype=policy)]
     return sequential([*layers, *more], (image_size, image_size, 1), name)
-
-
-def _identity(shape, dtype=None):
-    return tf.constant(IDENTITY, dtype or tf.float32)
 
 
 def _towards_centres(points: int) -> Callable[..., tf.Tensor]:

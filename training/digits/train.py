@@ -92,8 +92,8 @@ def train(
     strategy = strategy or tf.distribute.get_strategy()
     say(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
     keras.utils.set_random_seed(config.seed)
-    digits = load_digits("train", data_dir, data.dev_digits, data.limit)
-    dev = load_digits("dev", data_dir, data.dev_digits, data.limit)
+    digits = load_digits("train", data, data_dir)
+    dev = load_digits("dev", data, data_dir)
     steps = epoch_steps(digits, data, fit.batch_size)
 
     with strategy.scope():
