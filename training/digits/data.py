@@ -24,7 +24,7 @@ import tensorflow as tf
 from sat_tf.digits.sampling import bilinear_sample
 from sat_tf.errors import invalid_value
 from training.data.batches import prefetched
-from training.data.examples import SPLITS, DataError, canonical_split
+from training.data.examples import SPLITS, DataError
 from training.digits.config import CanvasData, DigitData, JitteredData, PairData, StripsData
 
 FILE = "mnist.npz"
@@ -64,7 +64,7 @@ def load_digits(split: str, config: DigitData, data_dir: Path | None = None) -> 
     """Loads the digits of a split.
 
     Args:
-        split: "train", "dev" (or "val") or "test".
+        split: One of `SPLITS`.
         config: Number of dev digits, the last ones of training, and of digits to keep, the first
             ones of the split.
         data_dir: Folder of `mnist.npz` with the arrays of `keras.datasets.mnist`: `x_train`,
@@ -72,10 +72,9 @@ def load_digits(split: str, config: DigitData, data_dir: Path | None = None) -> 
             Datasets, which downloads MNIST the first time.
 
     Raises:
-        DataError: There is no such split or file, or the file does not hold digits.
+        DataError: There is no such file, or the file does not hold digits.
         ValueError: The dev split leaves no digits to train on.
     """
-    split = canonical_split(split)
     part = "test" if split == "test" else "train"
     digits = _from_tfds(part) if data_dir is None else _from_file(data_dir / FILE, part)
     if part == "train":

@@ -29,7 +29,7 @@ def test_the_last_training_digits_are_dev_and_x_test_is_test(mnist):
     np.testing.assert_array_equal(np.concatenate([train.labels, dev.labels]), labels)
     np.testing.assert_array_equal(test.images, made_up(30, 2)[0])
     assert (len(train), len(dev), len(test)) == (48, 20, 30)
-    assert len(load_digits("val", DigitData(20, limit=7), mnist)) == 7
+    assert len(load_digits("dev", DigitData(20, limit=7), mnist)) == 7
     assert dev.fingerprint() == load_digits("dev", DATA, mnist).fingerprint() != train.fingerprint()
 
 
