@@ -83,7 +83,8 @@ def format_scores(scores: Mapping[str, float], intervals: Mapping[str, Any] | No
         scores: Metric -> value.
         intervals: Metric -> `(estimate, low, high)`, such as `training.metrics.bootstrap.Interval`.
     """
-    return text_table(score_rows(_ordered(scores, _SCORES), intervals or {}), (0, 2))
+    rows = score_rows(_ordered(scores, _SCORES), intervals or {})
+    return text_table(rows, (0, 2))
 
 
 def write_evaluation(
