@@ -106,7 +106,6 @@ def test_bad_maps_are_errors(maps, boxes):
 
 
 LEFT, RIGHT = (0.0, 0.0, 1.0, 0.5), (0.0, 0.5, 1.0, 1.0)
-SMALL = (0.1, 0.1, 0.35, 0.4)
 
 
 def random_case(count=12, seed=0):
