@@ -68,7 +68,7 @@ def test_likelihood_is_that_of_each_caption_by_itself(captioner, split):
 
 
 def drawn(reading):
-    """Where a captioner looks, by the boxes of the drawing."""
+    """Grounding of a captioner in the boxes of the drawings."""
     boxes = place_boxes(None, reading.split, "squash", reading.captioner.vocabulary)
     return ground_drawn(reading, boxes.phrases, {})
 
