@@ -40,6 +40,9 @@ CLOSE = 0.75
 """Least ratio of common words, by difflib, at which a sentence may be a caption: one word in four
 changed. Two different captions of an image are as close in 2 % of the pairs (Flickr8k, dev)."""
 
+HELD_OUT = "held out"
+"""Type of a phrase whose attributes never occur together in training."""
+
 NO_SPAN = "phrases without a place in the caption"
 BAD_SPAN = "phrases whose span does not fit the caption"
 NO_CAPTION = "phrases of captions the split does not have"
@@ -116,7 +119,8 @@ def _own_nouns(examples: Sequence[Example]) -> dict[str, list[BoxedPhrase]]:
     for example in examples:
         for one in example.phrases:
             noun, span = one.text.split()[-1], (one.word, one.word + 1)
-            phrase = BoxedPhrase(example.image_id, one.caption, noun, span, (), (one.box,))
+            types = () if one.seen else (HELD_OUT,)
+            phrase = BoxedPhrase(example.image_id, one.caption, noun, span, types, (one.box,))
             phrases.setdefault(phrase.image, []).append(phrase)
     return phrases
 
