@@ -7,7 +7,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-_LINE = "{desc}: {n_fmt}/{total_fmt}{unit}, {rate_fmt}, {remaining} left{postfix}"
+_LINE = "{desc}: {n_fmt}/{total_fmt}{unit}, {rate_noinv_fmt}, {remaining} left{postfix}"
+_BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}{postfix}]"
 
 
 class _Lines:
@@ -39,7 +40,7 @@ def progress_bar(total: int, title: str, unit: str, enabled: bool = True, done: 
         "initial": done,
     }
     if sys.stderr.isatty():
-        return tqdm(**options, file=sys.stderr, dynamic_ncols=True)
+        return tqdm(**options, file=sys.stderr, dynamic_ncols=True, bar_format=_BAR)
     # The tiny delay leaves out the line before the first item.
     options |= {"bar_format": _LINE, "mininterval": 30.0, "miniters": 1, "delay": 1e-9}
     return tqdm(**options, file=_Lines())

@@ -15,3 +15,11 @@ def test_a_log_gets_lines_with_count_speed_and_time_left(capsys, enabled):
     for line in shown:
         assert line.startswith("Annotations: 10/10 images, ")
         assert line.endswith("images/s, 00:00 left")
+
+
+def test_slow_work_is_counted_per_second_too(capsys):
+    bar = progress_bar(2, "Training", "steps")
+    bar.start_t -= 10  # two steps in ten seconds
+    bar.update(2)
+    bar.close()
+    assert "0.20 steps/s" in capsys.readouterr().err
