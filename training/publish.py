@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import tyro
 
 from sat_tf import published
-from sat_tf.commands import exit_status, loading, program
+from sat_tf.commands import exit_status, loading, parse_flags
 from sat_tf.config import JOIN, other_search, weights_files
 from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
@@ -150,7 +150,7 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    arguments = tyro.cli(Arguments, args=argv, prog=program("training.publish"))
+    arguments = parse_flags(Arguments, argv, "training.publish")
     return exit_status(lambda: run(arguments))
 
 

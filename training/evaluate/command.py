@@ -16,7 +16,7 @@ from typing import Annotated
 import tyro
 
 from sat_tf import published
-from sat_tf.commands import check_folder, exit_status, loading, program
+from sat_tf.commands import check_folder, exit_status, loading, parse_flags
 from sat_tf.config import Inference, SearchFlags
 from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
@@ -183,7 +183,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def parse(argv: list[str]) -> Arguments:
     """Reads and checks the command line."""
-    arguments = tyro.cli(Arguments, args=argv, prog=program("training.evaluate"))
+    arguments = parse_flags(Arguments, argv, "training.evaluate")
     arguments.check()
     return dataclasses.replace(arguments, split=canonical_split(arguments.split))
 
