@@ -104,7 +104,6 @@ def test_bad_maps_and_boxes_are_errors(maps, boxes, name):
 
 
 LEFT, RIGHT = (0.0, 0.0, 1.0, 0.5), (0.0, 0.5, 1.0, 1.0)
-SMALL = (0.1, 0.1, 0.35, 0.4)
 
 
 def random_case(count=12, seed=0):
