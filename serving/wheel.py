@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: Arguments) -> None:
     """Builds the wheel."""
     if not (ROOT / "setup.py").is_file():
-        raise ValueError(f"A wheel is built in a checkout, and {ROOT} is none.")
+        raise ValueError(f"A wheel is built in a checkout, and {ROOT} is not one.")
     unknown = set(arguments.captioners) - set(published.names())
     if unknown:
         raise invalid_value("captioners", " ".join(published.names()), " ".join(unknown))

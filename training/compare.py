@@ -247,7 +247,7 @@ def read_report(report: Path, split: str) -> dict[str, Any]:
     """Reads the report of an evaluation on a split.
 
     Raises:
-        ValueError: It is no report, or one on another split.
+        ValueError: It is not a report, or one on another split.
     """
     try:
         found = json.loads(report.read_text("utf-8"))

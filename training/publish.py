@@ -79,8 +79,8 @@ _INHERITED = {
 }
 """Training of the captioners that a student learned from."""
 _MAPS = (
-    "A map shows which parts of the image the decoder read for a word, which is no proof that the "
-    "word rests on them.\n"
+    "A map shows which parts of the image the decoder read for a word, which does not prove "
+    "that the word depends on them.\n"
 )
 _CARD = """---
 library_name: sat_tf

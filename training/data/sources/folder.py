@@ -213,7 +213,7 @@ def _caption_files(
         return several
     if 1 < len(found) <= _FEW and sum(file.stat().st_size for file in found) < _SMALL:
         parsed = _that_parse(found, images, columns, errors)
-        if len(parsed) > 1:  # beside sentences, labels of one word are no captions
+        if len(parsed) > 1:  # beside sentences, labels of one word are not captions
             read = [read_caption_file(file, columns, images.root).records for file in parsed]
             told = [[text for record in records for text in record.captions] for records in read]
             both = zip(parsed, told, strict=True)
