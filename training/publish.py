@@ -120,7 +120,7 @@ decoder to 10, with a scale per {group} of them.{check}
 
 For teaching, for research on attention, and for a first look at what such a captioner does.
 
-Not for captions that people rely on who cannot see the image, for decisions about people, for
+Not for captions on which people who cannot see the image rely, for decisions about people, for
 surveillance, or for images unlike those it was trained on: it then writes a fluent sentence about
 something else. It repeats the biases of its training captions, such as guesses of gender and age.
 {maps}"""
@@ -203,7 +203,7 @@ def publish(arguments: Arguments) -> str:
     record = None if seen is None else seen.content()
     published.write(arguments.out, files, arguments.share_encoder, teachers, record)
     for name, content in files.items():
-        print(f"{len(content) / 1e6:7.2f} MB  {name}")
+        print(f"{len(content) / 1e3:9,.1f} kB  {name}")
     check = ""
     if arguments.check:
         cache_dir = arguments.cache_dir or default_cache_dir()

@@ -56,7 +56,7 @@ class GivenData:
     captions: str | None = None
     """Caption file of a folder; the only one there by default."""
     columns: str | None = None
-    """Columns of a folder's caption file, image=NAME,caption=NAME; told by their names if None."""
+    """Columns of a folder's caption file, image=NAME,caption=NAME; by default, found by name."""
     held_out: str | None = None
     """Division of a folder without splits; for captions of a run, that of its config.json."""
     image_dir: str | None = None

@@ -85,7 +85,7 @@ def load(
         image_dir: Folder that the names of images start from, relative to `data_dir`; None for
             `data_dir` itself.
         columns: Roles of the caption file's columns, `image=NAME,caption=NAME,split=NAME`; None
-            if their names or contents tell.
+            to find them by name and content.
         held_out: Places below which names are in dev and in test, `0.1,0.2`; None chooses them
             by `choose_places`.
         limit: Load only so many examples.
