@@ -1,6 +1,6 @@
 """Save predictions of captioners, to teach another one: `python -m training.distill RUN RUN ...`.
 
-Writes the mean of their predictions for every word of the training captions. Then
+Writes the mean of their predictions for every word of the training captions. Then::
 
     python -m training.train ... --fit.distillation-weight 0.7 --predictions FILE
 
