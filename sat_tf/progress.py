@@ -12,11 +12,15 @@ _BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fm
 
 
 class _Lines:
-    """Writes each state of a bar as a line of its own, for files and pipes."""
+    """Writes each state of a bar as a line of its own, for files and pipes; no count twice."""
+
+    _count = ""
 
     def write(self, text: str) -> None:
-        if text.strip():
+        count = text.strip().partition(",")[0]
+        if count not in ("", self._count):
             sys.stderr.write(text.strip() + "\n")
+        self._count = count or self._count
 
     def flush(self) -> None:
         sys.stderr.flush()
