@@ -10,7 +10,7 @@ from sat_tf.config import SearchConfig
 from training.config import DataConfig, FitConfig
 from training.data.examples import Example, Split
 from training.evaluate.reading import Reading
-from training.metrics.captions import caption_frequencies, quick_cider
+from training.metrics.captions import caption_frequencies, quick_scores
 from training.validation import (
     CONSTANT_VARIATION,
     UNIFORM_ENTROPY,
@@ -45,7 +45,7 @@ def test_cider_after_an_epoch_is_that_of_each_image_by_the_training_captions(mon
 
     frequencies = caption_frequencies([example.captions for example in train.examples])
     alone = [
-        quick_cider({name: text}, {name: dev.references()[name]}, frequencies=frequencies)
+        quick_scores({name: text}, {name: dev.references()[name]}, frequencies=frequencies)["cider"]
         for name, text in texts.items()
     ]
     assert [scored(count) for count in (1, 2, 3)] == pytest.approx(
