@@ -15,7 +15,6 @@ from sat_tf.digits.config import (
     RAMConfig,
     STNConfig,
     Target,
-    answer_names,
 )
 from sat_tf.errors import invalid_value, other_version
 from sat_tf.fields import (
@@ -98,9 +97,6 @@ class CanvasData(JitteredData):
 
     target: ClassVar[Target] = "digit"
 
-    answers: ClassVar[tuple[str, ...]] = answer_names("digit")
-    """Names of the classes."""
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.scale_from > self.scale_to:
@@ -119,11 +115,6 @@ class PairData(DigitData):
     """The question: which two digits, in any order (55 classes), or their sum (19 classes)."""
 
     digits_per_example: ClassVar[int] = 2
-
-    @property
-    def answers(self) -> tuple[str, ...]:
-        """Names of the classes, in the order of their numbers."""
-        return answer_names(self.target)
 
 
 @dataclass(frozen=True)
