@@ -28,6 +28,10 @@ _EVERYWHERE = (
     ("\u0ecd([\u0ec8-\u0ecb]?)\u0eb2", "\\1\u0eb3"),
     ("\u0eab\u0e99", "\u0edc"),
     ("\u0eab\u0ea1", "\u0edd"),
+    (
+        "(?<=[\u0e01-\u0ecd\u1780-\u17d3]) ([\u0e2f\u0e46\u0ec6\u17d7])",
+        r"\1",
+    ),  # signs of repetition
     ("([\u200c\u200d])[\u200c\u200d]+", r"\1"),
     # Indic: the eyelash ra of Marathi, other half letters, ra with ya in Bengali, a colon for
     # visarga, letters of their own in Bengali and Malayalam, nta and au in Malayalam, Tamil sri.
@@ -62,9 +66,10 @@ _EVERYWHERE = (
     ("([ij\u012f]\u0328?)\u0307", r"\1"),
 )
 _TRIGGERS = re.compile(
-    "[:\u00aa\u00b0\u00b2\u00b3\u00b7\u00ba\u00d7\u0307\u060c\u060d\u06d4\u0bb8\u0d4c\u0d7b\u0e40\u0e4d\u0eab\u0ecd"
-    "\u1361\u200c\u200d\u2012\u2013\u2022\u2027\u2212\u2219\u2236\u22c5\u301c\u30fb\u318d\uff5e~]"
+    "[:\u00aa\u00b0\u00b2\u00b3\u00b7\u00ba\u00d7\u0307\u060c\u060d\u06d4\u0bb8\u0d4c\u0d7b\u0e2f\u0e40\u0e46\u0e4d\u0eab\u0ec6\u0ecd"
+    "\u1361\u17d7\u200c\u200d\u2012\u2013\u2022\u2027\u2212\u2219\u2236\u22c5\u301c\u30fb\u318d\uff5e~]"
 )
+_CYRILLIC = re.compile("[\u0400-\u052f]")
 _ORDINAL = (r"(?<=\d)\.?\u00b0(?! ?[CFcf]\b)", "\u00ba")
 _PALOCHKA = (
     "(?<=[\u0400-\u052f])[I1l|\u0406\u0456i]|(?<!\\w)[I1l|\u0406\u0456i](?=[\u0430-\u044f])",
@@ -109,6 +114,8 @@ def respelled(text: str, language: str) -> str:
         language: Primary subtag of its language.
     """
     everywhere, special, letters = _rules(language)
+    if "\u2116" in text and not _CYRILLIC.search(text):  # where people write No., too
+        text = text.replace("\u2116", "no")
     if _TRIGGERS.search(text):
         for pattern, replacement in everywhere:
             text = pattern.sub(replacement, text)

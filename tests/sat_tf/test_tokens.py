@@ -85,6 +85,8 @@ WORDS = [
     ("my", "\u104e\u1004\u103a\u1038", "\u104e\u1004\u103a\u1038"),
     ("haw", "'aloha' 'oe", "aloha 'oe"),
     ("eu", "% 50", "% 50"),
+    ("hu", "50%-os, 20 %.", "50%-os 20 %"),
+    ("ru", "\u0434\u043e\u043c \u2116 5", "\u0434\u043e\u043c \u2116 5"),
 ]
 
 sentencepiece = pytest.importorskip("sentencepiece")
@@ -163,6 +165,7 @@ def test_words_keep_the_signs_that_belong_to_them(language, caption, words):
         ("chr", "\u13a9\u13df", "\uab79\uabaf"),
         ("ga", "n-athair", "nAthair"),
         ("quc", "tz'i'", "tz\ua78ci\ua78c"),
+        ("th", "\u0e40\u0e14\u0e47\u0e01\u0e46", "\u0e40\u0e14\u0e47\u0e01 \u0e46"),
         ("tr", "%50", "\uff0550"),
     ],
 )
@@ -297,6 +300,7 @@ def test_languages_without_spaces_have_tokens_of_their_own():
     ("language", "segmenter", "text", "words"),
     [
         ("th", "icu", "\u0e0a\u0e32\u0e22\u0e02\u0e35\u0e48\u0e21\u0e49\u0e32", 3),
+        ("th", "icu", "\u0e40\u0e21\u0e15\u0e23nba-all", 2),  # ICU takes them for one word
         ("zh", "icu", "\u4e24\u53ea\u72d73.5\u7c73", 5),
         ("zh", "jieba", "\u4e24\u53ea\u72d73.5\u7c73", 4),
         ("zh", "jieba", "\u7a7ft\u6064\u7684a4\u7eb83-5\u5f20", 7),  # T-shirt is a word
@@ -368,6 +372,10 @@ def test_more_captions_have_more_subwords(monkeypatch, times, most):
     monkeypatch.setattr(sentencepiece.SentencePieceTrainer, "train", note)
     learn_subwords(Counter({f"word{n}": times for n in range(250)}), 1)
     assert asked == [most]
+
+
+def test_captions_without_a_word_have_no_subwords():
+    assert len(Vocabulary.from_captions(["\u0301", "?"], 1, unit="subwords")) == 4
 
 
 def test_subwords_are_of_words_as_they_are_written():
