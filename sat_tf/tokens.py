@@ -202,6 +202,8 @@ _SAME_THIRD = {
         "\u02bb\u201b\u2032\ua78b\ua78c", "'"
     ),  # okina, saltillo and what is typed for them
     **dict.fromkeys("\u2044\u2215", "/"),
+    "\u09f7": " ",  # typed for a danda
+    **dict.fromkeys("\u115f\u1160\u17b4\u17b5\u3164", ""),  # letters that are not seen
     # Voicing marks of kana that stand apart.
     "\u309b": "\u3099",
     "\u309c": "\u309a",
@@ -218,7 +220,7 @@ class _Wider(_Folded):
         return super()._replacement(char)
 
     def _fold(self, char: str) -> str:
-        return _SAME_THIRD.get(char) or super()._fold(char)
+        return _SAME_THIRD[char] if char in _SAME_THIRD else super()._fold(char)
 
 
 _FIRST = {"words": _Clean(other=" "), "characters": _Clean(other="")}
