@@ -352,7 +352,9 @@ def found_language(captions: Iterable[str], language: str) -> str:
     ranked = dict(py3langid.rank(text))
     found = next(iter(ranked))
     alike = any({found, known} <= group for group in _ALIKE)
-    return known if alike or known not in ranked else found
+    if alike or known not in ranked:
+        return known
+    return "ckb" if found == "sdh" else found  # Sorani, which py3langid has by its neighbour's code
 
 
 def _distribution(values: np.ndarray) -> dict[str, float]:

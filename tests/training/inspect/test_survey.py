@@ -169,6 +169,7 @@ def test_captions_of_another_language_than_said_have_a_warning():
     assert found_language(portuguese, "haw") == "haw"  # no language that is told
     sorani = ["سەگێک لە بەفردا ڕادەکات"] * 20
     assert found_language(sorani, "ku") == "ku"
+    assert found_language(sorani, "en") == "ckb"
     (warning,) = warnings({}, language="pt")
     assert "look like pt: is `--data.language` really en?" in warning
     assert warnings({}) == []
