@@ -502,7 +502,7 @@ def _segmenter(name: Segmenter, language: str, rules: int) -> Callable[[str], li
         from icu4py.breakers import WordBreaker
 
         def cut(text: str) -> list[str]:
-            return list(WordBreaker(text, language or "root"))
+            return list(WordBreaker(text, language or "root")) if has_closed(text) else [text]
 
         # It leaves Latin letters with the Thai word beside them.
         return cut if rules == 2 else lambda text: sum(map(cut, _ONE_KIND.findall(text)), [])
