@@ -68,8 +68,8 @@ const SatViewer = (() => {
   const LETTERS = new Intl.Segmenter(); // with their marks
 
   // Words of such languages run from the right even if the first one is Latin.
-  const RIGHT_TO_LEFT = /^(ar|arb|ckb|dv|fa|he|iw|ji|pes|prs|ps|sd|ug|ur|yi)(-|$)/i;
-  const direction = (text, lang) => (RIGHT_TO_LEFT.test(lang || "") && /[\u0590-\u08ff\ufb1d-\ufefc]/.test(text) ? "rtl" : "auto");
+  const RIGHT_TO_LEFT = /^(aii|apc|ar|arb|arc|ary|arz|azb|ckb|dv|fa|he|iw|ji|ks|lrc|mzn|nqo|pbt|pbu|pes|pnb|prs|ps|rhg|sd|skr|syc|syr|ug|ur|ydd|yi)(-|$)|-(adlm|arab|hebr|mand|nkoo|rohg|syrc|thaa)(-|$)/i;
+  const direction = (text, lang) => (RIGHT_TO_LEFT.test(lang || "") && /[\u0590-\u08ff\ufb1d-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u.test(text) ? "rtl" : "auto");
 
   function smallLetters(text, lang) {
     try {
