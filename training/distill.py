@@ -141,6 +141,7 @@ def predict(
         views = config.encoder.resize, data.train, cache_dir, config.data.mirror
         source = open_input_source(trained.model.encoder, *views)
         teachers.append(Reading(trained, data.train, source))
+    taught = [teachers_of(folder) for folder in configs]
     offsets = caption_offsets(table)
     size = int(offsets[-1]), min(words, len(data.vocabulary))
     found = WordPredictions(
@@ -148,7 +149,7 @@ def predict(
         np.zeros(size, np.float16),
         offsets,
         captions_identity(table, data.vocabulary),
-        tuple(dict.fromkeys(name for folder in configs for name in teachers_of(folder).all)),
+        tuple(dict.fromkeys(name for one in taught for name in (*one.own, *one.inherited))),
     )
     with progress_bar(len(table), "Predictions", "captions", True) as bar:
         for rows in scoring_plan(teachers[0].source, table, _BATCH):
