@@ -485,7 +485,8 @@ def settled(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfi
     A precision `auto` is left open then, as it is measured.
     """
     for folder in map(RunFolder, filter(None, (run_dir, config.init_from))):
-        same = data_dir is not None and read_data_dir(folder) == data_dir.absolute()
+        recorded_dir = None if data_dir is None else read_data_dir(folder)
+        same = recorded_dir is not None and recorded_dir.samefile(data_dir)
         if folder.config.is_file() and (folder.path == run_dir or same):
             with contextlib.suppress(ValueError):  # `check_run_dir` says what is wrong with it
                 recorded = read_run_config(folder.path)

@@ -43,6 +43,12 @@ from training.data.sources.name_splits import choose_places, hashed_split, parse
 
 # Beside data sets of Hugging Face.
 _NO_CAPTION_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
+# Files of runs, evaluations and inspections: their folders hold no captions to learn from.
+_RESULTS = (
+    ("config.json", "vocabulary.json"),
+    ("report.json", "report.md"),
+    ("inspect.json", "index.html"),
+)
 _HOW = " Write one, such as captions.csv with the header image,caption and a row per caption."
 _TRIED = 20  # text files that may hold captions
 _MANY = 100  # folders that may hold caption files
@@ -243,10 +249,14 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """The first folders in a folder, sorted."""
+    """The first folders in a folder, sorted, but for those of results."""
     with os.scandir(folder) as entries:
         names = sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
-    return [folder / name for name in names[:_MANY]]
+    return [folder / name for name in names[:_MANY] if not _has_results(folder / name)]
+
+
+def _has_results(folder: Path) -> bool:
+    return any(all((folder / name).is_file() for name in names) for names in _RESULTS)
 
 
 def _file_names(folder: Path) -> list[str]:

@@ -32,7 +32,8 @@ _PHRASE = re.compile(r"\[/EN#\d+(?:/\w+)+ ([^\]]*)\]")
 def pairs(root: Path) -> Iterator[tuple[str, str]]:
     """Yields the images of a folder that have a file of texts of their name, and that file's path.
 
-    It lies beside the image, or is the only one of that name: `images/a.jpg`, `captions/a.txt`.
+    It lies beside the image, or is the only one of that name: `images/a.jpg`, `captions/a.txt`. A
+    text beside an image is of no other, such as a figure of it elsewhere.
     """
     images, texts = [], {}
     for folder, folders, files in os.walk(root):
@@ -47,9 +48,11 @@ def pairs(root: Path) -> Iterator[tuple[str, str]]:
                 found = (folder, PAIRED.index(suffix.lower()), stem, file)
                 texts.setdefault(key, []).append(found)
     start = len(os.path.join(root, ""))
+    there = {(folder, stem) for folder, stem, _ in images}
     for folder, stem, image in images:
         several = texts.get(stem, ())
-        several = [text for text in several if text[0] == folder] or several
+        beside = [text for text in several if text[0] == folder]
+        several = beside or [text for text in several if (text[0], stem) not in there]
         ranks: dict[tuple, list[str]] = {}
         for within, kind, name, file in several:  # a.txt before a.jpg.txt, that before a.png.txt
             rank = (kind, name != stem, name != image)
