@@ -40,6 +40,7 @@ from training.data.sources.caption_files.records import CaptionFile, Record, kno
 from training.data.sources.caption_files.stored import lie_beside, pairs
 from training.data.sources.image_folder import ImageFolder, is_image
 from training.data.sources.name_splits import choose_places, hashed_split, parse_places
+from training.tables import counted
 
 # Beside data sets of Hugging Face.
 _NO_CAPTION_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
@@ -130,9 +131,10 @@ def load(
         places = _divide(entries, {*images.all_names, *nearly}, held_out, notes)
     chosen = {name: entry for name, entry in entries.items() if entry.split == split}
     if not chosen:
+        advice = _advice_on_split(split, files, data_dir, entries, given=places is None)
         raise DataError(
             f"{listed} names no image of the {split} split: of its {len(entries)} images it has "
-            f"{_sizes(entries)}. {_advice_on_split(split, files, data_dir, given=places is None)}"
+            f"{_sizes(entries)}. {advice}"
         )
     place = image_dir or "the data folder"
     examples, skipped, blank = [], [], 0
@@ -438,10 +440,18 @@ def _listed(files: Sequence[CaptionFile]) -> str:
     return str(files[0].path) + (f" (and {len(files) - 1} more)" if len(files) > 1 else "")
 
 
-def _advice_on_split(split: str, files: Sequence[CaptionFile], data_dir: Path, given: bool) -> str:
+def _advice_on_split(
+    split: str,
+    files: Sequence[CaptionFile],
+    data_dir: Path,
+    entries: Mapping[str, _Entry],
+    given: bool,
+) -> str:
     """Returns what to do if a split has no image."""
     if not given:
-        return "Add images."
+        if not any(entry.group for entry in entries.values()):
+            return "Add images."
+        return "Groups are kept together: add images of other groups, or leave the groups out."
     advice = f"Give some of the images the split {split}"
     if len(files) == 1:
         return f"{advice}, or take the splits out, and names divide the images."
@@ -543,7 +553,7 @@ def _divide(
     for name, entry in entries.items():
         entry.split = hashed_split(entry.group or name, places)
     if groups := {entry.group for entry in entries.values()} - {None}:
-        kept = f"{len(groups)} groups are kept together"
+        kept = f"{counted(len(groups), 'group')} kept together"
         notes.append(f"{kept}: of {len(entries)} images, {_sizes(entries)}.")
     return places
 
