@@ -482,7 +482,7 @@ def read_run_config(run_dir: Path) -> RunConfig:
         raise other_version(path, error) from error
 
 
-def settled(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfig:
+def settled(config: RunConfig, run_dir: Path | None, data_dir: Path | None) -> RunConfig:
     """Decides what a configuration leaves open: as the run in the folder did, if there is one.
 
     Without one, as the run did that it starts from, if that learned from the same folder: its

@@ -135,6 +135,19 @@ def test_words_that_stay_keep_their_capitals(soft_run, tmp_path):
     assert kept_words(parse([*flags, "--data.capitals", "False"]).config)["rad"] == "rad"
 
 
+def test_inspection_divides_the_images_as_the_origin_did(own, soft_run, tmp_path):
+    write_csv(own, [(f"{n}.jpg", OWN) for n in range(8)], "image,caption")
+    origin, out = shutil.copytree(soft_run, tmp_path / "first"), tmp_path / "out"
+    config = json.loads((origin / "config.json").read_text())
+    config["data"] |= {"name": "folder", "held_out": "0.5,0.7"}
+    (origin / "config.json").write_text(json.dumps(config))
+    (origin / "data_dir.txt").write_text(f"{own}\n")
+    flags = [*FLAGS, "--init-from", str(origin), "--data-dir", str(own), "--out", str(out)]
+    assert inspect_command.main(flags) == 0
+    splits = json.loads((out / "inspect.json").read_text())["splits"]
+    assert [splits[name]["used"] for name in ("train", "dev", "test")] == [3, 3, 2]
+
+
 def test_inspection_counts_the_words_that_stay_as_known(own, soft_run, tmp_path, capsys):
     flags = [*FLAGS, "--init-from", str(soft_run), "--data-dir", str(own), "--out"]
     unknown = {}
