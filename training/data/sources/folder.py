@@ -131,11 +131,9 @@ def load(
         places = _divide(entries, {*images.all_names, *nearly}, held_out, notes)
     chosen = {name: entry for name, entry in entries.items() if entry.split == split}
     if not chosen:
+        found = f"{listed} names no image of the {split} split: of its {len(entries)} images it has"
         advice = _advice_on_split(split, files, data_dir, entries, given=places is None)
-        raise DataError(
-            f"{listed} names no image of the {split} split: of its {len(entries)} images it has "
-            f"{_sizes(entries)}. {advice}"
-        )
+        raise DataError(f"{found} {_sizes(entries)}. {advice}")
     place = image_dir or "the data folder"
     examples, skipped, blank = [], [], 0
     for name, entry in chosen.items():
