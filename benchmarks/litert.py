@@ -26,7 +26,7 @@ import sat_tf
 from benchmarks.measure import Column, format_table
 from benchmarks.serving_latency import load as load_export
 from sat_tf.commands import exit_status
-from sat_tf.images.reader import read_content
+from sat_tf.images.pillow import read_content
 from serving.export import Precision, export
 from serving.litert import load as load_litert
 from serving.signatures import SERVING_DEFAULT

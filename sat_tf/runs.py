@@ -21,7 +21,7 @@ from sat_tf.config import AttentionConfig, CaptionerConfig, EncoderConfig, Infer
 from sat_tf.errors import RunError, invalid_value, other_version
 from sat_tf.fields import check_argument, from_dict
 from sat_tf.files import sha256_of
-from sat_tf.images.reader import ImageInput, read_pixels
+from sat_tf.images.pillow import ImageInput, read_pixels
 from sat_tf.lite import cache
 from sat_tf.lite.captioner import LiteRTCaptioner, is_export, newest
 from sat_tf.lite.captioner import load as load_export

@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Captions each image; one that cannot be read is reported and skipped."""
     from sat_tf.figures.attention import PHOTOGRAPH, figure_paths, save_attention_figure
     from sat_tf.figures.drawing import check_font
-    from sat_tf.images.reader import read_content, read_pixels
+    from sat_tf.images.pillow import read_content, read_pixels
 
     captioner = load(arguments.folder, arguments.threads)
     figures = figure_paths(arguments.out, arguments.images, arguments.figure)

@@ -21,7 +21,7 @@ from sat_tf.figures.attention import figure_paths, save_attention_figure
 from sat_tf.figures.drawing import check_font
 from sat_tf.files import write_atomically
 from sat_tf.images import SUFFIXES
-from sat_tf.images.reader import decode, read_content
+from sat_tf.images.pillow import decode, read_content
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.viewer import report_page
 from sat_tf.vocabulary import SPECIAL_TOKENS

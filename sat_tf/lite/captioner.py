@@ -19,7 +19,7 @@ from sat_tf.commands import without_stderr
 from sat_tf.config import SearchConfig
 from sat_tf.errors import invalid_value
 from sat_tf.files import sha256_of
-from sat_tf.images.reader import ImageInput, read_pixels
+from sat_tf.images.pillow import ImageInput, read_pixels
 from sat_tf.lite.search import Hypothesis, beam_search, rank_by_consensus
 from sat_tf.subwords import whole_words
 from sat_tf.vocabulary import END, PAD, UNK, Vocabulary

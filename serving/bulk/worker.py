@@ -15,7 +15,7 @@ import numpy as np
 
 from sat_tf.commands import loading
 from sat_tf.errors import invalid_value
-from sat_tf.images import read_upright
+from sat_tf.images.pillow import read_upright
 from serving.bulk.inputs import MAX_BYTES, read_file
 from serving.bulk.job import Job
 from serving.client.captions import ServedCaption, read_caption, split

@@ -83,7 +83,7 @@ def run(arguments: Arguments) -> int:
 
     from sat_tf.figures.attention import PHOTOGRAPH, figure_paths, save_attention_figure
     from sat_tf.figures.drawing import check_font
-    from sat_tf.images.reader import read_pixels
+    from sat_tf.images.pillow import read_pixels
     from serving.client import CaptionClient, Connection
 
     figures = figure_paths(arguments.out, arguments.images, arguments.figure)
@@ -142,7 +142,7 @@ def _answers(
     arguments: Arguments, client: CaptionClient
 ) -> Iterator[tuple[Path, bytes, ServedCaption | str]]:
     """Path, content and caption of each image in order; a reason in place of a caption."""
-    from sat_tf.images import read_upright
+    from sat_tf.images.pillow import read_upright
     from serving.client import ServingError
 
     waiting: deque[tuple[Path, bytes, str]] = deque()

@@ -14,7 +14,7 @@ import grpc
 import numpy as np
 
 from sat_tf.errors import invalid_value
-from sat_tf.images import read_upright
+from sat_tf.images.pillow import read_upright
 from sat_tf.subwords import whole_words
 from serving.client import protocol
 from serving.client.channel import Connection, ServingError
@@ -170,8 +170,8 @@ class CaptionClient:
         """Yields a caption for each image, or the error of an image too large to be sent.
 
         Args:
-            contents: Image files as `sat_tf.images.read_upright` returns them, read as they are
-                needed and sent as they are.
+            contents: Image files as `pillow.read_upright` returns them, read as they are needed and
+                sent as they are.
             attention: As in `captions`.
 
         Raises:
@@ -184,7 +184,7 @@ class CaptionClient:
         """Captions one image, with the words and the attention of every hypothesis.
 
         Args:
-            content: An image file as `sat_tf.images.read_upright` returns it, sent as it is.
+            content: An image file as `pillow.read_upright` returns it, sent as it is.
 
         Raises:
             ServingError: The server gave no answer, or an error for one.
