@@ -182,7 +182,7 @@ def _own(
     stack.callback(process.stop)
     stack.callback(reading.stop)
     process.start()
-    from serving.web.digits import DigitModel
+    from serving.web.app import DigitModel  # while the first model loads
 
     return {
         "models": {model.name: process.captioner(model.folder) for model in captioners},
