@@ -50,17 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{path}: {error}", file=sys.stderr)
             continue
         if figure is not None:
-            seen = read_pixels(content, PHOTOGRAPH, captioner.settings.resize)
-            save_attention_figure(
-                figure,
-                seen.round().astype("uint8"),
-                caption.words,
-                caption.alpha,
-                caption.beta,
-                title=caption.text,
-                language=caption.language,
-                font=arguments.figure_font,
-            )
+            pixels = read_pixels(content, PHOTOGRAPH, captioner.settings.resize)
+            save_attention_figure(figure, pixels, caption, font=arguments.figure_font)
         print(f"{path}: {caption.text}  ({caption.score:.2f})", flush=True)
     return 1 if failed else 0
 

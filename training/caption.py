@@ -87,17 +87,9 @@ def run(arguments: Arguments) -> int:
             continue
         caption = captioner.caption(content, search)
         if figure is not None:
-            drawn = save_attention_figure(
-                figure,
-                pixels.round().astype("uint8"),
-                caption.words,
-                caption.alpha,
-                caption.beta,
-                title=caption.text,
-                chosen=chosen_locations(captioner, pixels, caption),
-                language=caption.language,
-                font=arguments.figure_font,
-            )
+            chosen = chosen_locations(captioner, pixels, caption)
+            options = {"chosen": chosen, "font": arguments.figure_font}
+            drawn = save_attention_figure(figure, pixels, caption, **options)
             figure = figure if drawn else None
         if arguments.html is not None or arguments.json:
             whole = np.asarray(decode(content))

@@ -122,17 +122,9 @@ def run(arguments: Arguments) -> int:
                         print(json_line({"image": str(path), "error": answer}), flush=True)
                     continue
                 if figure is not None:
-                    seen = read_pixels(content, PHOTOGRAPH, arguments.resize)
-                    drawn = save_attention_figure(
-                        figure,
-                        seen.round().astype("uint8"),
-                        answer.words,
-                        answer.alpha,
-                        answer.beta,
-                        title=answer.text,
-                        language=answer.language,
-                        font=arguments.figure_font,
-                    )
+                    pixels = read_pixels(content, PHOTOGRAPH, arguments.resize)
+                    font = arguments.figure_font
+                    drawn = save_attention_figure(figure, pixels, answer, font=font)
                     figure = figure if drawn else None
                 print(_line(arguments, path, answer, figure), flush=True)
     return 1 if failed else 0
