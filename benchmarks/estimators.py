@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 import tyro
 
-from benchmarks.measure import Column, format_table, medians
+from benchmarks.measure import format_table, medians
 from benchmarks.run import chosen
 from sat_tf.commands import exit_status
 from sat_tf.fields import PositiveInt, Range, check_fields
@@ -44,13 +44,6 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
 """Keys of `attention` that each estimator sets."""
 
 _UNBIASED = "rloo"  # its mean gradient stands for that of the ELBO
-_COLUMNS = (
-    Column("estimator"),
-    Column("samples", "M"),
-    Column("step_ms", "step ms", ".0f"),
-    Column("relative_variance", "variance", ".3g"),
-    Column("cosine", "cosine", ".2f"),
-)
 
 
 @dataclass(frozen=True)
@@ -79,7 +72,7 @@ def run(arguments: Arguments) -> None:
     check_fields(arguments)
     names = chosen("--estimators", arguments.estimators, ESTIMATORS)
     rows = measure(names, arguments.run_dir, arguments.batches, arguments.draws)
-    print(format_table(_COLUMNS, [{"estimator": name, **row} for name, row in rows.items()]))
+    print(format_table([{"estimator": name, **row} for name, row in rows.items()]))
 
 
 class Noise(NamedTuple):

@@ -23,23 +23,13 @@ from keras.export import ExportArchive
 
 import sat_tf
 from benchmarks import models
-from benchmarks.measure import Column, format_table, medians, photograph
+from benchmarks.measure import format_table, medians, photograph
 from sat_tf.commands import exit_status
 from sat_tf.config import SearchConfig
 from sat_tf.runs import TrainedCaptioner
 from serving.export import export
 from serving.saved_model import load_session
 from serving.signatures import SERVING_DEFAULT, read_images
-
-_COLUMNS = (
-    Column("batch"),
-    Column("decode_ms", "decode ms", ".1f"),
-    Column("encoder_ms", "encoder ms", ".1f"),
-    Column("search_ms", "search ms", ".1f"),
-    Column("whole_ms", "whole ms", ".1f"),
-    Column("whole_over_encoder", "x encoder", ".2f"),
-    Column("words", "words", ".1f"),
-)
 
 # (signature, input) -> outputs by name
 Session = Callable[[str, np.ndarray], dict[str, np.ndarray]]
@@ -106,7 +96,7 @@ def run(arguments: Arguments) -> None:
         row["whole_over_encoder"] = row["whole_ms"] / row["encoder_ms"]
         row["words"] = float(whole(SERVING_DEFAULT, batch)["lengths"][:, 0].mean())
         rows.append(row)
-    print(format_table(_COLUMNS, rows))
+    print(format_table(rows))
 
 
 def export_stages(captioner: TrainedCaptioner, folder: Path) -> Path:
