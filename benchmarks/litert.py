@@ -24,11 +24,11 @@ import tyro
 
 import sat_tf
 from benchmarks.measure import format_table
-from benchmarks.serving_latency import load as load_export
 from sat_tf.commands import exit_status
 from sat_tf.images.pillow import read_content
 from serving.export import Precision, export
 from serving.litert import load as load_litert
+from serving.saved_model import load_call
 from serving.signatures import SERVING_DEFAULT
 from training.config import read_run_config
 from training.data.examples import Example
@@ -119,7 +119,7 @@ def compare(
 def _open(what: str, folder: Path) -> Callable[[bytes], tuple[str, float]]:
     """Loads an export: image file in, caption and score out."""
     if what == _EXPORT:
-        session = load_export(folder, threads=1)
+        session = load_call(folder, threads=1)
 
         def by_session(content: bytes) -> tuple[str, float]:
             outputs = session(SERVING_DEFAULT, np.array([content], object))

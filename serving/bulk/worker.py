@@ -128,16 +128,11 @@ def load(folder: str, cores: int, maps: bool) -> Callable[[list[bytes]], dict[st
     with loading():
         import tensorflow as tf
 
-        from serving.saved_model import load_session
+        from serving.saved_model import load_call
 
     tf.get_logger().setLevel(logging.ERROR)  # the session's loader calls itself deprecated
-    session, loaded = load_session(Path(folder), cores)
-    session.graph.finalize()
-    signature = loaded.signature_def[_SIGNATURE]
-    wanted = (*_OUTPUTS, "attention") if maps else _OUTPUTS
-    fetches = {n: signature.outputs[n].name for n in wanted if n in signature.outputs}
-    feed = signature.inputs[_INPUT].name
-    return lambda images: session.run(fetches, {feed: np.array(images, object)})
+    call, wanted = load_call(Path(folder), cores), (*_OUTPUTS, "attention") if maps else _OUTPUTS
+    return lambda images: call(_SIGNATURE, np.array(images, object), wanted)
 
 
 def check_export(version: Path, maps: bool) -> None:

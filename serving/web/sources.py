@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sat_tf import published
-from sat_tf.errors import invalid_value
+from sat_tf.errors import RunError, invalid_value
 from sat_tf.lite.captioner import newest, read_settings
-from sat_tf.run_folder import RunFolder
+from sat_tf.run_folder import RunFolder, read_object
 
 _MOST_RUNS = 3
 _KINDS = ("soft", "hard", "none")
@@ -109,13 +108,8 @@ def _name(folder: Path) -> str:
 
 
 def _values(folder: Path) -> dict:
-    return _read(RunFolder(folder).config)
-
-
-def _read(path: Path) -> dict:
-    """Reads a file's values; a damaged file is told where it is loaded."""
+    """Reads a configuration; a damaged one is told where it is loaded."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_object(RunFolder(folder).config)
+    except RunError:
         return {}
-    return values if isinstance(values, dict) else {}
