@@ -57,7 +57,6 @@ Row = dict[str, Any]
 def schema(job: Job) -> str:
     """Returns the columns of a job's output in Spark's notation."""
     left_out = () if job.maps else ("attention", "attention_shape")
-    left_out += () if job.words else ("words",)
     names = (name for name in COLUMNS if name not in left_out)
     return ", ".join(f"{name} {COLUMNS[name]}" for name in names)
 
@@ -169,7 +168,7 @@ def to_row(path: str, answer: ServedCaption | str, job: Job) -> Row:
         return row | {"reason": answer, "output": UNREADABLE}
     alternatives = [{"caption": text, "score": score} for text, score in answer.alternatives]
     row |= {"caption": answer.text, "score": answer.score, "alternatives": alternatives}
-    if job.words and answer.words:
+    if answer.words:
         row["words"] = list(answer.words)
     if answer.log_probs is not None:
         row["log_probs"] = answer.log_probs.tolist()
