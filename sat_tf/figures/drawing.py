@@ -19,7 +19,26 @@ from sat_tf.tokens import primary
 
 PAPER, INK, FAINT, GLOW = (255, 255, 255), (34, 34, 34), (222, 222, 222), (255, 166, 43)
 
-_RIGHT_TO_LEFT = ("ar", "ckb", "dv", "fa", "he", "ps", "sd", "ug", "ur", "yi")
+_RIGHT_TO_LEFT = (
+    *(
+        "ar",
+        "ckb",
+        "dv",
+        "fa",
+        "he",
+        "ps",
+        "sd",
+        "ug",
+        "ur",
+        "yi",
+        "pnb",
+        "skr",
+        "ks",
+        "lrc",
+        "mzn",
+    ),
+    *("arz", "ary", "apc", "syr", "syc", "aii", "arc", "nqo", "rhg"),
+)
 _CJK_SCRIPTS = {"HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "CJK": "zh"}
 """Languages that letters suggest, by the first word of their Unicode names; the first one found."""
 _CJK_FAMILIES = {
