@@ -50,21 +50,12 @@ def medians(
     return {name: statistics.median(seconds) for name, seconds in took.items()}
 
 
-class MatrixProduct:
-    """Large square matrix product, called like any other side.
-
-    Attributes:
-        flops: Operations of a call; a multiply-add is two.
-    """
-
-    def __init__(self, precision: str) -> None:
-        size = 8192 if tf.config.list_physical_devices("GPU") else 2048
-        self.flops = 2 * size**3
-        self._factors = [tf.cast(tf.random.uniform([size, size]), precision) for _ in range(2)]
-        self._product = tf.function(tf.matmul, autograph=False)
-
-    def __call__(self) -> tf.Tensor:
-        return self._product(*self._factors)
+def matrix_product(precision: str) -> tuple[int, Callable[[], tf.Tensor]]:
+    """Returns the operations of a large matrix product, a multiply-add being two, and its call."""
+    size = 8192 if tf.config.list_physical_devices("GPU") else 2048
+    factors = [tf.cast(tf.random.uniform([size, size]), precision) for _ in range(2)]
+    product = tf.function(tf.matmul, autograph=False)
+    return 2 * size**3, lambda: product(*factors)
 
 
 def machine() -> str:
