@@ -245,10 +245,8 @@ class Page:
             await asyncio.sleep(_AGAIN_AFTER)
 
     async def _digits(self, request: Request) -> Response:
-        async def answer(content: bytes, model: DigitModel) -> dict[str, Any]:
-            return await model.read(content)
-
-        return await self._answer(request, self.drawings, self.digits, answer)
+        read = lambda content, model: model.read(content)  # noqa: E731
+        return await self._answer(request, self.drawings, self.digits, read)
 
     async def _answer(
         self,
