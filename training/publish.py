@@ -25,6 +25,7 @@ from sat_tf.files import default_cache_dir, write_atomically
 from sat_tf.run_folder import RunFolder, outdated_note
 from training.cli import digit_module
 from training.config import RunConfig, read_data_dir, read_run_config
+from training.data.examples import canonical_split
 from training.evaluate.reports import SIGNATURE, markdown_table, score_rows
 from training.metrics.score_tokens import NOT_WORDS, OVER_CHARACTERS
 
@@ -157,6 +158,7 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: Arguments) -> None:
     """Publishes the run, compares if asked, writes the card."""
     check_out(arguments.out)
+    arguments = dataclasses.replace(arguments, split=canonical_split(arguments.split))
     if is_digit_run(arguments.run):
         card = digit_module("publish").publish(arguments)
     else:
@@ -199,7 +201,7 @@ def publish(arguments: Arguments) -> str:
         split = load_split(config.data, arguments.split, data_dir)
     files = packed_files(captioner, config, folder.vocabulary)
     teachers = dataclasses.asdict(teachers_of(arguments.run))
-    seen = read_seen(folder)
+    seen = read_seen(folder.path)
     record = None if seen is None else seen.content()
     published.write(arguments.out, files, arguments.share_encoder, teachers, record)
     for name, content in files.items():

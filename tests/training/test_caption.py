@@ -3,7 +3,6 @@
 import functools
 import json
 import shutil
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -129,16 +128,6 @@ def test_a_page_holds_every_image_with_its_maps(soft_run, photo, tmp_path, capsy
     assert [image["name"] for image in images] == ["bird.jpg", "twin.jpg"]
     assert images[0]["hypotheses"][0]["text"] == rows[0]["caption"]
     assert all(word["map"] for word in images[0]["hypotheses"][0]["words"])
-
-
-def test_figures_are_drawn_as_svg_too(soft_run, photo, tmp_path, capsys):
-    argv = [str(photo), "--run-dir", str(soft_run), "--figure", "svg", "--as-json"]
-    assert main([*argv, "--out", str(tmp_path)]) == 0
-    (row,) = rows_of(capsys)
-    assert row["figure"] == str(tmp_path / "bird.svg")
-    title, *texts = ElementTree.parse(row["figure"]).iter("{http://www.w3.org/2000/svg}text")
-    assert title.text == row["caption"]
-    assert [text.text for text in texts if text.text in row["words"]] == row["words"]
 
 
 def test_without_a_font_captions_are_only_printed(soft_run, photo, tmp_path, capsys, monkeypatch):

@@ -277,7 +277,7 @@ def single_run(config: DigitRunConfig) -> DigitRunConfig | None:
     """
     if not isinstance(config, PairsRun) or not config.single_epochs or config.init_from:
         return None
-    base = RECIPES[config.single_recipe]
+    base = RECIPES["dram_digit" if isinstance(config.model, DRAMConfig) else "ram_digit"]
     same = {key: getattr(config.data, key) for key in ("size", "dev_digits", "limit", "examples")}
     return dataclasses.replace(
         base,

@@ -21,7 +21,7 @@ from training.inspect.survey import (
     spoken_captions,
     warnings_of,
 )
-from training.metrics import captions
+from training.metrics import java
 
 
 def split_of(*captions: tuple[str, ...], **options) -> Split:
@@ -104,7 +104,7 @@ SPLIT = {
 
 @pytest.fixture(autouse=True)
 def _java(monkeypatch):
-    monkeypatch.setattr(captions, "find_java", lambda: "java")
+    monkeypatch.setattr(java, "find_java", lambda: "java")
 
 
 def warnings(changes: dict, config: DataConfig | None = None, **report) -> list[str]:
