@@ -182,15 +182,17 @@ class CaptionClient:
             found = iter(self._answer(sent, attention) if sent else ())
             yield from (next(found) if isinstance(item, bytes) else item for item in batch)
 
-    def beam(self, content: bytes) -> Beam:
+    def beam(self, image: bytes | str | Path) -> Beam:
         """Captions one image, with the words and the attention of every hypothesis.
 
         Args:
-            content: An image file as `pillow.read_upright` returns it, sent as it is.
+            image: A file, as in `captions`; or the contents of one as `pillow.read_upright` returns
+                them, sent as they are.
 
         Raises:
-            ServingError: The server gave no answer, or an error for one.
+            ServingError, ValueError, OSError: As in `captions`.
         """
+        content = image if isinstance(image, bytes) else read_upright(image)
         request = self._request([content], ())
         request.model_spec.signature_name = EVERY_BEAM
         try:

@@ -130,6 +130,14 @@ def test_a_page_holds_every_image_with_its_maps(soft_run, photo, tmp_path, capsy
     assert all(word["map"] for word in images[0]["hypotheses"][0]["words"])
 
 
+def test_figures_are_drawn_as_svg_too(soft_run, photo, tmp_path, capsys):
+    argv = [str(photo), "--run-dir", str(soft_run), "--figure", "svg", "--as-json"]
+    assert main([*argv, "--out", str(tmp_path)]) == 0
+    (row,) = rows_of(capsys)
+    assert row["figure"] == str(tmp_path / "bird.svg")
+    assert f">{row['caption']}<" in (tmp_path / "bird.svg").read_text("utf-8")
+
+
 def test_without_a_font_captions_are_only_printed(soft_run, photo, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(drawing, "has_glyph", lambda *_: False)
     drawing.font_runs.cache_clear()
