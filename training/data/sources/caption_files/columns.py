@@ -37,7 +37,7 @@ _WORDS = {
 }
 _IMAGES, _IDS, _CAPTIONS, _ABOUT, _SPLITS = (words.split() for words in _WORDS.values())
 _QUESTIONS = ("question", "query", "answer", "instruction")  # about an image, and no captions
-_PHRASE = 3  # words; a text of so many is no name and no heading
+_PHRASE = 3  # words; a text of so many is neither a name nor a heading
 # Marks between captions in one cell; of the others, reports and lists have some inside too.
 _JOINTS, _WEAK_JOINTS = ("||", "|", "###", "<sep>", "[SEP]"), ("\n", ";")
 _JOINED, _WEAKLY_JOINED = 0.2, 0.5  # shares of the cells
