@@ -497,7 +497,7 @@ def _inside(path: Path, record: Record, images: ImageFolder) -> str:
     found = images.inside(name) if anchored else name
     if name.startswith("../"):  # from the caption file's own folder
         within = posixpath.normpath(posixpath.join(_folder_of(path, images), name))
-        found = within if images.find(within) else found
+        found = within if images.find(within) else images.inside(f"/{name}")
     if found is None or found in (".", "..") or found.startswith("../"):
         raise _outside(path, record)
     return found

@@ -6,6 +6,7 @@ A column has its role by its name, else by its content; where two could have it,
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -201,7 +202,7 @@ class _Columns:
             self._ask("image", files)
         ids = [i for name in _IDS for i in self._called(name)]
         chosen = chosen or files or ids[:1]
-        if not any(self._is_here(value) for i in chosen for value in self.values[i]):
+        if not any(map(self._is_here, (v for i in chosen for v in self.values[i]))):
             here = [i for i, v in enumerate(self.values) if mostly(self._is_stem, v)]
             here = [i for i in here if self.values.index(self.values[i]) == i]
             if len(here) > 1:
@@ -217,6 +218,8 @@ class _Columns:
         """Tests if a cell may name an image of the folder."""
         if not isinstance(value, str):
             return not isinstance(value, int) or self._is_stem(value)
+        if os.path.isfile(os.path.join(self.source.root or "", value)):
+            return True  # most often, and without listing the folder
         name = PurePosixPath(image_name(value).replace("\\", "/")).stem.lower()
         return bool({name, name[9:], unquote(name)} & self.source.small_stems)
 

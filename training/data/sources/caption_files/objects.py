@@ -82,6 +82,12 @@ def read_json(source: Source) -> Iterator[Record]:
         return _list(source, content, "")
     if not isinstance(content, dict) or not content:
         source.fail(_WHOLE, f"{_FORMS}, got {json.dumps(content)[:80]}")
+    return _object(source, content)
+
+
+def _object(source: Source, content: Mapping[str, Any]) -> Iterator[Record]:
+    if any(map(is_image_name, content)):
+        return _mapping(source, content, None)
     if columns := _by_columns(source, content):
         return _list(source, columns, "")
     for key in ("images", "annotations", "captions", "data"):  # a mapping of names below a key
@@ -89,7 +95,7 @@ def read_json(source: Source) -> Iterator[Record]:
             if all(map(is_image_name, content[key].values())):
                 why = f"{key!r} has names of images, and no captions have the same keys"
                 source.fail(_WHOLE, why)
-            return _below(source, content[key])
+            return _object(source, content[key])
     rows = content.get("rows")
     if isinstance(rows, list) and all(isinstance(r, dict) and "row" in r for r in rows):
         return _viewer(source, [source.value("rows", row, "row", dict) for row in rows])
@@ -117,21 +123,22 @@ def read_json(source: Source) -> Iterator[Record]:
                 source.note(f"captions are those under {key!r}; not read: {', '.join(rest)}")
             if len(alike) == 1:
                 return _list(source, content[key], key)
+            source.note(f"the records under {', '.join(map(repr, alike))[:80]} are put together")
             return _table(
                 source, [(f"{k}[{i}]", v, None) for k in alike for i, v in enumerate(content[k])]
             )
     return _below(source, content)
 
 
-def _below(source: Source, content: Any) -> Iterator[Record]:
+def _below(source: Source, content: Mapping[str, Any]) -> Iterator[Record]:
     """Reads a mapping of names, or the records deeper in one whose keys name no images."""
-    while isinstance(content, dict):
-        named = any(is_image_name(key) or key in source.stems for key in content)
-        inner = [v for v in content.values() if isinstance(v, (dict, list)) and _records_in(v)]
-        if named or not inner or (len(content) > 1 and _objects([*content.values()])):
-            return _mapping(source, content, None)
-        content = max(inner, key=_records_in)
-    return _list(source, content, "")
+    counts = {key: _records_in(value) for key, value in content.items()}
+    named = not source.stems.isdisjoint(content)
+    if named or not any(counts.values()) or (len(content) > 1 and _objects([*content.values()])):
+        return _mapping(source, content, None)
+    key = max(counts, key=counts.__getitem__)
+    inner = content[key]
+    return _list(source, inner, key) if isinstance(inner, list) else _object(source, inner)
 
 
 def _records_in(value: Any) -> int:
@@ -200,6 +207,10 @@ def _mapping(source: Source, content: Mapping[str, Any], split: str | None) -> I
 def _mapped(source: Source, content: Mapping[str, Any], split: str | None) -> Entries:
     """Records of a mapping from names to a caption, captions, or a record."""
     entries: Entries = []
+    first, *others = content.values()
+    if isinstance(first, dict) and any(is_image_name(n) and n in o for n in first for o in others):
+        keys = ", ".join(map(repr, content))[:80]
+        source.note(f"images are under several keys ({keys}); their captions are put together")
     for name, value in content.items():
         place = f"the image {name!r}"
         if isinstance(value, dict) and value and all(map(is_image_name, value)):

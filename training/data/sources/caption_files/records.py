@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -19,20 +20,24 @@ from training.data.examples import DataError, StoredImage, canonical_split
 
 IMAGE_SUFFIXES = READ_SUFFIXES
 
-MARKS = ("is_rejected", "is_precanned", "was_cancelled")
-"""Keys by which VizWiz and others mark a caption as invalid: those with a true one are left out."""
+MARKS = ("is_rejected", "is_precanned", "was_cancelled", "foil")
+"""Keys by which VizWiz, FOIL and others mark a caption as invalid: a true one leaves it out."""
 
 # Keys that hold a caption's text in a list of objects.
 _TEXT_KEYS = ("raw", "caption", "text", "sentence", "value")
 _ANSWERING = ("gpt", "assistant", "model")
 # By custom, the rest of COCO's validation images belongs to training.
 _SPLIT_WORDS = {"restval": "train", "training": "train", "validate": "val", "testing": "test"}
+_NULL = r"\N"  # as MySQL writes no text
 _LONG = 1000  # letters that no path has
 _KINDS = {str: "a text", int: "a number", list: "a list"}
 # Label Studio's names: /data/upload/7/0a1b2c3d-photo.jpg, /data/local-files/?d=folder/photo.jpg
 _UPLOAD = re.compile(r"/?data/(?:upload|local-files)/(?:.*/)?(?P<name>[^/]+)")
-# File:a.jpg (Wikimedia), a.jpg#0 (Flickr8k), a.jpg (https://...) (Airtable)
-_AROUND = re.compile(r"^File:|(?<=\.\w{3})#\d+$|(?<=\.\w{4})#\d+$| \(https?://[^()]*\)$")
+# File:a.jpg (Wikimedia), a.jpg#0 (Flickr8k), a.jpg?v=2, a.jpg (https://...) (Airtable)
+_AFTER = "|".join(f"(?<={re.escape(suffix)})" for suffix in IMAGE_SUFFIXES)
+_AROUND = re.compile(rf"^File:|(?:{_AFTER})(?:#\d+|\?[^/]*| \(https?://[^()]*\))$", re.IGNORECASE)
+_BETWEEN = re.compile(r"\s*[,;|]\s*")
+_SPECIAL = re.compile("[:#?(]|data/")
 _NAMED = re.compile(rf"[^/?&=]+(?:{'|'.join(map(re.escape, IMAGE_SUFFIXES))})(?!\w)", re.IGNORECASE)
 # A text as Python writes it, and the white space before the next one.
 _LITERAL = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(\s+(?=['"]))?""", re.DOTALL)
@@ -163,7 +168,7 @@ class Source:
             self._framed += marks > 0
             if has_half_character(text):
                 self.fail(place, f"half a character (a lone surrogate) in the caption {text!r}")
-            if text:
+            if text and text != _NULL:
                 texts.append(text)
         if split is not None:
             if not isinstance(split, str):
@@ -230,17 +235,19 @@ class Source:
         return image
 
     @cached_property
-    def images(self) -> list[Path]:
-        """The images in the folder, at any depth, hidden files and folders left out."""
-        files = self.root.rglob("*") if self.root is not None else ()
-        images = (file for file in files if file.name.lower().endswith(IMAGE_SUFFIXES))
-        parts = ((file, file.relative_to(self.root).parts) for file in images)
-        return [file for file, names in parts if not any(name[0] == "." for name in names)]
+    def images(self) -> list[tuple[str, str]]:
+        """Folders and names of the images, at any depth, hidden files and folders left out."""
+        found = []
+        for folder, folders, files in os.walk(self.root) if self.root is not None else ():
+            folders[:] = [name for name in folders if name[0] != "."]
+            images = (file for file in files if file.lower().endswith(IMAGE_SUFFIXES))
+            found += [(folder, file) for file in images if file[0] != "."]
+        return found
 
     @cached_property
     def stems(self) -> frozenset[str]:
         """Names of the folder's images without suffix."""
-        return frozenset(file.stem for file in self.images)
+        return frozenset(os.path.splitext(name)[0] for _, name in self.images)
 
     @cached_property
     def small_stems(self) -> frozenset[str]:
@@ -250,7 +257,10 @@ class Source:
 
 def image_name(written: str) -> str:
     """The name or path of an image in what is written: an address, or marks around the name."""
-    text = _AROUND.sub("", written.strip().strip('"'))
+    text = written.strip().strip('"')
+    if not _SPECIAL.search(text):
+        return text
+    text = _AROUND.sub("", text)
     if "://" in text:
         address = urlsplit(text)
         inner = parse_qs(address.query).get("d", [address.path])[0]
@@ -258,18 +268,17 @@ def image_name(written: str) -> str:
         if not last.lower().endswith(IMAGE_SUFFIXES):  # image.php?f=a.jpg
             last = (_NAMED.findall(unquote(unquote(text))) or [last])[-1]
         return last or text
-    if "data/" in text and (upload := _UPLOAD.fullmatch(text)):
-        return unquote(upload["name"].removeprefix("?d="))
-    return text
+    upload = _UPLOAD.fullmatch(text)
+    return unquote(upload["name"].removeprefix("?d=")) if upload else text
 
 
 def image_names(written: Any) -> list[Any]:
     """The names in a cell: one, a list, or several with a comma, semicolon or bar between."""
     if isinstance(written, str) and written.lstrip().startswith("["):
         written = written_list(written) or written
-    if not isinstance(written, str):
+    if not isinstance(written, str) or not _BETWEEN.search(written):
         return written if isinstance(written, list) else [written]
-    parts = [part for part in re.split(r"\s*[,;|]\s*", written) if part]
+    parts = [part for part in _BETWEEN.split(written) if part]
     images = all(image_name(part).lower().endswith(IMAGE_SUFFIXES) for part in parts)
     return parts if len(parts) > 1 and images else [written]
 

@@ -190,7 +190,7 @@ def read_tar(source: Source) -> Iterator[Record]:
     )
     for index, (name, (key, _)) in enumerate(places.items()):
         of_key = texts.get(key, {})
-        text = of_key.get("txt", of_key.get("caption"))
+        text = of_key.get("caption", of_key.get("txt"))
         captions = [] if text is None else _member_text(source, name, text).splitlines() or [""]
         stored = StoredImage(images, index, f"{stamp}/{name}")
         captions, *details = found.get(f"{key}.json", (captions,))

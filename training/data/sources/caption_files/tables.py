@@ -34,6 +34,7 @@ Rows = list[tuple[int, list[str]]]
 
 # Spreadsheets of many countries write a semicolon for the comma.
 _DELIMITERS = ",;\t|"
+_DASH = re.compile(r"^\s*(?:[-=:\u2013\u2014]|[-=]>)\s+")  # a.jpg - A door.
 _LINE_END = re.compile(r"\r\n?|\n")
 _SEPARATOR = re.compile(r'"?sep=(.)"?\s*$', re.IGNORECASE)  # Excel's first line
 _SAMPLE = 1000  # rows
@@ -311,14 +312,14 @@ def _read_lines(source: Source, start: str) -> Iterator[Record]:
                 f"between, but there is no image {name[:40]!r}, in {line[:60]!r}"
             )
             source.fail(f"line {number}", f"{why}{_advice_on_names(source)}")
-        yield source.record(f"line {number}", name, [caption])
+        yield source.record(f"line {number}", name, [_DASH.sub("", caption)])
 
 
 def _advice_on_names(source: Source) -> str:
     """Returns how to add the names of images to captions that may be in their order."""
     numbers = [number for number, _ in lines(source.path)]
     count = len(numbers)
-    places = {(image.parent, image.suffix) for image in source.images}
+    places = {(folder, os.path.splitext(name)[1]) for folder, name in source.images}
     # `paste` takes blank lines along.
     if len(places) != 1 or len(source.images) != count or numbers[-1] != count:
         return ""
