@@ -167,6 +167,11 @@ def load(
     except DataError as error:
         packed = advice_without_captions(sorted(data_dir.iterdir()))
         advice = packed if "packed" in packed else ""
+        if not advice and images.all_names and all(why.startswith(NO_FILE) for _, why in skipped):
+            advice = (
+                " If another column or key has the names of the files, choose it with "
+                "`--data.columns image=NAME`."
+            )
         raise DataError(" ".join([f"{error}{advice}", *notes])) from error
 
 

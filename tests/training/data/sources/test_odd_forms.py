@@ -241,6 +241,15 @@ ODD = {
         {"a.jpg": b"", "a.xmp": "<x/>", "captions.txt": f"a.jpg\t{A}\n"},
         {"a.jpg": (A,)},
     ),
+    "no text, as MySQL writes it": (
+        {"c.txt": table("image\tcaption", f"a.jpg\t{A}", "a.jpg\t\\N")},
+        {"a.jpg": (A,)},
+    ),
+    "a dash before the caption": ({"c.txt": f"a.jpg - {A}\n"}, {"a.jpg": (A,)}),
+    "a path from a notebook": (
+        {"images/a.jpg": b"", "c.csv": table("path,caption", f"../input/x/images/a.jpg,{A}")},
+        {"images/a.jpg": (A,)},
+    ),
     "a title above the headings": (
         {"c.csv": table("My photographs,", "image,caption", f"a.jpg,{A}")},
         {"a.jpg": (A,)},
@@ -291,6 +300,21 @@ def test_captions_that_were_rejected_are_left_out_and_counted(tmp_path, header, 
     ]
     (tmp_path / "c.csv").unlink()
     assert everything(write(tmp_path, {"c.json": json_rows}))[0] == {"a.jpg": (A,)}
+
+
+def test_captions_in_several_languages_are_named(tmp_path):
+    rows = table("image,language,caption", f"a.jpg,en,{A}", f"a.jpg,de,{B}")
+    notes = everything(write(tmp_path / "1", {"a.jpg": b"", "c.csv": rows}))[2]
+    assert any("in several languages (de, en); all are read" in note for note in notes)
+    by_key = {"en": {"a.jpg": A}, "de": {"a.jpg": B}}
+    notes = everything(write(tmp_path / "2", {"a.jpg": b"", "c.json": by_key}))[2]
+    assert any("under several keys ('en', 'de'); their captions are put" in note for note in notes)
+
+
+def test_splits_below_a_key_are_honoured(tmp_path):
+    parts = {"train": [{"image": "a.jpg", "text": A}], "val": [{"image": "b.jpg", "text": B}]}
+    files = {"a.jpg": b"", "b.jpg": b"", "c.json": {"version": 1, "annotations": parts}}
+    assert everything(write(tmp_path, files))[1] == {"a.jpg": "train", "b.jpg": "dev"}
 
 
 LISTS = {

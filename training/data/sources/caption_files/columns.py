@@ -331,13 +331,17 @@ class _Columns:
         ignored = [
             repr(name)
             for i, name in enumerate(self.names)
-            if i not in roles and not index.fullmatch(self.plain[i])
+            if i not in roles and i not in chosen.marks and not index.fullmatch(self.plain[i])
         ]
         usual = {"image", "caption", "captions", "split"}
         if ignored or any(self.plain[i] not in usual for i in roles):
             said = [f"{role} is {self.names[i]!r}" for i, role in roles.items()]
             rest = f"; not read: {', '.join(ignored)}" if ignored else ""
             self.source.note(f"{', '.join(said)}{rest}")
+        for i in (i for name in ("lang", "language", "locale") for i in self._called(name)):
+            if len(several := sorted(set(map(str, self.values[i])))) > 1:
+                told = ", ".join(several)[:80]
+                self.source.note(f"the captions are in several languages ({told}); all are read")
 
     def _ask(self, role: str, several: Sequence[int]) -> NoReturn:
         names = [self.names[i] for i in several]

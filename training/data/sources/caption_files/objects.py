@@ -42,7 +42,9 @@ def read_jsonl(source: Source) -> Iterator[Record]:
 
 
 def _records_of(source: Source, values: list[tuple[str, Any]]) -> Iterator[Record]:
-    if all(isinstance(value, list) for _, value in values):  # ["a.jpg", "A door."]
+    if all(
+        isinstance(value, list) and len(value) > 1 for _, value in values
+    ):  # ["a.jpg", "A door."]
         values = [(p, {str(n): cell for n, cell in enumerate(v, start=1)}) for p, v in values]
     for place, value in values:
         if not isinstance(value, dict):

@@ -112,7 +112,12 @@ def read_pairs(source: Source) -> Iterator[Record]:
 
 def _lines(source: Source, text: str) -> list[str]:
     """The lines of a file beside an image, or the description in its XMP."""
-    content = read_text(Path(text))
+    try:
+        content = read_text(Path(text))
+    except DataError as error:
+        kind = f"*{os.path.splitext(text)[1]}"
+        loop = f'for f in {kind}; do iconv -f ENCODING -t utf-8 "$f" > t && mv t "$f"; done'
+        raise DataError(f"{error} All of them, in their folder: `{loop}`.") from error
     if not text.lower().endswith(".xmp"):
         return content.splitlines()
     try:
