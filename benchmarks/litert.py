@@ -31,7 +31,7 @@ from serving.export import Precision, export
 from serving.litert import load as load_litert
 from serving.signatures import SERVING_DEFAULT
 from training.config import read_run_config
-from training.data.examples import Example
+from training.data.examples import Example, canonical_split
 from training.data.sources import load_split
 from training.metrics.captions import score_captions
 
@@ -77,7 +77,7 @@ def run(arguments: Arguments) -> None:
     captioner = sat_tf.load(arguments.run_dir)
     data = read_run_config(arguments.run_dir).data
     data = replace(data, limit=arguments.images)
-    examples = load_split(data, arguments.split, arguments.data_dir).examples
+    examples = load_split(data, canonical_split(arguments.split), arguments.data_dir).examples
     with tempfile.TemporaryDirectory() as name:
         folders = {_EXPORT: export(captioner, Path(name) / "saved_model")}
         for precision in arguments.precisions:

@@ -11,7 +11,7 @@ import os
 import sys
 import types
 import typing
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -162,6 +162,15 @@ def to_dict(config: Any) -> dict[str, Any]:
     return dataclasses.asdict(
         config, dict_factory=lambda pairs: {name: plain(value) for name, value in pairs}
     )
+
+
+def flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Flattens nested mappings, with dotted names."""
+    found = {}
+    for key, value in mapping.items():
+        nested = isinstance(value, Mapping)
+        found |= flat(value, f"{prefix}{key}.") if nested else {prefix + key: value}
+    return found
 
 
 def from_dict(cls: type[T], values: dict[str, Any], where: str = "") -> T:

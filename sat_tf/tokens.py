@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import Literal
 
 from sat_tf.errors import invalid_value
+from sat_tf.spellings import RESPELT_ASCII, UNSPACED, respelled
 
 Unit = Literal["words", "characters", "subwords"]
 Segmenter = Literal["spaces", "icu", "jieba", "mecab"]
@@ -28,13 +29,7 @@ _APOSTROPHES = "'\u2019\u02bc\uff07"
 _HYPHENS = "-\u2010\u2011"
 # Persian and Indic scripts use these two inside words.
 _JOINERS = "\u200c\u200d"
-# Thai to Khmer, kana and Han: no spaces between words.
-_CLOSED = (
-    "\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf\ua9e0-\ua9ff\uaa60-\uaadf"
-    "\u2e80-\u2fdf\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-    "\U00020000-\U0003fffd"
-)
-_SECOND_CLOSE = f" ?([{_CLOSED}]) ?"
+_SECOND_CLOSE = f" ?([{UNSPACED}]) ?"
 # The same without digits, so that two numbers stay two; written out, as the graph's RE2 has no
 # lookahead.
 _CLOSE = (
@@ -43,7 +38,7 @@ _CLOSE = (
     "\uaa60-\uaadf\u2e80-\u2fdf\u3005-\u3007\u3041-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003fffd]) ?"
 )
-_CLOSED_LETTER = re.compile(f"[{_CLOSED}]")
+_CLOSED_LETTER = re.compile(f"[{UNSPACED}]")
 CAPITAL_NOUNS = ("de", "lb")
 """Languages whose nouns have a capital, in which captions regain it by default."""
 CHINESE = ["zh", "yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "cmn", "lzh"]
@@ -51,12 +46,16 @@ _UNSPACED = [*CHINESE, "ja", "th", "lo", "km", "my"]
 _SECOND_UNSPACED = [*_UNSPACED, "shn"]
 _SECOND_BY_CHARACTER = {*CHINESE, "ja", "bo", "dz"}
 # No breaker knows the words from `shn` on: ICU cuts Shan and Mon as if they were Burmese.
-_BY_CHARACTER = {*_SECOND_BY_CHARACTER, "shn", "mnw", "nod", "khb", "tdd"}
+_BY_CHARACTER = {*_SECOND_BY_CHARACTER, "shn", "mnw", "nod", "khb", "tdd", "ii"}
+_SCRIPTS_BY_CHARACTER = {"java", "bali", "hani", "hans", "hant", "jpan"}
 _MARKS_OF_NUMBERS = str.maketrans("\u066b\u066c\u066a\u0609", ".,%\u2030")
-_DOTLESS, _DOTLESS_LATIN = {"tr", "az", "crh", "gag"}, {"tt-latn", "kk-latn"}
+_DOTLESS, _DOTLESS_LATIN = {"tr", "az", "crh", "gag"}, ("tt-latn", "kk-latn")
+_IRISH = re.compile(r"(?<=\b[nt])(?=[AEIOU\u00c1\u00c9\u00cd\u00d3\u00da])")
+_CHEROKEE = re.compile("[\uab70-\uabbf\u13f8-\u13fd]")
 _ALIASES = {
     **{"iw": "he", "ji": "yi", "in": "id", "mo": "ro", "cmn": "zh", "arb": "ar", "pes": "fa"},
-    **{"prs": "fa", "azj": "az", "azb": "az", "ekk": "et", "lvs": "lv", "zsm": "ms"},
+    **{"prs": "fa", "azj": "az", "azb": "az", "ekk": "et", "lvs": "lv", "zsm": "ms", "ydd": "yi"},
+    **{"kmr": "ku", "pbt": "ps", "pbu": "ps", "npi": "ne", "ory": "or", "swh": "sw", "khk": "mn"},
 }
 
 
@@ -68,6 +67,11 @@ def primary(language: str, rules: int = RULES) -> str:
 
 def default_unit(language: str, rules: int = RULES) -> Unit:
     """Returns the tokens of a language: characters where words have neither spaces nor breakers."""
+    scripts = {*language.lower().split("-")} if rules > 2 else set()
+    if scripts & _SCRIPTS_BY_CHARACTER:
+        return "characters"
+    if "latn" in scripts:
+        return "words"
     known = _BY_CHARACTER if rules > 2 else _SECOND_BY_CHARACTER
     return "characters" if primary(language, rules) in known else "words"
 
@@ -75,33 +79,45 @@ def default_unit(language: str, rules: int = RULES) -> Unit:
 def default_segmenter(language: str, rules: int = RULES) -> Segmenter:
     """Returns what finds words: ICU in languages without spaces between them."""
     known = _UNSPACED if rules > 2 else _SECOND_UNSPACED
+    if rules > 2 and "latn" in language.lower().split("-"):
+        return "spaces"
     return "icu" if primary(language, rules) in known else "spaces"
 
 
 def lower_case(text: str, language: str = "", rules: int = RULES) -> str:
-    """Returns small letters; in Turkish and other languages with a dotless i, I gets no dot."""
+    """Returns small letters, as the language has them.
+
+    In Turkish and other languages with a dotless i, I gets no dot; the Irish "nAthair" is
+    "n-athair"; Cherokee is written in its large letters.
+    """
     if _is_dotless(language, rules):
         text = text.replace("I\u0307", "i").replace("\u0130", "i").replace("I", "\u0131")
-    return text.lower().replace("i\u0307", "i")
+    elif rules > 2 and primary(language) == "ga":
+        text = _IRISH.sub("-", text)
+    text = text.lower().replace("i\u0307", "i")
+    return text if rules < 3 or text.isascii() else _CHEROKEE.sub(lambda m: m[0].upper(), text)
 
 
 def _is_dotless(language: str, rules: int) -> bool:
-    latin = rules > 2 and language.lower() in _DOTLESS_LATIN
+    latin = rules > 2 and language.lower().startswith(_DOTLESS_LATIN)
     return latin or primary(language, rules) in _DOTLESS
 
 
 def comparable(token: str, language: str = "") -> str:
     """Folds a token so that spellings that differ by letter case or kind of digits are equal.
 
-    A German ß is its capitals' SS, and Greek goes without its tonos, as its capitals do.
+    A German ß is its capitals' SS, Greek goes without marks and Armenian "ev" has one form, as in
+    their capitals.
     """
     token = token.casefold()
     if token.isascii():
         return token
     token = re.sub(r"\d", lambda found: str(unicodedata.decimal(found[0])), token)
     token = token.translate(_MARKS_OF_NUMBERS)
-    if primary(language) == "el":
-        token = unicodedata.normalize("NFD", token).replace("\u0301", "")
+    if primary(language) in ("el", "grc"):
+        token = re.sub("[\u0300-\u036f]", "", unicodedata.normalize("NFD", token))
+    elif primary(language) in ("hy", "hyw"):
+        token = token.replace("\u0565\u057e", "\u0565\u0582")
     return unicodedata.normalize("NFC", token)
 
 
@@ -141,6 +157,8 @@ class _Clean(dict):
 _INSIDE = "\u00b7\u30fb\u0f0b\u05f4"
 _IN_NUMBERS = ".,:/\u066b\u066c"
 _PERCENT = "%\u066a"
+# Words written as signs, in Burmese and Sindhi.
+_SIGNS = "\u104c\u104d\u104e\u104f\u06fd\u06fe"
 _SAME = {
     **dict.fromkeys("\u2018`\u00b4\u055a\u05f3", "'"),
     **dict.fromkeys("\u05be\u058a", "-"),
@@ -149,8 +167,7 @@ _SAME = {
     # Tatweel and vowel signs of Arabic; Armenian marks of tone inside words; joiners of graphemes.
     **dict.fromkeys("\u0640\u064b\u064c\u064d\u064e\u064f\u0650\u0651\u0652\u0670", ""),
     **dict.fromkeys("\u055b\u055c\u055e\u034f", ""),
-    # Words written as signs, in Burmese and Sindhi.
-    **{sign: sign for sign in "\u104c\u104d\u104e\u104f\u06fd\u06fe"},
+    **{sign: sign for sign in _SIGNS},
 }
 
 
@@ -173,19 +190,24 @@ class _Folded(_Clean):
         return super()._replacement(char)
 
 
-# Ligatures, old forms, units in one sign, radicals of Han, letters of formulas.
+# Ligatures, old and small forms, units in one sign, Roman numbers, radicals of Han, letters of
+# formulas.
 _COMPATIBLE = re.compile(
-    "[\u0132\u0133\u0149\u017f\u01c4-\u01cc\u01f1-\u01f3\u2103\u2109\u2116\u2f00-\u2fd5"
-    "\u3200-\u33ff\U0001d400-\U0001d7ff]"
+    "[\u00b5\u0132\u0133\u0149\u017f\u01c4-\u01cc\u01f1-\u01f3\u2103\u2109\u2160-\u217f"
+    "\u2f00-\u2fd5\u3200-\u33ff\ufe50-\ufe6b\U0001d400-\U0001d7ff]"
 )
 _PER_MILLE = "\u2030\u0609"
 _SAME_THIRD = {
-    "\u2032": "'",
+    **dict.fromkeys(
+        "\u02bb\u201b\u2032\ua78b\ua78c", "'"
+    ),  # okina, saltillo and what is typed for them
     **dict.fromkeys("\u2044\u2215", "/"),
+    "\u09f7": " ",  # typed for a danda
+    **dict.fromkeys("\u115f\u1160\u17b4\u17b5\u3164", ""),  # letters that are not seen
     # Voicing marks of kana that stand apart.
     "\u309b": "\u3099",
     "\u309c": "\u309a",
-    **{sign: sign for sign in f"*\u180e{_PER_MILLE}"},
+    **{sign: sign for sign in f"*\u180e\u2116{_PER_MILLE}"},
 }
 
 
@@ -198,7 +220,7 @@ class _Wider(_Folded):
         return super()._replacement(char)
 
     def _fold(self, char: str) -> str:
-        return _SAME_THIRD.get(char) or super()._fold(char)
+        return _SAME_THIRD[char] if char in _SAME_THIRD else super()._fold(char)
 
 
 _FIRST = {"words": _Clean(other=" "), "characters": _Clean(other="")}
@@ -218,6 +240,9 @@ _SECOND_WORD = re.compile(
 )
 # The same, with a sign before numbers, per mille, and what languages have inside words.
 _INSIDE_OF = {"fi": ":", "sv": ":", "de": ":*"}
+# Languages in which an apostrophe that begins, or ends, a word is a letter.
+_BEGINS = ("haw", "to", "sm", "ty", "rar", "tkl", "ha")
+_ENDS = ("mt", "so", "el", "gd", "nv", "ch", "quc", "cak", "kek", "mam", "yua", "tzh", "tzo")
 _ELIDED = "[cdjlmnst]|[jl]?[ou]?[rs]?qu|puisqu|[adns]?[aeu]?ll|dall|quell|quest|un|po"
 
 
@@ -230,55 +255,28 @@ def _word(language: str) -> re.Pattern[str]:
     clitic = _CLITIC
     if language in ("fr", "it", "ca", "oc"):
         clitic += rf"|(?<![\w'])(?:{_ELIDED})'(?!\S)"
+    # Not the quotation mark of a single word.
+    begins = r"(?:(?<!\w)'(?=[^\W\d_])(?![^\s']*'(?!\w)))?" if language in _BEGINS else ""
+    ends = r"(?:'(?!\w))?" if language in _ENDS else ""
+    between = rf"['\-{joiners}{inside}]|(?<=\d)[{_IN_NUMBERS}](?=\d)|(?<=\d)[{percent}]['\-]"
+    if language == "el":  # "whatever", not "that"
+        between += "|(?<=\\b[\u03bf\u03cc]),(?=\u03c4\u03b9)"
     return re.compile(
-        rf"{clitic}|(?:(?<![\w.,:/%'\-])-(?=\.?\d))?(?:(?<![\w.%])[.{percent}](?=\d))?[^\W_]{run}*"
-        rf"(?:(?:['\-{joiners}{inside}]|(?<=\d)[{_IN_NUMBERS}](?=\d)){run}+)*(?:(?<=\d)[{percent}])?"
-        rf"|(?<=\d )[{percent}]"
+        rf"{clitic}|(?:(?<![\w.,:/%'\-])-(?=\.?\d))?(?:(?<![\w.%])[.{percent}](?=\d))?{begins}"
+        rf"(?:[^\W_]|[{_SIGNS}\u2116]){run}*(?:(?:{between}){run}+)*(?:(?<=\d)[{percent}])?{ends}"
+        rf"|(?<=\d )[{percent}]|(?<!\d)(?<!\d )[{percent}](?= \d)"
     )
 
 
-# Other spellings of the same: the Catalan dot, okina inside words, sara am, letters of their own in
-# Malayalam and Bengali, and signs between digits.
-_SPELLINGS = [
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        ("(?<=l)[\u2022\u2219\u2027\u22c5](?=l)", "\u00b7"),
-        (r"(?<=\w)\u02bb(?=\w)", "'"),
-        ("\u0e40\u0e40", "\u0e41"),
-        ("\u0e4d([\u0e48-\u0e4b]?)\u0e32", "\\1\u0e33"),
-        ("\u0ecd([\u0ec8-\u0ecb]?)\u0eb2", "\\1\u0eb3"),
-        ("([\u200c\u200d])[\u200c\u200d]+", r"\1"),
-        ("\u2212(?=[.]?[0-9])", "-"),
-        (r"(?<=\d)[\u2012\u2013~\u301c\uff5e](?=\d)", "-"),
-        (r"(?<=\d)\u00d7(?=\d)", "x"),
-        (r"(?<=\d)\.(?=[\u00aa\u00ba])", ""),
-        ("([ij\u012f]\u0328?)\u0307", r"\1"),
-    )
-]
-_SPELT_OTHERWISE = re.compile(
-    "[\u00aa\u00ba\u00d7\u02bb\u0307\u0e40\u0e4d\u0ecd\u200c\u200d\u2012\u2013\u2022\u2027\u2212\u2219"
-    "\u22c5\u301c\uff5e~]"
-)
-_CHILLUS = {
-    f"{letter}\u0d4d\u200d": chillu
-    for letter, chillu in zip(
-        "\u0d23\u0d28\u0d30\u0d32\u0d33\u0d15", "\u0d7a\u0d7b\u0d7c\u0d7d\u0d7e\u0d7f", strict=True
-    )
-} | {"\u09a4\u09cd\u200d": "\u09ce"}
-_CHILLU = re.compile("|".join(_CHILLUS))
-# A tone at the end of oa, oe, uy, which others write on their first letter.
-_TONE = re.compile(
-    "((?<!q)u(?=y)|o(?=[ae]))([aey])([\u0300\u0301\u0303\u0309\u0323])(?![\\w\u0300-\u036f])"
-)
-_PERSIAN = str.maketrans("\u064a\u0643", "\u06cc\u06a9")
 _SECOND_NUMBER = re.compile(rf"([.{_PERCENT}]?\d+(?:[{_IN_NUMBERS}]\d+)*[{_PERCENT}]?)")
 _NUMBER = re.compile(
     rf"((?:[a-z]+-?|-)?[.{_PERCENT}]?\d+(?:[{_IN_NUMBERS}-]\d+)*(?:[a-z]+|[{_PERCENT}{_PER_MILLE}])?)"
 )
+_ONE_KIND = re.compile(f"[{UNSPACED}{_INSIDE}]+|[^{UNSPACED}{_INSIDE}]+")
 _GERSHAYIM = re.compile('(?<=[\u05d0-\u05ea])["\u201c\u201d](?=[\u05d0-\u05ea])')
 _HEBREW_POINTS = re.compile("[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7]")
 _SENTENCE_END = re.compile(r"[.!?:]\s")
-_WORD_BREAK = re.compile(f"(?<=[{_CLOSED}])\u200b(?=[{_CLOSED}])")
+_WORD_BREAK = re.compile(f"(?<=[{UNSPACED}])\u200b(?=[{UNSPACED}])")
 
 
 def tokenize(
@@ -328,28 +326,16 @@ def _split(caption: str, language: str, rules: int, lower: bool = True) -> list[
     """Splits a caption at spaces and signs by rules 2 or later; without `lower` capitals stay."""
     text, code = html.unescape(caption) if "&" in caption else caption, primary(language, rules)
     word, table = (_word(code), _THIRD) if rules > 2 else (_SECOND_WORD, _SECOND)
-    if text.isascii() and "~" not in text and not _is_dotless(language, rules):
+    ascii_alone = text.isascii() and "~" not in text and code not in RESPELT_ASCII
+    if ascii_alone and not _is_dotless(language, rules):
         return word.findall((text.lower() if lower else text).translate(table))
     text = unicodedata.normalize("NFC", lower_case(text, language, rules) if lower else text)
     text = _WORD_BREAK.sub(" ", _GERSHAYIM.sub("\u05f4", text))
     if code == "he":
         text = _HEBREW_POINTS.sub("", text)
     if rules > 2:
-        text = _respelled(text, code)
+        text = respelled(text, code)
     return word.findall(unicodedata.normalize("NFC", text.translate(table)))
-
-
-def _respelled(text: str, language: str) -> str:
-    """Returns a text in which other spellings of the same have one form."""
-    if _SPELT_OTHERWISE.search(text):
-        for pattern, replacement in _SPELLINGS:
-            text = pattern.sub(replacement, text)
-        text = _CHILLU.sub(lambda found: _CHILLUS[found[0]], text)
-    if language == "el":
-        text = text.replace("\u00b7", " ")  # its semicolon
-    if language == "vi":
-        text = _TONE.sub(r"\1\3\2", unicodedata.normalize("NFD", text))
-    return text.translate(_PERSIAN) if language in ("fa", "ur") else text
 
 
 def _tokenize_first(caption: str, unit: Unit) -> list[str]:
@@ -515,7 +501,11 @@ def _segmenter(name: Segmenter, language: str, rules: int) -> Callable[[str], li
     if name == "icu":
         from icu4py.breakers import WordBreaker
 
-        return lambda text: list(WordBreaker(text, language or "root"))
+        def cut(text: str) -> list[str]:
+            return list(WordBreaker(text, language or "root")) if has_closed(text) else [text]
+
+        # It leaves Latin letters with the Thai word beside them.
+        return cut if rules == 2 else lambda text: sum(map(cut, _ONE_KIND.findall(text)), [])
     if name == "jieba":
         import jieba
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from sat_tf import digits, published
-from sat_tf.commands import exit_status, loading, program
+from sat_tf.commands import exit_status, loading, parse_flags
 from sat_tf.config import SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_fields, to_dict
@@ -48,7 +48,7 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    return exit_status(lambda: run(tyro.cli(Arguments, args=argv, prog=program("serving.export"))))
+    return exit_status(lambda: run(parse_flags(Arguments, argv, "serving.export")))
 
 
 def run(arguments: Arguments) -> None:

@@ -111,7 +111,7 @@ def load_session(
         The session, for its user to close, and the graph with its signatures.
 
     Raises:
-        Exception: The folder is no SavedModel with the tag `serve`; TensorFlow raises several
+        Exception: The folder is not a SavedModel with the tag `serve`; TensorFlow raises several
             types.
     """
     config = tf.compat.v1.ConfigProto(

@@ -24,7 +24,7 @@ from serving.saved_model import Signature
 SERVING_DEFAULT = "serving_default"
 """Image files in, captions with the attention of the best out."""
 PIXELS = "pixels"
-"""The same for pixels, for callers whose images are no files: frames of a video, say."""
+"""The same for pixels, for callers whose images are not files: frames of a video, say."""
 
 Outputs = dict[str, tf.Tensor]
 

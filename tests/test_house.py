@@ -160,6 +160,6 @@ def test_no_file_names_a_path_of_some_machine(files):
 def test_no_large_file_is_tracked(files):
     sizes = {name: path.stat().st_size for name, path in files.items()}
     large = [name for name, size in sizes.items() if size > MOST_BYTES]
-    # One encoder and three decoders ship; `test_shipped.py` bounds their size.
+    # One encoder and three decoders ship; `test_published.py` bounds their size.
     weights = [n for n in large if n.startswith("sat_tf/captioners/") and n.endswith(".npz")]
     assert large == weights and len(weights) <= 4

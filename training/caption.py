@@ -13,7 +13,7 @@ import numpy as np
 import tyro
 
 from sat_tf import published, runs
-from sat_tf.commands import check_file, check_folder, exit_status, json_line, loading, program
+from sat_tf.commands import check_file, check_folder, exit_status, json_line, loading, parse_flags
 from sat_tf.config import Inference, SearchConfig, SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_fields
@@ -58,9 +58,7 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns 0 if every image was captioned, 1 if some were not."""
-    return exit_status(
-        lambda: run(tyro.cli(Arguments, args=argv, prog=program("training.caption")))
-    )
+    return exit_status(lambda: run(parse_flags(Arguments, argv, "training.caption")))
 
 
 def run(arguments: Arguments) -> int:

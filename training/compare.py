@@ -14,12 +14,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import tyro
 
-from sat_tf.commands import exit_status, program
+from sat_tf.commands import exit_status, parse_flags
 from sat_tf.digits import SYSTEM_KEY
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields, from_dict
@@ -79,7 +79,7 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    arguments = tyro.cli(Arguments, args=argv, prog=program("training.compare"))
+    arguments = parse_flags(Arguments, argv, "training.compare")
     return exit_status(lambda: print(run(arguments)))
 
 
@@ -92,22 +92,22 @@ def run(arguments: Arguments) -> str:
     if len(runs) % seeds:
         raise invalid_value("runs", f"{seeds} folders for each system", len(runs))
     folders = [evaluation_folder(path, split) for path in runs]
-    are_digits = [SYSTEM_KEY in read_report(folder / REPORT_FILE, split) for folder in folders]
-    for path, other in zip(runs, are_digits, strict=True):
-        if other is not are_digits[0]:
+    reports = [read_report(folder / REPORT_FILE, split) for folder in folders]
+    are_digits = SYSTEM_KEY in reports[0]
+    for path, report in zip(runs, reports, strict=True):
+        if (SYSTEM_KEY in report) is not are_digits:
             raise ValueError(
                 f"{path} cannot be compared with {runs[0]}: captioners and digit systems have "
                 "different scores."
             )
-    systems = [", ".join(map(str, runs[at : at + seeds])) for at in range(0, len(runs), seeds)]
-    lines = [f"{label}: {paths}" for label, paths in zip(LABELS, systems, strict=False)]
-    settings = split, arguments.data_dir, arguments.samples, seeds
-    if not are_digits[0]:
-        lines += compare(folders, *settings, arguments.score_tokens)
+    systems = zip(LABELS, by_system(runs, seeds), strict=False)
+    lines = [f"{label}: {', '.join(map(str, paths))}" for label, paths in systems]
+    if not are_digits:
+        lines += compare(list(map(Evaluated.read, folders, reports)), arguments)
     elif arguments.score_tokens:
         raise invalid_value("--score-tokens", "none for digit systems", arguments.score_tokens)
     else:
-        lines += digit_module("evaluate").compare(folders, *settings)
+        lines += digit_module("evaluate").compare(folders, reports, seeds)
     return "\n".join(lines).rstrip()
 
 
@@ -139,6 +139,21 @@ class Evaluated:
     captions: Mapping[str, str]
     grounding: Mapping[str, Mapping[str, float]]
 
+    @classmethod
+    def read(cls, folder: Path, report: Mapping) -> Self:
+        """Reads captions and grounding beside a report.
+
+        Raises:
+            ValueError: They are missing, or the report is of something else.
+        """
+        path = folder / CAPTIONS_FILE
+        if "split_fingerprint" not in report:
+            raise ValueError(f"{folder / REPORT_FILE} is not the report of an evaluation.")
+        if not path.is_file():
+            raise ValueError(f"{path} is missing: run `python -m training.evaluate` again.")
+        captions = parse_captions(path.read_bytes(), path)
+        return cls(folder, report, captions, read_grounding(path))
+
     @property
     def data(self) -> DataConfig:
         """The data set it was made on."""
@@ -157,36 +172,21 @@ class Evaluated:
         return (self.report.get("grounding") or {}).get("boxes")
 
 
-def compare(
-    folders: Sequence[Path],
-    split_name: str,
-    data_dir: Path | None,
-    samples: int,
-    seeds: int,
-    score_tokens: ScoreTokens | None = None,
-) -> list[str]:
-    """Compares evaluations of captioners.
-
-    Args:
-        folders: Folders of evaluations, those of a system one after the other.
-        split_name: The split that they are on.
-        data_dir: The user's copy of the data; that of the runs by default.
-        samples: Bootstrap resamples.
-        seeds: Evaluations of each system.
-        score_tokens: Tokeniser of the scores; that of the reports by default.
+def compare(found: Sequence[Evaluated], arguments: Arguments) -> list[str]:
+    """Compares evaluations of captioners, those of a system one after the other.
 
     Returns:
         Lines of text.
 
     Raises:
-        ValueError: A file is missing, or one was evaluated on other images or captions, in another
-            language, or by another tokeniser if none is given.
+        ValueError: One was evaluated on other images or captions, in another language, or by
+            another tokeniser if none is given.
     """
-    found = [read_evaluation(folder, split_name) for folder in folders]
+    data_dir, samples, seeds = arguments.data_dir, arguments.samples, arguments.seeds
     if data_dir is None:
         # An evaluation of a run is its folder `evaluation/SPLIT`.
-        data_dir = common_data_dir(RunFolder(f.absolute().parent.parent) for f in folders)
-    split, tokens = common_split(found, data_dir), common_tokens(found, score_tokens)
+        data_dir = common_data_dir(RunFolder(one.folder.absolute().parent.parent) for one in found)
+    split, tokens = common_split(found, data_dir), common_tokens(found, arguments.score_tokens)
     shared = set.intersection(*(set(one.captions) for one in found))
     references = split.references(of=shared)
     scores = [
@@ -228,26 +228,11 @@ def compare(
     return lines
 
 
-def read_evaluation(folder: Path, split: str) -> Evaluated:
-    """Reads report, captions and grounding from the folder of an evaluation.
-
-    Raises:
-        ValueError: A file is missing or no part of an evaluation on this split.
-    """
-    report, captions_path = read_report(folder / REPORT_FILE, split), folder / CAPTIONS_FILE
-    if "split_fingerprint" not in report:
-        raise ValueError(f"{folder / REPORT_FILE} is not the report of an evaluation.")
-    if not captions_path.is_file():
-        raise ValueError(f"{captions_path} is missing: run `python -m training.evaluate` again.")
-    captions = parse_captions(captions_path.read_bytes(), captions_path)
-    return Evaluated(folder, report, captions, read_grounding(captions_path))
-
-
 def read_report(report: Path, split: str) -> dict[str, Any]:
     """Reads the report of an evaluation on a split.
 
     Raises:
-        ValueError: It is no report, or one on another split.
+        ValueError: It is not a report, or one on another split.
     """
     try:
         found = json.loads(report.read_text("utf-8"))

@@ -48,7 +48,8 @@ from training.metrics.score_tokens import OVER_CHARACTERS, default_tokens
 
 T = TypeVar("T")
 
-_MISTAKEN = ("kr",)  # Kanuri, which knc is too
+# No code of Spanish; Kanuri, which knc is too.
+_MISTAKEN = {"sp": "a code such as en, de or es (Spanish)", "kr": ""}
 _FORMER_KEYS = {"pictures": "figures"}
 _FORMER_VALUES = (("batch_by", "picture", "image"),)
 
@@ -66,7 +67,7 @@ class DataConfig:
     or `*`; None if there is only one, or one per split."""
     columns: str | None = None
     """Columns or keys of the caption file of `folder`: image=NAME,caption=NAME,split=NAME,
-    group=NAME, in part or all, by name or number; None if names and contents tell."""
+    group=NAME, in part or all, by name or number; None finds them by name and content."""
     held_out: str | None = None
     """Places in [0, 1) below which the hashes of names of `folder` are in dev and in test; None
     for those that hold out a tenth each. A run records them, so that added images move none."""
@@ -157,14 +158,18 @@ class DataConfig:
 
 
 def _check_language(code: str, shortest: bool) -> None:
-    """Checks a code by BCP 47's registry, and if `shortest`, that no shorter one means it."""
-    expected, country = "a code such as en, de or zh-Hans", code.upper()
+    """Checks a code by BCP 47's registry, and if `shortest`, that no better one means it."""
+    expected = _MISTAKEN.get(code.lower()) or "a code such as en, de or zh-Hans"
+    country = code.upper()
     with contextlib.suppress(LanguageTagError):
         if "_" not in code and code.lower() not in _MISTAKEN and tag_is_valid(code):
-            standard = standardize_tag(code)
-            if not shortest or len(primary(standard)) >= len(primary(code)):
+            standard, given = standardize_tag(code), Language.get(code, normalize=False)
+            shorter = len(primary(standard)) < len(primary(code))
+            moved = given.territory not in (None, Language.get(standard).territory)
+            if not shortest or not (shorter or moved or given.extlangs):
                 return
-            expected = f"{standard}, the same language"
+            if not given.extlangs:
+                expected = f"{standard}, the same language"
     if "_" in code and tag_is_valid(code.replace("_", "-")):
         expected = f"{standardize_tag(code)}, with a hyphen"
     elif len(code) == 2 and not country.startswith("X") and tag_is_valid(f"und-{country}"):

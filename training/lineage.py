@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,21 +28,20 @@ def lineage(run_dir: Path) -> list[Path]:
     path only: here, another run or captioner may have that name.
     """
     found: list[Path] = []
-    path = published.locate(run_dir).resolve()
-    _follow(path, _origins(path), found)
-    return found
-
-
-def _follow(path: Path, origins: Sequence[str], found: list[Path]) -> None:
-    if path in found:
-        return
-    found.append(path)
-    for folder in [_find(origin, path) for origin in origins]:
+    left = [published.locate(run_dir).resolve()]
+    while left:
+        path = left.pop(0)
+        if path in found:
+            continue
         try:
-            earlier = _origins(folder)
-        except ValueError:  # it is no run any more
-            earlier = ()
-        _follow(folder, earlier, found)
+            origins = _origins(path)
+        except ValueError:
+            if not found:
+                raise
+            origins = []  # it is no run any more
+        found.append(path)
+        left[:0] = [_find(origin, path) for origin in origins]
+    return found
 
 
 def _origins(path: Path) -> list[str]:
@@ -86,11 +84,6 @@ class Teachers:
 
     own: tuple[str, ...]
     inherited: tuple[str, ...]
-
-    @property
-    def all(self) -> tuple[str, ...]:
-        """Own and inherited ones."""
-        return tuple(dict.fromkeys((*self.own, *self.inherited)))
 
 
 def teachers_of(run_dir: Path, config: RunConfig | None = None) -> Teachers:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from sat_tf.fields import to_dict
+from sat_tf.fields import flat, to_dict
 from sat_tf.run_folder import RunFolder, read_object
 from training.config import RunConfig
 from training.recipes import RECIPES
@@ -105,15 +105,9 @@ def next_command(amount: Amount, config: RunConfig, data_dir: Path | None) -> st
     recipe = LEARN_ON if learn_on else config.recipe
     words = ["python", "-m", "training.train", "--recipe", recipe]
     words += [] if data_dir is None else ["--data-dir", str(data_dir)]
-    values, usual = to_dict(config), to_dict(RECIPES[config.recipe])
-    for group, keys in values.items():
-        if not isinstance(keys, dict):
-            flags = {group: (keys, usual[group])} if recipe == config.recipe else {}
-        elif group == "data" or recipe == config.recipe:
-            flags = {f"{group}.{key}": (value, usual[group][key]) for key, value in keys.items()}
-        else:
-            flags = {}
-        for flag, (value, default) in flags.items():
-            if value != default:
-                words += [f"--{flag.replace('_', '-')}", str(value)]
+    usual = flat(to_dict(RECIPES[config.recipe]))
+    for key, value in flat(to_dict(config)).items():
+        kept = recipe == config.recipe or key.startswith("data.")
+        if kept and value != usual[key]:
+            words += [f"--{key.replace('_', '-')}", str(value)]
     return shlex.join(words)

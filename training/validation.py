@@ -22,8 +22,7 @@ from training.evaluate.reading import Bounds, Reading
 from training.inputs import Data, Inputs
 from training.metrics.captions import (
     caption_frequencies,
-    quick_bleu,
-    quick_cider,
+    quick_scores,
     quick_tokens,
 )
 from training.metrics.cider import CiderD
@@ -78,9 +77,10 @@ class Validation:
         captions = self._reading.captions(search, count=fit.validation_images)
         texts = {image_id: caption.text for image_id, caption in captions.items()}
         references = self._reading.split.references(of=texts)
+        scores = quick_scores(texts, references, *self._tokens, self._frequencies)
         return {
-            "bleu_4": quick_bleu(texts, references, *self._tokens)["bleu_4"],
-            "cider": quick_cider(texts, references, *self._tokens, self._frequencies),
+            "bleu_4": scores["bleu_4"],
+            "cider": scores["cider"],
             "distinct": 100.0 * len(set(texts.values())) / len(texts),
         }
 

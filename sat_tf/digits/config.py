@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -257,9 +256,6 @@ def read_reader_config(folder: Path) -> ReaderConfig:
     try:
         values = json.loads(path.read_text("utf-8"))
         model = from_dict(MODELS[values[SYSTEM_KEY]], values.pop("model"))
-        hints = {field.name for field in dataclasses.fields(ReaderConfig)} - {"model"}
-        if values.keys() != hints:
-            raise ValueError(f"expected the keys {', '.join(sorted(hints))}.")
         return from_dict(ReaderConfig, {**values, "model": model})
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise other_version(path, error) from error

@@ -10,8 +10,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from sat_tf.compat import default_policy
-from sat_tf.fields import from_dict, to_dict
 from sat_tf.models.base import TrainableModel
 from sat_tf.objectives.estimators import by_sample
 from sat_tf.objectives.terms import Batch, Terms, weighted
@@ -50,12 +48,10 @@ class DigitModel(TrainableModel):
     batches hold `images` float32 `[B, H, W, 1]` in [0, 1], and what its objective needs.
 
     Args:
-        config: `config_type`.
+        config: Dataclass of its settings.
         **kwargs: For Keras.
     """
 
-    config_type: type
-    """Dataclass that configures the model."""
     answers: Sequence[str] | None = None
     """Names of the classes in drawings; None for their numbers."""
     weights_sha256: str | None = None
@@ -76,25 +72,6 @@ class DigitModel(TrainableModel):
     def read(self, images: tf.Tensor) -> Reading:
         """Reads images `[B, H, W, 1]`, look by look, without randomness that differs per call."""
         raise NotImplementedError
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor arguments, and `answers`; a subclass adds its sizes."""
-        return {
-            **keras.layers.Layer.get_config(self),
-            "config": to_dict(self.config),
-            "answers": None if self.answers is None else list(self.answers),
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> DigitModel:
-        """Makes a model with new weights."""
-        arguments = {**config, "config": from_dict(cls.config_type, config["config"])}
-        answers = arguments.pop("answers")
-        # As in `factory.build`: all but a model's own policy is float32.
-        with default_policy("float32"):
-            model = cls(**arguments)
-        model.answers = answers
-        return model
 
     def verdict(self, label: int, predicted: int) -> str:
         """Titles a drawing with the label and the prediction."""

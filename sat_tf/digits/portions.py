@@ -1,13 +1,13 @@
 """Digit portions: which labels are in a strip of digits, by attention over its portions.
 
-Training tells the presence of a label; attention has to find its place. Shapes: B strips, P
+Training gives the presence of a label; attention has to find its place. Shapes: B strips, P
 portions per strip, L slots (the portions and the null slot), Q queries, D annotation width, M
 samples per query, T draws per sample.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -67,7 +67,6 @@ class NullSlot(keras.layers.Layer):
         return tf.concat([annotations, tf.broadcast_to(self.annotation, shape)], axis=1)
 
 
-@keras.saving.register_keras_serializable(package="sat_tf")
 class Portions(DigitModel):
     """Presence of labels in a strip of digits, by attention over its portions.
 
@@ -85,8 +84,6 @@ class Portions(DigitModel):
     References:
         Bahdanau et al. (2014), arXiv:1409.0473; Xu et al. (2015), arXiv:1502.03044.
     """
-
-    config_type = PortionsConfig
 
     def __init__(self, config: PortionsConfig, portions: int = 5, **kwargs) -> None:
         super().__init__(config, **kwargs)
@@ -232,10 +229,6 @@ class Portions(DigitModel):
             alpha_matrix_figure(strip, self.labels, *rows)
             for strip, *rows in zip(strips, alpha, said, present > 0.5, strict=True)
         ]
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor arguments, and `answers`."""
-        return {**super().get_config(), "portions": self.portions}
 
     def presence(self, labels: tf.Tensor) -> tf.Tensor:
         """1.0 where the label of a query is in the strip: `[B, P] -> [B, Q]`."""

@@ -105,14 +105,6 @@ class RecurrentAttention(DigitModel):
         """The weights of policy and baseline, which learn from rewards."""
         return self.locator.trainable_variables + super().separately_clipped
 
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor arguments, and `answers`."""
-        return {
-            **super().get_config(),
-            "image_size": self.image_size,
-            "classes": self.classifier.units,
-        }
-
     # --- defined by a subclass ---
 
     def begin(self, images: tf.Tensor) -> State:
@@ -176,24 +168,30 @@ class RecurrentAttention(DigitModel):
 
     def read(self, images: tf.Tensor) -> Reading:
         """Reads images at the policy's mean locations; random first locations are fixed ones."""
-        seed, config = tf.zeros([2], tf.int32), self.config
-        given, is_given = given_locations(config, {"images": images}, 1, seed)
-        pyramid, state = self.sensor.pyramid(images), self.begin(images)
-        steps = []
-        for t in range(config.glimpses):
+        locations, patches, logits = self._look({"images": images}, tf.zeros([2], tf.int32))
+        # The centre of pixel 0 is half a pixel from the border.
+        centres = to_pixels(locations, self.image_size, self.image_size) + 0.5
+        offsets = 0.5 * self.config.glimpse_size * tf.constant(CORNERS)
+        corners = (centres[:, :, tf.newaxis] + offsets) / self.image_size
+        return Reading(corners, patches, logits)
+
+    def _look(self, batch: Batch, seed: tf.Tensor) -> list[tf.Tensor]:
+        """Takes the policy's mean glimpses one by one, keeping what is seen at each.
+
+        Returns:
+            Locations `[B, T, 2]`, patches `[B, T, size, size, scales]`, and logits `[B, T, K]` of
+            the state after each glimpse.
+        """
+        given, is_given = given_locations(self.config, batch, 1, seed)
+        pyramid, state = self.sensor.pyramid(batch["images"]), self.begin(batch["images"])
+        looks = []
+        for t in range(self.config.glimpses):
             aimed = self.locator(self.aiming(state)).location
             location = tf.where(is_given[t][:, tf.newaxis], given[t], aimed)
             patches = self.sensor(pyramid, location)
             state = self.advance(patches, location, state)
-            steps.append((self._corners(location), patches, self.answer(state)))
-        return Reading(*(tf.stack(parts, axis=1) for parts in zip(*steps, strict=True)))
-
-    def _corners(self, location: tf.Tensor) -> tf.Tensor:
-        """Corners of the finest patch: `[B, 2] -> [B, 4, 2]`, as in `Reading`."""
-        # The centre of pixel 0 is half a pixel from the border.
-        centre = to_pixels(location, self.image_size, self.image_size) + 0.5
-        offsets = 0.5 * self.config.glimpse_size * tf.constant(CORNERS)
-        return (centre[:, tf.newaxis] + offsets) / self.image_size
+            looks.append((location, patches, self.answer(state)))
+        return [tf.stack(parts, axis=1) for parts in zip(*looks, strict=True)]
 
     # --- evaluation ---
 
@@ -210,18 +208,13 @@ class RecurrentAttention(DigitModel):
 
     def figures(self, batch: Batch, seed: tf.Tensor) -> list[np.ndarray]:
         """Draws the path of mean locations over each image, and the patches of each glimpse."""
-        glimpses = self(batch, seed, sample=False)
-        # Seen again apart from `call`, as training would store them.
-        pyramid, locations = self.sensor.pyramid(batch["images"]), glimpses.location
-        looks = [self.sensor(pyramid, locations[:, t]) for t in range(self.config.glimpses)]
-        predicted = predicted_class(glimpses.logits).numpy()
-        titles = map(self.verdict, batch["labels"].numpy(), predicted)
-        images, patches = batch["images"].numpy()[..., 0], tf.stack(looks, axis=1).numpy()
-        drawn = zip(images, locations.numpy(), patches, titles, strict=True)
+        looks = self._look(batch, tf.random.experimental.stateless_fold_in(seed, 0))
+        locations, patches, logits = (part.numpy() for part in looks)
+        titles = map(self.verdict, batch["labels"].numpy(), logits[:, -1].argmax(-1))
+        drawn = zip(batch["images"].numpy()[..., 0], locations, patches, titles, strict=True)
         return [glimpse_figure(*parts) for parts in drawn]
 
 
-@keras.saving.register_keras_serializable(package="sat_tf")
 class RAM(RecurrentAttention):
     """The recurrent attention model.
 
@@ -240,8 +233,6 @@ class RAM(RecurrentAttention):
     References:
         Mnih et al. (2014), arXiv:1406.6247.
     """
-
-    config_type = RAMConfig
 
     def __init__(self, config: RAMConfig, image_size: int, classes: int = 10, **kwargs) -> None:
         super().__init__(config, image_size, config.hidden_dim, **kwargs)
@@ -286,7 +277,6 @@ class DRAMState(NamedTuple):
     """Reads the lower one and aims; its h starts from the context."""
 
 
-@keras.saving.register_keras_serializable(package="sat_tf")
 class DRAM(RecurrentAttention):
     """The deep recurrent attention model.
 
@@ -301,8 +291,6 @@ class DRAM(RecurrentAttention):
     References:
         Ba et al. (2014), arXiv:1412.7755.
     """
-
-    config_type = DRAMConfig
 
     def __init__(self, config: DRAMConfig, image_size: int, classes: int, **kwargs) -> None:
         super().__init__(config, image_size, config.hidden_dim, **kwargs)

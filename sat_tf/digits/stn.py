@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import keras
 import numpy as np
@@ -84,7 +83,7 @@ class SpatialTransformer(keras.layers.Layer):
             hidden_dim + 2 * points,
             6,
             kernel_initializer=_towards_centres(points),
-            bias_initializer=_identity,
+            bias_initializer=keras.initializers.Constant(np.array(IDENTITY)),
             name="theta",
         )
         self.built = True
@@ -113,10 +112,6 @@ def pooled_convolutions(
     for width in filters:
         layers += [keras.layers.AveragePooling2D(2), convolution(width, 5, dtype=policy)]
     return sequential([*layers, *more], (image_size, image_size, 1), name)
-
-
-def _identity(shape, dtype=None):
-    return tf.constant(IDENTITY, dtype or tf.float32)
 
 
 def _towards_centres(points: int) -> Callable[..., tf.Tensor]:
@@ -171,7 +166,6 @@ class SpatialMask(keras.layers.Layer):
         return images * mask, mask
 
 
-@keras.saving.register_keras_serializable(package="sat_tf")
 class STN(DigitModel):
     """`log p(y | CNN(V))`, V the image, seen through its affine map or its mask if any.
 
@@ -193,8 +187,6 @@ class STN(DigitModel):
     References:
         Jaderberg et al. (2015), Sec. 4.1, arXiv:1506.02025.
     """
-
-    config_type = STNConfig
 
     def __init__(self, config: STNConfig, image_size: int, classes: int = 10, **kwargs) -> None:
         super().__init__(config, autocast=False, **kwargs)
@@ -232,14 +224,6 @@ class STN(DigitModel):
         seen = images if self.attention is None else self.attention(images)[0]
         hidden = dropout(self.features(seen), self.config.dropout, seed, 0)
         return self.classifier(hidden), seen
-
-    def get_config(self) -> dict[str, Any]:
-        """Returns the constructor arguments, and `answers`."""
-        return {
-            **super().get_config(),
-            "image_size": self.image_size,
-            "classes": self.classifier.units,
-        }
 
     def read(self, images: tf.Tensor) -> Reading:
         """Reads images in one look: V, and where its corners lie in the image.

@@ -220,7 +220,7 @@ def figure_paths(
         A path for each image, in order; None for each without a folder.
 
     Raises:
-        ValueError: A figure would replace a file that is no figure, such as a photograph.
+        ValueError: A figure would replace a file that is not a figure, such as a photograph.
     """
     if folder is None:
         return [None] * len(images)
@@ -234,7 +234,7 @@ def figure_paths(
         taken.add(_same_name(figure))
         if figure.exists() and not _is_figure(figure):
             expected = "a folder without other files of the figures' names"
-            got = f"{figure}, which is no figure of this version: move it, or choose another folder"
+            got = f"{figure}, not a figure of this version: move it, or choose another folder"
             raise invalid_value("folder", expected, got, flag="--out")
         paths.append(figure)
     return paths

@@ -85,10 +85,10 @@ def read_settings(folder: Path) -> Settings:
     """Reads the settings of a folder, and checks that it is whole.
 
     Raises:
-        ValueError: The folder is no LiteRT export, one of another format, or not whole.
+        ValueError: The folder is not a LiteRT export, one of another format, or not whole.
     """
     if not (folder / SETTINGS).is_file():
-        raise ValueError(f"{folder} is no LiteRT export: {_why_not(folder)}")
+        raise ValueError(f"{folder} is not a LiteRT export: {_why_not(folder)}")
     try:
         values = json.loads((folder / SETTINGS).read_text("utf-8"))
         version = values.pop("format", None)
@@ -209,7 +209,7 @@ class LiteRTCaptioner:
         threads: Threads of LiteRT.
 
     Raises:
-        ValueError: The folder is no LiteRT export, one of another format, or not whole.
+        ValueError: The folder is not a LiteRT export, one of another format, or not whole.
         ImportError: LiteRT is not installed.
     """
 

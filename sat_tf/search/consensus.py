@@ -18,7 +18,7 @@ def consensus(
 
     The similarity is that of CIDEr-D without tf-idf: the mean over n-grams of n = 1..4 words of
     `<min(c_i, c_j), c_j> / |c_i| |c_j|`, c being counts, times a Gaussian over the difference of
-    lengths with a width of 6 words. `<end>` is no word.
+    lengths with a width of 6 words. `<end>` is not a word.
 
     Args:
         token_ids: int32 `[B, K, T]`, words, then anything.

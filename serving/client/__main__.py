@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from sat_tf.commands import exit_status, json_line, program
+from sat_tf.commands import exit_status, json_line, parse_flags
 
 if TYPE_CHECKING:
     from serving.client import CaptionClient, ServedCaption
@@ -62,11 +62,8 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns 0 if every image was captioned, 1 if some were not, or 2."""
-    arguments = tyro.cli(
-        Arguments,
-        args=argv,
-        prog=program("serving.client"),
-        config=(tyro.conf.FlagCreatePairsOff,),
+    arguments = parse_flags(
+        Arguments, argv, "serving.client", config=(tyro.conf.FlagCreatePairsOff,)
     )
     # Silences gRPC's own notes on failed connections, which are told in plain words below.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")

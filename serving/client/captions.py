@@ -180,15 +180,17 @@ class CaptionClient:
         for batch in split(contents, self._batch_size, self._batch_bytes):
             yield from self._answer(batch, attention)
 
-    def beam(self, content: bytes) -> Beam:
+    def beam(self, image: bytes | str | Path) -> Beam:
         """Captions one image, with the words and the attention of every hypothesis.
 
         Args:
-            content: An image file as `sat_tf.images.read_upright` returns it, sent as it is.
+            image: A file, as in `captions`; or the contents of one as `sat_tf.images.read_upright`
+                returns them, sent as they are.
 
         Raises:
-            ServingError: The server gave no answer, or an error for one.
+            ServingError, ValueError, OSError: As in `captions`.
         """
+        content = image if isinstance(image, bytes) else read_upright(image)
         request = self._request([content], ())
         request.model_spec.signature_name = EVERY_BEAM
         try:

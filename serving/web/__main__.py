@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import tyro
-
 from sat_tf import digits, published
-from sat_tf.commands import exit_status, program
+from sat_tf.commands import exit_status, parse_flags
 from sat_tf.digits.config import read_reader_config
 from sat_tf.errors import invalid_value
 from sat_tf.fields import Positive, PositiveInt, check_fields
@@ -66,7 +64,7 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    arguments = tyro.cli(Arguments, args=argv, prog=program("serving.web"))
+    arguments = parse_flags(Arguments, argv, "serving.web")
     # Silences gRPC's own notes on failed connections, which the page tells in plain words.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     return exit_status(lambda: run(arguments))

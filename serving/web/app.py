@@ -271,7 +271,7 @@ class Page:
 
 
 def _site(origin: str) -> str | None:
-    """Returns host and port of an origin; None for one that is no address."""
+    """Returns host and port of an origin; None for one that is not an address."""
     try:
         return urlsplit(origin).netloc
     except ValueError:

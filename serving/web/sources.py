@@ -52,7 +52,7 @@ def from_runs(runs: Sequence[Path]) -> list[Source]:
     """Returns the sources of runs and published models, each named by its folder.
 
     Raises:
-        ValueError: A folder is no finished run.
+        ValueError: A folder is not a finished run.
     """
     for run in runs:
         folder = RunFolder(run)

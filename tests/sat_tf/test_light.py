@@ -115,6 +115,8 @@ def test_other_choices_of_a_location_take_the_model(filled, run_of, loaded):
     captioner.set_inference("argmax")
     assert captioner.caption(PIXELS).score != other.caption(PIXELS).score
     assert captioner.model.selection == "argmax" and other._model is None
+    with pytest.raises(ValueError, match="inference"):
+        captioner.set_inference("guess")
 
 
 def test_without_tensorflow_graphs_caption_and_the_rest_refuses(filled, run_of, loaded, tmp_path):

@@ -40,6 +40,11 @@ def test_a_full_disk_is_a_clear_error_and_leaves_the_old_weights(copy, loaded):
     assert len(list(copy.path.iterdir())) == 3
 
 
+def test_files_that_only_some_runs_have_keep_the_names_of_older_runs():
+    folder = RunFolder("run")
+    assert (folder.average.name, folder.digits.name) == ("average.json", "digits.sha256")
+
+
 def test_a_folder_that_is_no_run_is_an_error(tmp_path):
     with pytest.raises(runs.RunError, match="is not a run: it has no config.json"):
         sat_tf.load(tmp_path)
@@ -150,15 +155,6 @@ def test_an_image_gets_one_caption_in_every_form_and_in_a_batch(loaded, tmp_path
     for image, caption in zip(images, together, strict=True):
         alone = loaded["soft"].caption(image)
         assert alone.text == caption.text and alone.score == pytest.approx(caption.score, abs=1e-4)
-
-
-def test_hard_attention_captions_by_the_inference_chosen(run_of):
-    captioner = sat_tf.load(run_of["hard"])
-    before = captioner.caption(PIXELS).score
-    captioner.set_inference("argmax")
-    assert captioner.model.selection == "argmax" and captioner.caption(PIXELS).score != before
-    with pytest.raises(ValueError, match="inference"):
-        captioner.set_inference("guess")
 
 
 @pytest.mark.parametrize(

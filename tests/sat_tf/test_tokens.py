@@ -81,6 +81,13 @@ WORDS = [
     ("de", "Radfahrer*innen, Hund: Katze", "radfahrer*innen hund katze"),
     ("it", "un po\u2019 di 'sole'", "un po' di sole"),
     ("es", "3.\u00ba 1\u01c6", "3\u00ba 1d\u017e"),
+    ("sd", "\u06fd \u06fe", "\u06fd \u06fe"),
+    ("my", "\u104e\u1004\u103a\u1038", "\u104e\u1004\u103a\u1038"),
+    ("haw", "'aloha' 'oe", "aloha 'oe"),
+    ("eu", "% 50", "% 50"),
+    ("hu", "50%-os, 20 %.", "50%-os 20 %"),
+    ("my", "\u1041\u1040 \u1041.\u1040", "\u1041\u1040 \u1041.\u1040"),
+    ("ru", "\u0434\u043e\u043c \u2116 5", "\u0434\u043e\u043c \u2116 5"),
 ]
 
 sentencepiece = pytest.importorskip("sentencepiece")
@@ -89,6 +96,120 @@ sentencepiece = pytest.importorskip("sentencepiece")
 @pytest.mark.parametrize(("language", "caption", "words"), WORDS)
 def test_words_keep_the_signs_that_belong_to_them(language, caption, words):
     assert tokenize(caption, "words", language) == words.split()
+
+
+@pytest.mark.parametrize(
+    ("language", "caption", "other"),
+    [
+        (
+            "mr",
+            "\u092a\u093e\u0930\u094d\u200d\u092f\u093e",
+            "\u092a\u093e\u0931\u094d\u092f\u093e",
+        ),
+        (
+            "hi",
+            "\u0915\u094d\u200d\u092f\u093e \u0926\u0941\u0903\u0916",
+            "\u0915\u094d\u092f\u093e \u0926\u0941:\u0916",
+        ),
+        ("bn", "\u09b0\u200c\u09cd\u09af\u09be\u09ac", "\u09b0\u200d\u09cd\u09af\u09be\u09ac"),
+        (
+            "ml",
+            "\u0d0e\u0d28\u0d4d\u0d31\u0d46 \u0d2a\u0d57\u0d30\u0d7b",
+            "\u0d0e\u0d7b\u0d4d\u0d31\u0d46 \u0d2a\u0d4c\u0d30\u0d7b",
+        ),
+        ("ml", "\u0d0e\u0d28\u0d4d\u0d31\u0d46", "\u0d0e\u0d7b\u0d31\u0d46"),
+        ("ta", "\u0bb8\u0bcd\u0bb0\u0bc0", "\u0bb6\u0bcd\u0bb0\u0bc0"),
+        ("lo", "\u0edd\u0eb2\u0edc\u0ec9\u0eb2", "\u0eab\u0ea1\u0eb2\u0eab\u0e99\u0ec9\u0eb2"),
+        ("ro", "\u0219i \u021aar\u0103", "\u015fi \u0162ar\u0103"),
+        (
+            "ckb",
+            "\u0633\u06d5\u06af \u06a9\u0648\u0631\u062f\u06cc",
+            "\u0633\u0647\u200c\u06af \u0643\u0648\u0631\u062f\u064a",
+        ),
+        ("fa", "\u062e\u0627\u0646\u0647\u0654", "\u062e\u0627\u0646\u06c0"),
+        ("ur", "\u06a9\u062a\u0627 \u06c1\u06d2", "\u0643\u062a\u0627 \u0647\u06d2"),
+        (
+            "yi",
+            "\u05f0\u05d0\u05b7\u05e1\u05e2\u05e8 \u05f2\u05b7\u05d6",
+            "\u05d5\u05d5\u05d0\u05b7\u05e1\u05e2\u05e8 \u05d9\u05d9\u05b7\u05d6",
+        ),
+        ("ca", "col\u00b7legi", "col.legi"),
+        ("haw", "\u02bb\u012blio Hawai\u02bbi", "'\u012blio Hawai\u2018i"),
+        ("yo", "\u1eb9gb\u1eb9\u0301", "e\u0329gb\u00e9\u0329"),
+        (
+            "zh",
+            "\u7ea6\u7ff0\u00b7\u53f2\u5bc6\u65af 10:30",
+            "\u7ea6\u7ff0\u2022\u53f2\u5bc6\u65af 10\u223630",
+        ),
+        (
+            "ja",
+            "\u30b8\u30e7\u30f3\u30fb\u30b9\u30df\u30b9 \u7b2cIII\u7ae0",
+            "\u30b8\u30e7\u30f3\u00b7\u30b9\u30df\u30b9 \u7b2c\u2162\u7ae0",
+        ),
+        ("ko", "\ube68\uac15\u00b7\ud30c\ub791", "\ube68\uac15\u318d\ud30c\ub791"),
+        ("es", "20 \u00b0C n\u00ba 5", "20\u00baC n.\u00b0 5"),
+        ("it", "1\u00ba piano", "1\u00b0 piano"),
+        ("en", "5 m\u00b2", "5 \u33a1"),
+        ("en", "5\u03bcm l'", "5\u00b5m l\u201b"),
+        ("am", "3:30", "3\u136130"),
+        ("ar", "\u0663,\u0665", "\u0663\u060c\u0665"),
+        ("ur", "\u06f3.\u06f5", "\u06f3\u06d4\u06f5"),
+        ("de", "-5", "\u20135"),
+        (
+            "ce",
+            "\u0433\u04c0\u0430\u043b\u0430 \u04c0\u0430\u0436",
+            "\u04331\u0430\u043b\u0430 I\u0430\u0436",
+        ),
+        ("cv", "\u0439\u044b\u0442\u04d1", "\u0439\u044b\u0442\u0103"),
+        ("ak", "\u025b", "\u03b5"),
+        ("az", "\u0259", "\u01dd"),
+        ("chr", "\u13a9\u13df", "\uab79\uabaf"),
+        ("ga", "n-athair", "nAthair"),
+        ("quc", "tz'i'", "tz\ua78ci\ua78c"),
+        ("th", "\u0e40\u0e14\u0e47\u0e01\u0e46", "\u0e40\u0e14\u0e47\u0e01 \u0e46"),
+        (
+            "hi",
+            "\u092c\u0949\u0932 \u0911\u092b\u093f\u0938",
+            "\u092c\u093e\u0945\u0932 \u0906\u0945\u092b\u093f\u0938",
+        ),
+        ("mr", "\u0972\u092a", "\u0905\u0945\u092a"),
+        ("pa", "\u0a06\u0a26\u0a2e\u0a40", "\u0a05\u0a3e\u0a26\u0a2e\u0a40"),
+        ("bn", "\u0986\u099b\u09c7", "\u0986\u099b\u09c7\u09f7"),
+        (
+            "km",
+            "\u1794\u17d2\u178f\u17b8 \u1780\u178e\u17d2\u178a\u17b6\u179b \u179b\u17be",
+            "\u1794\u17d2\u178a\u17b8 \u1780\u178e\u17d2\u178f\u17b6\u179b \u179b\u17c1\u17b8",
+        ),
+        (
+            "my",
+            "\u101d\u1010\u103a \u104e\u1004\u103a\u1038 \u1009\u103a",
+            "\u1040\u1010\u103a \u1044\u1004\u103a\u1038 \u1025\u103a",
+        ),
+        ("vi", "\u0111i", "\u00f0i"),
+        ("ko", "\uac1c\uac00", "\uac1c\u3164\uac00"),
+        ("tr", "%50", "\uff0550"),
+    ],
+)
+def test_forms_that_people_write_for_the_same_text_have_the_same_words(language, caption, other):
+    assert tokenize(caption, language=language) == tokenize(other, language=language)
+
+
+@pytest.mark.parametrize(
+    ("language", "caption", "other"),
+    [
+        ("el", "\u03cc\u03c4\u03b9", "\u03cc,\u03c4\u03b9"),
+        ("mt", "ta", "ta'"),
+        ("haw", "ala", "'ala"),
+        ("ha", "ya", "'ya"),
+        ("ga", "nathair", "n-athair"),
+        ("eu", "% 50", "50"),
+        ("it", "1 piano", "1\u00b0 piano"),
+        ("ro", "sa", "\u0219a"),
+        ("bn", "\u09b0\u09cd\u09af\u09be\u09ac", "\u09b0\u200d\u09cd\u09af\u09be\u09ac"),
+    ],
+)
+def test_forms_of_different_meaning_have_different_words(language, caption, other):
+    assert tokenize(caption, language=language) != tokenize(other, language=language)
 
 
 @pytest.mark.parametrize(
@@ -163,13 +284,17 @@ def test_written_forms_are_of_words_as_the_rules_split_them():
         ("tr", "\u0131\u015f\u0131kl\u0131 iki k\u00f6pek"),
         ("az", "q\u0131z it il\u0259"),
         ("nl", "\u0133s"),
+        ("el", "\u03b3\u03ac\u03b9\u03b4\u03b1\u03c1\u03bf\u03c2"),
+        ("hy", "\u0577\u0578\u0582\u0576\u0568 \u0587"),
     ],
 )
 def test_captions_in_capitals_compare_as_equal(language, text):
     upper = text.replace("i", "\u0130") if language in ("tr", "az") else text
     capitals = upper.upper()
     if language == "el":
-        capitals = capitals.replace("\u038e", "\u03a5").replace("\u0388", "\u0395")
+        for capital, bare in ("\u038e\u03a5", "\u0388\u0395", "\u0386\u0391", "\u0399\u03aa"):
+            capitals = capitals.replace(capital, bare)
+    capitals = capitals.replace("\u0535\u0552", "\u0535\u054e")
     one, other = (
         [comparable(token, language) for token in tokenize(spelled, "words", language)]
         for spelled in (text, capitals)
@@ -186,6 +311,8 @@ def test_digits_of_all_scripts_compare_as_equal():
 def test_languages_without_spaces_have_tokens_of_their_own():
     units = {code: default_unit(code) for code in ("zh-Hans", "ja", "th", "de", "ko", "bo")}
     expected = ["characters", "characters", "words", "words", "words", "characters"]
+    assert [default_unit(code) for code in ("jv-Java", "zh-Latn-pinyin")] == ["characters", "words"]
+    assert default_segmenter("th-Latn") == "spaces"
     assert list(units.values()) == expected
     assert [default_segmenter(code) for code in ("km", "my-MM", "en")] == ["icu", "icu", "spaces"]
 
@@ -194,6 +321,7 @@ def test_languages_without_spaces_have_tokens_of_their_own():
     ("language", "segmenter", "text", "words"),
     [
         ("th", "icu", "\u0e0a\u0e32\u0e22\u0e02\u0e35\u0e48\u0e21\u0e49\u0e32", 3),
+        ("th", "icu", "\u0e40\u0e21\u0e15\u0e23nba-all", 2),  # ICU takes them for one word
         ("zh", "icu", "\u4e24\u53ea\u72d73.5\u7c73", 5),
         ("zh", "jieba", "\u4e24\u53ea\u72d73.5\u7c73", 4),
         ("zh", "jieba", "\u7a7ft\u6064\u7684a4\u7eb83-5\u5f20", 7),  # T-shirt is a word
@@ -265,6 +393,10 @@ def test_more_captions_have_more_subwords(monkeypatch, times, most):
     monkeypatch.setattr(sentencepiece.SentencePieceTrainer, "train", note)
     learn_subwords(Counter({f"word{n}": times for n in range(250)}), 1)
     assert asked == [most]
+
+
+def test_captions_without_a_word_have_no_subwords():
+    assert len(Vocabulary.from_captions(["\u0301", "?"], 1, unit="subwords")) == 4
 
 
 def test_subwords_are_of_words_as_they_are_written():

@@ -44,7 +44,7 @@ def slow(language: str, unit: str):
     ("language", "unit"),
     [
         ("de", "words"),
-        ("zh", "subwords"),
+        slow("zh", "subwords"),
         slow("zh", "words"),
         slow("zh", "characters"),
         slow("ar", "words"),

@@ -17,7 +17,7 @@ from tests.training.digits.digit_fixtures import (  # noqa: F401  (fixtures, fou
     tiny_digits,
 )
 from tests.training.small_runs import java_hidden, scenes_encoder, skip_validation
-from training.metrics import captions as caption_metrics
+from training.metrics import java
 from training.train import main
 
 TINY = (
@@ -76,7 +76,7 @@ def _without_java(request, monkeypatch):
     were made in turn, and what is left otherwise hides Java from all later tests.
     """
     if not getattr(request.module, "USES_JAVA", False):
-        monkeypatch.setattr(caption_metrics, "find_java", lambda: None)
+        monkeypatch.setattr(java, "find_java", lambda: None)
 
 
 def trained(factory: pytest.TempPathFactory, name: str, *flags: str) -> Path:

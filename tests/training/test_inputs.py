@@ -1,7 +1,6 @@
 """Inputs of a run: words of training captions, images that can be read, files that teach."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
@@ -68,12 +67,3 @@ def test_batches_by_image_are_those_by_length_if_no_image_has_two_captions(capti
 
 def by(config, batch_by):
     return dataclasses.replace(config, fit=dataclasses.replace(config.fit, batch_by=batch_by))
-
-
-def test_an_unreadable_image_is_skipped_named_and_counted(photographs):
-    reasons = json.loads((photographs.run_dir / "skipped_train.json").read_text())
-    assert list(reasons) == ["train4.jpg"] and reasons["train4.jpg"]
-    assert "Warning: skipped 1 image of the train split, see " in photographs.output
-    assert not (photographs.run_dir / "skipped_dev.json").exists()
-    assert not any(photographs.data_dir.glob("features*"))
-    assert len(list((photographs.cache_dir / "features").iterdir())) == 2

@@ -15,6 +15,7 @@ from sat_tf.vocabulary import END, START, UNK, Vocabulary
 from tests.training.data.own_images import encoded, photograph, write_csv, write_files
 from tests.training.small_runs import train
 from tests.training.test_model import model_like
+from training.cli import check_init_from
 from training.config import to_text
 from training.inspect import __main__ as inspect_command
 from training.lineage import lineage
@@ -98,6 +99,7 @@ def test_a_folder_learns_on_from_a_run_and_resumes_without_it(own, soft_run, tmp
     seen = json.loads((run / "training_images.json").read_text())
     assert "first" in json.dumps(seen)
     shutil.rmtree(first)
+    check_init_from(parse([*flags, "2"]).config, run)
     train(run, *flags, "2", data_dir=own, say=said.append)
     assert any(line.startswith("Resuming at epoch 2") for line in said)
     assert publish([str(run), str(tmp_path / "published")]) == 0

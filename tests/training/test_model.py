@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -17,11 +16,9 @@ from sat_tf.vocabulary import Vocabulary
 from tests.training.run_state.stopped_runs import weights_of
 from tests.training.small_runs import record_models, train
 from training import model
-from training.cli import check_init_from
 from training.config import settled
 from training.model import resolve_precision, start_from
 from training.recipes import RECIPES
-from training.train import parse
 
 
 def model_like(run_dir: Path, words: int | None = None, **decoder) -> Captioner:
@@ -58,18 +55,6 @@ def test_a_run_of_other_shapes_encoder_or_words_is_an_error_that_names_one(soft_
     more = Vocabulary.from_captions([*words.words[4:], "zebra"], min_count=1)
     with pytest.raises(ValueError, match=r"`--init-from`.*only one has 'zebra'.*`--data.min"):
         start_from(soft_run, model_like(soft_run, len(more)), more)
-
-
-def test_a_run_is_resumed_when_the_one_before_it_is_gone(soft_run, tmp_path, tiny, unvalidated):
-    first = shutil.copytree(soft_run, tmp_path / "first")
-    flags = (*tiny, "--recipe", "scenes_soft", "--init-from", str(first), "--fit.epochs")
-    run_dir = tmp_path / "run"
-    train(run_dir, *flags, "1")
-    shutil.rmtree(first)
-    said = []
-    check_init_from(parse(["--run-dir", str(run_dir), *flags, "2"]).config, run_dir)
-    train(run_dir, *flags, "2", say=said.append)
-    assert any(line.startswith("Resuming at epoch 2") for line in said)
 
 
 def test_a_run_is_resumed_although_the_file_of_its_encoder_is_gone(tmp_path, tiny, unvalidated):

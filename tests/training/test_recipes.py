@@ -76,6 +76,9 @@ def test_a_folder_learns_on_from_the_captioner_that_ships_whose_shape_it_has():
         ("kz", "the language is kk"),
         ("deu", "expected de, the same language"),
         ("zh_CN", "expected zh-CN, with a hyphen"),
+        ("en-UK", "expected en-GB, the same language"),
+        ("sp", "es .Spanish."),
+        ("de-DEU", "got 'de-DEU'"),
         ("xx", "expected a code such as en, de or zh-Hans, got 'xx'"),
         ("German", "expected a code.*'German'"),
     ],
@@ -83,6 +86,13 @@ def test_a_folder_learns_on_from_the_captioner_that_ships_whose_shape_it_has():
 def test_a_code_that_is_no_language_is_an_error_that_names_the_language(language, said):
     with pytest.raises(ValueError, match=f"`--data.language`.*{said}"):
         DataConfig(language=language)
+
+
+@pytest.mark.parametrize(
+    "language", ["zh-Hant", "pt-BR", "sr-Latn", "az-Cyrl", "iw", "prs", "ckb", "kmr", "es-419"]
+)
+def test_other_right_codes_are_taken(language):
+    assert DataConfig(language=language).language == language
 
 
 def test_tokens_are_the_languages_unless_chosen():

@@ -87,34 +87,6 @@ def test_a_run_goes_to_runs_and_the_recipe_s_name(monkeypatch):
     assert found == [Path("runs/scenes_none"), Path("elsewhere")]
 
 
-def spoil_images(folder: Path) -> None:
-    for path in (folder / "Flicker8k_Dataset").iterdir():
-        path.write_bytes(b"no image")
-
-
-def remove_dev_list(folder: Path) -> None:
-    (folder / "Flickr_8k.devImages.txt").unlink()
-
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (None, "--data-dir"),
-        (spoil_images, "No image of the train split can be read"),
-        (remove_dev_list, "has no dev split"),
-    ],
-)
-def test_bad_data_is_told_apart(capsys, tmp_path, make_photographs, spoil, message):
-    settings = ["--recipe", "flickr8k_soft", "--data.min_count", "1", "--encoder.weights", "None"]
-    settings += ["--encoder.name", "scenes_cnn", "--encoder.image_size", "64"]
-    if spoil:
-        folder = make_photographs(tmp_path / "flickr8k")
-        spoil(folder)
-        settings += ["--data-dir", str(folder)]
-    status, said = exit_of(capsys, main, *settings, "--run-dir", str(tmp_path / "run"))
-    assert status == 2 and message in said and "Traceback" not in said
-
-
 # Whole runs.
 
 

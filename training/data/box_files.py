@@ -36,6 +36,7 @@ from pathlib import Path
 
 from sat_tf.vocabulary import Vocabulary
 from training.data.boxes import (
+    HELD_OUT,
     OUTSIDE,
     WORDS,
     BoxedPhrase,
@@ -99,7 +100,8 @@ def _own_phrases(examples: Sequence[Example], vocabulary: Vocabulary) -> Placed:
     placed: dict[tuple[int, int], list[PlacedPhrase]] = {}
     for number, example in enumerate(examples):
         for one in example.phrases:
-            phrase = BoxedPhrase(example.image_id, one.caption, one.text, None, (), (one.box,))
+            types = () if one.seen else (HELD_OUT,)
+            phrase = BoxedPhrase(example.image_id, one.caption, one.text, None, types, (one.box,))
             _, first, last = vocabulary.places(example.captions[one.caption])[one.word]
             place = PlacedPhrase(phrase, first, last, first)
             placed.setdefault((number, one.caption), []).append(place)
@@ -218,7 +220,7 @@ def _entities(folder: Path) -> Iterator[tuple[dict, list]]:
     sentences, annotations = folder / "Sentences", folder / "Annotations"
     if not (sentences.is_dir() and annotations.is_dir()):
         raise DataError(
-            f"{folder} is no folder of Flickr30k Entities. Looked for: Sentences/*.txt, "
+            f"{folder} is not a folder of Flickr30k Entities. Looked for: Sentences/*.txt, "
             "Annotations/*.xml."
         )
     for path in sorted(annotations.glob("*.xml")):

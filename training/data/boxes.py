@@ -40,6 +40,9 @@ CLOSE = 0.75
 """Least ratio of common words, by difflib, at which a sentence may be a caption: one word in four
 changed. Two different captions of an image are as close in 2 % of the pairs (Flickr8k, dev)."""
 
+HELD_OUT = "held out"
+"""Type of a phrase whose attributes never occur together in training."""
+
 OUTSIDE = "boxes outside the image, or without an area"
 NO_SPAN = "phrases without a place in the caption"
 BAD_SPAN = "phrases whose span does not fit the caption"

@@ -161,7 +161,7 @@ class SeenImages:
         """
         earlier = None
         with contextlib.suppress(ValueError):  # it may be gone
-            earlier = read_seen(place or name)
+            earlier = read_seen(published.locate(os.fspath(place or name)))
         return self.after(name, earlier)
 
     def to_json(self) -> dict[str, Any]:
@@ -210,16 +210,13 @@ def _unpacked(text: str) -> np.ndarray:
     return np.cumsum(np.ascontiguousarray(planes.T).view("<i8").ravel().astype(np.int64))
 
 
-def read_seen(name: str | os.PathLike) -> SeenImages | None:
+def read_seen(path: Path) -> SeenImages | None:
     """Reads the record of a run or published captioner; None if it has none that can be read.
 
-    Args:
-        name: What `published.locate` takes.
-
     Raises:
-        RunError: There is no such folder, or a manifest cannot be read.
+        RunError: A manifest cannot be read.
     """
-    folder, content = RunFolder(published.locate(os.fspath(name))), None
+    folder, content = RunFolder(path), None
     with contextlib.suppress(OSError):
         if published.is_published(folder.path):
             content = published.training_images(folder.path)

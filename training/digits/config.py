@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -16,10 +15,17 @@ from sat_tf.digits.config import (
     RAMConfig,
     STNConfig,
     Target,
-    answer_names,
 )
 from sat_tf.errors import invalid_value, other_version
-from sat_tf.fields import NonNegativeInt, Positive, PositiveInt, Range, check_fields, to_dict
+from sat_tf.fields import (
+    NonNegativeInt,
+    Positive,
+    PositiveInt,
+    Range,
+    check_fields,
+    flat,
+    to_dict,
+)
 from sat_tf.run_folder import RunFolder, read_object
 from training.config import BaseFitConfig, BaseOptimizerConfig, read_saved
 
@@ -91,9 +97,6 @@ class CanvasData(JitteredData):
 
     target: ClassVar[Target] = "digit"
 
-    answers: ClassVar[tuple[str, ...]] = answer_names("digit")
-    """Names of the classes."""
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.scale_from > self.scale_to:
@@ -112,11 +115,6 @@ class PairData(DigitData):
     """The question: which two digits, in any order (55 classes), or their sum (19 classes)."""
 
     digits_per_example: ClassVar[int] = 2
-
-    @property
-    def answers(self) -> tuple[str, ...]:
-        """Names of the classes, in the order of their numbers."""
-        return answer_names(self.target)
 
 
 @dataclass(frozen=True)
@@ -140,10 +138,8 @@ class ConvolutionFitConfig(DigitFitConfig):
 class DigitRunConfig:
     """Everything that defines a run: two runs with equal configurations are the same.
 
-    Each system has a subclass with its name, its data set and its model.
+    Each of `SYSTEMS` is a subclass with its data set and its model.
     """
-
-    system: ClassVar[str]
 
     recipe: str
     """Recipe whose settings to start from."""
@@ -159,6 +155,11 @@ class DigitRunConfig:
     def __post_init__(self) -> None:
         check_fields(self)
 
+    @property
+    def system(self) -> str:
+        """Name of the system."""
+        return next(name for name, kind in SYSTEMS.items() if kind is type(self))
+
     def resumed_as(self, wanted: DigitRunConfig) -> DigitRunConfig:
         """Returns the configuration with what may change on resume as in another one."""
         return dataclasses.replace(self, fit=self.fit.resumed_as(wanted.fit))
@@ -168,8 +169,6 @@ class DigitRunConfig:
 class PortionsRun(DigitRunConfig):
     """A run of `sat_tf.digits.portions`."""
 
-    system: ClassVar[str] = "portions"
-
     data: StripsData = field(default_factory=StripsData)
     model: PortionsConfig = field(default_factory=PortionsConfig)
 
@@ -177,8 +176,6 @@ class PortionsRun(DigitRunConfig):
 @dataclass(frozen=True)
 class STNRun(DigitRunConfig):
     """A run of `sat_tf.digits.stn` on single digits."""
-
-    system: ClassVar[str] = "stn"
 
     data: CanvasData = field(default_factory=CanvasData)
     model: STNConfig = field(default_factory=STNConfig)
@@ -189,8 +186,6 @@ class STNRun(DigitRunConfig):
 class RAMRun(DigitRunConfig):
     """A run of `sat_tf.digits.recurrent_attention.RAM` on single digits."""
 
-    system: ClassVar[str] = "ram"
-
     data: CanvasData = field(default_factory=CanvasData)
     model: RAMConfig = field(default_factory=RAMConfig)
 
@@ -199,8 +194,6 @@ class RAMRun(DigitRunConfig):
 class DRAMRun(DigitRunConfig):
     """A run of `sat_tf.digits.recurrent_attention.DRAM` on single digits."""
 
-    system: ClassVar[str] = "dram"
-
     data: CanvasData = field(default_factory=CanvasData)
     model: DRAMConfig = field(default_factory=DRAMConfig)
 
@@ -208,9 +201,6 @@ class DRAMRun(DigitRunConfig):
 @dataclass(frozen=True)
 class PairsRun(DigitRunConfig):
     """A run on pairs of digits that can learn from single ones first."""
-
-    single_recipe: ClassVar[str]
-    """The recipe that trains such a model on single digits."""
 
     data: PairData = field(default_factory=PairData)
     single_epochs: NonNegativeInt = 0
@@ -222,18 +212,12 @@ class PairsRun(DigitRunConfig):
 class PairsDRAMRun(PairsRun):
     """A run of `sat_tf.digits.recurrent_attention.DRAM` on pairs of digits."""
 
-    system: ClassVar[str] = "pairs_dram"
-    single_recipe: ClassVar[str] = "dram_digit"
-
     model: DRAMConfig = field(default_factory=DRAMConfig)
 
 
 @dataclass(frozen=True)
 class PairsRAMRun(PairsRun):
     """A run of `sat_tf.digits.recurrent_attention.RAM` on pairs of digits."""
-
-    system: ClassVar[str] = "pairs_ram"
-    single_recipe: ClassVar[str] = "ram_digit"
 
     model: RAMConfig = field(default_factory=RAMConfig)
 
@@ -242,15 +226,20 @@ class PairsRAMRun(PairsRun):
 class PairsSTNRun(DigitRunConfig):
     """A run of `sat_tf.digits.stn`, or of its classifier alone, on pairs of digits."""
 
-    system: ClassVar[str] = "pairs_stn"
-
     data: PairData = field(default_factory=PairData)
     model: STNConfig = field(default_factory=STNConfig)
     fit: ConvolutionFitConfig = field(default_factory=ConvolutionFitConfig)
 
 
-_RUNS = (PortionsRun, STNRun, RAMRun, DRAMRun, PairsDRAMRun, PairsRAMRun, PairsSTNRun)
-SYSTEMS: dict[str, type[DigitRunConfig]] = {kind.system: kind for kind in _RUNS}
+SYSTEMS: dict[str, type[DigitRunConfig]] = {
+    "portions": PortionsRun,
+    "stn": STNRun,
+    "ram": RAMRun,
+    "dram": DRAMRun,
+    "pairs_dram": PairsDRAMRun,
+    "pairs_ram": PairsRAMRun,
+    "pairs_stn": PairsSTNRun,
+}
 
 
 def to_text(config: DigitRunConfig) -> str:
@@ -268,7 +257,7 @@ def read_digit_config(run_dir: Path) -> DigitRunConfig:
     kind = SYSTEMS.get(system_of(run_dir))
     if kind is None:
         raise ValueError(
-            f"{run_dir} is no run of a digit system: expected `{SYSTEM_KEY}` in its "
+            f"{run_dir} is not a run of a digit system: expected `{SYSTEM_KEY}` in its "
             f"{path.name} to be one of {', '.join(SYSTEMS)}, got {system_of(run_dir)!r}."
         )
     values = read_object(path)
@@ -281,12 +270,6 @@ def read_digit_config(run_dir: Path) -> DigitRunConfig:
 
 def changed_flags(config: DigitRunConfig, base: DigitRunConfig) -> list[str]:
     """Returns the flags that turn `base` into `config`."""
-    return list(_changed(to_dict(config), to_dict(base)))
-
-
-def _changed(values: dict, base: dict, prefix: str = "") -> Iterator[str]:
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _changed(value, base[key], f"{prefix}{key}.")
-        elif value != base[key]:
-            yield from (f"--{prefix}{key}", str(value))
+    values, usual = flat(to_dict(config)), flat(to_dict(base))
+    changed = [(f"--{key}", str(value)) for key, value in values.items() if value != usual[key]]
+    return [word for flag in changed for word in flag]

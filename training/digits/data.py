@@ -24,7 +24,7 @@ import tensorflow as tf
 from sat_tf.digits.sampling import bilinear_sample
 from sat_tf.errors import invalid_value
 from training.data.batches import prefetched
-from training.data.examples import SPLITS, DataError, canonical_split
+from training.data.examples import SPLITS, DataError
 from training.digits.config import CanvasData, DigitData, JitteredData, PairData, StripsData
 
 FILE = "mnist.npz"
@@ -60,33 +60,30 @@ class Digits:
         return digest.hexdigest()
 
 
-def load_digits(
-    split: str, data_dir: Path | None = None, dev_digits: int = 5000, limit: int | None = None
-) -> Digits:
+def load_digits(split: str, config: DigitData, data_dir: Path | None = None) -> Digits:
     """Loads the digits of a split.
 
     Args:
-        split: "train", "dev" (or "val") or "test".
+        split: One of `SPLITS`.
+        config: Number of dev digits, the last ones of training, and of digits to keep, the first
+            ones of the split.
         data_dir: Folder of `mnist.npz` with the arrays of `keras.datasets.mnist`: `x_train`,
             `y_train` and, read for the test split only, `x_test`, `y_test`. None uses TensorFlow
             Datasets, which downloads MNIST the first time.
-        dev_digits: Number of training digits, the last ones, that are `dev`.
-        limit: Keep only this many digits of the split, the first ones.
 
     Raises:
-        DataError: There is no such split or file, or the file does not hold digits.
-        ValueError: `dev_digits` leaves no digits to train on.
+        DataError: There is no such file, or the file does not hold digits.
+        ValueError: The dev split leaves no digits to train on.
     """
-    split = canonical_split(split)
     part = "test" if split == "test" else "train"
     digits = _from_tfds(part) if data_dir is None else _from_file(data_dir / FILE, part)
     if part == "train":
-        if dev_digits >= len(digits):
+        if config.dev_digits >= len(digits):
             expected = f"fewer than the {len(digits)} training digits"
-            raise invalid_value("--data.dev_digits", expected, dev_digits, "key")
-        cut = len(digits) - dev_digits
+            raise invalid_value("--data.dev_digits", expected, config.dev_digits, "key")
+        cut = len(digits) - config.dev_digits
         digits = digits[:cut] if split == "train" else digits[cut:]
-    return digits[:limit]
+    return digits[: config.limit]
 
 
 def _from_file(path: Path, part: str) -> Digits:

@@ -10,7 +10,7 @@ import dataclasses
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
@@ -21,7 +21,7 @@ import tyro
 from PIL import Image
 
 from sat_tf import published
-from sat_tf.commands import check_folder, exit_status, program
+from sat_tf.commands import check_folder, exit_status, parse_flags
 from sat_tf.digits import SYSTEM_KEY, refuse_published
 from sat_tf.digits.model import DigitModel
 from sat_tf.errors import RunError
@@ -29,7 +29,7 @@ from sat_tf.fields import NonNegativeInt, check_fields, to_dict
 from sat_tf.objectives.terms import Batch
 from sat_tf.run_folder import RunFolder
 from training.cli import check_own_images, peek_flag
-from training.compare import LABELS, means_over_seeds, read_report, score_table
+from training.compare import LABELS, means_over_seeds, score_table
 from training.config import read_saved
 from training.data.examples import SPLITS, canonical_split
 from training.digits.config import (
@@ -132,49 +132,35 @@ def run(run_dir: Path, argv: list[str]) -> None:
     """Evaluates a run, whose model decides which flags there are."""
     refuse_published(published.locate(run_dir))
     config = read_digit_config(run_dir)
-    arguments = tyro.cli(
+    arguments = parse_flags(
         Arguments[type(config.model)],
-        args=argv,
+        argv,
+        "training.evaluate",
         default=Arguments(run_dir, config.model),
-        prog=program("training.evaluate"),
         description=f"Evaluate the best weights of this run of {config.recipe}.",
     )
     if arguments.out is not None:
         check_folder("--out", arguments.out)
-    asked = dataclasses.replace(config, model=arguments.model)
-    model, places = load(asked, run_dir), (run_dir, arguments.data_dir, arguments.split)
-    evaluate_run(model, config, *places, arguments.out, arguments.figures, asked)
+    model = load(dataclasses.replace(config, model=arguments.model), run_dir)
+    evaluate_run(model, config, arguments)
 
 
-def evaluate_run(
-    model: DigitModel,
-    config: DigitRunConfig,
-    run_dir: Path,
-    data_dir: Path | None = None,
-    split: str = "dev",
-    out: Path | None = None,
-    figures: int = 12,
-    asked: DigitRunConfig | None = None,
-) -> dict:
-    """Evaluates a run on a split; prints, writes and returns the report, and draws the figures.
+def evaluate_run(model: DigitModel, config: DigitRunConfig, arguments: Arguments[Any]) -> None:
+    """Evaluates a run on a split; prints and writes the report, and draws the figures.
 
     Args:
         model: The run's best.
         config: The configuration it was trained with.
-        run_dir: The run's folder.
-        data_dir: Folder of `mnist.npz`; None for TensorFlow Datasets.
-        split: `train`, `dev` or `test`.
-        out: Output folder; `RUN/evaluation/SPLIT` if None.
-        figures: Maximum number of figures.
-        asked: The configuration it is evaluated with; None for its own.
+        arguments: The run's folder, the model's settings, the split and so on.
 
     Raises:
         DataError: The digits cannot be read, or the run may have learned from them.
     """
-    split = canonical_split(split)
-    out = out or RunFolder(run_dir).evaluation(split)
+    run_dir, split = arguments.run_dir, canonical_split(arguments.split)
+    asked = dataclasses.replace(config, model=arguments.model)
+    out = arguments.out or RunFolder(run_dir).evaluation(split)
     check_own_images("--out", out, _FIGURES, REPORT_FILE)
-    digits = load_scored(run_dir, split, config.data, data_dir)
+    digits = load_scored(run_dir, split, config.data, arguments.data_dir)
     scorer, start = Scorer(model, config.data, digits, split), time.monotonic()
     scores = scorer.scores()
     report = {
@@ -187,7 +173,7 @@ def evaluate_run(
         "examples": len(digits),
         "digits_fingerprint": digits.fingerprint(),
         "command": training_command(config),
-        "evaluated_with": shlex.join(changed_flags(asked or config, config)) or OWN_SETTINGS,
+        "evaluated_with": shlex.join(changed_flags(asked, config)) or OWN_SETTINGS,
         "evaluation_seconds": time.monotonic() - start,
         "configuration": to_dict(config),
         "versions": package_versions(),
@@ -198,14 +184,13 @@ def evaluate_run(
     for old in (out / _FIGURES).glob("*.png"):
         if old.stem.isdecimal():
             old.unlink()
-    drawn = scorer.figures(figures)
+    drawn = scorer.figures(arguments.figures)
     for name, figure in drawn.items():
         (out / _FIGURES).mkdir(exist_ok=True)
         Image.fromarray(figure).save(out / _FIGURES / f"{name}.png")
     print(f"\n{config.recipe}: {split}, {len(digits)} examples, percent")
     print(format_scores(scores))
     print(f"Report{' and figures' if drawn else ''}: {out}")
-    return report
 
 
 def training_so_far(run_dir: Path) -> dict[str, Any]:
@@ -231,16 +216,12 @@ def training_command(config: DigitRunConfig) -> str:
     return shlex.join(["python", "-m", "training.train", *flags])
 
 
-def compare(
-    folders: Sequence[Path], split: str, data_dir: Path | None, samples: int, seeds: int
-) -> list[str]:
+def compare(folders: Sequence[Path], reports: Sequence[Mapping[str, Any]], seeds: int) -> list[str]:
     """Compares digit systems, the later ones with the first, by their reports alone.
 
     Args:
         folders: Evaluations, those of a system in a row.
-        split: What they were evaluated on.
-        data_dir: Not needed.
-        samples: Not needed.
+        reports: Their reports.
         seeds: Evaluations of each system, whose means are compared.
 
     Returns:
@@ -249,8 +230,6 @@ def compare(
     Raises:
         ValueError: They were scored on different examples.
     """
-    del data_dir, samples
-    reports = [read_report(folder / REPORT_FILE, split) for folder in folders]
     examples = []
     for report in reports:
         data = read_saved(SYSTEMS[report[SYSTEM_KEY]], report["configuration"]).data.scored()
@@ -268,7 +247,7 @@ def compare(
     heads = [f"{label} - {LABELS[0]}" for label in LABELS[1 : len(reports) // seeds]]
     rows = [[name, *(f"{v - first:+.2f}" for v in rest)] for name, (first, *rest) in scores.items()]
     return [
-        f"{split}, {reports[0]['examples']} examples",
+        f"{reports[0]['split']}, {reports[0]['examples']} examples",
         "",
         score_table(scores),
         "",

@@ -7,11 +7,12 @@ the fingerprint of its training digits, and no run is scored on what it has lear
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
 from sat_tf.config import SearchFlags
-from sat_tf.digits.config import PortionsConfig
+from sat_tf.digits.config import PortionsConfig, answer_names
 from sat_tf.digits.model import DigitModel
 from sat_tf.digits.portions import Portions
 from sat_tf.digits.reader import build
@@ -31,7 +32,7 @@ def new_model(config: DigitRunConfig, precision: str | None = None) -> DigitMode
         return Portions(model, data.portions)
     precision = precision or config.fit.precision
     policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
-    return build(model, data.size, data.answers, policy)
+    return build(model, data.size, answer_names(data.target), policy)
 
 
 def load(config: DigitRunConfig, run_dir: Path) -> DigitModel:
@@ -59,7 +60,7 @@ def start_from(
         Names of the layers whose weights were taken.
 
     Raises:
-        ValueError: The folder is no finished digit run, or none of its layers fits.
+        ValueError: The folder is not a finished digit run, or none of its layers fits.
     """
     taken = []
     try:
@@ -149,7 +150,7 @@ def load_scored(run_dir: Path, split: str, data: DigitData, data_dir: Path | Non
         DataError: They cannot be read, or come from other training digits than the run's.
     """
     if split != "test":
-        train = load_digits("train", data_dir, data.dev_digits, data.limit)
+        train = load_digits("train", data, data_dir)
         if _differs(run_dir, train):
             raise DataError(
                 f"{run_dir} learned from other digits than the training digits of "
@@ -158,7 +159,7 @@ def load_scored(run_dir: Path, split: str, data: DigitData, data_dir: Path | Non
                 f"{train.fingerprint()[:12]}... Give the `--data-dir` it was trained with (none "
                 "for TensorFlow Datasets), or `--split test`."
             )
-    return load_digits(split, data_dir, data.dev_digits, data.limit)
+    return load_digits(split, data, data_dir)
 
 
 def check_init_from(
@@ -169,11 +170,11 @@ def check_init_from(
     Raises:
         ValueError: They have, or may have, as that run learned from digits in another order.
     """
-    learned = load_digits("train", data_dir, theirs.dev_digits, theirs.limit)
+    learned = load_digits("train", theirs, data_dir)
     if _differs(init_from, learned):
         reason = f"it learned from others than those of {_place(data_dir)}"
     elif theirs.dev_digits < ours.dev_digits and len(learned) > len(
-        load_digits("train", data_dir, ours.dev_digits)
+        load_digits("train", dataclasses.replace(ours, limit=None), data_dir)
     ):
         reason = (
             f"its `--data.dev_digits` were {theirs.dev_digits}, those of this run are "

@@ -16,6 +16,7 @@ from sat_tf.digits.model import DigitModel
 from sat_tf.errors import invalid_value
 from sat_tf.run_folder import RunFolder
 from training.cli import check_data_dir
+from training.digits import evaluate
 from training.digits.config import DigitRunConfig, read_digit_config, to_text
 from training.digits.data import epoch_steps, load_digits, training_batches
 from training.digits.evaluate import Scorer, evaluate_run
@@ -63,7 +64,7 @@ def run(arguments: Arguments[Any], interrupts: Interrupts) -> None:
             locks.enter_context(exclusive_lock(folder))
         for config, folder in runs:
             model = train(config, folder, data_dir, strategy, interrupts)
-        evaluate_run(model, config, run_dir, data_dir)
+        evaluate_run(model, config, evaluate.Arguments(run_dir, config.model, data_dir))
 
 
 def train(
@@ -91,8 +92,8 @@ def train(
     strategy = strategy or tf.distribute.get_strategy()
     say(f"Recipe {config.recipe}, seed {config.seed}, in {run_dir}.")
     keras.utils.set_random_seed(config.seed)
-    digits = load_digits("train", data_dir, data.dev_digits, data.limit)
-    dev = load_digits("dev", data_dir, data.dev_digits, data.limit)
+    digits = load_digits("train", data, data_dir)
+    dev = load_digits("dev", data, data_dir)
     steps = epoch_steps(digits, data, fit.batch_size)
 
     with strategy.scope():

@@ -23,7 +23,7 @@ from training.evaluate.page import write_report_page
 from training.evaluate.reading import SAMPLES, Bounds, Reading
 from training.evaluate.reports import caption_rows, package_versions, write_evaluation
 from training.metrics.calibration import Calibration, calibrate
-from training.metrics.captions import score_captions, verdict
+from training.metrics.captions import score_captions
 from training.metrics.scene_words import scene_word_confidence, word_scores
 from training.run_state.checkpoints import unfinished_note
 
@@ -53,25 +53,21 @@ class Evaluation:
     grounding: BoxGrounding
 
 
-def evaluate_run(
-    captioner: TrainedCaptioner, config: RunConfig, arguments: Arguments
-) -> dict[str, Any]:
+def evaluate_run(captioner: TrainedCaptioner, config: RunConfig, arguments: Arguments) -> None:
     """Evaluates a run on a split; prints the main scores, writes report, captions and page.
 
     Args:
         captioner: Best captioner of the run, loaded from its folder.
         config: Configuration of the run; `search` is the one that captions are generated with.
         arguments: Split, data, boxes and so on, with the output folder `out`.
-
-    Returns:
-        The report.
     """
     data, resize = config.data, config.encoder.resize
     split = load_split(data, arguments.split, arguments.data_dir)
     boxes, boxed = None, None
-    if arguments.boxes is not None:
+    if arguments.boxes is not None or (split.has_phrases and config.attention.kind != "none"):
         # Before annotations and captions are computed, which take minutes: the file may be wrong.
         boxes = place_boxes(arguments.boxes, split, resize, captioner.vocabulary)
+    if arguments.boxes is not None:
         boxed = {split.examples[image].image_id for image, _ in boxes.phrases}
     overlap = find_overlap(read_seen(captioner.path), split.examples, data.name)
     seen = seen_notes(overlap, boxed)
@@ -105,7 +101,6 @@ def evaluate_run(
     figures = FIGURES if arguments.figures is None else arguments.figures
     page = write_report_page(arguments.out, title, reading, found, figures)
     print(f"Page: {page}")
-    return report
 
 
 def evaluate(
@@ -120,13 +115,13 @@ def evaluate(
     Args:
         reading: The captioner on the split.
         config: Its configuration: how captions are searched for, and how they are split.
-        boxes: Phrases of the split with their boxes, if any.
+        boxes: Phrases of the split with their boxes, its own or those of a file, if any.
         score_tokens: Tokeniser of the scores; None for that of the language.
         bound_images: Images whose bounds are measured, of hard attention; by default
             `BOUND_IMAGES`.
     """
     captioner, split, data = reading.captioner, reading.split, config.data
-    how, kind = data.splitting, captioner.config.attention.kind
+    kind = captioner.config.attention.kind
     seconds: dict[str, float] = {}
     with timed(seconds, "search"):
         readable = len(split) - len(reading.source.skipped)
@@ -136,11 +131,10 @@ def evaluate(
     references = split.references(of=texts)
     with timed(seconds, "caption metrics"):
         print(f"Scoring {len(captions):,} captions ...", flush=True)
-        scored = score_captions(texts, references, tokens=score_tokens, **how)
-        fit = verdict(texts, references, **how)
+        scored = score_captions(texts, references, tokens=score_tokens, **data.splitting)
     report = scored.details() | split.details(reading.source.skipped)
     report |= {"versions": package_versions(), "seconds": seconds}
-    report["notes"] += fit
+    report["notes"] += scored.verdict
     scores, intervals, grounding = report["scores"], report["intervals"], BoxGrounding({})
     with timed(seconds, "teacher forcing"):
         print(f"Reading {sum(map(len, references.values())):,} reference captions ...", flush=True)
@@ -152,10 +146,10 @@ def evaluate(
         scores |= calibration.scores
         intervals |= calibration.intervals
         report["calibration"] = calibration.details()
-        if split.has_phrases and kind != "none":
-            grounding = ground_drawn(reading, captions)
+        if boxes is not None and boxes.path is None:
+            grounding = ground_drawn(reading, boxes.phrases, captions)
             scores |= grounding.scores
-    if boxes is not None:
+    if boxes is not None and boxes.path is not None:
         with timed(seconds, "grounding"):
             print(f"Comparing maps with the boxes of {boxes.path} ...", flush=True)
             grounding = ground(reading, boxes, captions)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from sat_tf.tokens import spans
 from sat_tf.vocabulary import Vocabulary
 from training.data.batches import CaptionTable
 from training.data.box_files import PlacedBoxes
-from training.data.boxes import WORDS, Placed, PlacedPhrase
-from training.data.examples import Box, Phrase, Split
+from training.data.boxes import HELD_OUT, WORDS, Placed, PlacedPhrase
+from training.data.examples import Box
 from training.evaluate.reading import Reading
 from training.metrics.bootstrap import Interval
 from training.metrics.grounding import (
@@ -30,20 +30,6 @@ from training.metrics.grounding import (
 
 _BATCH = 64
 _VARIANTS = ("", "_uniform", "_other")
-
-
-class PhraseMap(NamedTuple):
-    """Attention that predicted the head noun of a reference noun phrase.
-
-    Attributes:
-        image_id: Image of the phrase.
-        phrase: Phrase with its box.
-        alpha: `[h, w]`.
-    """
-
-    image_id: str
-    phrase: Phrase
-    alpha: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -67,87 +53,39 @@ class BoxGrounding:
     nouns: Mapping[tuple[str, str], Sequence[Box]] = field(default_factory=dict)
 
 
-def phrase_maps(reading: Reading) -> Iterator[PhraseMap]:
-    """Yields the map of every reference noun phrase of the readable images.
-
-    A word of several tokens has the mean of their maps.
-    """
-    captioner, split, table = reading.captioner, reading.split, reading.table
-    vocabulary = captioner.vocabulary
-    phrases: dict[tuple[int, int], list[Phrase]] = defaultdict(list)
-    for image, example in enumerate(split.examples):
-        for phrase in example.phrases:
-            phrases[image, phrase.caption].append(phrase)
-    rows = _captions_with(phrases, reading)
-    for start in range(0, len(rows), _BATCH):
-        chosen = rows[start : start + _BATCH]
-        annotations = reading.annotations(table.image_index[chosen])
-        _, alphas = reading.words(annotations, [table.tokens[row] for row in chosen])
-        for row, alpha in zip(chosen, alphas, strict=True):
-            image, caption = _place(table, row)
-            text = split.examples[image].captions[caption]
-            places = vocabulary.places(text)
-            for phrase in phrases[image, caption]:
-                _, first, last = places[phrase.word]
-                alpha_of_word = alpha[first : last + 1].mean(axis=0).reshape(captioner.grid)
-                yield PhraseMap(split.examples[image].image_id, phrase, alpha_of_word)
-
-
-def ground_drawn(reading: Reading, captions: Mapping[str, Caption]) -> BoxGrounding:
+def ground_drawn(reading: Reading, placed: Placed, captions: Mapping[str, Caption]) -> BoxGrounding:
     """Scores where a captioner looks by the boxes that the data set itself has, of drawn scenes.
+
+    Teacher-forced, at the head noun of every reference noun phrase; scores of phrases held out of
+    training have the suffix `_held_out`. And where generated captions repeat a reference phrase
+    word for word: `generated_match_rate`, the share of the distinct reference phrases of each
+    image that do, `generated_pointing_game` and `generated_attention_correctness`.
 
     Args:
         reading: The captioner on a split.
+        placed: The split's own phrases, from `place_boxes`.
         captions: Generated captions by image id.
     """
-    maps = [*phrase_maps(reading)]
-    scores, by_image = reference_grounding(maps)
-    own = generated_grounding(captions, reading.split, reading.captioner.vocabulary)
-    return BoxGrounding(scores | own, by_image=by_image)
-
-
-def reference_grounding(
-    found: Sequence[PhraseMap],
-) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-    """Scores the teacher-forced map of every reference noun phrase.
-
-    Returns:
-        Scores, those of phrases held out of training with the suffix `_held_out`; and image id ->
-        `phrases`, and the means over them of `pointing_game` and `attention_correctness`.
-    """
-    maps, boxes = [one.alpha for one in found], [one.phrase.box for one in found]
-    ids = [one.image_id for one in found]
-    scores = grounding_scores(maps, boxes, groups=ids)
-    held_out = [one for one in found if not one.phrase.seen]
+    rows = _captions_with(placed, reading)
+    found = _read_phrases(reading, placed, rows, teacher_only=True)
+    result = score_phrases(found.maps, found.boxes, found.images)
+    scores = grounding_scores(result)
+    own = {name: result.values[name] for name in METRICS}
+    held_out = [n for n, one in enumerate(found.phrases) if HELD_OUT in one.phrase.types]
     if held_out:
-        part = grounding_scores([o.alpha for o in held_out], [o.phrase.box for o in held_out])
-        scores |= {f"{name}_held_out": part[name] for name in METRICS}
-    values = score_phrases(maps, [[box] for box in boxes], ids).values
-    sizes = {"phrases": np.ones(len(found))}
-    return scores, image_means(ids, sizes, {name: values[name] for name in METRICS})
-
-
-def generated_grounding(
-    captions: Mapping[str, Caption], split: Split, vocabulary: Vocabulary = WORDS
-) -> dict[str, float]:
-    """Scores the maps of reference noun phrases that generated captions repeat word for word.
-
-    Returns:
-        `generated_match_rate`, the share of the distinct reference phrases of each image found in
-        its caption, and the scores over these, `generated_pointing_game` and
-        `generated_attention_correctness`, if any was found.
-    """
+        means = result.means(held_out)
+        scores |= {f"{name}_held_out": means[name] for name in METRICS}
     wanted = {
         (example.image_id, phrase.text): [phrase.box]
-        for example in split.examples
+        for example in reading.split.examples
         if example.image_id in captions
         for phrase in example.phrases
     }
-    rate, maps, boxes, _ = _written(captions, wanted, vocabulary)
-    if not maps:
-        return rate
-    found = grounding_scores(maps, [box for (box,) in boxes])
-    return rate | {f"generated_{name}": found[name] for name in METRICS}
+    generated = generated_grounding(captions, wanted, reading.captioner.vocabulary)
+    kept = (f"generated_{name}" for name in ("match_rate", *METRICS))
+    scores |= {name: generated[name] for name in kept if name in generated}
+    by_image = image_means(found.images, {"phrases": np.ones(len(found.maps))}, own)
+    return BoxGrounding(scores, by_image=by_image)
 
 
 @dataclass
@@ -157,13 +95,21 @@ class _Found:
     maps: list[np.ndarray] = field(default_factory=list)
     phrases: list[PlacedPhrase] = field(default_factory=list)
     images: list[str] = field(default_factory=list)
-    words: list[int] = field(default_factory=list)
     log_lik: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    @property
+    def boxes(self) -> list[Sequence[Box]]:
+        """Boxes of each phrase."""
+        return [one.phrase.boxes for one in self.phrases]
+
+    @property
+    def words(self) -> np.ndarray:
+        """Number of tokens of each phrase."""
+        return np.array([one.last + 1 - one.first for one in self.phrases])
 
     def nll(self) -> dict[str, np.ndarray]:
         """Nats per word of each phrase, by score."""
-        words = np.array(self.words)
-        nll = {f"nll_phrase{kind}": -np.array(self.log_lik[kind]) / words for kind in _VARIANTS}
+        nll = {f"nll_phrase{k}": -np.array(self.log_lik[k]) / self.words for k in _VARIANTS}
         if self.maps:
             nll["nll_phrase_gain"] = nll["nll_phrase_uniform"] - nll["nll_phrase"]
         return nll
@@ -190,8 +136,11 @@ def ground(
         captions: Generated captions by image id.
     """
     placed, vocabulary = boxes.phrases, reading.captioner.vocabulary
-    found = _read_phrases(reading, placed)
-    images, values, sizes = found.images, found.nll(), {"phrase_words": np.array(found.words)}
+    # Neighbours in length share a batch, so that little is padding.
+    lengths = [len(tokens) for tokens in reading.table.tokens]
+    rows = sorted(_captions_with(placed, reading), key=lengths.__getitem__)
+    found = _read_phrases(reading, placed, rows)
+    images, values, sizes = found.images, found.nll(), {"phrase_words": found.words}
     intervals = {
         name: over_images(images, sizes["phrase_words"], of_all) for name, of_all in values.items()
     }
@@ -208,10 +157,9 @@ def ground(
         for one in phrases:
             noun = vocabulary.base_words(one.phrase.text)[-1]
             nouns[reading.split.examples[image].image_id, noun] += one.phrase.boxes
-    boxes_of = [one.phrase.boxes for one in found.phrases]
     types = [one.phrase.types for one in found.phrases]
-    result = score_phrases(found.maps, boxes_of, images, types)
-    scores |= result.means() | _generated(captions, nouns, vocabulary)
+    result = score_phrases(found.maps, found.boxes, images, types)
+    scores |= result.means() | generated_grounding(captions, nouns, vocabulary)
     intervals |= result.intervals()
     details |= {"by_type": result.by_type()}
     sizes |= {"phrases": np.ones(len(images)), "phrases_small": result.shares < SMALL}
@@ -219,40 +167,44 @@ def ground(
     return BoxGrounding(scores, intervals, by_image, details, nouns)
 
 
-def _read_phrases(reading: Reading, placed: Placed) -> _Found:
+def _read_phrases(
+    reading: Reading, placed: Placed, rows: Sequence[int], teacher_only: bool = False
+) -> _Found:
+    """Reads the phrases of captions, by their rows in the table.
+
+    With `teacher_only`, no log-likelihoods are kept, and other annotations are not read.
+    """
     captioner, table, found = reading.captioner, reading.table, _Found()
-    # Neighbours in length share a batch, so that little is padding.
-    rows = _captions_with(placed, reading)
-    rows = np.array(sorted(rows, key=lambda row: len(table.tokens[row])))
     pool = np.unique(table.image_index[rows])
+
+    def annotations(images: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        return np.asarray(reading.annotations(images), np.float32)[numbers]
+
     for start in range(0, len(rows), _BATCH):
         chosen = rows[start : start + _BATCH]
         tokens = [table.tokens[row] for row in chosen]
         different, numbers = np.unique(table.image_index[chosen], return_inverse=True)
-        # The other image is the next one of the pool: scores do not depend on the batches.
-        next_ones = pool[(np.searchsorted(pool, different) + 1) % len(pool)]
-        own, others = (
-            np.asarray(reading.annotations(images), np.float32)[numbers]
-            for images in (different, next_ones)
-        )
-        outputs = {
-            "": reading.words(own, tokens),
-            "_uniform": reading.words(own, tokens, uniform=True),
-            "_other": reading.words(others, tokens),
-        }
+        own = annotations(different, numbers)
+        log_liks = {}
+        log_liks[""], alphas = reading.words(own, tokens)
+        if not teacher_only:
+            log_liks["_uniform"], _ = reading.words(own, tokens, uniform=True)
+            # The other image is the next one of the pool: scores do not depend on the batches.
+            next_ones = pool[(np.searchsorted(pool, different) + 1) % len(pool)]
+            log_liks["_other"], _ = reading.words(annotations(next_ones, numbers), tokens)
         for n, row in enumerate(chosen):
             image, caption = _place(table, row)
             for phrase in placed[image, caption]:
-                span = slice(phrase.first, phrase.last + 1)
                 found.phrases.append(phrase)
                 found.images.append(reading.split.examples[image].image_id)
-                found.words.append(phrase.last + 1 - phrase.first)
-                for kind, (log_lik, _) in outputs.items():
-                    found.log_lik[kind].append(float(log_lik[n, span].sum()))
                 if captioner.config.attention.kind != "none":
                     # That of the last word: the mean of its tokens'.
-                    alpha = outputs[""][1][n, phrase.head : phrase.last + 1].mean(axis=0)
+                    alpha = alphas[n, phrase.head : phrase.last + 1].mean(axis=0)
                     found.maps.append(alpha.reshape(captioner.grid))
+                if not teacher_only:
+                    span = slice(phrase.first, phrase.last + 1)
+                    for kind, log_lik in log_liks.items():
+                        found.log_lik[kind].append(float(log_lik[n, span].sum()))
     return found
 
 
@@ -276,27 +228,14 @@ def _fingerprint(placed: Placed) -> str:
     return hashlib.sha256(repr(found).encode()).hexdigest()
 
 
-def _generated(
-    captions: Mapping[str, Caption],
-    nouns: Mapping[tuple[str, str], Sequence[Box]],
-    vocabulary: Vocabulary,
-) -> dict[str, float]:
-    """Scores the captioner's own maps at the head nouns that it wrote."""
-    rate, *found = _written(captions, nouns, vocabulary)
-    if not found[0]:
-        return rate
-    means = score_phrases(*found).means()
-    wanted = (*METRICS, *(f"{metric}_small" for metric in METRICS))
-    kept = {name: value for name, value in means.items() if name.startswith(wanted)}
-    return rate | {f"generated_{name}": value for name, value in kept.items()}
-
-
-def _written(
+def generated_grounding(
     captions: Mapping[str, Caption],
     wanted: Mapping[tuple[str, str], Sequence[Box]],
-    vocabulary: Vocabulary,
-) -> tuple[dict[str, float], list[np.ndarray], list[Sequence[Box]], list[str]]:
-    """Finds the phrases that generated captions repeat word for word.
+    vocabulary: Vocabulary = WORDS,
+) -> dict[str, float]:
+    """Scores the maps of phrases that generated captions have word for word.
+
+    The map of a phrase is that of its last word, the mean of the maps of its tokens.
 
     Args:
         captions: Generated captions by image id.
@@ -304,8 +243,8 @@ def _written(
         vocabulary: Splits captions into words.
 
     Returns:
-        `generated_match_rate`, percent; and of each phrase found the map of its last word, that is
-        the mean of the maps of its tokens, the boxes and the image id.
+        `generated_match_rate`, percent of the phrases that were found; and, if any was, the means
+        of `PhraseScores` as `generated_...`.
     """
     words = {name: vocabulary.base_words(caption.text) for name, caption in captions.items()}
     maps, boxes, images = [], [], []
@@ -319,5 +258,6 @@ def _written(
                 boxes.append(boxes_of)
                 images.append(image_id)
                 break
+    means = score_phrases(maps, boxes, images).means() if maps else {}
     rate = 100.0 * len(maps) / max(len(wanted), 1)
-    return {"generated_match_rate": rate}, maps, boxes, images
+    return {"generated_match_rate": rate} | {f"generated_{k}": v for k, v in means.items()}

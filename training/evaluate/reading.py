@@ -193,9 +193,9 @@ class Bounds:
         sums = dict.fromkeys(self._names, 0.0)
         for number, start in enumerate(range(0, len(self), _CAPTIONS)):
             part = slice(start, start + _CAPTIONS)
-            tokens = pad_tokens(self._tokens[part])
             annotations = self._reading.annotations(self._images[part])
-            found = self._compiled(annotations, tf.constant(tokens), tf.constant([0, number]))
+            tokens = tf.constant(pad_tokens(self._tokens[part]))
+            found = self._compiled(annotations, tokens, tf.constant([0, number]))
             for name, total in zip(sums, found.numpy(), strict=True):
                 sums[name] += float(total)
         words = sum(len(tokens) - 1 for tokens in self._tokens)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sat_tf.fields import flat
 from sat_tf.files import write_atomically, write_json
 from training.data.examples import DataError, Split
 from training.data.sources.caption_files.records import has_half_character
@@ -79,10 +80,11 @@ def format_scores(scores: Mapping[str, float], intervals: Mapping[str, Any] | No
     A score without a value is undefined.
 
     Args:
-        scores: Metric -> value; nested mappings get dotted names.
+        scores: Metric -> value.
         intervals: Metric -> `(estimate, low, high)`, such as `training.metrics.bootstrap.Interval`.
     """
-    return text_table(score_rows(_ordered(_plain(scores), _SCORES), intervals or {}), (0, 2))
+    rows = score_rows(_ordered(scores, _SCORES), intervals or {})
+    return text_table(rows, (0, 2))
 
 
 def write_evaluation(
@@ -96,6 +98,8 @@ def write_evaluation(
         report: Report as for `write_report`.
         rows: `image_id`, `caption` and what else `captions.json` has of each image.
     """
+    write_report(out, report)
+    write_json(out / CAPTIONS_FILE, rows)
     scores = {name: report["scores"][name] for name in HEADLINE if name in report["scores"]}
     lines = ["", heading, format_scores(scores, report["intervals"])]
     if bounds := report.get("bounds"):
@@ -104,8 +108,6 @@ def write_evaluation(
     lines.append("First captions:")
     lines += [f"  {row['image_id']}: {row['caption']}" for row in rows[:_EXAMPLES]]
     lines += [f"Note: {note}" for note in report["notes"]]
-    write_report(out, report)
-    write_json(out / CAPTIONS_FILE, rows)
     print(*lines, f"All {len(report['scores'])} scores: {out / MARKDOWN_FILE}", sep="\n")
 
 
@@ -237,7 +239,7 @@ def number(score: str, value: float | None, sign: str = "") -> str:
 def score_rows(scores: Mapping[str, Any], intervals: Mapping[str, Any]) -> list[list[str]]:
     """Formats name, score and interval; the third cells are left out if there is no interval."""
     rows = []
-    for name, value in flat(scores).items():
+    for name, value in scores.items():
         numeric = value is None or isinstance(value, (int, float))
         rows.append([name, number(name, value) if numeric else value])
         if intervals:
@@ -253,15 +255,6 @@ def interval_text(name: str, interval: Any) -> str:
     return "-" if undefined else f"[{number(name, low)}, {number(name, high)}]"
 
 
-def flat(mapping: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flattens nested mappings, with dotted names."""
-    found = {}
-    for key, value in mapping.items():
-        nested = isinstance(value, Mapping)
-        found |= flat(value, f"{prefix}{key}.") if nested else {prefix + key: value}
-    return found
-
-
 def markdown_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     """Formats a Markdown table; floats have six digits, None is a dash, lists have commas."""
     lines = [header, ["---"] * len(header), *rows]
@@ -271,7 +264,7 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 def markdown_cell(value: Any) -> str:
     """Formats a value in one line that does not end a cell."""
     if isinstance(value, list):
-        value = ", ".join(map(str, value))
+        value = ", ".join("-" if item is None else str(item) for item in value)
     if isinstance(value, float):
         value = f"{value:.6g}"
     return " ".join(str("-" if value is None else value).split()).replace("|", "\\|")

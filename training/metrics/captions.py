@@ -12,7 +12,7 @@ import importlib.metadata
 import math
 import re
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ import numpy as np
 
 from sat_tf.errors import invalid_value
 from sat_tf.tokens import RULES, Segmenter, Unit, default_segmenter, primary
+from training.metrics import java
 from training.metrics.bootstrap import (
     UNDEFINED,
     Interval,
@@ -31,7 +32,6 @@ from training.metrics.java import (
     ENGLISH,
     JavaError,
     Tables,
-    find_java,
     meteor_scores,
     meteor_statistics,
     tables_of,
@@ -43,6 +43,7 @@ from training.metrics.score_tokens import (
     ScoreTokens,
     default_tokens,
     split_lines,
+    tokens_version,
 )
 
 BLEU_ORDERS = 4
@@ -75,6 +76,7 @@ class CaptionScores:
         versions: Versions of the programs behind the scores.
         signature: What scores have to share to be compared, in a line like sacrebleu's.
         tables: METEOR's tables.
+        verdict: A sentence on whether captions fit their own images, see `verdict`.
     """
 
     scores: dict[str, float]
@@ -87,21 +89,19 @@ class CaptionScores:
     versions: dict[str, str] = field(default_factory=dict)
     signature: str = ""
     tables: Tables = ENGLISH
+    verdict: tuple[str, ...] = ()
 
     def details(self) -> dict[str, Any]:
         """Returns the part of a report that is about them, with intervals."""
-        notes = [*self.notes, *few_images_note(len(self.image_ids))]
-        intervals = {
-            name: score_interval(self, name) for name in _WITH_INTERVALS if name in self.scores
-        }
+        measured = [name for name in _WITH_INTERVALS if name in self.scores]
         return {
             "images": len(self.image_ids),
             "tokeniser": self.tokeniser,
             "signature": self.signature,
             "scores": dict(self.scores),
-            "intervals": intervals,
+            "intervals": {name: score_interval(self, name) for name in measured},
             "metric_versions": self.versions,
-            "notes": notes,
+            "notes": [*self.notes, *few_images_note(len(self.image_ids))],
         }
 
 
@@ -170,7 +170,7 @@ def score_captions(
     notes: list[str] = []
     default = default_tokens(language, unit, rules, segmenter)
     try:
-        found = tokenise(candidates, references, tokens or default, language, find_java())
+        found = tokenise(candidates, references, tokens or default, language)
     except JavaError as error:
         if tokens:
             raise
@@ -178,8 +178,7 @@ def score_captions(
         found = tokenise(candidates, references, "simple", language)
     if found.tokeniser in ("ptb", "simple") and rules > 1 and default_segmenter(language) == "icu":
         notes.append(UNSPLIT)
-    characters, tables = found.tokeniser in OVER_CHARACTERS, tables_of(language)
-    if characters:
+    if characters := found.tokeniser in OVER_CHARACTERS:
         if meteor:
             expected = f"False or None for scores over {found.tokeniser!r} tokens"
             raise invalid_value("meteor", expected, True)
@@ -187,23 +186,21 @@ def score_captions(
         notes += [NOT_WORDS, "METEOR is left out: it is over words."]
     if empty := sum(not caption for caption in found.candidates):
         notes.append(f"{empty} of {len(candidates)} captions are empty and score 0.")
-    rows, java = None, find_java()
-    if meteor or meteor is None:
-        try:
-            rows = meteor_statistics(java, found.candidates, found.references, tables)
-        except JavaError as error:
-            if meteor:
-                raise
-            notes.append(f"METEOR is left out: {error}" if java else _NO_METEOR)
-
     bleu = _bleu_statistics(found)
     per_image = bleu_scores(bleu) | {"cider": _cider(found), "rouge_l": _rouge(found)}
     scores = {name: float(v) for name, v in bleu_scores(bleu.sum(axis=0)).items()}
-    if rows is not None:
-        per_image["meteor"] = meteor_scores(rows, tables)
-        scores["meteor"] = float(meteor_scores(rows.sum(axis=0), tables))
     scores |= {name: float(np.mean(per_image[name])) for name in ("cider", "rouge_l")}
-    notes += _undefined_note(scores, "characters" if characters else "words")
+    undefined = _undefined_note(scores, "characters" if characters else "words")
+    fit, rows, tables = verdict(candidates, found), None, tables_of(language)
+    if meteor or meteor is None:
+        try:
+            rows = meteor_statistics(found.candidates, found.references, tables)
+            per_image["meteor"] = meteor_scores(rows, tables)
+            scores["meteor"] = float(meteor_scores(rows.sum(axis=0), tables))
+        except JavaError as error:
+            if meteor:
+                raise
+            notes.append(f"METEOR is left out: {error}" if java.find_java() else _NO_METEOR)
     return CaptionScores(
         scores,
         tuple(candidates),
@@ -211,10 +208,11 @@ def score_captions(
         bleu,
         found.tokeniser,
         rows,
-        notes,
-        _versions(java, found, rows is not None),
+        notes + undefined,
+        _versions(found.tokeniser, rows is not None),
         _signature(found, language, None if rows is None else tables),
         tables,
+        fit,
     )
 
 
@@ -224,7 +222,7 @@ def _signature(found: TokenisedCaptions, language: str, tables: Tables | None) -
     parts = {
         "lang": primary(language),
         "nrefs": most if fewest == most else f"{fewest}-{most}",
-        "tok": f"{found.tokeniser}-{found.version}",
+        "tok": f"{found.tokeniser}-{tokens_version(found.tokeniser)}",
         "case": "lc",
         "punct": "no",
     }
@@ -262,11 +260,7 @@ def score_interval(a: CaptionScores, metric: str, samples: int = 1000, seed: int
         Koehn (2004), "Statistical Significance Tests for Machine Translation Evaluation"; Efron
         (1987), "Better Bootstrap Confidence Intervals".
     """
-    if _undefined(a, metric):
-        return UNDEFINED
-    count = len(a.image_ids)
-    order = np.arange(count)
-    return interval_over_images(lambda w: _resampled(a, metric, order, w), count, samples, seed)
+    return _interval([a], [1.0], metric, samples, seed)
 
 
 def paired_over_seeds(
@@ -290,21 +284,27 @@ def paired_over_seeds(
         ValueError: As `score_interval`, or systems scored on different images or in another
             language or by another tokeniser.
     """
-    first = a[0]
-    orders = [_order(first, one) for one in (*a, *b)]
-    if any(_undefined(one, metric) for one in (*a, *b)):
-        return UNDEFINED
     shares = [1 / len(a)] * len(a) + [-1 / len(b)] * len(b)
-
-    def difference(weights: np.ndarray) -> np.ndarray:
-        scored = zip((*a, *b), orders, shares, strict=True)
-        return sum(share * _resampled(one, metric, order, weights) for one, order, share in scored)
-
-    return interval_over_images(difference, len(first.image_ids), samples)
+    return _interval([*a, *b], shares, metric, samples)
 
 
-def _undefined(one: CaptionScores, metric: str) -> bool:
-    return math.isnan(one.scores.get(metric, 0.0))
+def _interval(
+    scores: Sequence[CaptionScores],
+    shares: Sequence[float],
+    metric: str,
+    samples: int,
+    seed: int = 0,
+) -> Interval:
+    """Computes the interval of a sum of scores, each with its share."""
+    orders = [_order(scores[0], one) for one in scores]
+    if any(math.isnan(one.scores.get(metric, 0.0)) for one in scores):
+        return UNDEFINED
+
+    def total(weights: np.ndarray) -> np.ndarray:
+        parts = zip(scores, orders, shares, strict=True)
+        return sum(share * _resampled(one, metric, order, weights) for one, order, share in parts)
+
+    return interval_over_images(total, len(scores[0].image_ids), samples, seed)
 
 
 def _order(a: CaptionScores, b: CaptionScores) -> np.ndarray:
@@ -332,12 +332,7 @@ def _resampled(
     return weights @ scores.per_image[metric][order] / weights.sum(axis=1)
 
 
-def verdict(
-    captions: Mapping[str, str],
-    references: Mapping[str, Sequence[str]],
-    language: str = "en",
-    **splitting,
-) -> tuple[str, ...]:
+def verdict(captions: Mapping[str, str], tokens: TokenisedCaptions) -> tuple[str, ...]:
     """Returns a sentence on whether captions fit their own images; none for under ten images.
 
     Compares the share of a caption's words that the references of its image have with the share
@@ -345,9 +340,7 @@ def verdict(
 
     Args:
         captions: Image id -> caption.
-        references: Image id -> reference captions.
-        language: Language code of the captions.
-        splitting: How they were split for the captioner, see `default_tokens`.
+        tokens: The same in tokens, with their references.
     """
     if len(captions) < _FEW_IMAGES:
         return ()
@@ -355,19 +348,14 @@ def verdict(
     if count > _SAME * len(captions):
         same = f"{100 * count / len(captions):.0f} % of the images get the same caption, {text!r}"
         return (f"{same}: train longer or add data.",)
-
-    tokens = quick_tokens(language=language, **splitting)
-
-    def split(lines: Iterable[str]) -> list[set[str]]:
-        return [set(line.split()) for line in split_lines(tokens, [*lines], language).lines]
-
-    known = split(". ".join(references[image]) for image in captions)
-    used = split(captions.values())
+    used = [set(caption.split()) for caption in tokens.candidates]
+    known = [{word for text in own for word in text.split()} for own in tokens.references]
     own, other = (
         np.array([len(a & b) / max(1, len(a)) for a, b in zip(used, sets, strict=True)])
         for sets in (known, known[1:] + known[:1])
     )
-    gain, unit = own - other, "characters" if tokens in OVER_CHARACTERS else "words"
+    unit = "characters" if tokens.tokeniser in OVER_CHARACTERS else "words"
+    gain = own - other
     shares = (
         f"{100 * own.mean():.0f} % of the {unit} of a caption are in the references of its image, "
         f"{100 * other.mean():.0f} % in those of another"
@@ -377,27 +365,14 @@ def verdict(
     return (f"The captions fit their own images: {shares}.",)
 
 
-def quick_bleu(
-    candidates: Mapping[str, str],
-    references: Mapping[str, Sequence[str]],
-    tokens: ScoreTokens = "simple",
-    language: str = "en",
-) -> dict[str, float]:
-    """Computes corpus `bleu_1` ... `bleu_4` (0-100 or NaN) without Java, for every epoch."""
-    _check(candidates, references)
-    statistics = _bleu_statistics(tokenise(candidates, references, tokens, language))
-    scores = bleu_scores(statistics.sum(axis=0))
-    return {f"bleu_{n}": float(scores[f"bleu_{n}"]) for n in range(1, BLEU_ORDERS + 1)}
-
-
-def quick_cider(
+def quick_scores(
     candidates: Mapping[str, str],
     references: Mapping[str, Sequence[str]],
     tokens: ScoreTokens = "simple",
     language: str = "en",
     frequencies: CiderD | None = None,
-) -> float:
-    """Computes CIDEr (0-100) without Java, for every epoch.
+) -> dict[str, float]:
+    """Computes `bleu_1` ... `bleu_4` and `cider` (0-100 or NaN) without Java, for every epoch.
 
     Args:
         candidates: Image id -> caption.
@@ -409,15 +384,17 @@ def quick_cider(
     """
     _check(candidates, references)
     found = tokenise(candidates, references, tokens, language)
+    bleu = bleu_scores(_bleu_statistics(found).sum(axis=0))
+    scores = {f"bleu_{n}": float(bleu[f"bleu_{n}"]) for n in range(1, BLEU_ORDERS + 1)}
     if frequencies is None:
-        return float(np.mean(_cider(found)))
-    scores = []
+        return scores | {"cider": float(np.mean(_cider(found)))}
+    parts = []
     for caption, others in zip(found.candidates, found.references, strict=True):
         own, *theirs = (
             frequencies.vectors(count_grams(text.split())) for text in (caption, *others)
         )
-        scores.append(frequencies.score(own, theirs))
-    return 100.0 * float(np.mean(scores))
+        parts.append(frequencies.score(own, theirs))
+    return scores | {"cider": 100.0 * float(np.mean(parts))}
 
 
 def caption_frequencies(
@@ -431,7 +408,7 @@ def caption_frequencies(
         language: Their language code.
     """
     every = -(-len(captions) // MOST_DOCUMENTS) or 1
-    split = (split_lines(tokens, own, language).lines for own in captions[::every])
+    split = (split_lines(tokens, own, language) for own in captions[::every])
     return CiderD([count_grams(text.split()) for text in lines] for lines in split)
 
 
@@ -445,14 +422,12 @@ class TokenisedCaptions(NamedTuple):
     """Captions whose tokens are separated by spaces.
 
     Attributes:
-        tokeniser: Name of what split them, one of `ScoreTokens`.
-        version: Its version.
+        tokeniser: Name of what split them.
         candidates: `N` captions.
         references: `N` lists of reference captions.
     """
 
     tokeniser: ScoreTokens
-    version: str
     candidates: list[str]
     references: list[list[str]]
 
@@ -460,24 +435,23 @@ class TokenisedCaptions(NamedTuple):
 def tokenise(
     candidates: Mapping[str, str],
     references: Mapping[str, Sequence[str]],
-    tokens: ScoreTokens,
-    language: str,
-    java: str | None = None,
+    tokens: ScoreTokens = "simple",
+    language: str = "en",
 ) -> TokenisedCaptions:
     """Splits captions and their references; errors are those of `split_lines`."""
     lines = [*candidates.values(), *(r for image in candidates for r in references[image])]
-    found = split_lines(tokens, lines, language, java)
-    rest = iter(found.lines)
-    own = [next(rest) for _ in candidates]
-    others = [[next(rest) for _ in references[image]] for image in candidates]
-    return TokenisedCaptions(found.tokeniser, found.version, own, others)
+    split = iter(split_lines(tokens, lines, language))
+    own = [next(split) for _ in candidates]
+    return TokenisedCaptions(
+        tokens, own, [[next(split) for _ in references[image]] for image in candidates]
+    )
 
 
 def note_on_scores(**splitting) -> str | None:
     """Returns a sentence on what the scores of such captions cannot tell; None if there is none."""
     if default_tokens(**splitting) in OVER_CHARACTERS:
         return NOT_WORDS
-    return None if find_java() else _NO_METEOR
+    return None if java.find_java() else _NO_METEOR
 
 
 def _check(candidates: Mapping[str, str], references: Mapping[str, Sequence[str]]) -> None:
@@ -548,13 +522,14 @@ def _rouge(tokens: TokenisedCaptions) -> np.ndarray:
     return 100.0 * np.asarray(values, np.float64)
 
 
-def _versions(java: str | None, tokens: TokenisedCaptions, with_meteor: bool) -> dict[str, str]:
+def _versions(tokeniser: ScoreTokens, with_meteor: bool) -> dict[str, str]:
     versions = {"pycocoevalcap": importlib.metadata.version("pycocoevalcap")}
-    versions["tokeniser"] = f"{tokens.tokeniser} {tokens.version}"
+    versions["tokeniser"] = f"{tokeniser} {tokens_version(tokeniser)}"
     if with_meteor:
         versions["meteor"] = "1.5"
-    if tokens.tokeniser == "ptb" or with_meteor:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    if tokeniser == "ptb" or with_meteor:
+        command = [java.find_java(), "-version"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
         found = re.search(r'version "([^"]+)"', done.stderr + done.stdout)
         versions["java"] = found.group(1) if found else "unknown"
     return versions

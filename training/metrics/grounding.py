@@ -54,25 +54,33 @@ class PhraseScores:
     Attributes:
         values: `pointing_game`, `attention_correctness`, and the same with the suffix of a control
             -> `[N]`, 0-100.
-        shares: `[N]`, area of the union as a share of the image.
+        covered: `[N, h, w]`, the share of each cell in the boxes.
+        centres: bool `[N, h, w]`, whether the boxes hold the centre of the cell.
         images: `[N]`, index of the image of each phrase.
         types: Types of each phrase.
     """
 
     values: Mapping[str, np.ndarray]
-    shares: np.ndarray
+    covered: np.ndarray
+    centres: np.ndarray
     images: np.ndarray
     types: Sequence[tuple[str, ...]]
 
-    def means(self) -> dict[str, float]:
+    @property
+    def shares(self) -> np.ndarray:
+        """Area of each union as a share of the image, `[N]`."""
+        return self.covered.mean(axis=(1, 2))
+
+    def means(self, chosen: slice | Sequence[int] = slice(None)) -> dict[str, float]:
         """Averages every score, and the same over small phrases (`_small`) if there are any.
 
         The suffix of a control comes last: `pointing_game_small_centre`.
         """
-        found = {name: float(of_all.mean()) for name, of_all in self.values.items()}
-        small = self.shares < SMALL
+        own = {name: of_all[chosen] for name, of_all in self.values.items()}
+        found = {name: float(values.mean()) for name, values in own.items()}
+        small = self.shares[chosen] < SMALL
         if small.any():
-            found |= {_small(name): float(v[small].mean()) for name, v in self.values.items()}
+            found |= {_small(name): float(values[small].mean()) for name, values in own.items()}
         return found
 
     def intervals(self) -> dict[str, Interval]:
@@ -99,113 +107,83 @@ class PhraseScores:
         for number, names in enumerate(self.types):
             for name in set(names):
                 members.setdefault(name, []).append(number)
-        table = {}
-        for name, own in sorted(members.items()):
-            part = PhraseScores(
-                {key: of_all[own] for key, of_all in self.values.items()},
-                self.shares[own],
-                self.images[own],
-                [],
-            )
-            table[name] = {"phrases": len(own)} | part.means()
-        return table
+        return {n: {"phrases": len(own)} | self.means(own) for n, own in sorted(members.items())}
 
 
 def score_phrases(
     maps: Sequence[np.ndarray],
     boxes: Sequence[Sequence[Box]],
-    images: Sequence[Hashable],
+    images: Sequence[Hashable] | None = None,
     types: Sequence[tuple[str, ...]] | None = None,
     seed: int = 0,
 ) -> PhraseScores:
     """Scores the map of each phrase against the union of its boxes.
 
     The control of the pointing game is the exact middle of the image: it lies between the four
-    central cells of an even grid, and is stronger than a choice among them.
+    central cells of an even grid, and is stronger than a choice among them. Shuffled maps come from
+    another image, as long as no image owns more than half of the phrases.
 
     Args:
         maps: `[h, w]` each, non-negative with a positive sum, all of one size.
         boxes: At least one box per phrase, `(top, left, bottom, right)` in [0, 1].
-        images: Image of each phrase.
+        images: Image of each phrase; by default, each has its own.
         types: Types of each phrase; none by default.
         seed: Seed of the shuffled control.
 
     Raises:
         ValueError: No phrases, lengths that differ, or an invalid map.
     """
-    values, covered, _ = _score(maps, boxes, seed, images)
-    point = [centres_inside(own, 1, 1)[0, 0] for own in boxes]
-    values["pointing_game_centre"] = 100.0 * np.array(point)
+    images = range(len(maps)) if images is None else images
+    if not len(maps) or not len(maps) == len(boxes) == len(images):
+        counts = f"{len(maps)} maps, {len(boxes)} boxes, {len(images)} images"
+        raise invalid_value("maps", "one map, box and image for each phrase", counts)
     numbers = {image: number for number, image in enumerate(dict.fromkeys(images))}
-    return PhraseScores(
-        values,
-        covered.mean(axis=(1, 2)),
-        np.array([numbers[image] for image in images]),
-        types or [()] * len(maps),
-    )
+    image_of = np.array([numbers[image] for image in images])
+    alpha = _normalised(maps)
+    height, width = alpha.shape[1:]
+    covered = np.stack([union_coverage(own, height, width) for own in boxes])
+    centres = np.stack([centres_inside(own, height, width) for own in boxes])
+    middle = np.array([centres_inside(own, 1, 1)[0, 0] for own in boxes])
+    maps_of = {
+        "": alpha,
+        "_centre": np.broadcast_to(centre_map(height, width), alpha.shape),
+        "_uniform": np.full_like(alpha, 1.0 / (height * width)),
+        "_shuffled": alpha[_partners(image_of, seed)],
+    }
+    values = {}
+    for kind, of_kind in maps_of.items():
+        values[f"pointing_game{kind}"] = _pointing_game(of_kind, centres)
+        values[f"attention_correctness{kind}"] = 100.0 * (of_kind * covered).sum(axis=(1, 2))
+    values["pointing_game_centre"] = 100.0 * middle
+    return PhraseScores(values, covered, centres, image_of, types or [()] * len(maps))
 
 
-def grounding_scores(
-    maps: Sequence[np.ndarray],
-    boxes: Sequence[Box],
-    rng_seed: int = 0,
-    groups: Sequence[Hashable] | None = None,
-) -> dict[str, float]:
-    """Averages pointing game and attention correctness over phrases of one box, with controls.
+def _pointing_game(maps: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    """Computes the share of the cells of maximal alpha that have their centre in the boxes, %."""
+    best = maps == maps.max(axis=(1, 2), keepdims=True)
+    return 100.0 * ((best * centres).sum(axis=(1, 2)) / best.sum(axis=(1, 2)))
 
-    Given the image of each phrase as `groups`, shuffled maps come from another image, as long as no
-    image owns more than half of the phrases.
+
+def grounding_scores(found: PhraseScores) -> dict[str, float]:
+    """Averages the scores of drawn scenes, whose phrases have one box each.
 
     Returns:
-        `pointing_game`, `attention_correctness`, the same with `_uniform`, `_centre` and
-        `_shuffled` (absent for a single phrase), `box_share` (mean area of the boxes) and
-        `pointing_game_ceiling` (share of boxes that hold any cell centre and thus can be hit),
-        0-100; `correctness_ratio`, mean correctness / mean box area, a ratio.
-
-    Raises:
-        ValueError: No phrases, lengths that differ, or an invalid map or box.
+        `pointing_game`, `attention_correctness`, the same with `_uniform`, `_centre` (of the
+        pointing game: the central cells) and `_shuffled` (absent for a single phrase), `box_share`
+        (mean area of the boxes) and `pointing_game_ceiling` (share of boxes that hold any cell
+        centre and thus can be hit), 0-100; `correctness_ratio`, mean correctness / mean box area.
     """
-    values, covered, centres = _score(maps, _one_each(boxes), rng_seed, groups)
-    kinds = ("", "_uniform", "_centre", "_shuffled")[: 4 if len(maps) > 1 else 3]
+    centres, count = found.centres, len(found.centres)
+    cells = np.broadcast_to(centre_map(*centres.shape[1:]), centres.shape)
+    values = {**found.values, "pointing_game_centre": _pointing_game(cells, centres)}
+    kinds = ("", "_uniform", "_centre", "_shuffled")[: 4 if count > 1 else 3]
     scores = {m + kind: float(values[m + kind].mean()) for m in METRICS for kind in kinds}
-    share = 100.0 * float(covered.mean())
+    share = 100.0 * float(found.covered.mean())
     return scores | {
         "correctness_ratio": scores["attention_correctness"] / share,
         "box_share": share,
         "pointing_game_ceiling": 100.0 * float(centres.any(axis=(1, 2)).mean()),
     }
-
-
-def _score(
-    maps: Sequence[np.ndarray],
-    boxes: Sequence[Sequence[Box]],
-    seed: int,
-    groups: Sequence[Hashable] | None,
-) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """Returns the scores of attention and controls, `[N]` each, 0-100.
-
-    Beside them, `[N, h, w]` each: the share of a cell in the boxes, and if they hold its centre.
-    """
-    if not len(maps) or not len(maps) == len(boxes) == len(maps if groups is None else groups):
-        counts = f"{len(maps)} maps, {len(boxes)} boxes, {len(groups or maps)} images"
-        raise invalid_value("maps", "one map, box and image for each phrase", counts)
-    alpha = _normalised(maps)
-    height, width = alpha.shape[1:]
-    covered = np.stack([union_coverage(own, height, width) for own in boxes])
-    centres = np.stack([centres_inside(own, height, width) for own in boxes])
-    maps_of = {
-        "": alpha,
-        "_centre": np.broadcast_to(centre_map(height, width), alpha.shape),
-        "_uniform": np.full_like(alpha, 1.0 / (height * width)),
-        "_shuffled": alpha[partners(len(alpha), seed, groups)],
-    }
-    values = {}
-    for kind, of_kind in maps_of.items():
-        best = of_kind == of_kind.max(axis=(1, 2), keepdims=True)
-        hits = (best * centres).sum(axis=(1, 2)) / best.sum(axis=(1, 2))
-        values[f"pointing_game{kind}"] = 100.0 * hits
-        values[f"attention_correctness{kind}"] = 100.0 * (of_kind * covered).sum(axis=(1, 2))
-    return values, covered, centres
 
 
 def _normalised(maps: Sequence[np.ndarray]) -> np.ndarray:
@@ -218,15 +196,6 @@ def _normalised(maps: Sequence[np.ndarray]) -> np.ndarray:
             raise invalid_value("maps", expected, f"shape {alpha.shape}, sum {alpha.sum()}")
     stacked = np.stack(arrays)
     return stacked / stacked.sum(axis=(1, 2), keepdims=True)
-
-
-def _one_each(boxes: Sequence[Box]) -> list[list[Box]]:
-    """Checks boxes, one per phrase."""
-    for top, left, bottom, right in boxes:
-        if not (0.0 <= top < bottom <= 1.0 and 0.0 <= left < right <= 1.0):
-            expected = "(top, left, bottom, right) in [0, 1] with a positive area"
-            raise invalid_value("boxes", expected, (top, left, bottom, right))
-    return [[box] for box in boxes]
 
 
 def _small(name: str) -> str:
@@ -271,16 +240,13 @@ def centre_map(height: int, width: int) -> np.ndarray:
     return mass / mass.sum()
 
 
-def partners(count: int, seed: int, groups: Sequence[Hashable] | None) -> np.ndarray:
-    """Pairs each phrase with another, each used once, of another group if possible."""
-    number = {group: n for n, group in enumerate(dict.fromkeys(groups or range(count)))}
-    labels = np.array([number[group] for group in (groups or range(count))])
-    rng = np.random.default_rng(seed)
-    # Groups in random order, random order within; a step as long as the largest group leaves it.
-    order = np.lexsort((rng.permutation(count), rng.permutation(len(number))[labels]))
-    step = int(np.bincount(labels).max()) % count or 1
+def _partners(images: np.ndarray, seed: int) -> np.ndarray:
+    """Pairs each phrase with another, each used once, of another image if possible."""
+    rng, count, sizes = np.random.default_rng(seed), len(images), np.bincount(images)
+    # Images in random order, random order within; a step as long as the largest leaves it.
+    order = np.lexsort((rng.permutation(count), rng.permutation(len(sizes))[images]))
     partners = np.empty(count, np.int64)
-    partners[order] = np.roll(order, -step)
+    partners[order] = np.roll(order, -(int(sizes.max()) % count or 1))
     return partners
 
 

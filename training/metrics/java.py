@@ -44,6 +44,12 @@ def find_java() -> str | None:
     return shutil.which("java")
 
 
+def _java() -> str:
+    if java := find_java():
+        return java
+    raise JavaError("Java was not found.")
+
+
 def ask_java(command: Sequence[str], lines: Sequence[str], seconds: float, name: str) -> list[str]:
     """Runs a program that answers each line with one line; returns the answers.
 
@@ -124,7 +130,7 @@ def _close(pipe: IO[bytes]) -> None:
         pipe.close()
 
 
-def ptb_lines(java: str | None, lines: Sequence[str]) -> list[str]:
+def ptb_lines(lines: Sequence[str]) -> list[str]:
     """Splits each line by the PTB tokeniser: small letters, no punctuation.
 
     Raises:
@@ -132,10 +138,8 @@ def ptb_lines(java: str | None, lines: Sequence[str]) -> list[str]:
     """
     from pycocoevalcap.tokenizer import ptbtokenizer
 
-    if java is None:
-        raise JavaError("Java was not found.")
     jar = Path(ptbtokenizer.__file__).with_name(ptbtokenizer.STANFORD_CORENLP_3_4_1_JAR)
-    command = [java, "-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer"]
+    command = [_java(), "-cp", str(jar), "edu.stanford.nlp.process.PTBTokenizer"]
     command += ["-preserveLines", "-lowerCase", "-encoding", "UTF-8"]
     # A line break inside a caption would shift all lines after it.
     lines = [" ".join(line.split()) for line in lines]
@@ -222,10 +226,7 @@ def score_line(caption: str, references: Sequence[str], tables: Tables = ENGLISH
 
 
 def meteor_statistics(
-    java: str | None,
-    words: Sequence[str],
-    references: Sequence[Sequence[str]],
-    tables: Tables = ENGLISH,
+    words: Sequence[str], references: Sequence[Sequence[str]], tables: Tables = ENGLISH
 ) -> np.ndarray:
     """Computes the contribution of each of `N` images to corpus METEOR.
 
@@ -235,13 +236,11 @@ def meteor_statistics(
         `[N, 23]`; the sum over rows is that of the corpus, see `meteor_scores`.
 
     Raises:
-        JavaError: METEOR did not run.
+        JavaError: There is no Java, or METEOR did not run.
     """
-    if java is None:
-        raise JavaError("Java was not found.")
     lines = [score_line(w, r, tables) for w, r in zip(words, references, strict=True)]
     seconds = SECONDS + SECONDS_PER_IMAGE * len(lines)
-    answers = ask_java(meteor_command(java, tables), lines, seconds, "METEOR")
+    answers = ask_java(meteor_command(_java(), tables), lines, seconds, "METEOR")
     return parse_statistics(answers)
 
 
@@ -253,12 +252,8 @@ class MeteorProgram:
     """
 
     def __init__(self, language: str = "en") -> None:
-        java = find_java()
-        if java is None:
-            raise JavaError("METEOR did not run: Java was not found.")
         self._tables = tables_of(language)
-        command = meteor_command(java, self._tables)
-        self._program = JavaProgram(command, "METEOR")
+        self._program = JavaProgram(meteor_command(_java(), self._tables), "METEOR")
 
     def scores(self, captions: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
         """Computes the METEOR of each caption, `[N]`, 0-100.

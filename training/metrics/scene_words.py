@@ -107,15 +107,6 @@ def _references(example: Example) -> list[_Reference]:
     return [_Reference(*p.text.split(), p.box, p.seen) for p in by_box.values()]
 
 
-def _agreement(item: _Reference, phrase: NounPhrase) -> int:
-    # Size only decides between matches that are otherwise equal.
-    return (
-        8 * (phrase.colour == item.colour)
-        + 8 * (phrase.shape == item.shape)
-        + (phrase.size == item.size)
-    )
-
-
 def _match(objects: list[_Reference], phrases: list[NounPhrase]) -> tuple[int | None, ...]:
     """Matches phrases to objects one to one so that most attributes agree; None if unmatched.
 
@@ -123,19 +114,16 @@ def _match(objects: list[_Reference], phrases: list[NounPhrase]) -> tuple[int | 
     """
 
     def agreement(match: tuple[int | None, ...]) -> int:
-        pairs = zip(objects, match, strict=True)
-        return sum(_agreement(item, phrases[k]) for item, k in pairs if k is not None)
+        pairs = [(o, phrases[k]) for o, k in zip(objects, match, strict=True) if k is not None]
+        # Size only decides between matches that are otherwise equal.
+        return sum(
+            8 * (p.colour == o.colour) + 8 * (p.shape == o.shape) + (p.size == o.size)
+            for o, p in pairs
+        )
 
     # Permutations come in the order of the places, and `max` returns the first of equals.
     places = [*range(len(phrases)), *[None] * len(objects)]
     return max(permutations(places, len(objects)), key=agreement)
-
-
-def _relation_holds(statement, objects: list[_Reference], owner: dict[int, int]) -> bool:
-    first, name, second = statement
-    if first not in owner or second not in owner:
-        return False
-    return relation(objects[owner[first]].box, objects[owner[second]].box) == name
 
 
 def word_accuracy(captions: Mapping[str, str], split: Split) -> dict[str, float]:
@@ -181,8 +169,9 @@ def word_accuracy(captions: Mapping[str, str], split: Split) -> dict[str, float]
             count("size", phrase.size == item.size)
             if chosen is not None and colour and shape:
                 owner[chosen] = index
-        for statement in relations:
-            count("relation", _relation_holds(statement, objects, owner))
+        for first, name, second in relations:
+            named = [objects[owner[phrase]].box for phrase in (first, second) if phrase in owner]
+            count("relation", len(named) == 2 and relation(*named) == name)
     return {key: 100.0 * sum(right) / len(right) for key, right in sorted(marks.items())}
 
 

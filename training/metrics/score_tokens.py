@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 from sat_tf.tokens import (
     RULES,
@@ -52,20 +52,6 @@ def default_tokens(
     return "ptb" if primary(language) == "en" else "simple"
 
 
-class Tokens(NamedTuple):
-    """Texts whose tokens are separated by spaces.
-
-    Attributes:
-        tokeniser: Name of what split them.
-        version: Its version.
-        lines: The texts.
-    """
-
-    tokeniser: ScoreTokens
-    version: str
-    lines: list[str]
-
-
 def check_tokens(name: ScoreTokens | None) -> str | None:
     """Returns the package that a tokeniser needs, if any.
 
@@ -80,31 +66,35 @@ def check_tokens(name: ScoreTokens | None) -> str | None:
     return package
 
 
-def split_lines(
-    name: ScoreTokens, lines: Sequence[str], language: str = "en", java: str | None = None
-) -> Tokens:
-    """Splits texts into tokens without punctuation and letter case.
+def tokens_version(name: ScoreTokens) -> str:
+    """Returns the version of a tokeniser: that of its package, and that of our rules."""
+    if name == "ptb":
+        return "corenlp3.4.1"
+    if not (package := check_tokens(name)):
+        return str(RULES)
+    program = "" if package == name else package
+    return f"{program}{importlib.metadata.version(package)}-{RULES}"
+
+
+def split_lines(name: ScoreTokens, lines: Sequence[str], language: str = "en") -> list[str]:
+    """Splits texts into tokens without punctuation and letter case, separated by spaces.
 
     Args:
         name: The tokeniser.
         lines: Texts as people write them.
         language: Their language code.
-        java: Path of Java, for "ptb".
 
     Raises:
         ValueError: The package that splits is not installed.
         JavaError: Java did not split.
     """
     if name == "ptb":
-        return Tokens(name, "corenlp3.4.1", ptb_lines(java, lines))
-    package, version = check_tokens(name), str(RULES)
-    if package:
-        program = "" if package == name else package
-        version = f"{program}{importlib.metadata.version(package)}-{RULES}"
+        return ptb_lines(lines)
+    check_tokens(name)
     split = _splitter(name, language)
     # A blank inside a caption of characters would vanish from BLEU's n-grams anyway.
     found = ((comparable(token, language) for token in split(line)) for line in lines)
-    return Tokens(name, version, [" ".join(filter(str.strip, tokens)) for tokens in found])
+    return [" ".join(filter(str.strip, tokens)) for tokens in found]
 
 
 def _splitter(name: ScoreTokens, language: str) -> Callable[[str], list[str]]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sat_tf.digits.drawing import decode_drawing, fit_drawing
+from sat_tf.digits.reader import decode_drawing, fit_drawing
 from tests.image_files import encode
 
 

@@ -15,11 +15,7 @@ def draw(alpha, probability=(0.9, 0.2), present=(True, False)):
 
 def test_a_cell_is_the_warmer_the_more_of_attention_it_has():
     cells = draw([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
-    blue = cells[..., 2].astype(int)  # paper is white, the glow has little blue
-    top = np.flatnonzero((blue < 100).any(axis=1) & (blue > 200).any(axis=1))
-    other = draw([[0.0, 0.0, 0.0, 1.0], [1.0, 0.0, 0.0, 0.0]])
-    assert cells.shape == other.shape and len(top)
-    assert not np.array_equal(cells, other)
+    # Paper is white, the glow has little blue.
     assert cells[-20, 56 + 3 * 84 + 40, 2] < 100 < cells[-20, 56 + 40, 2]
 
 

@@ -1,7 +1,5 @@
 """The weights of a digit system: all of them in layers that are its attributes."""
 
-from collections.abc import Callable
-
 import keras
 import numpy as np
 import pytest
@@ -12,7 +10,7 @@ from sat_tf.digits.model import DigitModel
 from sat_tf.digits.portions import Portions
 from sat_tf.digits.recurrent_attention import DRAM, RAM
 from sat_tf.digits.stn import STN
-from tests.sat_tf.digits.small_models import SEED, terms_of
+from tests.sat_tf.digits.small_models import terms_of
 from training.distributed import make_strategy
 
 LOOKS = {"glimpses": 2, "glimpse_size": 4, "glimpse_dim": 8, "hidden_dim": 6}
@@ -60,23 +58,6 @@ def test_the_layers_that_are_saved_hold_every_weight():
     assert set(Line().saved_layers()) == {"dense"}
     with pytest.raises(TypeError, match="Loose in a layer"):
         Loose().saved_layers()
-
-
-@pytest.mark.parametrize(("name", "make"), MODELS.items())
-def test_a_saved_model_comes_back_with_its_training(tmp_path, name: str, make: Callable):
-    model, batch = make(), make_batch(name)
-    model.answers = tuple("abcdefg")
-    sgd = keras.optimizers.SGD(0.01)
-    model.compile(sgd, jit_compile=False, run_eagerly=True, clip_norm=0.5, seed=3)
-    model.train_on_batch(batch)
-    model.save(tmp_path / "model.keras")
-    loaded = keras.models.load_model(tmp_path / "model.keras")
-    assert loaded.config == model.config and list(loaded.answers) == list(model.answers)
-    assert (loaded.clip_norm, loaded.seed, int(loaded.optimizer.iterations)) == (0.5, 3, 1)
-    found = loaded.scores(batch, SEED)
-    for key, score in model.scores(batch, SEED).items():
-        np.testing.assert_array_equal(found[key].values, score.values)
-    assert loaded.train_on_batch(batch) == model.train_on_batch(batch)
 
 
 @pytest.mark.parametrize("name", ["stn", "mask", "portions"])

@@ -5,9 +5,7 @@ import pytest
 import tensorflow as tf
 
 from sat_tf.digits.config import DRAMConfig
-from sat_tf.digits.glimpses import gaussian
 from sat_tf.digits.recurrent_attention import DRAM
-from sat_tf.objectives.estimators import Estimator, Rollout, learning_signal, stochastic_loss
 from tests.sat_tf.digits.small_models import (
     SEED,
     B,
@@ -103,41 +101,6 @@ def test_rewards_reach_the_policy_and_nothing_else():
             assert np.any(gradient) and not np.any(other)
         elif "baseline" not in name:
             np.testing.assert_allclose(gradient, other, rtol=1e-4, atol=1e-7)
-
-
-def test_the_gaussian_policy_gradient_is_the_integral():
-    """One dimension: the mean over many samples against the gradient integrated on a grid."""
-    mean, std = 0.3, 0.4
-
-    def reward(x):
-        return np.sin(3.0 * x) + x**2
-
-    # The place that is looked at is clipped; the density is that of the sample before.
-    grid = np.linspace(mean - 8 * std, mean + 8 * std, 200_001)
-    density = np.exp(-0.5 * ((grid - mean) / std) ** 2) / (std * np.sqrt(2 * np.pi))
-    score = (grid - mean) / std**2
-    exact = np.trapezoid(density * score * reward(np.clip(grid, -1.0, 1.0)), grid)
-
-    samples, images = 2, 200_000
-    variable = tf.Variable([mean], dtype=tf.float64)
-    estimator = Estimator(baseline="leave_one_out")
-    with tf.GradientTape() as tape:
-        policy = gaussian(tf.tile(variable[tf.newaxis], [samples * images, 1]), std)
-        drawn = tf.stop_gradient(policy.sample(seed=SEED))
-        rewards = reward(np.clip(drawn.numpy(), -1.0, 1.0))
-        shape = [samples, images, 1]
-        rollout = Rollout(
-            log_prob=tf.reshape(policy.log_prob(drawn), shape),
-            entropy=None,
-            log_lik=tf.zeros(shape, tf.float64),
-            reward=tf.constant(rewards.reshape(shape)),
-            mask=tf.ones(shape, tf.float64),
-        )
-        loss = stochastic_loss(rollout, learning_signal(rollout, estimator), estimator)
-    (found,) = -tape.gradient(loss, variable).numpy()
-    print(f"integrated {exact:.4f}, mean of {samples * images} samples {found:.4f}")
-    np.testing.assert_allclose(found, exact, atol=0.02)
-    assert abs(exact) > 0.5
 
 
 def make_dram(**settings):

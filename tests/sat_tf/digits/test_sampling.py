@@ -10,7 +10,6 @@ from sat_tf.digits.sampling import (
     bilinear_sample_grid,
     centres_of_mass,
     to_pixels,
-    transform,
 )
 
 IDENTITY = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
@@ -80,26 +79,6 @@ def test_out_of_range_is_zero(far):
     images = make_images(dtype=np.float32)
     points = np.array([[[-far, 2.0], [6 + far, 2.0], [3.0, -far], [3.0, 4 + far]]] * 2, np.float32)
     np.testing.assert_array_equal(bilinear_sample(images, points), np.zeros([2, 4, 1]))
-
-
-def test_the_gradient_in_theta_is_that_of_finite_differences():
-    images = tf.constant(make_images())
-    # No sample on a pixel's border, where the sampler has a corner.
-    theta = maps([[0.83, 0.11, 0.07], [-0.13, 0.91, 0.043]])
-    weights = tf.constant(np.random.default_rng(2).normal(size=[2, 4, 4, 1]))
-
-    def value(theta):
-        return tf.reduce_sum(weights * transform(images, theta, 4, 4))
-
-    with tf.GradientTape() as tape:
-        tape.watch(theta)
-        total = value(theta)
-    gradient = tape.gradient(total, theta).numpy()
-    for index in np.ndindex(2, 2, 3):
-        step = np.zeros([2, 2, 3])
-        step[index] = 1e-6
-        difference = (value(theta + step) - value(theta - step)) / 2e-6
-        np.testing.assert_allclose(gradient[index], difference, rtol=1e-6)
 
 
 def test_centres_of_mass_are_means_under_the_softmax():

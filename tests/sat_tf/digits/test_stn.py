@@ -7,7 +7,7 @@ import tensorflow as tf
 from sat_tf.digits.config import STNConfig
 from sat_tf.digits.sampling import centres_of_mass
 from sat_tf.digits.stn import STN, SpatialMask, SpatialTransformer
-from tests.sat_tf.digits.small_models import terms_of
+from tests.sat_tf.digits.small_models import batch, terms_of
 
 IDENTITY = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
 
@@ -41,38 +41,26 @@ def test_with_heat_maps_it_starts_at_the_mean_of_their_centres(hidden_dim):
     assert all(np.any(gradient.numpy()) for gradient in gradients)
 
 
-def noise(size=12):
-    return np.random.default_rng(0).uniform(size=[2, size, size, 1]).astype(np.float32)
-
-
 def test_what_it_shows_is_the_image_times_a_mask_of_its_own():
-    layer, images = SpatialMask(12, filters=(2, 3)), noise()
+    layer, images = SpatialMask(12, filters=(2, 3)), batch()["images"]
     kernel, bias = layer.localisation.get_layer("logits").weights
     kernel.assign(np.random.default_rng(1).normal(size=kernel.shape))
     bias.assign([0.0])
     masked, mask = layer(images)
     assert np.ptp(mask[0]) > 0 and np.any(mask[0] != mask[1])
     assert np.all(mask > 0) and np.all(mask < 1)
-    np.testing.assert_allclose(masked, images * mask.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(masked, images * mask, rtol=1e-6)
 
 
 SMALL = {"localisation_filters": 2, "localisation_dim": 4, "filters": 4, "hidden_dim": 8}
 
 
-def make(dtype="float32", **settings):
-    return STN(STNConfig(**SMALL | {"output_size": 12} | settings), image_size=16, dtype=dtype)
-
-
-def batch(size=4):
-    rng = np.random.default_rng(0)
-    return {
-        "images": tf.constant(rng.uniform(size=[size, 16, 16, 1]), tf.float32),
-        "labels": tf.constant(rng.integers(0, 10, size), tf.int32),
-    }
+def make(**settings):
+    return STN(STNConfig(**SMALL | {"output_size": 12} | settings), image_size=16)
 
 
 def test_the_classifier_sees_what_attention_makes_of_the_image():
-    images = batch()["images"]
+    images = batch(image_size=16)["images"]
     logits, seen = make()(images)
     assert logits.shape == (4, 10) and seen.shape == (4, 12, 12, 1)
     masked = make(attention="mask")
@@ -84,7 +72,7 @@ def test_the_classifier_sees_what_attention_makes_of_the_image():
 def test_the_classifiers_loss_teaches_where_to_look(attention):
     model = make(attention=attention)
     with tf.GradientTape() as tape:
-        loss, logs = terms_of(model, batch())
+        loss, logs = terms_of(model, batch(image_size=16))
     of = model.attention
     layer = of.theta if attention == "transformer" else of.localisation.get_layer("logits")
     assert all(np.any(g) for g in tape.gradient(loss, layer.trainable_variables))

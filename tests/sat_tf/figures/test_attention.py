@@ -208,7 +208,7 @@ def test_a_figure_replaces_an_earlier_figure_and_no_other_file(tmp_path, kind):
     path, image = tmp_path / f"dog.{kind}", np.full([8, 8, 3], 200, np.uint8)
     arguments = tmp_path, [tmp_path / "dog.jpg"], kind
     Image.fromarray(image).save(path, "PNG")
-    with pytest.raises(ValueError, match=f"`--out`.*got {path}, which is no figure"):
+    with pytest.raises(ValueError, match=f"`--out`.*got {path}, not a figure"):
         figure_paths(*arguments)
     if kind == "png":
         save_figure(image, path)

@@ -33,13 +33,6 @@ def decoded(content: bytes) -> np.ndarray:
     return images.decode(content).numpy().astype(int)
 
 
-@pytest.fixture
-def low_limits(monkeypatch):
-    """Limits that a small ordinary file exceeds."""
-    for name, limit in (("MAX_PIXELS", 700), ("FEW_SCANS", 4), ("MAX_SCANS", 6)):
-        monkeypatch.setattr(pillow, name, limit)
-
-
 @pytest.mark.parametrize("orientation", range(2, 9))
 def test_every_orientation_is_turned_as_pillow_turns_it(orientation):
     content = encode(photograph(), "PNG", exif=exif(orientation))
@@ -111,13 +104,6 @@ def test_a_malformed_tag_beside_the_orientation_does_no_harm(kind, tag):
 )
 def test_what_needs_no_turn_or_cannot_be_read_is_left_alone(content):
     assert images.upright(content) is content
-
-
-@pytest.mark.parametrize("comment", [b"", b"\xff\xda" * 20])  # markers in a comment are no scans
-def test_a_jpeg_of_more_scans_than_the_limits_is_refused(comment, low_limits):
-    pillow.check_scans(encode(photograph(), "JPEG", comment=comment))
-    with pytest.raises(ValueError, match="scans, or too many for its size"):
-        pillow.check_scans(encode(photograph(), "JPEG", progressive=True, comment=comment))
 
 
 def test_a_file_is_read_upright_from_its_path_or_its_content(tmp_path):

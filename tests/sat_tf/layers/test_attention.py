@@ -91,16 +91,6 @@ def test_no_gradient_flows_through_a_one_hot(selection):
     assert tape.gradient(loss, scores) is None
 
 
-def test_the_score_is_the_sample_less_alpha():
-    scores = tf.constant(random(B, L))
-    with tf.GradientTape() as tape:
-        tape.watch(scores)
-        chosen = attention_weights(scores, "sample", SEED)
-        total = tf.reduce_sum(chosen.log_prob)
-    expected = chosen.weights.numpy() - softmax(scores.numpy())
-    np.testing.assert_allclose(tape.gradient(total, scores), expected, rtol=1e-4, atol=1e-6)
-
-
 def test_rows_switched_to_the_expectation_take_alpha_and_draw_nothing():
     scores = tf.constant(random(4, L))
     switch = tf.constant([True, False, True, False])

@@ -75,7 +75,7 @@ def exact_gradient(toy, function=exact_bound, width=1e-5):
     return gradients
 
 
-def rollout(variables, paths, mask=None, entropy=False):
+def rollout(variables, paths):
     """The toy made to draw `paths`, one caption, `M = len(paths)` samples."""
     first, both = np.array(paths)[:, 0], np.array(paths)
     p_1, p_2 = (tf.nn.log_softmax(variables[name]) for name in ("first", "second"))
@@ -88,18 +88,9 @@ def rollout(variables, paths, mask=None, entropy=False):
     log_lik = steps(
         tf.gather(words_1[:, WORDS[0]], first), tf.gather_nd(words_2[..., WORDS[1]], both)
     )
-    spread = None
-    if entropy:
-        spread_1 = -tf.reduce_sum(tf.exp(p_1) * p_1) * tf.ones(len(paths), tf.float64)
-        spread = steps(spread_1, tf.gather(-tf.reduce_sum(tf.exp(p_2) * p_2, axis=-1), first))
-    mask = tf.ones_like(log_prob) if mask is None else tf.constant(mask, tf.float64)
     value = steps(tf.fill([len(paths)], VALUES[0]), tf.gather(VALUES[1:], first))
-    return Rollout(log_prob, spread, log_lik, tf.stop_gradient(log_lik), mask, value)
-
-
-def exact_log_marginal(log_prob, log_lik):
-    """`log p(y|a) = log sum_s p(s|a) p(y|s, a)` over all S sequences s: `[S, B, T] -> [B]`."""
-    return tf.reduce_logsumexp(tf.reduce_sum(log_prob + log_lik, axis=-1), axis=0)
+    reward, mask = tf.stop_gradient(log_lik), tf.ones_like(log_prob)
+    return Rollout(log_prob, None, log_lik, reward, mask, value)
 
 
 def choose(made, samples):

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from sat_tf.config import AttentionConfig
 from sat_tf.objectives import make_objective
-from sat_tf.objectives.baselines import MovingAverageBaseline, make_baseline
+from sat_tf.objectives.baselines import make_baseline
 from tests.sat_tf.objectives.decoder_outputs import (
     DRAWN,
     MASK,
@@ -68,20 +68,6 @@ def test_the_baseline_used_is_the_one_before_the_batch():
     assert baseline.value == -5.0
     assert terms.means["baseline"][0] == -5.0
     np.testing.assert_allclose(terms.mean_return, word_log_prob(taught).sum(-1).mean(), rtol=1e-5)
-
-
-def test_the_first_baseline_is_the_mean_return_of_its_batch():
-    taught, returns = random_taught(), word_log_prob(random_taught()).sum(-1)
-    with tf.GradientTape() as tape:
-        tape.watch(taught.log_prob)
-        fresh = MovingAverageBaseline()
-        terms = hard().terms(taught, TARGETS, tf.constant(DRAWN), fresh)
-    np.testing.assert_allclose(terms.means["baseline"][0], returns.mean(), rtol=1e-5)
-    advantage = (returns - returns.mean())[:, None]
-    expected = -0.1 / B * advantage * MASK * ~DRAWN[:, None]
-    found = tape.gradient(terms.loss, taught.log_prob)
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-6)
-    assert fresh.value == 0.0  # the train step updates it
 
 
 def test_the_paper_preset_is_the_paper_s():

@@ -4,7 +4,6 @@ The layers compute in float32, so figures agree to some 1e-4 of the largest; `te
 holds the same estimators to 1e-5 in float64.
 """
 
-import dataclasses
 import itertools
 
 import numpy as np
@@ -121,48 +120,3 @@ def test_hard_attention_has_the_exact_gradient_of_its_bound(monkeypatch, decoder
     sizes = [np.abs(g).max() for v, g in pairs if id(v) in taught]
     assert len(sizes) == 4
     assert max(sizes) > 1e-2
-
-
-def test_without_the_score_function_term_the_gradient_is_not_exact(monkeypatch, decoder):
-    options = UNBIASED | {"reward_weight": 0.0}
-    objective = make_objective(AttentionConfig("hard", **options))
-    expected, exact = gradients(monkeypatch, decoder, objective, warm_baseline(objective))
-    assert max(np.abs(-e - x).max() for e, x in zip(expected, exact, strict=True)) > 1e-2
-
-
-def test_the_task_loss_gives_the_location_head_no_gradient(decoder):
-    objective = make_objective(AttentionConfig("hard", **SEVERAL | {"reward_weight": 0.0}))
-    annotations = np.random.default_rng(4).normal(size=[1, PLACES, 2]).astype(np.float32)
-    with tf.GradientTape() as tape:
-        taught = decoder(
-            annotations, WORDS, selection="sample", seed=tf.constant([1, 2]), samples=2
-        )
-        terms = objective.terms(taught, CAPTION, tf.constant([False]), warm_baseline(objective))
-    head = decoder.attention.trainable_variables
-    for gradient in tape.gradient(terms.loss, head, unconnected_gradients="zero"):
-        np.testing.assert_array_equal(gradient, np.zeros(gradient.shape))
-
-
-def test_the_baseline_s_loss_gives_the_trunk_no_gradient(decoder):
-    options = {"baseline": "learned", "reward_to_go": True, **UNBIASED}
-    objective = make_objective(AttentionConfig("hard", **options))
-    annotations = tf.constant(np.random.default_rng(4).normal(size=[1, PLACES, 2]), tf.float32)
-    baseline, switch = warm_baseline(objective), tf.constant([False])
-    trunk = [annotations, *decoder.trainable_variables]
-
-    def run(value_weight):
-        plain = make_objective(objective.attention)
-        objective.estimator = lambda size: dataclasses.replace(
-            plain.estimator(size), value_weight=value_weight
-        )
-        with tf.GradientTape() as tape:
-            tape.watch(annotations)
-            taught = decoder(annotations, WORDS, selection="sample", seed=tf.constant([1, 2]))
-            loss = objective.terms(taught, CAPTION, switch, baseline).loss
-        return tape.gradient(loss, [*trunk, *baseline.trainable_variables])
-
-    whole, rest = run(1.0), run(0.0)
-    for one, other in zip(whole[: len(trunk)], rest[: len(trunk)], strict=True):
-        np.testing.assert_array_equal(*map(tf.convert_to_tensor, (one, other)))
-    assert all(np.abs(g).max() > 0.0 for g in whole[len(trunk) :])
-    assert all(np.abs(g).max() == 0.0 for g in rest[len(trunk) :])

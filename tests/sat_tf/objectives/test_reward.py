@@ -164,7 +164,7 @@ def test_words_that_a_search_may_not_write_are_not_drawn(unknown):
     assert (tokens[:, 0] == START).all() and not (tokens[:, 1:] == START).any()
     assert (tokens[:, 1] != END).all()
     assert set(np.unique(tokens[:, 1:])) >= set(range(UNK + 1, VOCABULARY)) | {END}
-    assert (tokens == UNK).any() is not unknown
+    assert bool((tokens == UNK).any()) is not unknown
     # Every caption ends once, and nothing follows.
     assert ((tokens == END).sum(axis=1) == 1).all()
     ends = (tokens == END).argmax(axis=1)

@@ -8,12 +8,6 @@ from sat_tf.ops.draws import dropout, step_seeds
 from tests.sat_tf.layers.decoder_numpy import SEED, make_batch, make_decoder
 
 
-def test_dropout_zeroes_its_share_and_scales_the_rest():
-    outputs = dropout(tf.ones([100, 100]), 0.25, SEED, 0).numpy()
-    assert set(np.unique(outputs.round(4))) == {0.0, np.float32(1.3333)}
-    assert abs((outputs == 0.0).mean() - 0.25) < 0.02
-
-
 @pytest.mark.parametrize(
     ("rate", "share"),
     [(0.3, 77 / 256), (0.2, 51 / 256), (0.1, 0.1), (0.0123, 0.0123), (0.996, 255 / 256)],
@@ -23,7 +17,7 @@ def test_a_rate_is_met_to_a_hundredth_or_to_one_draw_in_65536(rate, share):
     outputs = dropout(tf.ones([2000, 1000]), rate, SEED, 0).numpy()
     assert abs((outputs == 0.0).mean() - share) < 5 * (share * (1 - share) / size) ** 0.5
     # The scale is that of the share really dropped.
-    np.testing.assert_allclose(outputs.max(), 1.0 / (1.0 - share), rtol=2e-4)
+    np.testing.assert_allclose(np.unique(outputs), [0.0, 1.0 / (1.0 - share)], rtol=2e-4)
 
 
 def test_dropout_masks_are_fixed_by_seed_and_salt():
@@ -40,10 +34,9 @@ def test_dropout_masks_are_fixed_by_seed_and_salt():
 
 def test_a_shared_axis_has_one_mask():
     outputs = dropout(tf.ones([4, 3, 50]), 0.5, SEED, 0, shared_axis=1).numpy()
-    np.testing.assert_array_equal(outputs, np.repeat(outputs[:, :1], 3, axis=1))
-    assert np.any(outputs[0] != outputs[1])
-    # The mask is the one that a single row would have.
-    np.testing.assert_array_equal(outputs[:, 0], dropout(tf.ones([4, 50]), 0.5, SEED, 0))
+    # The one that a single row would have.
+    one = dropout(tf.ones([4, 1, 50]), 0.5, SEED, 0)
+    np.testing.assert_array_equal(outputs, np.repeat(one, 3, axis=1))
 
 
 DROPOUTS = (

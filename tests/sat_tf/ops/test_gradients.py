@@ -88,18 +88,3 @@ def test_deferred_gradients_are_those_of_the_loop(compiled):
     run = tf.function(gradients, autograph=False) if compiled else gradients
     for late, plain in zip(run(True), run(False), strict=True):
         np.testing.assert_allclose(late, plain, rtol=1e-5, atol=1e-6)
-
-
-def test_the_loop_alone_gives_the_kernel_nothing():
-    kernel = tf.Variable(tf.eye(G))
-    term, state = tf.ones([T, B, G]), tf.zeros([B, G])
-    with tf.GradientTape() as tape:
-        deferred = DeferredKernels([tf.convert_to_tensor(kernel)])
-        hidden, _ = unroll(
-            lambda term_t, h: (tf.tanh(term_t + tf.matmul(h, deferred.inside[0])),) * 2,
-            state,
-            term,
-            tf.TensorSpec([None, G]),
-        )
-        loss = tf.reduce_sum(hidden)
-    assert tape.gradient(loss, kernel) is None

@@ -80,17 +80,6 @@ def test_auxiliary_follows_the_ancestry_and_is_zero_past_the_length(beam):
             assert hypotheses.auxiliary["pair"][image, k, :, 1].tolist() == [-n for n in nodes]
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-def test_answers_do_not_depend_on_the_neighbours(beam):
-    model = TreeModel(seed=8, images=12)
-    together = model.search(beam)
-    assert len(set(together.lengths[:, 0])) > 2  # Some finish early while others continue.
-    for image in range(model.images):
-        alone = model.search(beam, images=[image])
-        among = tf.nest.map_structure(lambda x, image=image: x[image : image + 1], together)
-        tf.nest.map_structure(np.testing.assert_array_equal, alone, among)
-
-
 @pytest.mark.parametrize("beam", [1, 3, 5])
 def test_never_empty_even_when_end_dominates(beam):
     model = TreeModel(seed=9)

@@ -47,14 +47,6 @@ def test_consensus_is_the_expected_similarity(sharpness):
     np.testing.assert_allclose(found, expected(words, scores, sharpness), rtol=1e-5)
 
 
-def test_repeated_words_count_no_more_often_than_the_other_caption_has_them():
-    repeated, once = [4, 4, 4, 4], [4, 5, 6, 7]
-    weight_of_once = [-1e3, 0.0]
-    found = computed([repeated, once], weight_of_once, 1.0)
-    np.testing.assert_allclose(found[0], 1 / 4 / (4 * math.sqrt(4)) * 1, rtol=1e-5)
-    np.testing.assert_allclose(found[1], 1.0, rtol=1e-5)
-
-
 @pytest.mark.parametrize("power", [0.0, 1.0])
 def test_a_search_ranks_what_it_found_by_consensus(power):
     model = TreeModel(seed=3, images=4)

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sat_tf.digits.config import DRAMConfig, RAMConfig, ReaderConfig, STNConfig
-from sat_tf.digits.drawing import decode_drawing, fit_drawing
-from sat_tf.digits.reader import DigitReading
+from sat_tf.digits.reader import DigitReading, decode_drawing, fit_drawing
 from serving.web.digits import reading_data
 
 ANSWER = "7"

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from sat_tf.digits.config import answer_names
 from tests.training.digits.digit_fixtures import made_up
 from training.data.examples import DataError
-from training.digits.config import CanvasData, PairData, StripsData
+from training.digits.config import CanvasData, DigitData, PairData, StripsData
 from training.digits.data import (
     Digits,
     draw_canvases,
@@ -19,16 +20,18 @@ from training.digits.data import (
     training_batches,
 )
 
+DATA = DigitData(dev_digits=20)
+
 
 def test_the_last_training_digits_are_dev_and_x_test_is_test(mnist):
-    train, dev, test = (load_digits(split, mnist, 20) for split in ("train", "dev", "test"))
+    train, dev, test = (load_digits(split, DATA, mnist) for split in ("train", "dev", "test"))
     images, labels = made_up(68, 1)
     np.testing.assert_array_equal(np.concatenate([train.images, dev.images]), images)
     np.testing.assert_array_equal(np.concatenate([train.labels, dev.labels]), labels)
     np.testing.assert_array_equal(test.images, made_up(30, 2)[0])
     assert (len(train), len(dev), len(test)) == (48, 20, 30)
-    assert len(load_digits("val", mnist, 20, limit=7)) == 7
-    assert dev.fingerprint() == load_digits("dev", mnist, 20).fingerprint() != train.fingerprint()
+    assert len(load_digits("dev", DigitData(20, limit=7), mnist)) == 7
+    assert dev.fingerprint() == load_digits("dev", DATA, mnist).fingerprint() != train.fingerprint()
 
 
 @pytest.mark.parametrize(
@@ -44,7 +47,7 @@ def test_the_last_training_digits_are_dev_and_x_test_is_test(mnist):
 )
 def test_what_is_no_mnist_is_an_error_that_says_why(make_mnist, tmp_path, changed, message):
     with pytest.raises(DataError, match=message):
-        load_digits("train", make_mnist(tmp_path, **changed), 20)
+        load_digits("train", DATA, make_mnist(tmp_path, **changed))
 
 
 STRIPS = StripsData()
@@ -66,7 +69,7 @@ def assert_equal(one, other):
 
 @pytest.fixture(scope="module")
 def mnist_digits(mnist):
-    return load_digits("train", mnist, 20)
+    return load_digits("train", DATA, mnist)
 
 
 def test_each_digit_comes_once_in_each_place_before_any_comes_again():
@@ -206,4 +209,4 @@ def test_the_digits_of_a_pair_do_not_touch(digits, size):
     np.testing.assert_array_equal(batch["labels"], pair_number(first, second))
     _, sums = pairs(digits, target="sum")
     np.testing.assert_array_equal(sums["labels"], first + second)
-    assert PairData(target="sum").answers == tuple(map(str, range(19)))
+    assert answer_names("sum") == tuple(map(str, range(19)))

@@ -94,7 +94,7 @@ def learned(mnist, tmp_path):
     """A folder that says what its run learned from."""
     folder = tmp_path / "learned"
     folder.mkdir()
-    training_digits.write_fingerprint(folder, load_digits("train", mnist, DATA.dev_digits))
+    training_digits.write_fingerprint(folder, load_digits("train", DATA, mnist))
     return folder
 
 

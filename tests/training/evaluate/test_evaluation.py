@@ -6,10 +6,11 @@ import pytest
 import sat_tf
 from sat_tf.captions import Caption
 from sat_tf.vocabulary import tokenize
-from training.data.examples import Example, Phrase, Split
+from training.data.box_files import place_boxes
+from training.data.examples import Example, Split
 from training.data.image_loader import ImageSource
 from training.data.sources.scenes import load as load_scenes
-from training.evaluate.grounding import generated_grounding, phrase_maps, reference_grounding
+from training.evaluate.grounding import generated_grounding, ground_drawn
 from training.evaluate.reading import Reading
 
 
@@ -66,6 +67,12 @@ def test_likelihood_is_that_of_each_caption_by_itself(captioner, split):
     assert len(set(top.image)) == 2
 
 
+def drawn(reading):
+    """Grounding of a captioner in the boxes of the drawings."""
+    boxes = place_boxes(None, reading.split, "squash", reading.captioner.vocabulary)
+    return ground_drawn(reading, boxes.phrases, {})
+
+
 class Oracle(Reading):
     """Attention that lies on the box of the phrase whose head noun comes next."""
 
@@ -92,8 +99,7 @@ def test_the_map_of_a_phrase_is_the_one_that_predicted_its_head_noun(captioner, 
         Example(e.image_id, e.image, e.captions[:1], tuple(p for p in e.phrases if not p.caption))
         for e in split.examples
     )
-    found = phrase_maps(Oracle(captioner, Split("dev", examples), source))
-    scores, _ = reference_grounding(list(found))
+    scores = drawn(Oracle(captioner, Split("dev", examples), source)).scores
     assert scores["pointing_game"] > 90 > 40 > scores["pointing_game_uniform"]
     assert scores["pointing_game"] > scores["pointing_game_shuffled"] + 20
 
@@ -102,8 +108,8 @@ def test_long_captions_are_grounded_to_their_end(captioner, source, split):
     # Longer than any the search gives, and the phrases at the end count too.
     longest = max(phrase.word for example in split.examples for phrase in example.phrases)
     assert longest >= captioner.config.search.max_length
-    found = phrase_maps(Reading(captioner, split, source))
-    scores, by_image = reference_grounding(list(found))
+    found = drawn(Reading(captioner, split, source))
+    scores, by_image = found.scores, found.by_image
     assert 0 <= scores["pointing_game"] <= 100
     # What each image adds is what the figures are made of.
     assert {e.image_id: len(e.phrases) for e in split.examples} == {
@@ -126,11 +132,10 @@ def test_generated_phrases_are_matched_word_for_word_and_take_the_head_noun_s_ma
     away = np.zeros([2, 2])
     away[1, 0] = 1.0
     box = (0.0, 0.5, 0.5, 1.0)
-    phrases = (Phrase(0, 2, box, "a red dot"), Phrase(0, 5, box, "a blue dot"))
-    split = Split("dev", (Example("x", np.zeros([4, 4, 3], np.uint8), ("c",), phrases),))
-    hit = generated_grounding({"x": caption_of("see a red dot", [away] * 3 + [corner])}, split)
+    wanted = {("x", "a red dot"): [box], ("x", "a blue dot"): [box]}
+    hit = generated_grounding({"x": caption_of("see a red dot", [away] * 3 + [corner])}, wanted)
     assert hit["generated_match_rate"] == 50.0 and hit["generated_pointing_game"] == 100.0
-    miss = generated_grounding({"x": caption_of("see a red dot", [corner] * 3 + [away])}, split)
+    miss = generated_grounding({"x": caption_of("see a red dot", [corner] * 3 + [away])}, wanted)
     assert miss["generated_pointing_game"] == 0.0
-    none = generated_grounding({"x": caption_of("red a dot", [corner] * 3)}, split)
+    none = generated_grounding({"x": caption_of("red a dot", [corner] * 3)}, wanted)
     assert none == {"generated_match_rate": 0.0}

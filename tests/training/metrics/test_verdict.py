@@ -2,7 +2,7 @@
 
 import pytest
 
-from training.metrics.captions import verdict
+from training.metrics.captions import tokenise, verdict
 
 NAMES = [f"thing{n}" for n in range(12)]
 REFERENCES = {name: [f"a {name} stands here", "something"] for name in NAMES}
@@ -12,14 +12,15 @@ REFERENCES = {name: [f"a {name} stands here", "something"] for name in NAMES}
 def test_captions_that_are_nearly_all_the_same_are_warned_of(images, same, warned):
     texts = ["a dog"] * same + [f"dog {n}" for n in range(images - same)]
     captions = {str(n): text for n, text in enumerate(texts)}
-    notes = verdict(captions, {name: ["a cat"] for name in captions})
+    notes = verdict(captions, tokenise(captions, {name: ["a cat"] for name in captions}))
     assert len(notes) == warned
     for note in notes:
         assert note.startswith("95 % of the images get the same caption, 'a dog': train longer")
 
 
 def test_captions_that_name_what_their_images_show_fit_them():
-    (said,) = verdict({name: f"a {name}" for name in NAMES}, REFERENCES)
+    captions = {name: f"a {name}" for name in NAMES}
+    (said,) = verdict(captions, tokenise(captions, REFERENCES))
     assert said == (
         "The captions fit their own images: 100 % of the words of a caption are in the references "
         "of its image, 50 % in those of another."
@@ -28,6 +29,6 @@ def test_captions_that_name_what_their_images_show_fit_them():
 
 def test_captions_of_other_images_are_told():
     captions = {name: f"a {NAMES[n - 2]}" for n, name in enumerate(NAMES)}
-    (said,) = verdict(captions, REFERENCES)
+    (said,) = verdict(captions, tokenise(captions, REFERENCES))
     assert said.startswith("The captions fit other images as well: 50 % of the words")
     assert said.endswith("Train longer or add data.")

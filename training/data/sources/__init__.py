@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from training.data.examples import DataError, Split, canonical_split
+from training.data.examples import DataError, Split
 from training.data.sources import coco, flickr, folder, scenes
 
 if TYPE_CHECKING:
@@ -21,14 +21,12 @@ def load_split(data: DataConfig, split: str, data_dir: Path | None) -> Split:
 
     Args:
         data: The data set and how to read it.
-        split: "train", "dev" (or "val") or "test".
+        split: One of `SPLITS`.
         data_dir: Folder of the user's copy, or TensorFlow Datasets' folder; unused for drawn data.
 
     Raises:
-        ValueError: There is no such split.
         DataError: The folder is missing, or the data cannot be used.
     """
-    split = canonical_split(split)
     if data.name == "scenes":
         # Fewer scenes are drawn, not drawn and cut off.
         count = scenes.COUNTS[split]

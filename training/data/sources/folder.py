@@ -90,7 +90,7 @@ def load(
         image_dir: Folder that the names of images start from, relative to `data_dir`; None for
             `data_dir` itself.
         columns: Roles of the caption file's columns, `image=NAME,caption=NAME,split=NAME`; None
-            if their names or contents tell.
+            to find them by name and content.
         held_out: Places below which names are in dev and in test, `0.1,0.2`; None chooses them
             by `choose_places`.
         limit: Load only so many examples.
@@ -234,7 +234,7 @@ def _caption_files(
         return [(images.root, None)]
     if 1 < len(found) <= _FEW and sum(file.stat().st_size for file in found) < _SMALL:
         parsed = _that_parse(found, images, columns, errors)
-        if len(parsed) > 1:  # beside sentences, labels of one word are no captions
+        if len(parsed) > 1:  # beside sentences, labels of one word are not captions
             read = [read_caption_file(file, columns, images.root).records for file in parsed]
             told = [[text for record in records for text in record.captions] for records in read]
             both = zip(parsed, told, strict=True)

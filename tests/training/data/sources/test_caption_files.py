@@ -1,10 +1,10 @@
 """Every form of caption file gives the same records, and says where it is broken."""
 
-import json
 from pathlib import Path
 
 import pytest
 
+from tests.training.data.sources import caption_forms
 from training.data.examples import DataError
 from training.data.sources.caption_files import read_captions, tables
 from training.data.sources.caption_files.records import Record
@@ -50,14 +50,8 @@ KARPATHY = {
 
 
 def write(folder: Path, name: str, content) -> Path:
-    """Writes text unchanged, a list as JSON lines, and anything else as JSON."""
-    if isinstance(content, list):
-        content = "\n".join(json.dumps(line, ensure_ascii=False) for line in content)
-    elif not isinstance(content, (str, bytes)):
-        content = json.dumps(content)
-    path = folder / name
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
+    """Writes one file; see `caption_forms`."""
+    return caption_forms.write(folder, {name: content}) / name
 
 
 def coco(images: list[dict], annotations: list[dict]) -> dict:

@@ -76,7 +76,7 @@ REFUSED = {
     ),
     "images as text": (
         {"c.jsonl": [{"image": "QUJD" * 300, "caption": A}]},
-        "line 1: write the image to a file, and its name here; this is no name .an image in",
+        "line 1: write the image to a file, and its name here; this is not a name .an image in",
     ),
     "a test file without captions": (
         {"train.csv": table("image,caption", f"a.jpg,{A}"), "test.csv": "image\nb.jpg\n"},

@@ -48,7 +48,7 @@ _LISTS = ("keyword", "tag", "license", "rights", "ingredient")
 _REVIEWED = ("accept", "accepted", "approve", "approved", "submitted", "valid", "completed")
 _REFUSED = ("reject", "rejected", "ignore", "ignored", "discarded", "invalid", "cancelled")
 _YES, _NO = ("1", "1.0", "true", "yes", "x"), ("0", "0.0", "false", "no")
-_PHRASE = 3  # words; a text of so many is no name and no heading
+_PHRASE = 3  # words; a text of so many is neither a name nor a heading
 # Marks between captions in one cell; of the others, reports and lists have some inside too.
 _JOINTS, _WEAK_JOINTS = ("||", "|", "###", "<sep>", "[SEP]"), ("\n", ";")
 _JOINED, _WEAKLY_JOINED = 0.2, 0.5  # shares of the cells

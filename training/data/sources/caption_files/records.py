@@ -226,7 +226,7 @@ class Source:
         if not image:
             self.fail(place, "the name of the image is empty; remove the entry, or name its image")
         if len(image) > _LONG or image.startswith("data:"):
-            what = "write the image to a file, and its name here; this is no name (an image in "
+            what = "write the image to a file, and its name here; this is not a name (an image in "
             self.fail(place, f"{what}base64, or a text?), {image[:40]!r} ...")
         if has_half_character(image):
             self.fail(place, f"half a character (a lone surrogate) in the image's name {image!r}")
