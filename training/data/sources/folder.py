@@ -112,17 +112,14 @@ def load(
         try:
             files.append(read_caption_file(path, columns, images.root))
         except DataError as error:
-            if len(paths) > 1:
-                others = ",".join(_inside_of(data_dir, p) for p, _ in paths if p != path)
-                advice = f"`--data.captions {others}` reads without it"
-            elif captions is None and path != images.root and next(pairs(images.root), None):
-                advice = "`--data.captions .` reads the files named like the images instead"
-            else:
-                raise
-            raise DataError(f"{error} {advice}.") from error
+            others = [other for other, _ in paths if other != path]
+            if advice := _advice_instead(path, others, data_dir, images, captions):
+                raise DataError(f"{error} {advice}.") from error
+            raise
         notes += [*files[-1].notes, *_gather(files[-1], of_file, images, entries)]
     listed = _listed(files)
-    _take_lists(data_dir, files, entries, notes)
+    if held_out is None:
+        _take_lists(data_dir, files, entries, notes)
     nearly = images.find_nearly(name for name, entry in entries.items() if entry.stored is None)
     if held_out is None:
         _take_folders({*images.all_names}, nearly, entries, notes)
@@ -165,14 +162,35 @@ def load(
     try:
         return usable_split(split, examples, skipped, f"the {split} split of {listed}", **details)
     except DataError as error:
-        packed = advice_without_captions(sorted(data_dir.iterdir()))
-        advice = packed if "packed" in packed else ""
-        if not advice and images.all_names and all(why.startswith(NO_FILE) for _, why in skipped):
-            advice = (
-                " If another column or key has the names of the files, choose it with "
-                "`--data.columns image=NAME`."
-            )
+        advice = _advice_on_names(data_dir, images, skipped)
         raise DataError(" ".join([f"{error}{advice}", *notes])) from error
+
+
+def _advice_instead(
+    path: Path, others: Sequence[Path], data_dir: Path, images: ImageFolder, named: str | None
+) -> str:
+    """Returns how to do without a caption file that cannot be read; empty if there is no way."""
+    if others:
+        without = ",".join(_inside_of(data_dir, other) for other in others)
+        return f"`--data.captions {without}` reads without it"
+    if named is None and path != images.root and next(pairs(images.root), None):
+        return "`--data.captions .` reads the files named like the images instead"
+    return ""
+
+
+def _advice_on_names(
+    data_dir: Path, images: ImageFolder, skipped: Sequence[tuple[str, str]]
+) -> str:
+    """Returns what to do if no image of a split has a file."""
+    packed = advice_without_captions(sorted(data_dir.iterdir()))
+    if "packed" in packed:
+        return packed
+    if images.all_names and all(reason.startswith(NO_FILE) for _, reason in skipped):
+        return (
+            " If another column or key has the names of the files, choose it with "
+            "`--data.columns image=NAME`."
+        )
+    return ""
 
 
 Files = list[tuple[Path, str | None]]
@@ -243,23 +261,30 @@ def _caption_files(
             rest = ", ".join(file.name for file in found if file != parsed[0])
             notes.append(f"Captions are those of {parsed[0].name}; not read: {rest}.")
             return [(parsed[0], None)]
+    shown = errors if len(errors) <= 2 else []
+    reading = f" (Reading them: {' '.join(map(str, shown))})" if shown else ""
+    advice = _advice_on_files(data_dir, found, within, texts if shown else ())
     there = ", ".join(f.relative_to(data_dir).as_posix() for f in found[:20]) or "none"
+    raise DataError(
+        f"{data_dir}: expected one caption file ({kinds}), found {there}.{advice}{reading}"
+    )
+
+
+def _advice_on_files(
+    data_dir: Path, found: Sequence[Path], within: Sequence[Path], tried: Sequence[Path]
+) -> str:
+    """Returns what to do if there is not one caption file, but none or several."""
+    if not found:
+        files = [*_files(data_dir), *within]
+        return advice_without_captions(files, tried) or (_HOW if files else _HOW + _INSIDE)
     advice = (
         " Name the one to use with `--data.captions FILE`, or all that belong together, such as "
         "one per split, with `--data.captions FILE,FILE`."
     )
-    shown = errors if len(errors) <= 2 else []
-    reading = f" (Reading them: {' '.join(map(str, shown))})" if shown else ""
     if len(found) > _FEW and all(file.suffix == ".json" for file in found):
         folder = _inside_of(data_dir, found[0].parent)
         advice += f" If each is a record of one image: `jq -s . {folder}/*.json > captions.json`."
-    if not found:
-        files = [*_files(data_dir), *within]
-        advice = advice_without_captions(files, texts if shown else ()) or _HOW
-        advice += "" if files else _INSIDE
-    raise DataError(
-        f"{data_dir}: expected one caption file ({kinds}), found {there}.{advice}{reading}"
-    )
+    return advice
 
 
 def _files(folder: Path) -> list[Path]:
