@@ -57,6 +57,9 @@ def listed_splits(
             found = [name for entry in entries if (name := _named(str(entry), known))]
             if split is None or split in files or not entries or len(found) < len(entries) / 2:
                 continue
+            numbers = all(str(entry).isdecimal() for entry in entries)
+            if numbers and len(set(entries)) < len(entries):  # labels, not names
+                continue
             files[split] = file.name
             for name in found:
                 if splits.setdefault(name, split) != split:

@@ -250,6 +250,14 @@ ODD = {
         {"images/a.jpg": b"", "c.csv": table("path,caption", f"../input/x/images/a.jpg,{A}")},
         {"images/a.jpg": (A,)},
     ),
+    "captions in a list beside an image": (
+        {"a.jpg": b"", "a.json": [{"caption": A}, {"caption": B}]},
+        {"a.jpg": (A, B)},
+    ),
+    "titles above the headings": (
+        {"c.csv": table("My photographs,", "2024,", "image,caption", f"a.jpg,{A}")},
+        {"a.jpg": (A,)},
+    ),
     "a title above the headings": (
         {"c.csv": table("My photographs,", "image,caption", f"a.jpg,{A}")},
         {"a.jpg": (A,)},
@@ -343,6 +351,22 @@ def test_a_list_of_names_that_two_images_have_is_not_taken(tmp_path):
     lists = {"train.txt": "a.jpg\n", "val.txt": "b.jpg\n"}
     notes = everything(write(tmp_path, images | {"captions.csv": rows} | lists))[2]
     assert not any("The splits are those" in note for note in notes)
+
+
+def test_numbers_that_repeat_list_no_images(tmp_path):
+    rows = table("image,caption", *(f"{n}.jpg,{A}" for n in range(3)))
+    files = {f"{n}.jpg": b"" for n in range(3)} | {"captions.csv": rows}
+    labels = {"train_labels.txt": "0\n1\n1\n", "val_labels.txt": "1\n2\n2\n"}
+    notes = everything(write(tmp_path, files | labels))[2]
+    assert not any("The splits are those" in note for note in notes)
+
+
+def test_numbers_of_something_else_name_no_images(tmp_path):
+    for header, name in (("file", "x.jpg"), ("url", "https://x.y/x.jpg")):
+        text = table(f"{header},caption,score", f"{name},{A},1", f"{name},{B},2")
+        folder = write(tmp_path / header, {"1.jpg": b"", "2.jpg": b"", "c.csv": text})
+        with pytest.raises(DataError, match="with no image file"):
+            load("train", folder)
 
 
 def test_coco_names_the_split_of_an_image_by_data_split_too(tmp_path):

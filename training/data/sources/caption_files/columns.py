@@ -202,8 +202,12 @@ class _Columns:
             self._ask("image", files)
         ids = [i for name in _IDS for i in self._called(name)]
         chosen = chosen or files or ids[:1]
-        if not any(map(self._is_here, (v for i in chosen for v in self.values[i]))):
+        named_files = (
+            chosen and not mostly(_is_address, self.values[chosen[0]]) and chosen != ids[:1]
+        )
+        if not named_files and not any(self._is_here(v) for i in chosen for v in self.values[i]):
             here = [i for i, v in enumerate(self.values) if mostly(self._is_stem, v)]
+            here = [i for i in here if self._is_id(i)]
             here = [i for i in here if self.values.index(self.values[i]) == i]
             if len(here) > 1:
                 self._ask("image", here)
@@ -222,6 +226,11 @@ class _Columns:
             return True  # most often, and without listing the folder
         name = PurePosixPath(image_name(value).replace("\\", "/")).stem.lower()
         return bool({name, name[9:], unquote(name)} & self.source.small_stems)
+
+    def _is_id(self, column: int) -> bool:
+        """Tests if a column holds no mere numbers, unless it is called the id of something."""
+        called = self.plain[column].endswith(("id", "key"))
+        return called or not all(str(value).isdecimal() for value in self.values[column])
 
     def _is_stem(self, value: Any) -> bool:
         return isinstance(value, (str, int)) and str(value) in self.source.stems

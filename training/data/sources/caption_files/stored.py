@@ -225,8 +225,8 @@ def _json_captions(
             entries[file] = json.loads(content)
         except ValueError as error:
             source.fail(file, f"not JSON ({error})")
-    alone = {f: e[0] if isinstance(e, list) and len(e) == 1 else e for f, e in entries.items()}
-    objects = {file: entry for file, entry in alone.items() if isinstance(entry, dict)}
+    entries = {file: _as_object(entry) for file, entry in entries.items()}
+    objects = {file: entry for file, entry in entries.items() if isinstance(entry, dict)}
     if not objects:
         return dict.fromkeys(files, ([], None, None))
     source.columns = {**source.columns, "image": ("image",)}
@@ -234,6 +234,13 @@ def _json_captions(
     if not source.can_begin(first):
         objects = {file: flat(entry) for file, entry in objects.items()}
     return dict.fromkeys(files, ([], None, None)) | dict(_json_rows(source, objects))
+
+
+def _as_object(entry: Any) -> Any:
+    """The object in a list of one, or that of several captions; else the value."""
+    if isinstance(entry, list) and entry and all(type(e) is str or "caption" in e for e in entry):
+        return {"captions": entry}
+    return one(entry)
 
 
 def _json_rows(

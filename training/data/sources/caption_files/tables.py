@@ -37,7 +37,7 @@ _DELIMITERS = ",;\t|"
 _DASH = re.compile(r"^\s*(?:[-=:\u2013\u2014]|[-=]>)\s+")  # a.jpg - A door.
 _LINE_END = re.compile(r"\r\n?|\n")
 _SEPARATOR = re.compile(r'"?sep=(.)"?\s*$', re.IGNORECASE)  # Excel's first line
-_SAMPLE = 1000  # rows
+_SAMPLE, _TITLES = 1000, 5  # rows
 _TOKEN_LINE = re.compile(
     r"(?P<name>[^\t]*?[^\t\s])\s*#(?:(?P<mark>[A-Za-z]\w*)#)?(?P<number>[0-9]+)(?: *\t|(?<=\d) +)"
     r"(?P<caption>.*)"
@@ -142,7 +142,11 @@ def _header(source: Source, rows: Rows) -> tuple[str, Rows, list[str]]:
         header = ["", *header]
     while header and not header[-1].strip():  # of separators at the ends of lines
         header = header[:-1]
-    titled = len(header) == 1 and len(rows) > 2 and sum(map(bool, rows[1][1])) > 1
+    titled = (
+        len(header) == 1
+        and len(rows) > 2
+        and any(sum(map(bool, row)) > 1 for _, row in rows[1:_TITLES])
+    )
     if titled and not source.columns:
         source.note(f"line {line}, {header[0][:40]!r}, is taken for a title, and not read")
         return _header(source, rows[1:])
