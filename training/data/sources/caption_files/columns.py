@@ -202,10 +202,8 @@ class _Columns:
             self._ask("image", files)
         ids = [i for name in _IDS for i in self._called(name)]
         chosen = chosen or files or ids[:1]
-        named_files = (
-            chosen and not mostly(_is_address, self.values[chosen[0]]) and chosen != ids[:1]
-        )
-        if not named_files and not any(self._is_here(v) for i in chosen for v in self.values[i]):
+        doubtful = chosen == ids[:1] or mostly(_is_address, self.values[chosen[0]])
+        if doubtful and not any(self._is_here(v) for i in chosen for v in self.values[i]):
             here = [i for i, v in enumerate(self.values) if mostly(self._is_stem, v)]
             here = [i for i in here if self._is_id(i)]
             here = [i for i in here if self.values.index(self.values[i]) == i]
@@ -288,7 +286,7 @@ class _Columns:
         told = {str(value).lower() for value in values}
         if self.plain[column] in MARKS:
             return told <= {*_YES, *_NO}
-        return told <= {*_REVIEWED, *_REFUSED} and bool(told & {*_REFUSED})
+        return bool(told) and told <= {*_REVIEWED, *_REFUSED}
 
     def _joint(self, column: int) -> str | None:
         """The mark that divides a cell of the column into several captions, if any does."""
