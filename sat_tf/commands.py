@@ -33,6 +33,35 @@ def command_line(module: str, *arguments: object) -> str:
     return shlex.join(["python", "-m", module, *map(str, arguments)])
 
 
+def parse_flags(arguments: type, argv: list[str] | None, module: str, **options: Any) -> Any:
+    """Parses the flags of a command; its `--help` shows the docstrings of their fields.
+
+    Args:
+        arguments: A dataclass with a field for each flag.
+        argv: The command line; None for that of the process.
+        module: The command's module, as for `program`.
+        **options: Further options of `tyro.cli`.
+
+    Returns:
+        The arguments.
+
+    Raises:
+        SystemExit: A flag or its type is wrong (status 2), or help was asked for.
+    """
+    import tyro
+    from tyro import _docstrings
+
+    # tyro would keep the line breaks of docstrings whose lines are indented.
+    written = _docstrings.parse_docstring_from_object
+    _docstrings.parse_docstring_from_object = lambda owner: {
+        field: " ".join(text.split()) for field, text in written(owner).items()
+    }
+    try:
+        return tyro.cli(arguments, args=argv, prog=program(module), **options)
+    finally:
+        _docstrings.parse_docstring_from_object = written
+
+
 def exit_status(
     command: Callable[[], int | None],
     expected: tuple[type[Exception], ...] = (ValueError, OSError),

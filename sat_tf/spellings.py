@@ -26,8 +26,13 @@ _EVERYWHERE = (
     ("\u0e40\u0e40", "\u0e41"),
     ("\u0e4d([\u0e48-\u0e4b]?)\u0e32", "\\1\u0e33"),
     ("\u0ecd([\u0ec8-\u0ecb]?)\u0eb2", "\\1\u0eb3"),
+    ("\u0ec0\u0ec0", "\u0ec1"),
     ("\u0eab\u0e99", "\u0edc"),
     ("\u0eab\u0ea1", "\u0edd"),
+    (
+        "(?<=[\u0e01-\u0ecd\u1780-\u17d3]) ([\u0e2f\u0e46\u0ec6\u17d7])",
+        r"\1",
+    ),  # signs of repetition
     ("([\u200c\u200d])[\u200c\u200d]+", r"\1"),
     # Indic: the eyelash ra of Marathi, other half letters, ra with ya in Bengali, a colon for
     # visarga, letters of their own in Bengali and Malayalam, nta and au in Malayalam, Tamil sri.
@@ -46,6 +51,14 @@ _EVERYWHERE = (
     ("\u0d7b\u0d4d?(?=\u0d31)", "\u0d28\u0d4d"),
     ("\u0d4c", "\u0d57"),
     ("\u0bb8(?=\u0bcd\u0bb0\u0bc0)", "\u0bb6"),
+    # Khmer: subscript da and ta, vowels in two parts. Burmese: nya, and digits for letters.
+    ("(?<!\u178e)\u17d2\u178a", "\u17d2\u178f"),
+    ("\u178e\u17d2\u178f", "\u178e\u17d2\u178a"),
+    ("\u17c1\u17b8", "\u17be"),
+    ("\u17c1\u17b6", "\u17c4"),
+    ("\u1025(?=[\u1039\u103a])", "\u1009"),
+    ("(?<![\u1040-\u1049.,])\u1040(?=[\u1000-\u103e])", "\u101d"),
+    ("\u1044(?=\u1004\u103a\u1038)", "\u104e"),
     # Signs of numbers and units.
     (r"\u2212(?=[.]?[0-9])|(?<!\S)\u2013(?=\d)", "-"),
     (r"(?<=\d)[\u2012\u2013~\u301c\uff5e](?=\d)", "-"),
@@ -62,9 +75,27 @@ _EVERYWHERE = (
     ("([ij\u012f]\u0328?)\u0307", r"\1"),
 )
 _TRIGGERS = re.compile(
-    "[:\u00aa\u00b0\u00b2\u00b3\u00b7\u00ba\u00d7\u0307\u060c\u060d\u06d4\u0bb8\u0d4c\u0d7b\u0e40\u0e4d\u0eab\u0ecd"
-    "\u1361\u200c\u200d\u2012\u2013\u2022\u2027\u2212\u2219\u2236\u22c5\u301c\u30fb\u318d\uff5e~]"
+    "[:\u00aa\u00b0\u00b2\u00b3\u00b7\u00ba\u00d7\u0307\u060c\u060d\u06d4\u0bb8\u0d4c\u0d7b\u0e2f\u0e40\u0e46\u0e4d\u0eab\u0ec0\u0ec6"
+    "\u0ecd\u1025\u1040\u1044\u1361\u178a\u178f\u17c1\u17d7\u200c\u200d\u2012\u2013\u2022\u2027\u2212\u2219\u2236\u22c5\u301c\u30fb\u318d\uff5e~]"
 )
+# Indic vowels that are typed as two signs of the same look (Unicode's tables "Vowel Letters"): the
+# two and the one, hexadecimal.
+_TYPED_IN_TWO = """
+090509460904 0905093e0906 09090941090a 090f0945090d 090f0946090e 090f09470910 090509490911
+090609450911 0905094a0912 090609460912 0905094b0913 090609470913 0905094c0914 090609480914
+090509450972 093e09450949 093e0947094b 093e0948094c 098509be0986 098b09c309e0 0a050a3e0a06
+0a720a3f0a07 0a720a400a08 0a730a410a09 0a730a420a0a 0a720a470a0f 0a050a480a10 0a730a4b0a13
+0a050a4c0a14 0a850abe0a86 0a850ac50a8d 0a850ac70a8f 0a850ac80a90 0a850ac90a91 0a850acb0a93
+0a850acc0a94 0ac50abe0ac9 0b050b3e0b06 0b0f0b570b10 0b130b570b14 0b2f0b3c0b5f 0b850bc20b86
+0c890cbe0c8a 0c920ccc0c94 0d070d570d08 0d090d570d0a 0d0e0d460d10 0d120d3e0d13 0d120d570d14
+0d850dcf0d86 0d850dd00d87 0d850dd10d88 0d910dca0d92
+"""
+_VOWELS = {
+    chr(int(codes[:4], 16)) + chr(int(codes[4:8], 16)): chr(int(codes[8:], 16))
+    for codes in _TYPED_IN_TWO.split()
+}
+_IN_TWO = re.compile("[{}][{}]".format(*("".join({*some}) for some in zip(*_VOWELS, strict=True))))
+_CYRILLIC = re.compile("[\u0400-\u052f]")
 _ORDINAL = (r"(?<=\d)\.?\u00b0(?! ?[CFcf]\b)", "\u00ba")
 _PALOCHKA = (
     "(?<=[\u0400-\u052f])[I1l|\u0406\u0456i]|(?<!\\w)[I1l|\u0406\u0456i](?=[\u0430-\u044f])",
@@ -93,6 +124,9 @@ _LETTERS = {
     **dict.fromkeys(
         ("yi", "he"), {"\u05f0": "\u05d5" * 2, "\u05f1": "\u05d5\u05d9", "\u05f2": "\u05d9" * 2}
     ),
+    "vi": {"\u00f0": "\u0111", "\u0256": "\u0111"},
+    **dict.fromkeys(("hr", "sr", "bs", "sh"), {"\u00f0": "\u0111", "\u00d0": "\u0110"}),
+    "mn": {"\u0454": "\u04e9", "\u0457": "\u04af"},
     "ro": {"\u015f": "\u0219", "\u0163": "\u021b", "\u015e": "\u0218", "\u0162": "\u021a"},
     "az": {"\u01dd": "\u0259", "\u018e": "\u018f"},
     "cv": dict(zip("\u0103\u0115\u00e7\u00ff", "\u04d1\u04d7\u04ab\u04f3", strict=True)),
@@ -109,9 +143,12 @@ def respelled(text: str, language: str) -> str:
         language: Primary subtag of its language.
     """
     everywhere, special, letters = _rules(language)
+    if "\u2116" in text and not _CYRILLIC.search(text):  # where people write No., too
+        text = text.replace("\u2116", "no")
     if _TRIGGERS.search(text):
         for pattern, replacement in everywhere:
             text = pattern.sub(replacement, text)
+    text = _IN_TWO.sub(lambda found: _VOWELS.get(found[0], found[0]), text)
     for pattern, replacement in special:
         text = pattern.sub(replacement, text)
     if language == "vi":

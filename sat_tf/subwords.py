@@ -42,6 +42,8 @@ def learn_subwords(words: Counter[str], min_count: int, size: int | None = None)
     check_extra("subwords", "unit")
     import sentencepiece
 
+    if not words:
+        return Counter()
     spelled = {word: split_clusters(word) for word in words}
     often: Counter[str] = Counter()
     for word, times in words.items():

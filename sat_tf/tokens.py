@@ -193,7 +193,7 @@ class _Folded(_Clean):
 # Ligatures, old and small forms, units in one sign, Roman numbers, radicals of Han, letters of
 # formulas.
 _COMPATIBLE = re.compile(
-    "[\u00b5\u0132\u0133\u0149\u017f\u01c4-\u01cc\u01f1-\u01f3\u2103\u2109\u2116\u2160-\u217f"
+    "[\u00b5\u0132\u0133\u0149\u017f\u01c4-\u01cc\u01f1-\u01f3\u2103\u2109\u2160-\u217f"
     "\u2f00-\u2fd5\u3200-\u33ff\ufe50-\ufe6b\U0001d400-\U0001d7ff]"
 )
 _PER_MILLE = "\u2030\u0609"
@@ -202,10 +202,12 @@ _SAME_THIRD = {
         "\u02bb\u201b\u2032\ua78b\ua78c", "'"
     ),  # okina, saltillo and what is typed for them
     **dict.fromkeys("\u2044\u2215", "/"),
+    "\u09f7": " ",  # typed for a danda
+    **dict.fromkeys("\u115f\u1160\u17b4\u17b5\u3164", ""),  # letters that are not seen
     # Voicing marks of kana that stand apart.
     "\u309b": "\u3099",
     "\u309c": "\u309a",
-    **{sign: sign for sign in f"*\u180e{_PER_MILLE}"},
+    **{sign: sign for sign in f"*\u180e\u2116{_PER_MILLE}"},
 }
 
 
@@ -218,7 +220,7 @@ class _Wider(_Folded):
         return super()._replacement(char)
 
     def _fold(self, char: str) -> str:
-        return _SAME_THIRD.get(char) or super()._fold(char)
+        return _SAME_THIRD[char] if char in _SAME_THIRD else super()._fold(char)
 
 
 _FIRST = {"words": _Clean(other=" "), "characters": _Clean(other="")}
@@ -256,12 +258,12 @@ def _word(language: str) -> re.Pattern[str]:
     # Not the quotation mark of a single word.
     begins = r"(?:(?<!\w)'(?=[^\W\d_])(?![^\s']*'(?!\w)))?" if language in _BEGINS else ""
     ends = r"(?:'(?!\w))?" if language in _ENDS else ""
-    between = rf"['\-{joiners}{inside}]|(?<=\d)[{_IN_NUMBERS}](?=\d)"
+    between = rf"['\-{joiners}{inside}]|(?<=\d)[{_IN_NUMBERS}](?=\d)|(?<=\d)[{percent}]['\-]"
     if language == "el":  # "whatever", not "that"
         between += "|(?<=\\b[\u03bf\u03cc]),(?=\u03c4\u03b9)"
     return re.compile(
         rf"{clitic}|(?:(?<![\w.,:/%'\-])-(?=\.?\d))?(?:(?<![\w.%])[.{percent}](?=\d))?{begins}"
-        rf"(?:[^\W_]|[{_SIGNS}]){run}*(?:(?:{between}){run}+)*(?:(?<=\d)[{percent}])?{ends}"
+        rf"(?:[^\W_]|[{_SIGNS}\u2116]){run}*(?:(?:{between}){run}+)*(?:(?<=\d)[{percent}])?{ends}"
         rf"|(?<=\d )[{percent}]|(?<!\d)(?<!\d )[{percent}](?= \d)"
     )
 
@@ -270,6 +272,7 @@ _SECOND_NUMBER = re.compile(rf"([.{_PERCENT}]?\d+(?:[{_IN_NUMBERS}]\d+)*[{_PERCE
 _NUMBER = re.compile(
     rf"((?:[a-z]+-?|-)?[.{_PERCENT}]?\d+(?:[{_IN_NUMBERS}-]\d+)*(?:[a-z]+|[{_PERCENT}{_PER_MILLE}])?)"
 )
+_ONE_KIND = re.compile(f"[{UNSPACED}{_INSIDE}]+|[^{UNSPACED}{_INSIDE}]+")
 _GERSHAYIM = re.compile('(?<=[\u05d0-\u05ea])["\u201c\u201d](?=[\u05d0-\u05ea])')
 _HEBREW_POINTS = re.compile("[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7]")
 _SENTENCE_END = re.compile(r"[.!?:]\s")
@@ -498,7 +501,11 @@ def _segmenter(name: Segmenter, language: str, rules: int) -> Callable[[str], li
     if name == "icu":
         from icu4py.breakers import WordBreaker
 
-        return lambda text: list(WordBreaker(text, language or "root"))
+        def cut(text: str) -> list[str]:
+            return list(WordBreaker(text, language or "root")) if has_closed(text) else [text]
+
+        # It leaves Latin letters with the Thai word beside them.
+        return cut if rules == 2 else lambda text: sum(map(cut, _ONE_KIND.findall(text)), [])
     if name == "jieba":
         import jieba
 

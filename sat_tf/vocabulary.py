@@ -203,7 +203,7 @@ class Vocabulary:
         """Reads what `to_json` returned.
 
         Raises:
-            ValueError: The text is no vocabulary.
+            ValueError: The text is not a vocabulary.
         """
         value = json.loads(text)
         words = value.get("words") if isinstance(value, dict) else None
@@ -221,9 +221,9 @@ class Vocabulary:
         """Reads what `save` wrote.
 
         Raises:
-            ValueError: The file is no vocabulary; the message names it.
+            ValueError: The file is not a vocabulary; the message names it.
         """
         try:
             return cls.from_json(Path(path).read_text(encoding="utf-8"))
         except ValueError as error:
-            raise ValueError(f"{path} is no vocabulary: {error}") from error
+            raise ValueError(f"{path} is not a vocabulary: {error}") from error

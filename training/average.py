@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from sat_tf import published
-from sat_tf.commands import command_line, exit_status, loading, program
+from sat_tf.commands import command_line, exit_status, loading, parse_flags
 from sat_tf.config import SearchFlags
 from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
@@ -42,7 +42,7 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    arguments = tyro.cli(Arguments, args=argv, prog=program("training.average"))
+    arguments = parse_flags(Arguments, argv, "training.average")
     return exit_status(lambda: run(arguments))
 
 

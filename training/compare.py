@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import tyro
 
-from sat_tf.commands import command_line, exit_status, program
+from sat_tf.commands import command_line, exit_status, parse_flags
 from sat_tf.digits import SYSTEM_KEY
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields, from_dict
@@ -79,7 +79,7 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    arguments = tyro.cli(Arguments, args=argv, prog=program("training.compare"))
+    arguments = parse_flags(Arguments, argv, "training.compare")
     return exit_status(lambda: print(run(arguments)))
 
 
@@ -232,7 +232,7 @@ def read_report(report: Path, split: str) -> dict[str, Any]:
     """Reads the report of an evaluation on a split.
 
     Raises:
-        ValueError: It is no report, or one on another split.
+        ValueError: It is not a report, or one on another split.
     """
     try:
         found = json.loads(report.read_text("utf-8"))

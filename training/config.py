@@ -67,7 +67,7 @@ class DataConfig:
     or `*`; None if there is only one, or one per split."""
     columns: str | None = None
     """Columns or keys of the caption file of `folder`: image=NAME,caption=NAME,split=NAME,
-    group=NAME, in part or all, by name or number; None if names and contents tell."""
+    group=NAME, in part or all, by name or number; None finds them by name and content."""
     held_out: str | None = None
     """Places in [0, 1) below which the hashes of names of `folder` are in dev and in test; None
     for those that hold out a tenth each. A run records them, so that added images move none."""

@@ -106,11 +106,6 @@ class Teachers:
     own: tuple[str, ...]
     inherited: tuple[str, ...]
 
-    @property
-    def all(self) -> tuple[str, ...]:
-        """Own and inherited ones."""
-        return tuple(dict.fromkeys((*self.own, *self.inherited)))
-
 
 def teachers_of(run_dir: Path, config: RunConfig | None = None) -> Teachers:
     """Finds the teachers of a run and of those that it started from (`--init-from`).

@@ -113,7 +113,7 @@ def start_from(
         The captioner that they are of.
 
     Raises:
-        ValueError: It is no finished run, or has another vocabulary or other shapes.
+        ValueError: It is not a finished run, or has another vocabulary or other shapes.
     """
     try:
         found = runs.load_captioner(run_dir)

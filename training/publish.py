@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import tyro
 
 from sat_tf import published
-from sat_tf.commands import exit_status, loading, program
+from sat_tf.commands import exit_status, loading, parse_flags
 from sat_tf.config import JOIN, other_search, weights_files
 from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
@@ -80,8 +80,8 @@ _INHERITED = {
 }
 """Training of the captioners that a student learned from."""
 _MAPS = (
-    "A map shows which parts of the image the decoder read for a word, which is no proof that the "
-    "word rests on them.\n"
+    "A map shows which parts of the image the decoder read for a word, which does not prove "
+    "that the word depends on them.\n"
 )
 _CARD = """---
 library_name: sat_tf
@@ -121,7 +121,7 @@ decoder to 10, with a scale per {group} of them.{check}
 
 For teaching, for research on attention, and for a first look at what such a captioner does.
 
-Not for captions that people rely on who cannot see the image, for decisions about people, for
+Not for captions on which people who cannot see the image rely, for decisions about people, for
 surveillance, or for images unlike those it was trained on: it then writes a fluent sentence about
 something else. It repeats the biases of its training captions, such as guesses of gender and age.
 {maps}"""
@@ -151,7 +151,7 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    arguments = tyro.cli(Arguments, args=argv, prog=program("training.publish"))
+    arguments = parse_flags(Arguments, argv, "training.publish")
     return exit_status(lambda: run(arguments))
 
 
@@ -205,7 +205,7 @@ def publish(arguments: Arguments) -> str:
     record = None if seen is None else seen.content()
     published.write(arguments.out, files, arguments.share_encoder, teachers, record)
     for name, content in files.items():
-        print(f"{len(content) / 1e6:7.2f} MB  {name}")
+        print(f"{len(content) / 1e3:9,.1f} kB  {name}")
     check = ""
     if arguments.check:
         cache_dir = arguments.cache_dir or default_cache_dir()

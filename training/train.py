@@ -1,7 +1,7 @@
 """Train a captioner or a digit system: `python -m training.train --recipe scenes_soft`.
 
 `train` and `fit` are one run from top to bottom: data, model, inputs, the state of the last
-checkpoint if there is one, epochs. Three things are told elsewhere:
+checkpoint if there is one, epochs. Three things are elsewhere::
 
     training.config             every setting
     training.run_state.resume   what is saved within an epoch, and how the rest of it is trained

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import re
 import shutil
 import subprocess
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -19,25 +20,11 @@ from sat_tf.tokens import primary
 
 PAPER, INK, FAINT, GLOW = (255, 255, 255), (34, 34, 34), (222, 222, 222), (255, 166, 43)
 
-_RIGHT_TO_LEFT = (
-    *(
-        "ar",
-        "ckb",
-        "dv",
-        "fa",
-        "he",
-        "ps",
-        "sd",
-        "ug",
-        "ur",
-        "yi",
-        "pnb",
-        "skr",
-        "ks",
-        "lrc",
-        "mzn",
-    ),
-    *("arz", "ary", "apc", "syr", "syc", "aii", "arc", "nqo", "rhg"),
+_RIGHT_TO_LEFT = re.compile(
+    "^(aii|apc|ar|arb|arc|ary|arz|azb|ckb|dv|"
+    "fa|he|iw|ji|ks|lrc|mzn|nqo|pbt|pbu|pes|pnb|prs|ps|rhg|sd|skr|syc|syr|ug|ur|ydd|yi)(-|$)"
+    "|-(adlm|arab|hebr|mand|nkoo|rohg|syrc|thaa)(-|$)",
+    re.IGNORECASE,
 )
 _CJK_SCRIPTS = {"HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "CJK": "zh"}
 """Languages that letters suggest, by the first word of their Unicode names; the first one found."""
@@ -54,7 +41,10 @@ FOLDERS = (
     *("/Library/Fonts", "/System/Library/Fonts", "~/Library/Fonts"),
     *("$WINDIR/Fonts", "$LOCALAPPDATA/Microsoft/Windows/Fonts"),
 )
-_SHAPED = re.compile("[\u0590-\u109f\u1780-\u18af\ufb1d-\ufdff\ufe70-\ufefc\U0001e800-\U0001eeff]")
+_SHAPED = re.compile(
+    "[\u0590-\u109f\u1780-\u18af\u1a00-\u1c4f\ua840-\ua8ff\ua980-\uaaff\uabc0-\uabff\ufb1d-\ufdff\ufe70-\ufefc"
+    "\U00010800-\U00011fff\U0001e800-\U0001eeff]"
+)
 """Letters of scripts from right to left, or whose letters are joined and moved by rules."""
 _SUFFIXES = (".ttf", ".otf", ".ttc", ".otc")
 _PROBE = 32  # pixels, size at which glyphs are compared
@@ -90,13 +80,12 @@ PLAIN = Lettering()
 
 def lettering_of(text: str, language: str = "", font: Path | None = None) -> Lettering:
     """Returns the lettering of a text in a language; letters may tell more than its code does."""
-    names = {_script(char) for char in text}
+    names, by_code = {_script(char) for char in text}, _RIGHT_TO_LEFT.search(language)
     if primary(language) not in ("zh", "yue", "ja", "ko"):
         suggested = [code for script, code in _CJK_SCRIPTS.items() if script in names]
         language = suggested[0] if suggested else language
     kinds = [unicodedata.bidirectional(char) for char in text]
     right = kinds.count("R") + kinds.count("AL")
-    by_code = primary(language) in _RIGHT_TO_LEFT
     return Lettering(language, font, right > (0 if by_code else kinds.count("L")))
 
 
@@ -108,12 +97,9 @@ def require_fonts(text: str, style: Lettering = PLAIN) -> None:
     """
     lost = [part for face, piece in font_runs(text, style) if not face for part in clusters(piece)]
     if lost:
-        scripts = [_script(part[0]) for part in lost]
-        package = "fonts-noto-cjk" if {*scripts} & {*_CJK_SCRIPTS} else "fonts-noto-core"
-        if all(unicodedata.category(part[0]) == "So" for part in lost):
-            package = "fonts-symbola"
-        reason = f"No font of this machine has {_listed(lost)} ({scripts[0].title()})"
-        raise MissingFontError(f"{reason}: install one (on Debian the package {package}).")
+        packages = " and ".join(dict.fromkeys(_package(part[0]) for part in lost))
+        reason = f"No font of this machine has {_listed(lost)} ({_script(lost[0][0]).title()})"
+        raise MissingFontError(f"{reason}: install one (on Debian from {packages}).")
     joined = [part for part in clusters(text) if _SHAPED.match(part)]
     if joined and not features.check("raqm"):
         raise MissingFontError(
@@ -129,11 +115,35 @@ def write_text(
     require_fonts(text, style)
     # Words of all fonts share the base line of Pillow's own.
     x, line = position[0], round(position[1]) + _loaded(OWN, size).getmetrics()[0]
-    pieces = font_runs(text, style)
-    for face, piece in reversed(pieces) if style.right_to_left else pieces:
-        font, direction = _font(face, size, style)
-        draw.text((round(x), line), piece, INK, font, anchor="ls", direction=direction)
-        x += font.getlength(piece, direction=direction)
+    for face, piece, direction in _from_the_left(font_runs(text, style), style):
+        font, way = _font(face, size, direction)
+        draw.text((round(x), line), piece, INK, font, anchor="ls", direction=way)
+        x += font.getlength(piece, direction=way)
+
+
+def _from_the_left(
+    pieces: Sequence[tuple[Face, str]], style: Lettering
+) -> list[tuple[Face, str, Lettering]]:
+    """Orders the pieces of a line from its left, each with the style that has its direction.
+
+    In a line from right to left, words of other scripts in several fonts keep their order.
+    """
+    if not style.right_to_left:
+        return [(*piece, style) for piece in pieces]
+    found: list[tuple[Face, str, Lettering]] = []
+    for right, group in itertools.groupby(pieces, lambda piece: _reads_right(piece[1])):
+        run, way = [*reversed([*group])], style
+        if not right and len(run) > 1:
+            (face, last), *others, (first, text) = run
+            space = " " * last.endswith(" ")  # before the next word, which is at its left
+            run, way = [(first, space + text), *reversed(others), (face, last.rstrip())], PLAIN
+        found = [*((*piece, way) for piece in run), *found]
+    return found
+
+
+def _reads_right(text: str) -> bool:
+    """Returns whether a text has letters, or numbers, of scripts from right to left."""
+    return any(unicodedata.bidirectional(char) in ("R", "AL", "AN") for char in text)
 
 
 def text_width(text: str, size: int, style: Lettering = PLAIN) -> float:
@@ -185,7 +195,7 @@ def clusters(text: str) -> list[str]:
 def check_font(path: Path) -> None:
     """Checks that Pillow can read a font file, by a ValueError if it cannot."""
     if not any(_faces_of(path)):
-        raise ValueError(f"`--figure-font`: {path} is no font file that can be read (TTF or OTF).")
+        raise ValueError(f"`--figure-font`: {path} is not a readable font file (TTF or OTF).")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -195,12 +205,13 @@ def font_runs(text: str, style: Lettering) -> tuple[tuple[Face | None, str], ...
     Of letters without a font, compatible forms (a for a full-width a) are taken if they have one.
     """
     text, known = unicodedata.normalize("NFC", text), ordered_faces(style.language, style.font)
-    whole = next((face for face in known if _has(face, text)), None)
+    chosen = [face for face in known if style.font and face.path == str(style.font)]
+    whole = next((face for face in chosen or known if _has(face, text)), None)
     if whole:
         return ((whole, text),)
     found: list[tuple[Face | None, str]] = []
     for letter in clusters(text):
-        tried = (*(face for face, _ in found[-1:] if face), *known)
+        tried = (*chosen, *(face for face, _ in found[-1:] if face), *known)
         forms = letter, unicodedata.normalize("NFKC", letter)
         having = ((face, form) for form in forms for face in tried if _has(face, form))
         face, form = next(having, (None, letter))
@@ -295,6 +306,13 @@ def _font(face: Face, size: int, style: Lettering) -> tuple[ImageFont.FreeTypeFo
 def _script(char: str) -> str:
     """Returns the first word of a letter's name, which is its script."""
     return unicodedata.name(char, "UNKNOWN").replace("-", " ").split()[0]
+
+
+def _package(char: str) -> str:
+    """Returns the package of Debian whose fonts have a letter."""
+    if unicodedata.category(char) == "So":
+        return "fonts-symbola"
+    return "fonts-noto-cjk" if _script(char) in _CJK_SCRIPTS else "fonts-noto-core"
 
 
 def _listed(letters: list[str]) -> str:

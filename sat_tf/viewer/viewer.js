@@ -68,8 +68,8 @@ const SatViewer = (() => {
   const LETTERS = new Intl.Segmenter(); // with their marks
 
   // Words of such languages run from the right even if the first one is Latin.
-  const RIGHT_TO_LEFT = /^(ar|arb|ckb|dv|fa|he|iw|ji|pes|prs|ps|sd|ug|ur|yi)(-|$)/i;
-  const direction = (text, lang) => (RIGHT_TO_LEFT.test(lang || "") && /[\u0590-\u08ff\ufb1d-\ufefc]/.test(text) ? "rtl" : "auto");
+  const RIGHT_TO_LEFT = /^(aii|apc|ar|arb|arc|ary|arz|azb|ckb|dv|fa|he|iw|ji|ks|lrc|mzn|nqo|pbt|pbu|pes|pnb|prs|ps|rhg|sd|skr|syc|syr|ug|ur|ydd|yi)(-|$)|-(adlm|arab|hebr|mand|nkoo|rohg|syrc|thaa)(-|$)/i;
+  const direction = (text, lang) => (RIGHT_TO_LEFT.test(lang || "") && /[\u0590-\u08ff\ufb1d-\ufefc\u{10800}-\u{10fff}\u{1e800}-\u{1efff}]/u.test(text) ? "rtl" : "auto");
 
   function smallLetters(text, lang) {
     try {
@@ -362,10 +362,14 @@ const SatViewer = (() => {
       context.fillStyle = "#fff";
       context.fillRect(0, 0, canvas.width, canvas.height);
       context.drawImage(this.image, 0, 0, width, height);
-      if (this.stage.classList.contains("looking")) {
-        const [left, top, right, bottom] = this.data.crop || [0, 0, 1, 1];
-        context.drawImage(this.canvas, left * width, top * height, (right - left) * width, (bottom - top) * height);
-      }
+      const [left, top, right, bottom] = this.data.crop || [0, 0, 1, 1];
+      const seen = [left * width, top * height, (right - left) * width, (bottom - top) * height];
+      if (this.stage.classList.contains("looking")) context.drawImage(this.canvas, ...seen);
+      context.beginPath();
+      context.rect(0, 0, width, height);
+      context.rect(...seen);
+      context.fillStyle = "rgb(0 0 0 / .9)"; // the border, as on the page
+      context.fill("evenodd");
       context.font = `${size}px system-ui, sans-serif`;
       context.textBaseline = "middle";
       const gap = this.sentence.hidden ? " " : "";

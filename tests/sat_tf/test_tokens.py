@@ -85,6 +85,9 @@ WORDS = [
     ("my", "\u104e\u1004\u103a\u1038", "\u104e\u1004\u103a\u1038"),
     ("haw", "'aloha' 'oe", "aloha 'oe"),
     ("eu", "% 50", "% 50"),
+    ("hu", "50%-os, 20 %.", "50%-os 20 %"),
+    ("my", "\u1041\u1040 \u1041.\u1040", "\u1041\u1040 \u1041.\u1040"),
+    ("ru", "\u0434\u043e\u043c \u2116 5", "\u0434\u043e\u043c \u2116 5"),
 ]
 
 sentencepiece = pytest.importorskip("sentencepiece")
@@ -163,6 +166,27 @@ def test_words_keep_the_signs_that_belong_to_them(language, caption, words):
         ("chr", "\u13a9\u13df", "\uab79\uabaf"),
         ("ga", "n-athair", "nAthair"),
         ("quc", "tz'i'", "tz\ua78ci\ua78c"),
+        ("th", "\u0e40\u0e14\u0e47\u0e01\u0e46", "\u0e40\u0e14\u0e47\u0e01 \u0e46"),
+        (
+            "hi",
+            "\u092c\u0949\u0932 \u0911\u092b\u093f\u0938",
+            "\u092c\u093e\u0945\u0932 \u0906\u0945\u092b\u093f\u0938",
+        ),
+        ("mr", "\u0972\u092a", "\u0905\u0945\u092a"),
+        ("pa", "\u0a06\u0a26\u0a2e\u0a40", "\u0a05\u0a3e\u0a26\u0a2e\u0a40"),
+        ("bn", "\u0986\u099b\u09c7", "\u0986\u099b\u09c7\u09f7"),
+        (
+            "km",
+            "\u1794\u17d2\u178f\u17b8 \u1780\u178e\u17d2\u178a\u17b6\u179b \u179b\u17be",
+            "\u1794\u17d2\u178a\u17b8 \u1780\u178e\u17d2\u178f\u17b6\u179b \u179b\u17c1\u17b8",
+        ),
+        (
+            "my",
+            "\u101d\u1010\u103a \u104e\u1004\u103a\u1038 \u1009\u103a",
+            "\u1040\u1010\u103a \u1044\u1004\u103a\u1038 \u1025\u103a",
+        ),
+        ("vi", "\u0111i", "\u00f0i"),
+        ("ko", "\uac1c\uac00", "\uac1c\u3164\uac00"),
         ("tr", "%50", "\uff0550"),
     ],
 )
@@ -297,6 +321,7 @@ def test_languages_without_spaces_have_tokens_of_their_own():
     ("language", "segmenter", "text", "words"),
     [
         ("th", "icu", "\u0e0a\u0e32\u0e22\u0e02\u0e35\u0e48\u0e21\u0e49\u0e32", 3),
+        ("th", "icu", "\u0e40\u0e21\u0e15\u0e23nba-all", 2),  # ICU takes them for one word
         ("zh", "icu", "\u4e24\u53ea\u72d73.5\u7c73", 5),
         ("zh", "jieba", "\u4e24\u53ea\u72d73.5\u7c73", 4),
         ("zh", "jieba", "\u7a7ft\u6064\u7684a4\u7eb83-5\u5f20", 7),  # T-shirt is a word
@@ -368,6 +393,10 @@ def test_more_captions_have_more_subwords(monkeypatch, times, most):
     monkeypatch.setattr(sentencepiece.SentencePieceTrainer, "train", note)
     learn_subwords(Counter({f"word{n}": times for n in range(250)}), 1)
     assert asked == [most]
+
+
+def test_captions_without_a_word_have_no_subwords():
+    assert len(Vocabulary.from_captions(["\u0301", "?"], 1, unit="subwords")) == 4
 
 
 def test_subwords_are_of_words_as_they_are_written():

@@ -15,7 +15,6 @@ from sat_tf.digits.config import (
     RAMConfig,
     STNConfig,
     Target,
-    answer_names,
 )
 from sat_tf.errors import invalid_value, other_version
 from sat_tf.fields import (
@@ -98,9 +97,6 @@ class CanvasData(JitteredData):
 
     target: ClassVar[Target] = "digit"
 
-    answers: ClassVar[tuple[str, ...]] = answer_names("digit")
-    """Names of the classes."""
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.scale_from > self.scale_to:
@@ -119,11 +115,6 @@ class PairData(DigitData):
     """The question: which two digits, in any order (55 classes), or their sum (19 classes)."""
 
     digits_per_example: ClassVar[int] = 2
-
-    @property
-    def answers(self) -> tuple[str, ...]:
-        """Names of the classes, in the order of their numbers."""
-        return answer_names(self.target)
 
 
 @dataclass(frozen=True)
@@ -266,7 +257,7 @@ def read_digit_config(run_dir: Path) -> DigitRunConfig:
     kind = SYSTEMS.get(system_of(run_dir))
     if kind is None:
         raise ValueError(
-            f"{run_dir} is no run of a digit system: expected `{SYSTEM_KEY}` in its "
+            f"{run_dir} is not a run of a digit system: expected `{SYSTEM_KEY}` in its "
             f"{path.name} to be one of {', '.join(SYSTEMS)}, got {system_of(run_dir)!r}."
         )
     values = read_object(path)

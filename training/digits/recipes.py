@@ -259,27 +259,15 @@ def parse(argv: list[str]) -> Arguments[Any]:
 def stages(config: DigitRunConfig, run_dir: Path) -> list[tuple[DigitRunConfig, Path]]:
     """Returns the runs to train one after the other, with their folders: at last this one.
 
-    Pairs of digits learn from a run on single digits, beside theirs.
-    """
-    first, before = single_run(config), single_dir(run_dir)
-    if first is None:
-        return [(config, run_dir)]
-    return [(first, before), (dataclasses.replace(config, init_from=str(before)), run_dir)]
-
-
-def single_run(config: DigitRunConfig) -> DigitRunConfig | None:
-    """Returns the run on single digits that comes first: the same model on the same canvas.
-
-    Pairs teach a new network next to nothing: it earns a fiftieth of the reward.
-
-    Returns:
-        None if nothing comes first: no pairs, no epochs for it, or a run to start from is given.
+    Pairs teach a new network next to nothing: it earns a fiftieth of the reward. So the same model
+    learns from single digits on the same canvas first, in a run beside this one, unless there are
+    no epochs for it or a run to start from is given.
     """
     if not isinstance(config, PairsRun) or not config.single_epochs or config.init_from:
-        return None
+        return [(config, run_dir)]
     base = RECIPES["dram_digit" if isinstance(config.model, DRAMConfig) else "ram_digit"]
     same = {key: getattr(config.data, key) for key in ("size", "dev_digits", "limit", "examples")}
-    return dataclasses.replace(
+    first = dataclasses.replace(
         base,
         seed=config.seed,
         data=dataclasses.replace(base.data, **same),
@@ -287,6 +275,8 @@ def single_run(config: DigitRunConfig) -> DigitRunConfig | None:
         optimizer=config.optimizer,
         fit=dataclasses.replace(config.fit, epochs=config.single_epochs),
     )
+    before = single_dir(run_dir)
+    return [(first, before), (dataclasses.replace(config, init_from=str(before)), run_dir)]
 
 
 def single_dir(run_dir: Path) -> Path:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sat_tf.config import SearchFlags
-from sat_tf.digits.config import PortionsConfig
+from sat_tf.digits.config import PortionsConfig, answer_names
 from sat_tf.digits.model import DigitModel
 from sat_tf.digits.portions import Portions
 from sat_tf.digits.reader import build
@@ -32,7 +32,7 @@ def new_model(config: DigitRunConfig, precision: str | None = None) -> DigitMode
         return Portions(model, data.portions)
     precision = precision or config.fit.precision
     policy = "mixed_bfloat16" if precision == "bfloat16" else "float32"
-    return build(model, data.size, data.answers, policy)
+    return build(model, data.size, answer_names(data.target), policy)
 
 
 def load(config: DigitRunConfig, run_dir: Path) -> DigitModel:
@@ -60,7 +60,7 @@ def start_from(
         Names of the layers whose weights were taken.
 
     Raises:
-        ValueError: The folder is no finished digit run, or none of its layers fits.
+        ValueError: The folder is not a finished digit run, or none of its layers fits.
     """
     taken = []
     try:

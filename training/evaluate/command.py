@@ -16,7 +16,7 @@ from typing import Annotated
 import tyro
 
 from sat_tf import published
-from sat_tf.commands import check_folder, exit_status, loading, program
+from sat_tf.commands import check_folder, exit_status, loading, parse_flags
 from sat_tf.config import Inference, SearchFlags
 from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
@@ -60,7 +60,7 @@ class GivenData:
     captions: str | None = None
     """Caption file of a folder; the only one there by default."""
     columns: str | None = None
-    """Columns of a folder's caption file, image=NAME,caption=NAME; told by their names if None."""
+    """Columns of a folder's caption file, image=NAME,caption=NAME; by default, found by name."""
     held_out: str | None = None
     """Division of a folder without splits; for captions of a run, that of its config.json."""
     image_dir: str | None = None
@@ -187,7 +187,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def parse(argv: list[str]) -> Arguments:
     """Reads and checks the command line."""
-    arguments = tyro.cli(Arguments, args=argv, prog=program("training.evaluate"))
+    arguments = parse_flags(Arguments, argv, "training.evaluate")
     arguments.check()
     return dataclasses.replace(arguments, split=canonical_split(arguments.split))
 

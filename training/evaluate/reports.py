@@ -280,7 +280,7 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 def markdown_cell(value: Any) -> str:
     """Formats a value in one line that does not end a cell."""
     if isinstance(value, list):
-        value = ", ".join(map(str, value))
+        value = ", ".join("-" if item is None else str(item) for item in value)
     if isinstance(value, float):
         value = f"{value:.6g}"
     return " ".join(str("-" if value is None else value).split()).replace("|", "\\|")

@@ -45,8 +45,8 @@ _MANY_CUT = 0.05
 _MANY_UNKNOWN = 0.1
 _MANY_REPEATED = 0.05
 # Scripts without spaces between words.
-_UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR")
-_UNSPACED += ("TAI LE", "TAI THAM", "TAI VIET", "NEW TAI LUE")
+_UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN", "YI")
+_UNSPACED += ("JAVANESE", "BALINESE", "TAI LE", "TAI THAM", "TAI VIET", "NEW TAI LUE")
 _SCRIPT = re.compile(r"NEW TAI LUE|TAI \w+|\S+")  # at the start of a letter's Unicode name
 _ENTITY = re.compile(r"&(?:#\d+|#x[0-9a-fA-F]+|[A-Za-z]+\d*);")
 _NOTHING = ("nan", "none", "null", "n/a", "#n/a")  # empty cells, as programs write them
@@ -58,7 +58,7 @@ _MOST_OUTSIDE = 0.5
 _MANY_OUTSIDE = 0.05
 _DARK = 32  # grey levels; 12 bits stored in 16 reach 15
 _READ, _SHORT = 1_000, 200  # captions, and letters of them, that tell the language
-_ALIKE = ({"no", "nb", "nn"}, {"hr", "bs", "sr"}, {"id", "ms"})
+_ALIKE = ({"no", "nb", "nn"}, {"hr", "bs", "sr"}, {"id", "ms"}, {"ku", "sdh"})
 _LETTERS = 100_000  # enough to recognise the script
 _BATCH = 8
 _SERVER = "https://storage.googleapis.com/tensorflow/keras-applications/"
@@ -352,7 +352,9 @@ def found_language(captions: Iterable[str], language: str) -> str:
     ranked = dict(py3langid.rank(text))
     found = next(iter(ranked))
     alike = any({found, known} <= group for group in _ALIKE)
-    return known if alike or known not in ranked else found
+    if alike or known not in ranked:
+        return known
+    return "ckb" if found == "sdh" else found  # Sorani, which py3langid has by its neighbour's code
 
 
 def _distribution(values: np.ndarray) -> dict[str, float]:

@@ -126,13 +126,6 @@ def _match(objects: list[_Reference], phrases: list[NounPhrase]) -> tuple[int | 
     return max(permutations(places, len(objects)), key=agreement)
 
 
-def _relation_holds(statement, objects: list[_Reference], owner: dict[int, int]) -> bool:
-    first, name, second = statement
-    if first not in owner or second not in owner:
-        return False
-    return relation(objects[owner[first]].box, objects[owner[second]].box) == name
-
-
 def word_accuracy(captions: Mapping[str, str], split: Split) -> dict[str, float]:
     """Computes the accuracy of colour, shape and relation words of generated captions.
 
@@ -176,8 +169,9 @@ def word_accuracy(captions: Mapping[str, str], split: Split) -> dict[str, float]
             count("size", phrase.size == item.size)
             if chosen is not None and colour and shape:
                 owner[chosen] = index
-        for statement in relations:
-            count("relation", _relation_holds(statement, objects, owner))
+        for first, name, second in relations:
+            named = [objects[owner[phrase]].box for phrase in (first, second) if phrase in owner]
+            count("relation", len(named) == 2 and relation(*named) == name)
     return {key: 100.0 * sum(right) / len(right) for key, right in sorted(marks.items())}
 
 

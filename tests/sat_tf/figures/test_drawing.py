@@ -78,6 +78,32 @@ def test_without_fonts_a_sentence_names_letters_and_package(use_fonts, language,
     assert drawing.text_width(text, 16) > 0  # an SVG's lines are wrapped all the same
 
 
+def test_letters_of_several_scripts_name_all_packages(use_fonts):
+    use_fonts()
+    with pytest.raises(MissingFontError, match="from fonts-noto-cjk and fonts-noto-core"):
+        drawn("\u624b\u673a \u0915")
+
+
+def test_words_from_left_to_right_keep_their_order_in_a_line_from_right_to_left(
+    use_fonts, monkeypatch
+):
+    hebrew, greek = (drawing.Face(name, "Regular", "") for name in ("Sans A", "Sans B"))
+    use_fonts(hebrew, greek)
+    firsts = {hebrew: "\u05d0", greek: "\u03b1"}
+    has = lambda face, char: char == " " or (char in firsts.get(face, "xyz"))  # noqa: E731
+    monkeypatch.setattr(drawing, "has_glyph", has)
+    written = []
+    monkeypatch.setattr(
+        ImageDraw.ImageDraw, "text", lambda _, place, text, *a, **k: written.append(text)
+    )
+    drawn("\u05d0 x\u03b1y \u05d0", drawing.Lettering("he", None, True))
+    assert written == ["\u05d0", " x", "\u03b1", "y", "\u05d0 "]
+
+
+def test_a_chinese_word_leaves_the_direction_of_the_language():
+    assert lettering_of("\u05d0 iPhone \u624b\u673a", "he").right_to_left
+
+
 def test_emoji_name_a_package_too(use_fonts):
     use_fonts()
     with pytest.raises(MissingFontError, match="\U0001f415.*fonts-symbola"):
@@ -127,15 +153,20 @@ def test_chinese_characters_take_the_forms_of_the_language(use_fonts, language, 
     assert drawing.ordered_faces(style.language, None)[1].path == family
 
 
-def test_a_chosen_font_comes_first_and_must_be_one(use_fonts, tmp_path):
+def test_a_chosen_font_comes_first_and_must_be_one(use_fonts, monkeypatch, tmp_path):
     path = tmp_path / "font.ttf"
-    with pytest.raises(ValueError, match=f"`--figure-font`: {path} is no font file"):
+    with pytest.raises(ValueError, match=f"`--figure-font`: {path} is not a readable font file"):
         drawing.check_font(path)
     path.write_bytes(ImageFont.load_default(16).font_bytes)
     drawing.check_font(path)
     use_fonts()
     ((face, _),) = drawing.font_runs("dog", lettering_of("dog", "en", path))
     assert face.path == str(path)
+    other = drawing.Face("Sans", "Regular", "")  # has all that the chosen font lacks
+    use_fonts(other)
+    monkeypatch.setattr(drawing, "has_glyph", lambda face, char: face == other or char in "dog ")
+    runs = drawing.font_runs("\u05d0 dog", lettering_of("\u05d0 dog", "he", path))
+    assert [(one.path, piece) for one, piece in runs] == [("", "\u05d0"), (str(path), " dog")]
 
 
 def test_fonts_are_found_without_fontconfig_too(monkeypatch, tmp_path):

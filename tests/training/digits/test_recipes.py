@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from sat_tf.digits.config import answer_names
 from training.digits.data import Digits, scoring_batches
 from training.digits.recipes import RECIPES
 from training.digits.runs import new_model
@@ -26,7 +27,7 @@ def test_a_recipes_model_reads_its_data(digits, config):
     batch = next(scoring_batches(digits[:2], config.data, "dev"))
     model = new_model(config)
     assert batch["images"].shape == (2, config.data.size, config.data.size, 1)
-    assert tf.reduce_max(batch["labels"]) < len(config.data.answers)
+    assert tf.reduce_max(batch["labels"]) < len(answer_names(config.data.target))
     scores = model.scores(batch, SEED)
     assert scores["error"].values.shape == (2,)
     assert np.isfinite(scores["nll"].values).all()

@@ -147,6 +147,8 @@ def test_each_defect_has_its_warning(changes, said):
     ("script", "config", "said"),
     [
         ("CJK", {"language": "ko"}, ["`--data.tokens characters`"]),
+        ("TIBETAN", {}, ["`--data.tokens characters`"]),
+        ("JAVANESE", {"language": "jv"}, ["`--data.tokens characters`"]),
         ("CJK", {"language": "zh"}, ["not comparable with scores over words"]),
         ("CJK", {"language": "zh", "tokens": "words"}, []),
         ("CYRILLIC", {"language": "ru"}, []),
@@ -165,6 +167,9 @@ def test_captions_of_another_language_than_said_have_a_warning():
     assert found_language(portuguese, "pt-BR") == "pt" == found_language(portuguese, "en")
     assert found_language(portuguese[:2], "en") == "en"  # too few to tell
     assert found_language(portuguese, "haw") == "haw"  # no language that is told
+    sorani = ["سەگێک لە بەفردا ڕادەکات"] * 20
+    assert found_language(sorani, "ku") == "ku"
+    assert found_language(sorani, "en") == "ckb"
     (warning,) = warnings({}, language="pt")
     assert "look like pt: is `--data.language` really en?" in warning
     assert warnings({}) == []
