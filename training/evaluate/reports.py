@@ -14,7 +14,7 @@ import numpy as np
 
 from sat_tf.fields import flat
 from sat_tf.files import write_atomically, write_json
-from sat_tf.images.reader import decode, read_content
+from sat_tf.images.pillow import decode, read_content
 from training.data.examples import DataError, Example, Split, StoredImage
 from training.data.sources.caption_files.records import has_half_character
 from training.tables import text_table
