@@ -80,7 +80,7 @@ class RootLinks(SphinxTransform):
 
 
 def _download(link: addnodes.pending_xref, path: Path) -> None:
-    """Replaces a link by one to a copy of a file that is no page, such as an experiment."""
+    """Replaces a link by one to a copy of a file that is not a page, such as an experiment."""
     target = f"/{os.path.relpath(path, _DOCS)}"
     copy = addnodes.download_reference("", "", *link.children, reftarget=target, refdoc="")
     link.replace_self(copy)

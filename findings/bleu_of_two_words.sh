@@ -7,6 +7,7 @@
 # root), sacrebleu 0.0 for a corpus and 100.0 with effective_order, which leaves out the n-grams
 # that the caption is too short for.
 # It matters to: data of short captions: the figure is the tool's constant, not a measurement.
+# What we do: a BLEU-4 without a matched n-gram of four words is shown as undefined.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -6,6 +6,7 @@
 # What is seen: CIDEr averages over n-grams of one to four words; those that the caption is too
 # short for count as unmatched. And if every image has the same captions, all scores are 0.
 # It matters to: data sets of short captions or tags, and validation on a handful of images.
+# What we do: CIDEr stays the published one, and is undefined if all captions are alike.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

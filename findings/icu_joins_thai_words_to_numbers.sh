@@ -7,6 +7,7 @@
 # around the number, or without it, the words are cut as expected. Chinese and Japanese are not
 # concerned: their numbers are cut off.
 # It matters to: vocabularies and scores of Thai captions, whose numbers often touch their noun.
+# What we do: numbers are cut off before ICU sees the text.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -9,6 +9,7 @@
 # original ones by a signed difference: raised by 0.1 they are lost; lowered by 0.1 they come back;
 # if the image's grid is not the original one, they come back through two interpolations.
 # It matters to: fine-tuned DINOv2 encoders that are saved, resumed or exported.
+# What we do: the embeddings that are used are stored beside the others, and restored.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -6,6 +6,7 @@
 # What is seen: 0.53 if the hopeless caption has one word, 0.48 if it has eight: METEOR adds the
 # counts of matches, words and chunks of all captions and scores the sums.
 # It matters to: METEOR of groups or of parts of a split, which cannot be averaged to that of all.
+# What we do: METEOR and its intervals are computed from the sums over images.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -5,6 +5,7 @@
 # A good guess: `bike` for `bicycle` scores about as well as `a bike` for `a bicycle`.
 # What is seen: 0.0 and 0.85. A perfect one-word caption still has 1.0.
 # It matters to: captions of one word (tags, products), whose METEOR is their share of exact words.
+# What we do: the guide to metrics warns of it.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -7,6 +7,7 @@
 # feed, a vertical tab, U+2028 and U+2029: the caption is cut there, the next image gets its rest,
 # and the last image's caption is lost, without an error. U+0085 and U+00A0 do no harm.
 # It matters to: scores of captions that were copied from a word processor or a web page.
+# What we do: every white space inside a caption becomes a blank before Java reads it.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -7,6 +7,7 @@
 # two; with normalization_rule_name=identity they come back as one. With either, a Hindi vowel sign
 # can be a piece of its own, apart from the consonant that it belongs to.
 # It matters to: subwords of Thai, Lao and Indic captions: normalise outside, cut by clusters.
+# What we do: that, and our own code splits words, by whole written letters.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

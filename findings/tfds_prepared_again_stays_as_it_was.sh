@@ -6,6 +6,7 @@
 # What is seen: it returns; the files and info.file_format stay TFRecord, and reading by random
 # access fails later. The same format given to the constructor raises a ValueError at once.
 # It matters to: data sets prepared as TFRecord whose reader needs array_record.
+# What we do: the reader of COCO refuses such records, with the command that converts them.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

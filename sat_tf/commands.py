@@ -7,6 +7,7 @@ import errno
 import gc
 import json
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -25,6 +26,40 @@ def program(module: str) -> str:
     """Returns the command as it was called, for `--help`: `sat-tf NAME` or `python -m MODULE`."""
     called = sys.argv[0]
     return called if called.startswith("sat-tf ") else f"python -m {module}"
+
+
+def command_line(module: str, *arguments: object) -> str:
+    """Returns the command `python -m MODULE ARGUMENTS` as it can be typed into a shell."""
+    return shlex.join(["python", "-m", module, *map(str, arguments)])
+
+
+def parse_flags(arguments: type, argv: list[str] | None, module: str, **options: Any) -> Any:
+    """Parses the flags of a command; its `--help` shows the docstrings of their fields.
+
+    Args:
+        arguments: A dataclass with a field for each flag.
+        argv: The command line; None for that of the process.
+        module: The command's module, as for `program`.
+        **options: Further options of `tyro.cli`.
+
+    Returns:
+        The arguments.
+
+    Raises:
+        SystemExit: A flag or its type is wrong (status 2), or help was asked for.
+    """
+    import tyro
+    from tyro import _docstrings
+
+    # tyro would keep the line breaks of docstrings whose lines are indented.
+    written = _docstrings.parse_docstring_from_object
+    _docstrings.parse_docstring_from_object = lambda owner: {
+        field: " ".join(text.split()) for field, text in written(owner).items()
+    }
+    try:
+        return tyro.cli(arguments, args=argv, prog=program(module), **options)
+    finally:
+        _docstrings.parse_docstring_from_object = written
 
 
 def exit_status(

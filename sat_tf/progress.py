@@ -7,15 +7,20 @@ from typing import Any
 
 from tqdm import tqdm
 
-_LINE = "{desc}: {n_fmt}/{total_fmt}{unit}, {rate_fmt}, {remaining} left{postfix}"
+_LINE = "{desc}: {n_fmt}/{total_fmt}{unit}, {rate_noinv_fmt}, {remaining} left{postfix}"
+_BAR = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}{postfix}]"
 
 
 class _Lines:
-    """Writes each state of a bar as a line of its own, for files and pipes."""
+    """Writes each state of a bar as a line of its own, for files and pipes; no count twice."""
+
+    _count = ""
 
     def write(self, text: str) -> None:
-        if text.strip():
+        count = text.strip().partition(",")[0]
+        if count not in ("", self._count):
             sys.stderr.write(text.strip() + "\n")
+        self._count = count or self._count
 
     def flush(self) -> None:
         sys.stderr.flush()
@@ -39,7 +44,7 @@ def progress_bar(total: int, title: str, unit: str, enabled: bool = True, done: 
         "initial": done,
     }
     if sys.stderr.isatty():
-        return tqdm(**options, file=sys.stderr, dynamic_ncols=True)
+        return tqdm(**options, file=sys.stderr, dynamic_ncols=True, bar_format=_BAR)
     # The tiny delay leaves out the line before the first item.
     options |= {"bar_format": _LINE, "mininterval": 30.0, "miniters": 1, "delay": 1e-9}
     return tqdm(**options, file=_Lines())

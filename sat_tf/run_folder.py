@@ -72,7 +72,7 @@ class RunFolder:
     def __str__(self) -> str:
         return str(self.path)
 
-    config = _file("config.json", "Configuration, JSON; a folder without it is no run.")
+    config = _file("config.json", "Configuration, JSON; a folder without it is not a run.")
     vocabulary = _file("vocabulary.json", "Vocabulary of a captioner, JSON.")
     best_weights = _file("best.weights.h5", "Weights of the best epoch.")
     average = _file(

@@ -121,6 +121,13 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.words)
 
+    def with_more(self, forms: Mapping[str, str]) -> Vocabulary:
+        """Returns it with further words after its own, each with its form in written captions."""
+        new = {word: form for word, form in forms.items() if word not in {*self.words}}
+        written = {word: form for word, form in new.items() if form != word}
+        words = (*self.words, *new)
+        return dataclasses.replace(self, words=words, written={**self.written, **written})
+
     def id(self, word: str) -> int:
         """Returns the id of a word or of its form, `UNK` if it is not listed."""
         return self._ids.get(word, UNK)
@@ -196,7 +203,7 @@ class Vocabulary:
         """Reads what `to_json` returned.
 
         Raises:
-            ValueError: The text is no vocabulary.
+            ValueError: The text is not a vocabulary.
         """
         value = json.loads(text)
         words = value.get("words") if isinstance(value, dict) else None
@@ -214,9 +221,9 @@ class Vocabulary:
         """Reads what `save` wrote.
 
         Raises:
-            ValueError: The file is no vocabulary; the message names it.
+            ValueError: The file is not a vocabulary; the message names it.
         """
         try:
             return cls.from_json(Path(path).read_text(encoding="utf-8"))
         except ValueError as error:
-            raise ValueError(f"{path} is no vocabulary: {error}") from error
+            raise ValueError(f"{path} is not a vocabulary: {error}") from error

@@ -16,6 +16,7 @@ from sat_tf.config import SearchConfig, other_search
 from sat_tf.fields import to_dict
 from sat_tf.run_folder import RunFolder, outdated_note
 from sat_tf.runs import TrainedCaptioner
+from sat_tf.vocabulary import SPECIAL_TOKENS
 from serving.saved_model import MODEL_NAME
 from serving.versions import CARD_FILE, GRAPH_FILE
 
@@ -82,13 +83,14 @@ def facts(captioner: TrainedCaptioner, search: SearchConfig, version: Path) -> d
     if attention == "hard":
         attention += f", location by {captioner.model.selection}"
     model = captioner.model
+    locations = f"{height} x {width} locations of {model.encoder.annotation_dim}"
     weights = model.encoder.count_params() + model.decoder.count_params()
     size = sum(path.stat().st_size for path in version.rglob("*") if path.is_file())
     return {
-        "encoder": f"{encoder.name}, {height} x {width} places of {model.encoder.annotation_dim}",
+        "encoder": f"{encoder.name}, {locations}",
         "image": f"{encoder.image_size} x {encoder.image_size} pixels, by {encoder.resize}",
         "attention": attention,
-        "vocabulary": f"{len(captioner.vocabulary)} {unit}",
+        "vocabulary": f"{len(captioner.vocabulary) - len(SPECIAL_TOKENS)} {unit}",
         "language": captioner.vocabulary.language or "not known",
         "beam": str(search.beam),
         "length of a caption": f"{search.min_length} to {search.max_length} {unit}",

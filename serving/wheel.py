@@ -13,10 +13,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-import tyro
-
 from sat_tf import published
-from sat_tf.commands import exit_status, program
+from sat_tf.commands import exit_status, parse_flags
 from sat_tf.errors import invalid_value
 from sat_tf.lite import cache
 from sat_tf.runs import make_graphs
@@ -39,13 +37,13 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    return exit_status(lambda: run(tyro.cli(Arguments, args=argv, prog=program("serving.wheel"))))
+    return exit_status(lambda: run(parse_flags(Arguments, argv, "serving.wheel")))
 
 
 def run(arguments: Arguments) -> None:
     """Builds the wheel."""
     if not (ROOT / "setup.py").is_file():
-        raise ValueError(f"A wheel is built in a checkout, and {ROOT} is none.")
+        raise ValueError(f"A wheel is built in a checkout, and {ROOT} is not one.")
     unknown = set(arguments.captioners) - set(published.names())
     if unknown:
         raise invalid_value("captioners", " ".join(published.names()), " ".join(unknown))

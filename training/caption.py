@@ -13,7 +13,7 @@ import numpy as np
 import tyro
 
 from sat_tf import published, runs
-from sat_tf.commands import check_file, check_folder, exit_status, json_line, loading, program
+from sat_tf.commands import check_file, check_folder, exit_status, json_line, loading, parse_flags
 from sat_tf.config import Inference, SearchConfig, SearchFlags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_fields
@@ -21,7 +21,7 @@ from sat_tf.figures.attention import figure_paths, save_attention_figure
 from sat_tf.figures.drawing import check_font
 from sat_tf.files import write_atomically
 from sat_tf.images import SUFFIXES
-from sat_tf.images.reader import decode, read_content
+from sat_tf.images.pillow import decode, read_content
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.viewer import report_page
 from sat_tf.vocabulary import SPECIAL_TOKENS
@@ -58,9 +58,7 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns 0 if every image was captioned, 1 if some were not."""
-    return exit_status(
-        lambda: run(tyro.cli(Arguments, args=argv, prog=program("training.caption")))
-    )
+    return exit_status(lambda: run(parse_flags(Arguments, argv, "training.caption")))
 
 
 def run(arguments: Arguments) -> int:
@@ -87,17 +85,9 @@ def run(arguments: Arguments) -> int:
             continue
         caption = captioner.caption(content, search)
         if figure is not None:
-            drawn = save_attention_figure(
-                figure,
-                pixels.round().astype("uint8"),
-                caption.words,
-                caption.alpha,
-                caption.beta,
-                title=caption.text,
-                chosen=chosen_locations(captioner, pixels, caption),
-                language=caption.language,
-                font=arguments.figure_font,
-            )
+            chosen = chosen_locations(captioner, pixels, caption)
+            options = {"chosen": chosen, "font": arguments.figure_font}
+            drawn = save_attention_figure(figure, pixels, caption, **options)
             figure = figure if drawn else None
         if arguments.html is not None or arguments.json:
             whole = np.asarray(decode(content))

@@ -16,7 +16,7 @@ from typing import Annotated, Any, TypeVar
 import tyro
 
 from sat_tf import published
-from sat_tf.commands import loading, program
+from sat_tf.commands import loading, parse_flags
 from sat_tf.errors import RunError, invalid_value
 from sat_tf.lite.captioner import is_export
 from sat_tf.run_folder import RunFolder
@@ -113,13 +113,7 @@ def parse_settings(
         if isinstance(config, RunConfig):
             keys = textwrap.fill(_USED_MOST, 78, initial_indent="  ", subsequent_indent="  ")
             description += f" Used most:\n{keys}"
-    found = tyro.cli(
-        kind,
-        args=argv,
-        default=kind(config),
-        prog=program(command),
-        description=description,
-    )
+    found = parse_flags(kind, argv, command, default=kind(config), description=description)
     if not isinstance(found.config, RunConfig) or found.config.init_from is None:
         return found
     run_dir = None

@@ -67,7 +67,7 @@ class DataConfig:
     or `*`; None if there is only one, or one per split."""
     columns: str | None = None
     """Columns or keys of the caption file of `folder`: image=NAME,caption=NAME,split=NAME,
-    group=NAME, in part or all, by name or number; None if names and contents tell."""
+    group=NAME, in part or all, by name or number; None finds them by name and content."""
     held_out: str | None = None
     """Places in [0, 1) below which the hashes of names of `folder` are in dev and in test; None
     for those that hold out a tenth each. A run records them, so that added images move none."""
@@ -482,7 +482,7 @@ def read_run_config(run_dir: Path) -> RunConfig:
         raise other_version(path, error) from error
 
 
-def settled(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfig:
+def settled(config: RunConfig, run_dir: Path | None, data_dir: Path | None) -> RunConfig:
     """Decides what a configuration leaves open: as the run in the folder did, if there is one.
 
     Without one, as the run did that it starts from, if that learned from the same folder: its
@@ -490,7 +490,8 @@ def settled(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfi
     A precision `auto` is left open then, as it is measured.
     """
     for folder in map(RunFolder, filter(None, (run_dir, config.init_from))):
-        same = data_dir is not None and read_data_dir(folder) == data_dir.absolute()
+        recorded_dir = None if data_dir is None else read_data_dir(folder)
+        same = recorded_dir is not None and recorded_dir.samefile(data_dir)
         if folder.config.is_file() and (folder.path == run_dir or same):
             with contextlib.suppress(ValueError):  # `check_run_dir` says what is wrong with it
                 recorded = read_run_config(folder.path)

@@ -1,6 +1,6 @@
 """Save predictions of captioners, to teach another one: `python -m training.distill RUN RUN ...`.
 
-Writes the mean of their predictions for every word of the training captions. Then
+Writes the mean of their predictions for every word of the training captions. Then::
 
     python -m training.train ... --fit.distillation-weight 0.7 --predictions FILE
 
@@ -19,7 +19,7 @@ import numpy as np
 import tyro
 
 from sat_tf import published
-from sat_tf.commands import check_file, exit_status, loading, program
+from sat_tf.commands import check_file, exit_status, loading, parse_flags
 from sat_tf.errors import RunError, invalid_value
 from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.files import default_cache_dir
@@ -57,9 +57,7 @@ class Arguments:
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
-    return exit_status(
-        lambda: run(tyro.cli(Arguments, args=given, prog=program("training.distill")))
-    )
+    return exit_status(lambda: run(parse_flags(Arguments, given, "training.distill")))
 
 
 def run(arguments: Arguments) -> int:
@@ -71,7 +69,8 @@ def run(arguments: Arguments) -> int:
         from training.inputs import load_data
 
     folder = RunFolder(next(iter(configs)))
-    data_dir, words = arguments.data_dir or read_data_dir(folder), read_vocabulary(folder).words
+    data_dir, own = arguments.data_dir or read_data_dir(folder), read_vocabulary(folder)
+    words = dict(zip(own.words, own.forms, strict=True))
     data = load_data(configs[folder.path].data, data_dir, words)
     found = predict(configs, data, arguments.cache_dir or default_cache_dir(), arguments.words)
     seen = SeenImages()

@@ -186,7 +186,7 @@ def _waits(connection: socket.socket) -> bool:
 def _is_address(text: object) -> bool:
     host, _, port = text.rpartition(":") if isinstance(text, str) else ("", "", "")
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
-        return False  # the last part of a bare IPv6 address is no port
+        return False  # the last part of a bare IPv6 address is not a port
     return bool(host) and port.isascii() and port.isdecimal() and 0 < int(port) < 2**16
 
 

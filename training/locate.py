@@ -1,6 +1,6 @@
 """Learn where words are from captions alone: `python -m training.locate --out FILE`.
 
-Takes the settings of the training that is to use the file: its data and its frozen encoder. Then
+Takes the settings of the training that is to use the file: its data and its frozen encoder. Then::
 
     python -m training.train ... --attention.supervision-weight 0.5 --locator FILE
 """

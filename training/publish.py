@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import tyro
 
 from sat_tf import published
-from sat_tf.commands import exit_status, loading, program
+from sat_tf.commands import exit_status, loading, parse_flags
 from sat_tf.config import JOIN, other_search, weights_files
 from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
@@ -80,8 +80,8 @@ _INHERITED = {
 }
 """Training of the captioners that a student learned from."""
 _MAPS = (
-    "A map shows which parts of the image the decoder read for a word, which is no proof that the "
-    "word rests on them.\n"
+    "A map shows which parts of the image the decoder read for a word, which does not prove "
+    "that the word depends on them.\n"
 )
 _CARD = """---
 library_name: sat_tf
@@ -121,7 +121,7 @@ decoder to 10, with a scale per {group} of them.{check}
 
 For teaching, for research on attention, and for a first look at what such a captioner does.
 
-Not for captions that people rely on who cannot see the image, for decisions about people, for
+Not for captions on which people who cannot see the image rely, for decisions about people, for
 surveillance, or for images unlike those it was trained on: it then writes a fluent sentence about
 something else. It repeats the biases of its training captions, such as guesses of gender and age.
 {maps}"""
@@ -151,7 +151,7 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    arguments = tyro.cli(Arguments, args=argv, prog=program("training.publish"))
+    arguments = parse_flags(Arguments, argv, "training.publish")
     return exit_status(lambda: run(arguments))
 
 
@@ -205,7 +205,7 @@ def publish(arguments: Arguments) -> str:
     record = None if seen is None else seen.content()
     published.write(arguments.out, files, arguments.share_encoder, teachers, record)
     for name, content in files.items():
-        print(f"{len(content) / 1e6:7.2f} MB  {name}")
+        print(f"{len(content) / 1e3:9,.1f} kB  {name}")
     check = ""
     if arguments.check:
         cache_dir = arguments.cache_dir or default_cache_dir()
@@ -288,15 +288,20 @@ def make_card(
         run_dir: The run, with its evaluations.
         config: Its configuration.
         name: What `sat_tf.load` takes.
-        licence: What others may do with the weights; by default what the data set asks for.
+        licence: What others may do with the weights; by default what the data set asks for, or
+            that of the captioner that it started from.
         check: A sentence that compares the rounded weights with the run's, if they were.
         weights_sha256: SHA-256 of the weights that are published; those in the run by default,
             which training may have replaced since.
     """
     from sat_tf.packing import GROUP
+    from training.lineage import data_sets_of
 
-    source, terms = _SOURCES.get(config.data.name, (config.data.name, None))
-    licence = licence or (terms if terms else _UNSTATED)
+    sources = [_SOURCES.get(name, (name, None)) for name in data_sets_of(run_dir, config)]
+    (source, terms), *earlier = sources
+    licence = licence or next((asked for _, asked in sources if asked), _UNSTATED)
+    before = "; it started from a captioner trained on {}, whose terms apply to it, too: {}"
+    source += "".join(before.format(name, asked or _UNSTATED) for name, asked in earlier)
     attends = config.attention.kind != "none"
     encoder = config.encoder
     named = " and ".join(name + _ORIGINS.get(name, "") for name in encoder.name.split(JOIN))

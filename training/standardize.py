@@ -35,7 +35,7 @@ class Arguments:
     data_dir: Path | None = None
     """Your copy of the data set."""
     images: PositiveInt = 1000
-    """Training images, drawn at random, that the statistics are of."""
+    """Training images, drawn at random, of which the statistics are taken."""
     compact: bool = False
     """First round the weights to the 8 bits of training.publish: a captioner trained with them then
     keeps its annotations when it is published."""

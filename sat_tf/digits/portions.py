@@ -1,6 +1,6 @@
 """Digit portions: which labels are in a strip of digits, by attention over its portions.
 
-Training tells the presence of a label; attention has to find its place. Shapes: B strips, P
+Training gives the presence of a label; attention has to find its place. Shapes: B strips, P
 portions per strip, L slots (the portions and the null slot), Q queries, D annotation width, M
 samples per query, T draws per sample.
 """

@@ -195,7 +195,7 @@ def clusters(text: str) -> list[str]:
 def check_font(path: Path) -> None:
     """Checks that Pillow can read a font file, by a ValueError if it cannot."""
     if not any(_faces_of(path)):
-        raise ValueError(f"`--figure-font`: {path} is no font file that can be read (TTF or OTF).")
+        raise ValueError(f"`--figure-font`: {path} is not a readable font file (TTF or OTF).")
 
 
 @functools.lru_cache(maxsize=4096)

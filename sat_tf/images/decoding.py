@@ -36,7 +36,7 @@ def decode(image_bytes: tf.Tensor | bytes) -> tf.Tensor:
         uint8 `[height, width, 3]`.
 
     Raises:
-        tf.errors.InvalidArgumentError: The bytes are no image that can be read, or its header
+        tf.errors.InvalidArgumentError: The bytes are not an image that can be read, or its header
             asks for more than `sat_tf.images.headers` allows.
     """
     return _decode(tf.convert_to_tensor(image_bytes, tf.string))

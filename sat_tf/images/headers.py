@@ -26,7 +26,7 @@ from sat_tf.images.pillow import (
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WebP")
 UNKNOWN = len(FORMATS)
 SIZE_LIMITS = f"has no pixels, or more than {MAX_SIDE} per side or {MAX_PIXELS} in all"
-NO_IMAGE = f"the bytes are no {', '.join(FORMATS)} image"
+NO_IMAGE = f"the bytes are not a {', '.join(FORMATS[:-1])} or {FORMATS[-1]} image"
 MAX_RUNS = 2**9
 """Runs of equally long data blocks before the end of a GIF's first frame; writers leave a few."""
 

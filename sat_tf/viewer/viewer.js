@@ -362,10 +362,14 @@ const SatViewer = (() => {
       context.fillStyle = "#fff";
       context.fillRect(0, 0, canvas.width, canvas.height);
       context.drawImage(this.image, 0, 0, width, height);
-      if (this.stage.classList.contains("looking")) {
-        const [left, top, right, bottom] = this.data.crop || [0, 0, 1, 1];
-        context.drawImage(this.canvas, left * width, top * height, (right - left) * width, (bottom - top) * height);
-      }
+      const [left, top, right, bottom] = this.data.crop || [0, 0, 1, 1];
+      const seen = [left * width, top * height, (right - left) * width, (bottom - top) * height];
+      if (this.stage.classList.contains("looking")) context.drawImage(this.canvas, ...seen);
+      context.beginPath();
+      context.rect(0, 0, width, height);
+      context.rect(...seen);
+      context.fillStyle = "rgb(0 0 0 / .9)"; // the border, as on the page
+      context.fill("evenodd");
       context.font = `${size}px system-ui, sans-serif`;
       context.textBaseline = "middle";
       const gap = this.sentence.hidden ? " " : "";

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 import tyro
 
-from sat_tf.commands import exit_status, loading, program
+from sat_tf.commands import exit_status, loading, parse_flags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.spark import check_spark, open_session, root_cause, watched
@@ -54,12 +54,7 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns 0 if every image was captioned, 1 if some were not, or 2."""
-    arguments = tyro.cli(
-        Arguments,
-        args=argv,
-        prog=program("serving.bulk"),
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )
+    arguments = parse_flags(Arguments, argv, "serving.bulk", config=(tyro.conf.FlagCreatePairsOff,))
     return exit_status(lambda: run(arguments))
 
 

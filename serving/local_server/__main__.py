@@ -17,7 +17,7 @@ from typing import Annotated
 
 import tyro
 
-from sat_tf.commands import exit_status, loading, program
+from sat_tf.commands import exit_status, loading, parse_flags
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, Range, check_fields
 from serving.process import check_port, return_freed_memory
@@ -53,7 +53,7 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    arguments = tyro.cli(Arguments, args=argv, prog=program("serving.local_server"))
+    arguments = parse_flags(Arguments, argv, "serving.local_server")
     return exit_status(lambda: run(arguments))
 
 

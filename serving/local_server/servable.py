@@ -44,7 +44,7 @@ class Servable:
     """A SavedModel in its own session, warmed up.
 
     Raises:
-        Exception: The folder is no SavedModel with the tag `serve`, or a warm-up request
+        Exception: The folder is not a SavedModel with the tag `serve`, or a warm-up request
             fails; TensorFlow raises several types.
     """
 
@@ -169,7 +169,7 @@ class Servable:
             raise unreadable from None
         # A single string comes as bytes, of which NumPy would drop trailing zeros.
         value = np.asarray(value, object if proto.dtype == types_pb2.DT_STRING else None)
-        # Of another rank, the first dimension is no batch: the session names both shapes.
+        # Of another rank, the first dimension is not a batch: the session names both shapes.
         is_batch = expected.tensor_shape.unknown_rank or rank == len(expected.tensor_shape.dim)
         if rank and is_batch and len(value) > self._limits.rows:
             raise statuses.invalid(

@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-import tyro
-
 from sat_tf import digits, published
-from sat_tf.commands import exit_status, program
+from sat_tf.commands import exit_status, parse_flags
 from sat_tf.digits.config import read_reader_config
 from sat_tf.errors import invalid_value
 from sat_tf.fields import Positive, PositiveInt, check_fields
@@ -66,7 +64,7 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    arguments = tyro.cli(Arguments, args=argv, prog=program("serving.web"))
+    arguments = parse_flags(Arguments, argv, "serving.web")
     # Silences gRPC's own notes on failed connections, which the page tells in plain words.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     return exit_status(lambda: run(arguments))
@@ -173,26 +171,24 @@ def _own(
     """Returns the page's own models, run by processes that end with `stack`."""
     from serving.web.model_process import ModelProcess
 
-    captioners = sources.from_exports(arguments.export) + sources.from_runs(runs)
-    models = sources.name_apart(captioners + sources.from_runs(drawn))
-    captioners, readers = models[: len(captioners)], models[len(captioners) :]
-    process, reading = (
-        ModelProcess([model.folder for model in part]) for part in (captioners, readers)
-    )
+    captioners = [*sources.newest_exports(arguments.export), *runs]
+    sources.check_runs([*runs, *drawn])
+    models = sources.named([*captioners, *drawn])
+    process, reading = ModelProcess(captioners), ModelProcess(drawn)
     stack.callback(process.stop)
     stack.callback(reading.stop)
     process.start()
-    from serving.web.digits import DigitModel
+    from serving.web.app import DigitModel  # while the first model loads
 
+    shown = list(models.items())
+    captioning, reads = shown[: len(captioners)], shown[len(captioners) :]
     return {
-        "models": {model.name: process.captioner(model.folder) for model in captioners},
+        "models": {name: process.captioner(folder) for name, folder in captioning},
         "lang": arguments.lang,
-        "kinds": {model.name: sources.kind_of(model.folder) for model in captioners},
+        "kinds": {name: sources.kind_of(folder) for name, folder in captioning},
         "digits": {
-            model.name: DigitModel(
-                read_reader_config(model.folder), functools.partial(reading.ask, model.folder)
-            )
-            for model in readers
+            name: DigitModel(read_reader_config(folder), functools.partial(reading.ask, folder))
+            for name, folder in reads
         },
         "open_digits": reading.start,
     }

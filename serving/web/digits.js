@@ -209,7 +209,7 @@
     find("#given").setAttribute("aria-label", several ? "What the model was given, with its glimpses" : "What the model was given, with the part it looks at");
     find("#steps").hidden = !several;
     find(".glimpses").replaceChildren(...(several ? data.steps.map((step, i) => element("li", {}, thumbnail(step, i))) : []));
-    find("#note").textContent = several ? "It learned to answer after its last glimpse; before, this is what it would say." : "";
+    find("#note").textContent = several ? "It learned to answer after its last glimpse; before that, this is what it would say." : "";
     const last = data.steps.at(-1).probabilities;
     const best = last.indexOf(Math.max(...last));
     find("#answer").textContent = `It reads ${data.answers[best]}`;

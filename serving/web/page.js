@@ -77,7 +77,7 @@
 
   function receive(files) {
     if (files.length) show(files[0]);
-    else say("That was no file. Drop or paste a photograph itself, not a link to one.");
+    else say("That was not a file. Drop or paste a photograph itself, not a link to one.");
   }
 
   // A large photograph as a smaller JPEG, upright; any other file as it is.

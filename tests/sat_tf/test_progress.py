@@ -15,3 +15,12 @@ def test_a_log_gets_lines_with_count_speed_and_time_left(capsys, enabled):
     for line in shown:
         assert line.startswith("Annotations: 10/10 images, ")
         assert line.endswith("images/s, 00:00 left")
+
+
+def test_slow_work_is_counted_per_second_too(capsys):
+    bar = progress_bar(2, "Training", "steps")
+    bar.last_print_t -= 60
+    bar.update(2)
+    bar.close()
+    (line,) = capsys.readouterr().err.splitlines()  # at the update or at the end, not at both
+    assert "0.03 steps/s" in line

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.images import load
+from sat_tf.images.decoding import load
 from sat_tf.search.beam_search import FLOOR
 from sat_tf.vocabulary import END, PAD
 from serving.model_card import operations
@@ -16,12 +16,12 @@ FORBIDDEN = ("PyFunc", "XlaLaunch", "XlaCallModule", "Iterator", "Random", ">")
 
 
 REASONS = {
-    "empty": "the bytes are no JPEG, PNG, GIF, BMP, WebP image",
-    "text": "the bytes are no JPEG, PNG, GIF, BMP, WebP image",
+    "empty": "the bytes are not a JPEG, PNG, GIF, BMP or WebP image",
+    "text": "the bytes are not a JPEG, PNG, GIF, BMP or WebP image",
     "cut": "the file is damaged",
     "flipped": "the file is damaged",
     "huge": "the image has no pixels, or more than 32768 per side or 67108864 in all",
-    "tiff": "the bytes are no JPEG, PNG, GIF, BMP, WebP image",
+    "tiff": "the bytes are not a JPEG, PNG, GIF, BMP or WebP image",
 }
 
 

@@ -220,7 +220,7 @@ def _entities(folder: Path) -> Iterator[tuple[dict, list]]:
     sentences, annotations = folder / "Sentences", folder / "Annotations"
     if not (sentences.is_dir() and annotations.is_dir()):
         raise DataError(
-            f"{folder} is no folder of Flickr30k Entities. Looked for: Sentences/*.txt, "
+            f"{folder} is not a folder of Flickr30k Entities. Looked for: Sentences/*.txt, "
             "Annotations/*.xml."
         )
     for path in sorted(annotations.glob("*.xml")):

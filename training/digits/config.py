@@ -257,7 +257,7 @@ def read_digit_config(run_dir: Path) -> DigitRunConfig:
     kind = SYSTEMS.get(system_of(run_dir))
     if kind is None:
         raise ValueError(
-            f"{run_dir} is no run of a digit system: expected `{SYSTEM_KEY}` in its "
+            f"{run_dir} is not a run of a digit system: expected `{SYSTEM_KEY}` in its "
             f"{path.name} to be one of {', '.join(SYSTEMS)}, got {system_of(run_dir)!r}."
         )
     values = read_object(path)

@@ -21,7 +21,7 @@ import tyro
 from PIL import Image
 
 from sat_tf import published
-from sat_tf.commands import check_folder, exit_status, program
+from sat_tf.commands import check_folder, exit_status, parse_flags
 from sat_tf.digits import SYSTEM_KEY, refuse_published
 from sat_tf.digits.model import DigitModel
 from sat_tf.errors import RunError
@@ -132,11 +132,11 @@ def run(run_dir: Path, argv: list[str]) -> None:
     """Evaluates a run, whose model decides which flags there are."""
     refuse_published(published.locate(run_dir))
     config = read_digit_config(run_dir)
-    arguments = tyro.cli(
+    arguments = parse_flags(
         Arguments[type(config.model)],
-        args=argv,
+        argv,
+        "training.evaluate",
         default=Arguments(run_dir, config.model),
-        prog=program("training.evaluate"),
         description=f"Evaluate the best weights of this run of {config.recipe}.",
     )
     if arguments.out is not None:

@@ -65,8 +65,8 @@ Examples that are read wrongly, made of the digits of a split; weights before ro
 ## Not for
 
 Reading digits that matter, such as amounts or addresses. Images unlike those of its training get an
-answer too, often a confident one. A glimpse shows what entered the answer, which is no proof that
-the answer rests on it.
+answer too, often a confident one. A glimpse shows what entered the answer, which does not prove
+that the answer depends on it.
 """
 
 _SUMMARIES = {
@@ -138,7 +138,7 @@ def make_card(
     weights_sha256: str | None = None,
 ) -> str:
     """Returns the card as Markdown; see `training.publish.make_card`."""
-    # The command itself trains the run on single digits, so its folder is no flag; any other
+    # The command itself trains the run on single digits, so its folder is not a flag; any other
     # origin is named without its folders.
     origin = config.init_from and Path(config.init_from).name
     first = single_dir(run_dir).name

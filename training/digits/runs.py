@@ -60,7 +60,7 @@ def start_from(
         Names of the layers whose weights were taken.
 
     Raises:
-        ValueError: The folder is no finished digit run, or none of its layers fits.
+        ValueError: The folder is not a finished digit run, or none of its layers fits.
     """
     taken = []
     try:

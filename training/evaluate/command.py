@@ -16,7 +16,7 @@ from typing import Annotated
 import tyro
 
 from sat_tf import published
-from sat_tf.commands import check_folder, exit_status, loading, program
+from sat_tf.commands import check_folder, exit_status, loading, parse_flags
 from sat_tf.config import Inference, SearchFlags
 from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
@@ -39,6 +39,10 @@ from training.evaluate.reports import (
 from training.metrics.captions import score_captions
 from training.metrics.scene_words import word_scores
 from training.metrics.score_tokens import ScoreTokens, check_tokens
+from training.tables import counted
+
+UNREADABLE = "cannot be read"
+"""Reason why an image has no caption among those from elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class GivenData:
     captions: str | None = None
     """Caption file of a folder; the only one there by default."""
     columns: str | None = None
-    """Columns of a folder's caption file, image=NAME,caption=NAME; told by their names if None."""
+    """Columns of a folder's caption file, image=NAME,caption=NAME; by default, found by name."""
     held_out: str | None = None
     """Division of a folder without splits; for captions of a run, that of its config.json."""
     image_dir: str | None = None
@@ -183,7 +187,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def parse(argv: list[str]) -> Arguments:
     """Reads and checks the command line."""
-    arguments = tyro.cli(Arguments, args=argv, prog=program("training.evaluate"))
+    arguments = parse_flags(Arguments, argv, "training.evaluate")
     arguments.check()
     return dataclasses.replace(arguments, split=canonical_split(arguments.split))
 
@@ -235,11 +239,17 @@ def evaluate_captions(arguments: Arguments) -> None:
     given = parse_captions(content, path)
     split = load_split(data, arguments.split, arguments.data_dir)
     captions = captions_of(split, given, path)
+    images = enumerate(split.examples)
+    unread = {n: UNREADABLE for n, one in images if one.image_id not in captions}
+    if unread:
+        images = counted(len(unread), "image")
+        print(f"Warning: skipped {images} without a caption that cannot be read.")
     print(f"Scoring {len(captions):,} captions ...", flush=True)
     start, tokens = time.monotonic(), arguments.score_tokens
-    found = score_captions(captions, split.references(), tokens=tokens, **data.splitting)
+    references = split.references(of=captions)
+    found = score_captions(captions, references, tokens=tokens, **data.splitting)
     seconds = {"caption metrics": time.monotonic() - start}
-    report = found.details() | split.details()
+    report = found.details() | split.details(unread)
     report |= {
         "captions": {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()},
         "data": data.name,

@@ -155,7 +155,7 @@ def test_chinese_characters_take_the_forms_of_the_language(use_fonts, language, 
 
 def test_a_chosen_font_comes_first_and_must_be_one(use_fonts, monkeypatch, tmp_path):
     path = tmp_path / "font.ttf"
-    with pytest.raises(ValueError, match=f"`--figure-font`: {path} is no font file"):
+    with pytest.raises(ValueError, match=f"`--figure-font`: {path} is not a readable font file"):
         drawing.check_font(path)
     path.write_bytes(ImageFont.load_default(16).font_bytes)
     drawing.check_font(path)

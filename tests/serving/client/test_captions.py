@@ -96,13 +96,16 @@ def test_a_beam_holds_the_attention_of_every_hypothesis(client_of, exports):
         np.testing.assert_allclose(caption.alpha.sum(axis=(1, 2)), 1.0, atol=1e-5)
 
 
-def test_a_beam_is_asked_for_by_the_very_bytes_given(client_of, monkeypatch):
+def test_a_beam_is_asked_for_by_a_file_or_by_the_very_bytes_given(client_of, monkeypatch, tmp_path):
     sent = []
     client = client_of()
     real = client.predict
     monkeypatch.setattr(client, "predict", lambda request: sent.append(request) or real(request))
     turned = encode(Image.new("RGB", (40, 20)), "JPEG", exif=exif_of(6))
+    (tmp_path / "photo.jpg").write_bytes(turned)
     client.beam(turned)
+    client.beam(tmp_path / "photo.jpg")
     client.caption(turned)
     contents = [request.inputs["image_bytes"].string_val[0] for request in sent]
-    assert contents[0] == turned and contents[-1] != turned  # the last was turned upright
+    assert contents[0] == turned != contents[-1]  # which was turned upright, as a file's were
+    assert contents[-1] in contents[1:-1]

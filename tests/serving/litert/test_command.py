@@ -81,7 +81,7 @@ def test_a_folder_that_is_no_export_or_missing_litert_is_one_line(
     photo, tmp_path, capsys, litert_exports, monkeypatch
 ):
     assert main([str(tmp_path / "none"), str(photo)]) == 2
-    assert capsys.readouterr().err.startswith(f"Error: {tmp_path / 'none'} is no LiteRT export")
+    assert capsys.readouterr().err.startswith(f"Error: {tmp_path / 'none'} is not a LiteRT export")
     monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", None)
     assert main([str(litert_exports("soft")), str(photo)]) == 2
     assert "pip install ai-edge-litert" in capsys.readouterr().err

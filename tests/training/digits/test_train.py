@@ -90,7 +90,7 @@ def test_another_run_s_folder_is_refused(
     assert "digit system 'portions'" in capsys.readouterr().err
     (tmp_path / "config.json").write_text("{}")
     assert main(["--recipe", "digits_soft", *tiny_digits, "--run-dir", str(tmp_path)]) == 2
-    assert "no run of a digit system" in capsys.readouterr().err
+    assert "not a run of a digit system" in capsys.readouterr().err
 
 
 NARROW = (

@@ -74,11 +74,11 @@ def test_an_undefined_score_is_called_so_wherever_it_is_shown(tmp_path):
 
 
 def test_markdown_cells_are_plain_and_escaped():
-    rows = [("a|b", 1 / 3), ("c\nd", None), ("e", [1, "f"])]
+    rows = [("a|b", 1 / 3), ("c\nd", None), ("e", [1, "f", None])]
     assert markdown_table(("key", "value"), rows).splitlines() == [
         "| key | value |",
         "| --- | --- |",
         "| a\\|b | 0.333333 |",
         "| c d | - |",
-        "| e | 1, f |",
+        "| e | 1, f, - |",
     ]
