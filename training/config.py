@@ -168,7 +168,7 @@ def _check_language(code: str, shortest: bool) -> None:
             moved = given.territory not in (None, Language.get(standard).territory)
             if not shortest or not (shorter or moved or given.extlangs):
                 return
-            if not given.extlangs:
+            if not Language.get(standard).extlangs:
                 expected = f"{standard}, the same language"
     if "_" in code and tag_is_valid(code.replace("_", "-")):
         expected = f"{standardize_tag(code)}, with a hyphen"
