@@ -5,7 +5,6 @@ In the order of a run: `load_data`; with the encoder at hand `open_inputs`; then
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +32,8 @@ from training.teach.word_predictions import WordPredictions
 
 BOXES, LOCATOR, PREDICTIONS = "boxes", "locator", "predictions"
 """Names of what teaches beside the captions, among the contents of the splits."""
+
+_NONE: Mapping[str, str] = {}
 
 Batches = tf.data.Dataset | tf.distribute.DistributedDataset
 
@@ -104,22 +105,21 @@ class Inputs:
 
 
 def load_data(
-    config: DataConfig, data_dir: Path | None = None, more_words: Sequence[str] = ()
+    config: DataConfig, data_dir: Path | None = None, more_words: Mapping[str, str] = _NONE
 ) -> Data:
     """Loads the training and dev splits; the vocabulary sees training captions only.
 
     Args:
         config: The configuration.
         data_dir: The user's copy of the data set; None for drawn data.
-        more_words: Words that the vocabulary has in any case, after those of the captions.
+        more_words: Words that the vocabulary has in any case, after those of the captions, each
+            with its form in captions that are written.
 
     Raises:
         DataError: The data cannot be used, or the captions have no word to learn.
     """
     train, dev = (load_split(config, name, data_dir) for name in ("train", "dev"))
-    vocabulary = Vocabulary.from_captions(train.captions, **config.vocabulary)
-    words = dict.fromkeys((*vocabulary.words, *more_words))
-    vocabulary = dataclasses.replace(vocabulary, words=tuple(words))
+    vocabulary = Vocabulary.from_captions(train.captions, **config.vocabulary).with_more(more_words)
     table, dev_table = (
         caption_table(split, vocabulary, config.max_length) for split in (train, dev)
     )
@@ -193,7 +193,8 @@ def describe_inputs(
         yield f"Warning: {counted(table.dropped, 'caption')} without a word dropped."
     if table.truncated:
         limit = f"{names.max_length} {names.unit}"
-        yield f"Warning: {counted(table.truncated, 'caption')} cut to {limit}."
+        longer = "`--data.max_length` and `--search.max_length` allow longer ones"
+        yield f"Warning: {counted(table.truncated, 'caption')} cut to {limit}: {longer}."
     for split, source in inputs.of(data).items():
         if reasons := inputs.unusable[split.name]:
             images, path = counted(len(reasons), "image"), folder.skipped(split.name)

@@ -8,10 +8,11 @@ import os
 import signal
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from sat_tf.commands import exit_status, json_line, loading, parse_flags
+from sat_tf.commands import command_line, exit_status, json_line, loading, parse_flags
 
 RUN, FILE = ["--run-dir", "flickr8k_soft"], ["x.jpg"]
 COMMANDS = {
@@ -57,6 +58,11 @@ def test_a_folder_that_is_no_run_is_an_error(name, tmp_path, capsys):
     assert said.startswith("Error: ") and "is not a run" in said and "Traceback" not in said
 
 
+def test_a_command_line_can_be_typed_whatever_its_paths_are():
+    line = command_line("training.caption", "--run-dir", Path("my runs/a$"))
+    assert line == "python -m training.caption --run-dir 'my runs/a$'"
+
+
 def test_unexpected_errors_are_raised():
     with pytest.raises(ZeroDivisionError):
         exit_status(raiser(ZeroDivisionError()))
@@ -99,14 +105,11 @@ def test_the_collector_is_suspended_for_the_first_import_of_tensorflow(loaded, m
     if not loaded:
         monkeypatch.delitem(sys.modules, "tensorflow")
     frozen = gc.get_freeze_count()
-    try:
-        with pytest.raises(ImportError), loading():
-            assert gc.isenabled() is loaded
-            raise ImportError
-        assert gc.isenabled()
-        assert (gc.get_freeze_count() == frozen) is loaded
-    finally:
-        gc.unfreeze()
+    with pytest.raises(ImportError), loading():
+        assert gc.isenabled() is loaded
+        raise ImportError
+    assert gc.isenabled()
+    assert (gc.get_freeze_count() == frozen) is loaded
 
 
 def test_native_log_lines_show_only_if_an_import_fails(monkeypatch, capfd):

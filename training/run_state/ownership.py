@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import shlex
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -29,7 +30,7 @@ from training.data.seen_images import SeenImages
 from training.distributed import is_chief, on_chief
 from training.inputs import BOXES, LOCATOR, PREDICTIONS, Contents, Data, Inputs
 from training.little_data import Amount
-from training.run_state.checkpoints import start_again
+from training.run_state.checkpoints import another, start_again
 
 _TEACHERS = {
     BOXES: "boxes",
@@ -98,7 +99,8 @@ def check_run_dir(run_dir: Path, config: Any, read_config: Callable[[Path], Any]
     if folder.average.exists():
         raise RunError(
             f"{folder} is an average of other runs, which cannot be resumed. Choose another "
-            f"folder with `--run-dir`; `--init-from {folder}` starts from its weights."
+            f"folder with `--run-dir`; `--init-from {shlex.quote(str(folder))}` starts from its "
+            "weights."
         )
     if folder.config.exists():
         try:
@@ -125,14 +127,20 @@ def check_run_dir(run_dir: Path, config: Any, read_config: Callable[[Path], Any]
         )
 
 
-def kept_words(config: RunConfig, run_dir: Path) -> tuple[str, ...]:
-    """Returns the words that a run keeps of `init_from`, see `keep_words`; its own once begun."""
+def kept_words(config: RunConfig, run_dir: Path | None = None) -> dict[str, str]:
+    """Returns the words that a run keeps of `init_from`, with their forms, see `keep_words`.
+
+    Args:
+        config: The run's configuration.
+        run_dir: The run's folder; once it is begun, they are among its own.
+    """
     if not config.keep_words:
-        return ()
-    begun = RunFolder(run_dir).vocabulary.is_file()
+        return {}
+    begun = run_dir is not None and RunFolder(run_dir).vocabulary.is_file()
     kept = runs.read_vocabulary(run_dir if begun else published.locate(config.init_from))
     same = (kept.unit, kept.language) == (config.data.unit, config.data.language)
-    return kept.words if same else ()
+    forms = kept.forms if config.data.regains_capitals else kept.words
+    return dict(zip(kept.words, forms, strict=True)) if same else {}
 
 
 def claim(
@@ -258,7 +266,7 @@ def check_data(folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str,
     if path.exists() and runs.read_vocabulary(folder.path) != vocabulary:
         raise RunError(
             f"{folder} belongs to a run on other data: the words of the training captions differ "
-            f"from {path}. Give it its own `--data-dir`, or choose another `--run-dir`."
+            f"from {path}. Give it its own `--data-dir`, or choose {another(folder)}."
         )
     known = _read_contents(folder)
     for teacher in sorted(set(_TEACHERS) & (set(known) - set(contents))):
@@ -321,7 +329,7 @@ def _check_same(folder: RunFolder, split: str, known: Contents, found: Contents)
         raise RunError(
             f"The {what} are not those of {where}: expected the fingerprint "
             f"{known.fingerprint[:12]}..., got {found.fingerprint[:12]}... Give {given}, or "
-            "choose another `--run-dir`."
+            f"choose {another(folder)}."
         )
     lost = set(found.unreadable) - set(known.unreadable)
     back = set(known.unreadable) - set(found.unreadable)

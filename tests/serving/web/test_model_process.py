@@ -56,10 +56,15 @@ def made(tmp_path_factory) -> tuple[Path, Path]:
     return run, folder / "cache"
 
 
-def test_a_captioner_answers_from_its_graphs_without_tensorflow(processes, made, monkeypatch):
-    run, home = made
+@pytest.fixture
+def run(made, monkeypatch) -> Path:
+    """The run with its graphs, so that no process loads TensorFlow."""
     monkeypatch.delenv(cache.SWITCH)
-    monkeypatch.setenv("SAT_TF_CACHE", str(home))
+    monkeypatch.setenv("SAT_TF_CACHE", str(made[1]))
+    return made[0]
+
+
+def test_a_captioner_answers_from_its_graphs_without_tensorflow(processes, run):
     process, said = processes(run), []
     beam, kind, resize = ask(process, run, png(), said)
     (expected,) = sat_tf.load(run).beams([png()])
@@ -116,8 +121,7 @@ def test_a_model_that_cannot_be_loaded_is_told_and_the_others_answer(processes, 
     assert ask(process, run, png())[1] == "soft"
 
 
-def test_a_process_that_the_system_ended_is_started_again(processes, made):
-    run, _ = made
+def test_a_process_that_the_system_ended_is_started_again(processes, run):
     process = processes(run)
     first = ask(process, run, png())
     process._process.kill()
@@ -135,10 +139,8 @@ def test_a_question_that_ends_every_process_is_given_up(processes, tmp_path, mon
     assert len(starts.read_text()) == MOST_TRIES
 
 
-def test_the_process_ends_when_the_page_does(made):
-    run, _ = made
-    process = ModelProcess([run])
-    process.start()
+def test_the_process_ends_when_the_page_does(processes, run):
+    process = processes(run)
     ask(process, run, png())
     process._pipe.close()  # as the system does when the page ends in whatever way
     eventually(lambda: process._process.poll() == 0)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import posixpath
-import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -36,14 +35,27 @@ from training.data.sources.caption_files import (
     read_caption_file,
 )
 from training.data.sources.caption_files.columns import is_phrase, mostly
-from training.data.sources.caption_files.records import CaptionFile, Record, known_split, lines
+from training.data.sources.caption_files.records import CaptionFile, Record
 from training.data.sources.caption_files.stored import lie_beside, pairs
+from training.data.sources.given_splits import listed_splits, split_in, split_of
 from training.data.sources.image_folder import ImageFolder, is_image
 from training.data.sources.name_splits import choose_places, hashed_split, parse_places
+from training.tables import counted
 
 # Beside data sets of Hugging Face.
 _NO_CAPTION_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
+_NO_CAPTION_FILES += ("classes.json",)  # beside annotations of tools, as is an object meta.json
+# Files of runs, evaluations and inspections: their folders hold no captions to learn from.
+_RESULTS = (
+    ("config.json", "vocabulary.json"),
+    ("report.json", "report.md"),
+    ("inspect.json", "index.html"),
+)
 _HOW = " Write one, such as captions.csv with the header image,caption and a row per caption."
+_INSIDE = (
+    " If they are in the images, as Lightroom and others write them: in the folder, `exiftool -use "
+    "MWG -csv -r -Description . > captions.csv`."
+)
 _TRIED = 20  # text files that may hold captions
 _MANY = 100  # folders that may hold caption files
 _DEEP = 2  # levels below them
@@ -107,13 +119,14 @@ def load(
         try:
             files.append(read_caption_file(path, columns, images.root))
         except DataError as error:
-            if len(paths) == 1:
-                raise
-            raise DataError(f"{error} `--data.captions FILE` takes another file alone.") from error
+            others = [other for other, _ in paths if other != path]
+            if advice := _advice_instead(path, others, data_dir, images, captions):
+                raise DataError(f"{error} {advice}.") from error
+            raise
         notes += [*files[-1].notes, *_gather(files[-1], of_file, images, entries)]
     listed = _listed(files)
-    for folder in dict.fromkeys((data_dir, *(file.path.parent for file in files))):
-        _take_lists(folder, entries, notes)
+    if held_out is None:
+        _take_lists(data_dir, files, entries, notes)
     nearly = images.find_nearly(name for name, entry in entries.items() if entry.stored is None)
     if held_out is None:
         _take_folders({*images.all_names}, nearly, entries, notes)
@@ -124,10 +137,9 @@ def load(
         places = _divide(entries, {*images.all_names, *nearly}, held_out, notes)
     chosen = {name: entry for name, entry in entries.items() if entry.split == split}
     if not chosen:
-        raise DataError(
-            f"{listed} names no image of the {split} split: of its {len(entries)} images it has "
-            f"{_sizes(entries)}. {_advice_on_split(split, files, data_dir, given=places is None)}"
-        )
+        found = f"{listed} names no image of the {split} split: of its {len(entries)} images it has"
+        advice = _advice_on_split(split, files, data_dir, entries, given=places is None)
+        raise DataError(f"{found} {_sizes(entries)}. {advice}")
     place = image_dir or "the data folder"
     examples, skipped, blank = [], [], 0
     for name, entry in chosen.items():
@@ -156,9 +168,35 @@ def load(
     try:
         return usable_split(split, examples, skipped, f"the {split} split of {listed}", **details)
     except DataError as error:
-        packed = advice_without_captions(sorted(data_dir.iterdir()))
-        advice = packed if "packed" in packed else ""
+        advice = _advice_on_names(data_dir, images, skipped)
         raise DataError(" ".join([f"{error}{advice}", *notes])) from error
+
+
+def _advice_instead(
+    path: Path, others: Sequence[Path], data_dir: Path, images: ImageFolder, named: str | None
+) -> str:
+    """Returns how to do without a caption file that cannot be read; empty if there is no way."""
+    if others:
+        without = ",".join(_inside_of(data_dir, other) for other in others)
+        return f"`--data.captions {without}` reads without it"
+    if named is None and path != images.root and next(pairs(images.root), None):
+        return "`--data.captions .` reads the files named like the images instead"
+    return ""
+
+
+def _advice_on_names(
+    data_dir: Path, images: ImageFolder, skipped: Sequence[tuple[str, str]]
+) -> str:
+    """Returns what to do if no image of a split has a file."""
+    packed = advice_without_captions(sorted(data_dir.iterdir()))
+    if "packed" in packed:
+        return packed
+    if images.all_names and all(reason.startswith(NO_FILE) for _, reason in skipped):
+        return (
+            " If another column or key has the names of the files, choose it with "
+            "`--data.columns image=NAME`."
+        )
+    return ""
 
 
 Files = list[tuple[Path, str | None]]
@@ -185,14 +223,17 @@ def _caption_files(
             there = ", ".join(f.name for f in here if _is_caption_file(f)) or "none"
             expected = f"a file ({kinds}) in {data_dir}, which has {there}"
             raise invalid_value("--data.captions", expected, repr(named))
-        return [(path, _split_of(path, data_dir) if len(chosen) > 1 else None) for path in chosen]
+        return [(path, split_of(path, data_dir) if len(chosen) > 1 else None) for path in chosen]
     found = _without_by_products([file for file in here if _is_caption_file(file)])
     inner, within = [], []
     if not found:
         inner = _folders(data_dir)
         within = [file for folder in inner for file in _files(folder)]
         found = _without_by_products([file for file in within if _is_caption_file(file, TEXTS)])
-    if not found and (lie_beside(images.root) or next(pairs(images.root), None)):
+    if not found and lie_beside(images.root):
+        return [(images.root, None)]
+    paired = None if found else next(pairs(images.root), None)
+    if paired and not paired[1].lower().endswith(".xmp"):  # which cameras write too
         return [(images.root, None)]
     errors: list[DataError] = []
     texts: list[Path] = []
@@ -202,6 +243,8 @@ def _caption_files(
         found = _that_parse(texts, images, columns, errors)
         captions = [file for file in found if "caption" in file.stem.lower()]
         found = captions if len(captions) == 1 else found
+    if not found and paired:
+        return [(images.root, None)]
     for _ in range(_DEEP):  # data/train/metadata.csv
         if not found:
             inner = [one for folder in inner for one in _folders(folder)][:_MANY]
@@ -211,6 +254,8 @@ def _caption_files(
         return [(found[0], None)]
     if several := _one_per_split(found, data_dir):
         return several
+    if len(found) > _FEW and set(map(str, found)) <= {text for _, text, _ in pairs(images.root)}:
+        return [(images.root, None)]
     if 1 < len(found) <= _FEW and sum(file.stat().st_size for file in found) < _SMALL:
         parsed = _that_parse(found, images, columns, errors)
         if len(parsed) > 1:  # beside sentences, labels of one word are not captions
@@ -222,19 +267,30 @@ def _caption_files(
             rest = ", ".join(file.name for file in found if file != parsed[0])
             notes.append(f"Captions are those of {parsed[0].name}; not read: {rest}.")
             return [(parsed[0], None)]
+    shown = errors if len(errors) <= 2 else []
+    reading = f" (Reading them: {' '.join(map(str, shown))})" if shown else ""
+    advice = _advice_on_files(data_dir, found, within, texts if shown else ())
     there = ", ".join(f.relative_to(data_dir).as_posix() for f in found[:20]) or "none"
+    raise DataError(
+        f"{data_dir}: expected one caption file ({kinds}), found {there}.{advice}{reading}"
+    )
+
+
+def _advice_on_files(
+    data_dir: Path, found: Sequence[Path], within: Sequence[Path], tried: Sequence[Path]
+) -> str:
+    """Returns what to do if there is not one caption file, but none or several."""
+    if not found:
+        files = [*_files(data_dir), *within]
+        return advice_without_captions(files, tried) or (_HOW if files else _HOW + _INSIDE)
     advice = (
         " Name the one to use with `--data.captions FILE`, or all that belong together, such as "
         "one per split, with `--data.captions FILE,FILE`."
     )
-    shown = errors if len(errors) <= 2 else []
-    reading = f" (Reading them: {' '.join(map(str, shown))})" if shown else ""
-    if not found:
-        files = [*_files(data_dir), *within]
-        advice = advice_without_captions(files, texts if shown else ()) or _HOW
-    raise DataError(
-        f"{data_dir}: expected one caption file ({kinds}), found {there}.{advice}{reading}"
-    )
+    if len(found) > _FEW and all(file.suffix == ".json" for file in found):
+        folder = _inside_of(data_dir, found[0].parent)
+        advice += f" If each is a record of one image: `jq -s . {folder}/*.json > captions.json`."
+    return advice
 
 
 def _files(folder: Path) -> list[Path]:
@@ -243,10 +299,14 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """The first folders in a folder, sorted."""
+    """The first folders in a folder, sorted, but for those of results."""
     with os.scandir(folder) as entries:
         names = sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
-    return [folder / name for name in names[:_MANY]]
+    return [folder / name for name in names[:_MANY] if not _has_results(folder / name)]
+
+
+def _has_results(folder: Path) -> bool:
+    return any(all((folder / name).is_file() for name in names) for names in _RESULTS)
 
 
 def _file_names(folder: Path) -> list[str]:
@@ -269,6 +329,8 @@ def _is_caption_file(file: Path, others: tuple[str, ...] = ()) -> bool:
     if not name.endswith(SUFFIXES) and not ("caption" in name and name.endswith(others)):
         return False
     if file.name in _NO_CAPTION_FILES:
+        return False
+    if file.name == "meta.json" and file.read_bytes()[:1] == b"{":
         return False
     stem, suffix = os.path.splitext(file)
     if suffix.lower() != ".json":
@@ -325,7 +387,7 @@ def _one_per_split(found: Sequence[Path], data_dir: Path) -> Files:
     """The files that together are one data set, of splits or shards; none if it is unclear."""
     captions = [file for file in found if "caption" in file.stem.lower()]
     for files in (found, captions):
-        splits = [_split_of(file, data_dir) for file in files]
+        splits = [split_of(file, data_dir) for file in files]
         if len(files) < 2 or len({file.suffix for file in files}) > 1:
             continue
         shards = files[0].suffix in (".tar", ".parquet")
@@ -337,57 +399,22 @@ def _one_per_split(found: Sequence[Path], data_dir: Path) -> Files:
     return []
 
 
-def _split_of(file: Path, data_dir: Path) -> str | None:
-    """The split that the words of a file's name give, else those of its folder's."""
-    inside = file.relative_to(data_dir) if file.is_relative_to(data_dir) else Path(file.name)
-    return _split_in(inside.parts)
+def _take_lists(
+    data_dir: Path, files: Sequence[CaptionFile], entries: dict[str, _Entry], notes: list[str]
+) -> None:
+    """Gives images the splits of lists, if the caption file gives none.
 
-
-def _split_in(parts: Sequence[str]) -> str | None:
-    """The split that the last part of a path with such a word means."""
-    for text in reversed(parts):
-        # trainImages, train2017, train-00000
-        words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", text)
-        if splits := set(map(known_split, map(str.lower, words))) - {None}:
-            return splits.pop() if len(splits) == 1 else None
-    return None
-
-
-def _take_lists(data_dir: Path, entries: dict[str, _Entry], notes: list[str]) -> None:
-    """Gives images the splits of text files that list them, if the caption file gives none.
-
-    Such as Flickr_8k.trainImages.txt: a name on each line, with or without suffix. Images in none
-    of the lists are removed.
+    Images in none of the lists are removed.
     """
     if any(entry.split for entry in entries.values()):
         return
-    known = {PurePosixPath(name).name: name for name in entries}
-    known |= {PurePosixPath(name).stem: name for name in entries} | {n: n for n in entries}
-    lists: dict[str, list[str]] = {}
-    named = []
-    names = _file_names(data_dir)
-    texts = [data_dir / name for name in names if name.lower().endswith((".txt", ".lst"))]
-    for file in texts if len(texts) <= _TRIED else ():
-        split = _split_of(file, data_dir)
-        if split is None or split in lists:
-            continue
-        try:
-            names = [line.strip() for _, line in lines(file)]
-        except DataError:
-            continue
-        if names and sum(name in known for name in names) >= len(names) / 2:
-            lists[split] = [known[name] for name in names if name in known]
-            named.append(file.name)
-    if len(lists) < 2:
+    read = [file.path for file in files]
+    inner = _folders(data_dir)
+    deeper = (one for folder in inner for one in _folders(folder))
+    folders = dict.fromkeys((data_dir, *(path.parent for path in read), *inner, *deeper))
+    splits, named = listed_splits(islice(folders, _MANY), entries, read)
+    if not splits:
         return
-    splits: dict[str, str] = {}
-    for split, names in lists.items():
-        for name in names:
-            if splits.setdefault(name, split) != split:
-                raise DataError(
-                    f"{data_dir}: {name!r} is in the lists of two splits, {splits[name]} and "
-                    f"{split} ({', '.join(named)}); take it out of one."
-                )
     rest = [name for name in entries if name not in splits]
     for name in rest:
         del entries[name]
@@ -408,7 +435,7 @@ def _take_folders(
         return
     names = {name: nearly.get(name, name) for name in entries}
     here = [name for name, entry in entries.items() if entry.stored or names[name] in files]
-    splits = {name: _split_in(PurePosixPath(names[name]).parts[:-1]) for name in here}
+    splits = {name: split_in(PurePosixPath(names[name]).parts[:-1]) for name in here}
     there = [split for split in SPLITS if split in splits.values()]
     if None in splits.values() or len(there) < 2:
         return
@@ -428,16 +455,28 @@ def _listed(files: Sequence[CaptionFile]) -> str:
     return str(files[0].path) + (f" (and {len(files) - 1} more)" if len(files) > 1 else "")
 
 
-def _advice_on_split(split: str, files: Sequence[CaptionFile], data_dir: Path, given: bool) -> str:
+def _advice_on_split(
+    split: str,
+    files: Sequence[CaptionFile],
+    data_dir: Path,
+    entries: Mapping[str, _Entry],
+    given: bool,
+) -> str:
     """Returns what to do if a split has no image."""
     if not given:
-        return "Add images."
+        if not any(entry.group for entry in entries.values()):
+            return "Add images."
+        return "Groups are kept together: add images of other groups, or leave the groups out."
     advice = f"Give some of the images the split {split}"
     if len(files) == 1:
         return f"{advice}, or take the splits out, and names divide the images."
-    first = files[0].path
-    name = first.relative_to(data_dir) if first.is_relative_to(data_dir) else first.name
+    name = _inside_of(data_dir, files[0].path)
     return f"{advice}, or take one file, `--data.captions {name}`: names then divide its images."
+
+
+def _inside_of(data_dir: Path, file: Path) -> str:
+    """A file's path as `--data.captions` names it."""
+    return str(file.relative_to(data_dir) if file.is_relative_to(data_dir) else file.name)
 
 
 def _gather(
@@ -506,7 +545,7 @@ def _inside(path: Path, record: Record, images: ImageFolder) -> str:
     found = images.inside(name) if anchored else name
     if name.startswith("../"):  # from the caption file's own folder
         within = posixpath.normpath(posixpath.join(_folder_of(path, images), name))
-        found = within if images.find(within) else found
+        found = within if images.find(within) else images.inside(f"/{name}")
     if found is None or found in (".", "..") or found.startswith("../"):
         raise _outside(path, record)
     return found
@@ -533,7 +572,7 @@ def _divide(
     for name, entry in entries.items():
         entry.split = hashed_split(entry.group or name, places)
     if groups := {entry.group for entry in entries.values()} - {None}:
-        kept = f"{len(groups)} groups are kept together"
+        kept = f"{counted(len(groups), 'group')} kept together"
         notes.append(f"{kept}: of {len(entries)} images, {_sizes(entries)}.")
     return places
 

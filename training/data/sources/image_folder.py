@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import functools
 import os
 import re
@@ -77,9 +78,12 @@ class ImageFolder:
             return left[0] if len(left) == 1 else None
 
         def here(several: Sequence[str]) -> list[str]:
-            return [n for n in several if PurePosixPath(n).parent == folder]
+            beside = [n for n in several if PurePosixPath(n).parent == folder]
+            deeper = [n for n in several if f"/{PurePosixPath(n).parent}".endswith(f"/{folder}")]
+            return beside or deeper
 
-        for written in (last, re.sub(r"^[0-9a-f]{8}-", "", last), unquote(last)):
+        spaced = (last.replace("_", " "), last.replace(" ", "_"))  # as Wikimedia does
+        for written in (last, re.sub(r"^[0-9a-f]{8}-", "", last), unquote(last), *spaced):
             if several := self._by["name"].get(written, ()):
                 return one(several, [n for n in several if n.endswith(f"/{name}")])
             several = self._by["stem"].get(written, ())
@@ -105,6 +109,14 @@ class ImageFolder:
             if written in near:
                 return f"there is {path.with_name(near[written])}"
         same = self._by["name"].get(path.name, ())
+        for views in (f"{path.name}_", f"{path.name}-"):
+            at = bisect.bisect(self._lasts, views)
+            if (
+                not same
+                and len(found := self._lasts[at : at + 2]) > 1
+                and found[1].startswith(views)
+            ):
+                return f"images of it are {found[0]} and {found[1]}: write a row for each"
         if len(same) > 1:
             two = f"{same[0]} and {same[1]}"
             chosen = "name the folder too, or give it by `--data.image-dir`"
@@ -134,6 +146,10 @@ class ImageFolder:
                 name = os.path.join(folder, file)[start:].replace(os.sep, "/")
                 found.append(printable(unicodedata.normalize("NFC", name)))
         return tuple(found)
+
+    @functools.cached_property
+    def _lasts(self) -> list[str]:
+        return sorted(self._by["name"])
 
     @functools.cached_property
     def _by(self) -> dict[str, dict[Any, list[str]]]:

@@ -132,7 +132,7 @@ def test_a_spreadsheet_may_write_other_separators(tmp_path, delimiter):
         (
             "c.json",
             coco([{"id": 1, "file_name": "a"}], [{"image_id": 1}]),
-            r"annotations\[0\]: expected 'caption', a text, got None",
+            r"annotations\[0\]: expected 'caption', a text or a list, got None",
         ),
         ("c.doc", "", r"expected a file named \*.csv, .* \*.txt. If c.doc is a table .*, rename"),
         ("c.xlsx", b"PK", "expected a file named .* c.xlsx is a spreadsheet: save it as CSV"),

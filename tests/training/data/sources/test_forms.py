@@ -27,6 +27,7 @@ from training.data.sources.folder import load
 PIPES = "image_name| comment_number| comment"
 LINES = "".join(json.dumps(record) + "\n" for record in RECORDS)
 TASK = {"type": "textarea", "from_name": "caption", "value": {"text": [A]}}
+OTHER = TASK | {"value": {"text": B}}
 XML = '<image name="a.jpg" subset="Train"><tag label="x"><attribute name="caption">{}'
 XML += '</attribute></tag></image><image name="b.jpg" subset="Validation"><tag label="x">'
 XML = f"<annotations>{XML}<attribute name='caption'>{{}}</attribute></tag></image></annotations>"
@@ -40,6 +41,12 @@ def each(made) -> list:
 def rows(header: str, made, end: str = "\n") -> str:
     """A table with a row for each image."""
     return table(header, *each(made), end=end)
+
+
+def coco(key: str, start: str) -> dict:
+    """COCO's, with the images named below another key."""
+    images = [{"id": i["id"], key: start + i["file_name"]} for i in COCO["images"]]
+    return COCO | {"images": images}
 
 
 AT_ONCE = {
@@ -59,9 +66,7 @@ AT_ONCE = {
     "CR line ends": {"c.csv": rows("image,caption", lambda n, c: f"{n}.jpg,{c}", end="\r")},
     "CR line ends of tokens": {"c.token": rows("", lambda n, c: f"{n}.jpg#0\t{c}", end="\r")},
     "sep=;": {"c.csv": rows("sep=;\nimage;caption", lambda n, c: f"{n}.jpg;{c}")},
-    "a table below its columns": {
-        "c.json": {"columns": ["image", "caption"], "data": RECORDS},
-    },
+    "a table below its columns": {"c.json": {"columns": ["image", "caption"], "data": RECORDS}},
     "columns of pandas in another order": {
         "c.json": {"images": {"1": "a.jpg", "2": "b.jpg"}, "captions": {"2": B, "1": A}}
     },
@@ -114,22 +119,11 @@ AT_ONCE = {
     "AI Challenger": {
         "c.json": each(lambda n, c: {"url": n, "image_id": f"{n}.jpg", "caption": [c]})
     },
-    "COCO with filename": {
-        "c.json": COCO
-        | {"images": [{"id": 7, "filename": "a.jpg"}, {"id": 8, "filename": "b.jpg"}]}
-    },
+    "COCO with filename": {"c.json": coco("filename", "")},
     "COCO with ids of two kinds": {
         "c.json": COCO | {"annotations": [a | {"image_id": str(a["image_id"])} for a in ANNOTATED]}
     },
-    "COCO with addresses": {
-        "c.json": COCO
-        | {
-            "images": [
-                {"id": 7, "coco_url": "http://x/a.jpg"},
-                {"id": 8, "coco_url": "http://x/b.jpg"},
-            ]
-        }
-    },
+    "COCO with addresses": {"c.json": coco("coco_url", "http://x/")},
     "Karpathy": {
         "c.json": {
             "images": [
@@ -142,13 +136,10 @@ AT_ONCE = {
         "c.json": {
             "dataset_name": "textcaps",
             "data": each(
-                lambda n, c: {
-                    "image_id": n,
-                    "caption_str": c,
-                    "reference_strs": [c, c],
-                    "set_name": "train",
-                    "image_path": f"train/{n}.jpg",
-                }
+                lambda n, c: (
+                    {"image_id": n, "caption_str": c, "reference_strs": [c, c]}
+                    | {"set_name": "train", "image_path": f"train/{n}.jpg"}
+                )
             ),
         }
     },
@@ -167,10 +158,7 @@ AT_ONCE = {
             },
             {
                 "data": {"image": "s3://bucket/b.jpg"},
-                "annotations": [
-                    {"was_cancelled": True, "result": [TASK]},
-                    {"result": [TASK | {"value": {"text": B}}]},
-                ],
+                "annotations": [{"was_cancelled": True, "result": [TASK]}, {"result": [OTHER]}],
             },
         ]
     },
@@ -180,19 +168,16 @@ AT_ONCE = {
             "categories": {},
             "items": each(
                 lambda n, c: {
-                    "annotations": [{"type": "label", "attributes": {"text": c}}],
                     "image": {"path": f"{n}.jpg"},
+                    "annotations": [{"type": "label", "attributes": {"text": c}}],
                 }
             ),
         }
     },
     "VIA": {
         "via.json": {
-            f"{n}.jpg123": {
-                "filename": f"{n}.jpg",
-                "regions": [],
-                "file_attributes": {"caption": c},
-            }
+            f"{n}.jpg123": {"filename": f"{n}.jpg", "regions": []}
+            | {"file_attributes": {"caption": c}}
             for n, c in (("a", A), ("b", B))
         }
     },
@@ -290,10 +275,8 @@ def test_a_semicolon_within_a_caption_stays_and_is_named(tmp_path):
 
 def test_numpys_list_without_commas_holds_several_captions(tmp_path):
     text = table("image,captions", f"a.jpg,\"['{A}'\n '{B}']\"", f"b.jpg,\"['{B}' '{A}']\"")
-    assert everything(write(tmp_path, IMAGES | {"c.csv": text}))[0] == {
-        "a.jpg": (A, B),
-        "b.jpg": (B, A),
-    }
+    found, _, _ = everything(write(tmp_path, IMAGES | {"c.csv": text}))
+    assert found == {"a.jpg": (A, B), "b.jpg": (B, A)}
 
 
 def test_columns_may_be_named(tmp_path):
@@ -409,6 +392,27 @@ def test_a_file_per_split_is_read(tmp_path, form):
     assert list(splits.values()) == ["train", "dev"]
 
 
+RESULTS = {
+    "run": {"config.json": {"seed": 0}, "vocabulary.json": {"a": 1}, "data.json": {"a.jpg": A}},
+    "inspection": {"inspect.json": {"skipped": {}}, "index.html": b""},
+    "scores": {"report.json": {"a": 1}, "report.md": b"", "captions.json": [{"image_id": "a"}]},
+}
+
+
+@pytest.mark.parametrize("layout", ["hugging face", "pairs in folders"])
+def test_results_that_lie_among_the_data_are_not_read(tmp_path, layout):
+    results = {f"{name}/{f}": text for name, files in RESULTS.items() for f, text in files.items()}
+    folder = write(tmp_path, SPLITS[layout] | results)
+    assert list(everything(folder)[0].values()) == [(A,), (B,)]
+
+
+def test_a_caption_beside_an_image_is_not_that_of_a_figure_drawn_of_it(tmp_path):
+    folder = write(tmp_path, {"a.jpg": b"", "a.txt": A, "captions/a.png": b""})
+    found = load("train", folder, held_out="0,0")
+    assert [example.image_id for example in found.examples] == ["a.jpg"]
+    assert found.uncaptioned == ("captions/a.png",)
+
+
 def test_files_of_splits_may_be_named(tmp_path):
     folder = write(tmp_path, SPLITS["beside each other"] | {"more.csv": "image,caption\n"})
     with pytest.raises(DataError, match=r"found more.csv, train.csv, val.csv. Name .*FILE,FILE"):
@@ -423,14 +427,9 @@ def test_images_in_a_tar_are_read_from_it(tmp_path):
     texts = {"x/1.v1.txt": A, "x/2.txt": f"{B}\n{A}"}
     content = tar_of({"x/1.v1.jpg": b"first", "x/2.jpg": b"second"} | texts)
     folder = write(tmp_path, {"shard-0.tar": content})
-    images = {}
-    for name in ("train", "dev", "test"):
-        try:
-            examples = load(name, folder).examples
-        except DataError:
-            continue
-        images |= {e.image_id: (e.image.read_bytes(), e.captions) for e in examples}
-    assert images == {"x/1.v1.jpg": (b"first", (A,)), "x/2.jpg": (b"second", (B, A))}
+    assert everything(folder)[0] == {"x/1.v1.jpg": (A,), "x/2.jpg": (B, A)}
+    records = read_captions(folder / "shard-0.tar")
+    assert [record.stored.read_bytes() for record in records] == [b"first", b"second"]
 
 
 def test_an_image_that_a_tar_holds_as_a_hard_link_is_read(tmp_path):

@@ -12,6 +12,8 @@ from tests.training.data.sources.caption_forms import (
     table,
     write,
 )
+from training.data.examples import DataError
+from training.data.sources.folder import load
 
 ODD = {
     "words like marks": (
@@ -103,6 +105,175 @@ ODD = {
         {"c.tsv": table("image\tcaption", 'a.jpg\t"Stop" sign')},
         {"a.jpg": ('"Stop" sign',)},
     ),
+    "values within objects": (
+        {"c.json": [{"pk": 1, "fields": {"image": [{"filename": "a.jpg"}], "caption": A}}]},
+        {"a.jpg": (A,)},
+    ),
+    "records deep in an answer": (
+        {
+            "c.json": {
+                "ok": 1,
+                "data": {"photos": {"edges": [{"node": {"file": "a.jpg", "alt": A}}]}},
+            }
+        },
+        {"a.jpg": (A,)},
+    ),
+    "a project of VIA": (
+        {
+            "c.json": {
+                "_via_settings": {"ui": {"x": {}}},
+                "_via_img_metadata": {
+                    n + "7": {"filename": n, "file_attributes": {"caption": c}, "regions": []}
+                    for n, c in (("a.jpg", A), ("b.jpg", B))
+                },
+                "_via_data_format_version": "2.0.10",
+            },
+            "a.jpg": b"",
+            "b.jpg": b"",
+        },
+        {"a.jpg": (A,), "b.jpg": (B,)},
+    ),
+    "a table of phpMyAdmin": (
+        {"c.json": [{"type": "header"}, {"type": "table", "data": [{"file": "a.jpg", "text": A}]}]},
+        {"a.jpg": (A,)},
+    ),
+    "a name and a caption on each line": ({"c.jsonl": [["a.jpg", A]]}, {"a.jpg": (A,)}),
+    "a name as the only key": ({"c.jsonl": [{"a.jpg": [A, B]}]}, {"a.jpg": (A, B)}),
+    "numbered captions": (
+        {"c.json": [{"image": "a.jpg", "captions": {"0": A, "1": B}}]},
+        {"a.jpg": (A, B)},
+    ),
+    "COCO with lists under captions": (
+        {
+            "c.json": {
+                "images": [{"id": 7, "file_name": "a.jpg"}],
+                "captions": [{"image_id": 7, "sentences": [A, B]}],
+            }
+        },
+        {"a.jpg": (A, B)},
+    ),
+    "Karpathy's form with plain sentences": (
+        {"c.json": {"images": [{"filename": "a.jpg", "sentences": [A, B]}]}},
+        {"a.jpg": (A, B)},
+    ),
+    "a chat of Qwen": (
+        {"c.jsonl": [{"query": "<img>a.jpg</img>What is it?", "response": A}]},
+        {"a.jpg": (A,)},
+    ),
+    "a chat of Gemini": (
+        {
+            "c.jsonl": [
+                {
+                    "contents": [
+                        {"role": "user", "parts": [{"fileData": {"fileUri": "gs://x/a.jpg"}}]},
+                        {"role": "model", "parts": [{"text": A}]},
+                    ]
+                }
+            ]
+        },
+        {"a.jpg": (A,)},
+    ),
+    "names with the number of a caption": (
+        {"c.csv": table("caption_id,caption", f"a.jpg#0,{A}", f"a.jpg#1,{B}")},
+        {"a.jpg": (A, B)},
+    ),
+    "a name of Wikimedia": (
+        {"a_b.jpg": b"", "c.csv": table("file,caption", f"File:a b.jpg,{A}")},
+        {"a b.jpg": (A,)},
+    ),
+    "a name of Airtable": (
+        {"c.csv": table("Photo,Text", f"a.jpg (https://x.y/u/21/ab),{A}")},
+        {"a.jpg": (A,)},
+    ),
+    "a name in an address": (
+        {"c.csv": table("url,caption", f"https://x.y/show.php?f=a.jpg&s=1,{A}")},
+        {"a.jpg": (A,)},
+    ),
+    "several images in a cell": (
+        {"a.jpg": b"", "b.jpg": b"", "c.csv": table("images,caption", f"a.jpg; b.jpg,{A}")},
+        {"a.jpg": (A,), "b.jpg": (A,)},
+    ),
+    "addresses beside what the files are called": (
+        {"a.jpg": b"", "c.csv": table("key,url,caption", f"a,https://x.y/1/large.jpg,{A}")},
+        {"a": (A,)},
+    ),
+    "a path below another folder, with another suffix": (
+        {
+            "jpg/x/1.jpg": b"",
+            "jpg/y/1.jpg": b"",
+            "c.csv": table("path,report", f"x/1.png,{A}", f"y/1.png,{B}"),
+        },
+        {"x/1.png": (A,), "y/1.png": (B,)},
+    ),
+    "XMP beside an image": (
+        {
+            "a.jpg": b"",
+            "a.jpg.xmp": '<x:xmpmeta xmlns:x="adobe:ns:meta/" xmlns:dc="http://purl.org/dc/elements/1.1/"'
+            ' xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><dc:description><rdf:Alt>'
+            f"<rdf:li>{A}</rdf:li></rdf:Alt></dc:description></x:xmpmeta>",
+        },
+        {"a.jpg": (A,)},
+    ),
+    "an object within a list beside an image": (
+        {"a.jpg": b"", "a.jpg.json": [{"SourceFile": "a.jpg", "IPTC": {"Caption": A}}]},
+        {"a.jpg": (A,)},
+    ),
+    "a caption before tags": (
+        {"a.jpg": b"", "a.caption": A, "a.txt": "red, ball, grass"},
+        {"a.jpg": (A,)},
+    ),
+    "a file called the caption of an image": ({"a.jpg": b"", "a_caption.txt": A}, {"a.jpg": (A,)}),
+    "captions beside titles": (
+        {"imgs/1.jpg": b"", "captions/1.txt": A, "titles/1.txt": B},
+        {"imgs/1.jpg": (A,)},
+    ),
+    "a folder for each image": (
+        {f"{n}/image.jpg": b"" for n in range(5)} | {f"{n}/caption.txt": A for n in range(5)},
+        {f"{n}/image.jpg": (A,) for n in range(5)},
+    ),
+    "a file for each image, elsewhere": (
+        {f"images/{n}.jpg": b"" for n in range(5)}
+        | {f"annotations/{n}.json": {"caption": A} for n in range(5)}
+        | {"meta.json": {"tags": [{"name": "caption"}]}},
+        {f"images/{n}.jpg": (A,) for n in range(5)},
+    ),
+    "XMP of a camera beside a table": (
+        {"a.jpg": b"", "a.xmp": "<x/>", "captions.txt": f"a.jpg\t{A}\n"},
+        {"a.jpg": (A,)},
+    ),
+    "no text, as MySQL writes it": (
+        {"c.txt": table("image\tcaption", f"a.jpg\t{A}", "a.jpg\t\\N")},
+        {"a.jpg": (A,)},
+    ),
+    "a dash before the caption": ({"c.txt": f"a.jpg - {A}\n"}, {"a.jpg": (A,)}),
+    "a path from a notebook": (
+        {"images/a.jpg": b"", "c.csv": table("path,caption", f"../input/x/images/a.jpg,{A}")},
+        {"images/a.jpg": (A,)},
+    ),
+    "captions in a list beside an image": (
+        {"a.jpg": b"", "a.json": [{"caption": A}, {"caption": B}]},
+        {"a.jpg": (A, B)},
+    ),
+    "titles above the headings": (
+        {"c.csv": table("My photographs,", "2024,", "image,caption", f"a.jpg,{A}")},
+        {"a.jpg": (A,)},
+    ),
+    "a title above the headings": (
+        {"c.csv": table("My photographs,", "image,caption", f"a.jpg,{A}")},
+        {"a.jpg": (A,)},
+    ),
+    "headings over two lines": (
+        {"c.csv": table('"Image\nfile";"Caption\nof it"', f"a.jpg;{A}")},
+        {"a.jpg": (A,)},
+    ),
+    "row names of R": (
+        {"c.tsv": table("image\tcaption", f"1\ta.jpg\t{A}"), "a.jpg": b""},
+        {"a.jpg": (A,)},
+    ),
+    "alternative texts beside titles": (
+        {"c.csv": table("Image Filename,Title,Image Alt Text", f"a.jpg,pic-a,{A}")},
+        {"a.jpg": (A,)},
+    ),
     "UTF-16": ({"c.txt": table("image\tcaption", f"a.jpg\t{A}").encode("utf-16")}, {"a.jpg": (A,)}),
     "numbers for names": (
         {"c.json": [{"image_id": 42, "caption": A}], "COCO_val2014_000000000042.jpg": b""},
@@ -116,3 +287,111 @@ def test_an_odd_form_is_read(tmp_path, form):
     files, wanted = ODD[form]
     images = {} if any(name.endswith("jpg") for name in files) else {"a.jpg": b""}
     assert everything(write(tmp_path, files | images))[0] == wanted
+
+
+@pytest.mark.parametrize(
+    ("header", "marks"),
+    [
+        ("answer", ("accept", "reject")),
+        ("AssignmentStatus", ("Approved", "Rejected")),
+        ("is_rejected", (0, 1)),
+    ],
+)
+def test_captions_that_were_rejected_are_left_out_and_counted(tmp_path, header, marks):
+    rows = (f"a.jpg,{text},{mark}" for text, mark in zip((A, B), marks, strict=True))
+    folder = write(tmp_path, {"a.jpg": b"", "c.csv": table(f"image,caption,{header}", *rows)})
+    captions, _, notes = everything(folder)
+    assert captions == {"a.jpg": (A,)}
+    assert any("1 captions marked" in note and "left out" in note for note in notes)
+    json_rows = [
+        {"image": "a.jpg", "caption": c, header: m} for c, m in zip((A, B), marks, strict=True)
+    ]
+    (tmp_path / "c.csv").unlink()
+    assert everything(write(tmp_path, {"c.json": json_rows}))[0] == {"a.jpg": (A,)}
+
+
+def test_captions_in_several_languages_are_named(tmp_path):
+    rows = table("image,language,caption", f"a.jpg,en,{A}", f"a.jpg,de,{B}")
+    notes = everything(write(tmp_path / "1", {"a.jpg": b"", "c.csv": rows}))[2]
+    assert any("in several languages (de, en); all are read" in note for note in notes)
+    by_key = {"en": {"a.jpg": A}, "de": {"a.jpg": B}}
+    notes = everything(write(tmp_path / "2", {"a.jpg": b"", "c.json": by_key}))[2]
+    assert any("under several keys ('en', 'de'); their captions are put" in note for note in notes)
+
+
+def test_splits_below_a_key_are_honoured(tmp_path):
+    parts = {"train": [{"image": "a.jpg", "text": A}], "val": [{"image": "b.jpg", "text": B}]}
+    files = {"a.jpg": b"", "b.jpg": b"", "c.json": {"version": 1, "annotations": parts}}
+    assert everything(write(tmp_path, files))[1] == {"a.jpg": "train", "b.jpg": "dev"}
+
+
+LISTS = {
+    "in a folder": {"ImageSets/Main/train.txt": "a\n", "ImageSets/Main/val.txt": "b\n"},
+    "with paths": {"train.txt": "/data/images/a.jpg\n", "val.txt": "images/b.jpg\n"},
+    "with labels": {"train.txt": "a.jpg 0\n", "val.txt": "b.jpg 1\n"},
+    "called sets": {"trainset.txt": "a.jpg\n", "valset.txt": "b.jpg\n"},
+    "as tables": {"train.csv": "image\na.jpg\n", "val.csv": "image\nb.jpg\n"},
+    "in one file of JSON": {"splits.json": {"train": ["a.jpg"], "val": ["b"]}},
+    "in JSON": {"train.json": ["a"], "val.json": ["b"]},
+}
+
+
+@pytest.mark.parametrize("form", LISTS)
+def test_lists_of_the_images_of_each_split_are_honoured(tmp_path, form):
+    rows = table("image,caption", f"a.jpg,{A}", f"b.jpg,{B}")
+    files = {"images/a.jpg": b"", "images/b.jpg": b"", "captions.csv": rows}
+    _, splits, notes = everything(write(tmp_path, files | LISTS[form]))
+    assert splits == {"a.jpg": "train", "b.jpg": "dev"}
+    assert any(note.startswith("The splits are those of ") for note in notes)
+
+
+def test_a_list_of_names_that_two_images_have_is_not_taken(tmp_path):
+    rows = table("image,caption", *(f"{folder}/{n}.jpg,{A}" for folder in "xy" for n in "ab"))
+    images = {f"{folder}/{n}.jpg": b"" for folder in "xy" for n in "ab"}
+    lists = {"train.txt": "a.jpg\n", "val.txt": "b.jpg\n"}
+    notes = everything(write(tmp_path, images | {"captions.csv": rows} | lists))[2]
+    assert not any("The splits are those" in note for note in notes)
+
+
+def test_numbers_that_repeat_list_no_images(tmp_path):
+    rows = table("image,caption", *(f"{n}.jpg,{A}" for n in range(3)))
+    files = {f"{n}.jpg": b"" for n in range(3)} | {"captions.csv": rows}
+    labels = {"train_labels.txt": "0\n1\n1\n", "val_labels.txt": "1\n2\n2\n"}
+    notes = everything(write(tmp_path, files | labels))[2]
+    assert not any("The splits are those" in note for note in notes)
+
+
+def test_numbers_of_something_else_name_no_images(tmp_path):
+    for header, name in (("file", "x.jpg"), ("url", "https://x.y/x.jpg")):
+        text = table(f"{header},caption,score", f"{name},{A},1", f"{name},{B},2")
+        folder = write(tmp_path / header, {"1.jpg": b"", "2.jpg": b"", "c.csv": text})
+        with pytest.raises(DataError, match="with no image file"):
+            load("train", folder)
+
+
+def test_coco_names_the_split_of_an_image_by_data_split_too(tmp_path):
+    content = {
+        "images": [
+            {"id": n, "file_name": f"{n}.jpg", "data_split": s}
+            for n, s in enumerate(("train", "val"))
+        ],
+        "annotations": [{"image_id": n, "caption": A} for n in range(2)],
+    }
+    folder = write(tmp_path, {"0.jpg": b"", "1.jpg": b"", "c.json": content})
+    assert everything(folder)[1] == {"0.jpg": "train", "1.jpg": "dev"}
+
+
+def test_images_alone_in_lists_of_a_parquet_file_are_read(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet as parquet
+
+    rows = [
+        {"images": [{"bytes": b"x", "path": None}], "texts": [{"user": "What?", "assistant": A}]}
+    ]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "c.parquet")
+    (example,) = load("train", tmp_path).examples
+    assert (example.image.read_bytes(), example.captions) == (b"x", (A,))
+    rows[0]["images"] *= 2
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "c.parquet")
+    with pytest.raises(DataError, match="several images under 'images'; keep one"):
+        load("train", tmp_path)

@@ -80,7 +80,7 @@ REFUSED = {
     ),
     "a test file without captions": (
         {"train.csv": table("image,caption", f"a.jpg,{A}"), "test.csv": "image\nb.jpg\n"},
-        r"test.csv, line 1: .*got \['image'\]. `--data.captions FILE` takes another file alone",
+        r"test.csv, line 1: .*got \['image'\]. `--data.captions train.csv` reads without it",
     ),
     "another suffix": ({"photos.tsv000": "x"}, "If photos.tsv000 is a table .* rename it to"),
     "two files of one name": (
@@ -89,13 +89,55 @@ REFUSED = {
         "2 have that name, such as 1/d.jpg and 2/d.jpg: name the folder too",
     ),
     "phrases of regions": (
-        {"c.json": [{"image": "a.jpg", "captions": [{"phrase": A, "x": 1}]}]},
+        {"c.json": [{"image": "a.jpg", "captions": [{"phrase": A}, {"phrase": B}]}]},
         "expected a caption, or an object with one under raw, caption",
     ),
     "Latin-1": (
         {"c.csv": "image,caption\na.jpg,été".encode("latin-1")},
         "line 2: not UTF-8 .* try `iconv -f windows-1252",
     ),
+    "a title beside a longer text": (
+        {"c.csv": table("image,title,story", f"a.jpg,Two dogs here,{A} {B}", f"b.jpg,A,{A} {B}!")},
+        r"the columns 'title' and 'story' could each be the caption; choose",
+    ),
+    "two languages": (
+        {"c.json": [{"image": "a.jpg", "captions": [A], "caption_de": [B]}]},
+        "the columns 'captions' and 'caption_de' could each be the caption",
+    ),
+    "two columns that name images without suffix": (
+        {"b.jpg": b"", "c.json": [{"target": "a", "candidate": "b", "captions": [A]}]},
+        "the columns 'target' and 'candidate' could each be the image",
+    ),
+    "a column for each split": (
+        {"c.csv": table("image,caption,train,val", f"a.jpg,{A},1,0", f"b.jpg,{B},0,1")},
+        "the columns 'train', 'val' tell the split; write its name into one, called split",
+    ),
+    "JSON lines called txt": (
+        {"c.txt": '{"image": "a.jpg"}\n'},
+        r"JSON object; rename .* \*.jsonl",
+    ),
+    "views of one object": (
+        {"c.csv": table("id,caption", f"x,{A}"), "x_1.jpg": b"", "x_2.jpg": b""},
+        "images of it are x_1.jpg and x_2.jpg: write a row for each",
+    ),
+    "another table beside texts of images": (
+        {"c.csv": "file_no\n1.txt\n", "a.txt": A},
+        r"`--data.captions \.` reads the files named like the images instead",
+    ),
+    "Chinese that is not UTF-8": (
+        {"c.csv": "image,caption\na.jpg,一只狗在草地上奔跑着".encode("gbk")},
+        r"not UTF-8 .* try `iconv -f gb18030 .* shift_jis \(Japanese\)",
+    ),
+    "texts beside images that are not UTF-8": (
+        {"a.txt": "\u00e9t\u00e9".encode("latin-1")},
+        r"All of them, in their folder: `for f in \*.txt; do iconv",
+    ),
+    "numbers that name no file": (
+        {"c.json": [{"image_id": 501, "caption": A, "called": "x"}]},
+        "If another column or key has the names of the files, choose it",
+    ),
+    "a dump of a database": ({"c.sql": "x"}, "c.sql is not read: export its table as CSV or JSON"),
+    "captions inside the images": ({}, "`exiftool -use MWG -csv -r -Description . > captions.csv`"),
     "two captions": (
         {"c.csv": table("image,caption,description", f"a.jpg,{A},{B}")},
         r"line 1: the columns 'caption' and 'description' could each be .*columns caption=caption`",

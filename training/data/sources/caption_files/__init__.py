@@ -7,6 +7,7 @@
                    "annotations": [{"image_id", "caption"}]}
     Karpathy JSON {"images": [{"filename", "split", "sentences": [{"raw"}]}]}
     tools         Label Studio (JSON), CVAT (XML for images, Datumaro's JSON), VIA (JSON)
+    other JSON    records deeper in it, and values in objects within them
     with images   webdataset's tars, Parquet with or without images, NAME.txt beside NAME.jpg
 
 All text is UTF-8, with or without a byte-order mark. A file that does not parse is an error that
@@ -55,7 +56,8 @@ _TO_CSV = "write its captions to a CSV image,caption, and its images to files"
 _BINARY = {
     ".arrow": 'save the data set of Hugging Face with `.to_parquet("train.parquet")`',
     **dict.fromkeys((".tfrecord", ".tfrecords", ".pkl", ".h5", ".hdf5", ".mat", ".npz"), _TO_CSV),
-    **dict.fromkeys((".mdb", ".lmdb", ".db", ".sqlite"), _TO_CSV),
+    **dict.fromkeys((".mdb", ".lmdb", ".feather"), _TO_CSV),
+    **dict.fromkeys((".db", ".sqlite", ".sqlite3", ".sql"), "export its table as CSV or JSON"),
 }
 _OTHERS = (".md", ".py", ".ipynb", ".sh", ".yaml", ".yml", ".pdf", ".html", *IMAGE_SUFFIXES)
 _PACKED = (".zip", ".gz", ".tgz", ".7z", ".rar")
@@ -83,7 +85,7 @@ def read_caption_file(
         status = path.stat()
         changed = status.st_mtime_ns
         if path.is_dir():  # which does not change with its files
-            changed = hash(tuple((text, os.stat(text).st_mtime_ns) for _, text in pairs(path)))
+            changed = hash(tuple((text, os.stat(text).st_mtime_ns) for _, text, _ in pairs(path)))
         return _read(path, columns, root, changed, status.st_size)
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror}.") from error
@@ -129,7 +131,7 @@ def advice_without_captions(paths: Sequence[Path], tried: Sequence[Path] = ()) -
             )
     for path in filterfalse(tried.__contains__, paths):
         suffix = path.suffix.lower()
-        if suffix in TEXTS:
+        if suffix in (".tsv", ".txt"):
             return f" If {path.name} is a table of captions, give `--data.captions {path.name}`."
         if suffix not in ("", *_OTHERS, *_READERS):
             return f" If {path.name} is a table or JSON lines, rename it to *.csv or *.jsonl."

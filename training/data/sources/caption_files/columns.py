@@ -6,17 +6,22 @@ A column has its role by its name, else by its content; where two could have it,
 from __future__ import annotations
 
 import difflib
+import os
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, NoReturn
+from urllib.parse import unquote
 
 from sat_tf.errors import invalid_value
 from training.data.sources.caption_files.records import (
     IMAGE_SUFFIXES,
+    MARKS,
     Source,
     as_captions,
+    image_name,
     known_split,
 )
 
@@ -33,10 +38,16 @@ _WORDS = {
     # In the name of a column that tells something about captions.
     "about": "number num no id ids index count length len language lang score url tokens tokenized "
     "path file author time date type image detected source model",
-    "split": "split set subset partition set_name",
+    "split": "split set subset partition set_name data_split",
 }
 _IMAGES, _IDS, _CAPTIONS, _ABOUT, _SPLITS = (words.split() for words in _WORDS.values())
-_QUESTIONS = ("question", "query", "answer", "instruction")  # about an image, and no captions
+# About an image, and no captions; or none beside a title.
+_QUESTIONS = ("question", "query", "answer", "instruction", "system")
+_LISTS = ("keyword", "tag", "license", "rights", "ingredient")
+# Words by which those who review captions mark them.
+_REVIEWED = ("accept", "accepted", "approve", "approved", "submitted", "valid", "completed")
+_REFUSED = ("reject", "rejected", "ignore", "ignored", "discarded", "invalid", "cancelled")
+_YES, _NO = ("1", "1.0", "true", "yes", "x"), ("0", "0.0", "false", "no")
 _PHRASE = 3  # words; a text of so many is neither a name nor a heading
 # Marks between captions in one cell; of the others, reports and lists have some inside too.
 _JOINTS, _WEAK_JOINTS = ("||", "|", "###", "<sep>", "[SEP]"), ("\n", ";")
@@ -53,6 +64,9 @@ class Chosen:
         split: Its split; None without.
         group: The group of images that it belongs to; None without.
         joint: Mark between several captions in one cell; None without.
+        marks: Columns that mark captions as valid or not, with their names; the latter are left
+            out.
+        left_out: Mark -> number of captions that it left out.
     """
 
     image: int
@@ -60,11 +74,18 @@ class Chosen:
     split: int | None
     group: int | None = None
     joint: str | None = None
+    marks: Mapping[int, str] = field(default_factory=dict)
+    left_out: Counter = field(default_factory=Counter)
 
     def cells(self, of: Callable[[int], Any]) -> tuple[Any, list[Any], Any, Any]:
         """Image, captions, split and group of a row, whose cells `of` returns by their columns."""
         split, group = (None if i is None else of(i) for i in (self.split, self.group))
-        return of(self.image), self._texts(map(of, self.captions)), split, group
+        texts = self._texts(map(of, self.captions))
+        refused = next((m for i, name in self.marks.items() if (m := _refusal(name, of(i)))), None)
+        if refused is not None:
+            self.left_out[refused] += len(texts)
+            texts = []
+        return of(self.image), texts, split, group
 
     def _texts(self, cells: Iterable[Any]) -> list[Any]:
         """Captions of a row's cells; of several columns, blank cells are left out."""
@@ -107,7 +128,9 @@ def is_known(name: str) -> bool:
 def is_image_name(value: Any) -> bool:
     """Returns whether a value is the name of an image file, or an encoded image."""
     if isinstance(value, str):
-        return value.strip().strip('"').lower().endswith(IMAGE_SUFFIXES)
+        return image_name(value).lower().endswith(IMAGE_SUFFIXES)
+    if isinstance(value, (list, tuple)):
+        return bool(value) and all(map(is_image_name, value))
     return isinstance(value, bytes) or (isinstance(value, dict) and "bytes" in value)
 
 
@@ -146,7 +169,10 @@ class _Columns:
         split = given["split"][0] if "split" in given else self._split({image, *captions})
         group = given.get("group") or [i for i in self._called("group") if i not in captions]
         joint = self._joint(captions[0]) if len(captions) == 1 else None
-        chosen = Chosen(image, tuple(captions), split, group[0] if group else None, joint)
+        marks = {i: self.plain[i] for i, v in enumerate(self.values) if self._marks(i, v)}
+        group = group[0] if group else None
+        left_out = self.source.left_out
+        chosen = Chosen(image, tuple(captions), split, group, joint, marks, left_out)
         self._note(chosen)
         return chosen
 
@@ -166,32 +192,46 @@ class _Columns:
     def _image(self) -> int:
         files = [i for i, values in enumerate(self.values) if mostly(is_image_name, values)]
         named = [i for name in _IMAGES for i in self._called(name)]
-        for several in ([i for i in named if i in files], named):
-            if several:
-                if self.plain.count(self.plain[several[0]]) > 1:
-                    self._fail(f"two columns are called {self.names[several[0]]!r}")
-                return several[0]
-        if len(files) > 1:  # no web addresses, and names that are there
+        chosen = [i for i in named if i in files][:1] or named[:1]
+        if chosen and self.plain.count(self.plain[chosen[0]]) > 1:
+            self._fail(f"two columns are called {self.names[chosen[0]]!r}")
+        if not chosen and len(files) > 1:  # no web addresses, and names that are there
             files = [i for i in files if not mostly(_is_address, self.values[i])] or files
             files = [i for i in files if mostly(self._is_here, self.values[i])] or files
-        if len(files) > 1:
+        if not chosen and len(files) > 1:
             self._ask("image", files)
         ids = [i for name in _IDS for i in self._called(name)]
-        if not files and not ids:  # names without suffix, of images that are there
-            stems = self.source.stems
-            files = [
-                i
-                for i, values in enumerate(self.values)
-                if mostly(lambda value: isinstance(value, str) and value in stems, values)
-            ]
-            files = files or [i for i, v in enumerate(self.values) if mostly(_is_address, v)]
-        if not files and not ids:
+        chosen = chosen or files or ids[:1]
+        doubtful = chosen == ids[:1] or mostly(_is_address, self.values[chosen[0]])
+        if doubtful and not any(self._is_here(v) for i in chosen for v in self.values[i]):
+            here = [i for i, v in enumerate(self.values) if mostly(self._is_stem, v)]
+            here = [i for i in here if self._is_id(i)]
+            here = [i for i in here if self.values.index(self.values[i]) == i]
+            if len(here) > 1:
+                self._ask("image", here)
+            chosen = here or chosen
+        chosen = chosen or [i for i, v in enumerate(self.values) if mostly(_is_address, v)]
+        if not chosen:
             why = "no column names the image; write the image's name into each row, or name its "
             self._fail(f"{why}column with `--data.columns image=COLUMN`")
-        return (files or ids)[0]
+        return chosen[0]
 
     def _is_here(self, value: Any) -> bool:
-        return isinstance(value, str) and PurePosixPath(value).stem in self.source.stems
+        """Tests if a cell may name an image of the folder."""
+        if not isinstance(value, str):
+            return not isinstance(value, int) or self._is_stem(value)
+        if os.path.isfile(os.path.join(self.source.root or "", value)):
+            return True  # most often, and without listing the folder
+        name = PurePosixPath(image_name(value).replace("\\", "/")).stem.lower()
+        return bool({name, name[9:], unquote(name)} & self.source.small_stems)
+
+    def _is_id(self, column: int) -> bool:
+        """Tests if a column holds no mere numbers, unless it is called the id of something."""
+        called = self.plain[column].endswith(("id", "key"))
+        return called or not all(str(value).isdecimal() for value in self.values[column])
+
+    def _is_stem(self, value: Any) -> bool:
+        return isinstance(value, (str, int)) and str(value) in self.source.stems
 
     def _captions(self, image: int) -> list[int]:
         rest = [i for i, values in enumerate(self.values) if i != image and values]
@@ -205,14 +245,25 @@ class _Columns:
         filled = [i for i in filled if i in texts] or filled
         # The same for every image is what a service told its workers.
         filled = [i for i in filled if len(set(map(str, self.values[i]))) > 1] or filled
-        stems = {re.sub(r"_?\d+$", "", self.plain[i]) for i in found}
-        if len(stems) == 1:  # raw, raw_1, raw_2
-            return found
-        if len(filled) == 1:
-            return filled
-        whole = [i for i in filled if re.sub(r"_?\d+$", "", self.plain[i]) in _CAPTIONS]
-        if len(whole) == 1:  # caption beside raw_caption
-            return whole
+        stems = [re.sub(r"_?\d+$", "", plain) for plain in self.plain]
+        for several in (found, filled):
+            if len({stems[i] for i in several}) == 1 < len(several):  # raw, raw_1, raw_2
+                return [i for i in found if stems[i] == stems[several[0]]]
+        if len(filled) == 1 and stems[filled[0]] == "title":
+            own = self._length(filled[0])
+            others = [
+                i for i in texts if i not in found and self.plain[i].rstrip("s") not in _LISTS
+            ]
+            if longer := [i for i in others if self._length(i) > own]:
+                self._ask("caption", [*filled, *longer])
+        if len(filled) == 1 or len(found) == 1:
+            return filled or found
+        whole = [i for i in filled if stems[i] in _CAPTIONS]
+        if len(whole) == 1 and stems[whole[0]] != "title":  # caption beside raw_caption
+            word = stems[whole[0]].rstrip("s")
+            others = [self.plain[i] for i in filled if i not in whole]
+            if all(word in name and not re.search("_[a-z]{2}$", name) for name in others):
+                return whole
         if found:
             if all(self.values[i] == self.values[found[0]] for i in found):
                 return found[:1]
@@ -224,6 +275,18 @@ class _Columns:
         if not texts:
             self._fail("no column holds captions; name it with `--data.columns caption=COLUMN`")
         return texts
+
+    def _length(self, column: int) -> float:
+        """Mean length of a column's cells, if they differ."""
+        cells = list(map(str, self.values[column]))
+        return sum(map(len, cells)) / len(cells) if len(set(cells)) > 1 else 0.0
+
+    def _marks(self, column: int, values: Sequence[Any]) -> bool:
+        """Tests if a column marks captions as valid or not."""
+        told = {str(value).lower() for value in values}
+        if self.plain[column] in MARKS:
+            return told <= {*_YES, *_NO}
+        return bool(told) and told <= {*_REVIEWED, *_REFUSED}
 
     def _joint(self, column: int) -> str | None:
         """The mark that divides a cell of the column into several captions, if any does."""
@@ -248,6 +311,10 @@ class _Columns:
         if named := [i for i in self._called("split") if i not in taken]:
             return named[0]
         rest = [i for i in range(len(self.names)) if i not in taken and self.values[i]]
+        flags = [i for i in rest if _is_split(self.plain[i])]
+        if len(flags) > 1 and all(_is_flag(v) for i in flags for v in self.values[i]):
+            names = ", ".join(repr(self.names[i]) for i in flags)
+            self._fail(f"the columns {names} tell the split; write its name into one, called split")
         for index in rest:
             values = set(map(str, self.values[index]))
             by_name = self.plain[index] in _SPLITS
@@ -271,13 +338,17 @@ class _Columns:
         ignored = [
             repr(name)
             for i, name in enumerate(self.names)
-            if i not in roles and not index.fullmatch(self.plain[i])
+            if i not in roles and i not in chosen.marks and not index.fullmatch(self.plain[i])
         ]
         usual = {"image", "caption", "captions", "split"}
         if ignored or any(self.plain[i] not in usual for i in roles):
             said = [f"{role} is {self.names[i]!r}" for i, role in roles.items()]
             rest = f"; not read: {', '.join(ignored)}" if ignored else ""
             self.source.note(f"{', '.join(said)}{rest}")
+        for i in (i for name in ("lang", "language", "locale") for i in self._called(name)):
+            if len(several := sorted(set(map(str, self.values[i])))) > 1:
+                told = ", ".join(several)[:80]
+                self.source.note(f"the captions are in several languages ({told}); all are read")
 
     def _ask(self, role: str, several: Sequence[int]) -> NoReturn:
         names = [self.names[i] for i in several]
@@ -295,8 +366,21 @@ class _Columns:
 
 def is_caption(name: str) -> bool:
     """Returns whether a heading names captions."""
-    words = set(re.sub(r"_?\d+$", "", plain(name)).split("_"))
+    first, *others = re.sub(r"_?\d+$", "", plain(name)).split("_")
+    words = {*others} if first in _IMAGES else {first, *others}  # image_caption, not caption_image
     return not words.isdisjoint(_CAPTIONS) and words.isdisjoint(_ABOUT)
+
+
+def _refusal(name: str, value: Any) -> str | None:
+    """The mark in a cell of a column of marks, if it says that the caption is not valid."""
+    mark = str(value).strip().lower()
+    if name in MARKS:
+        return name if mark in _YES else None
+    return mark if mark in _REFUSED else None
+
+
+def _is_flag(value: Any) -> bool:
+    return str(value).strip().lower() in (*_YES, *_NO)
 
 
 def _is_text(value: Any) -> bool:
@@ -308,6 +392,8 @@ def is_phrase(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return bool(value) and all(isinstance(item, dict) or is_phrase(item) for item in value)
     if not isinstance(value, str) or is_image_name(value):
+        return False
+    if 2 * sum(map(str.isdigit, value)) > len(value):  # a date
         return False
     return len(value.split()) >= _PHRASE or (not value.isascii() and len(value) >= 2 * _PHRASE)
 

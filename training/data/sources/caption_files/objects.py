@@ -20,6 +20,9 @@ from training.data.sources.caption_files.records import (
 )
 
 _WHOLE = "the whole file"
+_CHATS = ("messages", "contents", "conversations", "query")
+_SHOWN = ("image", "url", "image_url", "uri", "fileUri")
+_TAGGED = re.compile("<img>(.*?)</img>")
 _VALUE = re.compile(r"\S")
 _SAMPLE, _FEW = 1000, 5
 _FORMS = (
@@ -39,10 +42,16 @@ def read_jsonl(source: Source) -> Iterator[Record]:
 
 
 def _records_of(source: Source, values: list[tuple[str, Any]]) -> Iterator[Record]:
+    if all(
+        isinstance(value, list) and len(value) > 1 for _, value in values
+    ):  # ["a.jpg", "A door."]
+        values = [(p, {str(n): cell for n, cell in enumerate(v, start=1)}) for p, v in values]
     for place, value in values:
         if not isinstance(value, dict):
             got = json.dumps(value)[:80]
             source.fail(place, f'expected {{"image": ..., "captions": [...]}}, got {got}')
+    if all(len(value) == 1 and is_image_name(*value) for _, value in values):  # {"a.jpg": ...}
+        return _table(source, [e for _, value in values for e in _mapped(source, value, None)])
     return _table(source, [(place, value, None) for place, value in values])
 
 
@@ -75,6 +84,12 @@ def read_json(source: Source) -> Iterator[Record]:
         return _list(source, content, "")
     if not isinstance(content, dict) or not content:
         source.fail(_WHOLE, f"{_FORMS}, got {json.dumps(content)[:80]}")
+    return _object(source, content)
+
+
+def _object(source: Source, content: Mapping[str, Any]) -> Iterator[Record]:
+    if any(map(is_image_name, content)):
+        return _mapping(source, content, None)
     if columns := _by_columns(source, content):
         return _list(source, columns, "")
     for key in ("images", "annotations", "captions", "data"):  # a mapping of names below a key
@@ -82,17 +97,20 @@ def read_json(source: Source) -> Iterator[Record]:
             if all(map(is_image_name, content[key].values())):
                 why = f"{key!r} has names of images, and no captions have the same keys"
                 source.fail(_WHOLE, why)
-            return _mapping(source, content[key], None)
+            return _object(source, content[key])
     rows = content.get("rows")
     if isinstance(rows, list) and all(isinstance(r, dict) and "row" in r for r in rows):
         return _viewer(source, [source.value("rows", row, "row", dict) for row in rows])
     if "images" in content:
         images = source.value(_WHOLE, content, "images", list)
+        captions = content.get("captions")
+        if isinstance(captions, list) and captions and "image_id" in captions[0]:
+            content = {"annotations": captions, **content}
         if "annotations" in content or "info" in content:  # COCO's; of test only the images
             whole = {"annotations": [], **content}
             return _coco(source, images, source.value(_WHOLE, whole, "annotations", list))
-        if not images or any("sentences" in image for image in images if isinstance(image, dict)):
-            return _karpathy(source, images)
+        if not images:
+            return iter(())
         return _list(source, images, "images")
     if isinstance(content.get("items"), list) and "categories" in content:
         return _datumaro(source, content["items"])
@@ -107,10 +125,30 @@ def read_json(source: Source) -> Iterator[Record]:
                 source.note(f"captions are those under {key!r}; not read: {', '.join(rest)}")
             if len(alike) == 1:
                 return _list(source, content[key], key)
+            source.note(f"the records under {', '.join(map(repr, alike))[:80]} are put together")
             return _table(
                 source, [(f"{k}[{i}]", v, None) for k in alike for i, v in enumerate(content[k])]
             )
-    return _mapping(source, content, None)
+    return _below(source, content)
+
+
+def _below(source: Source, content: Mapping[str, Any]) -> Iterator[Record]:
+    """Reads a mapping of names, or the records deeper in one whose keys name no images."""
+    counts = {key: _records_in(value) for key, value in content.items()}
+    named = not source.stems.isdisjoint(content)
+    if named or not any(counts.values()) or (len(content) > 1 and _objects([*content.values()])):
+        return _mapping(source, content, None)
+    key = max(counts, key=counts.__getitem__)
+    inner = content[key]
+    return _list(source, inner, key) if isinstance(inner, list) else _object(source, inner)
+
+
+def _records_in(value: Any) -> int:
+    """The most objects side by side in a value, at any depth."""
+    inner = [*value.values()] if isinstance(value, dict) else value
+    if not isinstance(inner, list):
+        return 0
+    return max([sum(isinstance(v, dict) for v in inner), *map(_records_in, inner)])
 
 
 def _by_columns(source: Source, content: Mapping[str, Any]) -> list[dict[str, Any]] | None:
@@ -171,6 +209,10 @@ def _mapping(source: Source, content: Mapping[str, Any], split: str | None) -> I
 def _mapped(source: Source, content: Mapping[str, Any], split: str | None) -> Entries:
     """Records of a mapping from names to a caption, captions, or a record."""
     entries: Entries = []
+    first, *others = content.values()
+    if isinstance(first, dict) and any(is_image_name(n) and n in o for n in first for o in others):
+        keys = ", ".join(map(repr, content))[:80]
+        source.note(f"images are under several keys ({keys}); their captions are put together")
     for name, value in content.items():
         place = f"the image {name!r}"
         if isinstance(value, dict) and value and all(map(is_image_name, value)):
@@ -190,24 +232,45 @@ def _mapped(source: Source, content: Mapping[str, Any], split: str | None) -> En
 
 
 def _list(source: Source, values: list[Any], key: str) -> Iterator[Record]:
-    if not _objects(values):
+    if not values or isinstance(values[0], (str, int, float)):
         source.fail(_WHOLE, f"{_FORMS}, got {json.dumps(values)[:80]}")
-    if values and isinstance(values[0].get("data"), dict) and "annotations" in values[0]:
+    if not _objects(values):
+        return _records_of(source, [(f"{key}[{i}]", value) for i, value in enumerate(values)])
+    if isinstance(values[0].get("data"), dict) and "annotations" in values[0]:
         return _label_studio(source, values)
+    if values[0].get("type") == "header":  # phpMyAdmin
+        values = [row for part in values for row in part.get("data", [])]
     if any("sentences" in value and "filename" in value for value in values):
         return _karpathy(source, values)
     if values and "caption_str" in values[0] and "reference_strs" in values[0]:
         # TextCaps: an entry per caption, each with all captions of its image beside it.
         kept = ("image_id", "caption_str", "set_name")
         values = [{k: value[k] for k in kept if k in value} for value in values]
-    return _table(source, [(f"{key}[{i}]", value, None) for i, value in enumerate(values)])
+    return _records_of(source, [(f"{key}[{i}]", value) for i, value in enumerate(values)])
 
 
 def _table(source: Source, entries: Entries) -> Iterator[Record]:
-    """Reads records whose keys are like the columns of a table."""
+    """Reads records whose keys are like the columns of a table, or those of objects in them."""
+    entries = [(place, _with_shown_image(source, place, e), part) for place, e, part in entries]
+    if not source.can_begin(_rows(source, entries)):
+        entries = [(place, flat(entry), part) for place, entry, part in entries]
+    return _rows(source, entries)
+
+
+def flat(entry: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """An object with the values of those within it, {"fields.caption": ...}."""
+    found: dict[str, Any] = {}
+    for key, value in entry.items():
+        while isinstance(value, list) and len(value) == 1 and isinstance(value[0], (dict, list)):
+            value = value[0]
+        deeper = isinstance(value, dict) and value
+        found |= flat(value, f"{prefix}{key}.") if deeper else {f"{prefix}{key}": value}
+    return found
+
+
+def _rows(source: Source, entries: Entries) -> Iterator[Record]:
     if not entries:
         return
-    entries = [(place, _with_shown_image(source, place, e), part) for place, e, part in entries]
     counted = Counter(key for _, entry, _ in islice(entries, _SAMPLE) for key in entry)
     names = list(counted)
     rows = [[entry.get(name) for name in names] for _, entry, _ in islice(entries, _SAMPLE)]
@@ -218,21 +281,26 @@ def _table(source: Source, entries: Entries) -> Iterator[Record]:
             keys = ", ".join(map(repr, entry))[:120]
             advice = "write the image's name into it, or leave it out"
             source.fail(place, f"no {names[chosen.image]!r} ({advice}); it has {keys}")
-        texts = [] if source.marked(entry) else texts
-        for name in found if isinstance(found, list) else [found]:  # views of one study
-            yield source.record(place, name, texts, part if split is None else split, group)
+        yield from source.records(place, found, texts, part if split is None else split, group)
 
 
 def _with_shown_image(source: Source, place: str, entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A chat in OpenAI's form with the image that its messages show under a key of its own."""
-    turns = entry.get("messages")
-    contents = [t.get("content") for t in turns if type(t) is dict] if type(turns) is list else []
-    parts = [part for c in contents if type(c) is list for part in c if type(part) is dict]
-    shown = [part[key] for part in parts for key in ("image_url", "image") if part.get(key)]
-    names = [one.get("url") if isinstance(one, dict) else one for one in shown]
+    """A chat (OpenAI, Gemini, Qwen) with the image that it shows under a key of its own."""
+    turns = [entry[key] for key in _CHATS if key in entry]
+    names = [text for key, text in _leaves(turns) if key in _SHOWN and text]
+    names += [name for _, text in _leaves(turns) for name in _TAGGED.findall(text)]
     if len(names) > 1:
         source.fail(place, f"{len(names)} images in one chat; keep one, with its caption")
     return {"image": names[0], **entry} if names else entry
+
+
+def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """The texts in a value, at any depth, with their keys."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, (dict, list)):
+        for name, inner in value.items() if isinstance(value, dict) else ((key, v) for v in value):
+            yield from _leaves(inner, name)
 
 
 def _coco(source: Source, images: list[Any], annotations: list[Any]) -> Iterator[Record]:
@@ -244,6 +312,8 @@ def _coco(source: Source, images: list[Any], annotations: list[Any]) -> Iterator
         captions[identifier] = []
     first = annotations[0] if annotations and isinstance(annotations[0], dict) else {}
     field = None if "caption" in first else _shapes_field(source, annotations)
+    said = [key for key in first if is_caption(key)]
+    key = said[0] if len(said) == 1 else "caption"
     for index, annotation in enumerate(annotations):
         place = f"annotations[{index}]"
         identifier = str(source.value(place, annotation, "image_id", (int, str)))
@@ -252,13 +322,14 @@ def _coco(source: Source, images: list[Any], annotations: list[Any]) -> Iterator
         if field is not None:
             captions[identifier] += [text for n, text in _attributes([annotation]) if n == field]
         elif not source.marked(annotation):
-            captions[identifier].append(source.value(place, annotation, "caption", str))
+            captions[identifier] += as_captions(source.value(place, annotation, key, (str, list)))
     if images:
         names = ("file_name", "filename", "image", "path", "coco_url", "url")
         key = next((name for name in names if name in images[0]), "file_name")
     for index, image in enumerate(images):
         place = f"images[{index}]"
-        name, split = source.value(place, image, key, str), image.get("split")
+        name = source.value(place, image, key, str)
+        split = image.get("split", image.get("data_split"))
         identifier, group = str(image["id"]), image.get("group")
         texts = captions[identifier]
         yield source.record(place, name, texts, split, group, identifier=identifier)
@@ -271,7 +342,9 @@ def _karpathy(source: Source, images: list[Any]) -> Iterator[Record]:
         if image.get("filepath"):
             name = f"{source.value(place, image, 'filepath', str)}/{name}"
         captions = [
-            source.value(f"{place}.sentences[{number}]", sentence, "raw", str)
+            sentence
+            if isinstance(sentence, str)
+            else source.value(f"{place}.sentences[{number}]", sentence, "raw", str)
             for number, sentence in enumerate(source.value(place, image, "sentences", list))
         ]
         number = image.get("cocoid", image.get("imgid"))
@@ -387,7 +460,8 @@ def read_cvat(source: Source) -> Iterator[Record]:
         source.fail(f"line {error.position[0]}", f"not XML ({error})")
     images = [image for image in root.iter("image") if image.get("name")]
     if not images:
-        source.fail(_WHOLE, 'expected <image name="..."> elements, as "CVAT for images" writes')
+        expected = 'expected <image name="..."> elements, as "CVAT for images" writes'
+        source.fail(_WHOLE, f"{expected}; of other XML, write a CSV image,caption")
     texts = [
         [(a.get("name") or "", a.text or "") for tag in image.iter("tag") for a in tag]
         for image in images

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -18,18 +20,25 @@ from training.data.examples import DataError, StoredImage, canonical_split
 
 IMAGE_SUFFIXES = READ_SUFFIXES
 
-MARKS = ("is_rejected", "is_precanned")
-"""Keys by which a data set (VizWiz) marks a caption as invalid: those with a true one are left
-out."""
+MARKS = ("is_rejected", "is_precanned", "was_cancelled", "foil")
+"""Keys by which VizWiz, FOIL and others mark a caption as invalid: a true one leaves it out."""
 
 # Keys that hold a caption's text in a list of objects.
 _TEXT_KEYS = ("raw", "caption", "text", "sentence", "value")
+_ANSWERING = ("gpt", "assistant", "model")
 # By custom, the rest of COCO's validation images belongs to training.
 _SPLIT_WORDS = {"restval": "train", "training": "train", "validate": "val", "testing": "test"}
+_NULL = r"\N"  # as MySQL writes no text
 _LONG = 1000  # letters that no path has
 _KINDS = {str: "a text", int: "a number", list: "a list"}
 # Label Studio's names: /data/upload/7/0a1b2c3d-photo.jpg, /data/local-files/?d=folder/photo.jpg
 _UPLOAD = re.compile(r"/?data/(?:upload|local-files)/(?:.*/)?(?P<name>[^/]+)")
+# File:a.jpg (Wikimedia), a.jpg#0 (Flickr8k), a.jpg?v=2, a.jpg (https://...) (Airtable)
+_AFTER = "|".join(f"(?<={re.escape(suffix)})" for suffix in IMAGE_SUFFIXES)
+_AROUND = re.compile(rf"^File:|(?:{_AFTER})(?:#\d+|\?[^/]*| \(https?://[^()]*\))$", re.IGNORECASE)
+_BETWEEN = re.compile(r"\s*[,;|]\s*")
+_SPECIAL = re.compile("[:#?(]|data/")
+_NAMED = re.compile(rf"[^/?&=]+(?:{'|'.join(map(re.escape, IMAGE_SUFFIXES))})(?!\w)", re.IGNORECASE)
 # A text as Python writes it, and the white space before the next one.
 _LITERAL = re.compile(r"""('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(\s+(?=['"]))?""", re.DOTALL)
 # Marks that tutorials write around captions.
@@ -111,6 +120,17 @@ class Source:
         """Adds a note on the file."""
         self.notes.append(f"{self.path.name}: {what}.")
 
+    def can_begin(self, records: Iterator[Record]) -> bool:
+        """Returns whether the first record can be read; leaves no note."""
+        before = {**vars(self), "notes": [*self.notes], "left_out": Counter(self.left_out)}
+        try:
+            next(records, None)
+        except DataError:
+            return False
+        finally:
+            vars(self).update(before)
+        return True
+
     def value(self, place: str, holder: Any, key: str, kind: type | tuple[type, ...]) -> Any:
         """Reads `holder[key]`, which has to be a mapping and a value of that kind."""
         found = holder.get(key) if isinstance(holder, dict) else None
@@ -148,7 +168,7 @@ class Source:
             self._framed += marks > 0
             if has_half_character(text):
                 self.fail(place, f"half a character (a lone surrogate) in the caption {text!r}")
-            if text:
+            if text and text != _NULL:
                 texts.append(text)
         if split is not None:
             if not isinstance(split, str):
@@ -157,6 +177,10 @@ class Source:
         blank = len(captions) - len(texts)
         group = str(group or "").strip() or None
         return Record(image, tuple(texts), split, place, blank, group=group, **details)
+
+    def records(self, place: str, image: Any, *values: Any) -> Iterator[Record]:
+        """Makes the records of all images that are named, which share captions."""
+        return (self.record(place, name, *values) for name in image_names(image))
 
     def split(self, place: str, name: str) -> str | None:
         """The split of that name, None if it is blank."""
@@ -206,27 +230,57 @@ class Source:
             self.fail(place, f"{what}base64, or a text?), {image[:40]!r} ...")
         if has_half_character(image):
             self.fail(place, f"half a character (a lone surrogate) in the image's name {image!r}")
-        if "://" in image:
-            self._web += 1
-            address = urlsplit(image)
-            inner = parse_qs(address.query).get("d", [address.path])[0]
-            image = unquote(PurePosixPath(inner).name) or image
-        elif "data/" in image and (upload := _UPLOAD.fullmatch(image)):
-            image = unquote(upload["name"].removeprefix("?d="))
+        self._web += "://" in image
+        image = image_name(image)
         return image
 
     @cached_property
-    def images(self) -> list[Path]:
-        """The images in the folder, at any depth, hidden files and folders left out."""
-        files = self.root.rglob("*") if self.root is not None else ()
-        images = (file for file in files if file.name.lower().endswith(IMAGE_SUFFIXES))
-        parts = ((file, file.relative_to(self.root).parts) for file in images)
-        return [file for file, names in parts if not any(name[0] == "." for name in names)]
+    def images(self) -> list[tuple[str, str]]:
+        """Folders and names of the images, at any depth, hidden files and folders left out."""
+        found = []
+        for folder, folders, files in os.walk(self.root) if self.root is not None else ():
+            folders[:] = [name for name in folders if name[0] != "."]
+            images = (file for file in files if file.lower().endswith(IMAGE_SUFFIXES))
+            found += [(folder, file) for file in images if file[0] != "."]
+        return found
 
     @cached_property
     def stems(self) -> frozenset[str]:
         """Names of the folder's images without suffix."""
-        return frozenset(file.stem for file in self.images)
+        return frozenset(os.path.splitext(name)[0] for _, name in self.images)
+
+    @cached_property
+    def small_stems(self) -> frozenset[str]:
+        """The same in small letters."""
+        return frozenset(map(str.lower, self.stems))
+
+
+def image_name(written: str) -> str:
+    """The name or path of an image in what is written: an address, or marks around the name."""
+    text = written.strip().strip('"')
+    if not _SPECIAL.search(text):
+        return text
+    text = _AROUND.sub("", text)
+    if "://" in text:
+        address = urlsplit(text)
+        inner = parse_qs(address.query).get("d", [address.path])[0]
+        last = unquote(PurePosixPath(inner).name)
+        if not last.lower().endswith(IMAGE_SUFFIXES):  # image.php?f=a.jpg
+            last = (_NAMED.findall(unquote(unquote(text))) or [last])[-1]
+        return last or text
+    upload = _UPLOAD.fullmatch(text)
+    return unquote(upload["name"].removeprefix("?d=")) if upload else text
+
+
+def image_names(written: Any) -> list[Any]:
+    """The names in a cell: one, a list, or several with a comma, semicolon or bar between."""
+    if isinstance(written, str) and written.lstrip().startswith("["):
+        written = written_list(written) or written
+    if not isinstance(written, str) or not _BETWEEN.search(written):
+        return written if isinstance(written, list) else [written]
+    parts = [part for part in _BETWEEN.split(written) if part]
+    images = all(image_name(part).lower().endswith(IMAGE_SUFFIXES) for part in parts)
+    return parts if len(parts) > 1 and images else [written]
 
 
 def known_split(name: str) -> str | None:
@@ -243,16 +297,21 @@ def as_captions(value: Any) -> list[Any]:
         return []
     if isinstance(value, str) and value.lstrip().startswith(("[", "{", "(")):
         value = written_list(value) or value
+    if isinstance(value, dict) and value and all(map(str.isdecimal, value)):  # {"0": ..., "1": ...}
+        value = list(value.values())
     if isinstance(value, dict):  # such as Label Studio's {"text": [...]} if there are several
         value = next((value[key] for key in _TEXT_KEYS if key in value), value)
     if not isinstance(value, (list, tuple)):
         return [value]
-    speakers = [v.get("from", v.get("role")) for v in value if isinstance(v, dict)]
+    turns = [turn for turn in value if isinstance(turn, dict)]
+    speakers = [turn.get("from", turn.get("role")) for turn in turns]
     if any(speakers):  # a conversation (LLaVA): its first answer
-        answers = [i for i, who in enumerate(speakers) if who in ("gpt", "assistant")]
-        answer = value[answers[0]] if answers else {}
-        said = answer.get("value", answer.get("content"))
-        return said if isinstance(said, list) else [said]
+        answer = next((t for t, who in zip(turns, speakers, strict=True) if who in _ANSWERING), {})
+        said = next((answer[key] for key in ("value", "content", "parts") if key in answer), None)
+        texts = said if isinstance(said, list) else [said]
+        return [text for text in texts if not isinstance(text, dict) or text.get("text")] or [None]
+    if turns and all("assistant" in turn for turn in turns):  # {"user": ..., "assistant": ...}
+        return [turns[0]["assistant"]]
     return list(value)
 
 
@@ -284,8 +343,23 @@ def read_text(path: Path) -> str:
         line = content.count(b"\n", 0, error.start) + 1
         raise DataError(
             f"{path}, line {line}: not UTF-8 ({error.reason}); save the file as UTF-8, or try "
-            f"`iconv -f windows-1252 -t utf-8 {path.name} > new.{path.name}`."
+            f"`iconv -f {_likely_encoding(content)} -t utf-8 {path.name} > new.{path.name}`, or "
+            "another of windows-1252 (western Europe), windows-1251 (Cyrillic), gb18030 (Chinese), "
+            "shift_jis (Japanese), cp949 (Korean); then look at the captions that are printed."
         ) from error
+
+
+def _likely_encoding(content: bytes) -> str:
+    """The encoding in which bytes that are not UTF-8 may be text."""
+    high = sum(map((127).__lt__, content[:10_000]))
+    if high < 0.2 * len(content[:10_000]):
+        return "windows-1252"
+    for encoding, own in (("shift_jis", "[\u3040-\u30ff]"), ("cp949", "[\uac00-\ud7a3]")):
+        with contextlib.suppress(UnicodeDecodeError):
+            if 4 * len(re.findall(own, content.decode(encoding))) > high / 2:
+                return encoding
+    letters = content.translate(None, bytes(range(128)) + bytes(range(0x80, 0xC0)))
+    return "windows-1251" if len(letters) > 0.95 * high else "gb18030"
 
 
 def decoded(content: bytes) -> str:

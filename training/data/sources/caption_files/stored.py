@@ -7,36 +7,48 @@ import json
 import os
 import re
 import tarfile
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from training.data.examples import DataError, StoredImage
-from training.data.sources.caption_files.columns import choose, is_image_name
+from training.data.sources.caption_files.columns import choose, is_caption, is_image_name
+from training.data.sources.caption_files.objects import flat
 from training.data.sources.caption_files.records import (
     IMAGE_SUFFIXES,
     Record,
     Source,
     decoded,
+    image_names,
     read_text,
 )
 
-PAIRED = (".txt", ".caption", ".json")
+PAIRED = (".caption", ".txt", ".xmp", ".json")
 """Suffixes of a file with an image's captions, named like the image, in order of preference."""
+_RDF = "{http://www.w3.org/1999/02/22-rdf-syntax-ns#}"
+_XMP = ".//{http://purl.org/dc/elements/1.1/}description//" + f"{_RDF}li"
 _SAMPLE = 100
 _SAME = {"text": "txt", "jsn": "json"}  # webdataset takes them for the same
+_SAID = re.compile(r"[ ._-](?:caption|description)s?$", re.IGNORECASE)  # a_caption.txt
 _PHRASE = re.compile(r"\[/EN#\d+(?:/\w+)+ ([^\]]*)\]")
 
 
-def pairs(root: Path) -> Iterator[tuple[str, str]]:
-    """Yields the images of a folder that have a file of texts of their name, and that file's path.
+def pairs(root: Path) -> Iterator[tuple[str, str, int]]:
+    """Yields the images of a folder that have a file of texts, that file's path, and more of them.
 
-    It lies beside the image, or is the only one of that name: `images/a.jpg`, `captions/a.txt`.
+    Such a file is named like the image, a.txt, a.jpg.txt or a_caption.txt, and lies beside it or
+    elsewhere, as images/a.jpg and captions/a.txt, if no other does; or it is the only one in the
+    folder of the image, which is the only one there too. A text beside an image is of no
+    other, such as a figure of it elsewhere.
     """
-    images, texts = [], {}
+    images, texts, alone = [], {}, {}
     for folder, folders, files in os.walk(root):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        before = len(images)
+        paired = []
         for file in sorted(files):
             stem, suffix = os.path.splitext(file)
             if suffix.lower() in IMAGE_SUFFIXES and not file.startswith("."):
@@ -45,18 +57,26 @@ def pairs(root: Path) -> Iterator[tuple[str, str]]:
                 inner, of_image = os.path.splitext(stem)  # a.jpg.txt
                 key = inner if of_image.lower() in IMAGE_SUFFIXES else stem
                 found = (folder, PAIRED.index(suffix.lower()), stem, file)
-                texts.setdefault(key, []).append(found)
+                paired.append(found)
+                for name in {key, _SAID.sub("", key)}:
+                    texts.setdefault(name, []).append(found)
+        if len(paired) == 1 == len(images) - before and folder != str(root):
+            alone[folder] = paired
     start = len(os.path.join(root, ""))
+    there = {(folder, stem) for folder, stem, _ in images}
     for folder, stem, image in images:
-        several = texts.get(stem, ())
-        several = [text for text in several if text[0] == folder] or several
+        several = texts.get(stem) or (alone.get(folder, ()) if len(alone) > 1 else ())
+        beside = [text for text in several if text[0] == folder]
+        several = beside or [text for text in several if (text[0], stem) not in there]
         ranks: dict[tuple, list[str]] = {}
         for within, kind, name, file in several:  # a.txt before a.jpg.txt, that before a.png.txt
-            rank = (kind, name != stem, name != image)
+            told = is_caption(os.path.basename(within))  # captions/a.txt, titles/a.txt
+            rank = (kind, not told, name != stem, name != image)
             ranks.setdefault(rank, []).append(os.path.join(within, file))
         best = ranks[min(ranks)] if ranks else ()
         if len(best) == 1:
-            yield os.path.join(folder, image)[start:].replace(os.sep, "/"), best[0]
+            name = os.path.join(folder, image)[start:].replace(os.sep, "/")
+            yield name, best[0], len(several) - 1
 
 
 def lie_beside(root: Path) -> bool:
@@ -65,19 +85,19 @@ def lie_beside(root: Path) -> bool:
         names = sorted(entry.name for entry in entries)
     first = next((name for name in names if name.lower().endswith(IMAGE_SUFFIXES)), None)
     stems = () if first is None else (os.path.splitext(first)[0], first)
-    return any(stem + suffix in names for stem in stems for suffix in PAIRED)
+    return any(stem + suffix in names for stem in stems for suffix in PAIRED if suffix != ".xmp")
 
 
 def read_pairs(source: Source) -> Iterator[Record]:
-    """Reads the captions of each image from the file of its name: one per line, or JSON."""
+    """Reads the captions of each image from the file of its name: one per line, JSON or XMP."""
     longer, paired = 0, list(pairs(source.path))
-    written = [text for _, text in paired if text.lower().endswith(".json")]
+    written = [text for _, text, _ in paired if text.lower().endswith(".json")]
     found = _json_captions(source, {text: read_text(Path(text)) for text in written})
-    for image, text in paired:
+    for image, text, _ in paired:
         captions, *details = found.get(text, (None,))
         if captions is None:
             # Flickr30k Entities: [/EN#5/people A man] sits.
-            lines = read_text(Path(text)).splitlines()
+            lines = _lines(source, text)
             captions = [_PHRASE.sub(r"\1", line) for line in lines if line.strip()] or [""]
             longer += len(captions) > 1
             if any(captions) and not any(map(str.isalpha, "".join(captions))):
@@ -88,7 +108,26 @@ def read_pairs(source: Source) -> Iterator[Record]:
                 )
         yield source.record(os.path.basename(text), image, captions, *details)
     several = f"; {longer} of them have several lines, each a caption" if longer else ""
+    others = sum(rest > 0 for *_, rest in paired)
+    several += f"; of {others} images other files of that name are not read" if others else ""
     source.note(f"captions are those of {len(paired)} files named like their images{several}")
+
+
+def _lines(source: Source, text: str) -> list[str]:
+    """The lines of a file beside an image, or the description in its XMP."""
+    try:
+        content = read_text(Path(text))
+    except DataError as error:
+        kind = f"*{os.path.splitext(text)[1]}"
+        loop = f'for f in {kind}; do iconv -f ENCODING -t utf-8 "$f" > t && mv t "$f"; done'
+        raise DataError(f"{error} All of them, in their folder: `{loop}`.") from error
+    if not text.lower().endswith(".xmp"):
+        return content.splitlines()
+    try:
+        found = ElementTree.fromstring(content).findall(_XMP)
+    except ElementTree.ParseError as error:
+        source.fail(text, f"not XML ({error})")
+    return [" ".join((found[0].text or "").split())] if found else []
 
 
 @dataclass(frozen=True)
@@ -159,7 +198,7 @@ def read_tar(source: Source) -> Iterator[Record]:
     )
     for index, (name, (key, _)) in enumerate(places.items()):
         of_key = texts.get(key, {})
-        text = of_key.get("txt", of_key.get("caption"))
+        text = of_key.get("caption", of_key.get("txt"))
         captions = [] if text is None else _member_text(source, name, text).splitlines() or [""]
         stored = StoredImage(images, index, f"{stamp}/{name}")
         captions, *details = found.get(f"{key}.json", (captions,))
@@ -189,20 +228,34 @@ def _json_captions(
             entries[file] = json.loads(content)
         except ValueError as error:
             source.fail(file, f"not JSON ({error})")
+    entries = {file: _as_object(entry) for file, entry in entries.items()}
     objects = {file: entry for file, entry in entries.items() if isinstance(entry, dict)}
     if not objects:
         return dict.fromkeys(files, ([], None, None))
-    # The file's name names the image, whatever is in it.
-    names = list(dict.fromkeys(("image", *(key for entry in objects.values() for key in entry))))
-    some = list(objects.items())[:_SAMPLE]
-    rows = [[f"{file}.jpg", *map(entry.get, names[1:])] for file, entry in some]
     source.columns = {**source.columns, "image": ("image",)}
+    first = (source.record(file, file, *cells) for file, cells in _json_rows(source, objects))
+    if not source.can_begin(first):
+        objects = {file: flat(entry) for file, entry in objects.items()}
+    return dict.fromkeys(files, ([], None, None)) | dict(_json_rows(source, objects))
+
+
+def _as_object(entry: Any) -> Any:
+    """The object in a list of one, or that of several captions; else the value."""
+    if isinstance(entry, list) and entry and all(type(e) is str or "caption" in e for e in entry):
+        return {"captions": entry}
+    return one(entry)
+
+
+def _json_rows(
+    source: Source, objects: Mapping[str, Mapping[str, Any]]
+) -> Iterator[tuple[str, list[Any]]]:
+    """Captions, split and group of each object; the file's name names the image."""
+    names = list(dict.fromkeys(("image", *(key for entry in objects.values() for key in entry))))
+    some = islice(objects.items(), _SAMPLE)
+    rows = [[f"{file}.jpg", *map(entry.get, names[1:])] for file, entry in some]
     chosen = choose(source, "its .json files", names, rows)
-    found = {}
-    for file in files:
-        entry = objects.get(file, {})
-        _, *found[file] = chosen.cells(lambda i, entry=entry: entry.get(names[i]))
-    return found
+    for file, entry in objects.items():
+        yield file, list(chosen.cells(lambda i, entry=entry: entry.get(names[i])))[1:]
 
 
 @dataclass(frozen=True)
@@ -224,7 +277,7 @@ class ParquetImages(Sequence):
 
     def __getitem__(self, index: int) -> Mapping[str, Any]:
         group = next(i for i, end in enumerate(self.starts[1:]) if index < end)
-        image = _row_group(self.path, self.column, group)[index - self.starts[group]].as_py()
+        image = one(_row_group(self.path, self.column, group)[index - self.starts[group]].as_py())
         return {"image": image["bytes"] if isinstance(image, dict) else image}
 
 
@@ -256,7 +309,10 @@ def read_parquet(source: Source) -> Iterator[Record]:
         return
     chosen = choose(source, "its columns", names, rows)
     column = names[chosen.image]
-    inside = any(not isinstance(row[chosen.image], (str, int, type(None))) for row in rows)
+    shown = [row[chosen.image] for row in rows]
+    inside = any(isinstance(one(image), (bytes, dict)) for image in shown)
+    if inside and any(isinstance(image, list) and len(image) > 1 for image in shown):
+        source.fail("its rows", f"several images under {column!r}; keep one, with its caption")
     ends = [0]
     for group in range(file.metadata.num_row_groups):
         ends.append(ends[-1] + file.metadata.row_group(group).num_rows)
@@ -275,5 +331,12 @@ def read_parquet(source: Source) -> Iterator[Record]:
                     name if name and is_image_name(name) else f"{source.path.stem}/{index:06}.jpg"
                 )
                 stored = StoredImage(images, index, f"{stamp}/{index}")
-            yield source.record(f"row {index}", name, captions, part, of, stored=stored)
+            named = [name] if inside else image_names(name)
+            for name in named:
+                yield source.record(f"row {index}", name, captions, part, of, stored=stored)
             index += 1
+
+
+def one(value: Any) -> Any:
+    """The first item of a list that has any, else the value."""
+    return value[0] if isinstance(value, list) and value else value

@@ -34,9 +34,10 @@ Rows = list[tuple[int, list[str]]]
 
 # Spreadsheets of many countries write a semicolon for the comma.
 _DELIMITERS = ",;\t|"
+_DASH = re.compile(r"^\s*(?:[-=:\u2013\u2014]|[-=]>)\s+")  # a.jpg - A door.
 _LINE_END = re.compile(r"\r\n?|\n")
 _SEPARATOR = re.compile(r'"?sep=(.)"?\s*$', re.IGNORECASE)  # Excel's first line
-_SAMPLE = 1000  # rows
+_SAMPLE, _TITLES = 1000, 5  # rows
 _TOKEN_LINE = re.compile(
     r"(?P<name>[^\t]*?[^\t\s])\s*#(?:(?P<mark>[A-Za-z]\w*)#)?(?P<number>[0-9]+)(?: *\t|(?<=\d) +)"
     r"(?P<caption>.*)"
@@ -50,9 +51,13 @@ def read_table(source: Source) -> Iterator[Record]:
     """Reads CSV and its relatives, or token lines in a file of such a name."""
     text = read_text(source.path)
     start = [line for line in _LINE_END.split(text[:100_000]) if line.strip()][:20]
+    while len(start) > 1 and start[0].count('"') % 2:  # a heading over several lines
+        start[:2] = ["\n".join(start[:2])]
     if start and all(map(_token, start[:-1] or start)):
         yield from read_tokens(source)
         return
+    if start and start[0].startswith("{"):
+        source.fail("line 1", "a JSON object; rename the file to *.jsonl")
     if start and not any(mark in start[0] for mark in _DELIMITERS):
         yield from _read_lines(source, start[0])
         return
@@ -121,7 +126,7 @@ def _records(
         place = f"line {line}"
         if len(row) != len(names):
             row = _mended(source, place, row, names, chosen, spaced)
-        yield source.record(place, *chosen.cells(row.__getitem__))
+        yield from source.records(place, *chosen.cells(row.__getitem__))
 
 
 def _header(source: Source, rows: Rows) -> tuple[str, Rows, list[str]]:
@@ -133,8 +138,18 @@ def _header(source: Source, rows: Rows) -> tuple[str, Rows, list[str]]:
     if without:
         names = [str(number) for number in range(1, len(header) + 1)]
         return "without a header", rows, names
+    if len(rows) > 1 and all(len(row) == len(header) + 1 for _, row in rows[1:]):  # R's row names
+        header = ["", *header]
     while header and not header[-1].strip():  # of separators at the ends of lines
         header = header[:-1]
+    titled = (
+        len(header) == 1
+        and len(rows) > 2
+        and any(sum(map(bool, row)) > 1 for _, row in rows[1:_TITLES])
+    )
+    if titled and not source.columns:
+        source.note(f"line {line}, {header[0][:40]!r}, is taken for a title, and not read")
+        return _header(source, rows[1:])
     if len({plain(name) for name in header if plain(name)}) != sum(map(bool, map(plain, header))):
         source.fail(f"line {line}", f"two columns of the header have the same name: {header}"[:240])
     if not header or (len(header) == 1 and not source.columns):
@@ -301,14 +316,14 @@ def _read_lines(source: Source, start: str) -> Iterator[Record]:
                 f"between, but there is no image {name[:40]!r}, in {line[:60]!r}"
             )
             source.fail(f"line {number}", f"{why}{_advice_on_names(source)}")
-        yield source.record(f"line {number}", name, [caption])
+        yield source.record(f"line {number}", name, [_DASH.sub("", caption)])
 
 
 def _advice_on_names(source: Source) -> str:
     """Returns how to add the names of images to captions that may be in their order."""
     numbers = [number for number, _ in lines(source.path)]
     count = len(numbers)
-    places = {(image.parent, image.suffix) for image in source.images}
+    places = {(folder, os.path.splitext(name)[1]) for folder, name in source.images}
     # `paste` takes blank lines along.
     if len(places) != 1 or len(source.images) != count or numbers[-1] != count:
         return ""

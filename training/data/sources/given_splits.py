@@ -1,0 +1,117 @@
+"""Splits that the names of files and folders give, and lists of images beside the captions."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from training.data.examples import DataError
+from training.data.sources.caption_files.records import known_split, lines
+
+_TEXTS = (".txt", ".lst", ".csv")
+_FEW, _SMALL = 20, 2**22  # lists in a folder, and bytes of one in JSON
+
+
+def split_in(parts: Sequence[str]) -> str | None:
+    """The split that the last part of a path with such a word means."""
+    for text in reversed(parts):
+        # trainImages, train2017, train-00000, trainset
+        words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+", text)
+        if splits := {known_split(word.lower().removesuffix("set")) for word in words} - {None}:
+            return splits.pop() if len(splits) == 1 else None
+    return None
+
+
+def split_of(file: Path, data_dir: Path) -> str | None:
+    """The split that the words of a file's name give, else those of its folder's."""
+    inside = file.relative_to(data_dir) if file.is_relative_to(data_dir) else Path(file.name)
+    return split_in(inside.parts)
+
+
+def listed_splits(
+    folders: Iterable[Path], names: Collection[str], read: Collection[Path]
+) -> tuple[dict[str, str], list[str]]:
+    """Reads the lists of the images of each split: splits of names, and names of the lists.
+
+    Such as Flickr_8k.trainImages.txt or splits/train.csv, with a name first on each line, with or
+    without its folder and suffix; or splits.json, {"train": [NAME, ...], ...}.
+
+    Args:
+        folders: Where lists may lie.
+        names: The images.
+        read: Files with captions, which are no lists.
+
+    Raises:
+        DataError: An image is in the lists of two splits.
+    """
+    known: dict[str, str] = {}
+    splits: dict[str, str] = {}
+    files: dict[str, str] = {}
+    for file in (file for folder in folders for file in _candidates(folder) if file not in read):
+        known = known or _ends(names)
+        for split, entries in _parts(file):
+            found = [name for entry in entries if (name := _named(str(entry), known))]
+            if split is None or split in files or not entries or len(found) < len(entries) / 2:
+                continue
+            numbers = all(str(entry).isdecimal() for entry in entries)
+            if numbers and len(set(entries)) < len(entries):  # labels, not names
+                continue
+            files[split] = file.name
+            for name in found:
+                if splits.setdefault(name, split) != split:
+                    listed = f"{files[splits[name]]}, {file.name}"
+                    raise DataError(
+                        f"{file.parent}: {name!r} is in the lists of two splits, {splits[name]} "
+                        f"and {split} ({listed}); take it out of one."
+                    )
+    return (splits, list(dict.fromkeys(files.values()))) if len(files) > 1 else ({}, [])
+
+
+def _candidates(folder: Path) -> list[Path]:
+    """Files that may be lists: texts named like a split, and small ones in JSON."""
+    with os.scandir(folder) as entries:
+        named = [e.name for e in entries if e.name.lower().endswith((*_TEXTS, ".json"))]
+    texts = [name for name in named if name.lower().endswith(_TEXTS) and split_in([name])]
+    written = [name for name in named if name.lower().endswith(".json")]
+    several = (sorted(files) for files in (texts, written) if len(files) <= _FEW)
+    return [folder / name for files in several for name in files if not name.startswith(".")]
+
+
+def _parts(file: Path) -> Iterator[tuple[str | None, list[Any]]]:
+    """The splits in a file, with their entries as they stand."""
+    try:
+        if file.suffix.lower() != ".json":
+            yield split_in([file.name]), [line.strip() for _, line in lines(file)]
+        elif file.stat().st_size < _SMALL:
+            content = json.loads(file.read_bytes())
+            by_key = content if isinstance(content, dict) else {file.stem: content}
+            for key, entries in by_key.items():
+                if isinstance(entries, list) and isinstance((*entries, None)[0], (str, int)):
+                    yield split_in([key]), entries
+    except (DataError, ValueError, OSError):  # no text, or no JSON
+        return
+
+
+def _ends(names: Iterable[str]) -> dict[str, str]:
+    """Names, their ends after each slash, and these without suffix; those of two names, blank."""
+    found: dict[str, str] = {}
+    for name in names:
+        parts = name.split("/")
+        for end in ("/".join(parts[start:]) for start in range(len(parts))):
+            for form in {end, str(PurePosixPath(end).with_suffix(""))}:
+                found[form] = name if found.get(form, name) == name else ""
+    return found | dict(zip(names, names, strict=True))
+
+
+def _named(entry: str, known: dict[str, str]) -> str | None:
+    """The image that an entry of a list names, alone or before something else."""
+    for text in (entry, re.split(r"[\t,;|]", entry)[0], entry.partition(" ")[0]):
+        parts = text.strip(' "').replace("\\", "/").split("/")
+        for start in range(len(parts)):
+            if name := known.get("/".join(parts[start:])):
+                return name
+    return None
