@@ -138,8 +138,9 @@ class Source:
             kinds = kind if isinstance(kind, tuple) else (kind,)
             got = repr(found if isinstance(holder, dict) else holder)[:80]
             expected = f"{key!r}, {' or '.join(_KINDS[kind] for kind in kinds)}"
-            has = f"; it has {', '.join(map(repr, holder))[:120]}" if found is None else ""
-            self.fail(place, f"expected {expected}, got {got}{has if type(holder) is dict else ''}")
+            keys = holder if found is None and isinstance(holder, dict) else {}
+            has = f"; it has {', '.join(map(repr, keys))[:120]}" if keys else ""
+            self.fail(place, f"expected {expected}, got {got}{has}")
         return found
 
     def marked(self, holder: Mapping[str, Any]) -> bool:
