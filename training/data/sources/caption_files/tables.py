@@ -307,6 +307,11 @@ def _read_lines(source: Source, start: str) -> Iterator[Record]:
                 "an image's name without a caption; if another file has the captions in the same "
                 f"order, join them with `paste {source.path.name} FILE > captions.tsv`"
             )
+            if not all(is_image_name(text) for _, text in islice(lines(source.path), 2)):
+                why = (
+                    "an image's name without a caption; if that is the next line, join them with "
+                    f"`grep . {source.path.name} | paste - - > captions.tsv`"
+                )
             source.fail(f"line {number}", why)
         if not is_image_name(name) and name not in source.stems:
             if number == 1 and (is_known(start) or len(start.split()) == 1):
