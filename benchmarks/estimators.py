@@ -11,7 +11,7 @@ import dataclasses
 import logging
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 import tyro
 
-from benchmarks.measure import Column, format_table, medians
+from benchmarks.measure import format_table, medians
 from benchmarks.run import chosen
 from sat_tf.commands import exit_status
 from sat_tf.fields import PositiveInt, Range, check_fields
@@ -44,13 +44,6 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
 """Keys of `attention` that each estimator sets."""
 
 _UNBIASED = "rloo"  # its mean gradient stands for that of the ELBO
-_COLUMNS = (
-    Column("estimator"),
-    Column("samples", "M"),
-    Column("step_ms", "step ms", ".0f"),
-    Column("relative_variance", "variance", ".3g"),
-    Column("cosine", "cosine", ".2f"),
-)
 
 
 @dataclass(frozen=True)
@@ -79,7 +72,7 @@ def run(arguments: Arguments) -> None:
     check_fields(arguments)
     names = chosen("--estimators", arguments.estimators, ESTIMATORS)
     rows = measure(names, arguments.run_dir, arguments.batches, arguments.draws)
-    print(format_table(_COLUMNS, [{"estimator": name, **row} for name, row in rows.items()]))
+    print(format_table([{"estimator": name, **row} for name, row in rows.items()]))
 
 
 class Noise(NamedTuple):
@@ -93,19 +86,13 @@ class Noise(NamedTuple):
     """Mean of the draws."""
 
     @classmethod
-    def of(cls, estimate: Callable[[int], np.ndarray], draws: int) -> Noise:
-        """Estimates variance and signal from independent draws.
+    def of(cls, draws: np.ndarray) -> Noise:
+        """Estimates variance and signal from independent draws `[K, P]`.
 
         variance = sum_k |g_k - gbar|^2 / (K - 1);  signal = |gbar|^2 - variance / K
         """
-        total, squares = np.zeros([]), 0.0
-        for number in range(draws):
-            gradient = np.asarray(estimate(number), np.float64)
-            total = total + gradient
-            squares += float(gradient @ gradient)
-        mean = total / draws
-        variance = (squares - draws * float(mean @ mean)) / (draws - 1)
-        return cls(variance, float(mean @ mean) - variance / draws, mean)
+        mean, variance = draws.mean(axis=0), float(draws.var(axis=0, ddof=1).sum())
+        return cls(variance, float(mean @ mean) - variance / len(draws), mean)
 
     @property
     def relative(self) -> float | None:
@@ -148,9 +135,11 @@ class AttentionGradient:
     def noise(self, draws: int, first: int = 1) -> Noise:
         """Estimates the noise of the gradients on all batches, concatenated."""
         numbers = range(len(self._batches))
-        return Noise.of(
-            lambda draw: np.concatenate([self._draw(n, first + draw)[0] for n in numbers]), draws
-        )
+        drawn = [
+            np.concatenate([self._draw(n, draw)[0] for n in numbers])
+            for draw in range(first, first + draws)
+        ]
+        return Noise.of(np.array(drawn, np.float64))
 
     def _draw(self, number: int, draw: int) -> tuple[tf.Tensor, tf.Tensor]:
         return self._compiled(*self._batches[number], tf.constant([number, draw]))
@@ -167,7 +156,7 @@ class AttentionGradient:
 
 
 def measure(
-    estimators: Sequence[str], start: Path, batches: int, draws: int, repeats: int = 3
+    estimators: Sequence[str], start: Path, batches: int, draws: int
 ) -> dict[str, dict[str, Any]]:
     """Measures every estimator from the weights of one run, on the same training batches.
 
@@ -176,7 +165,6 @@ def measure(
         start: Finished run of hard attention; its best weights are the shared ones.
         batches: Number of batches.
         draws: Draws of each gradient.
-        repeats: Timed steps per batch.
 
     Returns:
         Name -> `step_ms`, of a whole training step, all taking turns; for hard attention also
@@ -219,7 +207,7 @@ def measure(
         for index, batch in enumerate(fixed):
             calls[name, index] = lambda step=step, batch=batch: step(batch)
     # Steps change the weights, so they come last; the second turn may trace again, for any length.
-    took = medians(calls, repeats, warm_up=2)
+    took = medians(calls, repeats=3, warm_up=2)
     for name in estimators:
         rows[name]["step_ms"] = 1e3 * statistics.fmean(took[name, n] for n in range(len(fixed)))
     return rows

@@ -23,12 +23,12 @@ import tensorflow as tf
 import tyro
 
 import sat_tf
-from benchmarks.measure import Column, format_table
-from benchmarks.serving_latency import load as load_export
+from benchmarks.measure import format_table
 from sat_tf.commands import exit_status
-from sat_tf.images.reader import read_content
+from sat_tf.images.pillow import read_content
 from serving.export import Precision, export
 from serving.litert import load as load_litert
+from serving.saved_model import load_call
 from serving.signatures import SERVING_DEFAULT
 from training.config import read_run_config
 from training.data.examples import Example, canonical_split
@@ -37,15 +37,6 @@ from training.metrics.captions import score_captions
 
 _EXPORT = "SavedModel"
 _STARTS = 3
-_COLUMNS = (
-    Column("what"),
-    Column("mb", "MB", ".1f"),
-    Column("equal", "equal captions", ".1%"),
-    Column("score", "largest difference of scores", ".1e"),
-    Column("bleu_4", "BLEU-4", ".2f"),
-    Column("images_s", "images/s", ".2f"),
-    Column("start_s", "start s", ".2f"),
-)
 
 
 @dataclass(frozen=True)
@@ -87,7 +78,7 @@ def run(arguments: Arguments) -> None:
         os.sched_setaffinity(0, {arguments.core})
         captioners = {what: _open(what, folder) for what, folder in folders.items()}
         print(f"{data.name} {arguments.split}, {len(examples)} images, one core", flush=True)
-        print(format_table(_COLUMNS, compare(captioners, folders, examples)))
+        print(format_table(compare(captioners, folders, examples)))
 
 
 def compare(
@@ -128,7 +119,7 @@ def compare(
 def _open(what: str, folder: Path) -> Callable[[bytes], tuple[str, float]]:
     """Loads an export: image file in, caption and score out."""
     if what == _EXPORT:
-        session = load_export(folder, threads=1)
+        session = load_call(folder, threads=1)
 
         def by_session(content: bytes) -> tuple[str, float]:
             outputs = session(SERVING_DEFAULT, np.array([content], object))

@@ -8,7 +8,6 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,21 +50,12 @@ def medians(
     return {name: statistics.median(seconds) for name, seconds in took.items()}
 
 
-class MatrixProduct:
-    """Large square matrix product, called like any other side.
-
-    Attributes:
-        flops: Operations of a call; a multiply-add is two.
-    """
-
-    def __init__(self, precision: str) -> None:
-        size = 8192 if tf.config.list_physical_devices("GPU") else 2048
-        self.flops = 2 * size**3
-        self._factors = [tf.cast(tf.random.uniform([size, size]), precision) for _ in range(2)]
-        self._product = tf.function(tf.matmul, autograph=False)
-
-    def __call__(self) -> tf.Tensor:
-        return self._product(*self._factors)
+def matrix_product(precision: str) -> tuple[int, Callable[[], tf.Tensor]]:
+    """Returns the operations of a large matrix product, a multiply-add being two, and its call."""
+    size = 8192 if tf.config.list_physical_devices("GPU") else 2048
+    factors = [tf.cast(tf.random.uniform([size, size]), precision) for _ in range(2)]
+    product = tf.function(tf.matmul, autograph=False)
+    return 2 * size**3, lambda: product(*factors)
 
 
 def machine() -> str:
@@ -94,38 +84,18 @@ def photograph(width: int = 640, height: int = 480) -> bytes:
     return tf.io.encode_jpeg(pixels, quality=90).numpy()
 
 
-@dataclass(frozen=True)
-class Column:
-    """Column of `format_table`.
+def format_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Formats mappings as aligned text: a line of their keys, then one line per row.
 
-    Attributes:
-        key: Key of the column's cell in each row.
-        heading: Text above the column; the key if empty.
-        form: Format specification of numbers.
+    Numbers have four digits; text is aligned left, and a dash stands for a missing value.
     """
+    keys = list(dict.fromkeys(key for row in rows for key in row))
 
-    key: str
-    heading: str = ""
-    form: str = ""
-
-    def cell(self, row: Mapping[str, Any]) -> str:
-        """Formats the row's cell; a missing one is a dash."""
-        value = row.get(self.key)
+    def cell(value: Any) -> str:
         if value is None:
             return "-"
-        if isinstance(value, bool):
-            return "yes" if value else "no"
-        return value if isinstance(value, str) else format(value, self.form)
+        return f"{value:.4g}" if isinstance(value, float) else str(value)
 
-
-def format_table(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Formats mappings as aligned text: one line of headings, then one line per row.
-
-    Columns that hold text in the first row are aligned left, all others right.
-    """
-    cells = [[column.heading or column.key for column in columns]]
-    cells += [[column.cell(row) for column in columns] for row in rows]
-    first = rows[0] if rows else {}
-    return text_table(
-        cells, [i for i, c in enumerate(columns) if isinstance(first.get(c.key), str)]
-    )
+    cells = [[cell(row.get(key)) for key in keys] for row in rows]
+    left = [n for n, key in enumerate(keys) if isinstance(rows[0].get(key), str)]
+    return text_table([keys, *cells], left)

@@ -17,48 +17,19 @@ from typing import Any
 
 import tyro
 
-from benchmarks.measure import Column, format_table
+from benchmarks.measure import format_table
 from sat_tf.commands import exit_status
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields
 from sat_tf.files import write_atomically
 
-_SHAPE, _SIDE, _PRECISION, _BATCH = map(Column, ("shape", "side", "precision", "batch"))
-_CAPTIONS = Column("captions_s", "captions/s", ".1f")
-_BASELINE = Column("times_baseline", "x baseline", ".2f")
-
-TABLES = {
-    "sweep": (
-        "Training step over batch sizes, one pass each",
-        (_SHAPE, _SIDE, _PRECISION, _BATCH, _CAPTIONS),
-    ),
-    "step": (
-        "Training step, each side at its best batch size",
-        (
-            *(_SHAPE, _SIDE, Column("attention"), _PRECISION, Column("xla", "XLA"), _BATCH),
-            *(_CAPTIONS, _BASELINE, Column("tokens_s", "tokens/s", ".0f")),
-            *(Column("padding", "padding", ".1%"), Column("gflops", "GFLOP/s", ".1f")),
-            Column("product_gflops", "products alone", ".1f"),
-            Column("product_share", "share", ".1%"),
-        ),
-    ),
-    "search": (
-        "Search",
-        (
-            *(_SHAPE, _SIDE, _PRECISION, Column("beam"), _BATCH),
-            *(Column("images_s", "images/s", ".1f"), _BASELINE),
-        ),
-    ),
-    "startup": (
-        "From the command to the first training step",
-        (
-            *(_SHAPE, Column("images"), Column("first_step_s", "first step s", ".2f")),
-            Column("imports_s", "import tensorflow, keras s", ".2f"),
-            Column("times_imports", "x imports", ".2f"),
-        ),
-    ),
+TITLES = {
+    "sweep": "Training step over batch sizes, one pass each",
+    "step": "Training step, each side at its best batch size",
+    "search": "Search",
+    "startup": "From the command to the first training step",
 }
-"""Title and columns of each table."""
+"""Title of each table."""
 
 SECTIONS = ("step", "search", "startup")
 _SHAPES = ("flickr8k", "coco", "toy")
@@ -114,8 +85,7 @@ def run(arguments: Arguments) -> int:
             for name, rows in found.items():
                 tables.setdefault(name, []).extend({"shape": shape, **row} for row in rows)
         for name, rows in tables.items():
-            title, columns = TABLES[name]
-            print(f"\n{title}\n\n{format_table(columns, rows)}", flush=True)
+            print(f"\n{TITLES[name]}\n\n{format_table(rows)}", flush=True)
         report["tables"] |= tables
         if arguments.json:  # an interrupted run keeps its finished sections
             write_atomically(arguments.json, json.dumps(report, indent=1) + "\n")

@@ -12,7 +12,6 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,26 +22,13 @@ from keras.export import ExportArchive
 
 import sat_tf
 from benchmarks import models
-from benchmarks.measure import Column, format_table, medians, photograph
+from benchmarks.measure import format_table, medians, photograph
 from sat_tf.commands import exit_status
 from sat_tf.config import SearchConfig
 from sat_tf.runs import TrainedCaptioner
 from serving.export import export
-from serving.saved_model import load_session
+from serving.saved_model import load_call
 from serving.signatures import SERVING_DEFAULT, read_images
-
-_COLUMNS = (
-    Column("batch"),
-    Column("decode_ms", "decode ms", ".1f"),
-    Column("encoder_ms", "encoder ms", ".1f"),
-    Column("search_ms", "search ms", ".1f"),
-    Column("whole_ms", "whole ms", ".1f"),
-    Column("whole_over_encoder", "x encoder", ".2f"),
-    Column("words", "words", ".1f"),
-)
-
-# (signature, input) -> outputs by name
-Session = Callable[[str, np.ndarray], dict[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -89,8 +75,8 @@ def run(arguments: Arguments) -> None:
     threads = 1 if arguments.processor_time else 0
     clock = time.process_time if arguments.processor_time else time.perf_counter
     with tempfile.TemporaryDirectory() as folder:
-        whole = load(export(captioner, Path(folder), search), threads)
-        stages = load(export_stages(captioner, Path(folder) / "stages"), threads)
+        whole = load_call(export(captioner, Path(folder), search), threads)
+        stages = load_call(export_stages(captioner, Path(folder) / "stages"), threads)
     rows = []
     for size in arguments.batches:
         batch = np.array([content] * size, object)
@@ -106,7 +92,7 @@ def run(arguments: Arguments) -> None:
         row["whole_over_encoder"] = row["whole_ms"] / row["encoder_ms"]
         row["words"] = float(whole(SERVING_DEFAULT, batch)["lengths"][:, 0].mean())
         rows.append(row)
-    print(format_table(_COLUMNS, rows))
+    print(format_table(rows))
 
 
 def export_stages(captioner: TrainedCaptioner, folder: Path) -> Path:
@@ -126,24 +112,6 @@ def export_stages(captioner: TrainedCaptioner, folder: Path) -> Path:
     )
     archive.write_out(str(folder), verbose=False)
     return folder
-
-
-def load(folder: Path, threads: int = 0) -> Session:
-    """Loads a SavedModel into its own session: `(signature, input) -> outputs`."""
-    session, meta_graph = load_session(folder, threads)
-    made = {}
-    for name, signature in meta_graph.signature_def.items():
-        if not signature.inputs:
-            continue
-        (feed,) = (info.name for info in signature.inputs.values())
-        fetches = {key: info.name for key, info in signature.outputs.items()}
-        made[name] = session.make_callable(list(fetches.values()), [feed]), list(fetches)
-
-    def call(name: str, value: np.ndarray) -> dict[str, np.ndarray]:
-        function, names = made[name]
-        return dict(zip(names, function(value), strict=True))
-
-    return call
 
 
 if __name__ == "__main__":

@@ -14,13 +14,13 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import tyro
 
-from benchmarks.measure import photograph
+from benchmarks.measure import format_table, photograph
 from sat_tf.commands import exit_status
 from serving.client import CaptionClient, Connection, ServingError
 
@@ -45,31 +45,6 @@ class Arguments:
     """Most seconds per request; a server that is away is waited for until then."""
 
 
-@dataclass
-class Load:
-    """Answers to the clients.
-
-    Attributes:
-        images: Images per request.
-        seconds: Duration.
-        latencies: Seconds of each answered request.
-        lost: Reasons of requests without an answer or with a wrong one.
-    """
-
-    images: int
-    seconds: float = 0.0
-    latencies: list[float] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        p50, p99 = 1000 * np.percentile(self.latencies or [np.nan], [50, 99])
-        rate = self.images * len(self.latencies) / self.seconds
-        return (
-            f"{self.images:6d} {len(self.latencies):10d} {p50:8.1f} {p99:8.1f} {rate:10.1f} "
-            f"{len(self.lost):6d}"
-        )
-
-
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     arguments = tyro.cli(
@@ -84,17 +59,13 @@ def main(argv: list[str] | None = None) -> int:
 def run(arguments: Arguments) -> int:
     """Starts a server, sends requests, prints; returns 1 if an answer was lost, else 0."""
     image = arguments.image.read_bytes() if arguments.image else photograph()
-    lost = False
+    rows = []
     with local_server(arguments.export_dir) as (port, server):
         print(f"{arguments.clients} clients, {arguments.seconds:g} s for each size of request")
-        print("images   requests   p50 ms   p99 ms   images/s   lost   server MB")
         for size in arguments.images:
-            load = measure(port, image, size, arguments)
-            print(f"{load} {peak_megabytes(server):11.0f}", flush=True)
-            for reason in sorted(set(load.lost)):
-                print(f"  {reason}")
-            lost = lost or bool(load.lost)
-    return int(lost)
+            rows.append(measure(port, image, size, arguments) | {"mb": peak_megabytes(server)})
+    print(format_table(rows))
+    return int(any(row["lost"] for row in rows))
 
 
 def peak_megabytes(process: int) -> float:
@@ -122,36 +93,41 @@ def local_server(export_dir: Path) -> Iterator[tuple[int, int]]:
             process.terminate()
 
 
-def measure(port: int, image: bytes, size: int, arguments: Arguments) -> Load:
-    """Lets all clients send one request after another until the time is up."""
-    load, started = Load(size), time.monotonic()
+def measure(port: int, image: bytes, size: int, arguments: Arguments) -> dict[str, float]:
+    """Lets all clients send one request after another until the time is up; returns a row.
+
+    The reasons of requests without an answer, or with a wrong one, are printed.
+    """
+    latencies: list[float] = []
+    lost: list[str] = []
+    started = time.monotonic()
 
     def ask() -> None:
         connection = Connection(port=port, timeout=arguments.timeout)
         with CaptionClient(connection, batch_size=size) as client:
             while time.monotonic() < started + arguments.seconds:
-                _ask_once(client, [image] * size, arguments.attention, load)
+                sent = time.monotonic()
+                try:
+                    captions = client.captions([image] * size, arguments.attention)
+                except ServingError as error:
+                    lost.append(str(error))
+                    continue
+                # Appending to a list is safe from many threads.
+                latencies.append(time.monotonic() - sent)
+                if len(captions) != size or not all(caption.valid for caption in captions):
+                    lost.append("an answer without a caption for each image")
+                elif len({caption.text for caption in captions}) != 1:
+                    lost.append("captions that differ for the same image")
 
     with ThreadPoolExecutor(arguments.clients) as pool:
         for asked in [pool.submit(ask) for _ in range(arguments.clients)]:
             asked.result()
-    load.seconds = time.monotonic() - started
-    return load
-
-
-def _ask_once(client: CaptionClient, images: list[bytes], attention: bool, load: Load) -> None:
-    started = time.monotonic()
-    try:
-        captions = client.captions(images, attention)
-    except ServingError as error:
-        load.lost.append(str(error))
-        return
-    # Appending to a list is safe from many threads.
-    load.latencies.append(time.monotonic() - started)
-    if len(captions) != len(images) or not all(caption.valid for caption in captions):
-        load.lost.append("an answer without a caption for each image")
-    elif len({caption.text for caption in captions}) != 1:
-        load.lost.append("captions that differ for the same image")
+    rate = size * len(latencies) / (time.monotonic() - started)
+    for reason in sorted(set(lost)):
+        print(f"  {reason}")
+    p50, p99 = 1000 * np.percentile(latencies or [np.nan], [50, 99])
+    row = {"images": size, "requests": len(latencies), "p50_ms": p50, "p99_ms": p99}
+    return row | {"images_s": rate, "lost": len(lost)}
 
 
 if __name__ == "__main__":

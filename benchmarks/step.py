@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import baseline, models
-from benchmarks.measure import MatrixProduct, medians
+from benchmarks.measure import matrix_product, medians
 from benchmarks.models import Shape
 from sat_tf.config import SearchConfig
 from sat_tf.runs import TrainedCaptioner
@@ -117,11 +117,12 @@ def measure_step(
     best = {(row["side"], row["precision"]): row["batch"] for row in sweep_by_rate}
     sizes = {v: best[v.side, v.precision] for v in variants}
     batches = _batches(shape, sizes)
-    products = {v.precision: MatrixProduct(v.precision) for v in variants}
-    seconds = _seconds(steps, batches, repeats, products)
+    products = {v.precision: matrix_product(v.precision) for v in variants}
+    calls = {precision: call for precision, (_, call) in products.items()}
+    seconds = _seconds(steps, batches, repeats, calls)
     rows = []
     for v in variants:
-        product = products[v.precision].flops / seconds[v.precision]
+        product = products[v.precision][0] / seconds[v.precision]
         flops = shape.training_flops(batches[v].captions, batches[v].words) / seconds[v]
         row = vars(v) | {"batch": sizes[v], "captions_s": batches[v].captions / seconds[v]}
         row |= {"tokens_s": batches[v].words / seconds[v], "padding": batches[v].padding}

@@ -21,7 +21,7 @@ from sat_tf.config import AttentionConfig, CaptionerConfig, EncoderConfig, Infer
 from sat_tf.errors import RunError, invalid_value, other_version
 from sat_tf.fields import check_argument, from_dict
 from sat_tf.files import sha256_of
-from sat_tf.images.reader import ImageInput, read_pixels
+from sat_tf.images.pillow import ImageInput, read_pixels
 from sat_tf.lite import cache
 from sat_tf.lite.captioner import LiteRTCaptioner, is_export, newest
 from sat_tf.lite.captioner import load as load_export
@@ -77,8 +77,7 @@ def load_light(run_dir: str | Path, images: int = 1) -> TrainedCaptioner:
     path = _located(run_dir)
     if is_export(path):
         source = _Source.exported(path)
-        graphs = cache.Graphs(source.export, source.export.grid)
-        return TrainedCaptioner(source, source.vocabulary, path, None, graphs)
+        return TrainedCaptioner(source, source.vocabulary, path, None, source.export)
     source = _Source.read(path)
     if not cache.usable(source.config) or (source.has_weights and cache.worth_a_gpu(images)):
         return source.load()
@@ -307,7 +306,7 @@ class TrainedCaptioner:
         vocabulary: Vocabulary,
         path: Path | None = None,
         weights_sha256: str | None = None,
-        graphs: cache.Graphs | None = None,
+        graphs: LiteRTCaptioner | None = None,
     ) -> None:
         self._source = model if isinstance(model, _Source) else None
         self._model = None if self._source else model
@@ -410,7 +409,7 @@ class TrainedCaptioner:
         pixels = [self.pixels(image) for image in images]
         if self._light(len(images)):
             used = search or self.config.search
-            return [self._graphs.captioner.beam(one, used) for one in pixels]
+            return [self._graphs.beam(one, used) for one in pixels]
         found = self._read_beams(self.search(self.annotate(np.stack(pixels)), search))
         if self.after_first_caption is not None:
             self.after_first_caption()

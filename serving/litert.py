@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Captions each image; one that cannot be read is reported and skipped."""
     from sat_tf.figures.attention import PHOTOGRAPH, figure_paths, save_attention_figure
     from sat_tf.figures.drawing import check_font
-    from sat_tf.images.reader import read_content, read_pixels
+    from sat_tf.images.pillow import read_content, read_pixels
 
     captioner = load(arguments.folder, arguments.threads)
     figures = figure_paths(arguments.out, arguments.images, arguments.figure)
@@ -50,17 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"{path}: {error}", file=sys.stderr)
             continue
         if figure is not None:
-            seen = read_pixels(content, PHOTOGRAPH, captioner.settings.resize)
-            save_attention_figure(
-                figure,
-                seen.round().astype("uint8"),
-                caption.words,
-                caption.alpha,
-                caption.beta,
-                title=caption.text,
-                language=caption.language,
-                font=arguments.figure_font,
-            )
+            pixels = read_pixels(content, PHOTOGRAPH, captioner.settings.resize)
+            save_attention_figure(figure, pixels, caption, font=arguments.figure_font)
         print(f"{path}: {caption.text}  ({caption.score:.2f})", flush=True)
     return 1 if failed else 0
 

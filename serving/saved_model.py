@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
@@ -125,3 +126,23 @@ def load_session(
     except BaseException:
         session.close()
         raise
+
+
+def load_call(path: Path, threads: int = 0) -> Callable[..., dict[str, np.ndarray]]:
+    """Loads a version for its signatures of one input, see `load_session`.
+
+    Returns:
+        `(signature, input, outputs) -> values by name`: of all outputs, or of those named that the
+        signature has.
+    """
+    session, loaded = load_session(path, threads)
+    session.graph.finalize()
+
+    def call(name: str, value: np.ndarray, outputs: Collection[str] | None = None) -> dict:
+        signature = loaded.signature_def[name]
+        (feed,) = signature.inputs.values()
+        known = signature.outputs.items()
+        fetches = {key: x.name for key, x in known if outputs is None or key in outputs}
+        return session.run(fetches, {feed.name: value})
+
+    return call

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from sat_tf import images
 from sat_tf.config import SearchConfig
 from sat_tf.images import decoding, headers
 from sat_tf.runs import TrainedCaptioner
@@ -28,7 +27,7 @@ PIXELS = "pixels"
 
 Outputs = dict[str, tf.Tensor]
 
-# Each may take `images.MAX_PIXELS` at its worst.
+# Each may take `sat_tf.images.MAX_PIXELS` at its worst.
 _DECODED_AT_ONCE = 8
 _DAMAGED = "the file is damaged"
 
@@ -78,7 +77,7 @@ def make_signatures(captioner: TrainedCaptioner, search: SearchConfig) -> list[S
         with tf.control_dependencies([refusal]):
             pixels = tf.identity(pixels)
         scaled = tf.map_fn(
-            lambda image: images.resize(image, size, resize),
+            lambda image: decoding.resize(image, size, resize),
             pixels,
             fn_output_signature=tf.TensorSpec([size, size, 3], tf.float32),
         )
@@ -105,7 +104,7 @@ def read_images(image_bytes: tf.Tensor, size: int, resize: str) -> tuple[tf.Tens
     def decode(content: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         pixels, problem = decoding.read(content)
         scaled = tf.cond(
-            tf.equal(problem, ""), lambda: images.resize(pixels, size, resize), lambda: black
+            tf.equal(problem, ""), lambda: decoding.resize(pixels, size, resize), lambda: black
         )
         return scaled, problem
 

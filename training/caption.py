@@ -21,7 +21,7 @@ from sat_tf.figures.attention import figure_paths, save_attention_figure
 from sat_tf.figures.drawing import check_font
 from sat_tf.files import write_atomically
 from sat_tf.images import SUFFIXES
-from sat_tf.images.reader import decode, read_content
+from sat_tf.images.pillow import decode, read_content
 from sat_tf.run_folder import RunFolder, read_object
 from sat_tf.viewer import report_page
 from sat_tf.vocabulary import SPECIAL_TOKENS
@@ -85,17 +85,9 @@ def run(arguments: Arguments) -> int:
             continue
         caption = captioner.caption(content, search)
         if figure is not None:
-            drawn = save_attention_figure(
-                figure,
-                pixels.round().astype("uint8"),
-                caption.words,
-                caption.alpha,
-                caption.beta,
-                title=caption.text,
-                chosen=chosen_locations(captioner, pixels, caption),
-                language=caption.language,
-                font=arguments.figure_font,
-            )
+            chosen = chosen_locations(captioner, pixels, caption)
+            options = {"chosen": chosen, "font": arguments.figure_font}
+            drawn = save_attention_figure(figure, pixels, caption, **options)
             figure = figure if drawn else None
         if arguments.html is not None or arguments.json:
             whole = np.asarray(decode(content))

@@ -1,7 +1,7 @@
 """Models that read digits: portions, the Spatial Transformer, RAM and DRAM.
 
-Only `training.digits` and `serving.digits` import more than this module, which loads no TensorFlow
-before `load`.
+Only `training.digits` and the page import more than this module, which loads no TensorFlow before
+`load`.
 """
 
 from __future__ import annotations

@@ -245,17 +245,25 @@ def _same_name(path: Path) -> str:
     return os.path.realpath(path).casefold()
 
 
-def save_attention_figure(path: Path, *arguments: Any, **options: Any) -> bool:
-    """Draws `attention_figure`, whose arguments it takes, into a file: SVG if its name says so.
+def save_attention_figure(path: Path, image: np.ndarray, caption: Any, **options: Any) -> bool:
+    """Draws `attention_figure` of a caption into a file: SVG if its name says so.
+
+    Args:
+        path: The file.
+        image: `[H, W, 3]`, 0 to 255, all of which the maps cover.
+        caption: A `Caption`, or that of a server: `text`, `words`, `alpha`, `beta`, `language`.
+        **options: The other arguments of `attention_figure`.
 
     Returns:
         False, after a line on standard error, if letters cannot be drawn.
     """
+    options |= {name: getattr(caption, name) for name in ("words", "alpha", "beta", "language")}
+    options |= {"image": image.round().astype(np.uint8), "title": caption.text}
     try:
         if path.suffix == ".svg":
-            write_atomically(path, attention_svg(*arguments, **options))
+            write_atomically(path, attention_svg(**options))
         else:
-            save_figure(attention_figure(*arguments, **options), path)
+            save_figure(attention_figure(**options), path)
     except MissingFontError as error:
         remedy = "Or draw with `--figure svg`; `--figure-font` names a font file."
         print(f"{path}: not drawn. {error} {remedy}", file=sys.stderr)

@@ -1,7 +1,9 @@
-"""Files before `decode`, by Pillow alone: turned upright, converted, refused. No TensorFlow.
+"""Images by Pillow alone, without TensorFlow: files turned upright and converted; pixels.
 
 TensorFlow's decoders ignore the EXIF orientation and read no TIFF: photographs are turned upright
-and encoded again; TIFF, HEIC and AVIF are converted.
+and encoded again; TIFF, HEIC and AVIF are converted. Pillow scales in float32 and with the kernel
+of `tf.image.resize(..., "bilinear", antialias=True)`, a triangle as wide as the scale, so pixels
+agree with those of `sat_tf.images.decoding` to rounding.
 """
 
 from __future__ import annotations
@@ -13,8 +15,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError, features
 
+from sat_tf.errors import invalid_value
+from sat_tf.fields import check_argument
 from sat_tf.images import MAX_PIXELS, MAX_SIDE
 
+ImageInput = str | Path | bytes | np.ndarray | Image.Image
+"""Path of an image file, its bytes, uint8 pixels `[H, W, 3]`, or an image of Pillow."""
 FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP")
 """Formats that Pillow may open, by its names: those that `decode` reads."""
 EXIF_ORIENTATION = 0x0112
@@ -47,6 +53,7 @@ _TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_UNKNOWN = "it is in none of the formats JPEG, PNG, GIF, BMP, WebP, TIFF, HEIC and AVIF"
 _TIFF = (b"II*\0", b"MM\0*")
 _HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1")
 _AVIF_BRANDS = (b"avif", b"avis")
@@ -85,8 +92,7 @@ def to_decodable(content: bytes) -> bytes:
     try:
         _check_reader(kind)
         with Image.open(io.BytesIO(content), formats=[kind]) as image:
-            if not _fits(image):
-                raise ValueError(f"{image.width} x {image.height} pixels are too many")
+            _check_size(image)
             if image.mode in ("I", "F"):
                 raise ValueError(
                     "its samples are 32-bit or signed: convert it to 8 or 16 bits per sample"
@@ -147,8 +153,9 @@ def upright(image_bytes: bytes) -> bytes:
         with Image.open(io.BytesIO(image_bytes), formats=FORMATS) as image:
             # Pillow decodes a PNG to find its EXIF or XMP.
             silent = image.format == "PNG" and not any(m in image_bytes for m in _PNG_ORIENTATION)
-            if silent or not _fits(image):
+            if silent:
                 return image_bytes
+            _check_size(image)
             turn = _TURNS.get(image.getexif().get(EXIF_ORIENTATION))
             if turn is None:
                 return image_bytes
@@ -161,8 +168,9 @@ def upright(image_bytes: bytes) -> bytes:
     return turned.getvalue()
 
 
-def _fits(image: Image.Image) -> bool:
-    return max(image.size) <= MAX_SIDE and image.width * image.height <= MAX_PIXELS
+def _check_size(image: Image.Image) -> None:
+    if max(image.size) > MAX_SIDE or image.width * image.height > MAX_PIXELS:
+        raise ValueError(f"{image.width} x {image.height} pixels are too many")
 
 
 def to_rgb(image: Image.Image) -> Image.Image:
@@ -215,3 +223,86 @@ def _follow_segments(content: bytes) -> tuple[int, int]:
         if code != _START:
             position += int.from_bytes(content[position : position + 2], "big")
     return MAX_SCANS + 1, pixels
+
+
+# --- the input of the encoder ---
+
+
+def read_content(image: str | Path | bytes) -> bytes:
+    """Reads an image file and turns it upright by its EXIF.
+
+    Raises:
+        ValueError: It cannot be read.
+    """
+    name = "the image" if isinstance(image, bytes) else f"the image {str(image)!r}"
+    try:
+        return read_upright(image)
+    except OSError as error:
+        raise ValueError(f"Cannot read {name}: {error.strerror or error}.") from error
+    except ValueError as error:
+        raise ValueError(f"Cannot read {name}: {error}.") from error
+
+
+def decode(content: bytes) -> Image.Image:
+    """Decodes an image file to RGB, the first frame of an animation.
+
+    Raises:
+        ValueError: It cannot be read, or has too many pixels or scans.
+    """
+    try:
+        check_scans(content)
+        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+            _check_size(image)
+            return to_rgb(image)
+    except UnidentifiedImageError as error:
+        raise ValueError(f"Cannot read the image: {_UNKNOWN}.") from error
+    except Exception as error:  # Pillow's readers raise almost anything on broken files
+        raise ValueError(f"Cannot read the image: {error}.") from error
+
+
+def resize(image: Image.Image, size: int, policy: str) -> np.ndarray:
+    """Scales an image to a square; see `sat_tf.images.decoding.resize`.
+
+    Args:
+        image: RGB.
+        size: Side of the result, pixels.
+        policy: `crop` scales the centred square, `squash` the whole image.
+
+    Returns:
+        float32 `[size, size, 3]`, values 0 to 255.
+    """
+    if policy == "crop":
+        width, height = image.size
+        top, left, side = centred_square(height, width)
+        image = image.crop((left, top, left + side, top + side))
+    # Channel by channel in float32: Pillow rounds RGB to whole grey levels, twice.
+    channels = [
+        channel.convert("F").resize((size, size), Image.Resampling.BILINEAR)
+        for channel in image.split()
+    ]
+    return np.clip(np.stack([np.asarray(channel) for channel in channels], axis=-1), 0.0, 255.0)
+
+
+def read_pixels(image: ImageInput, size: int, policy: str) -> np.ndarray:
+    """Reads an image as the encoder sees it, a photograph turned upright by its EXIF.
+
+    Args:
+        image: Path of a file, its bytes, uint8 pixels `[H, W, 3]`, or an image of Pillow.
+        size: Side, pixels.
+        policy: `crop` or `squash`.
+
+    Returns:
+        float32 `[size, size, 3]`, 0 to 255.
+
+    Raises:
+        ValueError: The image is missing or cannot be read; or pixels are of another type or shape.
+    """
+    if isinstance(image, np.ndarray):
+        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[-1] != 3 or not image.size:
+            got = f"{image.dtype} {list(image.shape)}"
+            raise invalid_value("image", "uint8 pixels [H, W, 3]", got)
+        return resize(Image.fromarray(image), size, policy)
+    check_argument("image", image, ImageInput)
+    if isinstance(image, Image.Image):
+        return resize(to_rgb(ImageOps.exif_transpose(image)), size, policy)
+    return resize(decode(read_content(image)), size, policy)

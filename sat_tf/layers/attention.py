@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, checked
-from sat_tf.ops import alignment
+from sat_tf.ops.search import in_parts
 
 Selection = Literal["expectation", "sample", "argmax", "uniform"]
 
@@ -96,11 +96,11 @@ class BahdanauAttention(keras.layers.Layer):
         Half as many bytes would not pay: tanh and its gradient are slower in bfloat16, and the
         product with `v` has to be summed in float32.
         """
-        return alignment.additive_scores(*self._factors(hidden, keys))
+        return additive_scores(*self._factors(hidden, keys))
 
     def inference_scores(self, hidden: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
         """Equals `scores`, faster if rows are many; not for training."""
-        return alignment.inference_scores(*self._factors(hidden, keys))
+        return in_parts(additive_scores, *self._factors(hidden, keys))
 
     def _factors(
         self, hidden: tf.Tensor, keys: tf.Tensor
@@ -112,6 +112,25 @@ class BahdanauAttention(keras.layers.Layer):
 
     def get_config(self) -> dict:
         return {**super().get_config(), "attention_dim": self.attention_dim}
+
+
+def additive_scores(queries: tf.Tensor, keys: tf.Tensor, score_vector: tf.Tensor) -> tf.Tensor:
+    """Scores every location for every query: `e[g,i] = v . tanh(key_i + query_g)`.
+
+    Args:
+        queries: float32 `[B, G, A]`.
+        keys: float32 `[B, L, A]`.
+        score_vector: float32 `[A]`, v.
+
+    Returns:
+        float32 `[B * G, L]`.
+    """
+    # expand_dims is a reshape: the gradient of an index would fill the whole tensor anew.
+    activation = tf.tanh(tf.expand_dims(keys, 1) + tf.expand_dims(queries, 2))
+    # As one matrix: TensorFlow 2.21's oneDNN product of a tensor of four axes, one of them of size
+    # 1, with a vector writes past its end (tensorflow issue 117700).
+    rows = tf.reshape(activation, [-1, activation.shape[-1]])
+    return tf.reshape(tf.linalg.matvec(rows, score_vector), [-1, tf.shape(keys)[1]])
 
 
 def _fan_in_uniform(shape, dtype=None):

@@ -281,69 +281,37 @@ def convert(source: str | Path, target: str | Path, name: str) -> None:
     """
     backbone = build(name, DINOV2_PIXELS)
     with np.load(source) as arrays:
-        _load_hugging_face(backbone, _HuggingFaceWeights(arrays))
+        for variable in backbone.weights:
+            if variable.name != "mask_token":  # of training alone
+                variable.assign(_from_hugging_face(variable, arrays))
     backbone.save_weights(target)
 
 
-class _HuggingFaceWeights:
-    """Arrays named as in Hugging Face's `Dinov2Model`, assigned to variables of KerasHub."""
-
-    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
-        self._arrays = arrays
-
-    def array(self, name: str) -> np.ndarray:
-        if name not in self._arrays:
-            raise invalid_value("arrays", f"an array {name}", f"none: {name} is missing")
-        return np.asarray(self._arrays[name])
-
-    def put(self, variable: keras.Variable, name: str, array: np.ndarray | None = None) -> None:
-        array = self.array(name) if array is None else array
-        size = int(np.prod(variable.shape))
-        if array.size != size:
-            raise invalid_value("arrays", f"{name} to have {size} numbers", array.shape)
-        variable.assign(np.reshape(array, variable.shape).astype(np.float32))
-
-    def put_dense(self, layer: keras.Layer, name: str) -> None:
-        """Takes a matrix in either layout: `[in, out]`, or `[out, in]` as in PyTorch."""
-        kernel = f"{name}.kernel"
-        matrix = self.array(kernel) if kernel in self._arrays else self.array(f"{name}.weight").T
-        self.put(layer.kernel, kernel, matrix)
-        self.put(layer.bias, f"{name}.bias")
-
-    def put_norm(self, layer: keras.Layer, name: str) -> None:
-        self.put(layer.gamma, f"{name}.weight")
-        self.put(layer.beta, f"{name}.bias")
+_HUGGING_FACE = {
+    "/": ".",
+    "interpolated_position": "position",  # equal at the original size
+    "encoder.layers_": "encoder.layer.",
+    "attention.attention.attention_output": "attention.output.dense",
+    "gamma": "weight",
+    "beta": "bias",
+}
+"""Parts of the paths of KerasHub's variables, and what they are called in `Dinov2Model`."""
 
 
-def _load_hugging_face(backbone: keras.Model, weights: _HuggingFaceWeights) -> None:
-    """Gives a backbone of the original grid its weights."""
-    _load_embeddings(backbone.embeddings, weights)
-    for number, block in enumerate(backbone.encoder.layers):
-        _load_block(block, f"encoder.layer.{number}", weights)
-    weights.put_norm(backbone.layernorm, "layernorm")
-
-
-def _load_embeddings(embeddings: keras.Layer, weights: _HuggingFaceWeights) -> None:
-    weights.put(embeddings.cls_token, "embeddings.cls_token")
-    weights.put(embeddings.position_embeddings, "embeddings.position_embeddings")
-    embeddings.interpolated_position_embeddings.assign(embeddings.position_embeddings)
-    if embeddings.num_register_tokens:
-        weights.put(embeddings.register_tokens, "embeddings.register_tokens")
-    name, layer = "embeddings.patch_embeddings.projection", embeddings.patch_embeddings.projection
-    kernel = np.transpose(weights.array(f"{name}.weight"), (2, 3, 1, 0))
-    weights.put(layer.kernel, f"{name}.weight", kernel)
-    weights.put(layer.bias, f"{name}.bias")
-
-
-def _load_block(block: keras.Layer, prefix: str, weights: _HuggingFaceWeights) -> None:
-    attention = block.attention.attention
-    for part in ("query", "key", "value"):
-        layer = getattr(attention, f"{part}_dense")
-        weights.put_dense(layer, f"{prefix}.attention.attention.{part}")
-    weights.put_dense(attention.output_dense, f"{prefix}.attention.output.dense")
-    weights.put_dense(block.mlp.fc1, f"{prefix}.mlp.fc1")
-    weights.put_dense(block.mlp.fc2, f"{prefix}.mlp.fc2")
-    for number in (1, 2):
-        weights.put_norm(getattr(block, f"norm{number}"), f"{prefix}.norm{number}")
-        scale = f"layer_scale{number}"
-        weights.put(getattr(block, scale).lambda1, f"{prefix}.{scale}.lambda1")
+def _from_hugging_face(variable: keras.Variable, arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Returns the values of a variable, from arrays named as in Hugging Face's `Dinov2Model`."""
+    name = variable.path
+    for ours, theirs in _HUGGING_FACE.items():
+        name = name.replace(ours, theirs)
+    of_pytorch = name.replace(".kernel", ".weight")
+    if name in arrays:
+        array = arrays[name]
+    elif of_pytorch in arrays:  # [out, in, ...]
+        array = arrays[of_pytorch]
+        array = np.transpose(array, (*range(2, array.ndim), 1, 0))
+    else:
+        raise invalid_value("arrays", f"an array {name}", f"none: {name} is missing")
+    size = int(np.prod(variable.shape))
+    if array.size != size:
+        raise invalid_value("arrays", f"{name} to have {size} numbers", array.shape)
+    return np.reshape(array, variable.shape).astype(np.float32)

@@ -21,7 +21,6 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,14 +66,6 @@ from sat_tf.runs import make_graphs
 make_graphs(*sys.argv[1:])
 """
 _LOG = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Graphs:
-    """A captioner as graphs, and the shape of its maps."""
-
-    captioner: LiteRTCaptioner
-    grid: tuple[int, int]
 
 
 def fingerprint(config: CaptionerConfig, vocabulary: Vocabulary, weights: Sequence[str]) -> str:
@@ -125,14 +116,15 @@ def missing(name: str) -> bool:
     return folder_of(name) is None and not (_home() / f"{name}.failed").exists()
 
 
-def find(name: str, home: Path | None = None) -> Graphs | None:
+def find(name: str, home: Path | None = None) -> LiteRTCaptioner | None:
     """Opens the graphs of a fingerprint, by default the cache's; None without whole ones."""
     folder = folder_of(name, home)
     if folder is None:
         return None
     try:
+        found = LiteRTCaptioner(folder, threads())
         height, width = json.loads((folder / _MANIFEST).read_text("utf-8"))["grid"]
-        found = Graphs(LiteRTCaptioner(folder, threads()), (height, width))
+        found.grid = (height, width)  # its settings do not have it without attention
     except (OSError, ValueError, KeyError, TypeError, ImportError):
         return None
     with contextlib.suppress(OSError):
@@ -140,7 +132,7 @@ def find(name: str, home: Path | None = None) -> Graphs | None:
     return found
 
 
-def unpack(packed: Path, name: str) -> Graphs:
+def unpack(packed: Path, name: str) -> LiteRTCaptioner:
     """Opens the packed graphs of a wheel: by the cache or, where that takes none, by memory alone.
 
     Raises:

@@ -19,7 +19,7 @@ from sat_tf.commands import without_stderr
 from sat_tf.config import SearchConfig
 from sat_tf.errors import invalid_value
 from sat_tf.files import sha256_of
-from sat_tf.images.reader import ImageInput, read_pixels
+from sat_tf.images.pillow import ImageInput, read_pixels
 from sat_tf.lite.search import Hypothesis, beam_search, rank_by_consensus
 from sat_tf.subwords import whole_words
 from sat_tf.vocabulary import END, PAD, UNK, Vocabulary
@@ -208,6 +208,9 @@ class LiteRTCaptioner:
         folder: The export.
         threads: Threads of LiteRT.
 
+    Attributes:
+        grid: `(h, w)` of the annotations; of an export without attention `(1, L)`.
+
     Raises:
         ValueError: The folder is not a LiteRT export, one of another format, or not whole.
         ImportError: LiteRT is not installed.
@@ -222,12 +225,8 @@ class LiteRTCaptioner:
         paths = self.settings.files(folder)
         self._encode = Encoder.of(paths[ENCODER], threads)
         self._start, self._step = (_open_graph(paths[name], threads) for name in (START, STEP))
+        self.grid = tuple(self.settings.grid or (1, self._encode.locations))
         self._turn = threading.Lock()  # an interpreter serves one thread at a time
-
-    @property
-    def grid(self) -> tuple[int, int]:
-        """`(h, w)` of the annotations; of a captioner without attention `(1, L)`."""
-        return tuple(self.settings.grid or (1, self._encode.locations))
 
     def caption(self, image: ImageInput) -> Caption:
         """Captions an image: a file, bytes or pixels; see `read_pixels`."""

@@ -11,7 +11,6 @@ import json
 import re
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,12 +28,8 @@ if TYPE_CHECKING:
     from sat_tf.runs import TrainedCaptioner
 
 
-@dataclass(frozen=True)
-class Graph:
-    """A function to convert, and its inputs."""
-
-    function: Callable[..., dict[str, tf.Tensor]]
-    inputs: list[tf.TensorSpec]
+Graph = tuple[Callable[..., dict[str, tf.Tensor]], list[tf.TensorSpec]]
+"""A function to convert, and its inputs."""
 
 
 def make_graphs(captioner: TrainedCaptioner, beam: int) -> dict[str, Graph]:
@@ -81,9 +76,9 @@ def make_graphs(captioner: TrainedCaptioner, beam: int) -> dict[str, Graph]:
     read += [spec(name, part, beam) for name, part in zip(files.STATE, state, strict=True)]
     read += [spec(name, part) for name, part in parts.items()]
     return {
-        files.ENCODER: Graph(encode, [tf.TensorSpec([1, side, side, 3], name="pixels")]),
-        files.START: Graph(start, [tf.TensorSpec([1, height * width, depth], name="annotations")]),
-        files.STEP: Graph(step, read),
+        files.ENCODER: (encode, [tf.TensorSpec([1, side, side, 3], name="pixels")]),
+        files.START: (start, [tf.TensorSpec([1, height * width, depth], name="annotations")]),
+        files.STEP: (step, read),
     }
 
 
@@ -122,7 +117,7 @@ def write_graphs(
     for name, graph in graphs.items():
         with tempfile.TemporaryDirectory() as saved:
             archive = keras.export.ExportArchive()
-            function = archive.add_endpoint(Path(name).stem, graph.function, graph.inputs)
+            function = archive.add_endpoint(Path(name).stem, *graph)
             traced[name] = function.get_concrete_function()
             try:
                 archive.write_out(saved, verbose=False)
@@ -144,7 +139,7 @@ def write_graphs(
         digests=None if encoder else {path.name: sha256_of(path) for path in hashed},
     )
     (folder / files.SETTINGS).write_text(settings.to_json(), "utf-8")
-    return {name: (graphs[name].inputs, f.structured_outputs) for name, f in traced.items()}
+    return {name: (graphs[name][1], f.structured_outputs) for name, f in traced.items()}
 
 
 def encoder_name(captioner: TrainedCaptioner) -> str:

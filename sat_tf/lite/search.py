@@ -120,7 +120,7 @@ def rank_by_consensus(
 ) -> list[Hypothesis]:
     """Orders hypotheses by their expected similarity to a caption of the image, highest first.
 
-    Minimum Bayes risk: `sat_tf.search.consensus` for the hypotheses of one image.
+    Minimum Bayes risk: `expected_similarity` of `sat_tf.search` for the hypotheses of one image.
     """
     scores = sharpness * np.array([h.score(length_power) for h in found], np.float64)
     weights = np.exp(scores - scores.max())

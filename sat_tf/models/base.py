@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from types import SimpleNamespace
-from typing import Any
 
 import keras
 import tensorflow as tf
@@ -21,12 +21,28 @@ Logs = dict[str, tf.Tensor]
 Results = dict[str, float] | list[float] | float
 
 
+def _of_dictionaries(method: Callable) -> Callable:
+    """Refuses targets and weights, which Keras would drop beside a dictionary."""
+
+    @functools.wraps(method)
+    def checked(self, *args, **kwargs):
+        given = inspect.signature(method).bind(self, *args, **kwargs).arguments
+        for name in ("y", "sample_weight", "class_weight"):
+            if given.get(name) is not None:
+                expected = "none, as a batch holds all that the objective reads"
+                raise invalid_value(name, expected, type(given[name]).__name__)
+        return method(self, *args, **kwargs)
+
+    return checked
+
+
 class TrainableModel(BuildsBeforeFit, keras.Model):
     """A model trained by an objective: `objective(model, batch, seed, global_size) -> Terms`.
 
     A subclass builds all its layers in its constructor, sets `built`, and sets `objective` to
     the one it is trained by unless `compile` is given another. Batches are dictionaries of
-    tensors with one row per example. `evaluate` needs `test_means`.
+    tensors with one row per example; targets or weights beside them are a `ValueError`. `evaluate`
+    needs `test_means`.
 
     Args:
         **kwargs: For Keras.
@@ -143,33 +159,15 @@ class TrainableModel(BuildsBeforeFit, keras.Model):
         self._test_names = tuple(counted)
         return {name: results[name] for name in counted}
 
-    # Keras would drop targets and weights that come with a dictionary.
-
-    def fit(self, *args, **kwargs) -> keras.callbacks.History:
-        """Trains on batches that are dictionaries; see `keras.Model.fit`.
-
-        Raises:
-            ValueError: Targets or weights are given beside them.
-        """
-        _check_inputs_alone(super().fit, args, kwargs)
-        return super().fit(*args, **kwargs)
-
-    def train_on_batch(self, *args, **kwargs) -> Results:
-        """Takes one step; see `keras.Model.train_on_batch`, and `fit`."""
-        _check_inputs_alone(super().train_on_batch, args, kwargs)
-        return super().train_on_batch(*args, **kwargs)
-
-    def test_on_batch(self, *args, **kwargs) -> Results:
-        """Returns the means of `test_means`; see `keras.Model.test_on_batch`, and `fit`."""
-        _check_inputs_alone(super().test_on_batch, args, kwargs)
-        return super().test_on_batch(*args, **kwargs)
+    fit = _of_dictionaries(keras.Model.fit)
+    train_on_batch = _of_dictionaries(keras.Model.train_on_batch)
+    test_on_batch = _of_dictionaries(keras.Model.test_on_batch)
 
     def evaluate(self, *args, **kwargs) -> Results:
-        """Returns the means of `test_means`; see `keras.Model.evaluate`, and `fit`."""
-        _check_inputs_alone(super().evaluate, args, kwargs)
+        """Returns the means of `test_means`; see `keras.Model.evaluate`."""
         self._evaluating = True
         try:
-            return super().evaluate(*args, **kwargs)
+            return _of_dictionaries(keras.Model.evaluate)(self, *args, **kwargs)
         finally:
             self._evaluating = False
 
@@ -355,14 +353,6 @@ def worker_function(
         return {name: strategy.experimental_local_results(logs[name])[0] for name in logs}
 
     return run
-
-
-def _check_inputs_alone(method: Callable, args: tuple, kwargs: dict[str, Any]) -> None:
-    given = inspect.signature(method).bind(*args, **kwargs).arguments
-    for name in ("y", "sample_weight", "class_weight"):
-        if given.get(name) is not None:
-            expected = "none, as a batch holds all that the objective reads"
-            raise invalid_value(name, expected, type(given[name]).__name__)
 
 
 def _inputs_alone(batch: Batch | tuple) -> Batch:

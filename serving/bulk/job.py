@@ -15,7 +15,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,6 @@ class Job:
         version: Version of the export.
         fingerprint: SHA-256 of the export.
         maps, format, batch_size, chunk_size: As on the command line.
-        words: Rows have their words; those of a job that an earlier version began have none.
     """
 
     inputs: tuple[str, ...]
@@ -51,7 +50,6 @@ class Job:
     format: str
     batch_size: int
     chunk_size: int
-    words: bool = True
 
 
 @dataclass(frozen=True)
@@ -193,7 +191,8 @@ def _to_plan(rows: Sequence[tuple]) -> Plan:
 
 def read_job(text: str) -> Job:
     """Returns the settings that a plan holds as JSON."""
-    values = {"words": False} | json.loads(text)
+    values = json.loads(text)
+    values.pop("words", None)  # of earlier versions, which could leave them out
     return Job(**values | {"inputs": tuple(values["inputs"])})
 
 
@@ -203,12 +202,12 @@ def is_begun(output: str) -> bool:
 
 
 def check_same(begun: Job, job: Job, output: str) -> None:
-    """Checks that a job continues the one that was begun in its output, with words or without.
+    """Checks that a job continues the one that was begun in its output.
 
     Raises:
         ValueError: They differ; the message names the first setting that does.
     """
-    for name, value in asdict(replace(job, words=begun.words)).items():
+    for name, value in asdict(job).items():
         before = getattr(begun, name)
         if before != value:
             shown = "another export" if name == "fingerprint" else f"{before!r}, not {value!r},"

@@ -15,7 +15,7 @@ import numpy as np
 
 from sat_tf.commands import loading
 from sat_tf.errors import invalid_value
-from sat_tf.images import read_upright
+from sat_tf.images.pillow import read_upright
 from serving.bulk.inputs import MAX_BYTES, read_file
 from serving.bulk.job import Job
 from serving.client.captions import ServedCaption, read_caption, split
@@ -57,7 +57,6 @@ Row = dict[str, Any]
 def schema(job: Job) -> str:
     """Returns the columns of a job's output in Spark's notation."""
     left_out = () if job.maps else ("attention", "attention_shape")
-    left_out += () if job.words else ("words",)
     names = (name for name in COLUMNS if name not in left_out)
     return ", ".join(f"{name} {COLUMNS[name]}" for name in names)
 
@@ -128,16 +127,11 @@ def load(folder: str, cores: int, maps: bool) -> Callable[[list[bytes]], dict[st
     with loading():
         import tensorflow as tf
 
-        from serving.saved_model import load_session
+        from serving.saved_model import load_call
 
     tf.get_logger().setLevel(logging.ERROR)  # the session's loader calls itself deprecated
-    session, loaded = load_session(Path(folder), cores)
-    session.graph.finalize()
-    signature = loaded.signature_def[_SIGNATURE]
-    wanted = (*_OUTPUTS, "attention") if maps else _OUTPUTS
-    fetches = {n: signature.outputs[n].name for n in wanted if n in signature.outputs}
-    feed = signature.inputs[_INPUT].name
-    return lambda images: session.run(fetches, {feed: np.array(images, object)})
+    call, wanted = load_call(Path(folder), cores), (*_OUTPUTS, "attention") if maps else _OUTPUTS
+    return lambda images: call(_SIGNATURE, np.array(images, object), wanted)
 
 
 def check_export(version: Path, maps: bool) -> None:
@@ -174,7 +168,7 @@ def to_row(path: str, answer: ServedCaption | str, job: Job) -> Row:
         return row | {"reason": answer, "output": UNREADABLE}
     alternatives = [{"caption": text, "score": score} for text, score in answer.alternatives]
     row |= {"caption": answer.text, "score": answer.score, "alternatives": alternatives}
-    if job.words and answer.words:
+    if answer.words:
         row["words"] = list(answer.words)
     if answer.log_probs is not None:
         row["log_probs"] = answer.log_probs.tolist()

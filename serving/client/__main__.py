@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
-from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,7 +14,7 @@ import tyro
 from sat_tf.commands import exit_status, json_line, parse_flags
 
 if TYPE_CHECKING:
-    from serving.client import CaptionClient, ServedCaption
+    from serving.client import ServedCaption, ServingError
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def run(arguments: Arguments) -> int:
 
     from sat_tf.figures.attention import PHOTOGRAPH, figure_paths, save_attention_figure
     from sat_tf.figures.drawing import check_font
-    from sat_tf.images.reader import read_pixels
+    from sat_tf.images.pillow import read_pixels
     from serving.client import CaptionClient, Connection
 
     figures = figure_paths(arguments.out, arguments.images, arguments.figure)
@@ -108,63 +107,45 @@ def run(arguments: Arguments) -> int:
         # disable=None: no bar if the output is not a terminal.
         tqdm(total=len(arguments.images), unit="image", disable=None) as bar,
     ):
-        answers = _answers(arguments, client)
-        for (path, content, answer), figure in zip(answers, figures, strict=True):
+        contents, sent = itertools.tee(map(_read, arguments.images))
+        answers = client.answers(sent, attention=arguments.out is not None)
+        rows = zip(arguments.images, figures, answers, contents, strict=True)
+        for path, figure, answer, content in rows:
             bar.update()
             with bar.external_write_mode():
-                if isinstance(answer, str):
+                if reason := _reason(answer):
                     failed += 1
-                    print(f"{path}: {answer}", file=sys.stderr)
+                    print(f"{path}: {reason}", file=sys.stderr)
                     if arguments.json:  # scripts find a line for each image
-                        print(json_line({"image": str(path), "error": answer}), flush=True)
+                        print(json_line({"image": str(path), "error": reason}), flush=True)
                     continue
                 if figure is not None:
-                    seen = read_pixels(content, PHOTOGRAPH, arguments.resize)
-                    drawn = save_attention_figure(
-                        figure,
-                        seen.round().astype("uint8"),
-                        answer.words,
-                        answer.alpha,
-                        answer.beta,
-                        title=answer.text,
-                        language=answer.language,
-                        font=arguments.figure_font,
-                    )
+                    pixels = read_pixels(content, PHOTOGRAPH, arguments.resize)
+                    font = arguments.figure_font
+                    drawn = save_attention_figure(figure, pixels, answer, font=font)
                     figure = figure if drawn else None
                 print(_line(arguments, path, answer, figure), flush=True)
     return 1 if failed else 0
 
 
-def _answers(
-    arguments: Arguments, client: CaptionClient
-) -> Iterator[tuple[Path, bytes, ServedCaption | str]]:
-    """Path, content and caption of each image in order; a reason in place of a caption."""
-    from sat_tf.images import read_upright
-    from serving.client import ServingError
+def _read(path: Path) -> bytes | str:
+    """Reads an image file as it is sent; returns the reason if it cannot be read."""
+    from sat_tf.images.pillow import read_upright
 
-    waiting: deque[tuple[Path, bytes, str]] = deque()
+    try:
+        return read_upright(path)
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)
 
-    def contents() -> Iterator[bytes]:
-        for path in arguments.images:
-            try:
-                content = read_upright(path)
-            except (OSError, ValueError) as error:
-                waiting.append((path, b"", getattr(error, "strerror", None) or str(error)))
-                continue
-            waiting.append((path, content, ""))
-            yield content
 
-    for answer in client.answers(contents(), attention=arguments.out is not None):
-        while waiting[0][2]:
-            yield waiting.popleft()
-        path, content, _ = waiting.popleft()
-        if isinstance(answer, ServingError):
-            answer = str(answer)
-        elif not answer.valid:
-            why = f" ({answer.reason})" if answer.reason else ""
-            answer = f"the server cannot read it as an image{why}"
-        yield path, content, answer
-    yield from waiting
+def _reason(answer: ServedCaption | ServingError | str) -> str:
+    """Returns why an image has no caption, empty if it has one."""
+    from serving.client import ServedCaption
+
+    if not isinstance(answer, ServedCaption):
+        return str(answer)
+    why = f" ({answer.reason})" if answer.reason else ""
+    return "" if answer.valid else f"the server cannot read it as an image{why}"
 
 
 def _line(arguments: Arguments, path: Path, caption: ServedCaption, figure: Path | None) -> str:

@@ -14,7 +14,7 @@ import grpc
 import numpy as np
 
 from sat_tf.errors import invalid_value
-from sat_tf.images import read_upright
+from sat_tf.images.pillow import read_upright
 from sat_tf.subwords import whole_words
 from serving.client import protocol
 from serving.client.channel import Connection, ServingError
@@ -165,27 +165,29 @@ class CaptionClient:
         return found
 
     def answers(
-        self, contents: Iterable[bytes], attention: bool = False
-    ) -> Iterator[ServedCaption | ServingError]:
+        self, contents: Iterable[bytes | str], attention: bool = False
+    ) -> Iterator[ServedCaption | ServingError | str]:
         """Yields a caption for each image, or the error of an image too large to be sent.
 
         Args:
-            contents: Image files as `sat_tf.images.read_upright` returns them, read as they are
-                needed and sent as they are.
+            contents: Image files as `pillow.read_upright` returns them, read as they are needed and
+                sent as they are; a text, why there is none, comes back in its place.
             attention: As in `captions`.
 
         Raises:
             ServingError: The server gave no answer, or an error for one.
         """
         for batch in split(contents, self._batch_size, self._batch_bytes):
-            yield from self._answer(batch, attention)
+            sent = [content for content in batch if isinstance(content, bytes)]
+            found = iter(self._answer(sent, attention) if sent else ())
+            yield from (next(found) if isinstance(item, bytes) else item for item in batch)
 
     def beam(self, image: bytes | str | Path) -> Beam:
         """Captions one image, with the words and the attention of every hypothesis.
 
         Args:
-            image: A file, as in `captions`; or the contents of one as `sat_tf.images.read_upright`
-                returns them, sent as they are.
+            image: A file, as in `captions`; or the contents of one as `pillow.read_upright` returns
+                them, sent as they are.
 
         Raises:
             ServingError, ValueError, OSError: As in `captions`.

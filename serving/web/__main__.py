@@ -171,26 +171,24 @@ def _own(
     """Returns the page's own models, run by processes that end with `stack`."""
     from serving.web.model_process import ModelProcess
 
-    captioners = sources.from_exports(arguments.export) + sources.from_runs(runs)
-    models = sources.name_apart(captioners + sources.from_runs(drawn))
-    captioners, readers = models[: len(captioners)], models[len(captioners) :]
-    process, reading = (
-        ModelProcess([model.folder for model in part]) for part in (captioners, readers)
-    )
+    captioners = [*sources.newest_exports(arguments.export), *runs]
+    sources.check_runs([*runs, *drawn])
+    models = sources.named([*captioners, *drawn])
+    process, reading = ModelProcess(captioners), ModelProcess(drawn)
     stack.callback(process.stop)
     stack.callback(reading.stop)
     process.start()
-    from serving.web.digits import DigitModel
+    from serving.web.app import DigitModel  # while the first model loads
 
+    shown = list(models.items())
+    captioning, reads = shown[: len(captioners)], shown[len(captioners) :]
     return {
-        "models": {model.name: process.captioner(model.folder) for model in captioners},
+        "models": {name: process.captioner(folder) for name, folder in captioning},
         "lang": arguments.lang,
-        "kinds": {model.name: sources.kind_of(model.folder) for model in captioners},
+        "kinds": {name: sources.kind_of(folder) for name, folder in captioning},
         "digits": {
-            model.name: DigitModel(
-                read_reader_config(model.folder), functools.partial(reading.ask, model.folder)
-            )
-            for model in readers
+            name: DigitModel(read_reader_config(folder), functools.partial(reading.ask, folder))
+            for name, folder in reads
         },
         "open_digits": reading.start,
     }

@@ -23,8 +23,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from sat_tf import viewer
+from sat_tf.digits.config import ReaderConfig
 from serving.web.captioning import Captioner, Upload, UploadError, read_upload
-from serving.web.digits import DigitModel
 
 T = TypeVar("T")
 
@@ -78,6 +78,19 @@ class Throttle:
             yield
         finally:
             self._working -= 1
+
+
+@dataclass(frozen=True)
+class DigitModel:
+    """A digit model of the second view.
+
+    Attributes:
+        config: The look of its images.
+        read: Reads a drawing, see `model_process.reading_data`; raises an `UploadError`.
+    """
+
+    config: ReaderConfig
+    read: Callable[[bytes], Awaitable[dict[str, Any]]]
 
 
 @dataclass
@@ -232,10 +245,8 @@ class Page:
             await asyncio.sleep(_AGAIN_AFTER)
 
     async def _digits(self, request: Request) -> Response:
-        async def answer(content: bytes, model: DigitModel) -> dict[str, Any]:
-            return await model.read(content)
-
-        return await self._answer(request, self.drawings, self.digits, answer)
+        read = lambda content, model: model.read(content)  # noqa: E731
+        return await self._answer(request, self.drawings, self.digits, read)
 
     async def _answer(
         self,

@@ -6,9 +6,8 @@ import io
 import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from PIL import Image
 
 from sat_tf.images import MAX_PIXELS, MAX_SIDE
@@ -16,7 +15,8 @@ from sat_tf.images.pillow import to_decodable, upright
 from sat_tf.viewer import crop_of, data_url, hypothesis_data
 
 if TYPE_CHECKING:
-    from serving.client import CaptionClient, ServingError
+    from sat_tf.captions import Caption
+    from serving.client import CaptionClient, ServedCaption, ServingError
 
 _SHOWN = (1600, 1600)  # pixels
 # Of gRPC: what a model server does, and HTTP's status.
@@ -63,18 +63,6 @@ Captioner = Callable[[Upload, Tell], Awaitable[dict[str, Any]]]
 """Captions an upload as the viewer reads it, see `viewer_data`; raises an `UploadError`."""
 
 
-class Hypothesis(Protocol):
-    """A caption with its maps: of this library or of its client."""
-
-    text: str
-    words: Sequence[str]
-    score: float
-    log_probs: np.ndarray | None
-    alpha: np.ndarray | None
-    beta: np.ndarray | None
-    language: str
-
-
 def read_upload(content: bytes) -> Upload:
     """Reads an image file.
 
@@ -95,7 +83,7 @@ def read_upload(content: bytes) -> Upload:
 
 
 def viewer_data(
-    upload: Upload, captions: Sequence[Hypothesis], kind: str, resize: str
+    upload: Upload, captions: Sequence[Caption | ServedCaption], kind: str, resize: str
 ) -> dict[str, Any]:
     """Returns captions of an upload as the viewer reads them.
 

@@ -9,6 +9,7 @@ A captioner without graphs is loaded with TensorFlow, and its first caption has 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import multiprocessing
 import signal
@@ -19,7 +20,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 import sat_tf
 from sat_tf import digits
@@ -27,7 +30,9 @@ from sat_tf.commands import native_log_kept
 from sat_tf.runs import TrainedCaptioner, graphs_missing
 from serving.process import return_freed_memory
 from serving.web.captioning import Captioner, Tell, Upload, UploadError, viewer_data
-from serving.web.digits import reading_data
+
+if TYPE_CHECKING:
+    from sat_tf.digits.reader import DigitReader
 
 MOST_TRIES = 3
 """Processes that one question may end, for want of memory for example."""
@@ -185,6 +190,45 @@ def _caption(captioner: TrainedCaptioner, content: bytes) -> tuple:
     except ValueError as error:
         raise UploadError(str(error), 400) from error
     return beam, config.attention.kind, config.encoder.resize
+
+
+def reading_data(reader: DigitReader, content: bytes) -> dict[str, Any]:
+    """Reads a drawing.
+
+    Returns:
+        `image` (base64 of `size` x `size` bytes, what the model was given), `size`, `frame` (its
+        place in the drawing), `answers`, and `steps`: of each look `corners` (of the finest patch,
+        as shares of the image), `patches` (base64 each, the finest first), `side` (of a patch,
+        pixels) and `probabilities` of the answers.
+
+    Raises:
+        UploadError: The drawing cannot be read.
+    """
+    try:
+        reading = reader.read(content)
+    except ValueError as error:
+        raise UploadError(str(error), 400) from error
+    looks = zip(reading.corners, reading.patches, reading.probabilities, strict=True)
+    return {
+        "image": _bytes(reading.image),
+        "size": reader.config.image_size,
+        "frame": [round(edge, 4) for edge in reading.frame],
+        "answers": list(reader.config.answers),
+        "steps": [
+            {
+                "corners": np.round(corners.astype(float), 4).tolist(),
+                "patches": [_bytes(patch) for patch in np.moveaxis(patches, -1, 0)],
+                "side": patches.shape[0],
+                "probabilities": np.round(probabilities.astype(float), 4).tolist(),
+            }
+            for corners, patches, probabilities in looks
+        ],
+    }
+
+
+def _bytes(values: np.ndarray) -> str:
+    grey = np.rint(255 * np.clip(values, 0.0, 1.0)).astype(np.uint8)
+    return base64.b64encode(grey.tobytes()).decode("ascii")
 
 
 if __name__ == "__main__":

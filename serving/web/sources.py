@@ -2,40 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sat_tf import published
-from sat_tf.errors import invalid_value
-from sat_tf.lite.captioner import newest, read_settings
-from sat_tf.run_folder import RunFolder
+from sat_tf.errors import RunError, invalid_value
+from sat_tf.lite.captioner import is_export, newest, read_settings
+from sat_tf.run_folder import RunFolder, read_object
 
 _MOST_RUNS = 3
 _KINDS = ("soft", "hard", "none")
 
 
-@dataclass(frozen=True)
-class Source:
-    """A model, and its name on the page."""
-
-    name: str
-    folder: Path
-
-
-def from_exports(folders: Sequence[Path]) -> list[Source]:
-    """Returns the sources of exports for LiteRT, each named by its folder, see `name_apart`.
-
-    Args:
-        folders: Exports, or folders with versions of one: the newest is taken.
+def newest_exports(folders: Sequence[Path]) -> list[Path]:
+    """Returns exports for LiteRT, of a folder with versions of one the newest.
 
     Raises:
         ValueError: A folder holds no export for LiteRT.
     """
-    found = []
-    for folder in folders:
-        export = newest(folder)
+    found = list(map(newest, folders))
+    for folder, export in zip(folders, found, strict=True):
         try:
             read_settings(export)
         except ValueError as error:
@@ -44,34 +30,32 @@ def from_exports(folders: Sequence[Path]) -> list[Source]:
                 " a model server and `--server`"
             )
             raise invalid_value("export", expected, f"{folder}: {error}") from error
-        found.append(Source(_name(folder), export))
     return found
 
 
-def from_runs(runs: Sequence[Path]) -> list[Source]:
-    """Returns the sources of runs and published models, each named by its folder.
+def check_runs(runs: Sequence[Path]) -> None:
+    """Checks that folders are those of finished runs or of published models.
 
     Raises:
-        ValueError: A folder is not a finished run.
+        ValueError: One is not.
     """
     for run in runs:
         folder = RunFolder(run)
         files = (folder.vocabulary, folder.config, folder.best_weights)
         if not (published.is_published(run) or all(file.exists() for file in files)):
             raise invalid_value("run_dir", "folders of trained captioners", str(run))
-    return [Source(_name(run), run) for run in runs]
 
 
-def name_apart(sources: Sequence[Source]) -> list[Source]:
-    """Appends -2, -3, ... to repeated names, skipping names that another source has."""
-    given, taken, found = {source.name for source in sources}, set(), []
-    for source in sources:
-        name, number = source.name, 1
-        while name in taken or (number > 1 and name in given):
+def named(folders: Sequence[Path]) -> dict[str, Path]:
+    """Names models by their folders; repeated names get -2, -3, ..., but none that another has."""
+    names = list(map(_name, folders))
+    found: dict[str, Path] = {}
+    for first, folder in zip(names, folders, strict=True):
+        name, number = first, 1
+        while name in found or (number > 1 and name in names):
             number += 1
-            name = f"{source.name}-{number}"
-        taken.add(name)
-        found.append(replace(source, name=name))
+            name = f"{first}-{number}"
+        found[name] = folder
     return found
 
 
@@ -103,19 +87,15 @@ def notes_of(runs: Sequence[Path]) -> tuple[str, ...]:
 
 
 def _name(folder: Path) -> str:
-    """The last part of the path; where a run's `export` or `litert` is named, the run's."""
+    """The last part of a path; of a version, or of a run's `export` or `litert`, what it is of."""
     path = folder.resolve()
+    path = path.parent if path.name.isdecimal() and is_export(path) else path
     return path.parent.name if path.name in ("export", "litert") else path.name
 
 
 def _values(folder: Path) -> dict:
-    return _read(RunFolder(folder).config)
-
-
-def _read(path: Path) -> dict:
-    """Reads a file's values; a damaged file is told where it is loaded."""
+    """Reads a configuration; a damaged one is told where it is loaded."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return read_object(RunFolder(folder).config)
+    except RunError:
         return {}
-    return values if isinstance(values, dict) else {}

@@ -13,16 +13,19 @@ from training import train
 
 TOY = ["--shapes", "toy", "--repeats", "1"]
 BENCHMARKS = {
-    "run --only search": ([*TOY, "--only", "search", "--search-batches", "2"], "images/s"),
-    "run --only startup": ([*TOY, "--only", "startup", "--images", "8"], "x imports"),
-    "estimators": (["--run-dir", "RUN", "--batches", "1", "--draws", "2"], "variance"),
-    "serving_latency": (["--run-dir", "RUN", "--batches", "1", "--repeats", "1"], "x encoder"),
+    "run --only search": ([*TOY, "--only", "search", "--search-batches", "2"], "images_s"),
+    "run --only startup": ([*TOY, "--only", "startup", "--images", "8"], "times_imports"),
+    "estimators": (["--run-dir", "RUN", "--batches", "1", "--draws", "2"], "relative_variance"),
+    "serving_latency": (
+        ["--run-dir", "RUN", "--batches", "1", "--repeats", "1"],
+        "whole_over_encoder",
+    ),
     "serving_load": (
         ["EXPORT", "--clients", "2", "--seconds", "0.5", "--images", "1"],
-        "images/s",
+        "images_s",
     ),
     "bulk": (["EXPORT", "--images", "IMAGES", "--photos", "4", "--batch-size", "2"], "0 missing"),
-    "litert": (["--run-dir", "RUN", "--images", "2", "--precisions", "float32"], "BLEU-4"),
+    "litert": (["--run-dir", "RUN", "--images", "2", "--precisions", "float32"], "bleu_4"),
 }
 
 

@@ -99,14 +99,11 @@ def test_the_collector_is_suspended_for_the_first_import_of_tensorflow(loaded, m
     if not loaded:
         monkeypatch.delitem(sys.modules, "tensorflow")
     frozen = gc.get_freeze_count()
-    try:
-        with pytest.raises(ImportError), loading():
-            assert gc.isenabled() is loaded
-            raise ImportError
-        assert gc.isenabled()
-        assert (gc.get_freeze_count() == frozen) is loaded
-    finally:
-        gc.unfreeze()
+    with pytest.raises(ImportError), loading():
+        assert gc.isenabled() is loaded
+        raise ImportError
+    assert gc.isenabled()
+    assert (gc.get_freeze_count() == frozen) is loaded
 
 
 def test_native_log_lines_show_only_if_an_import_fails(monkeypatch, capfd):

@@ -97,16 +97,16 @@ def test_captioners_with_the_same_encoder_share_its_graph_and_its_work(filled):
     assert len(list(filled.glob("encoder-*.tflite"))) == 1
     assert not list(filled.glob("*/encoder.tflite"))
     one, other = (cache.find(path.parent.name) for path in filled.glob("*/graphs.json"))
-    encoder = one.captioner._encode
-    assert other.captioner._encode is encoder
+    encoder = one._encode
+    assert other._encode is encoder
     pixels, graph, runs_of_it = np.zeros([32, 32, 3], np.float32), encoder._graph, []
     encoder._graph = lambda **inputs: runs_of_it.append(1) or graph(**inputs)
-    for captioner in (one.captioner, other.captioner, one.captioner):
+    for captioner in (one, other, one):
         captioner.beam(pixels)
     assert len(runs_of_it) == 1
     for value in range(1, encoder.KEPT + 1):
-        one.captioner.beam(pixels + value)
-    one.captioner.beam(pixels)  # forgotten by now
+        one.beam(pixels + value)
+    one.beam(pixels)  # forgotten by now
     assert len(runs_of_it) == 2 + encoder.KEPT
 
 

@@ -6,8 +6,7 @@ import tensorflow as tf
 
 import sat_tf
 from sat_tf import published
-from serving.digits import export
-from serving.export import main
+from serving.export import export_digits, main
 from serving.versions import CARD_FILE
 from tests.sat_tf.digits.small_readers import drawing, write_reader
 
@@ -30,5 +29,5 @@ def test_an_exported_model_reads_as_it_does_here(system, tmp_path):
 def test_a_published_model_without_a_card_is_exported_with_how_to_call_it(tmp_path):
     folder = write_reader(tmp_path / "ram", "ram")
     (folder / published.CARD).unlink()
-    version = export(folder, tmp_path / "out")
+    version = export_digits(folder, tmp_path / "out")
     assert (version / CARD_FILE).read_text("utf-8").startswith("# Digit model\n\n## Signature")

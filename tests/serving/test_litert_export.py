@@ -63,10 +63,9 @@ def test_a_precision_without_litert_is_refused(tmp_path, capsys):
 
 
 def test_an_operation_that_litert_lacks_is_named(exports, tmp_path, monkeypatch):
-    inverted = graphs.Graph(
-        lambda x: {"annotations": tf.linalg.inv(x)}, [tf.TensorSpec([3, 3], name="x")]
-    )
-    monkeypatch.setattr(graphs, "make_graphs", lambda *_: {GRAPHS[0]: inverted})
+    inverted = lambda x: {"annotations": tf.linalg.inv(x)}  # noqa: E731
+    made = {GRAPHS[0]: (inverted, [tf.TensorSpec([3, 3], name="x")])}
+    monkeypatch.setattr(graphs, "make_graphs", lambda *_: made)
     with pytest.raises(ValueError, match=r"`format`: expected saved_model.* \(MatrixInverse\)"):
         export(exports["soft"].captioner, tmp_path / "out", format="litert")
     assert not list((tmp_path / "out").iterdir())

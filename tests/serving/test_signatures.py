@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.images import load
+from sat_tf.images.decoding import load
 from sat_tf.search.beam_search import FLOOR
 from sat_tf.vocabulary import END, PAD
 from serving.model_card import operations

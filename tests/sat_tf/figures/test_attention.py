@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image, features
 
+from sat_tf.captions import Caption
 from sat_tf.figures import drawing
 from sat_tf.figures.attention import (
     attention_figure,
@@ -130,10 +131,11 @@ def test_right_to_left_captions_begin_at_the_right(monkeypatch):
 
 def test_a_caption_that_cannot_be_drawn_is_a_line_and_no_file(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(drawing, "has_glyph", lambda face, char: ord(char) < 128)
-    arguments = GREY, ["\u72ac\u72ac"], np.ones((1, 2, 2))
+    word = "\u72ac\u72ac"
+    caption = Caption(word, (word,), 0.0, 0.0, np.zeros(1), np.ones((1, 2, 2)), None)
     for suffix, done in (("png", False), ("svg", True)):
         path = tmp_path / f"dog.{suffix}"
-        assert save_attention_figure(path, *arguments) is path.exists() is done
+        assert save_attention_figure(path, GREY, caption) is path.exists() is done
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "dog.png: not drawn. No font" in said
     assert "\u72ac" in said and "fonts-noto-cjk" in said and "`--figure svg`" in said

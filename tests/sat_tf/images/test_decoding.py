@@ -19,7 +19,7 @@ ORANGE = (250, 120, 20)
 def test_a_jpeg_decodes_to_the_pixels_pillow_gives(options):
     content = encode(smooth(), "JPEG", **options)
     expected = np.asarray(Image.open(io.BytesIO(content)))
-    np.testing.assert_array_equal(images.decode(content), expected)
+    np.testing.assert_array_equal(decoding.decode(content), expected)
 
 
 @pytest.mark.parametrize(
@@ -43,14 +43,14 @@ def test_a_jpeg_decodes_to_the_pixels_pillow_gives(options):
 def test_every_format_decodes_to_rgb(mode, kind):
     image = Image.new("RGB", (20, 12), ORANGE).convert(mode)
     expected = np.asarray(image.convert("RGB"))
-    decoded = images.decode(encode(image, kind)).numpy()
+    decoded = decoding.decode(encode(image, kind)).numpy()
     assert decoded.shape == (12, 20, 3) and decoded.dtype == np.uint8
     np.testing.assert_allclose(decoded.astype(int), expected.astype(int), atol=6)
 
 
 def test_a_16_bit_png_decodes_to_its_high_byte():
     values = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
-    decoded = images.decode(encode(Image.fromarray(values), "PNG")).numpy()
+    decoded = decoding.decode(encode(Image.fromarray(values), "PNG")).numpy()
     np.testing.assert_allclose(decoded[..., 0].astype(int), values // 256, atol=1)
 
 
@@ -59,7 +59,7 @@ def test_a_bmp_of_8_bits_is_read_through_its_palette(colours):
     image = smooth().quantize(colours)
     assert len(image.getpalette("RGB")) == 3 * colours
     content = encode(image, "BMP")
-    np.testing.assert_array_equal(images.decode(content), np.asarray(image.convert("RGB")))
+    np.testing.assert_array_equal(decoding.decode(content), np.asarray(image.convert("RGB")))
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_a_bmp_that_would_be_read_wrongly_is_refused(at, value):
     content = encode(smooth().convert("RGBA"), "BMP")
     content = content[:at] + value + content[at + len(value) :]
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
-        images.decode(content)
-    assert images.read_error(error.value).startswith("the BMP is compressed, or")
+        decoding.decode(content)
+    assert decoding.read_error(error.value).startswith("the BMP is compressed, or")
 
 
 def test_a_bmp_with_the_usual_masks_is_read():
@@ -83,7 +83,7 @@ def test_a_bmp_with_the_usual_masks_is_read():
     offset = struct.pack("<I", 54 + len(masks))
     content = content[:10] + offset + content[14:30] + b"\3" + content[31:54] + masks + content[54:]
     expected = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
-    np.testing.assert_array_equal(images.decode(content), expected)
+    np.testing.assert_array_equal(decoding.decode(content), expected)
     np.testing.assert_array_equal(expected, np.asarray(smooth()))
 
 
@@ -91,7 +91,7 @@ def test_a_bmp_with_the_usual_masks_is_read():
 def test_the_alpha_of_a_webp_is_dropped(animated):
     first = Image.new("RGBA", (9, 7), (*ORANGE, 90))
     frames = {"save_all": True, "append_images": [Image.new("RGBA", (9, 7))]} if animated else {}
-    decoded = images.decode(encode(first, "WEBP", lossless=True, exact=True, **frames)).numpy()
+    decoded = decoding.decode(encode(first, "WEBP", lossless=True, exact=True, **frames)).numpy()
     assert decoded.shape == (7, 9, 3)
     if not animated:  # an animation is drawn over its background
         np.testing.assert_array_equal(decoded[3, 3], ORANGE)
@@ -103,24 +103,24 @@ def test_the_alpha_of_a_webp_is_dropped(animated):
 )
 def test_what_is_no_image_is_an_error_of_one_readable_line(content):
     with pytest.raises(tf.errors.InvalidArgumentError) as error:
-        images.load(content, 8, "crop")
-    message = images.read_error(error.value)
+        decoding.load(content, 8, "crop")
+    message = decoding.read_error(error.value)
     assert message and not any(part in message for part in ("\n", "{{", "assert", "Graph", "File"))
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "GIF", "WEBP"])
 def test_a_graph_gives_the_pixels_eager_gives(kind):
     content = encode(smooth(), kind)
-    data = tf.data.Dataset.from_tensors(content).map(lambda x: images.load(x, 24, "crop"))
+    data = tf.data.Dataset.from_tensors(content).map(lambda x: decoding.load(x, 24, "crop"))
     assert data.element_spec.shape == (24, 24, 3)
-    eager = images.load(content, 24, "crop")
+    eager = decoding.load(content, 24, "crop")
     np.testing.assert_allclose(next(iter(data)), eager, atol=1e-3)
 
 
 @pytest.mark.parametrize("kept", [6, 12, 13, 800])
 def test_a_gif_cut_before_its_frame_ends_is_an_error(kept):
     with pytest.raises(tf.errors.InvalidArgumentError):
-        images.decode(encode(noise(), "GIF")[:kept])
+        decoding.decode(encode(noise(), "GIF")[:kept])
 
 
 @pytest.mark.parametrize("comment", [b"", b"before the frame"])
@@ -131,7 +131,7 @@ def test_a_transparent_colour_of_a_gif_is_shown_as_in_other_formats(comment):
     with Image.open(io.BytesIO(content)) as opened:
         assert "transparency" in opened.info
         expected = np.asarray(opened.convert("RGB"))
-    decoded = images.decode(content).numpy()
+    decoded = decoding.decode(content).numpy()
     np.testing.assert_array_equal(decoded, expected)
     assert (decoded[0, 0] == 255).all()
 
@@ -141,17 +141,17 @@ def test_a_reason_takes_the_place_of_the_pixels_or_fails_a_graph():
     pixels, problem = decoding.read(strip)
     assert pixels.shape == (0, 0, 3) and "or more than 32768 per side" in str(problem.numpy())
     with pytest.raises(tf.errors.InvalidArgumentError, match="in all"):
-        tf.function(images.decode, autograph=False)(strip)
+        tf.function(decoding.decode, autograph=False)(strip)
 
 
 def test_crop_keeps_the_centre_and_squash_keeps_everything():
     pixels = np.zeros([10, 30, 3], np.uint8)
     pixels[:, :10, 0] = pixels[:, 10:20, 1] = pixels[:, 20:, 2] = 200
-    cropped = images.resize(pixels, 6, "crop").numpy()
+    cropped = decoding.resize(pixels, 6, "crop").numpy()
     np.testing.assert_allclose(cropped, np.broadcast_to([0, 200, 0], [6, 6, 3]), atol=1e-3)
-    squashed = images.resize(pixels, 6, "squash").numpy()
+    squashed = decoding.resize(pixels, 6, "squash").numpy()
     np.testing.assert_allclose(squashed[:, [0, -1]].max(axis=(0, 1)), [200, 0, 200], atol=1e-3)
     image = smooth(90, 60)
-    ours = images.resize(np.asarray(image), 24, "squash").numpy()
+    ours = decoding.resize(np.asarray(image), 24, "squash").numpy()
     theirs = np.asarray(image.resize((24, 24), Image.Resampling.BILINEAR))
     np.testing.assert_allclose(ours, theirs, atol=1.0)

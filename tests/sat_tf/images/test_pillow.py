@@ -9,8 +9,7 @@ import pytest
 from PIL import Image, ImageOps
 from PIL.PngImagePlugin import PngInfo
 
-from sat_tf import images
-from sat_tf.images import pillow
+from sat_tf.images import decoding, pillow
 from tests.image_files import encode, smooth
 
 WIDTH, ORIENTATION, X_RESOLUTION = 0x0100, 0x0112, 0x011A
@@ -30,21 +29,21 @@ def exif(orientation: int, *others: tuple[int, int, int, bytes]) -> bytes:
 
 
 def decoded(content: bytes) -> np.ndarray:
-    return images.decode(content).numpy().astype(int)
+    return decoding.decode(content).numpy().astype(int)
 
 
 @pytest.mark.parametrize("orientation", range(2, 9))
 def test_every_orientation_is_turned_as_pillow_turns_it(orientation):
     content = encode(photograph(), "PNG", exif=exif(orientation))
     expected = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
-    np.testing.assert_array_equal(decoded(images.upright(content)), np.asarray(expected))
+    np.testing.assert_array_equal(decoded(pillow.upright(content)), np.asarray(expected))
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "WEBP"])
 def test_every_format_with_exif_is_turned_once(kind):
     content = encode(photograph(), kind, exif=exif(6))
-    upright = images.upright(content)
-    assert images.upright(upright) is upright
+    upright = pillow.upright(content)
+    assert pillow.upright(upright) is upright
     expected = np.rot90(decoded(content), k=-1)
     assert expected.shape == (40, 20, 3)
     assert np.abs(decoded(upright) - expected).mean() < 3
@@ -57,9 +56,9 @@ def test_an_orientation_in_xmp_counts_and_is_gone_afterwards():
         encode(photograph(), "JPEG", xmp=XMP),
         encode(photograph(), "PNG", pnginfo=text),
     ):
-        upright = images.upright(content)
+        upright = pillow.upright(content)
         assert np.abs(decoded(upright) - decoded(content)[::-1, ::-1]).mean() < 3
-        assert images.upright(upright) is upright
+        assert pillow.upright(upright) is upright
 
 
 @pytest.mark.parametrize("mode", ["L", "LA", "P", "RGBA", "1", "I;16"])
@@ -68,7 +67,7 @@ def test_a_turned_image_has_the_pixels_of_the_one_that_is_not(mode):
     if mode == "I;16":
         image = Image.fromarray(np.asarray(image).astype(np.uint16) * 256 + 7)
     content = encode(image, "PNG", exif=exif(3))
-    turned = decoded(images.upright(content))
+    turned = decoded(pillow.upright(content))
     np.testing.assert_array_equal(turned, decoded(content)[::-1, ::-1])
 
 
@@ -85,7 +84,7 @@ def test_a_turned_image_has_the_pixels_of_the_one_that_is_not(mode):
 @pytest.mark.filterwarnings("ignore::UserWarning:PIL")
 def test_a_malformed_tag_beside_the_orientation_does_no_harm(kind, tag):
     content = encode(photograph(), kind, exif=exif(6, tag))
-    upright = images.upright(content)
+    upright = pillow.upright(content)
     assert np.abs(decoded(upright) - np.rot90(decoded(content), k=-1)).mean() < 3
 
 
@@ -103,22 +102,22 @@ def test_a_malformed_tag_beside_the_orientation_does_no_harm(kind, tag):
     ],
 )
 def test_what_needs_no_turn_or_cannot_be_read_is_left_alone(content):
-    assert images.upright(content) is content
+    assert pillow.upright(content) is content
 
 
 def test_a_file_is_read_upright_from_its_path_or_its_content(tmp_path):
     content, path = encode(photograph(), "JPEG", exif=exif(6)), tmp_path / "a.jpg"
     path.write_bytes(content)
-    assert images.read_upright(content) == images.upright(content) != content
-    assert images.read_upright(path) == images.read_upright(str(path)) == images.upright(content)
+    assert pillow.read_upright(content) == pillow.upright(content) != content
+    assert pillow.read_upright(path) == pillow.read_upright(str(path)) == pillow.upright(content)
     with pytest.raises(FileNotFoundError):
-        images.read_upright(tmp_path / "none.jpg")
+        pillow.read_upright(tmp_path / "none.jpg")
 
 
 @pytest.mark.parametrize("orientation", [1, 6])
 def test_a_tiff_becomes_an_upright_png(orientation):
     content = encode(photograph(), "TIFF", exif=exif(orientation), compression="tiff_lzw")
-    read = images.read_upright(content)
+    read = pillow.read_upright(content)
     assert Image.open(io.BytesIO(read)).format == "PNG"
     upright = np.rot90(np.asarray(photograph()), -1 if orientation == 6 else 0)
     np.testing.assert_array_equal(decoded(read), upright)
@@ -126,11 +125,11 @@ def test_a_tiff_becomes_an_upright_png(orientation):
 
 def test_of_a_tiff_of_16_bits_the_high_byte_is_read_and_one_of_32_is_refused():
     grey = np.asarray(photograph("L"))
-    read = images.read_upright(encode(Image.fromarray(grey.astype(np.uint16) * 256 + 7), "TIFF"))
+    read = pillow.read_upright(encode(Image.fromarray(grey.astype(np.uint16) * 256 + 7), "TIFF"))
     np.testing.assert_array_equal(decoded(read)[..., 0], grey)
     for kind in (np.float32, np.int32):
         with pytest.raises(ValueError, match="convert it to 8 or 16 bits per sample"):
-            images.read_upright(encode(Image.fromarray(grey.astype(kind)), "TIFF"))
+            pillow.read_upright(encode(Image.fromarray(grey.astype(kind)), "TIFF"))
 
 
 @pytest.mark.parametrize(("kind", "module"), [("HEIF", "pillow_heif"), ("AVIF", "PIL")])
@@ -140,7 +139,7 @@ def test_a_photograph_of_a_phone_becomes_an_upright_jpeg(kind, module, orientati
     if kind == "HEIF":
         reader.register_heif_opener()
     content = encode(smooth(), kind, exif=exif(orientation), quality=90)
-    read = images.read_upright(content)
+    read = pillow.read_upright(content)
     assert Image.open(io.BytesIO(read)).format == "JPEG"
     upright = np.rot90(np.asarray(smooth()).astype(float), -1 if orientation == 6 else 0)
     assert np.abs(decoded(read) - upright).mean() < 6.0
@@ -149,14 +148,14 @@ def test_a_photograph_of_a_phone_becomes_an_upright_jpeg(kind, module, orientati
 def test_heic_without_its_reader_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     with pytest.raises(ValueError, match="HEIC is read with pillow-heif: pip install pillow-heif"):
-        images.read_upright(b"\0\0\0\x18ftypheic" + bytes(40))
+        pillow.read_upright(b"\0\0\0\x18ftypheic" + bytes(40))
 
 
 @pytest.mark.parametrize("brand", [b"heic", b"mif1", b"avif"])
 def test_a_broken_photograph_of_a_phone_is_told(brand):
     pytest.importorskip("pillow_heif")
     with pytest.raises(ValueError, match="a (HEIC|AVIF) that cannot be read"):
-        images.read_upright(b"\0\0\0\x18ftyp" + brand + bytes(40))
+        pillow.read_upright(b"\0\0\0\x18ftyp" + brand + bytes(40))
 
 
 @pytest.mark.parametrize(
@@ -168,4 +167,4 @@ def test_the_square_is_centred_and_the_one_that_resize_scales(height, width, exp
     top, left, side = expected
     pixels = np.random.default_rng(0).integers(0, 256, [height, width, 3], np.uint8)
     kept = pixels[top : top + side, left : left + side]
-    np.testing.assert_allclose(images.resize(pixels, side, "crop"), kept, atol=1e-3)
+    np.testing.assert_allclose(decoding.resize(pixels, side, "crop"), kept, atol=1e-3)

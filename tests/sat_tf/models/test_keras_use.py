@@ -1,5 +1,7 @@
 """Captioners and layers used as any Keras model is: saved, compiled, scaled, quantised."""
 
+import gc
+
 import keras
 import numpy as np
 import pytest
@@ -176,6 +178,14 @@ def test_the_mean_annotation_does_not_overflow_float16():
     assert np.isfinite(found.logits).all()
 
 
+@pytest.fixture
+def _few_objects():
+    """Spares the collector what there is: Keras calls it a dozen times as it quantises."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.mark.usefixtures("_few_objects")
 @pytest.mark.parametrize("mode", ["int8", "float8"])
 def test_a_quantised_decoder_stays_close(mode):
     annotations, words = keras.Input((5, 3)), keras.Input((None,), dtype="int32")
@@ -186,6 +196,7 @@ def test_a_quantised_decoder_stays_close(mode):
     assert 0 < change < 0.1 * np.abs(before).max()
 
 
+@pytest.mark.usefixtures("_few_objects")
 def test_a_quantised_decoder_is_saved_by_its_weights_alone(tmp_path):
     annotations, words = keras.Input((5, 3)), keras.Input((None,), dtype="int32")
     one, other = (

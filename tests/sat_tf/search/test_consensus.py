@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from sat_tf.search.beam_search import FLOOR
-from sat_tf.search.consensus import consensus
+from sat_tf.search.beam_search import FLOOR, expected_similarity
 from tests.sat_tf.search.tree_models import LEAVES, TreeModel, captions
 
 
@@ -30,12 +29,14 @@ def expected(words, scores, sharpness: float) -> np.ndarray:
 
 
 def computed(words, scores, sharpness: float) -> np.ndarray:
-    """Calls `consensus` for one image, ids past a caption's end being anything."""
+    """Calls `expected_similarity` for one image, ids past a caption's end being anything."""
     ids = np.random.default_rng(0).integers(0, 9, (1, len(words), 9)).astype(np.int32)
     for k, caption in enumerate(words):
         ids[0, k, : len(caption)] = caption
     lengths = np.array([[len(caption) for caption in words]], np.int32)
-    return consensus(tf.constant(ids), lengths, tf.constant([scores], tf.float32), sharpness)[0]
+    return expected_similarity(
+        tf.constant(ids), lengths, tf.constant([scores], tf.float32), sharpness
+    )[0]
 
 
 @pytest.mark.parametrize("sharpness", [0.0, 0.5, 5.0])
@@ -73,11 +74,11 @@ def test_captions_that_do_not_exist_stay_last_and_have_no_say():
 
 
 def test_it_works_in_a_graph_for_any_number_of_images_none_included():
-    compiled = tf.function(lambda *parts: consensus(*parts, 2.0), reduce_retracing=True)
+    compiled = tf.function(lambda *parts: expected_similarity(*parts, 2.0), reduce_retracing=True)
     found = TreeModel(seed=5).search(4)
     for count in (3, 1, 0):
         parts = [tf.constant(x[:count]) for x in (found.token_ids, found.lengths, found.scores)]
-        np.testing.assert_allclose(compiled(*parts), consensus(*parts, 2.0), rtol=1e-6)
+        np.testing.assert_allclose(compiled(*parts), expected_similarity(*parts, 2.0), rtol=1e-6)
         assert compiled(*parts).shape == (count, 4)
 
 

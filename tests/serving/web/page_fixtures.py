@@ -12,9 +12,8 @@ from PIL import Image
 from sat_tf.config import SearchConfig
 from sat_tf.lite.captioner import GRAPHS, SETTINGS, VOCABULARY, Settings
 from serving.client import CaptionClient, Connection
-from serving.web.app import Page
+from serving.web.app import DigitModel, Page
 from serving.web.captioning import by_server
-from serving.web.digits import DigitModel
 from tests.image_files import encode
 from tests.serving.web.scripted_digits import ScriptedDigits
 from tests.serving.web.scripted_model import ScriptedModel, serve

@@ -6,7 +6,7 @@ import numpy as np
 
 from sat_tf.digits.config import DRAMConfig, RAMConfig, ReaderConfig, STNConfig
 from sat_tf.digits.reader import DigitReading, decode_drawing, fit_drawing
-from serving.web.digits import reading_data
+from serving.web.model_process import reading_data
 
 ANSWER = "7"
 CENTRES = ((0.25, 0.25), (0.5, 0.5), (0.75, 0.5))  # of the glimpses, shares of the image

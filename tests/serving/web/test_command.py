@@ -47,7 +47,7 @@ def test_missing_packages_are_named_before_anything_is_exported(monkeypatch, cap
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name in hidden else found(name)
     )
-    monkeypatch.setattr(command.sources, "from_runs", lambda _: pytest.fail("exports"))
+    monkeypatch.setattr(command.sources, "named", lambda _: pytest.fail("exports"))
     assert main(["--no-browser"]) == 2
     told = capsys.readouterr().err
     assert 'The page needs uvicorn, python_multipart: pip install -e ".[web]"' in told

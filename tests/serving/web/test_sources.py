@@ -10,8 +10,8 @@ from tests.serving.web.page_fixtures import make_export, make_run
 def test_exports_are_named_by_their_folders_and_the_newest_version_is_shown(tmp_path):
     plain = make_export(tmp_path / "soft")
     versions = [make_export(tmp_path / "hard" / "export" / number) for number in ("2", "10")]
-    found = sources.from_exports([plain, tmp_path / "hard" / "export"])
-    assert found == [sources.Source("soft", plain), sources.Source("hard", versions[1])]
+    found = sources.newest_exports([plain, tmp_path / "hard" / "export"])
+    assert sources.named(found) == {"soft": plain, "hard": versions[1]}
 
 
 @pytest.mark.parametrize(
@@ -22,20 +22,19 @@ def test_exports_are_named_by_their_folders_and_the_newest_version_is_shown(tmp_
         (["x-2", "x", "x", "x-2"], ["x-2", "x", "x-3", "x-2-2"]),
     ],
 )
-def test_no_two_sources_have_one_name(names, shown, tmp_path):
-    given = [sources.Source(name, tmp_path / str(n)) for n, name in enumerate(names)]
-    found = sources.name_apart(given)
-    assert [source.name for source in found] == shown
-    assert [source.folder for source in found] == [source.folder for source in given]
+def test_no_two_models_have_one_name(names, shown, tmp_path):
+    given = [tmp_path / str(n) / name for n, name in enumerate(names)]
+    found = sources.named(given)
+    assert list(found) == shown and list(found.values()) == given
 
 
 def test_other_folders_are_errors_that_say_how_they_are_shown(tmp_path):
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "saved_model.pb").touch()
     with pytest.raises(ValueError, match="`export`: expected .*--format litert.*`--server`"):
-        sources.from_exports([tmp_path])
+        sources.newest_exports([tmp_path])
     with pytest.raises(ValueError, match="`run_dir`: expected folders of trained captioners"):
-        sources.from_runs([tmp_path])
+        sources.check_runs([tmp_path])
 
 
 def test_captioners_that_ship_are_shown_soft_first(tmp_path, monkeypatch):
@@ -47,7 +46,7 @@ def test_captioners_that_ship_are_shown_soft_first(tmp_path, monkeypatch):
         (folder / published.MANIFEST).write_text("{}")
     found = sources.shipped_captioners()
     assert [run.name for run in found] == ["flickr8k_soft", "flickr8k_hard", "flickr8k_none"]
-    assert [source.name for source in sources.from_runs(found)] == [run.name for run in found]
+    assert list(sources.named(found)) == [run.name for run in found]
 
 
 def test_notes_tell_what_drawn_scenes_teach(tmp_path):

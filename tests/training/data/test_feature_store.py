@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from sat_tf import images
+from sat_tf.images import pillow
 from sat_tf.layers.encoder import Encoder
 from tests.image_files import exif_of
 from tests.training.data.small_stores import (
@@ -99,7 +100,7 @@ def test_rotated_photographs_are_turned_upright_and_listed(tmp_path, encoder):
     Image.fromarray(arrays(1)[0]).save(examples[5].image, exif=exif_of(6))
     store = open_store(tmp_path, encoder, examples)
     assert store.rotated == [5]
-    upright = Example("upright", images.upright(examples[5].image.read_bytes()), ("a",))
+    upright = Example("upright", pillow.upright(examples[5].image.read_bytes()), ("a",))
     turned = open_store(tmp_path, encoder, [upright])
     np.testing.assert_array_equal(store.read([5]), turned.read([0]))
 

@@ -5,8 +5,7 @@ import pytest
 from PIL import Image
 
 from sat_tf.images import MAX_SIDE, decoding
-from sat_tf.images.pillow import read_upright
-from sat_tf.images.reader import read_pixels
+from sat_tf.images.pillow import read_pixels, read_upright
 from tests.image_files import encode, smooth
 from tests.serving.export_fixtures import bad_images, good_images
 

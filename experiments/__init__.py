@@ -1,1 +1,0 @@
-"""The experiments behind the figures of the documentation: one shell file and one table each."""
