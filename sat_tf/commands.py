@@ -7,6 +7,7 @@ import errno
 import gc
 import json
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -25,6 +26,11 @@ def program(module: str) -> str:
     """Returns the command as it was called, for `--help`: `sat-tf NAME` or `python -m MODULE`."""
     called = sys.argv[0]
     return called if called.startswith("sat-tf ") else f"python -m {module}"
+
+
+def command_line(module: str, *arguments: object) -> str:
+    """Returns the command `python -m MODULE ARGUMENTS` as it can be typed into a shell."""
+    return shlex.join(["python", "-m", module, *map(str, arguments)])
 
 
 def parse_flags(arguments: type, argv: list[str] | None, module: str, **options: Any) -> Any:

@@ -135,6 +135,20 @@ _LETTERS = {
 }
 
 
+_WIDE = re.compile("[\ufb00-\ufb06\uff01-\uffee]+")
+_ASCII_SIGNS = str.maketrans("\u2010\u2011\u00b4\u02bc\u2032\u0130", "--'''I")
+_RANGE = re.compile(r"(?<=\d)[\u2012\u2013\u2212](?=\d)")
+
+
+def plain_forms(text: str) -> str:
+    """Returns a text as tools for English know it: composed letters, usual widths, ASCII signs."""
+    if text.isascii():
+        return text
+    text = unicodedata.normalize("NFC", text).translate(_ASCII_SIGNS)
+    text = _WIDE.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
+    return _RANGE.sub("-", text)
+
+
 def respelled(text: str, language: str) -> str:
     """Returns a text in which other spellings of the same have one form.
 

@@ -193,7 +193,7 @@ class _Folded(_Clean):
 # Ligatures, old and small forms, units in one sign, Roman numbers, radicals of Han, letters of
 # formulas.
 _COMPATIBLE = re.compile(
-    "[\u00b5\u0132\u0133\u0149\u017f\u01c4-\u01cc\u01f1-\u01f3\u2103\u2109\u2160-\u217f"
+    "[\u00b5\u0132\u0133\u0149\u017f\u01c4-\u01cc\u01f1-\u01f3\u2080-\u2089\u2103\u2109\u2160-\u217f"
     "\u2f00-\u2fd5\u3200-\u33ff\ufe50-\ufe6b\U0001d400-\U0001d7ff]"
 )
 _PER_MILLE = "\u2030\u0609"

@@ -121,6 +121,13 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.words)
 
+    def with_more(self, forms: Mapping[str, str]) -> Vocabulary:
+        """Returns it with further words after its own, each with its form in written captions."""
+        new = {word: form for word, form in forms.items() if word not in {*self.words}}
+        written = {word: form for word, form in new.items() if form != word}
+        words = (*self.words, *new)
+        return dataclasses.replace(self, words=words, written={**self.written, **written})
+
     def id(self, word: str) -> int:
         """Returns the id of a word or of its form, `UNK` if it is not listed."""
         return self._ids.get(word, UNK)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from sat_tf import published
-from sat_tf.commands import exit_status, loading, parse_flags
+from sat_tf.commands import command_line, exit_status, loading, parse_flags
 from sat_tf.config import SearchFlags
 from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_fields
 from sat_tf.run_folder import RunFolder
 from training.cli import digit_module
-from training.config import read_run_config, to_text
+from training.config import read_data_dir, read_run_config, to_text
 
 if TYPE_CHECKING:
     import keras
@@ -60,7 +60,9 @@ def run(arguments: Arguments) -> int:
         for note in unfinished_note(folder):
             print(f"        Note: {note}")
     print(f"Average: {arguments.run_dir}")
-    print(f"Score it: python -m training.evaluate --run-dir {arguments.run_dir} --data-dir DIR")
+    command = command_line("training.evaluate", "--run-dir", arguments.run_dir)
+    known = read_data_dir(RunFolder(arguments.run_dir)) is not None
+    print(f"Score it: {command}{'' if known else ' --data-dir DIR'}")
     return 0
 
 

@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import tyro
 
-from sat_tf.commands import exit_status, parse_flags
+from sat_tf.commands import command_line, exit_status, parse_flags
 from sat_tf.digits import SYSTEM_KEY
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields, from_dict
@@ -123,10 +123,10 @@ def evaluation_folder(path: Path, split: str) -> Path:
     if not path.is_dir():
         locate(path)  # names what was probably meant
     if not (folder / REPORT_FILE).is_file():
-        raise ValueError(
-            f"{folder / REPORT_FILE} is missing: first run `python -m training.evaluate --run-dir "
-            f"{path} --split {split}`."
-        )
+        if not RunFolder(locate(path)).config.is_file():
+            raise ValueError(f"{path} is no run and holds no evaluation: it has no {REPORT_FILE}.")
+        command = command_line("training.evaluate", "--run-dir", path, "--split", split)
+        raise ValueError(f"{folder / REPORT_FILE} is missing: first run `{command}`.")
     return folder
 
 

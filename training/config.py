@@ -168,7 +168,7 @@ def _check_language(code: str, shortest: bool) -> None:
             moved = given.territory not in (None, Language.get(standard).territory)
             if not shortest or not (shorter or moved or given.extlangs):
                 return
-            if not given.extlangs:
+            if not Language.get(standard).extlangs:
                 expected = f"{standard}, the same language"
     if "_" in code and tag_is_valid(code.replace("_", "-")):
         expected = f"{standardize_tag(code)}, with a hyphen"
@@ -482,7 +482,7 @@ def read_run_config(run_dir: Path) -> RunConfig:
         raise other_version(path, error) from error
 
 
-def settled(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfig:
+def settled(config: RunConfig, run_dir: Path | None, data_dir: Path | None) -> RunConfig:
     """Decides what a configuration leaves open: as the run in the folder did, if there is one.
 
     Without one, as the run did that it starts from, if that learned from the same folder: its
@@ -490,7 +490,8 @@ def settled(config: RunConfig, run_dir: Path, data_dir: Path | None) -> RunConfi
     A precision `auto` is left open then, as it is measured.
     """
     for folder in map(RunFolder, filter(None, (run_dir, config.init_from))):
-        same = data_dir is not None and read_data_dir(folder) == data_dir.absolute()
+        recorded_dir = None if data_dir is None else read_data_dir(folder)
+        same = recorded_dir is not None and recorded_dir.samefile(data_dir)
         if folder.config.is_file() and (folder.path == run_dir or same):
             with contextlib.suppress(ValueError):  # `check_run_dir` says what is wrong with it
                 recorded = read_run_config(folder.path)

@@ -69,7 +69,8 @@ def run(arguments: Arguments) -> int:
         from training.inputs import load_data
 
     folder = RunFolder(next(iter(configs)))
-    data_dir, words = arguments.data_dir or read_data_dir(folder), read_vocabulary(folder).words
+    data_dir, own = arguments.data_dir or read_data_dir(folder), read_vocabulary(folder)
+    words = dict(zip(own.words, own.forms, strict=True))
     data = load_data(configs[folder.path].data, data_dir, words)
     found = predict(configs, data, arguments.cache_dir or default_cache_dir(), arguments.words)
     seen = SeenImages()

@@ -5,9 +5,8 @@ In the order of a run: `load_data`; with the encoder at hand `open_inputs`; then
 
 from __future__ import annotations
 
-import dataclasses
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,6 +34,8 @@ from training.teach.word_predictions import WordPredictions
 
 BOXES, LOCATOR, PREDICTIONS = "boxes", "locator", "predictions"
 """Names of what teaches beside the captions, among the contents of the splits."""
+
+_NONE: Mapping[str, str] = {}
 
 Batches = tf.data.Dataset | tf.distribute.DistributedDataset
 
@@ -102,22 +103,21 @@ class Inputs:
 
 
 def load_data(
-    config: DataConfig, data_dir: Path | None = None, more_words: Sequence[str] = ()
+    config: DataConfig, data_dir: Path | None = None, more_words: Mapping[str, str] = _NONE
 ) -> Data:
     """Loads the training and dev splits; the vocabulary sees training captions only.
 
     Args:
         config: The configuration.
         data_dir: The user's copy of the data set; None for drawn data.
-        more_words: Words that the vocabulary has in any case, after those of the captions.
+        more_words: Words that the vocabulary has in any case, after those of the captions, each
+            with its form in captions that are written.
 
     Raises:
         DataError: The data cannot be used, or the captions have no word to learn.
     """
     train, dev = (load_split(config, name, data_dir) for name in ("train", "dev"))
-    vocabulary = Vocabulary.from_captions(train.captions, **config.vocabulary)
-    words = dict.fromkeys((*vocabulary.words, *more_words))
-    vocabulary = dataclasses.replace(vocabulary, words=tuple(words))
+    vocabulary = Vocabulary.from_captions(train.captions, **config.vocabulary).with_more(more_words)
     table, dev_table = (
         caption_table(split, vocabulary, config.max_length) for split in (train, dev)
     )
@@ -125,15 +125,21 @@ def load_data(
     return Data(train, dev, vocabulary, table, dev_table)
 
 
-def kept_words(config: RunConfig, run_dir: Path) -> tuple[str, ...]:
-    """Returns the words that a run keeps of `init_from`, see `keep_words`; its own once begun."""
+def kept_words(config: RunConfig, run_dir: Path | None = None) -> dict[str, str]:
+    """Returns the words that a run keeps of `init_from`, with their forms, see `keep_words`.
+
+    Args:
+        config: The run's configuration.
+        run_dir: The run's folder; once it is begun, they are among its own.
+    """
     if not config.keep_words:
-        return ()
-    begun = RunFolder(run_dir).vocabulary.is_file()
+        return {}
+    begun = run_dir is not None and RunFolder(run_dir).vocabulary.is_file()
     origin = run_dir if begun else published.locate(config.init_from)
     kept = read_vocabulary(origin)
     same = (kept.unit, kept.language) == (config.data.unit, config.data.language)
-    return kept.words if same else ()
+    forms = kept.forms if config.data.regains_capitals else kept.words
+    return dict(zip(kept.words, forms, strict=True)) if same else {}
 
 
 def open_inputs(config: RunConfig, encoder: Encoder, data: Data, cache_dir: Path) -> Inputs:
@@ -195,7 +201,8 @@ def describe_inputs(
         yield f"Warning: {counted(table.dropped, 'caption')} without a word dropped."
     if table.truncated:
         limit = f"{names.max_length} {names.unit}"
-        yield f"Warning: {counted(table.truncated, 'caption')} cut to {limit}."
+        longer = "`--data.max_length` and `--search.max_length` allow longer ones"
+        yield f"Warning: {counted(table.truncated, 'caption')} cut to {limit}: {longer}."
     for split, source in inputs.of(data).items():
         if reasons := split.unusable(source.skipped):
             images, path = counted(len(reasons), "image"), folder.skipped(split.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from sat_tf import published, runs
 from sat_tf.errors import RunError
 from sat_tf.run_folder import RunFolder, read_object
 from training.config import RunConfig, read_run_config
+from training.data.seen_images import read_seen
 from training.run_state.ownership import (
     BOXES,
     LOCATOR,
@@ -71,6 +73,25 @@ def _find(origin: str, run: Path) -> Path:
         return published.locate(origin).resolve()
     except ValueError:
         return Path(origin).resolve()
+
+
+def data_sets_of(run_dir: Path, config: RunConfig) -> tuple[str, ...]:
+    """Names the data sets that a captioner learned from, its own first, then those of its origins.
+
+    A published captioner has only the names of what it started from: those that ship are known.
+
+    Args:
+        run_dir: The run, or a published captioner.
+        config: Its configuration.
+    """
+    seen, ships = read_seen(run_dir), published.names()
+    sources = seen.sources if seen else ()
+    shipped = [published.SHIPPED / source.name for source in sources if source.name in ships]
+    names = [config.data.name]
+    for path in (*lineage(run_dir)[1:], *shipped):
+        with contextlib.suppress(ValueError):  # it is no run any more
+            names.append(read_run_config(path).data.name)
+    return tuple(dict.fromkeys(names))
 
 
 @dataclass(frozen=True)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from sat_tf.commands import command_line
 from sat_tf.fields import flat, to_dict
 from sat_tf.run_folder import RunFolder, read_object
+from sat_tf.tokens import primary
 from training.config import RunConfig
-from training.recipes import RECIPES
+from training.data.examples import DataError
+from training.data.sources import load_split
+from training.recipes import NEW_WORDS, RECIPES
 
 LEARN_ON = "folder_from_flickr8k"
 """Recipe that learns on from a captioner that ships."""
@@ -61,9 +64,14 @@ def sentences(amount: Amount, config: RunConfig) -> Iterator[str]:
     images = f"{count} training images are" if count != 1 else "1 training image is"
     more = "a few hundred give plain sentences, a few thousand good ones"
     if learns_on and count < FEW_TO_LEARN_ON:
+        expected = (
+            "frequent words, repeated"
+            if in_words_new_to_ours(config)
+            else "its sentences with some of your words"
+        )
         yield (
-            f"{images} few even to learn on from {config.init_from}: expect its "
-            f"sentences with some of your words. More images help most: {more}."
+            f"{images} few even to learn on from {config.init_from}: expect {expected}. More "
+            f"images help most: {more}."
         )
     elif not learns_on and count < SOME:
         expected = (
@@ -93,21 +101,35 @@ def after_training(folder: RunFolder, config: RunConfig, data_dir: Path | None) 
     amount = Amount(**read_object(folder.data)["amount"])
     yield from (f"Warning: {sentence}" for sentence in sentences(amount, config))
     following = next_command(amount, config, data_dir)
-    if config.init_from is not None or LEARN_ON not in following:
-        words = ["python", "-m", "training.evaluate", "--run-dir", str(folder), "--split", "test"]
-        following = shlex.join(words)
-    yield f"Next: {following}"
+    if config.init_from is None and LEARN_ON in following:
+        yield f"Next: {following}"
+        return
+    try:
+        load_split(config.data, "test", data_dir)
+    except DataError:
+        yield "There is no test image: scores of dev, which training has seen, are the only ones."
+    else:
+        command = command_line("training.evaluate", "--run-dir", folder, "--split", "test")
+        yield f"Next: {command}"
 
 
 def next_command(amount: Amount, config: RunConfig, data_dir: Path | None) -> str:
     """Returns the training that helps most, as a command: learning on if images are few."""
     learn_on = amount.images < SOME and config.init_from is None and config.data.name == "folder"
     recipe = LEARN_ON if learn_on else config.recipe
-    words = ["python", "-m", "training.train", "--recipe", recipe]
+    words = ["--recipe", recipe]
     words += [] if data_dir is None else ["--data-dir", str(data_dir)]
     usual = flat(to_dict(RECIPES[config.recipe]))
     for key, value in flat(to_dict(config)).items():
         kept = recipe == config.recipe or key.startswith("data.")
         if kept and value != usual[key]:
             words += [f"--{key.replace('_', '-')}", str(value)]
-    return shlex.join(words)
+    if recipe == LEARN_ON and in_words_new_to_ours(config) and not {*NEW_WORDS} & {*words}:
+        words += NEW_WORDS
+    return command_line("training.train", *words)
+
+
+def in_words_new_to_ours(config: RunConfig) -> bool:
+    """Returns whether the captioner that ships, from which a run may start, lacks its words."""
+    english = config.data.unit == "words" and primary(config.data.language) == "en"
+    return not english and config.init_from in (None, RECIPES[LEARN_ON].init_from)

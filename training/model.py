@@ -23,6 +23,7 @@ from sat_tf.vocabulary import SPECIAL_TOKENS, START, Vocabulary
 from training.config import RunConfig
 from training.inputs import Data
 from training.optimizers import make_optimizer
+from training.recipes import NEW_WORDS
 from training.run_state.checkpoints import unfinished_note
 
 WORTH = 1.1
@@ -75,11 +76,12 @@ def _learn_on(origin: str, model: Captioner, data: Data) -> str:
     theirs, notes = found.vocabulary, unfinished_note(found.path)
     said = f"Initialized with the weights of {origin}"
     if theirs != words:
-        known = np.count_nonzero(_rows(theirs, words)[special:] >= 0)
-        said += f", which knows {known:,} of the {len(words) - special:,} {words.unit}"
-        if 2 * known < len(words) - special:
-            rate = "`--optimizer.learning-rate 8e-4 --fit.epochs 20` was best"
-            notes = (f"Most words are new to it: {rate} for captions in another language.", *notes)
+        own = counts[special:] > 0  # the others are kept
+        known, total = np.count_nonzero(own & (_rows(theirs, words)[special:] >= 0)), own.sum()
+        said += f", which knows {known:,} of the {total:,} {words.unit}"
+        if 2 * known < total:
+            best = f"`{' '.join(NEW_WORDS)}` was best for captions in another language"
+            notes = (f"Most words are new to it: {best}.", *notes)
         if not known:
             gives = "It gives encoder, attention and LSTM, and no word. If the captions are in its "
             notes = (f"{gives}language, check `--data.tokens` and the caption file.", *notes)

@@ -288,15 +288,20 @@ def make_card(
         run_dir: The run, with its evaluations.
         config: Its configuration.
         name: What `sat_tf.load` takes.
-        licence: What others may do with the weights; by default what the data set asks for.
+        licence: What others may do with the weights; by default what the data set asks for, or
+            that of the captioner that it started from.
         check: A sentence that compares the rounded weights with the run's, if they were.
         weights_sha256: SHA-256 of the weights that are published; those in the run by default,
             which training may have replaced since.
     """
     from sat_tf.packing import GROUP
+    from training.lineage import data_sets_of
 
-    source, terms = _SOURCES.get(config.data.name, (config.data.name, None))
-    licence = licence or (terms if terms else _UNSTATED)
+    sources = [_SOURCES.get(name, (name, None)) for name in data_sets_of(run_dir, config)]
+    (source, terms), *earlier = sources
+    licence = licence or next((asked for _, asked in sources if asked), _UNSTATED)
+    before = "; it started from a captioner trained on {}, whose terms apply to it, too: {}"
+    source += "".join(before.format(name, asked or _UNSTATED) for name, asked in earlier)
     attends = config.attention.kind != "none"
     encoder = config.encoder
     named = " and ".join(name + _ORIGINS.get(name, "") for name in encoder.name.split(JOIN))

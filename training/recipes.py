@@ -95,6 +95,9 @@ _FOLDER = dataclasses.replace(
     fit=dataclasses.replace(_FLICKR8K.fit, epochs=20, monitor="last"),
 )
 
+NEW_WORDS = ("--optimizer.learning-rate", "8e-4", "--fit.epochs", "20")
+"""Flags that learn on best from a captioner that knows few of the words: of another language."""
+
 # Starts from the captioner that ships, whose encoder it takes: experiments/own_photographs.sh.
 _FOLDER_FROM_FLICKR8K = dataclasses.replace(
     _FOLDER,

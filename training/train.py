@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from sat_tf.commands import loading
+from sat_tf.commands import command_line, loading
 from sat_tf.errors import invalid_value
 from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
@@ -159,7 +159,8 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
             config = read_run_config(run_dir)
         of_dev = evaluate.Arguments(data_dir=data_dir, out=out, cache_dir=cache_dir)
         on_chief(evaluate_run)(captioner, config, of_dev)
-        on_chief(print)(f"Caption with it: python -m training.caption --run-dir {run_dir} PHOTO")
+        command = command_line("training.caption", "--run-dir", run_dir)
+        on_chief(print)(f"Caption with it: {command} PHOTO")
         if captioner is not None:
             print(*little_data.after_training(RunFolder(run_dir), config, data_dir), sep="\n")
         barrier()  # the others would take a worker that ends early for a lost one

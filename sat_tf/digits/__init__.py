@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sat_tf import published
+from sat_tf.commands import command_line
 from sat_tf.errors import RunError
 from sat_tf.run_folder import RunFolder, read_object
 
@@ -69,8 +70,9 @@ def refuse(folder: Path | RunFolder, config: Mapping[str, Any]) -> None:
     """
     if SYSTEM_KEY not in config:
         return
-    use = f"`python -m training.evaluate --run-dir {folder}` evaluates it, and `python -m "
-    use += "training.publish` makes a model of it that `sat_tf.load` reads."
+    command = command_line("training.evaluate", "--run-dir", folder)
+    use = f"`{command}` evaluates it, and `python -m training.publish` makes a model of it that "
+    use += "`sat_tf.load` reads."
     if (Path(folder) / MANIFEST).is_file():
         use = "`sat_tf.load` reads drawings with it, and `python -m serving.export` exports it."
     raise RunError(

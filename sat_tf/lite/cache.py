@@ -41,7 +41,7 @@ from sat_tf.vocabulary import Vocabulary
 if TYPE_CHECKING:
     from sat_tf.runs import TrainedCaptioner
 
-VERSION = 2
+VERSION = 3
 """Part of the fingerprint: raise it when `graphs.py` makes other graphs of the same captioner."""
 
 SWITCH = "SAT_TF_LITE"

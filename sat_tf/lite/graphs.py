@@ -53,7 +53,8 @@ def make_graphs(captioner: TrainedCaptioner, beam: int) -> dict[str, Graph]:
     def start(annotations):
         attended, state = model.begin_search(annotations, beam)
         outputs = {name: getattr(attended, name) for name in parts}
-        if model.decoder.attends and not blank.pre_projected:
+        decoder = model.decoder
+        if decoder.attends and not blank.pre_projected and decoder.bottleneck is None:
             del outputs["annotations"]  # as they came
         return outputs | dict(zip(files.STATE, state, strict=True))
 

@@ -8,10 +8,11 @@ import os
 import signal
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from sat_tf.commands import exit_status, json_line, loading, parse_flags
+from sat_tf.commands import command_line, exit_status, json_line, loading, parse_flags
 
 RUN, FILE = ["--run-dir", "flickr8k_soft"], ["x.jpg"]
 COMMANDS = {
@@ -55,6 +56,11 @@ def test_a_folder_that_is_no_run_is_an_error(name, tmp_path, capsys):
     assert importlib.import_module(name).main(["--run-dir", str(tmp_path)]) == 2
     said = capsys.readouterr().err
     assert said.startswith("Error: ") and "is not a run" in said and "Traceback" not in said
+
+
+def test_a_command_line_can_be_typed_whatever_its_paths_are():
+    line = command_line("training.caption", "--run-dir", Path("my runs/a$"))
+    assert line == "python -m training.caption --run-dir 'my runs/a$'"
 
 
 def test_unexpected_errors_are_raised():

@@ -150,6 +150,7 @@ def test_words_keep_the_signs_that_belong_to_them(language, caption, words):
         ("es", "20 \u00b0C n\u00ba 5", "20\u00baC n.\u00b0 5"),
         ("it", "1\u00ba piano", "1\u00b0 piano"),
         ("en", "5 m\u00b2", "5 \u33a1"),
+        ("en", "H\u2082O", "h2o"),
         ("en", "5\u03bcm l'", "5\u00b5m l\u201b"),
         ("am", "3:30", "3\u136130"),
         ("ar", "\u0663,\u0665", "\u0663\u060c\u0665"),

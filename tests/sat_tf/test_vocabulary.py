@@ -135,6 +135,15 @@ def test_a_file_that_is_no_vocabulary_is_named(tmp_path, text):
         Vocabulary.load(path)
 
 
+def test_further_words_follow_its_own_with_their_forms():
+    captions = ["Der Hund und der Hund", "Der Hund"]
+    own = Vocabulary.from_captions(captions, min_count=1, language="de", capitals=True)
+    more = own.with_more({"<unk>": "<unk>", "hund": "hund", "rad": "Rad", "rot": "rot"})
+    assert more.words == (*own.words, "rad", "rot")
+    assert more.decode(more.encode("rot hund rad")) == "rot Hund Rad"
+    assert own.with_more({}) == own
+
+
 def test_one_caption_is_no_list_of_captions():
     with pytest.raises(ValueError, match="`captions`: expected a list of captions, not one, got"):
         Vocabulary.from_captions("a man a man", min_count=1)

@@ -47,16 +47,19 @@ def test_weights_are_the_mean_by_the_shares(soft_run, tuned, tmp_path, capsys):
     assert origins == {str(run): str(run.resolve()) for run in (soft_run, tuned)}
 
 
-def test_equal_weights_stay_what_they_are(soft_run, tmp_path):
+def test_equal_weights_stay_what_they_are(soft_run, tmp_path, capsys):
     """So that a frozen encoder's stored annotations still fit."""
     other = tmp_path / "copy"
     shutil.copytree(soft_run, other)
     config = json.loads((other / "config.json").read_text("utf-8")) | {"init_from": str(soft_run)}
     (other / "config.json").write_text(json.dumps(config), "utf-8")
     (other / "data_dir.txt").write_text(f"{tmp_path}\n", "utf-8")
-    assert averaged(tmp_path / "out", soft_run, other, "--shares", "0.3", "0.7") == 0
-    assert (tmp_path / "out" / "data_dir.txt").read_text("utf-8") == f"{tmp_path}\n"
-    mean, one = weights_of(tmp_path / "out"), weights_of(soft_run)
+    out = tmp_path / "my average"
+    assert averaged(out, soft_run, other, "--shares", "0.3", "0.7") == 0
+    said = capsys.readouterr().out
+    assert said.endswith(f"Score it: python -m training.evaluate --run-dir '{out}'\n")
+    assert (out / "data_dir.txt").read_text("utf-8") == f"{tmp_path}\n"
+    mean, one = weights_of(out), weights_of(soft_run)
     for name, value in mean.items():
         np.testing.assert_array_equal(value, one[name], err_msg=name)
 

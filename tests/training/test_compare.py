@@ -180,7 +180,11 @@ def test_a_run_that_was_not_evaluated_is_an_error_that_says_how(capsys, soft_run
     assert "captions.json is missing: run `python -m training.evaluate` again" in said
     (copy / "evaluation" / "dev" / "report.json").unlink()
     said = refused(capsys, soft_run, copy)
-    assert "report.json" in said and f"training.evaluate --run-dir {copy} --split dev" in said
+    assert "is no run and holds no evaluation: it has no report.json" in said
+    shutil.copy(soft_run / "config.json", copy)
+    run = copy.rename(copy.with_name("my copy"))
+    said = refused(capsys, soft_run, run)
+    assert "report.json" in said and f"training.evaluate --run-dir '{run}' --split dev" in said
 
 
 def test_digit_systems_are_compared_without_intervals(capsys, hard_digits_run, tmp_path):

@@ -17,6 +17,7 @@ from tests.training.small_runs import train
 from tests.training.test_model import model_like
 from training.cli import check_init_from
 from training.config import to_text
+from training.inputs import kept_words
 from training.inspect import __main__ as inspect_command
 from training.lineage import lineage
 from training.model import start_from
@@ -110,7 +111,9 @@ def test_words_that_the_captions_lack_stay_if_asked_for(own, soft_run, tmp_path,
     origin, run = shutil.copytree(soft_run, tmp_path / "first"), tmp_path / "run"
     theirs, flags = runs.read_vocabulary(origin).words, [*FLAGS, "--init-from", str(origin)]
     flags += ["--keep-words", "True", "--run-dir", str(run), "--fit.epochs"]
-    train(run, *flags, "1", data_dir=own)
+    said = []
+    train(run, *flags, "1", data_dir=own, say=said.append)
+    assert any("knows 3 of the 6 words" in line for line in said)  # of those in the captions
     words = runs.read_vocabulary(run).words
     assert set(words) == {*theirs, "zebra", "okapi", "near"}
     assert words[-3:] == tuple(word for word in theirs if word not in OWN.split())[-3:]
@@ -120,6 +123,44 @@ def test_words_that_the_captions_lack_stay_if_asked_for(own, soft_run, tmp_path,
     flags[flags.index(str(origin))] = str(soft_run)
     train(tmp_path / "de", *flags, "1", "--data.language", "de", data_dir=own)
     assert len(runs.read_vocabulary(tmp_path / "de").words) == 4 + 6
+
+
+def test_words_that_stay_keep_their_capitals(soft_run, tmp_path):
+    origin = shutil.copytree(soft_run, tmp_path / "first")
+    theirs = Vocabulary.from_captions(["Der Hund"], 1, language="de", capitals=True)
+    theirs.with_more({"rad": "Rad"}).save(origin / "vocabulary.json")
+    (origin / "data.json").unlink()  # which knows the words that it had
+    flags = [*FLAGS, "--init-from", str(origin), "--keep-words", "True", "--data.language", "de"]
+    assert kept_words(parse(flags).config)["rad"] == "Rad"
+    assert kept_words(parse([*flags, "--data.capitals", "False"]).config)["rad"] == "rad"
+
+
+def test_inspection_divides_the_images_as_the_origin_did(own, soft_run, tmp_path):
+    write_csv(own, [(f"{n}.jpg", OWN) for n in range(8)], "image,caption")
+    origin, out = shutil.copytree(soft_run, tmp_path / "first"), tmp_path / "out"
+    config = json.loads((origin / "config.json").read_text())
+    config["data"] |= {"name": "folder", "held_out": "0.5,0.7"}
+    (origin / "config.json").write_text(json.dumps(config))
+    (origin / "data_dir.txt").write_text(f"{own}\n")
+    flags = [*FLAGS, "--init-from", str(origin), "--data-dir", str(own), "--out", str(out)]
+    assert inspect_command.main(flags) == 0
+    splits = json.loads((out / "inspect.json").read_text())["splits"]
+    assert [splits[name]["used"] for name in ("train", "dev", "test")] == [3, 3, 2]
+
+
+def test_inspection_counts_the_words_that_stay_as_known(own, soft_run, tmp_path, capsys):
+    flags = [*FLAGS, "--init-from", str(soft_run), "--data-dir", str(own), "--out"]
+    unknown = {}
+    for kept in ("True", "False"):
+        out = tmp_path / kept
+        status = inspect_command.main(
+            [*flags, str(out), "--keep-words", kept, "--data.min_count", "9"]
+        )
+        assert status == 0
+        report = json.loads((out / "inspect.json").read_text())
+        unknown[kept] = report["splits"]["train"]["unknown_share"]
+    assert unknown["True"] < unknown["False"]
+    assert ", and " in capsys.readouterr().out
 
 
 def test_captions_of_unknown_words_are_a_note_of_what_is_left(own, soft_run, tmp_path, unvalidated):

@@ -7,8 +7,9 @@ import pytest
 
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Vocabulary
+from tests.training.data.own_images import write_csv, write_files
 from training.little_data import LEARN_ON, Amount, after_training, next_command, sentences
-from training.recipes import RECIPES
+from training.recipes import NEW_WORDS, RECIPES
 from training.run_state.ownership import claim, data_records
 from training.train import parse
 
@@ -33,6 +34,12 @@ def test_few_images_are_said_to_be_few_with_what_helps(config, images, said):
     assert sentence.startswith(said) and "more images" in sentence.lower()
     assert (LEARN_ON in sentence) == (config is FOLDER)
     assert list(sentences(amount(1500), FOLDER)) == list(sentences(amount(60), LEARNING_ON)) == []
+
+
+def test_another_language_has_no_sentences_of_the_captioner_that_ships():
+    config = parse(["--recipe", LEARN_ON, "--data.language", "pt"]).config
+    (sentence,) = sentences(amount(40), config)
+    assert "expect frequent words, repeated. More images help most" in sentence
 
 
 def test_captions_are_counted():
@@ -66,6 +73,22 @@ def test_the_next_command_has_the_flags_that_were_given():
     )
 
 
+@pytest.mark.parametrize(
+    ("flags", "best"),
+    [
+        (("--data.language", "pt"), True),
+        (("--data.tokens", "subwords"), True),
+        (("--data.language", "en-GB"), False),
+        (("--recipe", LEARN_ON, "--data.language", "de"), True),
+        (("--recipe", LEARN_ON, "--data.language", "de", "--fit.epochs", "9"), False),
+        (("--recipe", LEARN_ON, "--data.language", "de", "--init-from", "runs/de"), False),
+    ],
+)
+def test_learning_on_in_new_words_has_the_settings_that_were_best_for_it(flags, best):
+    command = next_command(amount(60), parse(["--recipe", "folder_soft", *flags]).config, None)
+    assert command.endswith(" ".join(NEW_WORDS)) == best
+
+
 def test_a_run_says_at_its_end_what_its_record_tells(tmp_path):
     folder, vocabulary = RunFolder(tmp_path), Vocabulary.from_captions(["a dot"], min_count=1)
     claim(tmp_path, "{}", records=data_records(folder, vocabulary, {}, amount(48)))
@@ -73,6 +96,12 @@ def test_a_run_says_at_its_end_what_its_record_tells(tmp_path):
     assert warning.startswith("Warning: 48 training images are too few")
     assert following.startswith(f"Next: python -m training.train --recipe {LEARN_ON}")
     claim(tmp_path, "{}", records=data_records(folder, vocabulary, {}, amount(2000)))
+    rows = [(f"{n}.jpg", "a dot", split) for n, split in enumerate(("train", "dev", "test"))]
+    write_csv(tmp_path, rows, "image,caption,split")
+    write_files(tmp_path, {name: b"" for name, *_ in rows})
     (following,) = after_training(folder, FOLDER, tmp_path)
     assert following == f"Next: python -m training.evaluate --run-dir {tmp_path} --split test"
+    write_csv(tmp_path, rows[:2], "image,caption,split")
+    (following,) = after_training(folder, FOLDER, tmp_path)
+    assert following.startswith("There is no test image")
     assert list(after_training(folder, RECIPES["scenes_soft"], None)) == []

@@ -18,6 +18,7 @@ from tests.training.small_runs import java_hidden, train
 from training import average
 from training.compare import evaluation_folder
 from training.config import read_run_config
+from training.data.seen_images import read_seen
 from training.evaluate.command import main as evaluate
 from training.lineage import Teachers, teachers_of
 from training.publish import check_out, main, make_card
@@ -93,6 +94,26 @@ def test_a_published_captioner_says_what_taught_it_and_its_teachers(soft_run, tm
     del manifest["taught_by"]
     path.write_text(json.dumps(manifest))
     assert teachers_of(out) == Teachers(("boxes", "captioners"), ())
+
+
+def test_a_card_has_the_terms_of_the_captioner_that_a_run_learned_on_from(soft_run, tmp_path):
+    run, out, asked = tmp_path / "run", tmp_path / "out", "non-commercial research"
+    shutil.copytree(soft_run, run)
+    config = json.loads((run / "config.json").read_text()) | {"init_from": "flickr8k_soft"}
+    (run / "config.json").write_text(json.dumps(config))
+    origin = published.SHIPPED / "flickr8k_soft"
+    (run / "origins.json").write_text(json.dumps({"flickr8k_soft": str(origin)}))
+    seen = read_seen(run).after_captioner("flickr8k_soft", origin)
+    (run / "training_images.json").write_bytes(seen.content())
+    assert main([str(run), str(out)]) == 0
+    assert f"Use of these weights: {asked}" in (out / published.CARD).read_text()
+    for folder in (run, out):  # the published one has the name of its origin alone
+        card = make_card(folder, read_run_config(folder), "mine", "CC0")
+        assert "Use of these weights: CC0" in card
+        assert (
+            f"trained on Flickr8k (Hodosh et al., 2013), whose terms apply to it, too: {asked}"
+            in card
+        )
 
 
 @pytest.mark.parametrize("name", published.names())

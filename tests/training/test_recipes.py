@@ -78,7 +78,8 @@ def test_a_folder_learns_on_from_the_captioner_that_ships_whose_shape_it_has():
         ("zh_CN", "expected zh-CN, with a hyphen"),
         ("en-UK", "expected en-GB, the same language"),
         ("sp", "es .Spanish."),
-        ("de-DEU", "got 'de-DEU'"),
+        ("de-DEU", "expected a code.*'de-DEU'"),
+        ("zh-yue", "expected yue, the same language"),
         ("xx", "expected a code such as en, de or zh-Hans, got 'xx'"),
         ("German", "expected a code.*'German'"),
     ],
@@ -117,6 +118,20 @@ def test_a_run_of_the_first_rules_keeps_them(tmp_path):
     resumed = settled(RECIPES["scenes_soft"], tmp_path, None)
     assert resumed.data.rules == 1
     assert settled(RECIPES["scenes_soft"], tmp_path / "new", None).data.rules == 3
+
+
+def test_a_run_that_learns_on_from_the_same_folder_keeps_its_split(tmp_path):
+    """Whatever path leads there."""
+    data, link, origin = (tmp_path / name for name in ("data", "link", "origin"))
+    data.mkdir()
+    origin.mkdir()
+    link.symlink_to(data)
+    config = RECIPES["folder_soft"].split_at("0.3,0.4")
+    (origin / "config.json").write_text(json.dumps(to_dict(config)))
+    (origin / "data_dir.txt").write_text(f"{link}\n")
+    wanted = dataclasses.replace(RECIPES["folder_soft"], init_from=str(origin))
+    for folder, places in ((data, "0.3,0.4"), (link, "0.3,0.4"), (tmp_path, None)):
+        assert settled(wanted, tmp_path / "new", folder).data.held_out == places
 
 
 @pytest.mark.parametrize(

@@ -39,6 +39,10 @@ from training.evaluate.reports import (
 from training.metrics.captions import score_captions
 from training.metrics.scene_words import word_scores
 from training.metrics.score_tokens import ScoreTokens, check_tokens
+from training.tables import counted
+
+UNREADABLE = "cannot be read"
+"""Reason why an image has no caption among those from elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -235,11 +239,17 @@ def evaluate_captions(arguments: Arguments) -> None:
     given = parse_captions(content, path)
     split = load_split(data, arguments.split, arguments.data_dir)
     captions = captions_of(split, given, path)
+    images = enumerate(split.examples)
+    unread = {n: UNREADABLE for n, one in images if one.image_id not in captions}
+    if unread:
+        images = counted(len(unread), "image")
+        print(f"Warning: skipped {images} without a caption that cannot be read.")
     print(f"Scoring {len(captions):,} captions ...", flush=True)
     start, tokens = time.monotonic(), arguments.score_tokens
-    found = score_captions(captions, split.references(), tokens=tokens, **data.splitting)
+    references = split.references(of=captions)
+    found = score_captions(captions, references, tokens=tokens, **data.splitting)
     seconds = {"caption metrics": time.monotonic() - start}
-    report = found.details() | split.details()
+    report = found.details() | split.details(unread)
     report |= {
         "captions": {"file": path.name, "sha256": hashlib.sha256(content).hexdigest()},
         "data": data.name,

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 BOUND_IMAGES, FIGURES = 100, 48
 """Images whose bounds are measured, and images on the page, by default."""
 
+MANY_UNKNOWN = 0.1
+"""Share of unknown words above which likelihoods say little about captions."""
+
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
@@ -139,6 +142,11 @@ def evaluate(
     with timed(seconds, "teacher forcing"):
         print(f"Reading {sum(map(len, references.values())):,} reference captions ...", flush=True)
         likelihood, words = reading.likelihood()
+        if reading.unknown_share > MANY_UNKNOWN:
+            report["notes"].append(
+                f"{reading.unknown_share:.0%} of the references' {captioner.vocabulary.unit} are "
+                "unknown to the captioner: perplexity and calibration count them all as one."
+            )
         in_words = captioner.vocabulary.unit == "words"
         judged = scene_word_confidence(captions, split) if in_words else None
         scores |= likelihood | word_scores(texts, split)

@@ -14,6 +14,7 @@ from sat_tf.models.diagnostics import nwgm_gaps, sampled_log_likelihood
 from sat_tf.objectives.estimators import importance_weighted_bound
 from sat_tf.objectives.likelihood import word_log_likelihood, word_mask
 from sat_tf.runs import TrainedCaptioner
+from sat_tf.vocabulary import UNK
 from training.data.batches import (
     CaptionTable,
     caption_table,
@@ -61,6 +62,12 @@ class Reading:
     def cut_table(self) -> CaptionTable:
         """The same, with captions cut to the search's `max_length`."""
         return self.table.cut(self.captioner.config.search.max_length)
+
+    @cached_property
+    def unknown_share(self) -> float:
+        """Share of the references' tokens that the captioner does not know, 0 to 1."""
+        tokens = np.concatenate([row[1:-1] for row in self.cut_table.tokens])
+        return float(np.mean(tokens == UNK))
 
     @cached_property
     def rows(self) -> np.ndarray:

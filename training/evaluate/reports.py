@@ -10,9 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sat_tf.fields import flat
 from sat_tf.files import write_atomically, write_json
-from training.data.examples import DataError, Split
+from sat_tf.images.pillow import decode, read_content
+from training.data.examples import DataError, Example, Split, StoredImage
 from training.data.sources.caption_files.records import has_half_character
 from training.tables import text_table
 
@@ -187,8 +190,9 @@ def _fields(row: Any, where: str) -> tuple[str, str]:
 def captions_of(split: Split, captions: Mapping[str, str], path: Path) -> dict[str, str]:
     """Selects the caption of each example of a split, in its order.
 
-    Captions of images that the data set skips are left out. Ids may be those of the caption file,
-    as in COCO's results, if none is the name of an image.
+    Captions of images that the data set skips are left out; an image that cannot be decoded needs
+    none. Ids may be those of the caption file, as in COCO's results, if none is the name of an
+    image.
 
     Raises:
         DataError: Images without a caption, or captions of images the split does not have.
@@ -207,13 +211,25 @@ def captions_of(split: Split, captions: Mapping[str, str], path: Path) -> dict[s
             f"{split.name} split, such as {unknown[0]!r}; its images are called {known[0]!r}, ..."
             f"{divided}"
         )
-    missing = [image_id for image_id in known if image_id not in captions]
-    if missing:
+    lacking = [example for example in split.examples if example.image_id not in captions]
+    missing = [example.image_id for example in lacking if _can_be_read(example)]
+    if missing := known if len(lacking) == len(known) else missing:
         raise DataError(
             f"{path}: {len(missing)} of {len(known)} images of the {split.name} split have no "
             f"caption, such as {missing[0]!r}.{divided}"
         )
-    return {image_id: captions[image_id] for image_id in known}
+    return {image_id: captions[image_id] for image_id in known if image_id in captions}
+
+
+def _can_be_read(example: Example) -> bool:
+    image = example.image
+    if isinstance(image, np.ndarray):
+        return True
+    try:
+        decode(read_content(image.read_bytes() if isinstance(image, StoredImage) else image))
+    except ValueError:
+        return False
+    return True
 
 
 def read_grounding(path: Path) -> dict[str, dict[str, float]]:

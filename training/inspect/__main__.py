@@ -9,6 +9,7 @@ from pathlib import Path
 from sat_tf.commands import check_folder, exit_status, loading
 from sat_tf.fields import NonNegativeInt, check_fields
 from training.cli import Settings, check_apart, check_data_dir, parse_settings
+from training.config import settled
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def run(arguments: Arguments) -> int:
         from training.inspect.page import show, write
         from training.inspect.survey import survey
 
-    found = survey(config, data_dir)
+    found = survey(settled(config, None, data_dir), data_dir)
     page = write(out, found, config.encoder, arguments.images)
     show(found.report, out)
     print(f"Page: {page}")

@@ -133,7 +133,8 @@ def sentences(report: dict[str, Any]) -> list[str]:
     if "vocabulary" in report:
         words = report["vocabulary"]
         times = "once or more" if words["min_count"] == 1 else f"{words['min_count']} times or more"
-        found.append(f"Vocabulary: {words['size']} {words['unit']} seen {times} in train.")
+        kept = f", and {words['kept']:,} kept of `--init-from`" if words["kept"] else ""
+        found.append(f"Vocabulary: {words['size']} {words['unit']} seen {times} in train{kept}.")
     found += _time(report.get("time"))
     found += [f"Read: {note}" for note in report["notes"]]
     found += [f"Warning: {warning}" for warning in report["warnings"]]

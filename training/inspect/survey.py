@@ -32,6 +32,7 @@ from training.data.batches import caption_table, check_vocabulary
 from training.data.examples import NO_CAPTIONS, NO_FILE, SPLITS, Split
 from training.data.image_loader import ImageLoader, check_readable
 from training.data.sources import load_split
+from training.inputs import kept_words
 from training.inspect.duplicates import Prints, find_twins
 from training.inspect.timing import measure
 from training.little_data import Amount
@@ -112,7 +113,11 @@ def survey(config: RunConfig, data_dir: Path | None) -> Survey:
     report["splits"] = {name: _image_figures(splits[name], scans[name]) for name in splits}
     few: list[str] = []
     if "train" in splits:
-        vocabulary = Vocabulary.from_captions(splits["train"].captions, **config.data.vocabulary)
+        words = Vocabulary.from_captions(splits["train"].captions, **config.data.vocabulary)
+        vocabulary = words.with_more(found.attempt(kept_words, config) or {})
+        size, kept = len(words) - len(SPECIAL_TOKENS), len(vocabulary) - len(words)
+        report["vocabulary"] = {"unit": words.unit, "size": size, "kept": kept}
+        report["vocabulary"]["min_count"] = config.data.min_count
         amount = _add_captions(found, config, vocabulary)
         few = list(little_data.sentences(amount, config)) if config.data.name == "folder" else few
         report["next"] = little_data.next_command(amount, config, data_dir)
@@ -169,12 +174,7 @@ def _add_captions(found: Survey, config: RunConfig, vocabulary: Vocabulary) -> A
     Returns:
         The amount of training data.
     """
-    report, unit = found.report, config.data.unit
-    report["vocabulary"] = {
-        "unit": unit,
-        "size": len(vocabulary) - len(SPECIAL_TOKENS),
-        "min_count": config.data.min_count,
-    }
+    report = found.report
     report["scripts"] = scripts(found.splits["train"].captions)
     report["language"] = found_language(found.splits["train"].captions, config.data.language)
     earlier: set[str] = set()

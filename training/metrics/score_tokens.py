@@ -7,6 +7,7 @@ import importlib.util
 from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
+from sat_tf.spellings import plain_forms
 from sat_tf.tokens import (
     RULES,
     Segmenter,
@@ -89,7 +90,7 @@ def split_lines(name: ScoreTokens, lines: Sequence[str], language: str = "en") -
         JavaError: Java did not split.
     """
     if name == "ptb":
-        return ptb_lines(lines)
+        return ptb_lines([plain_forms(line) for line in lines])
     check_tokens(name)
     split = _splitter(name, language)
     # A blank inside a caption of characters would vanish from BLEU's n-grams anyway.

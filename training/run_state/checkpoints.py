@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import re
+import shlex
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -200,11 +201,14 @@ def _read_last(directory: Path, checkpoint: tf.train.Checkpoint) -> Progress | N
 
 def start_again(folder: RunFolder) -> str:
     """Advises on a run that cannot be resumed, without overwriting its best weights."""
-    best = f" (`--init-from {folder}` starts from its best weights)"
-    return (
-        f"Choose another folder with `--run-dir`{best if folder.best_weights.exists() else ''}, "
-        f"or remove {folder} to train from the start."
-    )
+    return f"Choose {another(folder)}, or remove {folder} to train from the start."
+
+
+def another(folder: RunFolder) -> str:
+    """Names what to choose instead of a run's folder, and how its best weights are kept in use."""
+    origin = shlex.quote(str(folder))
+    best = f" (`--init-from {origin}` starts from its best weights)"
+    return f"another folder with `--run-dir`{best if folder.best_weights.exists() else ''}"
 
 
 def last_progress(directory: Path) -> Progress | None:

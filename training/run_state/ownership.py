@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import shlex
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -29,7 +30,7 @@ from training.data.seen_images import SeenImages
 from training.distributed import is_chief, on_chief
 from training.inputs import BOXES, LOCATOR, PREDICTIONS, Contents, Data, Inputs
 from training.little_data import Amount
-from training.run_state.checkpoints import start_again
+from training.run_state.checkpoints import another, start_again
 from training.teach.archives import read_seen_archive
 
 _TEACHERS = {
@@ -99,7 +100,8 @@ def check_run_dir(run_dir: Path, config: Any, read_config: Callable[[Path], Any]
     if folder.average.exists():
         raise RunError(
             f"{folder} is an average of other runs, which cannot be resumed. Choose another "
-            f"folder with `--run-dir`; `--init-from {folder}` starts from its weights."
+            f"folder with `--run-dir`; `--init-from {shlex.quote(str(folder))}` starts from its "
+            "weights."
         )
     if folder.config.exists():
         try:
@@ -255,7 +257,7 @@ def check_data(folder: RunFolder, vocabulary: Vocabulary, contents: Mapping[str,
     if path.exists() and runs.read_vocabulary(folder.path) != vocabulary:
         raise RunError(
             f"{folder} belongs to a run on other data: the words of the training captions differ "
-            f"from {path}. Give it its own `--data-dir`, or choose another `--run-dir`."
+            f"from {path}. Give it its own `--data-dir`, or choose {another(folder)}."
         )
     known = _read_contents(folder)
     for teacher in sorted(set(_TEACHERS) & (set(known) - set(contents))):
@@ -318,7 +320,7 @@ def _check_same(folder: RunFolder, split: str, known: Contents, found: Contents)
         raise RunError(
             f"The {what} are not those of {where}: expected the fingerprint "
             f"{known.fingerprint[:12]}..., got {found.fingerprint[:12]}... Give {given}, or "
-            "choose another `--run-dir`."
+            f"choose {another(folder)}."
         )
     lost = set(found.unreadable) - set(known.unreadable)
     back = set(known.unreadable) - set(found.unreadable)

@@ -21,6 +21,8 @@ from sat_tf.lite.captioner import (
     Settings,
     read_settings,
 )
+from sat_tf.models import captioner as captioner_module
+from serving.export import export
 from serving.litert import load
 
 IMAGES = 4
@@ -58,6 +60,19 @@ def test_captions_equal_those_of_the_saved_model(litert_exports, exports, images
             continue
         np.testing.assert_allclose(caption.alpha, expected["attention"][row, :length], atol=1e-4)
         np.testing.assert_allclose(caption.beta, expected["beta"][row, :length], atol=1e-4)
+
+
+def test_a_narrow_layer_is_in_the_graphs_of_a_beam_that_is_not_projected(
+    exports, images, tmp_path, monkeypatch
+):
+    """As in `folder_from_flickr8k`: more locations than the beam is expected to read."""
+    captioner = exports["hard"].captioner
+    assert captioner.config.decoder.bottleneck_dim is not None
+    expected = captioner.caption(images.files[0])
+    monkeypatch.setattr(captioner_module, "CAPTION_WORDS", 0)
+    found = load(export(captioner, tmp_path, format="litert")).caption(images.files[0])
+    assert found.text == expected.text
+    np.testing.assert_allclose(found.alpha, expected.alpha, atol=1e-4)
 
 
 def test_sat_tf_loads_an_export_as_it_loads_a_run(litert_exports, exports, images):

@@ -1,5 +1,6 @@
 """Captions from elsewhere: what is read, the same figures, beside a run in a comparison."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -80,6 +81,14 @@ def test_captions_follow_the_order_of_the_split_without_skipped_images():
 def test_a_missing_caption_is_named():
     with pytest.raises(DataError, match=r"2 of 3 images of the dev split .* such as 'b'"):
         captions_of(SPLIT, {"a": "1"}, PATH)
+
+
+def test_an_image_that_cannot_be_decoded_needs_no_caption():
+    broken = Example("x", b"no image", ("c",))
+    split = dataclasses.replace(SPLIT, examples=(*SPLIT.examples, broken))
+    assert list(captions_of(split, dict.fromkeys("abc", "a cat"), PATH)) == ["a", "b", "c"]
+    with pytest.raises(DataError, match=r"3 of 4 images .* such as 'a'"):
+        captions_of(split, {"x": "a cat"}, PATH)
 
 
 def test_an_unknown_image_is_named_beside_a_known_one():

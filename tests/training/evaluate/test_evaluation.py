@@ -1,15 +1,19 @@
 """Evaluation of a model whose answers are known."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import sat_tf
 from sat_tf.captions import Caption
 from sat_tf.vocabulary import tokenize
+from training.config import read_run_config
 from training.data.box_files import place_boxes
 from training.data.examples import Example, Split
 from training.data.image_loader import ImageSource
 from training.data.sources.scenes import load as load_scenes
+from training.evaluate.evaluation import evaluate
 from training.evaluate.grounding import generated_grounding, ground_drawn
 from training.evaluate.reading import Reading
 
@@ -65,6 +69,18 @@ def test_likelihood_is_that_of_each_caption_by_itself(captioner, split):
     np.testing.assert_allclose(np.sort(top.confidence), np.sort(np.exp(confidence)), rtol=1e-3)
     assert top.right.sum() == right.sum() and len(top.right) == words
     assert len(set(top.image)) == 2
+
+
+def test_many_unknown_words_are_a_note_beside_the_perplexity(captioner, split, source):
+    config = read_run_config(captioner.path)
+    known = evaluate(Reading(captioner, split, source), config).report["notes"]
+    captions = {"captions": ("zebras graze a lot",), "phrases": ()}
+    odd = [dataclasses.replace(e, **captions) for e in split.examples]
+    others = dataclasses.replace(split, examples=tuple(odd))
+    notes = evaluate(Reading(captioner, others, source), config).report["notes"]
+    (note,) = (note for note in notes if "unknown to the captioner" in note)
+    assert note.startswith("75% of the references' words") and "perplexity" in note
+    assert not any("unknown to the captioner" in note for note in known)
 
 
 def drawn(reading):

@@ -132,7 +132,8 @@ def test_captions_are_counted_and_measured(inspected):
     assert train["captions_per_image"]["median"] == 2 and train["unknown_share"] == 0
     assert (dev["captions"], dev["blank"], dev["without_words"]) == (3, 1, 1)
     assert dev["unknown_share"] == pytest.approx(3 / 8)  # all three words of "über den straßen"
-    assert inspected.report["vocabulary"] == {"unit": "words", "size": 11, "min_count": 1}
+    words = {"unit": "words", "size": 11, "kept": 0, "min_count": 1}
+    assert inspected.report["vocabulary"] == words
     splits = inspected.report["splits"]
     counts = [splits[name]["captions_of_earlier_splits"] for name in ("train", "dev", "test")]
     assert counts == [0, 1, 1]

@@ -47,6 +47,12 @@ def test_characters_are_scored_as_words_set_apart_by_blanks(asked):
     assert found.signature != wanted.signature
 
 
+def test_the_english_tokeniser_sees_one_form_of_each_letter_and_sign(asked):
+    pairs = [("cafe\u0301", "caf\u00e9"), ("\uff2e\ufb01", "Nfi"), ("t\u2011shirt", "t-shirt")]
+    pairs += [("5\u20136", "5-6"), ("it\u00b4s", "it's")]
+    assert split_lines("ptb", [a for a, _ in pairs]) == [b for _, b in pairs]
+
+
 def test_the_quick_scores_are_over_characters_too():
     scores = score_captions(CHINESE, REFERENCES, unit="characters").scores
     quick = quick_scores(CHINESE, REFERENCES, "characters")

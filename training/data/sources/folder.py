@@ -40,10 +40,17 @@ from training.data.sources.caption_files.stored import lie_beside, pairs
 from training.data.sources.given_splits import listed_splits, split_in, split_of
 from training.data.sources.image_folder import ImageFolder, is_image
 from training.data.sources.name_splits import choose_places, hashed_split, parse_places
+from training.tables import counted
 
 # Beside data sets of Hugging Face.
 _NO_CAPTION_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
 _NO_CAPTION_FILES += ("classes.json",)  # beside annotations of tools, as is an object meta.json
+# Files of runs, evaluations and inspections: their folders hold no captions to learn from.
+_RESULTS = (
+    ("config.json", "vocabulary.json"),
+    ("report.json", "report.md"),
+    ("inspect.json", "index.html"),
+)
 _HOW = " Write one, such as captions.csv with the header image,caption and a row per caption."
 _INSIDE = (
     " If they are in the images, as Lightroom and others write them: in the folder, `exiftool -use "
@@ -130,10 +137,9 @@ def load(
         places = _divide(entries, {*images.all_names, *nearly}, held_out, notes)
     chosen = {name: entry for name, entry in entries.items() if entry.split == split}
     if not chosen:
-        raise DataError(
-            f"{listed} names no image of the {split} split: of its {len(entries)} images it has "
-            f"{_sizes(entries)}. {_advice_on_split(split, files, data_dir, given=places is None)}"
-        )
+        found = f"{listed} names no image of the {split} split: of its {len(entries)} images it has"
+        advice = _advice_on_split(split, files, data_dir, entries, given=places is None)
+        raise DataError(f"{found} {_sizes(entries)}. {advice}")
     place = image_dir or "the data folder"
     examples, skipped, blank = [], [], 0
     for name, entry in chosen.items():
@@ -293,10 +299,14 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """The first folders in a folder, sorted."""
+    """The first folders in a folder, sorted, but for those of results."""
     with os.scandir(folder) as entries:
         names = sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
-    return [folder / name for name in names[:_MANY]]
+    return [folder / name for name in names[:_MANY] if not _has_results(folder / name)]
+
+
+def _has_results(folder: Path) -> bool:
+    return any(all((folder / name).is_file() for name in names) for names in _RESULTS)
 
 
 def _file_names(folder: Path) -> list[str]:
@@ -445,10 +455,18 @@ def _listed(files: Sequence[CaptionFile]) -> str:
     return str(files[0].path) + (f" (and {len(files) - 1} more)" if len(files) > 1 else "")
 
 
-def _advice_on_split(split: str, files: Sequence[CaptionFile], data_dir: Path, given: bool) -> str:
+def _advice_on_split(
+    split: str,
+    files: Sequence[CaptionFile],
+    data_dir: Path,
+    entries: Mapping[str, _Entry],
+    given: bool,
+) -> str:
     """Returns what to do if a split has no image."""
     if not given:
-        return "Add images."
+        if not any(entry.group for entry in entries.values()):
+            return "Add images."
+        return "Groups are kept together: add images of other groups, or leave the groups out."
     advice = f"Give some of the images the split {split}"
     if len(files) == 1:
         return f"{advice}, or take the splits out, and names divide the images."
@@ -554,7 +572,7 @@ def _divide(
     for name, entry in entries.items():
         entry.split = hashed_split(entry.group or name, places)
     if groups := {entry.group for entry in entries.values()} - {None}:
-        kept = f"{len(groups)} groups are kept together"
+        kept = f"{counted(len(groups), 'group')} kept together"
         notes.append(f"{kept}: of {len(entries)} images, {_sizes(entries)}.")
     return places
 

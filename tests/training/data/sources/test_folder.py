@@ -167,9 +167,15 @@ def test_groups_are_kept_together(numbered):
     assert sum(map(len, of_group)) == 19  # images of no group are apart
     assert [len(names) for names in splits.values()] == pytest.approx([240, 30, 30], abs=8)
     assert any(
-        "19 groups are kept together" in n
-        for n in load("dev", numbered, columns="group=patient").notes
+        "19 groups kept together" in n for n in load("dev", numbered, columns="group=patient").notes
     )
+
+
+def test_too_few_groups_for_every_split_are_said_to_be_groups(numbered):
+    rows = [f"{n}.jpg,a dog,{n % 2}" for n in range(9)]
+    (numbered / "c.csv").write_text("image,caption,group\n" + "\n".join(rows))
+    with pytest.raises(DataError, match="no image of the test .* add images of other groups"):
+        load("test", numbered)
 
 
 def test_a_group_in_two_splits_and_an_image_in_two_groups_are_errors(folder):

@@ -392,6 +392,27 @@ def test_a_file_per_split_is_read(tmp_path, form):
     assert list(splits.values()) == ["train", "dev"]
 
 
+RESULTS = {
+    "run": {"config.json": {"seed": 0}, "vocabulary.json": {"a": 1}, "data.json": {"a.jpg": A}},
+    "inspection": {"inspect.json": {"skipped": {}}, "index.html": b""},
+    "scores": {"report.json": {"a": 1}, "report.md": b"", "captions.json": [{"image_id": "a"}]},
+}
+
+
+@pytest.mark.parametrize("layout", ["hugging face", "pairs in folders"])
+def test_results_that_lie_among_the_data_are_not_read(tmp_path, layout):
+    results = {f"{name}/{f}": text for name, files in RESULTS.items() for f, text in files.items()}
+    folder = write(tmp_path, SPLITS[layout] | results)
+    assert list(everything(folder)[0].values()) == [(A,), (B,)]
+
+
+def test_a_caption_beside_an_image_is_not_that_of_a_figure_drawn_of_it(tmp_path):
+    folder = write(tmp_path, {"a.jpg": b"", "a.txt": A, "captions/a.png": b""})
+    found = load("train", folder, held_out="0,0")
+    assert [example.image_id for example in found.examples] == ["a.jpg"]
+    assert found.uncaptioned == ("captions/a.png",)
+
+
 def test_files_of_splits_may_be_named(tmp_path):
     folder = write(tmp_path, SPLITS["beside each other"] | {"more.csv": "image,caption\n"})
     with pytest.raises(DataError, match=r"found more.csv, train.csv, val.csv. Name .*FILE,FILE"):

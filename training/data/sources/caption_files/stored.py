@@ -41,7 +41,8 @@ def pairs(root: Path) -> Iterator[tuple[str, str, int]]:
 
     Such a file is named like the image, a.txt, a.jpg.txt or a_caption.txt, and lies beside it or
     elsewhere, as images/a.jpg and captions/a.txt, if no other does; or it is the only one in the
-    folder of the image, which is the only one there too.
+    folder of the image, which is the only one there too. A text beside an image is of no
+    other, such as a figure of it elsewhere.
     """
     images, texts, alone = [], {}, {}
     for folder, folders, files in os.walk(root):
@@ -62,9 +63,11 @@ def pairs(root: Path) -> Iterator[tuple[str, str, int]]:
         if len(paired) == 1 == len(images) - before and folder != str(root):
             alone[folder] = paired
     start = len(os.path.join(root, ""))
+    there = {(folder, stem) for folder, stem, _ in images}
     for folder, stem, image in images:
         several = texts.get(stem) or (alone.get(folder, ()) if len(alone) > 1 else ())
-        several = [text for text in several if text[0] == folder] or several
+        beside = [text for text in several if text[0] == folder]
+        several = beside or [text for text in several if (text[0], stem) not in there]
         ranks: dict[tuple, list[str]] = {}
         for within, kind, name, file in several:  # a.txt before a.jpg.txt, that before a.png.txt
             told = is_caption(os.path.basename(within))  # captions/a.txt, titles/a.txt
