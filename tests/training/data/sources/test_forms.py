@@ -500,7 +500,7 @@ def test_lists_of_a_split_beside_the_captions_are_honoured(tmp_path):
 def test_images_may_be_named_by_another_table_with_the_same_key(tmp_path):
     tables = {
         "reports.csv": table("uid,image,findings", f"1,Chest PA,{A}", f"2,Chest,{B}"),
-        "projections.csv": table("uid,filename", "1,a.jpg", "2,b.jpg"),
+        "projections.csv": table("uid,filename", "1,a.jpg", "2,b.jpg", "", "3"),
         "empty.csv": "",
     }
     folder = write(tmp_path, INNER | tables)

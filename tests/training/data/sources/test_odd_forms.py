@@ -189,6 +189,10 @@ ODD = {
         {"c.csv": table("url,caption", f"https://x.y/show.php?f=a.jpg&s=1,{A}")},
         {"a.jpg": (A,)},
     ),
+    "an address of no host": (
+        {"c.csv": table("url,caption", f"http://[x/a.jpg,{A}")},
+        {"a.jpg": (A,)},
+    ),
     "several images in a cell": (
         {"a.jpg": b"", "b.jpg": b"", "c.csv": table("images,caption", f"a.jpg; b.jpg,{A}")},
         {"a.jpg": (A,), "b.jpg": (A,)},

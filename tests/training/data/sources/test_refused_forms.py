@@ -136,6 +136,15 @@ REFUSED = {
         {"c.json": [{"image_id": 501, "caption": A, "called": "x"}]},
         "If another column or key has the names of the files, choose it",
     ),
+    "a number among COCO's images": (
+        {"c.json": COCO | {"images": [7]}},
+        r"images\[0\]: expected 'id', a number or a text, got 7",
+    ),
+    "numbers beside an image": ({"a.json": [1, 2]}, "1 with no captions in"),
+    "captions below the names": (
+        {"c.txt": f"a.jpg\n{A}\n\n"},
+        r"if that is the next line, join them with `grep . c.txt \| paste - - > captions.tsv`",
+    ),
     "a dump of a database": ({"c.sql": "x"}, "c.sql is not read: export its table as CSV or JSON"),
     "captions inside the images": ({}, "`exiftool -use MWG -csv -r -Description . > captions.csv`"),
     "two captions": (

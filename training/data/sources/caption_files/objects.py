@@ -104,7 +104,7 @@ def _object(source: Source, content: Mapping[str, Any]) -> Iterator[Record]:
     if "images" in content:
         images = source.value(_WHOLE, content, "images", list)
         captions = content.get("captions")
-        if isinstance(captions, list) and captions and "image_id" in captions[0]:
+        if isinstance(captions, list) and captions and _objects(captions):
             content = {"annotations": captions, **content}
         if "annotations" in content or "info" in content:  # COCO's; of test only the images
             whole = {"annotations": [], **content}
@@ -209,8 +209,8 @@ def _mapping(source: Source, content: Mapping[str, Any], split: str | None) -> I
 def _mapped(source: Source, content: Mapping[str, Any], split: str | None) -> Entries:
     """Records of a mapping from names to a caption, captions, or a record."""
     entries: Entries = []
-    first, *others = content.values()
-    if isinstance(first, dict) and any(is_image_name(n) and n in o for n in first for o in others):
+    first, *others = (v for v in (*content.values(), {}) if isinstance(v, dict))
+    if any(is_image_name(name) and name in other for name in first for other in others):
         keys = ", ".join(map(repr, content))[:80]
         source.note(f"images are under several keys ({keys}); their captions are put together")
     for name, value in content.items():
@@ -239,7 +239,8 @@ def _list(source: Source, values: list[Any], key: str) -> Iterator[Record]:
     if isinstance(values[0].get("data"), dict) and "annotations" in values[0]:
         return _label_studio(source, values)
     if values[0].get("type") == "header":  # phpMyAdmin
-        values = [row for part in values for row in part.get("data", [])]
+        tables = [part["data"] for part in values if isinstance(part.get("data"), list)]
+        return _list(source, [row for rows in tables for row in rows], "data")
     if any("sentences" in value and "filename" in value for value in values):
         return _karpathy(source, values)
     if values and "caption_str" in values[0] and "reference_strs" in values[0]:
@@ -355,13 +356,13 @@ def _karpathy(source: Source, images: list[Any]) -> Iterator[Record]:
 def _label_studio(source: Source, tasks: list[Any]) -> Iterator[Record]:
     """Reads the tasks of Label Studio's JSON export: the texts of their annotations."""
     fields = {
-        result.get("from_name")
+        str(result.get("from_name"))
         for task in tasks
-        for annotation in task.get("annotations") or []
-        for result in annotation.get("result") or []
+        for annotation in _dicts(task.get("annotations"))
+        for result in _dicts(annotation.get("result"))
         if result.get("type") == "textarea"
     }
-    field = _one_field(source, sorted(map(str, fields)), "text area")
+    field = _one_field(source, sorted(fields), "text area")
     rows = [list(tasks[0]["data"].values())]
     given = source.columns.pop("caption", None) if isinstance(source.columns, dict) else None
     names = list(tasks[0]["data"])
@@ -371,17 +372,22 @@ def _label_studio(source: Source, tasks: list[Any]) -> Iterator[Record]:
         source.columns["caption"] = given
     for index, task in enumerate(tasks):
         place, texts = f"[{index}].annotations", []
-        for annotation in task.get("annotations") or []:
+        for annotation in _dicts(task.get("annotations")):
             if annotation.get("was_cancelled"):
                 source.left_out["was_cancelled"] += 1
                 continue
-            for result in annotation.get("result") or []:
+            for result in _dicts(annotation.get("result")):
                 if result.get("type") == "textarea" and result.get("from_name") == field:
                     texts += as_captions((result.get("value") or {}).get("text"))
         data = source.value(f"[{index}]", task, "data", dict)
         split = data.get("split")
         identifier = None if task.get("id") is None else str(task["id"])
         yield source.record(place, data.get(image), texts, split, identifier=identifier)
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    """The objects in a list; none of another value."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _one_field(source: Source, fields: list[str], kind: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, unquote
 
 from sat_tf.images import SUFFIXES as READ_SUFFIXES
 from training.data.examples import DataError, StoredImage, canonical_split
@@ -138,8 +138,9 @@ class Source:
             kinds = kind if isinstance(kind, tuple) else (kind,)
             got = repr(found if isinstance(holder, dict) else holder)[:80]
             expected = f"{key!r}, {' or '.join(_KINDS[kind] for kind in kinds)}"
-            has = f"; it has {', '.join(map(repr, holder))[:120]}" if found is None else ""
-            self.fail(place, f"expected {expected}, got {got}{has if type(holder) is dict else ''}")
+            keys = holder if found is None and isinstance(holder, dict) else {}
+            has = f"; it has {', '.join(map(repr, keys))[:120]}" if keys else ""
+            self.fail(place, f"expected {expected}, got {got}{has}")
         return found
 
     def marked(self, holder: Mapping[str, Any]) -> bool:
@@ -262,8 +263,9 @@ def image_name(written: str) -> str:
         return text
     text = _AROUND.sub("", text)
     if "://" in text:
-        address = urlsplit(text)
-        inner = parse_qs(address.query).get("d", [address.path])[0]
+        _, _, path = text.partition("://")  # urlsplit refuses some hosts
+        path, _, query = path.partition("#")[0].partition("?")
+        inner = parse_qs(query).get("d", [path])[0]
         last = unquote(PurePosixPath(inner).name)
         if not last.lower().endswith(IMAGE_SUFFIXES):  # image.php?f=a.jpg
             last = (_NAMED.findall(unquote(unquote(text))) or [last])[-1]

@@ -241,9 +241,9 @@ def _json_captions(
 
 def _as_object(entry: Any) -> Any:
     """The object in a list of one, or that of several captions; else the value."""
-    if isinstance(entry, list) and entry and all(type(e) is str or "caption" in e for e in entry):
-        return {"captions": entry}
-    return one(entry)
+    several = entry if isinstance(entry, list) else []
+    texts = [e for e in several if isinstance(e, str) or (isinstance(e, dict) and "caption" in e)]
+    return {"captions": texts} if texts and len(texts) == len(several) else one(entry)
 
 
 def _json_rows(

@@ -108,11 +108,12 @@ def _images_of_another_table(
             header, *rows = csv.reader(io.StringIO(text, newline=""), delimiter=mark)
         except (ValueError, csv.Error):  # empty, not UTF-8, or no table
             continue
+        rows = [row for row in rows if len(row) == len(header)]
         shared = [name for name in header if name in names and plain(name)]
         columns = [i for i in range(len(header)) if rows and is_image_name(rows[0][i])]
         if len(shared) == len(columns) == 1:
             found: dict[str, list[str]] = {}
-            for row in filter(None, rows):
+            for row in rows:
                 found.setdefault(row[header.index(shared[0])].strip(), []).append(row[columns[0]])
             source.note(f"images are those of {other.name} with the same {shared[0]!r}")
             return shared[0], found
@@ -306,6 +307,11 @@ def _read_lines(source: Source, start: str) -> Iterator[Record]:
                 "an image's name without a caption; if another file has the captions in the same "
                 f"order, join them with `paste {source.path.name} FILE > captions.tsv`"
             )
+            if not all(is_image_name(text) for _, text in islice(lines(source.path), 2)):
+                why = (
+                    "an image's name without a caption; if that is the next line, join them with "
+                    f"`grep . {source.path.name} | paste - - > captions.tsv`"
+                )
             source.fail(f"line {number}", why)
         if not is_image_name(name) and name not in source.stems:
             if number == 1 and (is_known(start) or len(start.split()) == 1):
