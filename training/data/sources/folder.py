@@ -199,7 +199,8 @@ def _take_lists(
     for name, entry in entries.items():
         entry.split = splits[name]
     left = f"; {len(rest)} images in none of them are left out" if rest else ""
-    notes.append(f"The splits are those of {', '.join(named)}{left}.")
+    otherwise = "`--data.held-out 0.1,0.2` divides by names instead"
+    notes.append(f"The splits are those of {', '.join(named)}{left}; {otherwise}.")
 
 
 def _take_folders(

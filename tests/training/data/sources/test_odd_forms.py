@@ -290,6 +290,10 @@ ODD = {
         {"c.json": {"data": {"a": [{"caption": A}]}}},
         {"a": (A,)},
     ),
+    "groups called like marks": (
+        {"c.csv": table("image,caption,group", f"a.jpg,{A},invalid")},
+        {"a.jpg": (A,)},
+    ),
     "alternative texts beside titles": (
         {"c.csv": table("Image Filename,Title,Image Alt Text", f"a.jpg,pic-a,{A}")},
         {"a.jpg": (A,)},

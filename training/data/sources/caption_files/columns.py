@@ -45,6 +45,7 @@ _IMAGES, _IDS, _CAPTIONS, _ABOUT, _SPLITS = (words.split() for words in _WORDS.v
 # About an image, and no captions; or none beside a title.
 _QUESTIONS = ("question", "query", "answer", "instruction", "system")
 _LISTS = ("keyword", "tag", "license", "rights", "ingredient")
+_LISTS += ("author", "artist", "photographer", "creator", "credit")
 # Words by which those who review captions mark them.
 _REVIEWED = ("accept", "accepted", "approve", "approved", "submitted", "valid", "completed")
 _REFUSED = ("reject", "rejected", "ignore", "ignored", "discarded", "invalid", "cancelled")
@@ -170,8 +171,9 @@ class _Columns:
         split = given["split"][0] if "split" in given else self._split({image, *captions})
         group = given.get("group") or [i for i in self._called("group") if i not in captions]
         joint = self._joint(captions[0]) if len(captions) == 1 else None
-        marks = {i: self.plain[i] for i, v in enumerate(self.values) if self._marks(i, v)}
         group = group[0] if group else None
+        rest = {*range(len(self.names))} - {image, *captions, split, group}
+        marks = {i: self.plain[i] for i in sorted(rest) if self._marks(i, self.values[i])}
         left_out = self.source.left_out
         chosen = Chosen(image, tuple(captions), split, group, joint, marks, left_out)
         self._note(chosen)
