@@ -189,7 +189,8 @@ def _take_lists(
     inner = folders_in(data_dir)
     deeper = islice((one for folder in inner for one in folders_in(folder)), MANY)
     folders = dict.fromkeys((data_dir, *(path.parent for path in read), *inner, *deeper))
-    splits, named = listed_splits(islice(folders, MANY), entries, read)
+    splits, lists = listed_splits(islice(folders, MANY), entries, read)
+    named = [inside_of(data_dir, file) for file in lists]
     if not splits:
         notes += [f"{file} lists images of one split alone, and is not used." for file in named]
         return

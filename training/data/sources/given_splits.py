@@ -34,8 +34,8 @@ def split_of(file: Path, data_dir: Path) -> str | None:
 
 def listed_splits(
     folders: Iterable[Path], names: Collection[str], read: Collection[Path]
-) -> tuple[dict[str, str], list[str]]:
-    """Reads the lists of the images of each split: splits of names, and names of the lists.
+) -> tuple[dict[str, str], list[Path]]:
+    """Reads the lists of the images of each split: splits of names, and the lists.
 
     There are no splits if the lists are of one split alone.
 
@@ -52,7 +52,7 @@ def listed_splits(
     """
     known: dict[str, str] = {}
     splits: dict[str, str] = {}
-    files: dict[str, str] = {}
+    files: dict[str, Path] = {}
     for file in (file for folder in folders for file in _candidates(folder) if file not in read):
         known = known or _ends(names)
         for split, entries in _parts(file):
@@ -64,13 +64,12 @@ def listed_splits(
             numbers = all(str(entry).isdecimal() for entry in entries)
             if numbers and len(set(entries)) < len(entries):  # labels, not names
                 continue
-            files[split] = file.name
+            files[split] = file
             for name in found:
                 if splits.setdefault(name, split) != split:
-                    listed = f"{files[splits[name]]}, {file.name}"
                     raise DataError(
-                        f"{file.parent}: {name!r} is in the lists of two splits, {splits[name]} "
-                        f"and {split} ({listed}); take it out of one."
+                        f"{name!r} is in the lists of two splits, {splits[name]} and {split} "
+                        f"({files[splits[name]]}, {file}); take it out of one."
                     )
     return splits if len(files) > 1 else {}, list(dict.fromkeys(files.values()))
 

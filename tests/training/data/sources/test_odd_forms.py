@@ -338,6 +338,14 @@ def test_captions_that_were_rejected_are_left_out_and_counted(tmp_path, header, 
     assert everything(tmp_path)[0] == {"a.jpg": (A,)}
 
 
+def test_a_mark_that_the_first_records_lack_counts(tmp_path):
+    records = [{"image": "a.jpg", "caption": A}] * 1000
+    records.append({"image": "b.jpg", "caption": B, "is_rejected": True})
+    (tmp_path / "a.jpg").touch()
+    split = load("train", write(tmp_path, {"c.json": records}), held_out="0,0")
+    assert "c.json: 1 captions marked is_rejected are left out." in split.notes
+
+
 def test_records_that_are_not_read_are_named(tmp_path):
     batches = {f"part{n}": {"items": [{"image": "a.jpg", "caption": A}] * n} for n in (1, 2)}
     files = {"a.jpg": b"", "c.json": {"version": 1, **batches}}

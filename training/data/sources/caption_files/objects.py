@@ -292,6 +292,8 @@ def _rows(source: Source, entries: Entries) -> Iterator[Record]:
             keys = ", ".join(map(repr, entry))[:120]
             advice = "write the image's name into it, or leave it out"
             source.fail(place, f"no {names[chosen.image]!r} ({advice}); it has {keys}")
+        if texts and source.marked(entry):  # by a key that the first records lack
+            texts = []
         yield from source.records(place, found, texts, part if split is None else split, group)
 
 
