@@ -76,7 +76,7 @@ _TRIGGERS = re.compile(
     "[:\u00aa\u00b0\u00b2\u00b3\u00b7\u00ba\u00d7\u0307\u060c\u060d\u06d4\u0bb8\u0d4c\u0d7b\u0e2f\u0e40\u0e46\u0e4d\u0eab\u0ec0\u0ec6"
     "\u0ecd\u1025\u1040\u1044\u1361\u178a\u178f\u17c1\u17d7\u200c\u200d\u2012\u2013\u2022\u2027\u2212\u2219\u2236\u22c5\u301c\u30fb\u318d\uff5e~]"
 )
-"""Where a pattern of `_EVERYWHERE` matches, the text has one of these that the pattern names."""
+"""Signs of these patterns: a text that a pattern changes has a sign that the pattern names."""
 # Indic vowels that are typed as two signs of the same look (Unicode's tables "Vowel Letters"): the
 # two and the one, hexadecimal.
 _TYPED_IN_TWO = """
