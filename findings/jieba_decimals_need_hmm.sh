@@ -6,7 +6,7 @@
 # What is seen: with HMM=False, 3.5 becomes three tokens and 50% two; full-width digits are cut in
 # both ways.
 # It matters to: scores over jieba's words, which depend on a switch that papers do not name.
-# What we do: words are found with the model, as by default.
+# What we do: words are found with HMM=True, the default.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

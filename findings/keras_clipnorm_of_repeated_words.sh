@@ -7,8 +7,8 @@
 # before rows of the same word are added up: with a word that occurs twice, the step is 1.41 long,
 # with one that occurs 64 times 8; the same gradient made dense gives 1. So it is for
 # global_clipnorm.
-# It matters to: training on captions, where most words of a batch are repeated. Our train step
-# adds the rows up before it clips.
+# It matters to: training on captions, where most words of a batch are repeated.
+# What we do: our train step adds the rows up before it clips.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

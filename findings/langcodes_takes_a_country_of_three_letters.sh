@@ -4,9 +4,9 @@
 # Seen with: langcodes 3.5.1.
 # A good guess: tag_is_valid is False, as DEU is no region (DE is) and no extension of German.
 # What is seen: True. Three letters after a language are an extended language subtag, and any code
-#   passes for one, whatever precedes it; de-FRA, with the country's code, passes as well.
+# passes for one, whatever precedes it; de-FRA, with the country's code, passes as well.
+# It matters to: whoever checks by this function what people write as a language.
 # What we do: a tag with an extended language is an error, which names the shorter tag if it has one.
-# It matters to: whoever checks what people write as a language by this function.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

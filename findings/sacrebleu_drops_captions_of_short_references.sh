@@ -6,8 +6,8 @@
 # an image without a second reference has to be marked by None.
 # What is seen: with a second list that stops early, the captions after its end are not scored; the
 # BLEU of two captions, one hopeless, is 100. With None in its place it is 59.7.
-# It matters to: sets whose images have different numbers of captions. We score these with
-# pycocoevalcap's arithmetic, image by image.
+# It matters to: sets whose images have different numbers of captions.
+# What we do: we score these with pycocoevalcap's arithmetic, image by image.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -5,7 +5,8 @@
 # A good guess: num_threads changes the time, not the model.
 # What is seen: with 1 and 16 threads (16 is the default), the pieces of the default model, unigram,
 # differ or have other scores; with the same number they are equal. model_type=bpe is equal in both.
-# It matters to: vocabularies that are made again on another machine. We use byte pairs.
+# It matters to: vocabularies that are made again on another machine.
+# What we do: we use byte pairs.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -123,8 +123,8 @@ class Vocabulary:
 
     def with_more(self, forms: Mapping[str, str]) -> Vocabulary:
         """Returns it with further words after its own, each with its form in written captions."""
-        known = {*self.words}
-        new = {word: form for word, form in forms.items() if word not in known}
+        own = {*self.words}
+        new = {word: form for word, form in forms.items() if word not in own}
         written = {word: form for word, form in new.items() if form != word}
         words = (*self.words, *new)
         return dataclasses.replace(self, words=words, written={**self.written, **written})

@@ -123,7 +123,6 @@ def test_native_log_lines_show_only_if_an_import_fails(monkeypatch, capfd):
         os.write(2, b"the reason\n")
         raise ImportError
     assert capfd.readouterr().err == "the reason\n"
-    gc.unfreeze()
 
 
 @dataclass(frozen=True)

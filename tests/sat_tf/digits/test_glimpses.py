@@ -79,12 +79,15 @@ def states(batch=1000):
 
 def test_samples_are_clipped_and_their_log_probability_is_not():
     network, std = policy(std=2.0), 2.0
-    aim = network(states(), tf.constant([0, 1]))
+    with tf.GradientTape() as tape:
+        aim = network(states(), tf.constant([0, 1]))
     assert np.abs(aim.location).max() == 1.0
     drawn = gaussian(aim.mean, std).sample(seed=tf.constant([0, 1]))
     squares = (((drawn - aim.mean) / std) ** 2).numpy().sum(axis=-1)
     log_prob = -0.5 * squares - 2 * np.log(std * np.sqrt(2 * np.pi))
     np.testing.assert_allclose(aim.log_prob, log_prob, rtol=1e-4)
+    score = (drawn - aim.mean) / std**2
+    np.testing.assert_allclose(tape.gradient(aim.log_prob, aim.mean), score, rtol=1e-4)
     clipped = gaussian(aim.mean, std).log_prob(aim.location)
     assert np.abs(aim.log_prob - clipped).max() > 0.1
 

@@ -10,6 +10,7 @@ from sat_tf.digits.sampling import (
     bilinear_sample_grid,
     centres_of_mass,
     to_pixels,
+    transform,
 )
 
 IDENTITY = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
@@ -79,6 +80,14 @@ def test_out_of_range_is_zero(far):
     images = make_images(dtype=np.float32)
     points = np.array([[[-far, 2.0], [6 + far, 2.0], [3.0, -far], [3.0, 4 + far]]] * 2, np.float32)
     np.testing.assert_array_equal(bilinear_sample(images, points), np.zeros([2, 4, 1]))
+
+
+def test_the_gradient_in_theta_is_that_of_finite_differences():
+    images = tf.constant(make_images(batch=1))
+    # No sample on a pixel's border, where the sampler has a corner.
+    theta = maps([[0.83, 0.11, 0.07], [-0.13, 0.91, 0.043]], 1)
+    found, expected = tf.test.compute_gradient(lambda x: transform(images, x, 4, 4), [theta], 1e-6)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
 
 
 def test_centres_of_mass_are_means_under_the_softmax():

@@ -95,6 +95,8 @@ def test_letters_of_several_scripts_name_all_packages(use_fonts):
 def test_words_from_left_to_right_keep_their_order_in_a_line_from_right_to_left(
     use_fonts, monkeypatch
 ):
+    if not features.check("raqm"):
+        pytest.skip("needs Raqm")
     hebrew, greek = (drawing.Face(name, "Regular", "") for name in ("Sans A", "Sans B"))
     use_fonts(hebrew, greek)
     firsts = {hebrew: "\u05d0", greek: "\u03b1"}

@@ -60,19 +60,24 @@ def test_the_context_is_equation_13_with_alpha_and_equation_9_with_a_one_hot():
     )
 
 
-def test_samples_come_from_a_one_hot_categorical():
+def test_samples_come_from_a_one_hot_categorical_whose_score_is_the_sample_less_alpha():
     import tensorflow_probability as tfp
 
     distribution = multinoulli(tf.constant(random(B, L)))
     assert isinstance(distribution, tfp.distributions.OneHotCategorical)
     assert distribution.dtype == tf.float32
-    chosen = attention_weights(random(B, L), "sample", SEED)
+    scores = tf.constant(random(B, L))
+    with tf.GradientTape() as tape:
+        tape.watch(scores)
+        chosen = attention_weights(scores, "sample", SEED)
     assert chosen.weights.dtype == tf.float32
     np.testing.assert_array_equal(np.sort(chosen.weights, axis=-1)[:, :-1], 0.0)
     np.testing.assert_array_equal(np.max(chosen.weights, axis=-1), 1.0)
     drawn = np.argmax(chosen.weights, axis=-1)
-    expected = np.log(softmax(random(B, L)))[np.arange(B), drawn]
-    np.testing.assert_allclose(chosen.log_prob, expected, rtol=1e-5)
+    alpha = softmax(scores.numpy())
+    np.testing.assert_allclose(chosen.log_prob, np.log(alpha)[np.arange(B), drawn], rtol=1e-5)
+    found = tape.gradient(chosen.log_prob, scores)
+    np.testing.assert_allclose(found, chosen.weights - alpha, rtol=1e-4, atol=1e-6)
 
 
 def test_a_sample_without_a_seed_is_an_error():

@@ -1,4 +1,4 @@
-"""The first state, the cell and the loop over time against plain NumPy."""
+"""The first state and the cell against plain NumPy."""
 
 import itertools
 
