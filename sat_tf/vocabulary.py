@@ -123,7 +123,8 @@ class Vocabulary:
 
     def with_more(self, forms: Mapping[str, str]) -> Vocabulary:
         """Returns it with further words after its own, each with its form in written captions."""
-        new = {word: form for word, form in forms.items() if word not in {*self.words}}
+        own = {*self.words}
+        new = {word: form for word, form in forms.items() if word not in own}
         written = {word: form for word, form in new.items() if form != word}
         words = (*self.words, *new)
         return dataclasses.replace(self, words=words, written={**self.written, **written})
@@ -154,7 +155,7 @@ class Vocabulary:
         """Returns words of a caption, its base words by default, with first and last token."""
         found = self.tokenize(caption)
         if words is None:
-            words = tokens.base_words(caption, self.language, self.rules)
+            words = self.base_words(caption)
         spans = tokens.spans(words, found, self.language, self.rules)
         return [(word, *span) for word, span in zip(words, spans, strict=True)]
 

@@ -129,9 +129,9 @@ def run(arguments: Arguments, interrupts: Interrupts) -> None:
     """Trains, then evaluates the best weights on dev."""
     config, data_dir = arguments.config, arguments.data_dir
     run_dir = arguments.run_dir or Path("runs") / config.recipe
+    check_data_dir(config, data_dir)
     config = settled(config, run_dir, data_dir)
     cache_dir = arguments.cache_dir or default_cache_dir()
-    check_data_dir(config, data_dir)
     if not os.environ.get("TF_CONFIG"):  # one of several workers: the chief knows if it resumes
         check_init_from(config, run_dir)
     with loading():  # TensorFlow takes seconds: a wrong flag was answered before

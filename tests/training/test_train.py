@@ -79,6 +79,13 @@ def test_a_wrong_path_or_value_is_answered_without_loading_tensorflow(flags):
     assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 2
 
 
+def test_a_wrong_data_dir_is_named_though_the_run_has_recorded_its_own(capsys, tmp_path):
+    RunFolder(tmp_path).data_dir.write_text(f"{tmp_path}\n")
+    flags = ("--recipe", "folder_soft", "--data-dir", "nowhere", "--run-dir", str(tmp_path))
+    status, message = exit_of(capsys, main, *flags)
+    assert status == 2 and "There is no folder `--data-dir nowhere`" in message
+
+
 def test_a_run_goes_to_runs_and_the_recipe_s_name(monkeypatch):
     found = []
     monkeypatch.setattr(command, "train", lambda _, *places: found.append(places[0]))

@@ -243,7 +243,7 @@ def evaluate_captions(arguments: Arguments) -> None:
     unread = {n: UNREADABLE for n, one in images if one.image_id not in captions}
     if unread:
         images = counted(len(unread), "image")
-        print(f"Warning: skipped {images} without a caption that cannot be read.")
+        print(f"Warning: skipped {images} that cannot be read and have no caption.")
     print(f"Scoring {len(captions):,} captions ...", flush=True)
     start, tokens = time.monotonic(), arguments.score_tokens
     references = split.references(of=captions)

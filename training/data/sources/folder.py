@@ -7,7 +7,6 @@ its name tells the splits, a hash of each image's name, or of its group's, decid
 
 from __future__ import annotations
 
-import os
 import posixpath
 import unicodedata
 from collections import Counter
@@ -16,7 +15,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from sat_tf.errors import invalid_value
 from training.data.examples import (
     NO_CAPTIONS,
     NO_FILE,
@@ -29,37 +27,16 @@ from training.data.examples import (
     usable_split,
 )
 from training.data.sources.caption_files import (
-    SUFFIXES,
-    TEXTS,
     advice_without_captions,
     read_caption_file,
 )
-from training.data.sources.caption_files.columns import is_phrase, mostly
 from training.data.sources.caption_files.records import CaptionFile, Record
-from training.data.sources.caption_files.stored import lie_beside, pairs
-from training.data.sources.given_splits import listed_splits, split_in, split_of
-from training.data.sources.image_folder import ImageFolder, is_image
+from training.data.sources.caption_files.stored import pairs
+from training.data.sources.find_captions import MANY, find_caption_files, folders_in, inside_of
+from training.data.sources.given_splits import listed_splits, split_in
+from training.data.sources.image_folder import ImageFolder
 from training.data.sources.name_splits import choose_places, hashed_split, parse_places
 from training.tables import counted
-
-# Beside data sets of Hugging Face.
-_NO_CAPTION_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json")
-_NO_CAPTION_FILES += ("classes.json",)  # beside annotations of tools, as is an object meta.json
-# Files of runs, evaluations and inspections: their folders hold no captions to learn from.
-_RESULTS = (
-    ("config.json", "vocabulary.json"),
-    ("report.json", "report.md"),
-    ("inspect.json", "index.html"),
-)
-_HOW = " Write one, such as captions.csv with the header image,caption and a row per caption."
-_INSIDE = (
-    " If they are in the images, as Lightroom and others write them: in the folder, `exiftool -use "
-    "MWG -csv -r -Description . > captions.csv`."
-)
-_TRIED = 20  # text files that may hold captions
-_MANY = 100  # folders that may hold caption files
-_DEEP = 2  # levels below them
-_FEW, _SMALL = 4, 2**26  # caption files of which one is to be found by reading them, and bytes
 
 
 @dataclass
@@ -114,7 +91,7 @@ def load(
     data_dir = Path(data_dir)
     images = ImageFolder(data_dir / (image_dir or ""))
     files, entries, notes = [], {}, []
-    paths = _caption_files(data_dir, captions, images, columns, notes)
+    paths = find_caption_files(data_dir, captions, images, columns, notes)
     for path, of_file in paths:
         try:
             files.append(read_caption_file(path, columns, images.root))
@@ -139,7 +116,7 @@ def load(
     if not chosen:
         found = f"{listed} names no image of the {split} split: of its {len(entries)} images it has"
         advice = _advice_on_split(split, files, data_dir, entries, given=places is None)
-        raise DataError(f"{found} {_sizes(entries)}. {advice}")
+        raise DataError(" ".join([f"{found} {_sizes(entries)}. {advice}", *notes]))
     place = image_dir or "the data folder"
     examples, skipped, blank = [], [], 0
     for name, entry in chosen.items():
@@ -177,7 +154,7 @@ def _advice_instead(
 ) -> str:
     """Returns how to do without a caption file that cannot be read; empty if there is no way."""
     if others:
-        without = ",".join(_inside_of(data_dir, other) for other in others)
+        without = ",".join(inside_of(data_dir, other) for other in others)
         return f"`--data.captions {without}` reads without it"
     if named is None and path != images.root and next(pairs(images.root), None):
         return "`--data.captions .` reads the files named like the images instead"
@@ -199,206 +176,6 @@ def _advice_on_names(
     return ""
 
 
-Files = list[tuple[Path, str | None]]
-"""Caption files, each with the split that its name gives all of its images."""
-
-
-def _caption_files(
-    data_dir: Path,
-    named: str | None,
-    images: ImageFolder,
-    columns: str | None,
-    notes: list[str],
-) -> Files:
-    """The caption file or files: those named, else the only one, or one per split.
-
-    If a few could be it, they are read: the only one with captions is it, which is noted.
-    """
-    kinds = ", ".join(f"*{suffix}" for suffix in SUFFIXES)
-    names = _file_names(data_dir)
-    here = [data_dir / name for name in names if name.lower().endswith(SUFFIXES)]
-    if named is not None:
-        chosen = _named(data_dir, named)
-        if not chosen:
-            there = ", ".join(f.name for f in here if _is_caption_file(f)) or "none"
-            expected = f"a file ({kinds}) in {data_dir}, which has {there}"
-            raise invalid_value("--data.captions", expected, repr(named))
-        return [(path, split_of(path, data_dir) if len(chosen) > 1 else None) for path in chosen]
-    found = _without_by_products([file for file in here if _is_caption_file(file)])
-    inner, within = [], []
-    if not found:
-        inner = _folders(data_dir)
-        within = [file for folder in inner for file in _files(folder)]
-        found = _without_by_products([file for file in within if _is_caption_file(file, TEXTS)])
-    if not found and lie_beside(images.root):
-        return [(images.root, None)]
-    paired = None if found else next(pairs(images.root), None)
-    if paired and not paired[1].lower().endswith(".xmp"):  # which cameras write too
-        return [(images.root, None)]
-    errors: list[DataError] = []
-    texts: list[Path] = []
-    if not found:
-        texts = [data_dir / name for name in names if name.lower().endswith(TEXTS)]
-        texts = [file for file in texts if file.name.lower() != "readme.txt"][:_TRIED]
-        found = _that_parse(texts, images, columns, errors)
-        captions = [file for file in found if "caption" in file.stem.lower()]
-        found = captions if len(captions) == 1 else found
-    if not found and paired:
-        return [(images.root, None)]
-    for _ in range(_DEEP):  # data/train/metadata.csv
-        if not found:
-            inner = [one for folder in inner for one in _folders(folder)][:_MANY]
-            deeper = [file for folder in inner for file in _files(folder)]
-            found = _without_by_products([file for file in deeper if _is_caption_file(file, TEXTS)])
-    if len(found) == 1:
-        return [(found[0], None)]
-    if several := _one_per_split(found, data_dir):
-        return several
-    if len(found) > _FEW and set(map(str, found)) <= {text for _, text, _ in pairs(images.root)}:
-        return [(images.root, None)]
-    if 1 < len(found) <= _FEW and sum(file.stat().st_size for file in found) < _SMALL:
-        parsed = _that_parse(found, images, columns, errors)
-        if len(parsed) > 1:  # beside sentences, labels of one word are not captions
-            read = [read_caption_file(file, columns, images.root).records for file in parsed]
-            told = [[text for record in records for text in record.captions] for records in read]
-            both = zip(parsed, told, strict=True)
-            parsed = [file for file, captions in both if mostly(is_phrase, captions)]
-        if len(parsed) == 1:
-            rest = ", ".join(file.name for file in found if file != parsed[0])
-            notes.append(f"Captions are those of {parsed[0].name}; not read: {rest}.")
-            return [(parsed[0], None)]
-    shown = errors if len(errors) <= 2 else []
-    reading = f" (Reading them: {' '.join(map(str, shown))})" if shown else ""
-    advice = _advice_on_files(data_dir, found, within, texts if shown else ())
-    there = ", ".join(f.relative_to(data_dir).as_posix() for f in found[:20]) or "none"
-    raise DataError(
-        f"{data_dir}: expected one caption file ({kinds}), found {there}.{advice}{reading}"
-    )
-
-
-def _advice_on_files(
-    data_dir: Path, found: Sequence[Path], within: Sequence[Path], tried: Sequence[Path]
-) -> str:
-    """Returns what to do if there is not one caption file, but none or several."""
-    if not found:
-        files = [*_files(data_dir), *within]
-        return advice_without_captions(files, tried) or (_HOW if files else _HOW + _INSIDE)
-    advice = (
-        " Name the one to use with `--data.captions FILE`, or all that belong together, such as "
-        "one per split, with `--data.captions FILE,FILE`."
-    )
-    if len(found) > _FEW and all(file.suffix == ".json" for file in found):
-        folder = _inside_of(data_dir, found[0].parent)
-        advice += f" If each is a record of one image: `jq -s . {folder}/*.json > captions.json`."
-    return advice
-
-
-def _files(folder: Path) -> list[Path]:
-    """The files of a folder that may hold captions, sorted."""
-    return [folder / name for name in _file_names(folder)]
-
-
-def _folders(folder: Path) -> list[Path]:
-    """The first folders in a folder, sorted, but for those of results."""
-    with os.scandir(folder) as entries:
-        names = sorted(e.name for e in entries if e.is_dir() and not e.name.startswith("."))
-    return [folder / name for name in names[:_MANY] if not _has_results(folder / name)]
-
-
-def _has_results(folder: Path) -> bool:
-    return any(all((folder / name).is_file() for name in names) for names in _RESULTS)
-
-
-def _file_names(folder: Path) -> list[str]:
-    with os.scandir(folder) as entries:
-        return sorted(
-            entry.name
-            for entry in entries
-            if not entry.name.startswith(".") and not is_image(entry.name) and entry.is_file()
-        )
-
-
-def _is_caption_file(file: Path, others: tuple[str, ...] = ()) -> bool:
-    """Tests if a file is one by its name, and not one beside each image.
-
-    Args:
-        file: The file.
-        others: Suffixes of further files that are, if their name says so.
-    """
-    name = file.name.lower()
-    if not name.endswith(SUFFIXES) and not ("caption" in name and name.endswith(others)):
-        return False
-    if file.name in _NO_CAPTION_FILES:
-        return False
-    if file.name == "meta.json" and file.read_bytes()[:1] == b"{":
-        return False
-    stem, suffix = os.path.splitext(file)
-    if suffix.lower() != ".json":
-        return True
-    images = (stem + end for end in (".jpg", ".png", ".jpeg"))
-    return not is_image(file.stem) and not any(map(os.path.exists, images))
-
-
-def _without_by_products(files: list[Path]) -> list[Path]:
-    """Leaves out what img2dataset writes beside tars and folders, and Flickr8k's lemmas."""
-    tars = {file.stem for file in files if file.suffix == ".tar"}
-
-    def is_by_product(file: Path) -> bool:
-        downloaded = file.stem in tars or (file.parent / file.stem).is_dir()
-        return (
-            file.name.endswith("_stats.json")
-            or ".lemma." in file.name
-            or (file.suffix == ".parquet" and downloaded)
-        )
-
-    return [file for file in files if not is_by_product(file)]
-
-
-def _that_parse(
-    files: Sequence[Path], images: ImageFolder, columns: str | None, errors: list[DataError]
-) -> list[Path]:
-    """The files that can be read as caption files; notes the errors of the others."""
-    found = []
-    for file in files:
-        try:
-            if any(
-                record.captions for record in read_caption_file(file, columns, images.root).records
-            ):
-                found.append(file)
-        except DataError as error:
-            errors.append(error)
-    return found
-
-
-def _named(data_dir: Path, named: str) -> list[Path]:
-    """The files that the user names, with commas between or `*` in them."""
-    if (data_dir / named).exists():
-        return [data_dir / named]
-    found = []
-    for part in filter(None, map(str.strip, named.split(","))):
-        files = sorted(data_dir.glob(part)) if "*" in part else [data_dir / part]
-        if not files or not all(file.is_file() for file in files):
-            return []
-        found += files
-    return found
-
-
-def _one_per_split(found: Sequence[Path], data_dir: Path) -> Files:
-    """The files that together are one data set, of splits or shards; none if it is unclear."""
-    captions = [file for file in found if "caption" in file.stem.lower()]
-    for files in (found, captions):
-        splits = [split_of(file, data_dir) for file in files]
-        if len(files) < 2 or len({file.suffix for file in files}) > 1:
-            continue
-        shards = files[0].suffix in (".tar", ".parquet")
-        alone = len(set(splits)) == len(splits)  # else two files are of one split
-        if all(splits) and (alone or shards):
-            return list(zip(files, splits, strict=True))
-        if shards and not any(splits):
-            return [(file, None) for file in files]
-    return []
-
-
 def _take_lists(
     data_dir: Path, files: Sequence[CaptionFile], entries: dict[str, _Entry], notes: list[str]
 ) -> None:
@@ -409,11 +186,12 @@ def _take_lists(
     if any(entry.split for entry in entries.values()):
         return
     read = [file.path for file in files]
-    inner = _folders(data_dir)
-    deeper = (one for folder in inner for one in _folders(folder))
+    inner = folders_in(data_dir)
+    deeper = islice((one for folder in inner for one in folders_in(folder)), MANY)
     folders = dict.fromkeys((data_dir, *(path.parent for path in read), *inner, *deeper))
-    splits, named = listed_splits(islice(folders, _MANY), entries, read)
+    splits, named = listed_splits(islice(folders, MANY), entries, read)
     if not splits:
+        notes += [f"{file} lists images of one split alone, and is not used." for file in named]
         return
     rest = [name for name in entries if name not in splits]
     for name in rest:
@@ -421,7 +199,8 @@ def _take_lists(
     for name, entry in entries.items():
         entry.split = splits[name]
     left = f"; {len(rest)} images in none of them are left out" if rest else ""
-    notes.append(f"The splits are those of {', '.join(named)}{left}.")
+    otherwise = "`--data.held-out 0.1,0.2` divides by names instead"
+    notes.append(f"The splits are those of {', '.join(named)}{left}; {otherwise}.")
 
 
 def _take_folders(
@@ -470,13 +249,8 @@ def _advice_on_split(
     advice = f"Give some of the images the split {split}"
     if len(files) == 1:
         return f"{advice}, or take the splits out, and names divide the images."
-    name = _inside_of(data_dir, files[0].path)
+    name = inside_of(data_dir, files[0].path)
     return f"{advice}, or take one file, `--data.captions {name}`: names then divide its images."
-
-
-def _inside_of(data_dir: Path, file: Path) -> str:
-    """A file's path as `--data.captions` names it."""
-    return str(file.relative_to(data_dir) if file.is_relative_to(data_dir) else file.name)
 
 
 def _gather(

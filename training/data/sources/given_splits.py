@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from training.data.examples import DataError
@@ -37,6 +37,8 @@ def listed_splits(
 ) -> tuple[dict[str, str], list[str]]:
     """Reads the lists of the images of each split: splits of names, and names of the lists.
 
+    There are no splits if the lists are of one split alone.
+
     Such as Flickr_8k.trainImages.txt or splits/train.csv, with a name first on each line, with or
     without its folder and suffix; or splits.json, {"train": [NAME, ...], ...}.
 
@@ -54,8 +56,10 @@ def listed_splits(
     for file in (file for folder in folders for file in _candidates(folder) if file not in read):
         known = known or _ends(names)
         for split, entries in _parts(file):
+            if split in files or not entries:
+                continue
             found = [name for entry in entries if (name := _named(str(entry), known))]
-            if split is None or split in files or not entries or len(found) < len(entries) / 2:
+            if len(found) < len(entries) / 2:
                 continue
             numbers = all(str(entry).isdecimal() for entry in entries)
             if numbers and len(set(entries)) < len(entries):  # labels, not names
@@ -68,7 +72,7 @@ def listed_splits(
                         f"{file.parent}: {name!r} is in the lists of two splits, {splits[name]} "
                         f"and {split} ({listed}); take it out of one."
                     )
-    return (splits, list(dict.fromkeys(files.values()))) if len(files) > 1 else ({}, [])
+    return splits if len(files) > 1 else {}, list(dict.fromkeys(files.values()))
 
 
 def _candidates(folder: Path) -> list[Path]:
@@ -81,19 +85,28 @@ def _candidates(folder: Path) -> list[Path]:
     return [folder / name for files in several for name in files if not name.startswith(".")]
 
 
-def _parts(file: Path) -> Iterator[tuple[str | None, list[Any]]]:
+def _parts(file: Path) -> Iterator[tuple[str, list[Any]]]:
     """The splits in a file, with their entries as they stand."""
     try:
         if file.suffix.lower() != ".json":
-            yield split_in([file.name]), [line.strip() for _, line in lines(file)]
+            yield split_in([file.name]), _names_in(file)
         elif file.stat().st_size < _SMALL:
             content = json.loads(file.read_bytes())
             by_key = content if isinstance(content, dict) else {file.stem: content}
             for key, entries in by_key.items():
-                if isinstance(entries, list) and isinstance((*entries, None)[0], (str, int)):
-                    yield split_in([key]), entries
-    except (DataError, ValueError, OSError):  # no text, or no JSON
+                split = split_in([key]) if isinstance(entries, list) else None
+                if split and isinstance((*entries, None)[0], (str, int)):
+                    yield split, entries
+    except (ValueError, OSError):  # no JSON, or not to be read
         return
+
+
+def _names_in(file: Path) -> list[str]:
+    """The lines of a list; one that is not UTF-8 is read as Latin-1."""
+    try:
+        return [line.strip() for _, line in lines(file)]
+    except DataError:
+        return [line for line in file.read_text("latin-1").splitlines() if line.strip()]
 
 
 def _ends(names: Iterable[str]) -> dict[str, str]:
@@ -102,7 +115,7 @@ def _ends(names: Iterable[str]) -> dict[str, str]:
     for name in names:
         parts = name.split("/")
         for end in ("/".join(parts[start:]) for start in range(len(parts))):
-            for form in {end, str(PurePosixPath(end).with_suffix(""))}:
+            for form in {end, os.path.splitext(end)[0]}:
                 found[form] = name if found.get(form, name) == name else ""
     return found | dict(zip(names, names, strict=True))
 

@@ -490,11 +490,16 @@ def test_folders_without_dev_give_no_splits_and_are_named(tmp_path):
 
 
 def test_lists_of_a_split_beside_the_captions_are_honoured(tmp_path):
-    lists = {"Flickr_8k.trainImages.txt": "a.jpg\n", "Flickr_8k.devImages.txt": "b.jpg\n"}
+    dev = "b.jpg\n\u00fc.jpg\n".encode("latin-1")
+    lists = {"Flickr_8k.trainImages.txt": "a.jpg\n", "Flickr_8k.devImages.txt": dev}
     tokens = {"Flickr8k.token.txt": f"a.jpg#0\t{A}\nb.jpg#0\t{B}\nc.jpg#0\tin no list\n"}
     found, splits, notes = everything(write(tmp_path, IMAGES | lists | tokens))
     assert found == BOTH and splits == {"a.jpg": "train", "b.jpg": "dev"}
     assert "1 images in none of them are left out" in notes[0]
+    write(tmp_path, {"c.jpg": b""})
+    (tmp_path / "Flickr_8k.devImages.txt").unlink()
+    one = "Flickr_8k.trainImages.txt lists images of one split alone, and is not used."
+    assert one in everything(tmp_path)[2]
 
 
 def test_images_may_be_named_by_another_table_with_the_same_key(tmp_path):

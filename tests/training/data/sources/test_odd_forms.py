@@ -274,6 +274,26 @@ ODD = {
         {"c.tsv": table("image\tcaption", f"1\ta.jpg\t{A}"), "a.jpg": b""},
         {"a.jpg": (A,)},
     ),
+    "separators at the ends of all rows but the headings": (
+        {"c.csv": table("image,caption", f"a.jpg,{A},")},
+        {"a.jpg": (A,)},
+    ),
+    "commas without quotation marks in all rows": (
+        {"c.csv": table("image,caption", "a.jpg, red, round ball")},
+        {"a.jpg": ("red, round ball",)},
+    ),
+    "numbered captions, as Python writes them": (
+        {"c.csv": table("image,caption", f"a.jpg,\"{{0: '{A}', 1: '{B}'}}\"")},
+        {"a.jpg": (A, B)},
+    ),
+    "names without suffix below a key": (
+        {"c.json": {"data": {"a": [{"caption": A}]}}},
+        {"a": (A,)},
+    ),
+    "groups called like marks": (
+        {"c.csv": table("image,caption,group", f"a.jpg,{A},invalid")},
+        {"a.jpg": (A,)},
+    ),
     "alternative texts beside titles": (
         {"c.csv": table("Image Filename,Title,Image Alt Text", f"a.jpg,pic-a,{A}")},
         {"a.jpg": (A,)},
@@ -312,6 +332,22 @@ def test_captions_that_were_rejected_are_left_out_and_counted(tmp_path, header, 
     ]
     (tmp_path / "c.csv").unlink()
     assert everything(write(tmp_path, {"c.json": json_rows}))[0] == {"a.jpg": (A,)}
+    (tmp_path / "c.json").unlink()
+    pyarrow, parquet = map(pytest.importorskip, ("pyarrow", "pyarrow.parquet"))
+    parquet.write_table(pyarrow.Table.from_pylist(json_rows), tmp_path / "c.parquet")
+    assert everything(tmp_path)[0] == {"a.jpg": (A,)}
+
+
+def test_records_that_are_not_read_are_named(tmp_path):
+    batches = {f"part{n}": {"items": [{"image": "a.jpg", "caption": A}] * n} for n in (1, 2)}
+    files = {"a.jpg": b"", "c.json": {"version": 1, **batches}}
+    assert (
+        "c.json: captions are those under 'part2'; not read: part1."
+        in everything(write(tmp_path / "1", files))[2]
+    )
+    records = [{"image": ["a.jpg"], "caption": A}, {"image": [], "caption": B}]
+    notes = everything(write(tmp_path / "2", {"a.jpg": b"", "c.json": records}))[2]
+    assert "c.json: 1 records with an empty list of images are left out." in notes
 
 
 def test_captions_in_several_languages_are_named(tmp_path):

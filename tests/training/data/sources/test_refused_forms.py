@@ -100,6 +100,10 @@ REFUSED = {
         {"c.csv": table("image,title,story", f"a.jpg,Two dogs here,{A} {B}", f"b.jpg,A,{A} {B}!")},
         r"the columns 'title' and 'story' could each be the caption; choose",
     ),
+    "columns with spaces in their names": (
+        {"c.csv": table("image,text a,text b", f"a.jpg,{A},{B}", f"b.jpg,{B},{A}")},
+        r"choose with `--data.columns 'caption=text a'`, or .* `'caption=text a','caption=text b'`",
+    ),
     "two languages": (
         {"c.json": [{"image": "a.jpg", "captions": [A], "caption_de": [B]}]},
         "the columns 'captions' and 'caption_de' could each be the caption",
@@ -125,7 +129,7 @@ REFUSED = {
         r"`--data.captions \.` reads the files named like the images instead",
     ),
     "Chinese that is not UTF-8": (
-        {"c.csv": "image,caption\na.jpg,一只狗在草地上奔跑着".encode("gbk")},
+        {"c.csv": table("image,caption", *["a.jpg,一只狗在草地上奔跑着"] * 999).encode("gbk")},
         r"not UTF-8 .* try `iconv -f gb18030 .* shift_jis \(Japanese\)",
     ),
     "texts beside images that are not UTF-8": (

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import functools
 import os
+import shlex
 from collections.abc import Sequence
 from itertools import filterfalse, islice
 from pathlib import Path
@@ -116,7 +117,7 @@ def advice_without_captions(paths: Sequence[Path], tried: Sequence[Path] = ()) -
         tried: Those of them that were read, and hold no captions as they are.
     """
     for path in paths:
-        suffix = path.suffix.lower()
+        suffix, file = path.suffix.lower(), shlex.quote(path.name)
         if suffix in _SPREADSHEETS:
             return f" {path.name} is a spreadsheet: save it as CSV (UTF-8)."
         if suffix in _PACKED:
@@ -126,13 +127,13 @@ def advice_without_captions(paths: Sequence[Path], tried: Sequence[Path] = ()) -
         if suffix in TEXTS and _names_images(path):
             return (
                 f" {path.name} names images; if FILE has their captions in the same order, join "
-                f"them, `paste {path.name} FILE > captions.tsv`, and give `--data.captions "
+                f"them, `paste {file} FILE > captions.tsv`, and give `--data.captions "
                 "captions.tsv`."
             )
     for path in filterfalse(tried.__contains__, paths):
-        suffix = path.suffix.lower()
+        suffix, file = path.suffix.lower(), shlex.quote(path.name)
         if suffix in (".tsv", ".txt"):
-            return f" If {path.name} is a table of captions, give `--data.captions {path.name}`."
+            return f" If {path.name} is a table of captions, give `--data.captions {file}`."
         if suffix not in ("", *_OTHERS, *_READERS):
             return f" If {path.name} is a table or JSON lines, rename it to *.csv or *.jsonl."
     return ""

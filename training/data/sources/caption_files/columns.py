@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,6 +45,7 @@ _IMAGES, _IDS, _CAPTIONS, _ABOUT, _SPLITS = (words.split() for words in _WORDS.v
 # About an image, and no captions; or none beside a title.
 _QUESTIONS = ("question", "query", "answer", "instruction", "system")
 _LISTS = ("keyword", "tag", "license", "rights", "ingredient")
+_LISTS += ("author", "artist", "photographer", "creator", "credit")
 # Words by which those who review captions mark them.
 _REVIEWED = ("accept", "accepted", "approve", "approved", "submitted", "valid", "completed")
 _REFUSED = ("reject", "rejected", "ignore", "ignored", "discarded", "invalid", "cancelled")
@@ -82,7 +84,7 @@ class Chosen:
         split, group = (None if i is None else of(i) for i in (self.split, self.group))
         texts = self._texts(map(of, self.captions))
         refused = next((m for i, name in self.marks.items() if (m := _refusal(name, of(i)))), None)
-        if refused is not None:
+        if refused is not None and texts:
             self.left_out[refused] += len(texts)
             texts = []
         return of(self.image), texts, split, group
@@ -169,8 +171,9 @@ class _Columns:
         split = given["split"][0] if "split" in given else self._split({image, *captions})
         group = given.get("group") or [i for i in self._called("group") if i not in captions]
         joint = self._joint(captions[0]) if len(captions) == 1 else None
-        marks = {i: self.plain[i] for i, v in enumerate(self.values) if self._marks(i, v)}
         group = group[0] if group else None
+        rest = {*range(len(self.names))} - {image, *captions, split, group}
+        marks = {i: self.plain[i] for i in sorted(rest) if self._marks(i, self.values[i])}
         left_out = self.source.left_out
         chosen = Chosen(image, tuple(captions), split, group, joint, marks, left_out)
         self._note(chosen)
@@ -321,10 +324,8 @@ class _Columns:
             if all(map(_is_split, values)) and (by_name or len(values) > 1):
                 return index
             if difflib.get_close_matches(self.plain[index], ["split"], cutoff=0.75):
-                name = self.names[index]
-                self._fail(
-                    f"is {name!r} the split? Write split, or give `--data.columns split={name}`"
-                )
+                name, given = self.names[index], shlex.quote(f"split={self.names[index]}")
+                self._fail(f"is {name!r} the split? Write split, or give `--data.columns {given}`")
         return None
 
     def _called(self, name: str) -> list[int]:
@@ -353,11 +354,11 @@ class _Columns:
     def _ask(self, role: str, several: Sequence[int]) -> NoReturn:
         names = [self.names[i] for i in several]
         listed = ", ".join(map(repr, names[:-1])) + f" and {names[-1]!r}"
-        both = f", or take several with `caption={names[0]},caption={names[1]}`"
-        both = both if role == "caption" else ""
+        one, two = (shlex.quote(f"{role}={name}") for name in names[:2])
+        both = f", or take several with `{one},{two}`" if role == "caption" else ""
         self._fail(
             f"the columns {listed} could each be the {role}; choose with "
-            f"`--data.columns {role}={names[0]}`{both}"
+            f"`--data.columns {one}`{both}"
         )
 
     def _fail(self, what: str) -> NoReturn:
@@ -376,7 +377,7 @@ def _refusal(name: str, value: Any) -> str | None:
     mark = str(value).strip().lower()
     if name in MARKS:
         return name if mark in _YES else None
-    return mark if mark in _REFUSED else None
+    return f"{mark} in {name!r}" if mark in _REFUSED else None
 
 
 def _is_flag(value: Any) -> bool:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from training.data.sources.caption_files.columns import choose, is_caption, is_image_name
+from training.data.sources.caption_files.columns import (
+    choose,
+    is_caption,
+    is_image_name,
+    mostly,
+)
 from training.data.sources.caption_files.records import (
     Record,
     Source,
@@ -118,6 +124,8 @@ def _object(source: Source, content: Mapping[str, Any]) -> Iterator[Record]:
     if splits and all(isinstance(value, (list, dict)) for value in splits.values()):
         return _parts(source, content, splits)
     lists = [key for key, v in content.items() if isinstance(v, list) and v and _objects(v)]
+    if mostly(source.stems.__contains__, lists):
+        return _mapping(source, content, None)
     for key in ("data", "annotations", *lists[:1]):
         if key in lists:
             alike = [k for k in lists if content[k][0].keys() == content[key][0].keys()]
@@ -139,6 +147,8 @@ def _below(source: Source, content: Mapping[str, Any]) -> Iterator[Record]:
     if named or not any(counts.values()) or (len(content) > 1 and _objects([*content.values()])):
         return _mapping(source, content, None)
     key = max(counts, key=counts.__getitem__)
+    if rest := [other for other, count in counts.items() if count and other != key]:
+        source.note(f"captions are those under {key!r}; not read: {', '.join(rest)[:80]}")
     inner = content[key]
     return _list(source, inner, key) if isinstance(inner, list) else _object(source, inner)
 
@@ -404,7 +414,7 @@ def _one_field(source: Source, fields: list[str], kind: str) -> str:
         source.fail(
             _WHOLE,
             f"the {kind}s {', '.join(map(repr, fields))} could each be the caption; choose with "
-            f"`--data.columns caption={fields[0]}`",
+            f"`--data.columns {shlex.quote(f'caption={fields[0]}')}`",
         )
     if len(fields) > 1:
         source.note(f"caption is {named[0]!r}; not read: {', '.join(set(fields) - set(named))}")
@@ -445,7 +455,8 @@ def _shapes_field(source: Source, annotations: list[Any]) -> str | None:
     why = "these are boxes without captions"
     if names:
         why += f", with the attributes {', '.join(names)}; if one of them is the caption of the "
-        source.fail("annotations", f"{why}image, choose it: `--data.columns caption={names[0]}`")
+        chosen = shlex.quote(f"caption={names[0]}")
+        source.fail("annotations", f"{why}image, choose it: `--data.columns {chosen}`")
     why += "; COCO's captions are in captions_*.json: name it with `--data.captions`"
     source.fail("annotations[0]", why)
 

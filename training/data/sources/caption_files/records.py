@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -109,6 +110,7 @@ class Source:
     notes: list[str] = field(default_factory=list)
     left_out: Counter = field(default_factory=Counter)
     joined: int = 0
+    _without: int = 0
     _framed: int = 0
     _web: int = 0
 
@@ -181,7 +183,9 @@ class Source:
 
     def records(self, place: str, image: Any, *values: Any) -> Iterator[Record]:
         """Makes the records of all images that are named, which share captions."""
-        return (self.record(place, name, *values) for name in image_names(image))
+        names = image_names(image)
+        self._without += not names
+        return (self.record(place, name, *values) for name in names)
 
     def split(self, place: str, name: str) -> str | None:
         """The split of that name, None if it is blank."""
@@ -196,6 +200,8 @@ class Source:
         """The notes, with those on what was counted."""
         for mark, count in self.left_out.items():
             self.note(f"{count} captions marked {mark} are left out")
+        if self._without:
+            self.note(f"{self._without} records with an empty list of images are left out")
         if self.joined:
             self.note(f"{self.joined} captions have commas without quotation marks around the text")
         if self._framed:
@@ -259,7 +265,7 @@ class Source:
 def image_name(written: str) -> str:
     """The name or path of an image in what is written: an address, or marks around the name."""
     text = written.strip().strip('"')
-    if not _SPECIAL.search(text):
+    if len(text) > _LONG or not _SPECIAL.search(text):
         return text
     text = _AROUND.sub("", text)
     if "://" in text:
@@ -299,7 +305,7 @@ def as_captions(value: Any) -> list[Any]:
         return []
     if isinstance(value, str) and value.lstrip().startswith(("[", "{", "(")):
         value = written_list(value) or value
-    if isinstance(value, dict) and value and all(map(str.isdecimal, value)):  # {"0": ..., "1": ...}
+    if isinstance(value, dict) and value and all(str(key).isdecimal() for key in value):
         value = list(value.values())
     if isinstance(value, dict):  # such as Label Studio's {"text": [...]} if there are several
         value = next((value[key] for key in _TEXT_KEYS if key in value), value)
@@ -324,7 +330,7 @@ def written_list(text: str) -> list[Any] | tuple[Any, ...] | dict[str, Any] | No
     for parse, written in ((json.loads, text), (ast.literal_eval, commas)):
         try:
             found = parse(written)
-        except (ValueError, SyntaxError):
+        except (ValueError, SyntaxError, TypeError):
             continue
         items = found if isinstance(found, (list, tuple)) else [found]
         if items and all(isinstance(item, (str, dict)) for item in items):
@@ -343,9 +349,10 @@ def read_text(path: Path) -> str:
         return decoded(content)
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
+        old, new = shlex.quote(path.name), shlex.quote(f"new.{path.name}")
         raise DataError(
             f"{path}, line {line}: not UTF-8 ({error.reason}); save the file as UTF-8, or try "
-            f"`iconv -f {_likely_encoding(content)} -t utf-8 {path.name} > new.{path.name}`, or "
+            f"`iconv -f {_likely_encoding(content)} -t utf-8 {old} > {new}`, or "
             "another of windows-1252 (western Europe), windows-1251 (Cyrillic), gb18030 (Chinese), "
             "shift_jis (Japanese), cp949 (Korean); then look at the captions that are printed."
         ) from error
@@ -353,8 +360,9 @@ def read_text(path: Path) -> str:
 
 def _likely_encoding(content: bytes) -> str:
     """The encoding in which bytes that are not UTF-8 may be text."""
-    high = sum(map((127).__lt__, content[:10_000]))
-    if high < 0.2 * len(content[:10_000]):
+    content = content[:10_000].rpartition(b"\n")[0] or content[:10_000]  # in whole lines
+    high = sum(map((127).__lt__, content))
+    if high < 0.2 * len(content):
         return "windows-1252"
     for encoding, own in (("shift_jis", "[\u3040-\u30ff]"), ("cp949", "[\uac00-\ud7a3]")):
         with contextlib.suppress(UnicodeDecodeError):

@@ -319,7 +319,8 @@ def read_parquet(source: Source) -> Iterator[Record]:
     images = ParquetImages(source.path, column, tuple(ends))
     stamp = _stamp(source.path)
     struct = inside and isinstance(rows[0][chosen.image], dict)
-    wanted = {names[i] for i in (*chosen.captions, chosen.split, chosen.group) if i is not None}
+    others = (*chosen.captions, *chosen.marks, chosen.split, chosen.group)
+    wanted = {names[i] for i in others if i is not None}
     wanted |= {f"{column}.path"} if struct else set() if inside else {column}
     index = 0
     for batch in file.iter_batches(1000, columns=sorted(wanted)):

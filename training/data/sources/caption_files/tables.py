@@ -139,8 +139,10 @@ def _header(source: Source, rows: Rows) -> tuple[str, Rows, list[str]]:
     if without:
         names = [str(number) for number in range(1, len(header) + 1)]
         return "without a header", rows, names
-    if len(rows) > 1 and all(len(row) == len(header) + 1 for _, row in rows[1:]):  # R's row names
-        header = ["", *header]
+    below = [row for _, row in rows[1:]]
+    longer = bool(below) and all(len(row) == len(header) + 1 for row in below)
+    if longer and (len(header) == 1 or all(row[0].isdecimal() and row[-1] for row in below)):
+        header = ["", *header]  # of R's row names
     while header and not header[-1].strip():  # of separators at the ends of lines
         header = header[:-1]
     titled = (
@@ -148,7 +150,7 @@ def _header(source: Source, rows: Rows) -> tuple[str, Rows, list[str]]:
         and len(rows) > 2
         and any(sum(map(bool, row)) > 1 for _, row in rows[1:_TITLES])
     )
-    if titled and not source.columns:
+    if titled:
         source.note(f"line {line}, {header[0][:40]!r}, is taken for a title, and not read")
         return _header(source, rows[1:])
     if len({plain(name) for name in header if plain(name)}) != sum(map(bool, map(plain, header))):
@@ -300,17 +302,18 @@ def read_tokens(source: Source) -> Iterator[Record]:
 
 def _read_lines(source: Source, start: str) -> Iterator[Record]:
     """Reads NAME caption, with a space between, where the names are those of images."""
+    file = shlex.quote(source.path.name)
     for number, line in lines(source.path):
         name, _, caption = line.strip().partition(" ")
         if is_image_name(line):
             why = (
                 "an image's name without a caption; if another file has the captions in the same "
-                f"order, join them with `paste {source.path.name} FILE > captions.tsv`"
+                f"order, join them with `paste {file} FILE > captions.tsv`"
             )
             if not all(is_image_name(text) for _, text in islice(lines(source.path), 2)):
                 why = (
                     "an image's name without a caption; if that is the next line, join them with "
-                    f"`grep . {source.path.name} | paste - - > captions.tsv`"
+                    f"`grep . {file} | paste - - > captions.tsv`"
                 )
             source.fail(f"line {number}", why)
         if not is_image_name(name) and name not in source.stems:
@@ -336,8 +339,9 @@ def _advice_on_names(source: Source) -> str:
     ((folder, suffix),) = places
     inner = os.path.join(os.path.relpath(folder, source.path.parent), "")
     inner = "" if inner == os.path.join(".", "") else shlex.quote(inner)
+    file = shlex.quote(source.path.name)
     return (
         f"; if the {count} captions are in the order of the images' names, add these: in the "
-        f"folder of the captions, `ls {inner}*{suffix} | paste - {source.path.name} > named.tsv`, "
+        f"folder of the captions, `ls {inner}*{suffix} | paste - {file} > named.tsv`, "
         "then `--data.captions named.tsv`"
     )
