@@ -5,7 +5,7 @@
 # A good guess: log 0.5 for one of two equally likely outcomes, as Categorical gives.
 # What is seen: NaN (zero times minus infinity); entropy, and Categorical's log_prob, are right.
 # It matters to: masked locations of hard attention. Mask with a large finite logit.
-# What we do: our alignment scores are finite, so that no location is impossible.
+# What we do: log p of a location is the log-softmax of its score, without that product.
 set -euo pipefail
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import gc
 import json
 import os
@@ -49,15 +50,20 @@ def parse_flags(arguments: type, argv: list[str] | None, module: str, **options:
         SystemExit: A flag or its type is wrong (status 2), or help was asked for.
     """
     import tyro
-    from tyro import _docstrings
 
+    parse = functools.partial(tyro.cli, arguments, args=argv, prog=program(module), **options)
+    try:
+        from tyro import _docstrings
+
+        written = _docstrings.parse_docstring_from_object
+    except (ImportError, AttributeError):  # private names: without them help has more line breaks
+        return parse()
     # tyro would keep the line breaks of docstrings whose lines are indented.
-    written = _docstrings.parse_docstring_from_object
     _docstrings.parse_docstring_from_object = lambda owner: {
         field: " ".join(text.split()) for field, text in written(owner).items()
     }
     try:
-        return tyro.cli(arguments, args=argv, prog=program(module), **options)
+        return parse()
     finally:
         _docstrings.parse_docstring_from_object = written
 

@@ -204,7 +204,7 @@ def write(
 
 
 def _remove_other_kinds(folder: Path, manifest: str) -> None:
-    """Removes a model of another kind and its card, its manifest first: half of it is no model."""
+    """Removes a model of another kind and its card, its manifest first: the rest is not a model."""
     for other, files in _FILES.items():
         if other != manifest and (folder / other).is_file():
             for name in (other, CARD, TRAINING_IMAGES, *sorted(files - _FILES[manifest])):

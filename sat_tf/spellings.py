@@ -29,18 +29,16 @@ _EVERYWHERE = (
     ("\u0ec0\u0ec0", "\u0ec1"),
     ("\u0eab\u0e99", "\u0edc"),
     ("\u0eab\u0ea1", "\u0edd"),
-    (
-        "(?<=[\u0e01-\u0ecd\u1780-\u17d3]) ([\u0e2f\u0e46\u0ec6\u17d7])",
-        r"\1",
-    ),  # signs of repetition
+    # Signs of repetition.
+    ("(?<=[\u0e01-\u0ecd\u1780-\u17d3]) ([\u0e2f\u0e46\u0ec6\u17d7])", r"\1"),
     ("([\u200c\u200d])[\u200c\u200d]+", r"\1"),
     # Indic: the eyelash ra of Marathi, other half letters, ra with ya in Bengali, a colon for
     # visarga, letters of their own in Bengali and Malayalam, nta and au in Malayalam, Tamil sri.
     ("\u0930\u094d\u200d", "\u0931\u094d"),
     ("(?<=[\u094d\u0a4d\u0acd\u0b4d])\u200d", ""),
     ("\u09b0\u200c(?=\u09cd\u09af)", "\u09b0\u200d"),
-    (r"(?<=[\u0900-\u0963]):(?=[\u0904-\u0939])", "\u0903"),
-    (r"(?<=[\u0980-\u09e3]):(?=[\u0985-\u09b9])", "\u0983"),
+    ("(?<=[\u0900-\u0963]):(?=[\u0904-\u0939])", "\u0903"),
+    ("(?<=[\u0980-\u09e3]):(?=[\u0985-\u09b9])", "\u0983"),
     ("\u09a4\u09cd\u200d", "\u09ce"),
     ("\u0d23\u0d4d\u200d", "\u0d7a"),
     ("\u0d28\u0d4d\u200d", "\u0d7b"),
@@ -60,24 +58,25 @@ _EVERYWHERE = (
     ("(?<![\u1040-\u1049.,])\u1040(?=[\u1000-\u103e])", "\u101d"),
     ("\u1044(?=\u1004\u103a\u1038)", "\u104e"),
     # Signs of numbers and units.
-    (r"\u2212(?=[.]?[0-9])|(?<!\S)\u2013(?=\d)", "-"),
-    (r"(?<=\d)[\u2012\u2013~\u301c\uff5e](?=\d)", "-"),
-    (r"(?<=\d)\u00d7(?=\d)", "x"),
-    (r"(?<=\d)[\u1361\u2236](?=\d)", ":"),
-    (r"(?<=\d)\u060c(?=\d)", ","),
-    (r"(?<=\d)\u06d4(?=\d)", "."),
-    (r"(?<=\d)\u060d(?=\d)", "/"),
-    (r"(?<=\d)\.(?=[\u00aa\u00ba])", ""),
-    (r"(?<=\d)\u00ba(?=[CFcf]\b)|(?<= )\u00ba(?=[CFcf]\b)", "\u00b0"),
-    (r"(?<![^\W_])n\.?[\u00b0\u00ba](?![^\W\d])", "n\u00ba"),
-    (r"(?<=[^\W\d_])\u00b2", "2"),
-    (r"(?<=[^\W\d_])\u00b3", "3"),
+    ("\u2212(?=[.]?[0-9])|(?<!\\S)\u2013(?=\\d)", "-"),
+    ("(?<=\\d)[\u2012\u2013~\u301c\uff5e](?=\\d)", "-"),
+    ("(?<=\\d)\u00d7(?=\\d)", "x"),
+    ("(?<=\\d)[\u1361\u2236](?=\\d)", ":"),
+    ("(?<=\\d)\u060c(?=\\d)", ","),
+    ("(?<=\\d)\u06d4(?=\\d)", "."),
+    ("(?<=\\d)\u060d(?=\\d)", "/"),
+    ("(?<=\\d)\\.(?=[\u00aa\u00ba])", ""),
+    ("(?<=\\d)\u00ba(?=[CFcf]\\b)|(?<= )\u00ba(?=[CFcf]\\b)", "\u00b0"),
+    ("(?<![^\\W_])n\\.?[\u00b0\u00ba](?![^\\W\\d])", "n\u00ba"),
+    ("(?<=[^\\W\\d_])\u00b2", "2"),
+    ("(?<=[^\\W\\d_])\u00b3", "3"),
     ("([ij\u012f]\u0328?)\u0307", r"\1"),
 )
 _TRIGGERS = re.compile(
     "[:\u00aa\u00b0\u00b2\u00b3\u00b7\u00ba\u00d7\u0307\u060c\u060d\u06d4\u0bb8\u0d4c\u0d7b\u0e2f\u0e40\u0e46\u0e4d\u0eab\u0ec0\u0ec6"
     "\u0ecd\u1025\u1040\u1044\u1361\u178a\u178f\u17c1\u17d7\u200c\u200d\u2012\u2013\u2022\u2027\u2212\u2219\u2236\u22c5\u301c\u30fb\u318d\uff5e~]"
 )
+"""Signs of these patterns: a text that a pattern changes has a sign that the pattern names."""
 # Indic vowels that are typed as two signs of the same look (Unicode's tables "Vowel Letters"): the
 # two and the one, hexadecimal.
 _TYPED_IN_TWO = """
@@ -133,8 +132,6 @@ _LETTERS = {
     "os": {"\u00e6": "\u04d5", "\u00c6": "\u04d4"},
     **dict.fromkeys(("ak", "tw", "ee", "gaa"), {"\u03b5": "\u025b", "\u037b": "\u0254"}),
 }
-
-
 _WIDE = re.compile("[\ufb00-\ufb06\uff01-\uffee]+")
 _ASCII_SIGNS = str.maketrans("\u2010\u2011\u00b4\u02bc\u2032\u0130", "--'''I")
 _RANGE = re.compile(r"(?<=\d)[\u2012\u2013\u2212](?=\d)")
@@ -159,9 +156,11 @@ def respelled(text: str, language: str) -> str:
     everywhere, special, letters = _rules(language)
     if "\u2116" in text and not _CYRILLIC.search(text):  # where people write No., too
         text = text.replace("\u2116", "no")
-    if _TRIGGERS.search(text):
-        for pattern, replacement in everywhere:
+    there = {*_TRIGGERS.findall(text)}
+    for needed, pattern, replacement in everywhere if there else ():
+        if not needed.isdisjoint(there):
             text = pattern.sub(replacement, text)
+            there.update(replacement)
     text = _IN_TWO.sub(lambda found: _VOWELS.get(found[0], found[0]), text)
     for pattern, replacement in special:
         text = pattern.sub(replacement, text)
@@ -172,10 +171,11 @@ def respelled(text: str, language: str) -> str:
 
 @functools.cache
 def _rules(language: str) -> tuple[list, list, dict[int, str]]:
-    """Returns patterns with their replacements, those of the language, and a table of letters."""
+    """Returns patterns with their triggers and replacements, those of the language, and letters."""
     names = (_NAMES, "\u30fb" if language == "ja" else "\u00b7")
-    everywhere, special = (
-        [(re.compile(pattern), replacement) for pattern, replacement in rules]
-        for rules in ((*_EVERYWHERE, names), _IN_LANGUAGE.get(language, ()))
-    )
+    everywhere = [
+        ({*_TRIGGERS.findall(pattern)}, re.compile(pattern), replacement)
+        for pattern, replacement in (*_EVERYWHERE, names)
+    ]
+    special = [(re.compile(p), replacement) for p, replacement in _IN_LANGUAGE.get(language, ())]
     return everywhere, special, str.maketrans(_LETTERS.get(language, {}))

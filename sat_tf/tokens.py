@@ -198,9 +198,8 @@ _COMPATIBLE = re.compile(
 )
 _PER_MILLE = "\u2030\u0609"
 _SAME_THIRD = {
-    **dict.fromkeys(
-        "\u02bb\u201b\u2032\ua78b\ua78c", "'"
-    ),  # okina, saltillo and what is typed for them
+    # Okina, saltillo and what is typed for them.
+    **dict.fromkeys("\u02bb\u201b\u2032\ua78b\ua78c", "'"),
     **dict.fromkeys("\u2044\u2215", "/"),
     "\u09f7": " ",  # typed for a danda
     **dict.fromkeys("\u115f\u1160\u17b4\u17b5\u3164", ""),  # letters that are not seen

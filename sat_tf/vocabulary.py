@@ -155,7 +155,7 @@ class Vocabulary:
         """Returns words of a caption, its base words by default, with first and last token."""
         found = self.tokenize(caption)
         if words is None:
-            words = tokens.base_words(caption, self.language, self.rules)
+            words = self.base_words(caption)
         spans = tokens.spans(words, found, self.language, self.rules)
         return [(word, *span) for word, span in zip(words, spans, strict=True)]
 

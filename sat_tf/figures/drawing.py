@@ -135,8 +135,10 @@ def _from_the_left(
         run, way = [*reversed([*group])], style
         if not right and len(run) > 1:
             (face, last), *others, (first, text) = run
-            space = " " * last.endswith(" ")  # before the next word, which is at its left
-            run, way = [(first, space + text), *reversed(others), (face, last.rstrip())], PLAIN
+            # The words before it stand at the right, those after it at the left.
+            after, before = " " * last.endswith(" "), " " * text.startswith(" ")
+            ends = (first, after + text.lstrip()), (face, last.rstrip() + before)
+            run, way = [ends[0], *reversed(others), ends[1]], PLAIN
         found = [*((*piece, way) for piece in run), *found]
     return found
 

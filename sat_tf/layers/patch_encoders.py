@@ -57,7 +57,7 @@ class PatchTransformer:
         family: Decides the class of KerasHub's and the normalisation of pixels.
         arguments: Of that class.
         patch: Side of a patch, pixels.
-        extra_tokens: Class and register tokens, which come before the patches' and are no place.
+        extra_tokens: Class and register tokens, before those of the patches; not locations.
         pixels: The only side of an image, if there is only one.
     """
 

@@ -176,7 +176,7 @@ def vimco_baseline(reward: tf.Tensor, to_go: bool = False) -> tf.Tensor:
 def action_returns(reward: tf.Tensor, estimator: Estimator) -> tf.Tensor:
     """Return of each action, without gradient.
 
-    The importance-weighted bound is no sum over steps: every action of a caption has the bound
+    The importance-weighted bound is not a sum over steps: every action of a caption has the bound
     itself as its return, and only VIMCO's baseline can account for the past.
 
     Args:

@@ -170,8 +170,8 @@ class CaptionClient:
         """Yields a caption for each image, or the error of an image too large to be sent.
 
         Args:
-            contents: Image files as `pillow.read_upright` returns them, read as they are needed and
-                sent as they are; a text, why there is none, comes back in its place.
+            contents: Image files as `sat_tf.images.pillow.read_upright` returns them, read as they
+                are needed and sent as they are; a text, why there is none, comes back in its place.
             attention: As in `captions`.
 
         Raises:
@@ -186,8 +186,8 @@ class CaptionClient:
         """Captions one image, with the words and the attention of every hypothesis.
 
         Args:
-            image: A file, as in `captions`; or the contents of one as `pillow.read_upright` returns
-                them, sent as they are.
+            image: A file, as in `captions`; or the contents of one as
+                `sat_tf.images.pillow.read_upright` returns them, sent as they are.
 
         Raises:
             ServingError, ValueError, OSError: As in `captions`.

@@ -245,8 +245,7 @@ class Page:
             await asyncio.sleep(_AGAIN_AFTER)
 
     async def _digits(self, request: Request) -> Response:
-        read = lambda content, model: model.read(content)  # noqa: E731
-        return await self._answer(request, self.drawings, self.digits, read)
+        return await self._answer(request, self.drawings, self.digits, lambda c, m: m.read(c))
 
     async def _answer(
         self,

@@ -38,6 +38,14 @@ def drawn(text: str, style=drawing.PLAIN) -> bytes:
     return np.asarray(sheet).tobytes()
 
 
+def written_by(monkeypatch) -> list[str]:
+    """The pieces of text that are written from now on, in their order."""
+    written = []
+    write = lambda _, place, text, *arguments, **options: written.append(text)  # noqa: E731
+    monkeypatch.setattr(ImageDraw.ImageDraw, "text", write)
+    return written
+
+
 @pytest.fixture
 def use_fonts(monkeypatch):
     """A function that gives the system other fonts."""
@@ -94,10 +102,7 @@ def test_words_from_left_to_right_keep_their_order_in_a_line_from_right_to_left(
     firsts = {hebrew: "\u05d0", greek: "\u03b1"}
     has = lambda face, char: char == " " or (char in firsts.get(face, "xyz"))  # noqa: E731
     monkeypatch.setattr(drawing, "has_glyph", has)
-    written = []
-    monkeypatch.setattr(
-        ImageDraw.ImageDraw, "text", lambda _, place, text, *a, **k: written.append(text)
-    )
+    written = written_by(monkeypatch)
     drawn("\u05d0 x\u03b1y \u05d0", drawing.Lettering("he", None, True))
     assert written == ["\u05d0", " x", "\u03b1", "y", "\u05d0 "]
 
@@ -169,6 +174,9 @@ def test_a_chosen_font_comes_first_and_must_be_one(use_fonts, monkeypatch, tmp_p
     monkeypatch.setattr(drawing, "has_glyph", lambda face, char: face == other or char in "dog ")
     runs = drawing.font_runs("\u05d0 dog", lettering_of("\u05d0 dog", "he", path))
     assert [(one.path, piece) for one, piece in runs] == [("", "\u05d0"), (str(path), " dog")]
+    written = written_by(monkeypatch)
+    drawn("\u05d0 dog\u624b \u05d0", drawing.Lettering("he", path, True))
+    assert written == ["\u05d0", " dog", "\u624b", " ", "\u05d0"]
 
 
 def test_fonts_are_found_without_fontconfig_too(monkeypatch, tmp_path):
