@@ -260,10 +260,12 @@ def _word(language: str) -> re.Pattern[str]:
     between = rf"['\-{joiners}{inside}]|(?<=\d)[{_IN_NUMBERS}](?=\d)|(?<=\d)[{percent}]['\-]"
     if language == "el":  # "whatever", not "that"
         between += "|(?<=\\b[\u03bf\u03cc]),(?=\u03c4\u03b9)"
+    # Most words first: letters between spaces.
     return re.compile(
-        rf"{clitic}|(?:(?<![\w.,:/%'\-])-(?=\.?\d))?(?:(?<![\w.%])[.{percent}](?=\d))?{begins}"
+        rf"(?!\s)(?:(?<!\S)[^\W\d_]+(?!\S)|{clitic}"
+        rf"|(?:(?<![\w.,:/%'\-])-(?=\.?\d))?(?:(?<![\w.%])[.{percent}](?=\d))?{begins}"
         rf"(?:[^\W_]|[{_SIGNS}\u2116]){run}*(?:(?:{between}){run}+)*(?:(?<=\d)[{percent}])?{ends}"
-        rf"|(?<=\d )[{percent}]|(?<!\d)(?<!\d )[{percent}](?= \d)"
+        rf"|(?<=\d )[{percent}]|(?<!\d)(?<!\d )[{percent}](?= \d))"
     )
 
 
