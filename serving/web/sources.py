@@ -94,7 +94,7 @@ def _name(folder: Path) -> str:
 
 
 def _values(folder: Path) -> dict:
-    """Reads a configuration; a damaged one is told where it is loaded."""
+    """Reads a configuration; a damaged one is reported where it is loaded."""
     try:
         return read_object(RunFolder(folder).config)
     except RunError:

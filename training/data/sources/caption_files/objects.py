@@ -264,18 +264,18 @@ def _table(source: Source, entries: Entries) -> Iterator[Record]:
     """Reads records whose keys are like the columns of a table, or those of objects in them."""
     entries = [(place, _with_shown_image(source, place, e), part) for place, e, part in entries]
     if not source.can_begin(_rows(source, entries)):
-        entries = [(place, flat(entry), part) for place, entry, part in entries]
+        entries = [(place, unnested(entry), part) for place, entry, part in entries]
     return _rows(source, entries)
 
 
-def flat(entry: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """An object with the values of those within it, {"fields.caption": ...}."""
+def unnested(entry: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Lifts the values of nested objects, those alone in lists too, {"fields.caption": ...}."""
     found: dict[str, Any] = {}
     for key, value in entry.items():
         while isinstance(value, list) and len(value) == 1 and isinstance(value[0], (dict, list)):
             value = value[0]
         deeper = isinstance(value, dict) and value
-        found |= flat(value, f"{prefix}{key}.") if deeper else {f"{prefix}{key}": value}
+        found |= unnested(value, f"{prefix}{key}.") if deeper else {f"{prefix}{key}": value}
     return found
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from training.data.examples import DataError, StoredImage
 from training.data.sources.caption_files.columns import choose, is_caption, is_image_name
-from training.data.sources.caption_files.objects import flat
+from training.data.sources.caption_files.objects import unnested
 from training.data.sources.caption_files.records import (
     IMAGE_SUFFIXES,
     Record,
@@ -235,7 +235,7 @@ def _json_captions(
     source.columns = {**source.columns, "image": ("image",)}
     first = (source.record(file, file, *cells) for file, cells in _json_rows(source, objects))
     if not source.can_begin(first):
-        objects = {file: flat(entry) for file, entry in objects.items()}
+        objects = {file: unnested(entry) for file, entry in objects.items()}
     return dict.fromkeys(files, ([], None, None)) | dict(_json_rows(source, objects))
 
 
