@@ -70,7 +70,7 @@ install: $(DEV_STAMP) ## Make the virtual environment, with everything in it.
 
 clean: ## Remove the virtual environment and the caches; runs stay.
 	rm -rf $(VENV) .pytest_cache .ruff_cache build *.egg-info
-	find sat_tf training serving tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	find sat_tf training serving digits tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamps are written last: an interrupted installation is resumed, a changed requirement installed.
 # The package is installed editable: `sat-tf` and `import sat_tf` work outside the checkout too.

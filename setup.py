@@ -1,4 +1,4 @@
-"""Packaging of `sat_tf`, `training` and `serving`; dependencies are in `requirements.txt`."""
+"""Packaging; dependencies are in `requirements.txt`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 ROOT = Path(__file__).resolve().parent
+PACKAGES = ("sat_tf", "training", "serving", "digits")
 GPU_TENSORFLOW = "tensorflow[and-cuda]"
 LIGHT = ("ai-edge-litert", "numpy", "pillow", "tyro", "filelock", "tqdm")
 """Packages that captions without TensorFlow need."""
@@ -46,7 +47,16 @@ setup(
     keywords="image-captioning visual-attention tensorflow keras reinforce",
     python_requires=">=3.11,<3.14",
     packages=find_packages(
-        include=["sat_tf", "sat_tf.*", "training", "training.*", "serving", "serving.*"]
+        include=[
+            "sat_tf",
+            "sat_tf.*",
+            "training",
+            "training.*",
+            "serving",
+            "serving.*",
+            "digits",
+            "digits.*",
+        ]
     ),
     package_data={
         "sat_tf.viewer": ["*.css", "*.js"],

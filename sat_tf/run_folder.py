@@ -29,6 +29,25 @@ def read_object(path: Path) -> dict[str, Any]:
     return values
 
 
+SYSTEM_KEY = "system"
+"""Key of a configuration of another system than a captioner, such as one that reads digits."""
+
+
+def read_captioner(folder: Path | RunFolder) -> dict[str, Any]:
+    """Reads the configuration of a captioner's run.
+
+    Raises:
+        RunError: It is missing or damaged, or that of another system.
+    """
+    values = read_object(RunFolder(folder).config)
+    if SYSTEM_KEY in values:
+        raise RunError(
+            f"{folder} is of the system {values[SYSTEM_KEY]!r}, which writes no captions; "
+            "`digits.load` reads drawings with it once it is published."
+        )
+    return values
+
+
 def outdated_note(report: Mapping[str, Any], weights_sha256: str | None) -> str:
     """Returns a note if a report was made with other weights, else an empty text.
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sat_tf import digits, published
+from sat_tf import published
 from sat_tf.captions import Caption
 from sat_tf.commands import native_log_kept
 from sat_tf.config import AttentionConfig, CaptionerConfig, EncoderConfig, Inference, SearchConfig
@@ -25,42 +25,37 @@ from sat_tf.images.pillow import ImageInput, read_pixels
 from sat_tf.lite import cache
 from sat_tf.lite.captioner import LiteRTCaptioner, is_export, newest
 from sat_tf.lite.captioner import load as load_export
-from sat_tf.run_folder import RunFolder, read_object
+from sat_tf.run_folder import RunFolder, read_captioner, read_object
 from sat_tf.subwords import whole_words
 from sat_tf.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from sat_tf.digits.reader import DigitReader
     from sat_tf.models.captioner import Captioner
     from sat_tf.search.beam_search import Hypotheses
 
 
-def load(run_dir: str | Path) -> TrainedCaptioner | DigitReader:
-    """Loads the best captioner of a run, or a published model.
+def load(run_dir: str | Path) -> TrainedCaptioner:
+    """Loads the best captioner of a run, or a published one.
 
     Args:
         run_dir: Folder written by `python -m training.train`, `python -m training.publish` or
             `python -m serving.export --format litert`, of which the last needs no TensorFlow; or
-            the name of a model that ships (`sat_tf.published.names()`, `sat_tf.digits.names()`);
-            or `hf://OWNER/NAME[@REVISION]` on the Hugging Face Hub.
+            the name of a captioner that ships (`sat_tf.published.names()`); or
+            `hf://OWNER/NAME[@REVISION]` on the Hugging Face Hub.
 
     Returns:
-        A `TrainedCaptioner`, which needs neither the data set nor the encoder's weights file; of a
-        digit model a `DigitReader`.
+        A `TrainedCaptioner`, which needs neither the data set nor the encoder's weights file.
 
     Raises:
         RunError: The folder is not a run, or its files do not fit each other.
     """
-    folder = published.locate(check_argument("run_dir", run_dir, str | Path))
-    if digits.system_of(folder) is not None:
-        return digits.load(folder)
-    return load_light(folder)
+    return load_light(check_argument("run_dir", run_dir, str | Path))
 
 
 def load_captioner(run_dir: str | Path) -> TrainedCaptioner:
-    """Loads a captioner with its model; see `load`. A digit model is an error."""
+    """Loads a captioner with its model; see `load`."""
     return _Source.read(_located(run_dir)).load()
 
 
@@ -68,7 +63,7 @@ def load_light(run_dir: str | Path, images: int = 1) -> TrainedCaptioner:
     """Loads a captioner that does without TensorFlow as long as nothing needs the model.
 
     It captions over LiteRT graphs from the cache. Where there are none yet, TensorFlow captions,
-    and the first caption has them made by another process. A digit model is an error.
+    and the first caption has them made by another process.
 
     Args:
         run_dir: See `load`.
@@ -227,9 +222,7 @@ def read_config(run_dir: Path | RunFolder) -> CaptionerConfig:
     Raises:
         RunError: The folder is not a captioner's run, or of another version.
     """
-    path = RunFolder(run_dir).config
-    values = read_object(path)
-    digits.refuse(run_dir, values)
+    path, values = RunFolder(run_dir).config, read_captioner(run_dir)
     names = [field.name for field in dataclasses.fields(CaptionerConfig)]
     try:
         captioner = {name: values[name] for name in names}

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from sat_tf import digits, published
+import digits
+from digits import hand_over
+from sat_tf import published
 from sat_tf.commands import exit_status, loading, parse_flags
 from sat_tf.config import SearchFlags
 from sat_tf.errors import invalid_value
@@ -26,16 +28,6 @@ if TYPE_CHECKING:
 
 Format = Literal["saved_model", "litert"]
 Precision = Literal["float32", "float16", "int8"]
-
-_DIGITS_CALLING = """
-## Signature
-
-`serving_default`: `images` float32 `[B, {image_size}, {image_size}, 1]`, white on black in [0, 1],
-digits {ink_from:g} to {ink_to:g} pixels long. Outputs, T looks, K classes: `probabilities` float32
-`[B, T, K]` after each look; `corners` float32 `[B, T, 4, 2]` of the finest patch, (x, y) as shares
-of the image's sides, y down; `patches` float32 `[B, T, h, w, scales]`, the finest first, each twice
-as wide as the one before; `answers` string `[B, K]`, the classes' names.
-"""
 
 
 @dataclass(frozen=True)
@@ -58,7 +50,11 @@ class Arguments:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
-    return exit_status(lambda: run(parse_flags(Arguments, argv, "serving.export")))
+    arguments = parse_flags(Arguments, argv, "serving.export")
+    if digits.is_digit_run(arguments.run_dir):
+        given = {k: v for k, v in vars(arguments).items() if v != getattr(Arguments, k, None)}
+        return exit_status(lambda: hand_over.export(**{"out": None} | given))
+    return exit_status(lambda: run(arguments))
 
 
 def run(arguments: Arguments) -> None:
@@ -75,8 +71,6 @@ def run(arguments: Arguments) -> None:
 
     folder = "litert" if arguments.format == "litert" else "export"
     out = arguments.out or published.output_dir(arguments.run_dir) / folder
-    if digits.is_digit_run(arguments.run_dir):
-        return _run_digits(out, arguments)
     captioner = load_captioner(arguments.run_dir)
     if arguments.inference is not None:
         captioner.set_inference(arguments.inference)
@@ -87,17 +81,6 @@ def run(arguments: Arguments) -> None:
         print(f"  {name:<20} {value}")
     (card,) = version.rglob(CARD_FILE.name)
     print(f"Signatures, options and how to call it: {card}")
-
-
-def _run_digits(out: Path, arguments: Arguments) -> None:
-    """Exports a digit model, for which the options of a caption mean nothing."""
-    for name, default in {"format": "saved_model", "inference": None}.items():
-        if (value := getattr(arguments, name)) != default:
-            raise invalid_value(name, f"{default} for a digit model", value)
-    for name, value in arguments.search.given().items():
-        raise invalid_value(name, "None for a digit model", value)
-    version = export_digits(published.locate(arguments.run_dir), out)
-    print(f"Exported {arguments.run_dir} to {version}")
 
 
 def export(
@@ -159,37 +142,6 @@ def _portable_config(captioner: TrainedCaptioner, search: SearchConfig) -> dict[
     values["encoder"]["weights"] = None
     data = read_object(RunFolder(captioner.path).config).get("data", {}) if captioner.path else {}
     return values | {"data": {key: data[key] for key in ("name", "language") if key in data}}
-
-
-def export_digits(run_dir: Path, out: Path) -> Path:
-    """Writes a published digit model as the next version below a folder; see `write_version`."""
-    import tensorflow as tf
-
-    from serving.saved_model import Signature, save_signatures
-    from serving.signatures import SERVING_DEFAULT
-
-    reader = digits.load(run_dir)
-    config, answers = reader.config, tf.constant([reader.config.answers])
-
-    def serving_default(images: tf.Tensor) -> dict[str, tf.Tensor]:
-        corners, patches, logits = reader.model.read(images)
-        return {
-            "probabilities": tf.nn.softmax(logits),
-            "corners": corners,
-            "patches": patches,
-            "answers": tf.repeat(answers, tf.shape(images)[0], axis=0),
-        }
-
-    def write(draft: Path) -> None:
-        shape = [None, config.image_size, config.image_size, 1]
-        images = tf.TensorSpec(shape, tf.float32, name="images")
-        save_signatures([Signature(SERVING_DEFAULT, serving_default, images)], draft)
-        (draft / CARD_FILE).parent.mkdir(exist_ok=True)
-        card = published.read_card(run_dir) or "# Digit model\n"
-        calling = _DIGITS_CALLING.format(**vars(config))
-        (draft / CARD_FILE).write_text(card + calling, "utf-8")
-
-    return write_version(out, write)
 
 
 if __name__ == "__main__":

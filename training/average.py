@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from digits import hand_over, is_digit_run
 from sat_tf import published
 from sat_tf.commands import command_line, exit_status, loading, parse_flags
 from sat_tf.config import SearchFlags
-from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
 from sat_tf.fields import check_fields
 from sat_tf.run_folder import RunFolder
-from training.cli import digit_module
 from training.config import read_data_dir, read_run_config, to_text
 
 if TYPE_CHECKING:
@@ -154,7 +153,7 @@ def average(
 
         folders = list(map(published.locate, runs))
         is_digits = is_digit_run(folders[-1])
-        parts = digit_module("runs").averaged if is_digits else averaged
+        parts = hand_over.averaged if is_digits else averaged
         text, take = parts(folders[-1], search)
     total = None
     for path, share in zip(folders, shares, strict=True):

@@ -8,15 +8,13 @@ import difflib
 import functools
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Any, TypeVar
 
 import tyro
 
 from sat_tf import published
-from sat_tf.commands import loading, parse_flags
+from sat_tf.commands import parse_flags
 from sat_tf.errors import RunError, invalid_value
 from sat_tf.lite.captioner import is_export
 from sat_tf.run_folder import RunFolder
@@ -27,6 +25,8 @@ from training.recipes import RECIPES
 T = TypeVar("T")
 
 DEFAULT_RECIPE = "scenes_soft"
+HELP = frozenset({"-h", "--help", "--help-all"})
+"""Flags that ask for help."""
 _OWN = ("weights", "trainable", "trainable_from")
 
 _GROUPS = {
@@ -56,15 +56,6 @@ def peek_flag(flag: str, argv: list[str], default: str | None = None) -> str | N
     # tyro accepts dashes and underscores alike.
     first.add_argument(flag, f"--{flag[2:].replace('-', '_')}", default=default, dest="value")
     return first.parse_known_args(argv)[0].value
-
-
-def digit_module(name: str) -> ModuleType:
-    """Loads `training.digits.NAME`, which takes over from a command that was given a digit run.
-
-    By its name: the modules there stand on those of the commands.
-    """
-    with loading():
-        return import_module(f"training.digits.{name}")
 
 
 def find_recipe(recipes: Mapping[str, T], name: str) -> T:
@@ -106,7 +97,7 @@ def parse_settings(
     config = find_recipe(recipes, peek_flag("--recipe", argv, DEFAULT_RECIPE))
     if "--help-all" in argv:
         argv = ["--help"]
-    elif {"-h", "--help"} & set(argv):
+    elif HELP & {*argv}:
         hidden = [("config", Annotated[type(config), tyro.conf.Suppress])]
         kind = dataclasses.make_dataclass(kind.__name__, hidden, bases=(kind,), frozen=True)
         description += "\n\nEvery setting of a recipe is a flag, too; --help-all lists them."

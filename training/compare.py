@@ -8,25 +8,22 @@ from __future__ import annotations
 
 import json
 import math
-import statistics
-import string
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 import tyro
 
+from digits import hand_over
 from sat_tf.commands import command_line, exit_status, parse_flags
-from sat_tf.digits import SYSTEM_KEY
 from sat_tf.errors import invalid_value
 from sat_tf.fields import PositiveInt, check_fields, from_dict
 from sat_tf.published import locate, output_dir
-from sat_tf.run_folder import RunFolder
+from sat_tf.run_folder import SYSTEM_KEY, RunFolder
 from sat_tf.tokens import primary
-from training.cli import digit_module
 from training.config import DataConfig, common_data_dir, saved_data
 from training.data.examples import Split, canonical_split
 from training.data.seen_images import UNCHECKED
@@ -38,6 +35,7 @@ from training.evaluate.reports import (
     parse_captions,
     read_grounding,
 )
+from training.evaluate.systems import LABELS, by_system, means_over_seeds, score_table
 from training.metrics.bootstrap import Interval, few_images_note, resampled_means
 from training.metrics.captions import (
     CaptionScores,
@@ -48,10 +46,6 @@ from training.metrics.grounding import SIZES, sums_and_sizes
 from training.metrics.score_tokens import ScoreTokens, check_tokens, default_tokens
 from training.tables import text_table
 
-T = TypeVar("T")
-
-LABELS = string.ascii_uppercase
-"""Names of the systems, in the order given."""
 _METRICS = ("bleu_4", "meteor", "cider", "rouge_l")
 
 
@@ -107,7 +101,7 @@ def run(arguments: Arguments) -> str:
     elif arguments.score_tokens:
         raise invalid_value("--score-tokens", "none for digit systems", arguments.score_tokens)
     else:
-        lines += digit_module("evaluate").compare(folders, reports, seeds)
+        lines += hand_over.compare(folders, reports, seeds)
     return "\n".join(lines).rstrip()
 
 
@@ -315,23 +309,6 @@ def grounded(
         return scores, []
     reason = "the evaluations have other boxes, or see other parts of the images"
     return scores, [f"Note: {', '.join(left_out)} left out: {reason}."]
-
-
-def by_system(values: Sequence[T], seeds: int) -> list[Sequence[T]]:
-    """Groups values of evaluations, of which `seeds` in a row are one system's."""
-    return [values[start : start + seeds] for start in range(0, len(values), seeds)]
-
-
-def means_over_seeds(values: Sequence[float], seeds: int) -> list[float]:
-    """Returns the mean of each system."""
-    return [statistics.fmean(own) for own in by_system(values, seeds)]
-
-
-def score_table(scores: Mapping[str, Sequence[float]]) -> str:
-    """Formats the scores, metric -> one value per system."""
-    count = len(next(iter(scores.values()), ()))
-    rows = [[name, *(number(name, value) for value in values)] for name, values in scores.items()]
-    return text_table([["", *LABELS[:count]], *rows])
 
 
 def difference_table(differences: Mapping[str, Sequence[Interval]]) -> str:

@@ -14,7 +14,6 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from langcodes import Language, LanguageTagError, standardize_tag, tag_is_valid
 
 from sat_tf import config as configs
-from sat_tf import digits
 from sat_tf.errors import RunError, invalid_value, other_version
 from sat_tf.fields import (
     Fraction,
@@ -28,7 +27,7 @@ from sat_tf.fields import (
     from_dict,
     to_dict,
 )
-from sat_tf.run_folder import RunFolder, read_object
+from sat_tf.run_folder import RunFolder, read_captioner
 from sat_tf.tokens import (
     CAPITAL_NOUNS,
     CHINESE,
@@ -473,9 +472,7 @@ def read_run_config(run_dir: Path) -> RunConfig:
     Raises:
         ValueError: The folder is not a captioner's run, or comes from another version.
     """
-    path = RunFolder(run_dir).config
-    values = read_object(path)
-    digits.refuse(run_dir, values)
+    path, values = RunFolder(run_dir).config, read_captioner(run_dir)
     try:
         return read_saved(RunConfig, values)
     except (TypeError, ValueError) as error:

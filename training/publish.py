@@ -15,15 +15,14 @@ from typing import TYPE_CHECKING
 
 import tyro
 
+from digits import hand_over, is_digit_run
 from sat_tf import published
 from sat_tf.commands import exit_status, loading, parse_flags
 from sat_tf.config import JOIN, other_search, weights_files
-from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
 from sat_tf.fields import to_dict
 from sat_tf.files import default_cache_dir, write_atomically
 from sat_tf.run_folder import RunFolder, outdated_note
-from training.cli import digit_module
 from training.config import RunConfig, read_data_dir, read_run_config
 from training.data.examples import canonical_split
 from training.evaluate.reports import SIGNATURE, markdown_table, score_rows
@@ -160,7 +159,8 @@ def run(arguments: Arguments) -> None:
     check_out(arguments.out)
     arguments = dataclasses.replace(arguments, split=canonical_split(arguments.split))
     if is_digit_run(arguments.run):
-        card = digit_module("publish").publish(arguments)
+        checked = (arguments.split, arguments.data_dir) if arguments.check else None
+        card = hand_over.publish(arguments.run, arguments.out, arguments.licence, checked)
     else:
         card = publish(arguments)
     write_atomically(arguments.out / published.CARD, card)

@@ -24,17 +24,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from digits import hand_over
 from sat_tf.commands import command_line, loading
 from sat_tf.errors import invalid_value
 from sat_tf.files import default_cache_dir
 from sat_tf.run_folder import RunFolder
-from training import digits, little_data
+from training import little_data
 from training.cli import (
+    DEFAULT_RECIPE,
+    HELP,
     Settings,
     check_data_dir,
     check_init_from,
     check_optimizer,
-    digit_module,
     parse_settings,
     peek_flag,
 )
@@ -106,7 +108,8 @@ class Arguments:
 def parse(argv: Sequence[str]) -> Arguments:
     """Reads the command line; the recipe gives what no flag does."""
     purpose = "Train a captioner or a digit system."
-    recipes = RECIPES | digits.RECIPES
+    known = peek_flag("--recipe", [*argv], DEFAULT_RECIPE) in RECIPES and not HELP & {*argv}
+    recipes = RECIPES if known else RECIPES | hand_over.recipes()
     arguments = parse_settings(Arguments, [*argv], "training.train", purpose, recipes)
     return dataclasses.replace(arguments, config=arguments.settings())
 
@@ -114,15 +117,10 @@ def parse(argv: Sequence[str]) -> Arguments:
 def main(argv: list[str] | None = None) -> int:
     """Runs the command; returns the exit status."""
     given = sys.argv[1:] if argv is None else argv
-    if peek_flag("--recipe", given) in digits.RECIPES:
-        return exit_status(lambda interrupts: run_digits(given, interrupts))
+    recipe = peek_flag("--recipe", given, DEFAULT_RECIPE)
+    if recipe not in RECIPES and recipe in hand_over.recipes():
+        return exit_status(lambda interrupts: hand_over.train(given, interrupts))
     return exit_status(lambda interrupts: run(parse(given), interrupts))
-
-
-def run_digits(argv: Sequence[str], interrupts: Interrupts) -> None:
-    """Trains a digit system."""
-    arguments = digits.parse([*argv])  # before TensorFlow is loaded: a flag may be wrong
-    digit_module("train").run(arguments, interrupts)
 
 
 def run(arguments: Arguments, interrupts: Interrupts) -> None:

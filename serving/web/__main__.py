@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from sat_tf import digits, published
+import digits
+from digits.models.config import read_reader_config
+from sat_tf import published
 from sat_tf.commands import exit_status, parse_flags
-from sat_tf.digits.config import read_reader_config
 from sat_tf.errors import invalid_value
 from sat_tf.fields import Positive, PositiveInt, check_fields
 from serving.process import check_port

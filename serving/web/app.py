@@ -22,8 +22,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from digits.models.config import ReaderConfig
 from sat_tf import viewer
-from sat_tf.digits.config import ReaderConfig
 from serving.web.captioning import Captioner, Upload, UploadError, read_upload
 
 T = TypeVar("T")

@@ -24,15 +24,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+import digits
 import sat_tf
-from sat_tf import digits
 from sat_tf.commands import native_log_kept
 from sat_tf.runs import TrainedCaptioner, graphs_missing
 from serving.process import return_freed_memory
 from serving.web.captioning import Captioner, Tell, Upload, UploadError, viewer_data
 
 if TYPE_CHECKING:
-    from sat_tf.digits.reader import DigitReader
+    from digits.reader import DigitReader
 
 MOST_TRIES = 3
 """Processes that one question may end, for want of memory for example."""

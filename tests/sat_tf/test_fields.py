@@ -9,6 +9,7 @@ from typing import Annotated
 import numpy as np
 import pytest
 
+from digits.models.config import PortionsConfig, RAMConfig
 from sat_tf.config import (
     AttentionConfig,
     CaptionerConfig,
@@ -16,7 +17,6 @@ from sat_tf.config import (
     EncoderConfig,
     SearchConfig,
 )
-from sat_tf.digits.config import PortionsConfig, RAMConfig
 from sat_tf.fields import (
     Fraction,
     NonNegative,

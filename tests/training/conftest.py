@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from tests.built_once import built_once
-from tests.training.digits.digit_fixtures import (  # noqa: F401  (fixtures, found by name)
+from tests.digits.digit_fixtures import (  # noqa: F401  (fixtures, found by name)
     hard_digits_run,
     make_mnist,
     mnist,

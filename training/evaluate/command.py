@@ -15,15 +15,15 @@ from typing import Annotated
 
 import tyro
 
+from digits import hand_over, is_digit_run
 from sat_tf import published
 from sat_tf.commands import check_folder, exit_status, loading, parse_flags
 from sat_tf.config import Inference, SearchFlags
-from sat_tf.digits import is_digit_run
 from sat_tf.errors import invalid_value
 from sat_tf.fields import NonNegativeInt, PositiveInt, check_fields, to_dict
 from sat_tf.run_folder import RunFolder
 from sat_tf.vocabulary import Unit
-from training.cli import check_apart, digit_module, peek_flag
+from training.cli import check_apart, peek_flag
 from training.config import DataConfig, read_data_dir, read_run_config
 from training.data.examples import canonical_split
 from training.data.sources import DataName, Splits, load_split
@@ -181,7 +181,7 @@ def main(argv: list[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
     run_dir = peek_flag("--run-dir", given)
     if run_dir is not None and is_digit_run(run_dir):
-        return digit_module("evaluate").main(given)
+        return hand_over.evaluate(given)
     return exit_status(lambda: evaluate(parse(given)))
 
 

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from sat_tf.digits.config import DRAMConfig, RAMConfig, ReaderConfig, STNConfig
-from sat_tf.digits.reader import DigitReading, decode_drawing, fit_drawing
+from digits.models.config import DRAMConfig, RAMConfig, ReaderConfig, STNConfig
+from digits.reader import DigitReading, decode_drawing, fit_drawing
 from serving.web.model_process import reading_data
 
 ANSWER = "7"

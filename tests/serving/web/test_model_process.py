@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import digits
 import sat_tf
 from sat_tf import lite, runs
 from sat_tf.lite import cache
@@ -14,7 +15,7 @@ from sat_tf.lite.captioner import SETTINGS
 from serving.web import model_process
 from serving.web.captioning import UploadError
 from serving.web.model_process import FIRST_TIME, LOADING, MOST_TRIES, ModelProcess
-from tests.sat_tf.digits.small_readers import write_reader
+from tests.digits.small_readers import write_reader
 from tests.sat_tf.tiny_runs import png, write_run
 from tests.serving.web.page_fixtures import drawing as drawn
 from tests.waiting import eventually
@@ -106,7 +107,7 @@ def test_an_export_for_litert_is_captioned(processes, made, monkeypatch):
 def test_a_digit_model_reads_drawings(processes, tmp_path):
     folder = write_reader(tmp_path / "ram", "ram")
     found = ask(processes(folder), folder, drawn())
-    steps = sat_tf.load(folder).read(drawn()).probabilities
+    steps = digits.load(folder).read(drawn()).probabilities
     np.testing.assert_allclose(found["steps"][-1]["probabilities"], steps[-1], atol=1e-3)
     assert found["size"] == 28
 

@@ -89,5 +89,5 @@ def test_wrong_arguments_are_errors_that_name_them(photographs, capsys, flags, m
 def test_a_published_digit_model_is_neither_evaluated_nor_published(tmp_path, capsys, model):
     for argv in ([main, "--run-dir", model], [publish, model, tmp_path / "out"]):
         status, said = exit_of(capsys, *argv)
-        assert status == 2 and "is a published digit model: `sat_tf.load` reads drawings" in said
+        assert status == 2 and "is a published digit model: `digits.load` reads drawings" in said
         assert "training.evaluate" not in said and not (tmp_path / "out").exists()

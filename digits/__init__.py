@@ -1,0 +1,81 @@
+"""Systems that read digits: portions, the Spatial Transformer, RAM and DRAM.
+
+    models    the systems themselves
+    train, evaluate, publish, export    what the commands hand over to, see `hand_over`
+
+Captioners know nothing of them. This module loads no TensorFlow before `load`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sat_tf import published
+from sat_tf.commands import command_line
+from sat_tf.errors import RunError
+from sat_tf.run_folder import SYSTEM_KEY, RunFolder, read_object
+
+if TYPE_CHECKING:
+    from digits.reader import DigitReader
+
+MANIFEST, WEIGHTS = "digits.json", "weights.npz"
+"""Files of a published digit model beside its configuration."""
+
+
+def names() -> list[str]:
+    """Lists the digit models that ship with the package."""
+    return published.names(MANIFEST)
+
+
+def system_of(folder: Path) -> str | None:
+    """Returns the system of a digit run or model; None for a captioner, or without either."""
+    try:
+        return read_object(RunFolder(folder).config).get(SYSTEM_KEY)
+    except RunError:
+        return None
+
+
+def is_digit_run(name: str | Path) -> bool:
+    """Returns whether the run or model of this folder or name is of a digit system.
+
+    A name that leads nowhere is not: the command that it was given to will say so.
+    """
+    try:
+        return system_of(published.locate(name)) is not None
+    except RunError:
+        return False
+
+
+def load(name: str | Path) -> DigitReader:
+    """Loads a published digit model.
+
+    Args:
+        name: Its folder, or the name of a model that ships, see `names`.
+
+    Raises:
+        RunError: It is damaged; or the folder is that of a run, which has to be published first.
+    """
+    folder = published.locate(name)
+    if not published.is_published(folder):
+        command = command_line("training.evaluate", "--run-dir", folder)
+        raise RunError(
+            f"{folder} is a run: `{command}` evaluates it, and `python -m training.publish` makes "
+            "a model of it that `digits.load` reads."
+        )
+    from digits.reader import load_reader
+
+    return load_reader(folder)
+
+
+def refuse_published(folder: Path) -> None:
+    """Refuses a published model, which can be neither evaluated nor published again.
+
+    Raises:
+        RunError: The folder is one.
+    """
+    if published.is_published(folder):
+        raise RunError(
+            f"{folder} is a published digit model: `digits.load` reads drawings with it, but only "
+            "the run that it was made from can be evaluated or published."
+        )

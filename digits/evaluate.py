@@ -1,0 +1,258 @@
+"""Evaluate a digit run: `python -m training.evaluate --run-dir RUN --data-dir DIR`; compare runs.
+
+Every key of the run's model is a flag, so that settings without weights, such as the choice of a
+location by hard attention, can be varied for a trained model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeVar
+
+import numpy as np
+import tensorflow as tf
+import tyro
+from PIL import Image
+
+from digits import SYSTEM_KEY, refuse_published
+from digits.config import (
+    SYSTEMS,
+    DigitData,
+    DigitRunConfig,
+    changed_flags,
+    read_digit_config,
+)
+from digits.data import Digits, scoring_batches
+from digits.models.model import DigitModel
+from digits.recipes import RECIPES
+from digits.runs import load, load_scored
+from sat_tf import published
+from sat_tf.commands import check_folder, exit_status, parse_flags
+from sat_tf.errors import RunError
+from sat_tf.fields import NonNegativeInt, check_fields, to_dict
+from sat_tf.objectives.terms import Batch
+from sat_tf.run_folder import RunFolder
+from training.cli import check_own_images, peek_flag
+from training.config import read_saved
+from training.data.examples import SPLITS, canonical_split
+from training.evaluate.reports import REPORT_FILE, format_scores, package_versions, write_report
+from training.evaluate.systems import LABELS, means_over_seeds, score_table
+from training.run_state.checkpoints import last_progress
+from training.tables import text_table
+
+OWN_SETTINGS = "the run's own settings"
+"""`evaluated_with` in the report of a run that was evaluated as it was trained."""
+
+_FIGURES = "figures"
+
+
+class Scorer:
+    """Scores a model on a split, with the same examples and random draws each time."""
+
+    def __init__(self, model: DigitModel, data: DigitData, digits: Digits, split: str) -> None:
+        self._model, self._data, self._digits, self._split = model, data, digits, split
+
+        def sums(batch: Batch, seed: tf.Tensor) -> dict[str, tf.Tensor]:
+            """Returns `[sum of weighted values, sum of weights]` of each score over a batch."""
+            found = {}
+            for name, (values, weights) in model.scores(batch, seed).items():
+                weights = tf.ones_like(values) if weights is None else weights
+                found[name] = tf.stack([tf.reduce_sum(values * weights), tf.reduce_sum(weights)])
+            return found
+
+        self._sums = tf.function(sums, autograph=False, reduce_retracing=True)
+
+    def scores(self) -> dict[str, float]:
+        """Returns the mean of each score over the split; NaN if no example counts."""
+        totals: dict[str, np.ndarray] = {}
+        for batch, seed in self._batches():
+            for name, sums in self._sums(batch, seed).items():
+                totals[name] = totals.get(name, 0.0) + sums.numpy().astype(np.float64)
+        return {
+            name: float(total / weight) if weight else float("nan")
+            for name, (total, weight) in totals.items()
+        }
+
+    def figures(self, count: int) -> dict[str, np.ndarray]:
+        """Draws attention on the first examples: "00", "01", ... -> uint8 `[., ., 3]`."""
+        found: list[np.ndarray] = []
+        for batch, seed in self._batches():
+            left = {name: part[: count - len(found)] for name, part in batch.items()}
+            drawn = self._model.figures(left, seed) if len(found) < count else []
+            if not drawn:
+                break
+            found += drawn
+        return {f"{number:02d}": figure for number, figure in enumerate(found)}
+
+    def _batches(self) -> Iterator[tuple[Batch, tf.Tensor]]:
+        """Yields the examples, each batch with its seed."""
+        code = SPLITS.index(self._split)
+        batches = scoring_batches(self._digits, self._data, self._split)
+        for number, batch in enumerate(batches):
+            yield batch, tf.constant([code, number], tf.int32)
+
+
+M = TypeVar("M")
+
+
+@dataclass(frozen=True)
+class Arguments(Generic[M]):
+    """Evaluate the best weights of a digit run."""
+
+    run_dir: Path
+    """The run folder that `python -m training.train` wrote."""
+    model: Annotated[M, tyro.conf.FlagConversionOff]
+    """The run's model; settings that determine weights cannot change."""
+    data_dir: Path | None = None
+    """Folder of the mnist.npz that the run was trained with; TensorFlow Datasets by default."""
+    split: str = "dev"
+    """train, dev or test (x_test)."""
+    out: Path | None = None
+    """Folder of the report; evaluation/SPLIT in RUN by default."""
+    figures: NonNegativeInt = 12
+    """Figures beside the report."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Runs the command; returns the exit status."""
+    given = sys.argv[1:] if argv is None else argv
+    return exit_status(lambda: run(Path(peek_flag("--run-dir", given)), given))
+
+
+def run(run_dir: Path, argv: list[str]) -> None:
+    """Evaluates a run, whose model decides which flags there are."""
+    refuse_published(published.locate(run_dir))
+    config = read_digit_config(run_dir)
+    arguments = parse_flags(
+        Arguments[type(config.model)],
+        argv,
+        "training.evaluate",
+        default=Arguments(run_dir, config.model),
+        description=f"Evaluate the best weights of this run of {config.recipe}.",
+    )
+    if arguments.out is not None:
+        check_folder("--out", arguments.out)
+    model = load(dataclasses.replace(config, model=arguments.model), run_dir)
+    evaluate_run(model, config, arguments)
+
+
+def evaluate_run(model: DigitModel, config: DigitRunConfig, arguments: Arguments[Any]) -> None:
+    """Evaluates a run on a split; prints and writes the report, and draws the figures.
+
+    Args:
+        model: The run's best.
+        config: The configuration it was trained with.
+        arguments: The run's folder, the model's settings, the split and so on.
+
+    Raises:
+        DataError: The digits cannot be read, or the run may have learned from them.
+    """
+    run_dir, split = arguments.run_dir, canonical_split(arguments.split)
+    asked = dataclasses.replace(config, model=arguments.model)
+    out = arguments.out or RunFolder(run_dir).evaluation(split)
+    check_own_images("--out", out, _FIGURES, REPORT_FILE)
+    digits = load_scored(run_dir, split, config.data, arguments.data_dir)
+    scorer, start = Scorer(model, config.data, digits, split), time.monotonic()
+    scores = scorer.scores()
+    report = {
+        "recipe": config.recipe,
+        "system": config.system,
+        "seed": config.seed,
+        "split": split,
+        "error": scores["error"],
+        "scores": scores,
+        "examples": len(digits),
+        "digits_fingerprint": digits.fingerprint(),
+        "command": training_command(config),
+        "evaluated_with": shlex.join(changed_flags(asked, config)) or OWN_SETTINGS,
+        "evaluation_seconds": time.monotonic() - start,
+        "configuration": to_dict(config),
+        "versions": package_versions(),
+        "weights_sha256": model.weights_sha256,
+        **training_so_far(run_dir),
+    }
+    write_report(out, report)
+    for old in (out / _FIGURES).glob("*.png"):
+        if old.stem.isdecimal():
+            old.unlink()
+    drawn = scorer.figures(arguments.figures)
+    for name, figure in drawn.items():
+        (out / _FIGURES).mkdir(exist_ok=True)
+        Image.fromarray(figure).save(out / _FIGURES / f"{name}.png")
+    print(f"\n{config.recipe}: {split}, {len(digits)} examples, percent")
+    print(format_scores(scores))
+    print(f"Report{' and figures' if drawn else ''}: {out}")
+
+
+def training_so_far(run_dir: Path) -> dict[str, Any]:
+    """Returns the report's entry about the training; none if the checkpoint is gone or damaged.
+
+    The scores do not depend on it, as they are those of the best weights.
+    """
+    try:
+        progress = last_progress(RunFolder(run_dir).checkpoints)
+    except RunError as error:
+        print(f"Warning: {error}", file=sys.stderr)
+        return {}
+    if progress is None:
+        return {}
+    done = {"epochs": progress.epoch, "best_epoch": progress.best_epoch}
+    return {"training": {"minutes": progress.seconds / 60} | done}
+
+
+def training_command(config: DigitRunConfig) -> str:
+    """Returns the command that trains such a run, without the user's `--data-dir`, `--run-dir`."""
+    base = RECIPES.get(config.recipe, config)
+    flags = ["--recipe", config.recipe, *changed_flags(config, base)]
+    return shlex.join(["python", "-m", "training.train", *flags])
+
+
+def compare(folders: Sequence[Path], reports: Sequence[Mapping[str, Any]], seeds: int) -> list[str]:
+    """Compares digit systems, the later ones with the first, by their reports alone.
+
+    Args:
+        folders: Evaluations, those of a system in a row.
+        reports: Their reports.
+        seeds: Evaluations of each system, whose means are compared.
+
+    Returns:
+        The lines of the comparison.
+
+    Raises:
+        ValueError: They were scored on different examples.
+    """
+    examples = []
+    for report in reports:
+        data = read_saved(SYSTEMS[report[SYSTEM_KEY]], report["configuration"]).data.scored()
+        # What determines the examples beside the digits.
+        data = dataclasses.replace(data, dev_digits=1, limit=None, examples=None)
+        examples.append((report["digits_fingerprint"], data))
+    for folder, scored in zip(folders, examples, strict=True):
+        if scored != examples[0]:
+            raise ValueError(
+                f"{folder} was scored on other examples than {folders[0]}: compare systems with "
+                "the same digits and the same `--data` settings."
+            )
+    names = [name for name in reports[0]["scores"] if all(name in r["scores"] for r in reports)]
+    scores = {name: means_over_seeds([r["scores"][name] for r in reports], seeds) for name in names}
+    heads = [f"{label} - {LABELS[0]}" for label in LABELS[1 : len(reports) // seeds]]
+    rows = [[name, *(f"{v - first:+.2f}" for v in rest)] for name, (first, *rest) in scores.items()]
+    return [
+        f"{reports[0]['split']}, {reports[0]['examples']} examples",
+        "",
+        score_table(scores),
+        "",
+        text_table([["", *heads], *rows]),
+        "",
+        "Note: there are no intervals, as these reports hold means over the split and not the "
+        "outcome of each example.",
+    ]

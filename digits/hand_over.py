@@ -1,0 +1,71 @@
+"""Entry points for commands that are given a recipe, a run or a model of digits.
+
+Everything here loads what it needs when it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sat_tf.commands import loading
+
+if TYPE_CHECKING:
+    from digits.models.model import DigitModel
+    from sat_tf.config import SearchFlags
+    from training.run_state.signals import Interrupts
+
+
+def recipes() -> Mapping[str, Any]:
+    """Returns the recipes of the digit systems by name."""
+    from digits.recipes import RECIPES
+
+    return RECIPES
+
+
+def train(argv: Sequence[str], interrupts: Interrupts) -> None:
+    """Trains a digit system: `training.train` with one of `recipes`."""
+    from digits.recipes import parse
+
+    arguments = parse([*argv])  # before TensorFlow is loaded: a flag may be wrong
+    with loading():
+        from digits.train import run
+    run(arguments, interrupts)
+
+
+def evaluate(argv: list[str]) -> int:
+    """Evaluates a digit run: `training.evaluate`; returns the exit status."""
+    with loading():
+        from digits.evaluate import main
+    return main(argv)
+
+
+def publish(
+    run: Path, out: Path, licence: str | None, checked: tuple[str, Path | None] | None
+) -> str:
+    """Publishes a digit run: `training.publish`; see `digits.publish.publish`."""
+    with loading():
+        from digits.publish import publish
+    return publish(run, out, licence, checked)
+
+
+def averaged(run_dir: Path, search: SearchFlags) -> tuple[str, Callable[[Path], DigitModel]]:
+    """Returns what `training.average` needs of a digit run; see `digits.runs.averaged`."""
+    from digits.runs import averaged
+
+    return averaged(run_dir, search)
+
+
+def compare(folders: Sequence[Path], reports: Sequence[Mapping[str, Any]], seeds: int) -> list[str]:
+    """Compares evaluations of digit systems: `training.compare`; see `digits.evaluate.compare`."""
+    with loading():
+        from digits.evaluate import compare
+    return compare(folders, reports, seeds)
+
+
+def export(run_dir: Path, out: Path | None, **others: Any) -> None:
+    """Exports a published digit model: `serving.export`; see `digits.export.run`."""
+    with loading():
+        from digits.export import run
+    run(run_dir, out, **others)

@@ -1,0 +1,1 @@
+"""The digit systems as Keras models, and their settings."""

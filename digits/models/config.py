@@ -1,0 +1,261 @@
+"""Configurations of the digit models and of a published one; see `sat_tf.config`. No TensorFlow."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from digits import SYSTEM_KEY
+from sat_tf.config import Inference
+from sat_tf.errors import invalid_value, other_version
+from sat_tf.fields import (
+    Fraction,
+    NonNegative,
+    NonNegativeInt,
+    Positive,
+    PositiveInt,
+    Probability,
+    Range,
+    check_fields,
+    from_dict,
+    to_dict,
+)
+from sat_tf.run_folder import RunFolder
+
+Target = Literal["digit", "pair", "sum"]
+"""The question about an image: its digit, its two digits in any order, or their sum."""
+
+
+def answer_names(target: Target) -> tuple[str, ...]:
+    """Returns the names of the classes, in the order of their numbers: 10, 55 or 19."""
+    if target == "pair":
+        return tuple(f"{low} and {high}" for low in range(10) for high in range(low, 10))
+    return tuple(map(str, range(19 if target == "sum" else 10)))
+
+
+@dataclass(frozen=True)
+class PortionsConfig:
+    """Attention over the portions of a strip, which hold one digit each."""
+
+    attention: Literal["soft", "hard", "mean", "max", "sum", "gap"] = "soft"
+    """soft or hard attention; mean, max or sum of the annotations; gap: global average pooling of
+    the feature map of the whole strip."""
+    queries: Literal["one", "all"] = "one"
+    """one: is `digit` there, and where? all: the same for each of the ten labels at once."""
+    digit: Annotated[int, Range(0, 9)] = 9
+    """Label that the query asks for, with `--model.queries one`."""
+    filters: PositiveInt = 16
+    """Width of the first convolution; the second has twice as many."""
+    dropout: Fraction = 0.0
+    """Dropout on the features of a portion, before its annotation vector."""
+    annotation_dim: PositiveInt = 64
+    """Width D of a portion's annotation vector."""
+    query_dim: PositiveInt = 32
+    """Width N of a query's embedding."""
+    attention_dim: PositiveInt = 64
+    """Width of the hidden layer of the attention MLP."""
+    hidden_dim: PositiveInt = 64
+    """Width of the hidden layer that turns query and context into an answer."""
+    null_slot: bool = True
+    """A learned annotation beside the portions', where attention rests if the label is absent."""
+    samples: PositiveInt = 5
+    """M, samples per query of hard attention, whose gradients are averaged."""
+    draws: PositiveInt = 1
+    """Portions that hard attention draws per sample, with replacement."""
+    fill: Literal["mean", "zeros"] = "mean"
+    """Context of hard attention: the mean of the annotations drawn, or all annotations side by
+    side, zero where not drawn."""
+    baseline: Literal["none", "moving_average", "leave_one_out"] = "leave_one_out"
+    """Value subtracted from the return of hard attention's samples."""
+    baseline_decay: Probability = 0.9
+    """Decay of the moving-average baseline."""
+    reward_weight: NonNegative = 1.0
+    """lambda_r, weight of hard attention's score-function term."""
+    entropy_weight: NonNegative = 0.0
+    """lambda_e, weight of hard attention's entropy term."""
+    inference: Inference = "argmax"
+    """Choice of a portion by hard attention at inference."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "model")
+        if self.fill == "zeros" and self.attention != "hard":
+            raise invalid_value(
+                "--model.fill",
+                f"mean with `--model.attention {self.attention}`",
+                self.fill,
+                kind="key",
+            )
+        if self.attention == "hard" and self.baseline == "leave_one_out" and self.samples < 2:
+            needed = "at least 2 for the leave_one_out baseline"
+            raise invalid_value("--model.samples", needed, self.samples, kind="key")
+
+    @property
+    def attends(self) -> bool:
+        """True if there are weights over the portions."""
+        return self.attention in ("soft", "hard")
+
+
+@dataclass(frozen=True)
+class STNConfig:
+    """A convolutional network behind a Spatial Transformer, behind a mask, or alone."""
+
+    attention: Literal["transformer", "mask", "none"] = "transformer"
+    """transformer rectifies the image first; mask dims what is beside the point; none: neither."""
+    output_size: Annotated[int, Range(2)] = 28
+    """Side of the rectified image, pixels."""
+    localisation_filters: PositiveInt = 20
+    """Width of the two convolutions of the localisation net."""
+    localisation_dim: NonNegativeInt = 50
+    """Width of the localisation net's hidden layer, 0 for none; a mask has none."""
+    localisation_points: NonNegativeInt = 0
+    """Heat maps whose centres of mass the localisation net reads beside its hidden layer, or
+    instead of it; a mask has none."""
+    filters: PositiveInt = 32
+    """Width of the classifier's first convolution; the second has twice as many."""
+    hidden_dim: PositiveInt = 128
+    """Width of the classifier's hidden layer."""
+    dropout: Fraction = 0.3
+    """Dropout on the classifier's hidden layer."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "model")
+        if not self.localisation_dim and not self.localisation_points:
+            raise ValueError(
+                "Received invalid values for keys `--model.localisation_dim` and "
+                "`--model.localisation_points`: expected one of them above 0, got 0 and 0."
+            )
+
+
+@dataclass(frozen=True)
+class GlimpseConfig:
+    """Settings that RAM and DRAM share."""
+
+    glimpses: PositiveInt = 6
+    """Glimpses per image."""
+    glimpse_size: PositiveInt = 8
+    """Values along a side of each patch."""
+    scales: PositiveInt = 1
+    """Patches per glimpse, each twice as wide as the one before."""
+    locations: Literal["learned", "random", "oracle"] = "learned"
+    """Locations of glimpses: from the policy (learned); or, for comparison, anywhere (random) or
+    where the digits are (oracle)."""
+    first_location: Literal["learned", "centre", "random"] = "centre"
+    """Location of the first glimpse; learned takes it from the policy like all the others."""
+    std: Positive = 0.1
+    """Standard deviation of the policy; 1 is half the image."""
+    location_hidden_dim: PositiveInt = 128
+    """Width of the hidden layer of the location network."""
+    samples: PositiveInt = 1
+    """M, sequences of glimpses per image in training."""
+    baseline: Literal["learned", "leave_one_out", "none"] = "learned"
+    """Value subtracted from the reward; leave_one_out is the mean of the image's other samples."""
+    reward: Literal["correct", "log_lik"] = "correct"
+    """Reward: 1 for the right answer, or its log p, which gives the gradient of the bound."""
+    reward_weight: NonNegative = 1.0
+    """Weight of the score-function term."""
+    value_weight: NonNegative = 1.0
+    """Weight of the learned baseline's error."""
+    aim_weight: NonNegative = 0.0
+    """Weight of the policy's squared mean before its tanh, which keeps glimpses that make no
+    difference from drifting to the border. The papers have no such term."""
+    random_steps: NonNegativeInt = 0
+    """Steps of the warm-up, over which the share of images with random glimpses falls to zero, so
+    that the policy learns from a classifier that knows something."""
+
+    def __post_init__(self) -> None:
+        check_fields(self, "model")
+        if self.baseline == "leave_one_out" and self.samples < 2:
+            needed = "`--model.samples` of at least 2 for leave_one_out"
+            raise invalid_value("--model.baseline", needed, self.samples, kind="key")
+
+
+@dataclass(frozen=True)
+class RAMConfig(GlimpseConfig):
+    """The recurrent attention model of Mnih et al. (2014), arXiv:1406.6247."""
+
+    core: Literal["relu", "lstm"] = "relu"
+    """Core: `h = relu(W_h h + W_g g)`, as in the paper for digits, or an LSTM."""
+    glimpse_hidden_dim: PositiveInt = 128
+    """Width of the hidden layers of the glimpse network."""
+    glimpse_dim: PositiveInt = 256
+    """Width of a glimpse's features."""
+    hidden_dim: PositiveInt = 256
+    """Width of the core."""
+
+
+@dataclass(frozen=True)
+class DRAMConfig(GlimpseConfig):
+    """The deep recurrent attention model of Ba et al. (2014), arXiv:1412.7755."""
+
+    first_location: Literal["learned", "centre", "random"] = "learned"
+    """Location of the first glimpse; learned takes it from the context."""
+    context: bool = True
+    """Start the upper LSTM from the coarse image instead of zero."""
+    context_block: PositiveInt = 4
+    """Side of the squares of pixels that are averaged for the coarse image."""
+    context_filters: PositiveInt = 16
+    """Width of the convolutions of the context network."""
+    glimpse_filters: PositiveInt = 16
+    """Width of the glimpse network's first convolution; the other two have twice as many."""
+    glimpse_dim: PositiveInt = 256
+    """Width of a glimpse's features."""
+    hidden_dim: PositiveInt = 256
+    """Width of both LSTMs."""
+
+
+MODELS = {"ram": RAMConfig, "dram": DRAMConfig, "stn": STNConfig}
+"""Configuration of each kind of model that is published."""
+
+
+@dataclass(frozen=True)
+class ReaderConfig:
+    """Kind of a digit model, and the look of its images."""
+
+    system: Literal["ram", "dram", "stn"]
+    """Kind of the model."""
+    recipe: str
+    """Recipe it was trained by."""
+    target: Target
+    """The question about an image."""
+    image_size: PositiveInt
+    """Side of the square images, pixels."""
+    ink_from: Positive
+    """Length of the shortest digits of training, pixels."""
+    ink_to: Positive
+    """Length of the longest."""
+    model: RAMConfig | DRAMConfig | STNConfig
+    """Of the model."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """Names of the classes."""
+        return answer_names(self.target)
+
+    @property
+    def digits(self) -> int:
+        """Digits per image."""
+        return 1 if self.target == "digit" else 2
+
+    def to_text(self) -> str:
+        """Returns the content of the configuration's file."""
+        return json.dumps(to_dict(self), indent=1) + "\n"
+
+
+def read_reader_config(folder: Path) -> ReaderConfig:
+    """Reads the configuration of a published digit model.
+
+    Raises:
+        RunError: It is damaged, or of another version.
+    """
+    path = RunFolder(folder).config
+    try:
+        values = json.loads(path.read_text("utf-8"))
+        model = from_dict(MODELS[values[SYSTEM_KEY]], values.pop("model"))
+        return from_dict(ReaderConfig, {**values, "model": model})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise other_version(path, error) from error

@@ -1,0 +1,299 @@
+"""Glimpses: where to look, by the policy or as given; what is seen there; how it is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from digits.models.config import GlimpseConfig
+from digits.models.model import convolution, dense, sequential
+from digits.models.sampling import bilinear_sample_grid, to_pixels
+from sat_tf.ops.replicas import at_least_one_row
+
+
+class Aim(NamedTuple):
+    """A location chosen from a state."""
+
+    activation: tf.Tensor
+    """`[B, 2]`, whose tanh is the mean; its gradient does not saturate."""
+    mean: tf.Tensor
+    """`[B, 2]`, mean of the policy, in (-1, 1)."""
+    location: tf.Tensor
+    """`[B, 2]`, in [-1, 1]; no gradient flows through it."""
+    log_prob: tf.Tensor
+    """`[B]`, log-density of the sample before clipping; differentiable in the mean."""
+
+
+class LocationNetwork(keras.layers.Layer):
+    """The policy over locations: a Gaussian around an MLP of the state.
+
+    `mean = tanh(f_l(h))`, `l' ~ N(mean, std^2 I)`, `l = clip(l', -1, 1)`. The log-probability is
+    that of l', since l has no density at the border, where many samples end.
+
+    Args:
+        state_dim: Width of the state.
+        hidden_dim: Width of the hidden layer.
+        std: Standard deviation along each axis; 1 is half the image.
+
+    Call arguments:
+        hidden: `[B, state_dim]`. The gradient of `log_prob` flows to it unless it is given as
+            `stop_gradient`.
+        seed: int32 `[2]`, stateless; None takes the mean.
+
+    Output:
+        `Aim`.
+
+    References:
+        Mnih et al. (2014), Sec. 3.1-3.2, arXiv:1406.6247.
+    """
+
+    def __init__(self, state_dim: int, hidden_dim: int, std: float, **kwargs) -> None:
+        super().__init__(**kwargs)
+        self.state_dim, self.std = state_dim, std
+        self.hidden_layer = dense(state_dim, hidden_dim, "relu", name="hidden")
+        # Small, because tanh saturates.
+        small = keras.initializers.RandomNormal(stddev=0.01)
+        self.mean_layer = dense(hidden_dim, 2, kernel_initializer=small, name="mean")
+        self.built = True
+
+    def call(self, hidden: tf.Tensor, seed: tf.Tensor | None = None) -> Aim:
+        """Aims the next glimpse."""
+        activation = self.mean_layer(self.hidden_layer(hidden))
+        mean = tf.tanh(activation)
+        drawn = mean
+        if seed is not None:
+            draw = lambda mean: gaussian(mean, self.std).sample(seed=seed)  # noqa: E731
+            drawn = at_least_one_row(draw, mean)
+        drawn = tf.stop_gradient(drawn)
+        log_prob = gaussian(mean, self.std).log_prob(drawn)
+        return Aim(activation, mean, tf.clip_by_value(drawn, -1.0, 1.0), log_prob)
+
+
+def gaussian(mean: tf.Tensor, std: float):
+    """`N(mean, std^2 I)` over the last axis: `tfp.distributions.MultivariateNormalDiag`."""
+    # TensorFlow Probability takes over a second to import.
+    import tensorflow_probability as tfp
+
+    return tfp.distributions.MultivariateNormalDiag(mean, std * tf.ones_like(mean))
+
+
+_SCAN_RADIUS = 6.0  # pixels from a digit's centre: half of its stroke, drawn in 20 x 20
+
+
+def given_locations(
+    config: GlimpseConfig,
+    batch: Mapping[str, tf.Tensor],
+    samples: int,
+    seed: tf.Tensor,
+    random_share: tf.Tensor | float = 0.0,
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Places glimpses that are given, and says which they are.
+
+    Args:
+        config: Of the model.
+        batch: `images` `[B, S, S, 1]`; for oracle locations `centres` `[B, D, 2]`, normalised.
+        samples: M.
+        seed: int32 `[2]`.
+        random_share: Share of the rows whose glimpses are in random places, except a first one at
+            the centre.
+
+    Returns:
+        Normalised locations `[T, B M, 2]`, and bool `[T, B M]`, true where they are used.
+    """
+    steps, rows = config.glimpses, tf.shape(batch["images"])[0] * samples
+    places, shares = tf.unstack(tf.random.experimental.stateless_split(seed, 2))
+    given = tf.random.stateless_uniform([steps, rows, 2], places, -1.0, 1.0)
+    if config.locations == "oracle":
+        scan = scan_locations(batch["centres"], steps, batch["images"].shape[1])
+        given = tf.repeat(scan, samples, axis=1)
+    if config.locations != "learned":
+        return given, tf.ones([steps, rows], tf.bool)
+    warm_up = tf.random.stateless_uniform([rows], shares) < random_share
+    used = tf.tile(warm_up[tf.newaxis], [steps, 1])
+    if config.first_location == "centre":
+        given = tf.concat([tf.zeros([1, rows, 2]), given[1:]], axis=0)
+    if config.first_location != "learned":
+        used = tf.concat([tf.ones([1, rows], tf.bool), used[1:]], axis=0)
+    return given, used
+
+
+def scan_locations(centres: tf.Tensor, glimpses: int, image_size: int) -> tf.Tensor:
+    """Locations of an oracle that knows the digits: their centres, then around them.
+
+    Glimpses are divided among the digits of an image, one digit after another. The first on a
+    digit is at its centre, the others on a circle around it.
+
+    Args:
+        centres: `[B, D, 2]`, normalised.
+        glimpses: T.
+        image_size: Side of the images, pixels.
+
+    Returns:
+        `[T, B, 2]`, normalised, in [-1, 1].
+    """
+    digit, offsets = [], []
+    for number, part in enumerate(np.array_split(np.arange(glimpses), centres.shape[1])):
+        for n in range(len(part)):
+            angle = 2.0 * math.pi * (n - 1) / max(len(part) - 1, 1)
+            radius = _SCAN_RADIUS if n else 0.0
+            digit.append(number)
+            offsets.append((radius * math.cos(angle), radius * math.sin(angle)))
+    shifts = 2.0 / (image_size - 1) * np.array(offsets, np.float32)
+    locations = tf.gather(centres, digit, axis=1) + shifts
+    return tf.transpose(tf.clip_by_value(locations, -1.0, 1.0), [1, 0, 2])
+
+
+class GlimpseSensor(keras.layers.Layer):
+    """The retina: square patches around a location, each twice as wide as the one before.
+
+    Patch k covers `2^k size` pixels with `size` values per side. To avoid aliasing, the image is
+    first averaged over blocks of `2^k` pixels, once per image; bilinear sampling then reads the
+    patches from these smaller images. An image is zero beyond its border.
+
+    Args:
+        size: Values along a side of every patch.
+        scales: Number of patches.
+
+    References:
+        Mnih et al. (2014), Sec. 3.1 A, arXiv:1406.6247.
+    """
+
+    def __init__(self, size: int, scales: int, **kwargs) -> None:
+        super().__init__(**kwargs)
+        self.size, self.scales = size, scales
+        self.built = True
+
+    def pyramid(self, images: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        """Averages images `[B, H, W, C]` over blocks of 1, 2, 4, ... pixels.
+
+        Returns:
+            `[B, ceil(H / 2^k), ceil(W / 2^k), C]` per scale k.
+        """
+        return tuple(block_means(images, 2**k) for k in range(self.scales))
+
+    def call(self, pyramid: tuple[tf.Tensor, ...], location: tf.Tensor) -> tf.Tensor:
+        """Reads the patches around a location, the finest first.
+
+        Args:
+            pyramid: From `pyramid`.
+            location: `[B, 2]`, normalised as in `bilinear`.
+
+        Returns:
+            `[B, size, size, scales C]`, the patches side by side as channels.
+        """
+        height, width = pyramid[0].shape[1:3]
+        centre = to_pixels(location, height, width)[..., tf.newaxis]
+        offsets = tf.range(self.size, dtype=location.dtype) - (self.size - 1) / 2
+        patches = []
+        for k, images in enumerate(pyramid):
+            block = 2**k
+            # The centre of block 0 lies between the pixels that it averages.
+            x, y = tf.unstack((centre - (block - 1) / 2) / block + offsets, axis=1)
+            patches.append(bilinear_sample_grid(images, x, y))
+        return tf.concat(patches, axis=-1)
+
+
+def block_means(images: tf.Tensor, block: int) -> tf.Tensor:
+    """Means over squares of `block` pixels: `[B, H, W, C] -> [B, ceil(H / block), ..., C]`."""
+    if block == 1:
+        return images
+    height, width = images.shape[1:3]
+    # Zeros beyond the border count, unlike in "SAME" pooling.
+    images = tf.pad(images, [[0, 0], [0, -height % block], [0, -width % block], [0, 0]])
+    return tf.nn.avg_pool2d(images, block, block, "VALID")
+
+
+class GlimpseNetwork(keras.layers.Layer):
+    """RAM's glimpse network: features of the patches plus features of the location.
+
+    `g = relu(W2 relu(W1 rho) + W4 relu(W3 l))`, with biases.
+
+    Args:
+        patch_shape: Shape of the sensor's output, without B.
+        hidden_dim: Width of the two hidden layers.
+        glimpse_dim: Width of g.
+
+    Call arguments:
+        patches: `[B, *patch_shape]`, rho.
+        location: `[B, 2]`, l.
+
+    Output:
+        `[B, glimpse_dim]`.
+
+    References:
+        Mnih et al. (2014), Sec. 4, "Glimpse network", arXiv:1406.6247.
+    """
+
+    def __init__(
+        self, patch_shape: tuple[int, ...], hidden_dim: int, glimpse_dim: int, **kwargs
+    ) -> None:
+        super().__init__(**kwargs)
+        self.patch_shape = tuple(patch_shape)
+        self.patch_layer = dense(math.prod(self.patch_shape), hidden_dim, "relu", name="w1")
+        self.patch_projection = dense(hidden_dim, glimpse_dim, name="w2")
+        self.location_layer = dense(2, hidden_dim, "relu", name="w3")
+        self.location_projection = dense(hidden_dim, glimpse_dim, name="w4")
+        self.built = True
+
+    def call(self, patches: tf.Tensor, location: tf.Tensor) -> tf.Tensor:
+        """Computes g."""
+        patches = tf.reshape(patches, [-1, math.prod(self.patch_shape)])
+        what = self.patch_projection(self.patch_layer(patches))
+        where = self.location_projection(self.location_layer(location))
+        return tf.nn.relu(what + where)
+
+
+class GatedGlimpseNetwork(keras.layers.Layer):
+    """DRAM's glimpse network: features of the patches times features of the location.
+
+    `g = G_image(rho) * G_location(l)`: three convolutions and a hidden layer on the patches, a
+    hidden layer on the location.
+
+    Args:
+        patch_shape: `(size, size, scales)` of the sensor's output.
+        filters: Widths of the three convolutions, of 5, 3 and 3 pixels per side; the second halves
+            the sides of the patch.
+        glimpse_dim: Width of g.
+
+    Call arguments:
+        patches: `[B, *patch_shape]`.
+        location: `[B, 2]`.
+
+    Output:
+        `[B, glimpse_dim]`.
+
+    References:
+        Ba et al. (2014), Sec. 3.1, "Glimpse network", arXiv:1412.7755.
+    """
+
+    def __init__(
+        self,
+        patch_shape: tuple[int, int, int],
+        filters: tuple[int, int, int],
+        glimpse_dim: int,
+        **kwargs,
+    ) -> None:
+        super().__init__(**kwargs)
+        first, second, third = filters
+        layers = [
+            convolution(first, 5),
+            convolution(second, 3, strides=2),
+            convolution(third, 3),
+            keras.layers.Flatten(),
+            keras.layers.Dense(glimpse_dim, "relu"),
+        ]
+        self.image_network = sequential(layers, patch_shape, "image")
+        # Starts near 1, so that features pass before locations mean something.
+        self.location_network = dense(
+            2, glimpse_dim, "relu", bias_initializer="ones", name="location"
+        )
+        self.built = True
+
+    def call(self, patches: tf.Tensor, location: tf.Tensor) -> tf.Tensor:
+        """Computes g."""
+        return self.image_network(patches) * self.location_network(location)

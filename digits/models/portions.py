@@ -1,0 +1,298 @@
+"""Digit portions: which labels are in a strip of digits, by attention over its portions.
+
+Training gives the presence of a label; attention has to find its place. Shapes: B strips, P
+portions per strip, L slots (the portions and the null slot), Q queries, D annotation width, M
+samples per query, T draws per sample.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from digits.figures import alpha_matrix_figure
+from digits.models.config import PortionsConfig
+from digits.models.model import DigitModel, Score, at_the_end, convolution, dense, sequential
+from sat_tf.layers.attention import (
+    BahdanauAttention,
+    Selection,
+    attention_entropy,
+    attention_weights,
+    by_image,
+    context_vector,
+    entropy_share,
+)
+from sat_tf.objectives.baselines import MovingAverageBaseline
+from sat_tf.objectives.estimators import (
+    Estimator,
+    Rollout,
+    by_sample,
+    learning_signal,
+    stochastic_loss,
+    whole_return,
+)
+from sat_tf.objectives.terms import Batch, Terms, weighted
+from sat_tf.ops.draws import dropout, replica_seed
+from sat_tf.ops.replicas import global_mean
+
+LABELS = 10
+_DROPOUT = 1  # salt of its masks
+
+
+class Answers(NamedTuple):
+    """Answers to `B Q` pairs of strip and query, M of each side by side."""
+
+    logits: tf.Tensor
+    """float32 `[B Q M]`; positive means that the label is there."""
+    alignment_scores: tf.Tensor | None
+    """float32 `[B Q, L]`, of the portions, then the null slot; None without attention."""
+    log_prob: tf.Tensor | None
+    """float32 `[B Q M, T]`, log p of each slot drawn; None if none was."""
+
+
+class NullSlot(keras.layers.Layer):
+    """A learned annotation beside those of the portions: `[B, P, D] -> [B, P + 1, D]`."""
+
+    def __init__(self, annotation_dim: int, **kwargs) -> None:
+        super().__init__(**kwargs)
+        self.annotation = self.add_weight(name="annotation", shape=(1, 1, annotation_dim))
+        self.built = True
+
+    def call(self, annotations: tf.Tensor) -> tf.Tensor:
+        """Appends the null slot."""
+        shape = tf.concat([tf.shape(annotations)[:1], [1, annotations.shape[-1]]], axis=0)
+        return tf.concat([annotations, tf.broadcast_to(self.annotation, shape)], axis=1)
+
+
+class Portions(DigitModel):
+    """Presence of labels in a strip of digits, by attention over its portions.
+
+    `a_i = CNN(portion_i)`, one CNN for all; for a query `q` (a learned embedding of a label),
+    `e_i = v . tanh(W_a a_i + W_h q + b)`, `alpha = softmax(e)`, `z = phi({a_i}, {alpha_i})` and
+    `p(label is there) = sigmoid(w . relu(W_z z + W_q q + b))`. Soft and hard attention differ in
+    `phi`. The z of a comparator does not depend on the query: mean, max or sum of the
+    annotations, or the global average of the strip's feature map.
+
+    Args:
+        config: `PortionsConfig`.
+        portions: P.
+        **kwargs: For Keras.
+
+    References:
+        Bahdanau et al. (2014), arXiv:1409.0473; Xu et al. (2015), arXiv:1502.03044.
+    """
+
+    def __init__(self, config: PortionsConfig, portions: int = 5, **kwargs) -> None:
+        super().__init__(config, **kwargs)
+        self.portions = portions
+        self.labels = [config.digit] if config.queries == "one" else list(range(LABELS))
+        pooled = config.attention == "gap"
+        layers = [
+            convolution(config.filters, 3),
+            keras.layers.MaxPooling2D(),
+            convolution(2 * config.filters, 3),
+            keras.layers.MaxPooling2D(),
+            keras.layers.GlobalAveragePooling2D() if pooled else keras.layers.Flatten(),
+        ]
+        self.encoder = sequential(layers, (28, 28 * portions if pooled else 28, 1), "encoder")
+        features = self.encoder.output_shape[-1]
+        self.annotation = dense(features, config.annotation_dim, "relu", name="annotation")
+        self.queries = keras.layers.Embedding(len(self.labels), config.query_dim, name="queries")
+        self.queries.build((None,))
+        slots = portions + (config.attends and config.null_slot)
+        context_dim = config.annotation_dim * (slots if config.fill == "zeros" else 1)
+        layers = [keras.layers.Dense(config.hidden_dim, "relu"), keras.layers.Dense(1)]
+        self.answer_layers = sequential(layers, (context_dim + config.query_dim,), "answer")
+        if config.attends:
+            self.null = NullSlot(config.annotation_dim, name="null") if config.null_slot else None
+            self.attention = BahdanauAttention(config.attention_dim, name="attention")
+            self.attention.build((None, config.query_dim), (None, None, config.annotation_dim))
+        if config.attention == "hard" and config.baseline == "moving_average":
+            self.baseline = MovingAverageBaseline(config.baseline_decay, name="baseline")
+        self.objective = PresenceObjective(config)
+        self.built = True
+
+    def annotate(self, images: tf.Tensor, seed: tf.Tensor | None = None) -> tf.Tensor:
+        """Encodes strips `[B, 28, 28 P, 1]` in [0, 1].
+
+        Returns:
+            Annotations `[B, P, D]`, or `[B, 1, D]` with global average pooling.
+        """
+        pooled = self.config.attention == "gap"
+        features = self.encoder(images if pooled else self._cut(images))
+        annotations = self.annotation(dropout(features, self.config.dropout, seed, _DROPOUT))
+        slots = 1 if pooled else self.portions
+        return tf.reshape(annotations, [-1, slots, self.config.annotation_dim])
+
+    def _cut(self, images: tf.Tensor) -> tf.Tensor:
+        """Cuts strips into their portions, `[B P, 28, 28, 1]`."""
+        height, width = images.shape[1], images.shape[2] // self.portions
+        columns = tf.reshape(images, [-1, height, self.portions, width, 1])
+        return tf.reshape(tf.transpose(columns, [0, 2, 1, 3, 4]), [-1, height, width, 1])
+
+    def call(
+        self,
+        images: tf.Tensor,
+        selection: Selection = "expectation",
+        samples: int = 1,
+        seed: tf.Tensor | None = None,
+        training: bool = False,
+    ) -> Answers:
+        """Answers all queries about each strip.
+
+        Args:
+            images: float32 `[B, 28, 28 P, 1]` in [0, 1].
+            selection: How attention takes its context; see `attention_weights`.
+            samples: M, answers per query, each with its own draw of slots.
+            seed: int32 `[2]`, for `sample` and dropout.
+            training: Apply dropout.
+        """
+        annotations = self.annotate(images, seed if training else None)
+        count = len(self.labels)
+        query = tf.tile(self.queries(tf.range(count)), [tf.shape(annotations)[0], 1])
+        if not self.config.attends:
+            reduce = {"max": tf.reduce_max, "sum": tf.reduce_sum}
+            context = reduce.get(self.config.attention, tf.reduce_mean)(annotations, axis=1)
+            return Answers(self._answer(tf.repeat(context, count, axis=0), query), None, None)
+        if self.null is not None:
+            annotations = self.null(annotations)
+        scores = self.attention(query, annotations)
+        weights, log_prob = self._attend(tf.repeat(scores, samples, axis=0), selection, seed)
+        context = self._context(annotations, weights)
+        return Answers(self._answer(context, tf.repeat(query, samples, axis=0)), scores, log_prob)
+
+    def _attend(
+        self, scores: tf.Tensor, selection: Selection, seed: tf.Tensor | None
+    ) -> tuple[tf.Tensor, tf.Tensor | None]:
+        """Returns weights of the slots `[rows, L]`, and log p of those drawn `[rows, T]`."""
+        if selection != "sample":
+            return attention_weights(scores, selection).weights, None
+        seeds = tf.random.experimental.stateless_split(seed, self.config.draws)
+        draws = [attention_weights(scores, "sample", seed_t) for seed_t in tf.unstack(seeds)]
+        drawn = tf.stack([draw.weights for draw in draws])
+        reduce = tf.reduce_max if self.config.fill == "zeros" else tf.reduce_mean
+        return reduce(drawn, axis=0), tf.stack([draw.log_prob for draw in draws], axis=-1)
+
+    def _context(self, annotations: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        """Returns contexts `[rows, D]`, or `[rows, L D]` with zeros for slots not chosen."""
+        if self.config.fill == "mean":
+            return context_vector(annotations, weights)
+        weights = by_image(weights, annotations)
+        kept = weights[..., tf.newaxis] * annotations[:, tf.newaxis]
+        return tf.reshape(kept, [-1, annotations.shape[1] * annotations.shape[2]])
+
+    def _answer(self, context: tf.Tensor, query: tf.Tensor) -> tf.Tensor:
+        return self.answer_layers(tf.concat([context, query], axis=-1))[:, 0]
+
+    def infer(self, batch: Batch, seed: tf.Tensor) -> Answers:
+        """Answers as configured for inference."""
+        hard = self.config.attention == "hard"
+        selection = self.config.inference if hard else "expectation"
+        return self(batch["images"], selection=selection, seed=seed)
+
+    def scores(self, batch: Batch, seed: tf.Tensor) -> dict[str, Score]:
+        """Scores a batch: `error` and `presence_accuracy`, and the arg max of attention.
+
+        `location_accuracy`: on the right portion, over labels that occur once in their strip;
+        `null_accuracy`: on the null slot, over labels that do not occur.
+        """
+        answers, labels = self.infer(batch, seed), batch["labels"]
+        present = self.presence(labels)
+        said = tf.cast(tf.reshape(answers.logits, tf.shape(present)) > 0.0, tf.float32)
+        right = 100.0 * tf.cast(said == present, tf.float32)
+        scores = {"error": Score(100.0 - right), "presence_accuracy": Score(right)}
+        if not self.config.attends:
+            return scores
+        found = tf.argmax(by_image(answers.alignment_scores, labels), axis=-1)
+        places = self._places(labels)
+        place = tf.argmax(places, axis=1)
+        once = tf.cast(tf.reduce_sum(places, axis=1) == 1.0, tf.float32)
+        scores["location_accuracy"] = Score(100.0 * tf.cast(found == place, tf.float32), once)
+        if self.null is not None:
+            resting = tf.cast(found == self.portions, tf.float32)
+            scores["null_accuracy"] = Score(100.0 * resting, 1.0 - present)
+        return scores
+
+    def figures(self, batch: Batch, seed: tf.Tensor) -> list[np.ndarray]:
+        """Draws the matrix of alpha, queries by slots, under each strip."""
+        if not self.config.attends:
+            return []
+        answers = self.infer(batch, seed)
+        alpha = tf.nn.softmax(by_image(answers.alignment_scores, batch["images"])).numpy()
+        present = self.presence(batch["labels"]).numpy()
+        said = tf.reshape(tf.sigmoid(answers.logits), present.shape).numpy()
+        strips = np.round(255.0 * batch["images"].numpy()[..., 0]).astype(np.uint8)
+        return [
+            alpha_matrix_figure(strip, self.labels, *rows)
+            for strip, *rows in zip(strips, alpha, said, present > 0.5, strict=True)
+        ]
+
+    def presence(self, labels: tf.Tensor) -> tf.Tensor:
+        """1.0 where the label of a query is in the strip: `[B, P] -> [B, Q]`."""
+        return tf.reduce_max(self._places(labels), axis=1)
+
+    def _places(self, labels: tf.Tensor) -> tf.Tensor:
+        """1.0 in the portions that hold the label of a query: `[B, P] -> [B, P, Q]`."""
+        asked = tf.constant(self.labels, labels.dtype)
+        return tf.cast(labels[..., tf.newaxis] == asked, tf.float32)
+
+
+class PresenceObjective:
+    """Cross-entropy of the presence of each label, nats per query.
+
+    Hard attention maximises the ELBO, with the gradient of `estimators`: a query with M samples
+    is an example, its T draws are the steps, and the last draw is rewarded.
+    """
+
+    def __init__(self, config: PortionsConfig) -> None:
+        self.config = config
+        self.hard = config.attention == "hard"
+
+    @property
+    def log_names(self) -> tuple[str, ...]:
+        """Keys of `Terms.means`."""
+        names = ("alpha_entropy",) if self.config.attends else ()
+        return (*names, "reward") if self.hard else names
+
+    def __call__(self, model, batch: Batch, seed: tf.Tensor, global_size: tf.Tensor) -> Terms:
+        """Computes the loss of a batch of `images` and `labels`; see `Objective`."""
+        del global_size
+        config = self.config
+        samples, selection = (config.samples, "sample") if self.hard else (1, "expectation")
+        answers = model(
+            batch["images"],
+            selection=selection,
+            samples=samples,
+            seed=replica_seed(seed),
+            training=True,
+        )
+        present = tf.repeat(tf.reshape(model.presence(batch["labels"]), [-1]), samples)
+        log_lik = -tf.nn.sigmoid_cross_entropy_with_logits(present, answers.logits)
+        loss, mean_return, means = -tf.reduce_mean(log_lik), None, {}
+        if config.attends:
+            means["alpha_entropy"] = tf.reduce_mean(entropy_share(answers.alignment_scores))
+        if self.hard:
+            means["reward"] = tf.reduce_mean(log_lik)
+            log_prob = by_sample(answers.log_prob, samples)
+            entropy = attention_entropy(answers.alignment_scores)[tf.newaxis, :, tf.newaxis]
+            log_lik = at_the_end(log_lik, config.draws, samples)
+            rollout = Rollout(
+                log_prob=log_prob,
+                entropy=tf.broadcast_to(entropy, tf.shape(log_prob)),
+                log_lik=log_lik,
+                reward=tf.stop_gradient(log_lik),
+                mask=tf.ones_like(log_prob),
+            )
+            average = 0.0
+            if model.baseline is not None:
+                mean_return = global_mean(whole_return(rollout.reward))
+                average = model.baseline(mean_return)
+            weights = config.reward_weight, config.entropy_weight
+            estimator = Estimator(*weights, baseline=config.baseline)
+            signal = learning_signal(rollout, estimator, average)
+            loss = stochastic_loss(rollout, signal, estimator)
+        size = tf.cast(tf.shape(batch["labels"])[0], tf.float32)
+        return Terms(loss, weighted(means, size), mean_return)

@@ -1,0 +1,275 @@
+"""A trained digit model: a drawing in, what it read and where it looked out."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from PIL import Image
+
+import digits
+from digits.models.config import (
+    DRAMConfig,
+    RAMConfig,
+    ReaderConfig,
+    STNConfig,
+    read_reader_config,
+)
+from digits.models.recurrent_attention import DRAM, RAM
+from digits.models.stn import STN
+from sat_tf import published
+from sat_tf.compat import default_policy
+from sat_tf.errors import invalid_value
+from sat_tf.fields import check_argument
+from sat_tf.images.pillow import FORMATS, check_scans, read_upright, to_rgb
+from sat_tf.weights import load_compact
+
+MOST_SIDE = 2048
+"""Largest side of a drawing, pixels."""
+
+_LEAST_SIDE = 16
+_INK = 64  # of 255; what is fainter does not count as ink
+_ROOM = 28 / 20  # MNIST digits are 20 pixels long, in the middle of 28
+_MARGIN = 4  # pixels, (28 - 20) / 2
+
+Frame = tuple[float, float, float, float]
+"""Left, top, right and bottom of what the model sees, as shares of the drawing's sides."""
+
+Drawing = str | Path | bytes | np.ndarray
+"""Path of an image file, its bytes, or uint8 pixels `[H, W]` with ink 255."""
+
+
+@dataclass(frozen=True, eq=False)
+class DigitReading:
+    """A reading of one drawing, look by look.
+
+    Attributes:
+        answer: Name of the most probable class after the last look.
+        probabilities: `[T, K]`, of each class after each of the T looks.
+        corners: `[T, 4, 2]`, of the finest patch, (x, y) as shares of the image's sides.
+        patches: `[T, h, w, scales]`, the finest first, in [0, 1].
+        image: `[S, S]`, what the model was given.
+        frame: Where that lies in the drawing.
+    """
+
+    answer: str
+    probabilities: np.ndarray
+    corners: np.ndarray
+    patches: np.ndarray
+    image: np.ndarray
+    frame: Frame
+
+
+class DigitReader:
+    """A digit model with what its images look like.
+
+    Args:
+        model: The model.
+        config: Of the published model.
+        path: Folder it was loaded from, if any.
+    """
+
+    def __init__(
+        self, model: RAM | DRAM | STN, config: ReaderConfig, path: Path | None = None
+    ) -> None:
+        self.model, self.config, self.path = model, config, path
+        self._read = tf.function(model.read, autograph=False, reduce_retracing=True)
+
+    def read(self, drawing: Drawing) -> DigitReading:
+        """Reads a drawing.
+
+        Args:
+            drawing: Image file, its bytes, or uint8 pixels `[H, W]` with ink 255.
+
+        Raises:
+            ValueError: It is missing or cannot be read, or there is no ink.
+        """
+        image, frame = self._fit(drawing)
+        corners, patches, logits = self._read(tf.constant(image[np.newaxis, ..., np.newaxis]))
+        probabilities = tf.nn.softmax(logits[0]).numpy()
+        return DigitReading(
+            self.config.answers[int(probabilities[-1].argmax())],
+            probabilities,
+            corners[0].numpy(),
+            patches[0].numpy(),
+            image,
+            frame,
+        )
+
+    def _fit(self, drawing: Drawing) -> tuple[np.ndarray, Frame]:
+        """Returns a drawing as the model's image, and its frame; errors name the file."""
+        check_argument("drawing", drawing, Drawing)
+        if isinstance(drawing, np.ndarray) and (drawing.ndim, drawing.dtype) != (2, np.uint8):
+            got = f"{drawing.dtype} {list(drawing.shape)}"
+            raise invalid_value("drawing", "uint8 pixels [H, W]", got)
+        is_file = isinstance(drawing, str | Path)
+        name = f"the drawing {str(drawing)!r}" if is_file else "the drawing"
+        ink = (self.config.ink_from, self.config.ink_to)
+        try:
+            content = Path(drawing).read_bytes() if is_file else drawing
+            pixels = decode_drawing(content) if isinstance(content, bytes) else content
+            return fit_drawing(pixels, self.config.image_size, ink, self.config.digits)
+        except OSError as error:
+            raise ValueError(f"Cannot read {name}: {error.strerror or error}.") from error
+        except ValueError as error:
+            raise ValueError(f"Cannot read {name}: {error}.") from error
+
+
+def build(
+    config: RAMConfig | DRAMConfig | STNConfig,
+    image_size: int,
+    answers: Sequence[str],
+    policy: str = "float32",
+) -> RAM | DRAM | STN:
+    """Builds a model of single images with new weights.
+
+    Args:
+        config: Of the model.
+        image_size: Side of the square images, pixels.
+        answers: Names of the classes.
+        policy: Keras' dtype policy; RAM and DRAM are always float32.
+    """
+    # Only convolutions profit from another precision.
+    kinds = {STNConfig: (STN, {"dtype": policy}), RAMConfig: (RAM, {}), DRAMConfig: (DRAM, {})}
+    kind, options = kinds[type(config)]
+    with default_policy("float32"):
+        model = kind(config, image_size, len(answers), **options)
+    model.answers = answers
+    return model
+
+
+def load_reader(folder: Path) -> DigitReader:
+    """Loads a published model; see `digits.load`."""
+    files, config = published.checked_files(folder), read_reader_config(folder)
+    model = build(config.model, config.image_size, config.answers)
+    load_compact(model, [files[digits.WEIGHTS]])
+    return DigitReader(model, config, folder)
+
+
+def decode_drawing(content: bytes) -> np.ndarray:
+    """Reads an image file as ink, uint8 `[H, W]`: 255 is ink, whether it was dark or bright.
+
+    JPEG, PNG, GIF, BMP, WebP and TIFF, turned upright. On a transparent ground, what is opaque is
+    ink.
+
+    Raises:
+        ValueError: It cannot be read, or is too small or too large.
+    """
+    content = read_upright(content)  # its errors say what to do about the format
+    try:
+        check_scans(content)
+        with Image.open(io.BytesIO(content), formats=FORMATS) as image:
+            width, height = image.size
+            fits = min(image.size) >= _LEAST_SIDE and max(image.size) <= MOST_SIDE
+            ink = _ink_of(image) if fits else None
+    except Exception as error:  # Pillow's readers raise almost anything on broken files
+        raise ValueError("it cannot be read as an image") from error
+    if ink is None:
+        raise ValueError(
+            f"it has {width} x {height} pixels, expected sides of {_LEAST_SIDE} to {MOST_SIDE}"
+        )
+    return ink
+
+
+def _ink_of(image: Image.Image) -> np.ndarray:
+    """Reads pixels as ink: by their opacity if the border is transparent, else by brightness."""
+    if image.has_transparency_data:
+        opacity = np.asarray(image.convert("RGBA"))[..., 3]
+        if np.median(_border(opacity)) == 0:
+            return opacity
+    ink = np.asarray(to_rgb(image).convert("L"))
+    return 255 - ink if np.median(_border(ink)) > 127 else ink
+
+
+def _border(pixels: np.ndarray) -> np.ndarray:
+    return np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
+
+
+def fit_drawing(
+    drawing: np.ndarray, size: int, ink: tuple[float, float], digits: int = 1
+) -> tuple[np.ndarray, Frame]:
+    """Scales and moves a drawing as little as makes it like the images of training.
+
+    Args:
+        drawing: uint8 `[H, W]`, 255 is ink.
+        size: Side of the model's images, pixels.
+        ink: Shortest and longest digits of training, pixels along the longer side.
+        digits: Digits in the drawing, 1 or 2.
+
+    Returns:
+        The image, float32 `[size, size]` in [0, 1], and its frame in the drawing.
+
+    Raises:
+        ValueError: There is no ink.
+    """
+    mask = drawing > _INK
+    if not mask.any():
+        raise ValueError("there is no ink in it")
+    (top, bottom), (left, right) = _extent(mask.any(axis=1)), _extent(mask.any(axis=0))
+    extent = np.array([right - left, bottom - top], np.float64)
+    length = _digit_length(mask[top:bottom, left:right], digits)
+    sides = np.array(drawing.shape[::-1], np.float64)
+    scale = float(np.clip(size / sides.max(), ink[0] / length, ink[1] / length))
+    scale = min(scale, (size - 2 * _MARGIN) / extent.max())
+    if digits == 1:
+        # Digits of MNIST are centred by mass.
+        centre, room = _centre_of_mass(drawing), _ROOM * length * scale
+    else:
+        centre = np.array([left, top]) + extent / 2
+        room = extent * scale + 2 * _MARGIN
+    reach = np.maximum(size - room, 0.0) / 2
+    middle = centre - np.clip((centre - sides / 2) * scale, -reach, reach) / scale
+    corners = middle - size / scale / 2, middle + size / scale / 2
+    image = _resized(drawing, *corners, size)
+    return image, tuple(float(edge) for corner in corners for edge in corner / sides)
+
+
+def _extent(used: np.ndarray) -> tuple[int, int]:
+    places = np.flatnonzero(used)
+    return int(places[0]), int(places[-1]) + 1
+
+
+def _centre_of_mass(drawing: np.ndarray) -> np.ndarray:
+    weights = drawing.astype(np.float64)
+    y, x = (np.arange(side) + 0.5 for side in drawing.shape)
+    return np.array([weights.sum(axis=0) @ x, weights.sum(axis=1) @ y]) / weights.sum()
+
+
+def _digit_length(mask: np.ndarray, digits: int) -> int:
+    """Longer side of the longest digit, pixels; two digits are told apart by the widest gap."""
+    if digits == 1:
+        return max(mask.shape)
+    gaps = [(*_widest_gap(mask.any(axis=1 - axis)), axis) for axis in (0, 1)]
+    width, place, axis = max(gaps)
+    if not width:
+        return len(mask)  # they touch side by side, or one is missing
+    parts = np.split(mask, [place], axis=axis)
+    lengths = [
+        max(stop - start for start, stop in map(_extent, (p.any(axis=1), p.any(axis=0))))
+        for p in parts
+    ]
+    return max(lengths)
+
+
+def _widest_gap(used: np.ndarray) -> tuple[int, int]:
+    """Width of the longest run of unused places between used ones, and a place in it."""
+    places = np.flatnonzero(used)
+    steps = np.diff(places)
+    if not len(steps) or steps.max() == 1:
+        return 0, 0
+    return int(steps.max()) - 1, int(places[steps.argmax()]) + 1
+
+
+def _resized(drawing: np.ndarray, low: np.ndarray, high: np.ndarray, size: int) -> np.ndarray:
+    """Resamples a part of a drawing, which may reach over its edges, to a square."""
+    before = np.maximum(np.ceil(-low), 0).astype(int)
+    after = np.maximum(np.ceil(high - drawing.shape[::-1]), 0).astype(int)
+    padded = np.pad(drawing, [(before[1], after[1]), (before[0], after[0])])
+    box = (*(low + before), *(high + before))
+    small = Image.fromarray(padded).resize((size, size), Image.Resampling.BILINEAR, box)
+    values = np.asarray(small, np.float32)
+    return values / max(values.max(), 1.0)

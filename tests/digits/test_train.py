@@ -1,0 +1,125 @@
+"""Digit runs: trained, resumed, refused; single digits before pairs."""
+
+import shutil
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from digits import train as digits
+from digits.config import read_digit_config
+from digits.recipes import RECIPES, parse, single_dir
+from sat_tf.errors import RunError
+from sat_tf.run_folder import RunFolder
+from tests.digits.digit_fixtures import train
+from tests.training.run_state.stopped_runs import Killed, assert_same_runs, die_after, logs_of
+from tests.training.small_runs import exit_of, report_of
+from training.run_state.checkpoints import last_progress
+from training.run_state.logs import Validate
+from training.run_state.resume import CheckpointAndStop
+from training.train import main
+
+HARD = ("--recipe", "digits_queries_hard", "--model.baseline", "moving_average")
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_parses_to_itself(name):
+    assert parse(["--recipe", name]).config == RECIPES[name]
+    assert RECIPES[name].recipe == name
+
+
+@pytest.mark.parametrize(
+    ("argv", "named"),
+    [
+        (["--recipe", "digits_firm"], "digits_firm"),
+        (["--recipe", "digits_soft", "--model.samplse", "3"], "--model.samplse"),
+        (["--recipe", "digits_soft", "--encoder.name", "vgg19"], "--encoder.name"),
+        (["--recipe", "digits_soft", "--model.digit", "11"], "`--model.digit`"),
+        (["--recipe", "digits_soft", "--fit.epochs", "0"], "`--fit.epochs`"),
+        (["--recipe", "ram_28", "--optimizer.weight_decay", "1"], "`--optimizer.weight_decay`"),
+        (["--recipe", "ram_28", "--fit.precision", "bfloat16"], "--fit.precision"),
+        (["--recipe", "stn_rts", "--fit.precision", "float16"], "--fit.precision"),
+    ],
+)
+def test_a_wrong_flag_is_an_error_that_names_it(capsys, argv, named):
+    status, said = exit_of(capsys, main, *argv)
+    assert status == 2 and named in said
+
+
+def test_a_run_leaves_weights_a_report_and_figures(hard_digits_run):
+    report = report_of(hard_digits_run / "evaluation" / "dev")
+    scores = report["scores"]
+    assert report["error"] == scores["error"] == pytest.approx(100 - scores["presence_accuracy"])
+    assert {"location_accuracy", "null_accuracy"} < set(scores)
+    assert report["examples"] == 20 and report["training"]["epochs"] == 2
+    assert report["training"]["minutes"] > 0 and report["system"] == "portions"
+    assert "--recipe digits_queries_hard --data.dev_digits 20" in report["command"]
+    figures = sorted((hard_digits_run / "evaluation" / "dev" / "figures").iterdir())
+    assert len(figures) == 12 and np.asarray(Image.open(figures[0])).ndim == 3
+    logs = logs_of(hard_digits_run)
+    assert len(logs["figures attention/1"]) == len(logs["validation scores/error"]) == 2
+    assert {"train objective/loss", "train objective/reward"} < set(logs)
+
+
+def test_a_run_killed_ends_like_an_unbroken_one(hard_digits_run, tiny_digits, mnist, tmp_path):
+    flags, said = (*HARD, *tiny_digits, "--fit.checkpoint_steps", "2"), []
+    for moment in ((CheckpointAndStop, "on_train_batch_end", 2), (Validate, "on_epoch_end", 1)):
+        with pytest.MonkeyPatch.context() as patch:
+            die_after(patch, *moment)
+            with pytest.raises(Killed):
+                train(tmp_path / "run", *flags, data_dir=mnist, say=said.append)
+    train(tmp_path / "run", *flags, data_dir=mnist, say=said.append)
+    assert [line for line in said if "Resuming" in line] == [
+        "Resuming at epoch 1, step 2.",
+        "Resuming at epoch 1, step 3.",
+    ]
+    assert_same_runs(tmp_path / "run", hard_digits_run)
+
+
+def test_another_run_s_folder_is_refused(
+    hard_digits_run, tiny_digits, make_mnist, tmp_path, capsys
+):
+    flags = (*HARD, *tiny_digits)
+    with pytest.raises(RunError, match="`model.samples` is 5 there and 6 here"):
+        train(hard_digits_run, *flags, "--model.samples", "6")
+    other = make_mnist(tmp_path, x_train=np.zeros([68, 28, 28], np.uint8))
+    with pytest.raises(ValueError, match="belongs to a run on other digits"):
+        train(hard_digits_run, *flags, data_dir=other)
+    assert main(["--recipe", "scenes_soft", "--run-dir", str(hard_digits_run)]) == 2
+    assert "of the system 'portions'" in capsys.readouterr().err
+    (tmp_path / "config.json").write_text("{}")
+    assert main(["--recipe", "digits_soft", *tiny_digits, "--run-dir", str(tmp_path)]) == 2
+    assert "not a run of a digit system" in capsys.readouterr().err
+
+
+NARROW = (
+    *("--model.glimpses", "2", "--model.glimpse-size", "4", "--model.hidden-dim", "4"),
+    *("--model.glimpse-dim", "4", "--model.glimpse-hidden-dim", "4", "--data.size", "48"),
+    *("--data.dev_digits", "20", "--fit.batch_size", "16", "--fit.figures", "0"),
+)
+
+
+@pytest.mark.slow
+def test_one_command_trains_and_resumes_both(mnist, tmp_path, capsys, monkeypatch, unvalidated):
+    monkeypatch.setattr(digits, "evaluate_run", lambda *_: {})
+    run_dir = tmp_path / "run"
+    command = ["--recipe", "ram_pairs", *NARROW, "--single-epochs", "1", "--fit.epochs", "2"]
+    command += ["--data-dir", str(mnist), "--run-dir", str(run_dir)]
+    assert main(command) == 0
+    first = single_dir(run_dir)
+    said = capsys.readouterr().out
+    assert f"Recipe ram_digit, seed 0, in {first}." in said
+    assert f"Initialized with weights of {first}: " in said
+    assert last_progress(first / "checkpoints").epoch == 1
+    assert last_progress(run_dir / "checkpoints").epoch == 2
+    assert read_digit_config(run_dir).init_from == str(first)
+
+    before = [RunFolder(folder).best_weights.read_bytes() for folder in (first, run_dir)]
+    assert main(command) == 0
+    # Without its checkpoint, the first is not trained again; the second resumes as the error says.
+    shutil.rmtree(first / "checkpoints")
+    assert main(command) == 2
+    assert f"`--init-from {first}` starts from its best weights" in capsys.readouterr().err
+    assert main([*command, "--init-from", str(first)]) == 0
+    assert "nothing left to train" in capsys.readouterr().out
+    assert [RunFolder(folder).best_weights.read_bytes() for folder in (first, run_dir)] == before
