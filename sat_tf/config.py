@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from sat_tf.errors import invalid_value
 from sat_tf.fields import (
@@ -14,6 +14,7 @@ from sat_tf.fields import (
     NonNegativeInt,
     PositiveInt,
     Probability,
+    Range,
     check_fields,
 )
 from sat_tf.vocabulary import PAD, START, UNK
@@ -25,6 +26,9 @@ Bound = Literal["elbo", "importance_weighted"]
 Baseline = Literal["none", "moving_average", "leave_one_out", "learned"]
 """Value subtracted from the return of a sampled location (b in eq. 12)."""
 
+
+ImageSize = Annotated[int, Range(1, 2048)]
+"""Side of the encoder's square, pixels; of a larger one a network's first maps take gigabytes."""
 
 JOIN = "+"
 """Joins the names, layers and weights of backbones side by side."""
@@ -50,7 +54,7 @@ class EncoderConfig:
     """Train the encoder with the decoder; a frozen one is computed once and stored."""
     trainable_from: str | None = None
     """Fine-tune a trained encoder: the first layer that learns; None for all, from scratch."""
-    image_size: PositiveInt = 224
+    image_size: ImageSize = 224
     """Side of the square image the encoder sees, pixels."""
     resize: Literal["crop", "squash"] = "crop"
     """Scaling: `crop` takes the centred square, `squash` the whole image, out of proportion."""

@@ -49,6 +49,35 @@ def write_json(path: Path, value: Any) -> None:
     write_atomically(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
 
 
+def json_object(content: str | bytes) -> dict[str, Any]:
+    """Parses a JSON object of any origin.
+
+    Raises:
+        ValueError: It is none, or lists in it are nested too deeply.
+    """
+    try:
+        values = json.loads(content)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    if not isinstance(values, dict):
+        raise ValueError(f"expected a JSON object, got {str(values)[:80]}")
+    return values
+
+
+def read_content(path: Path, most: int = 2**28) -> bytes:
+    """Reads a file of at most so many bytes.
+
+    Raises:
+        ValueError: It is larger.
+        OSError: It cannot be read, or is a pipe or device.
+    """
+    if path.exists() and not path.is_file():
+        raise IsADirectoryError(errno.EISDIR, "It is not a file", str(path))
+    if path.stat().st_size > most:
+        raise ValueError(f"it has more than {most:,} bytes")
+    return path.read_bytes()
+
+
 def write_all(contents: Mapping[Path, Any]) -> None:
     """Writes files one after the other: texts and bytes as they are, other values as JSON."""
     for path, content in contents.items():

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sat_tf.errors import RunError
-from sat_tf.files import write_atomically, write_json
+from sat_tf.files import json_object, read_content, write_atomically, write_json
 
 SHIPPED = Path(__file__).parent / "captioners"
 """Folder of the models that ship with the package."""
@@ -25,6 +24,16 @@ WEIGHTS = {"encoder": "encoder.npz", "decoder": "decoder.npz"}
 
 GRAPHS = "graphs"
 """Folder of a captioner in a wheel, in place of the files of its weights; see `serving.wheel`."""
+PACKED_ENCODER = "encoder.tflite.npz"
+PACKED = {
+    "graphs.json",
+    "captioner.json",
+    "vocabulary.json",
+    "start.tflite.npz",
+    "step.tflite.npz",
+    PACKED_ENCODER,
+}
+"""Files of the graphs of a captioner in a wheel; the encoder's lies beside its folder."""
 
 _FILES = {
     MANIFEST: {CONFIG, VOCABULARY, *WEIGHTS.values()},
@@ -112,25 +121,63 @@ def checked_files(folder: Path, names: Collection[str] | None = None) -> dict[st
     Raises:
         RunError: The manifest or a file is missing, damaged or of another format.
     """
-    manifest = _read_manifest(manifest_of(folder) or folder / MANIFEST)
-    paths = {}
-    for name, expected in manifest["files"].items():
-        if names is not None and name not in names:
-            continue
-        path = folder / name
-        if not path.is_file():
-            path = _shared(folder, name, expected)
-        try:
-            found = _sha256(path.read_bytes())
-        except OSError as error:
-            raise RunError(f"{folder} is incomplete: it has no {name}.") from error
-        if found != expected:
-            raise RunError(
-                f"{path} is damaged or was changed: expected the SHA-256 {expected[:12]}..., got "
-                f"{found[:12]}... Publish or download it again."
-            )
-        paths[name] = path
-    return paths
+    files = _read_manifest(manifest_of(folder) or folder / MANIFEST)["files"]
+    wanted = [name for name in files if names is None or name in names]
+    return {name: _checked(folder, folder / name, files[name])[0] for name in wanted}
+
+
+def _checked(folder: Path, path: Path, expected: str) -> tuple[Path, bytes]:
+    """Returns the place and content of a file, which neighbours of the folder may share."""
+    name = path.name
+    if not path.is_file():
+        path = _shared(folder, name, expected)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise RunError(f"{folder} is incomplete: it has no {name}.") from error
+    if (found := _sha256(content)) != expected:
+        raise RunError(
+            f"{path} is damaged or was changed: expected the SHA-256 {expected[:12]}..., got "
+            f"{found[:12]}... Publish, download or install it again."
+        )
+    return path, content
+
+
+def graph_hashes(folder: Path) -> dict[str, str]:
+    """Returns the SHA-256 of each packed graph's file, of a captioner in a wheel.
+
+    Raises:
+        RunError: The manifest cannot be read, or does not list them.
+    """
+    path = folder / MANIFEST
+    found = _read_manifest(path).get(GRAPHS)
+    if not isinstance(found, dict) or found.keys() != PACKED or not _are_texts(found.values()):
+        expected = f"the SHA-256 of {', '.join(sorted(PACKED))}"
+        raise RunError(f"Cannot read {path}: expected {expected} as its `{GRAPHS}`.")
+    return found
+
+
+def checked_graphs(folder: Path) -> dict[str, bytes]:
+    """Returns the content of `PACKED`, each equal to its SHA-256 in the manifest.
+
+    Raises:
+        RunError: The manifest or a file is missing or damaged.
+    """
+    graphs = folder / GRAPHS
+    return {n: _checked(folder, graphs / n, x)[1] for n, x in graph_hashes(folder).items()}
+
+
+def write_graphs(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Writes packed graphs of a captioner, then its manifest with their SHA-256."""
+    values = _read_manifest(folder / MANIFEST)
+    (folder / GRAPHS).mkdir()
+    for name, content in contents.items():
+        path = folder / GRAPHS / name
+        if name == PACKED_ENCODER:
+            path = _shared(folder, name, _sha256(content))
+        write_atomically(path, content)
+    hashes = {name: _sha256(content) for name, content in contents.items()}
+    write_json(folder / MANIFEST, values | {GRAPHS: hashes})
 
 
 def weight_hashes(folder: Path) -> list[str]:
@@ -221,10 +268,10 @@ def _sha256(content: bytes) -> str:
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     try:
-        values = json.loads(path.read_text("utf-8"))
+        values = json_object(read_content(path))
         version, files = values["format"], values["files"]
         wanted = _FILES[path.name]
-        if set(files) != wanted or not all(isinstance(value, str) for value in files.values()):
+        if not isinstance(files, dict) or files.keys() != wanted or not _are_texts(files.values()):
             raise ValueError(f"expected the SHA-256 of {', '.join(sorted(wanted))}")
         if _TAUGHT_BY in values:
             _check_teachers(values[_TAUGHT_BY])
@@ -233,6 +280,10 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     if version != _FORMAT:
         raise RunError(f"{path} has format {version}, this version reads {_FORMAT}: update sat_tf.")
     return values
+
+
+def _are_texts(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def _check_teachers(values: Any) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from sat_tf.errors import RunError
-from sat_tf.files import sha256_of
+from sat_tf.files import json_object, read_content, sha256_of
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -19,14 +18,11 @@ def read_object(path: Path) -> dict[str, Any]:
         RunError: The file is missing or damaged.
     """
     try:
-        values = json.loads(path.read_text("utf-8"))
+        return json_object(read_content(path))
     except FileNotFoundError as error:
         raise RunError(f"{path.parent} is not a run: it has no {path.name}.") from error
     except (OSError, ValueError) as error:
         raise RunError(f"Cannot read {path}: {error}") from error
-    if not isinstance(values, dict):
-        raise RunError(f"Cannot read {path}: expected a JSON object, got {values!r}.")
-    return values
 
 
 SYSTEM_KEY = "system"

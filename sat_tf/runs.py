@@ -80,7 +80,7 @@ def load_light(run_dir: str | Path, images: int = 1) -> TrainedCaptioner:
     name = source.fingerprint(digest)
     graphs = cache.find(name)
     if graphs is None and source.packed.is_dir():
-        graphs = cache.unpack(source.packed, name)
+        graphs = cache.unpack(source.path, name)
     if graphs is not None:
         return TrainedCaptioner(source, source.vocabulary, source.path, digest, graphs)
     captioner = source.load()
@@ -180,7 +180,12 @@ class _Source:
 
     def fingerprint(self, digest: str | None) -> str:
         """Returns the name of the graphs in the cache, of a run's weights with this SHA-256."""
-        hashes = [digest] if self.is_run else published.weight_hashes(self.path)
+        if self.is_run:
+            hashes = [digest]
+        elif self.has_weights:
+            hashes = published.weight_hashes(self.path)
+        else:  # what is unpacked is known by its own content, not by weights that are not there
+            hashes = sorted(published.graph_hashes(self.path).values())
         return cache.fingerprint(self.config, self.vocabulary, hashes)
 
     def load_model(self) -> tuple[Captioner, str | None]:

@@ -77,7 +77,7 @@ def copy_sources(tree: Path) -> None:
 
 def put_graphs(captioner: Path, graphs: Path) -> None:
     """Packs graphs, in a folder of the cache, into the folder of a captioner without weights."""
-    cache.write_packed(graphs, captioner / published.GRAPHS)
+    published.write_graphs(captioner, cache.packed_files(graphs))
 
 
 if __name__ == "__main__":

@@ -3,8 +3,10 @@
     CACHE/graphs/FINGERPRINT/           an export, and graphs.json with a checksum of each file
     CACHE/graphs/encoder-HASH.tflite    the encoder's graph, for all captioners that have it
     CACHE/graphs/FINGERPRINT.failed     why LiteRT cannot hold this captioner
+    CACHE/graphs/.draft-*               what is being made, by the process whose turn it is
 
-A folder appears whole, by a rename. It may be deleted at any time.
+A folder appears whole, by a rename. It may be deleted at any time. What a captioner's folder gives
+never decides where a file is written: names are the hashes of contents.
 """
 
 from __future__ import annotations
@@ -14,28 +16,36 @@ import functools
 import hashlib
 import json
 import logging
+import math
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sat_tf import published
 from sat_tf.config import CaptionerConfig
 from sat_tf.errors import RunError
 from sat_tf.fields import to_dict
-from sat_tf.files import NO_LOCKS, default_cache_dir, write_json
+from sat_tf.files import NO_LOCKS, default_cache_dir, json_object, write_atomically, write_json
 from sat_tf.lite.captioner import (
+    ENCODER,
     FORMAT,
+    GRAPHS,
     SETTINGS,
     VOCABULARY,
     LiteRTCaptioner,
+    check_grid,
     read_settings,
 )
+from sat_tf.packing import pack_graph, unpack_graph
 from sat_tf.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -50,13 +60,12 @@ SWITCH = "SAT_TF_LITE"
 KEPT = 12
 """Captioners whose graphs are kept: those used last."""
 
-PACKED = ".npz"
-"""Suffix that the file of a graph gets when it is packed."""
-
 MANY = 64
 """Images at once that are worth the start of TensorFlow if it sees a GPU."""
 
-_MANIFEST = "graphs.json"
+_MANIFEST, _LOCK = "graphs.json", ".lock"
+_PACKED = ".npz"  # suffix of a packed graph
+_DRAFT = ".draft-"
 _FREE = 2**29  # bytes that the cache's disk must have left; graphs of a large captioner fit
 _MAKE = """
 import os, sys
@@ -123,89 +132,86 @@ def find(name: str, home: Path | None = None) -> LiteRTCaptioner | None:
         return None
     try:
         found = LiteRTCaptioner(folder, threads())
-        height, width = json.loads((folder / _MANIFEST).read_text("utf-8"))["grid"]
-        found.grid = (height, width)  # its settings do not have it without attention
+        # Its settings do not have it without attention.
+        grid = check_grid(json.loads((folder / _MANIFEST).read_text("utf-8"))["grid"])
+        if math.prod(grid) != found.locations:
+            return None
+        found.grid = grid
     except (OSError, ValueError, KeyError, TypeError, ImportError):
         return None
     with contextlib.suppress(OSError):
-        os.utime(folder)  # used last now
+        _mark_used(folder)
     return found
 
 
-def unpack(packed: Path, name: str) -> LiteRTCaptioner:
-    """Opens the packed graphs of a wheel: by the cache or, where that takes none, by memory alone.
+def unpack(folder: Path, name: str) -> LiteRTCaptioner:
+    """Opens packed graphs of a wheel: by the cache or, where that takes none, by memory alone.
+
+    Args:
+        folder: The captioner's.
+        name: Its fingerprint.
 
     Raises:
         RunError: They are damaged.
     """
-    found = None
+    files, found = published.checked_graphs(folder), None
     try:
-        with turn():
-            if (found := find(name)) is None:
-                _unpack_into(_home(), packed, name)
-                found = find(name)
-                forget_old(_home())
-    except OSError as error:
-        _say(f"The graphs are unpacked each time: they cannot be kept in {_home()} ({error}).")
-        with tempfile.TemporaryDirectory() as home:  # LiteRT holds what it has opened
-            _unpack_into(Path(home), packed, name)
-            found = find(name, Path(home))
+        try:
+            with turn():
+                if (found := find(name)) is None:
+                    _unpack_into(_home(), files, name)
+                    found = find(name)
+                    forget_old(_home())
+        except OSError as error:
+            _say(f"The graphs are unpacked each time: they cannot be kept in {_home()} ({error}).")
+            with tempfile.TemporaryDirectory() as home:  # LiteRT holds what it has opened
+                _unpack_into(Path(home), files, name)
+                found = find(name, Path(home))
+    except ValueError as error:
+        raise RunError(f"The graphs of {folder} are damaged: {error}") from error
     if found is None:
-        raise RunError(f"{packed} is damaged: install the wheel again.")
+        raise RunError(f"The graphs of {folder} do not fit each other: install the wheel again.")
     return found
 
 
-def _unpack_into(home: Path, packed: Path, name: str) -> None:
-    from sat_tf.packing import unpack_graph
+def _unpack_into(home: Path, files: Mapping[str, bytes], name: str) -> None:
+    """Unpacks `published.PACKED` into a folder of the cache.
 
-    files = json.loads((packed / _MANIFEST).read_text("utf-8"))["files"]
-    with tempfile.TemporaryDirectory(dir=home, prefix=".") as draft:
-        made = Path(draft) / name
-        made.mkdir()
-        shutil.copyfile(packed / _MANIFEST, made / _MANIFEST)
-        for file, expected in files.items():
-            path, kept = packed / file, home / file
-            if path.is_file():
-                shutil.copyfile(path, made / file)
-                continue
-            shared = packed.parents[1] / f"{file}{PACKED}"
-            if shared.is_file() and kept.is_file() and _checksum(kept) == expected:
-                continue
-            path = shared if shared.is_file() else packed / f"{file}{PACKED}"
-            try:
-                content = unpack_graph(path.read_bytes())
-            except ValueError as error:
-                raise RunError(f"{path} is damaged: install the wheel again.") from error
-            (made / file).write_bytes(content)
-            if path == shared:
-                os.replace(made / file, kept)
-        shutil.rmtree(home / name, ignore_errors=True)  # damaged
-        made.rename(home / name)
+    Raises:
+        ValueError: They are damaged.
+    """
+    digest = hashlib.sha256(files[published.PACKED_ENCODER]).hexdigest()
+    encoder = home / f"encoder-{digest[:16]}.tflite"
+    with _draft(home, name) as made:
+        for graph in GRAPHS:
+            path = encoder if graph == ENCODER else made / graph
+            if path != encoder or not _is_known(encoder):
+                write_atomically(path, unpack_graph(files[graph + _PACKED]))
+        settings = json_object(files[SETTINGS]) | {"encoder": encoder.name}
+        (made / SETTINGS).write_text(json.dumps(settings), "utf-8")
+        (made / VOCABULARY).write_bytes(files[VOCABULARY])
+        _finish(made, encoder, check_grid(json_object(files[_MANIFEST]).get("grid")))
 
 
-def write_packed(graphs: Path, packed: Path) -> None:
+def packed_files(graphs: Path) -> dict[str, bytes]:
     """Packs graphs of the cache for a wheel.
 
     Args:
         graphs: Their folder in the cache.
-        packed: A new folder, below that of the captioner. The encoder's graph is written beside
-            the captioner's folder, where other captioners find it.
-    """
-    from sat_tf.packing import pack_graph, unpack_graph
 
-    packed.mkdir()
-    manifest = json.loads((graphs / _MANIFEST).read_text("utf-8"))
-    for path in _files(graphs):
-        if path.suffix != ".tflite":
-            shutil.copyfile(path, packed / path.name)
-            continue
-        folder = packed if path.parent == graphs else packed.parents[1]
-        target = folder / f"{path.name}{PACKED}"
-        if not target.exists():
-            target.write_bytes(pack_graph(path))
-        # Of what comes back, which may differ from the graph in the last bits.
-        manifest["files"][path.name] = zlib.crc32(unpack_graph(target.read_bytes()))
-    write_json(packed / _MANIFEST, manifest)
+    Returns:
+        The contents of `published.PACKED`.
+    """
+    settings = read_settings(graphs)
+    grid = json.loads((graphs / _MANIFEST).read_text("utf-8"))["grid"]
+    return {
+        SETTINGS: replace(settings, encoder=ENCODER).to_json().encode(),
+        VOCABULARY: (graphs / VOCABULARY).read_bytes(),
+        _MANIFEST: json.dumps({"grid": grid}).encode(),
+    } | {name + _PACKED: _pack_graph(path) for name, path in settings.files(graphs).items()}
+
+
+_pack_graph = functools.lru_cache(maxsize=1)(pack_graph)  # captioners share the encoder's
 
 
 def make_behind(path: Path, name: str) -> subprocess.Popen | None:
@@ -251,9 +257,10 @@ def turn() -> Iterator[None]:
 
     home = _home()
     home.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(home / ".lock", fallback_to_soft=False)
+    lock = filelock.FileLock(home / _LOCK, fallback_to_soft=False)
     try:
         lock.acquire()
+        _remove_drafts(home)
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
@@ -271,35 +278,68 @@ def make(captioner: TrainedCaptioner, name: str) -> Path | None:
     """
     from sat_tf.lite.graphs import encoder_name, write_graphs
 
-    home, folder = _home(), _home() / name
+    home = _home()
     encoder = home / encoder_name(captioner)
-    if encoder.exists() and not _is_known(encoder):
-        encoder.unlink()
-    with tempfile.TemporaryDirectory(dir=home, prefix=".") as draft:
-        made = Path(draft) / name
-        made.mkdir()
+    if not _is_known(encoder):
+        encoder.unlink(missing_ok=True)
+    with _draft(home, name) as made:
         try:
             write_graphs(made, captioner, captioner.config.search, "float32", encoder)
         except ValueError as error:
             (home / f"{name}.failed").write_text(f"{error}\n", "utf-8")
             return None
-        shutil.rmtree(folder, ignore_errors=True)  # damaged
-        sums = {path.name: _checksum(path) for path in (*made.iterdir(), encoder)}
-        write_json(made / _MANIFEST, {"grid": captioner.grid, "files": sums})
-        made.rename(folder)
+        _finish(made, encoder, captioner.grid)
     forget_old(home)
-    return folder
+    return home / name
+
+
+@contextlib.contextmanager
+def _draft(home: Path, name: str) -> Iterator[Path]:
+    """Yields an empty folder that becomes the one of this fingerprint when `_finish` renames it."""
+    with tempfile.TemporaryDirectory(dir=home, prefix=_DRAFT) as draft:
+        made = Path(draft) / name
+        made.mkdir()
+        yield made
+
+
+def _finish(made: Path, encoder: Path, grid: tuple[int, int]) -> None:
+    """Writes the manifest of a draft and gives it its place, beside the encoder's graph."""
+    sums = {path.name: _checksum(path) for path in (*made.iterdir(), encoder)}
+    write_json(made / _MANIFEST, {"grid": grid, "files": sums})
+    _mark_used(made)
+    folder = encoder.parent / made.name
+    shutil.rmtree(folder, ignore_errors=True)  # damaged
+    made.rename(folder)
+
+
+def _mark_used(folder: Path) -> None:
+    now = time.time()  # by the clock that `forget_old` asks, not by a file server's
+    os.utime(folder, (now, now))
 
 
 def forget_old(home: Path) -> None:
-    """Removes graphs that were not used for longest, beyond `KEPT`, and encoders without use."""
-    folders = [path.parent for path in home.glob(f"*/{_MANIFEST}")]
-    for folder in sorted(folders, key=lambda path: -path.stat().st_mtime)[KEPT:]:
+    """Removes graphs that were not used for longest, beyond `KEPT`, and encoders without use.
+
+    Times ahead of the clock, which was set back since, count as the earliest.
+    """
+    times = {path.parent: path.parent.stat().st_mtime for path in home.glob(f"*/{_MANIFEST}")}
+    now = time.time()
+    latest_first = sorted(times, key=lambda folder: (times[folder] > now, -times[folder]))
+    for folder in latest_first[KEPT:]:
         shutil.rmtree(folder, ignore_errors=True)
     used = {name for files in _manifests(home) for name in files}
     for encoder in home.glob("encoder-*.tflite"):
         if encoder.name not in used:
             encoder.unlink(missing_ok=True)
+
+
+def _remove_drafts(home: Path) -> None:
+    """Removes what processes left that were killed in their turn."""
+    for path in home.glob(".*"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        elif path.name != _LOCK:
+            path.unlink(missing_ok=True)
 
 
 def _manifests(home: Path) -> Iterator[dict[str, int]]:
@@ -310,7 +350,9 @@ def _manifests(home: Path) -> Iterator[dict[str, int]]:
 
 
 def _is_known(encoder: Path) -> bool:
-    """Returns whether a shared encoder is as a captioner in the cache had it."""
+    """Returns whether a shared encoder is there, as a captioner in the cache had it."""
+    if not encoder.is_file():
+        return False
     found = _checksum(encoder)
     return any(files.get(encoder.name) == found for files in _manifests(encoder.parent))
 

@@ -5,20 +5,25 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import json
+import math
 import mmap
+import re
 import threading
+import typing
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 
 from sat_tf.captions import Caption
 from sat_tf.commands import without_stderr
-from sat_tf.config import SearchConfig
+from sat_tf.config import ImageSize, SearchConfig
 from sat_tf.errors import invalid_value
-from sat_tf.files import sha256_of
+from sat_tf.fields import check_argument
+from sat_tf.files import json_object, read_content, sha256_of
 from sat_tf.images.pillow import ImageInput, read_pixels
 from sat_tf.lite.search import Hypothesis, beam_search, rank_by_consensus
 from sat_tf.subwords import whole_words
@@ -34,6 +39,8 @@ SETTINGS, VOCABULARY, CONFIG = "captioner.json", "vocabulary.json", "config.json
 STATE = ("hidden", "memory")
 """Names of the LSTM's state, h and c, in the graphs."""
 _ATTENTION = ("alpha", "beta")
+_SHARED = re.compile(r"encoder-[0-9a-f]{16}\.tflite")
+_MOST_BYTES = 2**32  # of all tensors of a graph
 _ADVICE = "Write one with `python -m serving.export --format litert`"
 
 # (inputs by name) -> outputs by name
@@ -57,20 +64,32 @@ class Settings:
             a folder of an earlier version.
     """
 
-    image_size: int
-    resize: str
+    image_size: ImageSize
+    resize: Literal["crop", "squash"]
     grid: tuple[int, int] | None
     search: SearchConfig
     precision: str
-    sizes: dict[str, int]
+    sizes: Mapping[str, int]
     encoder: str = ENCODER
-    digests: dict[str, str] | None = None
+    digests: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        for name, hint in typing.get_type_hints(type(self), include_extras=True).items():
+            if name != "grid":
+                check_argument(name, getattr(self, name), hint, "key")
+        object.__setattr__(self, "grid", self.grid and check_grid(self.grid))
+        if self.encoder != ENCODER and not _SHARED.fullmatch(self.encoder):
+            raise invalid_value("encoder", f"{ENCODER} or encoder-HASH.tflite", self.encoder, "key")
+        known = {self.encoder, START, STEP, VOCABULARY}
+        if self.digests is not None and self.digests.keys() != known:
+            got = ", ".join(self.digests)
+            raise invalid_value("digests", f"those of {', '.join(sorted(known))}", got, "key")
 
     def files(self, folder: Path) -> dict[str, Path]:
         """Returns where the graphs are, by `GRAPHS`."""
         shared = folder / self.encoder
         if not shared.is_file() and self.encoder != ENCODER:
-            shared = folder.absolute().parent / Path(self.encoder).name
+            shared = folder.absolute().parent / self.encoder
         return {ENCODER: shared, START: folder / START, STEP: folder / STEP}
 
     def to_json(self) -> str:
@@ -79,6 +98,18 @@ class Settings:
         values |= values.pop("search")
         del values["suppress_unknown"]
         return json.dumps(values, indent=2) + "\n"
+
+
+def check_grid(grid: Any) -> tuple[int, int]:
+    """Returns `(h, w)` of a file's attention maps.
+
+    Raises:
+        ValueError: It is not two positive integers.
+    """
+    sides = grid if isinstance(grid, list | tuple) else ()
+    if len(sides) != 2 or not all(type(side) is int and side > 0 for side in sides):
+        raise invalid_value("grid", "two positive integers", str(grid)[:80], "key")
+    return tuple(sides)
 
 
 def read_settings(folder: Path) -> Settings:
@@ -90,9 +121,9 @@ def read_settings(folder: Path) -> Settings:
     if not (folder / SETTINGS).is_file():
         raise ValueError(f"{folder} is not a LiteRT export: {_why_not(folder)}")
     try:
-        values = json.loads((folder / SETTINGS).read_text("utf-8"))
+        values = json_object(read_content(folder / SETTINGS))
         version = values.pop("format", None)
-    except (ValueError, TypeError, AttributeError) as error:
+    except ValueError as error:
         raise ValueError(f"{folder / SETTINGS} is damaged: {error}. {_ADVICE}.") from error
     if version != FORMAT:
         raise ValueError(
@@ -111,12 +142,11 @@ def read_settings(folder: Path) -> Settings:
     try:
         search["suppress_unknown"] = UNK in search.pop("forbidden")
         settings = Settings(**values, search=SearchConfig(**search))
-        sizes = dict(settings.sizes)
     except (ValueError, TypeError) as error:
         why = str(error).rstrip(".")
         raise ValueError(f"{folder / SETTINGS} is damaged: {why}. {_ADVICE}.") from error
     for name, path in {**settings.files(folder), VOCABULARY: folder / VOCABULARY}.items():
-        size = sizes.get(name)
+        size = settings.sizes.get(name)
         if not path.is_file():
             raise ValueError(
                 f"{folder} is not whole: {path.name} is missing. Copy or export it again."
@@ -160,7 +190,8 @@ class Encoder:
         threads: Threads of LiteRT.
 
     Attributes:
-        locations: L.
+        pixels: `(1, S, S, 3)`, the shape of its input.
+        shapes: Of its outputs: of `annotations`, `(1, L, D)`.
     """
 
     KEPT = 4
@@ -171,7 +202,12 @@ class Encoder:
 
     def __init__(self, path: Path, threads: int) -> None:
         self._graph = _open_graph(path, threads)
-        self.locations = int(self._graph.get_output_details()["annotations"]["shape"][1])
+        self.pixels = _shapes(self._graph.get_input_details()).get("pixels")
+        self.shapes = _shapes(self._graph.get_output_details())
+        if len(self.shapes.get("annotations", ())) != 3:
+            raise ValueError(
+                f"{path} is not the graph of an encoder: its outputs are {self.shapes}."
+            )
         self._turn = threading.Lock()
         self._kept: dict[bytes, dict[str, np.ndarray]] = {}
 
@@ -210,9 +246,11 @@ class LiteRTCaptioner:
 
     Attributes:
         grid: `(h, w)` of the annotations; of an export without attention `(1, L)`.
+        locations: L.
 
     Raises:
-        ValueError: The folder is not a LiteRT export, one of another format, or not whole.
+        ValueError: The folder is not a LiteRT export, one of another format, or not whole; or its
+            files do not fit each other.
         ImportError: LiteRT is not installed.
     """
 
@@ -225,8 +263,39 @@ class LiteRTCaptioner:
         paths = self.settings.files(folder)
         self._encode = Encoder.of(paths[ENCODER], threads)
         self._start, self._step = (_open_graph(paths[name], threads) for name in (START, STEP))
-        self.grid = tuple(self.settings.grid or (1, self._encode.locations))
+        self.locations = self._encode.shapes["annotations"][1]
+        self.grid = self.settings.grid or (1, self.locations)
+        self._check_sizes(folder)
         self._turn = threading.Lock()  # an interpreter serves one thread at a time
+
+    def _check_sizes(self, folder: Path) -> None:
+        """Holds settings and vocabulary against the graphs, before memory is taken for them."""
+        side, beam = self.settings.image_size, self.settings.search.beam
+        given = self._encode.shapes | _shapes(self._start.get_output_details())
+        read, made = (
+            _shapes(self._step.get_input_details()),
+            _shapes(self._step.get_output_details()),
+        )
+        state = {name: (beam, *given.get(name, ())[1:]) for name in STATE}
+        attention = {"alpha": (beam, self.locations), "beta": (beam,)}
+        expected = {
+            "pixels": ((1, side, side, 3), self._encode.pixels),
+            "grid": (math.prod(self.grid), self.locations),
+            "words": ((beam,), read.pop("words", ())),
+            "inputs of the step": (given | state, given | read),
+            "outputs of the step": (
+                {"log_probs": (beam, len(self.vocabulary))}
+                | state
+                | (attention if self.settings.grid else {}),
+                made,
+            ),
+        }
+        for name, (wanted, found) in expected.items():
+            if wanted != found:
+                raise ValueError(
+                    f"The files in {folder} do not fit each other: expected {wanted} as {name}, "
+                    f"got {found}. Export it again."
+                )
 
     def caption(self, image: ImageInput) -> Caption:
         """Captions an image: a file, bytes or pixels; see `read_pixels`."""
@@ -318,6 +387,11 @@ def load(folder: str | Path, threads: int = 1) -> LiteRTCaptioner:
     return captioner
 
 
+def _shapes(details: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of a graph's inputs or outputs by name."""
+    return {name: tuple(map(int, found["shape"])) for name, found in details.items()}
+
+
 def _open_graph(path: Path, threads: int) -> Graph:
     try:
         from ai_edge_litert.interpreter import Interpreter
@@ -325,6 +399,9 @@ def _open_graph(path: Path, threads: int) -> Graph:
         raise ImportError("LiteRT is not installed: `pip install ai-edge-litert`.") from error
     try:
         interpreter = Interpreter(str(path), num_threads=threads)
+        sizes = (math.prod(map(int, t["shape"])) for t in interpreter.get_tensor_details())
+        if 4 * sum(sizes) > _MOST_BYTES:
+            raise ValueError(f"it takes more than {_MOST_BYTES:,} bytes of memory")
         with without_stderr():  # it names its delegate
             interpreter.allocate_tensors()
         _give_back_pages(path)

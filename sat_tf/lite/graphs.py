@@ -20,7 +20,7 @@ import tensorflow as tf
 
 from sat_tf.config import SearchConfig
 from sat_tf.errors import invalid_value
-from sat_tf.files import sha256_of, write_atomically
+from sat_tf.files import literal_path, sha256_of, write_atomically
 from sat_tf.layers.lstm import State
 from sat_tf.lite import captioner as files
 
@@ -116,17 +116,19 @@ def write_graphs(
     traced = {}
     # Each by itself: the converter reads all that is saved, and the decoder's graphs are small.
     for name, graph in graphs.items():
-        with tempfile.TemporaryDirectory() as saved:
+        # In the cache's draft if there is one: what a killed process leaves is removed with it.
+        home = folder.parent if encoder else None
+        with tempfile.TemporaryDirectory(dir=home) as made, literal_path(Path(made)) as saved:
             archive = keras.export.ExportArchive()
             function = archive.add_endpoint(Path(name).stem, *graph)
             traced[name] = function.get_concrete_function()
             try:
-                archive.write_out(saved, verbose=False)
+                archive.write_out(str(saved), verbose=False)
             except tf.errors.OpError as error:
                 raise OSError(
                     f"The graphs cannot be written to {saved}: {error.message}"
                 ) from error
-            write_atomically(paths[name], _convert(saved, Path(name).stem, precision))
+            write_atomically(paths[name], _convert(str(saved), Path(name).stem, precision))
     captioner.vocabulary.save(folder / files.VOCABULARY)
     hashed = [*paths.values(), folder / files.VOCABULARY]
     settings = files.Settings(

@@ -1,9 +1,12 @@
 """Graphs that are packed for a wheel take a quarter of the bytes and caption as before."""
 
+import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +49,7 @@ def wheel(whole, tmp_path_factory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SAT_TF_CACHE", str(folder.parent / "cache"))
         (graphs,) = runs.make_graphs(whole)
-        cache.write_packed(graphs, folder / published.GRAPHS)
+        published.write_graphs(folder, cache.packed_files(graphs))
     return folder
 
 
@@ -73,8 +76,8 @@ def test_a_wheel_captions_without_tensorflow_as_the_weights_do(wheel, whole, tmp
     with pytest.raises(RunError, match="holds graphs for captions without TensorFlow, and no wei"):
         captioner.model  # noqa: B018
     assert len(list((tmp_path / "cache" / "graphs").glob("*/graphs.json"))) == 1
-    encoder = next((wheel.parent / "cache" / "graphs").glob("encoder-*.tflite"))
-    packed = wheel.parent / f"{encoder.name}{cache.PACKED}"
+    (encoder,) = (tmp_path / "cache" / "graphs").glob("encoder-*.tflite")
+    (packed,) = wheel.parent.glob("encoder*.npz")
     plain = (encoder.stat().st_size, packed.stat().st_size)
     assert plain[1] < 0.4 * plain[0]  # of a tiny graph, operations are much
 
@@ -103,8 +106,78 @@ def test_damaged_graphs_are_unpacked_again_and_a_damaged_wheel_is_an_error(wheel
     step.write_bytes(b"x" * step.stat().st_size)
     assert same(sat_tf.load(wheel).caption(PIXELS), expected)
     copy = shutil.copytree(wheel.parent, tmp_path / "copy") / "soft"
-    packed = copy / published.GRAPHS / f"step.tflite{cache.PACKED}"
+    packed = copy / published.GRAPHS / "step.tflite.npz"
     packed.write_bytes(packed.read_bytes()[:-9])
     shutil.rmtree(tmp_path / "cache")
-    with pytest.raises(RunError, match="step.tflite.npz is damaged: install the wheel again"):
+    with pytest.raises(RunError, match="step.tflite.npz is damaged or was changed"):
         sat_tf.load(copy)
+
+
+def rehashed(folder: Path, **graphs: bytes | None) -> None:
+    """Replaces the graphs' files that a manifest lists, or takes them out of it."""
+    path = folder / published.MANIFEST
+    values = json.loads(path.read_text())
+    for name, content in graphs.items():
+        if content is None:
+            del values[published.GRAPHS][name]
+            continue
+        (folder / published.GRAPHS / name).write_bytes(content)
+        values[published.GRAPHS][name] = hashlib.sha256(content).hexdigest()
+    path.write_text(json.dumps(values))
+
+
+@pytest.mark.parametrize(
+    "graphs",
+    [
+        {"../../../own.txt": b"another's"},
+        {"..\\own.txt": b"another's"},
+        {"step.tflite.npz": None},
+        {"captioner.json": b'{"format": 1, "encoder": "../../own.txt"}'},
+        {"captioner.json": b"[" * 100_000},
+        {"graphs.json": b'{"grid": [4, -4]}'},
+        {"graphs.json": b'{"grid": [2, 2]}'},
+        {"step.tflite.npz": b"no archive"},
+    ],
+)
+def test_a_folder_does_not_decide_where_its_graphs_go(wheel, tmp_path, graphs):
+    (tmp_path / "own.txt").write_text("mine")
+    copy = shutil.copytree(wheel.parent, tmp_path / "a" / "copy") / "soft"
+    rehashed(copy, **graphs)
+    before = {path for path in tmp_path.rglob("*") if "cache" not in path.parts}
+    with pytest.raises(RunError):
+        sat_tf.load(copy)
+    assert (tmp_path / "own.txt").read_text() == "mine"
+    assert {path for path in tmp_path.rglob("*") if "cache" not in path.parts} == before
+
+
+def test_a_folder_cannot_pass_its_graphs_off_as_those_of_others(wheel, whole, tmp_path):
+    """Configuration, words and the weights' hashes are the same; the graphs are another's."""
+    copy = shutil.copytree(wheel.parent, tmp_path / "copy") / "soft"
+    step = (copy / published.GRAPHS / "step.tflite.npz").read_bytes()
+    rehashed(copy, **{"start.tflite.npz": step})
+    with pytest.raises(RunError, match="do not fit each other"):
+        sat_tf.load(copy)
+    assert sat_tf.load(wheel).caption(PIXELS).text
+    assert sat_tf.load(whole).caption(PIXELS).text  # by its weights, not by what was unpacked
+
+
+def test_what_a_killed_process_left_goes_in_the_next_turn(tmp_path):
+    home = tmp_path / "cache" / "graphs"
+    (home / ".draft-x" / "made").mkdir(parents=True)
+    (home / ".draft-x" / "made" / "step.tflite").write_bytes(b"half")
+    (home / ".sat_tf.x.tmp").write_bytes(b"half an encoder")
+    with cache.turn():
+        assert [path.name for path in home.iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize("ahead", [-1000, 30 * 86400])
+def test_graphs_are_kept_by_their_last_use_though_the_clock_was_set_back(tmp_path, ahead):
+    for number in range(cache.KEPT + 1):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "graphs.json").write_text('{"files": {}}')
+        if number:
+            os.utime(folder, 2 * (time.time() + ahead + number,))
+    cache.forget_old(tmp_path)
+    kept = {path.name for path in tmp_path.iterdir()}
+    assert len(kept) == cache.KEPT and {"0", str(cache.KEPT)} <= kept
