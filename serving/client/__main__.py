@@ -48,7 +48,7 @@ class Arguments:
     timeout: float = 30.0
     """Seconds to wait for each request."""
     retries: int = 3
-    """Further tries when the server is unavailable, 4 at most; with 0 it is not waited for."""
+    """Further tries when the server is unavailable; with 0 it is not waited for."""
     tls: bool = False
     """Encrypt, and check the server's certificate."""
     ca_file: Path | None = None

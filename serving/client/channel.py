@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import logging
 import math
 import time
@@ -19,8 +19,10 @@ _LOG = logging.getLogger(__name__)
 
 # gRPC refuses answers over 4 MB by default, which attention maps of a few images exceed.
 _MAX_RECEIVED = 512 * 2**20
-_RETRY_BUFFER = 128 * 2**20  # gRPC forgets a larger request, and cannot send it again
-_MAX_RETRIES = 4  # gRPC's own limit
+_MOST_SECONDS = 1.0  # between two tries
+_CLOSED = "Channel closed!"  # by this side, in gRPC's words
+# Of a server that stops, or has not started: asking for a caption twice changes nothing.
+_AWAY = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 _TOO_LARGE = "larger than max"  # in gRPC's words
 
 
@@ -50,9 +52,9 @@ class Connection:
             `tls`.
         key_file: PEM file of the certificate's private key.
         timeout: Seconds until the caller gives up, retries and waiting included.
-        retries: Further tries when the server is unavailable, 0 to 4. A server that is away is
-            then waited for, and tried as often again; with 0 it is an error at once.
-        wait: Wait for a server that is away after all tries; without it that is an error.
+        retries: Further tries when the server is unavailable. One that is still away is waited for
+            until the time is up; with 0 retries it is an error at once.
+        wait: Wait for a server that is away after all retries; without it that is an error.
 
     Raises:
         ValueError: A value is invalid, or only one of `cert_file` and `key_file` is given.
@@ -73,8 +75,8 @@ class Connection:
             raise invalid_value("port", "1 to 65535", self.port)
         if not 0 < self.timeout < math.inf:
             raise invalid_value("timeout", "a positive number of seconds", self.timeout)
-        if not 0 <= self.retries <= _MAX_RETRIES:
-            raise invalid_value("retries", f"0 to {_MAX_RETRIES}", self.retries)
+        if self.retries < 0:
+            raise invalid_value("retries", "at least 0", self.retries)
         if bool(self.cert_file) != bool(self.key_file):
             given = "cert alone" if self.cert_file else "key alone"
             raise invalid_value("cert", "a certificate and its key, or neither", given)
@@ -90,16 +92,6 @@ class Connection:
         Raises:
             OSError: A PEM file cannot be read.
         """
-        config = {}
-        if self.retries:  # of UNAVAILABLE alone: asking for a caption twice changes nothing
-            policy = {
-                "maxAttempts": 1 + self.retries,
-                "initialBackoff": "0.1s",
-                "maxBackoff": "2s",
-                "backoffMultiplier": 2,
-                "retryableStatusCodes": ["UNAVAILABLE"],
-            }
-            config = {"methodConfig": [{"name": [{}], "retryPolicy": policy}]}
         options = [
             ("grpc.max_receive_message_length", _MAX_RECEIVED),
             ("grpc.max_send_message_length", -1),
@@ -107,8 +99,6 @@ class Connection:
             ("grpc.initial_reconnect_backoff_ms", 100),
             ("grpc.min_reconnect_backoff_ms", 100),
             ("grpc.max_reconnect_backoff_ms", 1000),
-            ("grpc.per_rpc_retry_buffer_size", _RETRY_BUFFER),
-            ("grpc.service_config", json.dumps(config)),
         ]
         if not (self.tls or self.ca_file or self.cert_file):
             return grpc.insecure_channel(self.address, options)
@@ -124,27 +114,36 @@ class Connection:
         Raises:
             ServingError: The server gave no answer, or an error for one.
         """
-        end = time.monotonic() + self.timeout
-        try:
-            return method(request, timeout=self.timeout)
-        except grpc.RpcError as error:
-            cause = self._explain(error, request)
-            # Waiting may help if nobody listens, or the server closed the connection to restart.
-            refused = "handshake failed" in (error.details() or "").lower()
-            away = error.code() == grpc.StatusCode.UNAVAILABLE and not refused
-            if not (self.retries and self.wait and away):
-                raise cause from error
-        _LOG.warning("%s Waiting for it, %g seconds at most.", cause, self.timeout)
-        try:
+        end, cause = time.monotonic() + self.timeout, None
+        for tries in itertools.count(1):
             left = max(end - time.monotonic(), 0.001)
-            return method(request, timeout=left, wait_for_ready=True)
-        except grpc.RpcError as error:
-            # A passed deadline does not say that nobody was there.
-            late = error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-            raise (cause if late else self._explain(error, request)) from error
+            try:
+                return method(request, timeout=left, wait_for_ready=tries > 1 + self.retries)
+            except grpc.RpcError as error:
+                late = error.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+                # A passed deadline does not say that nobody was there.
+                cause = cause if cause and late else self._explain(error, request)
+                if late or not self._may_come_back(error) or not self.retries:
+                    raise cause from error
+                if tries > self.retries and not self.wait:
+                    raise cause from error
+            if tries == 1 + self.retries:
+                _LOG.warning("%s Waiting for it, %g seconds at most.", cause, self.timeout)
+            pause = min(0.05 * 2 ** min(tries, 8), _MOST_SECONDS)
+            time.sleep(min(pause, max(end - time.monotonic(), 0.0)))
+
+    def _may_come_back(self, error: grpc.RpcError) -> bool:
+        """Returns whether nobody listens, or the server ended the call to restart."""
+        details = error.details() or ""
+        return (
+            error.code() in _AWAY
+            and details != _CLOSED
+            and "handshake failed" not in details.lower()
+        )
 
     def _explain(self, error: grpc.RpcError, request: Any) -> ServingError:
-        code, details = error.code(), error.details() or "no details"
+        details = error.details() or "no details"
+        code = grpc.StatusCode.UNAVAILABLE if error.code() in _AWAY else error.code()
         too_large = code == grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE in details
         model = request.model_spec.name
         if code == grpc.StatusCode.UNAVAILABLE:

@@ -7,6 +7,7 @@ TensorFlow's session. Batching, TLS, metrics and REST are TF Serving's alone.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 import threading
@@ -25,6 +26,7 @@ from serving.process import check_port, return_freed_memory
 _MAX_MB = 2047  # gRPC's limit
 _DAY = 86_400
 _ROUND_SECONDS = 1.0
+_CLOSING_SECONDS = 3.0  # beyond the grace, to unload and to end Python
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,10 @@ def run(arguments: Arguments) -> int:
 
     def stop(number: int, _) -> None:
         told.set()
+        # A call that never ends keeps its thread, and so the interpreter.
+        last = threading.Timer(arguments.grace_seconds + _CLOSING_SECONDS, os._exit, [0])
+        last.daemon = True
+        last.start()
         signal.signal(number, signal.SIG_DFL)
 
     signal.signal(signal.SIGTERM, stop)

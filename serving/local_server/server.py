@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +16,6 @@ from pathlib import Path
 
 import grpc
 from google.protobuf import message as protobuf
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, predict_pb2
 
 from serving.local_server import statuses
@@ -27,13 +25,20 @@ from serving.versions import GRAPH_FILE
 
 PREDICTION_SERVICE = "tensorflow.serving.PredictionService"
 MODEL_SERVICE = "tensorflow.serving.ModelService"
+HEALTH_SERVICE = "grpc.health.v1.Health"
 
 _LOG = logging.getLogger(__name__)
 _SIGNATURES = "signature_def"
 _SPARE_THREADS = 16  # never taken by predictions: they answer for health and refuse calls
+_NO_DEADLINE = 1e6  # seconds
+_CLOSING_SECONDS = 1.0  # for gRPC to end the calls that it cancels
+# Messages of HealthCheckRequest, by the service that is asked about, and of HealthCheckResponse.
+_HEALTHY = {
+    b"\x0a" + bytes([len(name)]) + name.encode() for name in ("", PREDICTION_SERVICE, MODEL_SERVICE)
+} | {b""}
+_SERVING, _NOT_SERVING = b"\x08\x01", b"\x08\x02"
 
-# (request, seconds until the caller's deadline or None) -> response
-Method = Callable[[protobuf.Message, float | None], protobuf.Message]
+Method = Callable[[protobuf.Message, grpc.ServicerContext], protobuf.Message]
 
 
 class LocalServer:
@@ -73,7 +78,6 @@ class LocalServer:
             if not self.versions.available():
                 raise ValueError(_nothing_to_serve(folder, self.versions))
             self._admission = admission or Admission()
-            self._health = health.HealthServicer()
             self._server = self._make_server(limits)
             address = f"[{host}]" if ":" in host else host
             try:
@@ -97,9 +101,9 @@ class LocalServer:
             grace_seconds: Time for the calls in flight; those that take longer are cancelled.
         """
         end = time.monotonic() + grace_seconds
-        self._health.enter_graceful_shutdown()
         self._admission.close(grace_seconds)
-        self._server.stop(max(end - time.monotonic(), 0)).wait()
+        left = max(end - time.monotonic(), 0.0)
+        self._server.stop(left).wait(left + _CLOSING_SECONDS)
         self.versions.close()
 
     def __enter__(self) -> LocalServer:
@@ -129,21 +133,27 @@ class LocalServer:
                     get_model_status_pb2.GetModelStatusRequest, self._status
                 )
             },
+            HEALTH_SERVICE: {"Check": grpc.unary_unary_rpc_method_handler(self._check)},
         }
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         for name, methods in services.items():
             handler = grpc.method_handlers_generic_handler(name, methods)
             server.add_generic_rpc_handlers((handler,))
-            self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
         return server
 
+    def _check(self, content: bytes, context: grpc.ServicerContext) -> bytes:
+        """Answers whether calls are taken, for the server or a service by its name."""
+        if content not in _HEALTHY:
+            context.abort(grpc.StatusCode.NOT_FOUND, "There is no such service")
+        return _NOT_SERVING if self._admission.closed else _SERVING
+
     def _predict(
-        self, request: predict_pb2.PredictRequest, seconds: float | None
+        self, request: predict_pb2.PredictRequest, context: grpc.ServicerContext
     ) -> predict_pb2.PredictResponse:
         """Runs a signature of the version asked for."""
+        context.add_callback(self._admission.look)  # the call may end while it waits
         with (
             self.versions.use(request.model_spec) as (version, servable),
-            self._admission.turn(seconds) as left,
+            self._admission.turn(_seconds_left(context), context.is_active) as left,
         ):
             response = servable.predict(request, left)
         response.model_spec.name = request.model_spec.name
@@ -192,48 +202,69 @@ class Admission:
     """
 
     def __init__(self, running: int = 16, waiting: int = 128) -> None:
-        self.places = running + waiting
-        self._running = threading.BoundedSemaphore(running)
+        self.places, self.closed = running + waiting, False
         self._changed = threading.Condition()
-        self._admitted = 0
-        self._closed = False
+        self._most, self._running, self.admitted = running, 0, 0
 
     @contextlib.contextmanager
-    def turn(self, seconds: float | None) -> Iterator[float | None]:
+    def turn(
+        self, seconds: float | None, is_active: Callable[[], bool] = lambda: True
+    ) -> Iterator[float | None]:
         """Waits for a turn, and holds it inside the `with`.
+
+        Args:
+            seconds: Time until the caller's deadline.
+            is_active: Returns whether anybody wants the answer; asked again after each `look`.
 
         Yields:
             The time that is left then.
 
         Raises:
-            StatusError: The admission is closed, no place is left, or the time ran out.
+            StatusError: The admission is closed, no place is left, the time ran out, or the call
+                was cancelled.
         """
         started = time.monotonic()
         with self._changed:
-            if self._closed:
+            if self.closed:
                 raise statuses.StatusError(grpc.StatusCode.UNAVAILABLE, "The server is stopping")
-            if self._admitted == self.places:
+            if self.admitted == self.places:
                 message = f"All {self.places} places are taken"
                 raise statuses.StatusError(grpc.StatusCode.RESOURCE_EXHAUSTED, message)
-            self._admitted += 1
-        try:
-            if not self._running.acquire(timeout=seconds):
-                raise statuses.late()
+            self.admitted += 1
             try:
-                waited = time.monotonic() - started
-                yield None if seconds is None else max(seconds - waited, 0.0)
-            finally:
-                self._running.release()
+                self._changed.wait_for(
+                    lambda: self._running < self._most or not is_active(), seconds
+                )
+                if not is_active():
+                    raise statuses.cancelled()
+                if self._running == self._most:
+                    raise statuses.late()
+                self._running += 1
+            except BaseException:
+                self._leave()
+                raise
+        try:
+            waited = time.monotonic() - started
+            yield None if seconds is None else max(seconds - waited, 0.0)
         finally:
             with self._changed:
-                self._admitted -= 1
-                self._changed.notify_all()
+                self._running -= 1
+                self._leave()
+
+    def look(self) -> None:
+        """Lets waiting calls ask whether they are still active."""
+        with self._changed:
+            self._changed.notify_all()
 
     def close(self, seconds: float) -> None:
         """Refuses new calls, and waits up to `seconds` for those already admitted to end."""
         with self._changed:
-            self._closed = True
-            self._changed.wait_for(lambda: not self._admitted, seconds)
+            self.closed = True
+            self._changed.wait_for(lambda: not self.admitted, seconds)
+
+    def _leave(self) -> None:
+        self.admitted -= 1
+        self._changed.notify_all()
 
 
 def rpc_handler(request_type: type[protobuf.Message], method: Method) -> grpc.RpcMethodHandler:
@@ -241,11 +272,11 @@ def rpc_handler(request_type: type[protobuf.Message], method: Method) -> grpc.Rp
 
     def answer(content: bytes, context: grpc.ServicerContext) -> protobuf.Message:
         try:
-            seconds = context.time_remaining()
-            if seconds is not None and not math.isfinite(seconds):
-                seconds = None
-            if seconds == 0:  # it waited too long for a thread: nobody reads the answer
+            # It may have waited for a thread until nobody reads the answer.
+            if _seconds_left(context) == 0:
                 raise statuses.late()
+            if not context.is_active():
+                raise statuses.cancelled()
             try:
                 request = request_type.FromString(content)
             except protobuf.DecodeError as error:
@@ -253,7 +284,7 @@ def rpc_handler(request_type: type[protobuf.Message], method: Method) -> grpc.Rp
                 raise statuses.StatusError(grpc.StatusCode.INTERNAL, message) from error
             if not request.HasField("model_spec"):
                 raise statuses.invalid("Missing ModelSpec")
-            return method(request, seconds)
+            return method(request, context)
         except Exception as error:
             status = statuses.of_exception(error)
             if status is not error and status.code == grpc.StatusCode.INTERNAL:
@@ -263,6 +294,12 @@ def rpc_handler(request_type: type[protobuf.Message], method: Method) -> grpc.Rp
     return grpc.unary_unary_rpc_method_handler(
         answer, response_serializer=lambda response: response.SerializeToString()
     )
+
+
+def _seconds_left(context: grpc.ServicerContext) -> float | None:
+    """Returns the time until the deadline; None if that is further off than threads wait."""
+    seconds = context.time_remaining()
+    return seconds if seconds is not None and seconds < _NO_DEADLINE else None
 
 
 def _nothing_to_serve(folder: Path, versions: Versions) -> str:

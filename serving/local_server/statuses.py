@@ -29,6 +29,11 @@ def late() -> StatusError:
     return StatusError(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline exceeded")
 
 
+def cancelled() -> StatusError:
+    """The caller gave up before the call was begun."""
+    return StatusError(grpc.StatusCode.CANCELLED, "Cancelled")
+
+
 def of_exception(error: Exception) -> StatusError:
     """Returns the status of an exception: the runtime's own if it raised one, else INTERNAL."""
     if isinstance(error, StatusError):

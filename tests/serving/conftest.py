@@ -8,7 +8,6 @@ from pathlib import Path
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2_grpc
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
 from serving.local_server.server import LocalServer
@@ -34,7 +33,9 @@ class Caller:
     def __post_init__(self) -> None:
         self.prediction = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
         self.model = model_service_pb2_grpc.ModelServiceStub(self.channel)
-        self.health = health_pb2_grpc.HealthStub(self.channel)
+
+    def healthy(self, service: str = "") -> bool:
+        return toys.is_healthy(self.channel, service)
 
     def predict(self, request, timeout: float = 120.0):
         return self.prediction.Predict(request, timeout=timeout)

@@ -71,17 +71,18 @@ def failing_server():
 
 
 def test_an_unavailable_server_is_tried_again_within_one_deadline(failing_server):
-    port, calls = failing_server(UNAVAILABLE, failures=2)
-    assert predict(Connection(port=port, retries=2)) == "a cat"
-    assert len(calls) == 3 and all(0 < left < 31 for left in calls)
+    for code in (UNAVAILABLE, grpc.StatusCode.CANCELLED):  # which is that of a call in flight
+        port, calls = failing_server(code, failures=3)
+        assert predict(Connection(port=port, retries=2)) == "a cat"
+        assert len(calls) == 4 and all(0 < left < 31 for left in calls)
 
 
-@pytest.mark.parametrize(("wait", "tries"), [(False, 2), (True, 4)])
-def test_tries_are_bounded(failing_server, wait, tries):
-    port, calls = failing_server(UNAVAILABLE, failures=99)
-    with pytest.raises(ServingError, match="is unavailable: why"):
-        predict(Connection(port=port, retries=1, wait=wait))
-    assert len(calls) == tries
+def test_tries_are_bounded_by_their_number_or_by_time(failing_server):
+    for wait in (False, True):
+        port, calls = failing_server(UNAVAILABLE, failures=99)
+        with pytest.raises(ServingError, match="is unavailable: why"):
+            predict(Connection(port=port, retries=1, wait=wait, timeout=2.0))
+        assert len(calls) > 2 if wait else len(calls) == 2
 
 
 @pytest.mark.parametrize(
@@ -134,7 +135,6 @@ def test_a_server_that_restarts_is_waited_for(toy_exports, monkeypatch):
     [
         ({"timeout": 0.0}, "timeout"),
         ({"retries": -1}, "retries"),
-        ({"retries": 5}, "retries"),
         ({"cert_file": "x"}, "cert"),
         ({"key_file": "x"}, "cert"),
     ],

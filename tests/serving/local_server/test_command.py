@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from serving.client import CaptionClient, Connection
 from serving.local_server.__main__ import main, parse_labels
+from tests.serving.toys import is_healthy
 from tests.waiting import eventually
 
 CODE = """
@@ -56,9 +56,7 @@ def test_a_wrong_flag_is_an_error(tmp_path, capsys, argv, message):
 
 def is_stopping(port: int) -> bool:
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
-        health = health_pb2_grpc.HealthStub(channel)
-        answer = health.Check(health_pb2.HealthCheckRequest(), timeout=120)
-    return answer.status == health_pb2.HealthCheckResponse.NOT_SERVING
+        return not is_healthy(channel)
 
 
 def test_sigterm_finishes_what_is_in_flight(toy_exports, held):
@@ -85,3 +83,19 @@ def test_sigterm_finishes_what_is_in_flight(toy_exports, held):
     assert process.returncode == 0, err
     assert out == "project code: []\n"
     assert "Version 3 of captioner is served" in err and "deprecated" not in err
+
+
+def test_a_call_that_never_ends_does_not_keep_the_server(toy_exports):
+    command = [sys.executable, "-m", "serving.local_server", str(toy_exports), "--port", "0"]
+    command += ["--grace-seconds", "0.5"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        port = int(process.stdout.readline().rpartition(":")[2])
+        with (
+            CaptionClient(Connection(port=port, retries=0)) as client,
+            ThreadPoolExecutor(1) as pool,
+        ):
+            assert client.caption(b"ok").text == "a cat 3"
+            stuck = pool.submit(client.caption, b"stuck")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+            assert stuck.exception()

@@ -8,7 +8,6 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
-from grpc_health.v1 import health_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
 
 from serving.local_server.servable import Servable
@@ -28,7 +27,6 @@ from tests.waiting import eventually
 AVAILABLE = get_model_status_pb2.ModelVersionStatus.AVAILABLE
 OUTPUTS = {"attention", "beta", "captions", "lengths", "reasons", "scores", "token_ids", "valid"}
 OUTPUTS |= {"word_log_probs", "words"}
-HEALTH = health_pb2.HealthCheckResponse
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 TOLD = {  # a broken request is the caller's fault, never the server's
     grpc.StatusCode.INVALID_ARGUMENT,
@@ -78,13 +76,20 @@ def test_status_lists_versions_newest_first(caller):
     assert all(s.HasField("status") for s in response.model_version_status)
 
 
-@pytest.mark.parametrize(
-    "service",
-    ["", "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService"],
-)
-def test_it_is_healthy(caller, service):
-    response = caller.health.Check(health_pb2.HealthCheckRequest(service=service), timeout=120)
-    assert response.status == HEALTH.SERVING
+def test_it_is_healthy(caller):
+    for service in ("", "PredictionService", "ModelService"):
+        assert caller.healthy(service and f"tensorflow.serving.{service}")
+    unknown = (
+        (grpc.StatusCode.NOT_FOUND, lambda: caller.healthy("x")),
+        (
+            grpc.StatusCode.UNIMPLEMENTED,
+            lambda: next(caller.channel.unary_stream("/grpc.health.v1.Health/Watch")(b"")),
+        ),
+    )
+    for code, ask in unknown:
+        with pytest.raises(grpc.RpcError) as caught:
+            ask()
+        assert caught.value.code() == code
 
 
 def test_a_deadline_ends_the_call(caller):
@@ -129,8 +134,7 @@ def test_a_stop_finishes_what_is_in_flight(toy_exports, serving, held):
         held.wait_until_in_flight()
         stopped = pool.submit(caller.server.stop, 600.0)
         eventually(lambda: refuses(caller))
-        health = caller.health.Check(health_pb2.HealthCheckRequest(), timeout=120)
-        assert health.status == HEALTH.NOT_SERVING
+        assert not caller.healthy()
         held.release()
         assert slow.result() == "a cat 3"
         stopped.result()
@@ -161,6 +165,20 @@ def test_a_call_that_finds_no_turn_in_time_meets_its_deadline():
         assert code_of(admission, 0.01) == grpc.StatusCode.DEADLINE_EXCEEDED
     with admission.turn(5.0) as left:
         assert 0 < left <= 5
+
+
+def test_a_call_that_is_cancelled_while_it_waits_is_never_computed(
+    toy_exports, serving, monkeypatch
+):
+    admission, computed = Admission(running=1, waiting=8), []
+    monkeypatch.setattr(Servable, "predict", lambda *arguments: computed.append(arguments))
+    with serving(toy_exports, admission=admission) as caller, admission.turn(None):
+        calls = [caller.prediction.Predict.future(predict_request(b"ok")) for _ in range(8)]
+        eventually(lambda: admission.admitted == 9)
+        for call in calls:
+            call.cancel()
+        eventually(lambda: admission.admitted == 1)  # at once, not at their turn
+    assert not computed
 
 
 def test_a_taken_port_is_an_error(toy_exports, caller):
@@ -239,7 +257,6 @@ def test_health_and_state_are_answered_while_the_queue_is_full(toy_exports, serv
             with pytest.raises(grpc.RpcError) as caught:
                 caller.predict(predict_request(b"ok"), timeout=120)
             assert caught.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
-            health = caller.health.Check(health_pb2.HealthCheckRequest(), timeout=120)
-            assert health.status == health_pb2.HealthCheckResponse.SERVING
+            assert caller.healthy()
             assert caller.model.GetModelStatus(status_request(), timeout=120).model_version_status
         caller.predict(predict_request(b"ok"), timeout=120)
