@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
+from setuptools.command.egg_info import egg_info
 
 ROOT = Path(__file__).resolve().parent
 PACKAGES = ("sat_tf", "training", "serving", "digits")
@@ -35,7 +38,34 @@ def read_text(name: str) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
+class OneName(build_py):
+    """Puts all other packages below `sat_tf`, in `sat_tf.__main__.IN_WHEEL`.
+
+    Names like `training` and `serving` are not ours in somebody's environment. The command `sat-tf`
+    finds them; an editable installation has them in the checkout.
+    """
+
+    def run(self) -> None:
+        super().run()
+        if self.editable_mode:
+            return
+        home = Path(self.build_lib, "sat_tf", "_commands")
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir()
+        for package in {name.partition(".")[0] for name in self.packages} - {"sat_tf"}:
+            Path(self.build_lib, package).rename(home / package)
+
+
+class OneNameInMetadata(egg_info):
+    """Lists that name alone."""
+
+    def run(self) -> None:
+        super().run()
+        Path(self.egg_info, "top_level.txt").write_text("sat_tf\n", encoding="utf-8")
+
+
 setup(
+    cmdclass={"build_py": OneName, "egg_info": OneNameInMetadata},
     name="sat-tf",
     version=re.search(r'^__version__ = "(.+)"', read_text("sat_tf/__init__.py"), re.M)[1],
     description="Show, Attend and Tell in TensorFlow 2 and Keras 3: captions that show where they "
@@ -74,6 +104,7 @@ setup(
     install_requires=only(*LIGHT),
     extras_require={
         "bulk": ["pyspark>=4.0,<5", "pyarrow>=18"],
+        "client": [*only("grpcio"), "protobuf"],
         "docs": read_requirements("requirements-docs.txt"),
         "encoders": ["keras-hub>=0.32,<1"],
         "gpu": [GPU_TENSORFLOW],

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
+import io
+import os
 import sys
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Union
 
 import sat_tf
-
-COMMANDS = {
-    "train": ("training.train", "Train a captioner or a digit system."),
-    "evaluate": ("training.evaluate", "Score a run, or captions from elsewhere."),
-    "caption": ("training.caption", "Caption images and draw where each word looked."),
-    "inspect": ("training.inspect", "Check a data set before training on it."),
-    "standardize": ("training.standardize", "Standardise an encoder's annotations."),
-    "compare": ("training.compare", "Compare evaluated runs, with paired intervals."),
-    "average": ("training.average", "Average the weights of runs."),
-    "publish": ("training.publish", "Write a run's captioner in small, plain files."),
-    "export": ("serving.export", "Export a run as a SavedModel for TF Serving."),
-    "serve": ("serving.local_server", "Serve an export on this machine."),
-    "demo": ("serving.web", "Open a page that captions photographs, with their maps."),
-    "bulk": ("serving.bulk", "Caption many images on Spark."),
-    "locate": ("training.locate", "Learn where words are, from captions alone."),
-    "distill": ("training.distill", "Save predictions of captioners, to teach another one."),
-    "extract": ("training.extract", "Fill a feature store on Spark."),
-    "client": ("serving.client", "Caption images by a server."),
-    "litert": ("serving.litert", "Caption images by a LiteRT export, without TensorFlow."),
-}
-
+from sat_tf import published
+from sat_tf.commands import COMMANDS, exit_status
+from sat_tf.errors import installation
 
 COMPLETION = "--tyro-print-completion"
-_SHELLS = ("bash", "zsh", "fish", "tcsh")
+_SHELLS = ("bash", "zsh", "fish")
+
+
+IN_WHEEL = Path(sat_tf.__file__).with_name("_commands")
+"""Folder of `training` and `serving` in a wheel, which installs one name; see `setup.py`."""
 
 
 def help_text() -> str:
@@ -47,8 +37,25 @@ def help_text() -> str:
     return "\n".join([usage, "", *lines, "", last])
 
 
+def list_package(package: str) -> int:
+    """Prints the commands of a package that was called as if it were one: `python -m training`.
+
+    Returns:
+        The exit status: 0, or 2 if arguments were given.
+    """
+    homes = {home: summary for home, summary in COMMANDS.values() if home.startswith(package)}
+    lines = [f"  python -m {home:<22}{summary}" for home, summary in homes.items()]
+    text = "\n".join([f"usage: python -m {package}.COMMAND [OPTIONS]", "", *lines])
+    wrong = [word for word in sys.argv[1:] if word not in ("-h", "--help")]
+    exit_status(lambda: print(text, file=sys.stderr if wrong else sys.stdout))
+    return 2 if wrong else 0
+
+
 def print_completion(shell: str) -> None:
-    """Prints the script that completes every command and its flags; see docs/api/commands.rst."""
+    """Prints the script that completes every command and its flags; see docs/api/commands.rst.
+
+    It offers recipes, and the runs that are below `runs/` when the Tab key is pressed.
+    """
     import tyro
 
     if shell not in _SHELLS:
@@ -60,7 +67,30 @@ def print_completion(shell: str) -> None:
         ]
         for name, (module, summary) in COMMANDS.items()
     ]
-    tyro.cli(Union[tuple(commands)], prog="sat-tf", args=[COMPLETION, shell])  # noqa: UP007
+    with contextlib.redirect_stdout(io.StringIO()) as script, contextlib.suppress(SystemExit):
+        tyro.cli(Union[tuple(commands)], prog="sat-tf", args=[COMPLETION, shell])  # noqa: UP007
+    train = _imported("training.train")
+    names = sorted({**train.RECIPES, **train.digits.RECIPES}), published.names()
+    # In tyro's scripts a Python program completes, from a table that stands before its imports.
+    offers = "\n\nimport sys\n" + _OFFERS.format(*names)
+    print(script.getvalue().replace("\n\nimport sys\n", offers, 1), end="")
+
+
+_OFFERS = """
+import glob, os
+typed = sys.argv[1:-1][int(sys.argv[-1]):][:1]
+runs = [os.path.dirname(path) for path in sorted(glob.glob("runs/*/config.json"))] + {1}
+runs = [run for run in runs if run.startswith(*typed or [""])]
+for name, command in COMPLETION_SPEC["subcommands"].items():
+    if name in ("average", "compare", "distill", "publish"):
+        command["subcommands"].update(dict.fromkeys(runs, command))
+    for option in command["options"]:
+        if "--recipe" in option["flags"]:
+            option.update(type="choice", choices={0})
+        if runs and {{"--run-dir", "--init-from"}} & {{*option["flags"]}}:
+            option.update(type="choice", choices=runs)
+"""
+"""Code in the script: choices of recipes; of runs, unless what was typed leads elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +107,16 @@ def _imported(module: str) -> ModuleType:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs a command with the arguments after its name; returns the exit status."""
-    name, *rest = given = (sys.argv[1:] if argv is None else argv) or [""]
+    return exit_status(lambda: _run(sys.argv[1:] if argv is None else argv), BrokenPipeError)
+
+
+def _run(argv: list[str]) -> int:
+    if IN_WHEEL.is_dir() and str(IN_WHEEL) not in sys.path:
+        sys.path.insert(0, str(IN_WHEEL))
+        # For the processes that a command starts.
+        paths = filter(None, [str(IN_WHEEL), os.environ.get("PYTHONPATH")])
+        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    name, *rest = given = argv or [""]
     if given[-2:-1] == [COMPLETION]:  # after a command's name too: one script serves all
         print_completion(given[-1])
         return 0
@@ -99,7 +138,8 @@ def main(argv: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name.partition(".")[0] in ("sat_tf", "training", "serving"):
             raise
-        print(f'Error: {name} needs {error.name}: pip install "sat-tf[train]"', file=sys.stderr)
+        packages = installation("client" if name == "client" else "train")
+        print(f"Error: {name} needs {error.name}: {packages}", file=sys.stderr)
         return 2
 
 

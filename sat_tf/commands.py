@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
-import functools
 import gc
 import json
 import os
@@ -12,15 +12,62 @@ import shlex
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from sat_tf.errors import invalid_value
 from sat_tf.files import finite
 
+COMMANDS = {
+    "train": ("training.train", "Train a captioner or a digit system."),
+    "evaluate": ("training.evaluate", "Score a run, or captions from elsewhere."),
+    "caption": ("training.caption", "Caption images and draw where each word looked."),
+    "inspect": ("training.inspect", "Check a data set before training on it."),
+    "standardize": ("training.standardize", "Standardise an encoder's annotations."),
+    "compare": ("training.compare", "Compare evaluated runs, with paired intervals."),
+    "average": ("training.average", "Average the weights of runs."),
+    "publish": ("training.publish", "Write a run's captioner in small, plain files."),
+    "export": ("serving.export", "Export a run as a SavedModel for TF Serving."),
+    "serve": ("serving.local_server", "Serve an export on this machine."),
+    "demo": ("serving.web", "Open a page that captions photographs, with their maps."),
+    "bulk": ("serving.bulk", "Caption many images on Spark."),
+    "locate": ("training.locate", "Learn where words are, from captions alone."),
+    "distill": ("training.distill", "Save predictions of captioners, to teach another one."),
+    "extract": ("training.extract", "Fill a feature store on Spark."),
+    "client": ("serving.client", "Caption images by a server."),
+    "litert": ("serving.litert", "Caption images by a LiteRT export, without TensorFlow."),
+}
+"""Name of each command of `sat-tf` -> its module and a sentence."""
+
 _BAD_INPUT = 2
 _INTERRUPTED = 128 + signal.SIGINT
+_UNREAD = 128 + signal.SIGPIPE
+_ELSEWHERE = {
+    "lr": "--optimizer.learning-rate",
+    "wd": "--optimizer.weight-decay",
+    "bs": "--fit.batch-size",
+    "batch": "--fit.batch-size",
+    "epoch": "--fit.epochs",
+    "max-epochs": "--fit.epochs",
+    "num-train-epochs": "--fit.epochs",
+    "model": "--encoder.name",
+    "backbone": "--encoder.name",
+    "fp16": "--fit.precision",
+    "amp": "--fit.precision",
+    "beam-size": "--search.beam",
+    "num-beams": "--search.beam",
+    "resume": "--run-dir",
+    "checkpoint": "--init-from",
+    "pretrained": "--init-from",
+    "finetune": "--init-from",
+    "fine-tune": "--init-from",
+    "data": "--data-dir",
+    "dataset": "--data-dir",
+    "output": "--run-dir",
+    "output-dir": "--run-dir",
+}
+"""Names of other programs' flags, with those of a command that takes a recipe's settings."""
 
 
 def program(module: str) -> str:
@@ -30,12 +77,18 @@ def program(module: str) -> str:
 
 
 def command_line(module: str, *arguments: object) -> str:
-    """Returns the command `python -m MODULE ARGUMENTS` as it can be typed into a shell."""
-    return shlex.join(["python", "-m", module, *map(str, arguments)])
+    """Returns a command as it can be typed into a shell: by `sat-tf` if that was typed before."""
+    words = ["python", "-m", module]
+    if sys.argv[0].startswith("sat-tf "):
+        words = ["sat-tf", next(name for name, (home, _) in COMMANDS.items() if home == module)]
+    return shlex.join([*words, *map(str, arguments)])
 
 
 def parse_flags(arguments: type, argv: list[str] | None, module: str, **options: Any) -> Any:
     """Parses the flags of a command; its `--help` shows the docstrings of their fields.
+
+    An unknown flag that is another program's name for one of ours, or a run that is not behind
+    `--run-dir`, gets a hint.
 
     Args:
         arguments: A dataclass with a field for each flag.
@@ -51,26 +104,58 @@ def parse_flags(arguments: type, argv: list[str] | None, module: str, **options:
     """
     import tyro
 
-    parse = functools.partial(tyro.cli, arguments, args=argv, prog=program(module), **options)
+    given = sys.argv[1:] if argv is None else argv
+    try:
+        with _unbroken_docstrings():
+            return tyro.cli(arguments, args=given, prog=program(module), **options)
+    except SystemExit as end:
+        if end.code:
+            known = {field.name for field in dataclasses.fields(arguments)}
+            print(*_hints(given, known), sep="\n", end="", file=sys.stderr)
+        else:
+            _reader_left()
+        raise
+
+
+@contextlib.contextmanager
+def _unbroken_docstrings() -> Iterator[None]:
+    """Joins the lines of docstrings, whose breaks tyro would keep where they are indented."""
     try:
         from tyro import _docstrings
 
         written = _docstrings.parse_docstring_from_object
     except (ImportError, AttributeError):  # private names: without them help has more line breaks
-        return parse()
-    # tyro would keep the line breaks of docstrings whose lines are indented.
+        yield
+        return
     _docstrings.parse_docstring_from_object = lambda owner: {
         field: " ".join(text.split()) for field, text in written(owner).items()
     }
     try:
-        return parse()
+        yield
     finally:
         _docstrings.parse_docstring_from_object = written
 
 
+def _hints(argv: Sequence[str], known: Collection[str]) -> Iterator[str]:
+    """Yields the flag that was probably meant by each word that is none.
+
+    Args:
+        argv: The command line.
+        known: Fields of the command's arguments.
+    """
+    for before, word in zip(["", *argv], argv, strict=False):
+        flag = word.partition("=")[0].lstrip("-").replace("_", "-").lower()
+        if word[:1] == "-" and "config" in known and (meant := _ELSEWHERE.get(flag)):
+            yield f"Hint: `{word.partition('=')[0]}` is `{meant}` here.\n"
+        path = Path(word)
+        is_run = path.parts[:1] == ("runs",) or (path / "config.json").is_file()
+        if is_run and before[:2] != "--" and "run_dir" in known:
+            yield f"Hint: a run goes behind its flag: `--run-dir {shlex.quote(word)}`.\n"
+
+
 def exit_status(
     command: Callable[[], int | None],
-    expected: tuple[type[Exception], ...] = (ValueError, OSError),
+    expected: type[Exception] | tuple[type[Exception], ...] = (ValueError, OSError),
 ) -> int:
     """Runs a command; an expected error becomes one line on standard error.
 
@@ -82,19 +167,38 @@ def exit_status(
 
     Returns:
         The command's status; 2 after an expected error; 130 after Ctrl-C, or the `status` of a
-        KeyboardInterrupt that has one.
+        KeyboardInterrupt that has one; 141 if standard output is a pipe that is read no longer.
     """
     # File names need not be UTF-8, and a terminal may lack letters; standard error escapes already.
     with contextlib.suppress(AttributeError):  # an output that was replaced may have no encoding
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return command() or 0
+        status = command() or 0
+        return _UNREAD if _reader_left() else status
     except KeyboardInterrupt as stop:
         print(str(stop) or "Stopped.", file=sys.stderr)
         return getattr(stop, "status", _INTERRUPTED)
     except expected as error:
+        if isinstance(error, BrokenPipeError) and _reader_left("\n"):
+            return _UNREAD
         print(f"Error: {error}", file=sys.stderr)
         return _BAD_INPUT
+
+
+def _reader_left(more: str = "") -> bool:
+    """Returns whether standard output is a pipe that is read no longer, and discards it then.
+
+    Otherwise the interpreter would complain at its end.
+
+    Args:
+        more: A text to try it with if an error is known, which may be another pipe's.
+    """
+    try:
+        print(end=more, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return True
+    return False
 
 
 def json_line(value: Any) -> str:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import shlex
+from pathlib import Path
+
 
 def invalid_value(
     name: str, expected: str, got: object, kind: str = "argument", flag: str | None = None
@@ -20,6 +24,23 @@ def invalid_value(
     return ValueError(
         f"Received an invalid value for {kind} `{name}`{by_flag}: expected {expected}, got {shown}."
     )
+
+
+def installation(extra: str) -> str:
+    """Returns the command that installs the packages of an extra of `setup.py`.
+
+    No index has this package: pip finds a checkout, or by their names what a wheel asks for.
+    """
+    if (Path(__file__).resolve().parents[1] / "setup.py").is_file():
+        return f'pip install -e ".[{extra}]"'
+    wanted = [one.split(";") for one in importlib.metadata.requires("sat-tf") or ()]
+    always = {package for package, *marker in wanted if "extra ==" not in "".join(marker)}
+    names = [
+        package.strip()
+        for package, *marker in wanted
+        if f'extra == "{extra}"' in "".join(marker) and package not in always
+    ]
+    return shlex.join(["pip", "install", *names])
 
 
 class RunError(ValueError):

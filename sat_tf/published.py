@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sat_tf.errors import RunError
+from sat_tf.errors import RunError, installation
 from sat_tf.files import json_object, read_content, write_atomically, write_json
 
 SHIPPED = Path(__file__).parent / "captioners"
@@ -300,7 +300,7 @@ def _download(repo: str, revision: str | None) -> Path:
     except ImportError as error:
         raise RunError(
             f"hf://{repo} needs huggingface_hub, which is not installed ({error}): "
-            'pip install -e ".[hub]"'
+            f"{installation('hub')}"
         ) from error
     try:
         wanted = [CARD, TRAINING_IMAGES, *_FILES, *set().union(*_FILES.values())]

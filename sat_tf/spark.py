@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sat_tf.errors import installation
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from tqdm import tqdm
@@ -38,7 +40,7 @@ def check_spark() -> None:
         import pyspark  # noqa: F401
     except ImportError as error:
         raise OSError(
-            f'Spark is needed, which is not installed ({error}): pip install -e ".[bulk]"'
+            f"Spark is needed, which is not installed ({error}): {installation('bulk')}"
         ) from error
     home = os.environ.get("JAVA_HOME")
     if not shutil.which("java", path=str(Path(home) / "bin") if home else None):

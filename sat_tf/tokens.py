@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from typing import Literal
 
-from sat_tf.errors import invalid_value
+from sat_tf.errors import installation, invalid_value
 from sat_tf.spellings import RESPELT_ASCII, UNSPACED, respelled
 
 Unit = Literal["words", "characters", "subwords"]
@@ -483,7 +483,7 @@ def check_extra(name: str, argument: str, kind: str = "argument") -> None:
     """
     package = _PACKAGES.get(name)
     if package and find_spec(package) is None:
-        expected = f'{package} to be installed (`pip install "sat-tf[{name}]"`), or other tokens'
+        expected = f"{package} to be installed (`{installation(name)}`), or other tokens"
         raise invalid_value(argument, expected, repr(name), kind)
 
 

@@ -1,4 +1,4 @@
-"""The process of a server: the port it listens on, the memory it gives back."""
+"""The process of a server: where it listens, the memory it gives back."""
 
 from __future__ import annotations
 
@@ -36,6 +36,18 @@ def check_port(host: str, port: int) -> None:
         raise OSError(
             f"Cannot listen on port {port} of {host} ({error.strerror}): {advice}."
         ) from error
+
+
+def parse_server(text: str) -> tuple[str, int]:
+    """Reads HOST:PORT.
+
+    Raises:
+        ValueError: It has another form.
+    """
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise invalid_value("server", "HOST:PORT", repr(text))
+    return host.strip("[]"), int(port)
 
 
 def return_freed_memory() -> None:

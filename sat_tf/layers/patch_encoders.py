@@ -22,7 +22,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from sat_tf.errors import invalid_value
+from sat_tf.errors import installation, invalid_value
 
 PREFIX = "keras_hub:"
 """Prefix of these encoders' names."""
@@ -255,7 +255,7 @@ def _keras_hub(name: str) -> ModuleType:
     except ImportError as error:
         raise ValueError(
             f"Received an invalid value for argument `backbone` (`--encoder.name`): {name} needs "
-            f'KerasHub, which is not installed ({error}): pip install -e ".[encoders]"'
+            f"KerasHub, which is not installed ({error}): {installation('encoders')}"
         ) from error
     return keras_hub
 

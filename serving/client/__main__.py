@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import tyro
 
 from sat_tf.commands import exit_status, json_line, parse_flags
+from serving.process import parse_server
 
 if TYPE_CHECKING:
     from serving.client import ServedCaption, ServingError
@@ -23,6 +24,8 @@ class Arguments:
 
     images: tyro.conf.Positional[tuple[Path, ...]]
     """Files: JPEG, PNG, GIF, BMP, WebP, TIFF, AVIF or HEIC."""
+    server: str | None = None
+    """HOST:PORT of the server's gRPC, as the page takes it; replaces --host and --port."""
     host: str = "127.0.0.1"
     """The server's name or address."""
     port: int = 8500
@@ -85,9 +88,12 @@ def run(arguments: Arguments) -> int:
     figures = figure_paths(arguments.out, arguments.images, arguments.figure)
     if arguments.figure_font is not None:
         check_font(arguments.figure_font)
+    host, port = arguments.host, arguments.port
+    if arguments.server is not None:
+        host, port = parse_server(arguments.server)
     connection = Connection(
-        arguments.host,
-        arguments.port,
+        host,
+        port,
         tls=arguments.tls,
         ca_file=arguments.ca_file,
         cert_file=arguments.cert,

@@ -19,9 +19,9 @@ import digits
 from digits.models.config import read_reader_config
 from sat_tf import published
 from sat_tf.commands import exit_status, parse_flags
-from sat_tf.errors import invalid_value
+from sat_tf.errors import installation, invalid_value
 from sat_tf.fields import Positive, PositiveInt, check_fields
-from serving.process import check_port
+from serving.process import check_port, parse_server
 from serving.web import sources
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _check(arguments: Arguments) -> None:
     """Checks that the page's packages are there and that the arguments go together."""
     missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
-        raise ValueError(f'The page needs {", ".join(missing)}: pip install -e ".[web]"')
+        raise ValueError(f"The page needs {', '.join(missing)}: {installation('web')}")
     check_fields(arguments)
     for name in arguments.allow_host:
         if not _HOST.fullmatch(name):
@@ -153,7 +153,7 @@ def _served(arguments: Arguments, stack: contextlib.ExitStack) -> dict[str, Capt
         from serving.client import CaptionClient, Connection
     except ImportError as error:
         raise ValueError(
-            f"`--server` needs {error.name}, which is not installed: pip install grpcio protobuf"
+            f"`--server` needs {error.name}, which is not installed: {installation('client')}"
         ) from error
     from serving.web.captioning import by_server
 
@@ -193,18 +193,6 @@ def _own(
         },
         "open_digits": reading.start,
     }
-
-
-def parse_server(text: str) -> tuple[str, int]:
-    """Reads HOST:PORT.
-
-    Raises:
-        ValueError: It has another form.
-    """
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
-        raise invalid_value("server", "HOST:PORT", repr(text))
-    return host.strip("[]"), int(port)
 
 
 if __name__ == "__main__":

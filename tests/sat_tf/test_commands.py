@@ -6,6 +6,7 @@ import io
 import json
 import os
 import signal
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,6 +62,35 @@ def test_a_folder_that_is_no_run_is_an_error(name, tmp_path, capsys):
 def test_a_command_line_can_be_typed_whatever_its_paths_are():
     line = command_line("training.caption", "--run-dir", Path("my runs/a$"))
     assert line == "python -m training.caption --run-dir 'my runs/a$'"
+
+
+def test_a_command_line_goes_on_as_it_began(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["sat-tf train", "--seed", "1"])
+    assert command_line("training.evaluate", "--run-dir", "a") == "sat-tf evaluate --run-dir a"
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        (["--lr", "0.1"], "Hint: `--lr` is `--optimizer.learning-rate` here.\n"),
+        (["--Beam_Size=3"], "Hint: `--Beam_Size` is `--search.beam` here.\n"),
+        (["runs/x"], "Hint: a run goes behind its flag: `--run-dir runs/x`.\n"),
+        (["--run-dir", "runs/x", "--foo"], ""),
+    ],
+)
+def test_words_of_other_programs_and_runs_without_their_flag_get_a_hint(argv, hint, capsys):
+    with pytest.raises(SystemExit):
+        importlib.import_module("training.train").main(argv)
+    assert "".join(capsys.readouterr().err.partition("Hint: ")[1:]) == hint
+
+
+@pytest.mark.parametrize("command", ["training.train --help", "sat_tf --help", "training"])
+def test_output_that_nobody_reads_ends_a_command_quietly(command):
+    reading, writing = os.pipe()
+    os.close(reading)
+    options = {"stdout": writing, "stderr": subprocess.PIPE, "timeout": 60}
+    done = subprocess.run([sys.executable, "-m", *command.split()], **options)
+    assert done.stderr == b"" and done.returncode in (0, 141)
 
 
 def test_unexpected_errors_are_raised():

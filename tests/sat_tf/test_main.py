@@ -34,6 +34,16 @@ def test_without_a_command_the_list_is_printed(argv, status, capsys):
     assert all(f"\n  {name} " in said for name in COMMANDS)
 
 
+@pytest.mark.parametrize("package", ["training", "serving"])
+def test_a_package_that_is_called_lists_its_commands(package):
+    command = [sys.executable, "-m", package]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    homes = [home for home, _ in COMMANDS.values() if home.startswith(package)]
+    assert homes and all(f"  python -m {home} " in done.stdout for home in homes)
+    wrong = subprocess.run([*command, "x"], capture_output=True, text=True, timeout=60)
+    assert wrong.returncode == 2 and wrong.stderr == done.stdout
+
+
 def test_an_unknown_command_is_an_error_with_the_list(capsys):
     assert main(["trian"]) == 2
     said = capsys.readouterr().err
@@ -62,9 +72,17 @@ def completion(tmp_path_factory):
         (["li"], ["litert"]),
         (["train", "--fit.ep"], ["--fit.epochs"]),
         (["caption", "--figure", ""], ["png", "svg", "none"]),
+        (["train", "--recipe", "folder_"], ["folder_from_flickr8k", "folder_hard", "folder_soft"]),
+        (["train", "--recipe", "ram_2"], ["ram_28", "ram_28_paper"]),
+        (["caption", "--run-dir", "runs/"], ["runs/mine"]),
+        (["train", "--init-from", "flickr8k_s"], ["flickr8k_soft"]),
+        (["compare", "runs/mine", "runs/m"], ["runs/mine"]),
     ],
 )
-def test_bash_completes_commands_flags_and_choices(completion, words, expected):
+def test_bash_completes_commands_flags_choices_and_runs(completion, tmp_path, words, expected):
+    (tmp_path / "runs" / "mine").mkdir(parents=True)
+    (tmp_path / "runs" / "mine" / "config.json").touch()
+    (tmp_path / "runs" / "inspection").mkdir()
     script = """
         source "$1"; shift
         function=$(complete -p sat-tf | sed 's/.*-F \\([^ ]*\\) .*/\\1/')
@@ -73,7 +91,8 @@ def test_bash_completes_commands_flags_and_choices(completion, words, expected):
         printf '%s\\n' "${COMPREPLY[@]}"
     """
     command = ["bash", "-c", script, "bash", str(completion), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    options = {"capture_output": True, "text": True, "check": True, "timeout": 60}
+    done = subprocess.run(command, cwd=tmp_path, **options)
     assert done.stdout.split() == expected
 
 

@@ -42,9 +42,16 @@ def test_it_holds_graphs_in_place_of_weights(built):
     }
     assert all("flickr8k_soft" in name for name in own)
     assert not [name for name in names if "encoder-" in name or "__pycache__" in name]
-    assert {"serving/web/page.html", "sat_tf/viewer/viewer.js"} <= set(names)
+    # Other names, such as `training`, are not taken from whoever installs it.
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"sat_tf"}
+    commands = {
+        f"sat_tf/_commands/{name}" for name in ("serving/web/page.html", "training/train.py")
+    }
+    assert commands | {"sat_tf/viewer/viewer.js"} <= set(names)
     assert built.stat().st_size < 5e6
     with zipfile.ZipFile(built) as archive:
+        (listed,) = (name for name in names if name.endswith("top_level.txt"))
+        assert archive.read(listed) == b"sat_tf\n"
         (metadata,) = (name for name in archive.namelist() if name.endswith("METADATA"))
         lines = archive.read(metadata).decode().splitlines()
     needed = [line for line in lines if line.startswith("Requires-Dist")]

@@ -7,6 +7,7 @@ import importlib.util
 from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
+from sat_tf.errors import installation
 from sat_tf.spellings import plain_forms
 from sat_tf.tokens import (
     RULES,
@@ -62,8 +63,7 @@ def check_tokens(name: ScoreTokens | None) -> str | None:
     package = PACKAGES.get(name)
     if package and importlib.util.find_spec(package) is None:
         extra = name if name in get_args(Segmenter) else "scores"
-        install = f'pip install "sat-tf[{extra}]"'
-        raise ValueError(f"`--score-tokens {name}` needs {package}: `{install}`.")
+        raise ValueError(f"`--score-tokens {name}` needs {package}: `{installation(extra)}`.")
     return package
 
 

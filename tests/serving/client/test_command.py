@@ -39,6 +39,13 @@ def test_it_prints_a_caption_for_each_image(command, photo):
     assert out == [f"{photo}: a cat 3  (-0.50)"] * 2
 
 
+def test_a_server_is_named_as_for_the_page(caller, photo, capsys):
+    assert main([str(photo), "--server", f"localhost:{caller.server.port}", "--port", "1"]) == 0
+    assert capsys.readouterr().out == f"{photo}: a cat 3  (-0.50)\n"
+    assert main([str(photo), "--server", "localhost"]) == 2
+    assert "`server`: expected HOST:PORT" in capsys.readouterr().err
+
+
 def test_figures_follow_the_models_square(command, photo, tmp_path):
     figures = {}
     for resize in ("crop", "squash"):

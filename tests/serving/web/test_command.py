@@ -9,8 +9,9 @@ import httpx
 import pytest
 
 from sat_tf import published
+from serving.process import parse_server
 from serving.web import __main__ as command
-from serving.web.__main__ import main, parse_server
+from serving.web.__main__ import main
 from serving.web.app import Page
 from serving.web.model_process import ModelProcess
 from tests.serving.processes import children_of, page

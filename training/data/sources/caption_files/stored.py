@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from sat_tf.errors import installation
 from training.data.examples import DataError, StoredImage
 from training.data.sources.caption_files.columns import choose, is_caption, is_image_name
 from training.data.sources.caption_files.objects import unnested
@@ -296,7 +297,7 @@ def read_parquet(source: Source) -> Iterator[Record]:
     except ImportError as error:
         raise DataError(
             f"{source.path}: Parquet needs pyarrow, which is not installed ({error}): "
-            'pip install -e ".[bulk]"; or save the table as CSV or JSON lines.'
+            f"{installation('bulk')}; or save the table as CSV or JSON lines."
         ) from error
     try:
         file = parquet.ParquetFile(source.path)
