@@ -27,7 +27,7 @@ from sat_tf.lite.captioner import LiteRTCaptioner, is_export, newest
 from sat_tf.lite.captioner import load as load_export
 from sat_tf.run_folder import RunFolder, read_captioner, read_object
 from sat_tf.subwords import whole_words
-from sat_tf.vocabulary import Vocabulary
+from sat_tf.vocabulary import SPECIAL_TOKENS, Vocabulary
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -316,6 +316,15 @@ class TrainedCaptioner:
         self._config, self._graphs = model.config, graphs
         self.after_first_caption: Callable[[], object] | None = None
         self._searches: dict[SearchConfig, tf.types.experimental.PolymorphicFunction] = {}
+
+    def __repr__(self) -> str:
+        attention, encoder = self.config.attention.kind, self.config.encoder
+        words, unit = len(self.vocabulary) - len(SPECIAL_TOKENS), self.vocabulary.unit
+        where = "" if self.path is None else f"{str(self.path)!r}, "
+        return (
+            f"{type(self).__name__}({where}{attention.replace('none', 'no')} attention over "
+            f"{encoder.name} at {encoder.image_size} pixels, {words} {unit})"
+        )
 
     @property
     def model(self) -> Captioner:

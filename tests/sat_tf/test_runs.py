@@ -29,6 +29,8 @@ def test_a_run_loads_without_the_weights_file_of_its_encoder(run_of, loaded):
     assert again.path == run_of["soft"] and not Path("gone.weights.h5").exists()
     mine, theirs = again.caption(PIXELS), loaded["soft"].caption(PIXELS)
     assert mine.text == theirs.text and mine.score == pytest.approx(theirs.score)
+    shown = f"TrainedCaptioner({str(run_of['soft'])!r}, soft attention over scenes_cnn at "
+    assert repr(again).startswith(shown) and repr(again).endswith(" words)")
 
 
 def test_a_full_disk_is_a_clear_error_and_leaves_the_old_weights(copy, loaded):

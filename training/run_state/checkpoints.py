@@ -182,14 +182,9 @@ def _read_last(directory: Path, checkpoint: tf.train.Checkpoint) -> Progress | N
     except _UNREADABLE as error:
         raise RunError(
             f"The checkpoint {last} is damaged, or of another model or version: "
-            f"{_reason(error)}. {start_again(RunFolder(last.parents[1]))}"
+            f"{_reason(error)}. Choose {another(RunFolder(last.parents[1]))}."
         ) from error
     return progress
-
-
-def start_again(folder: RunFolder) -> str:
-    """Advises on a run that cannot be resumed, without overwriting its best weights."""
-    return f"Choose {another(folder)}, or remove {folder} to train from the start."
 
 
 def another(folder: RunFolder) -> str:

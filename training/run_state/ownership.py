@@ -30,7 +30,7 @@ from training.data.seen_images import SeenImages
 from training.distributed import is_chief, on_chief
 from training.inputs import BOXES, LOCATOR, PREDICTIONS, Contents, Data, Inputs
 from training.little_data import Amount
-from training.run_state.checkpoints import another, start_again
+from training.run_state.checkpoints import another
 
 _TEACHERS = {
     BOXES: "boxes",
@@ -112,13 +112,13 @@ def check_run_dir(run_dir: Path, config: Any, read_config: Callable[[Path], Any]
             raise RunError(
                 f"{folder} belongs to a run with another configuration: "
                 f"{_first_difference(to_dict(existing), to_dict(config))}. "
-                "Choose another folder with `--run-dir`, or remove this one."
+                f"Choose {another(folder)}."
             )
         # The first checkpoint is older than the first weights, so somebody has removed it.
         if folder.best_weights.exists() and not folder.has_checkpoint():
             raise RunError(
                 f"{folder} has trained weights but no checkpoint to resume from; training from "
-                f"the start would overwrite them. {start_again(folder)}"
+                f"the start would overwrite them. Choose {another(folder)}."
             )
     elif folder.path.exists() and _is_foreign(folder):
         raise RunError(
