@@ -70,7 +70,7 @@ def print_completion(shell: str) -> None:
     with contextlib.redirect_stdout(io.StringIO()) as script, contextlib.suppress(SystemExit):
         tyro.cli(Union[tuple(commands)], prog="sat-tf", args=[COMPLETION, shell])  # noqa: UP007
     train = _imported("training.train")
-    names = sorted({**train.RECIPES, **train.digits.RECIPES}), published.names()
+    names = sorted(train.RECIPES | train.hand_over.recipes()), published.names()
     # In tyro's scripts a Python program completes, from a table that stands before its imports.
     offers = "\n\nimport sys\n" + _OFFERS.format(*names)
     print(script.getvalue().replace("\n\nimport sys\n", offers, 1), end="")
@@ -136,7 +136,7 @@ def _run(argv: list[str]) -> int:
     try:
         return _imported(module).main(rest)
     except ModuleNotFoundError as error:
-        if error.name.partition(".")[0] in ("sat_tf", "training", "serving"):
+        if error.name.partition(".")[0] in ("sat_tf", "training", "serving", "digits"):
             raise
         packages = installation("client" if name == "client" else "train")
         print(f"Error: {name} needs {error.name}: {packages}", file=sys.stderr)
